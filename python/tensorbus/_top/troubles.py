@@ -107,12 +107,17 @@ def trouble_of(link: LinkReport, publisher: PublisherReport, owner: ParticipantR
     topic = shown(publisher.topic)
     if link.cut_off:
         return f"was cut off from {topic} and still holds {_samples(link.held + link.waiting)}"
-    if link.blocked_ns >= _LONG_NS:
+    if is_blocked(link):
         waits = shown(publisher.node or owner.process) or "its publisher"
         return f"has had no room on {topic} for {time_text(link.blocked_ns)}: {waits} waits"
     if 0 < link.max_held <= link.held:
         return f"holds {link.held} of {_samples(link.max_held)} of {topic}"
     return ""
+
+
+def is_blocked(link: LinkReport) -> bool:
+    """Has the publisher waited so long for the subscriber that it is shown in red?"""
+    return link.blocked_ns >= _LONG_NS
 
 
 def _samples(count: int) -> str:

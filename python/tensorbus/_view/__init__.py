@@ -20,9 +20,10 @@ def run(
     Args:
         domain: a name or a path in place of $TENSORBUS_DOMAIN.
         port: on 127.0.0.1; 0 for any that is free, or for 8765 with `foxglove`.
-        open_browser: opens the page in the browser of the desktop; without, only prints it.
-        rerun: instead of the page, hands all messages to Rerun: "" for its viewer, or an `.rrd` to
-            write.
+        open_browser: opens the page in the browser of the desktop, if there is one; without, only
+            prints it.
+        rerun: instead of the page, forwards all messages to Rerun: "" for its viewer, or an `.rrd`
+            to write.
         foxglove: the same for Foxglove: "" for a server that its app connects to, or an `.mcap`.
 
     Raises:
@@ -40,6 +41,6 @@ def run(
         from tensorbus._view.serving import serve
 
         return serve(domain, port, open_browser)
-    from tensorbus._view.sinks.forwarding import hand_on
+    from tensorbus._view.sinks.forwarding import forward_to
 
-    return hand_on(domain, rerun, foxglove, port)
+    return forward_to(domain, rerun, foxglove, port)

@@ -39,14 +39,14 @@ class Address:
         port = self.listening.getsockname()[1]
         self._token = secrets.token_urlsafe(32)
         self.url = f"http://127.0.0.1:{port}/{self._token}/"
-        """Where a browser finds the page: whoever has it sees everything."""
+        """Where a browser finds the page: with this address, everything can be seen."""
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
         if port == _HTTP_PORT:
             self._hosts |= {"127.0.0.1", "localhost"}
         self._origins = {f"http://{host}" for host in self._hosts}
 
     def allows(self, token: str, host: str | None, origin: str | None) -> bool:
-        """May this request be answered? The time that it takes tells nothing of the token.
+        """May this request be answered? The time that it takes does not depend on the token.
 
         Args:
             token: what the request has in its place.

@@ -17,7 +17,7 @@ class Channel:
     """Runs a producer while there are listeners, and gives all of them what it makes.
 
     Args:
-        produce: makes frames and hands each to the function that it is given, until it is
+        produce: makes frames and passes each to the function that it is given, until it is
             cancelled.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from concurrent.futures import Executor
 from typing import Any
@@ -19,9 +20,11 @@ from tensorbus._view.latency import Latency
 MOST_HZ = 15.0
 """Frames of a tile in a second."""
 
+logger = logging.getLogger("tensorbus.view")
+
 
 class Feed:
-    """Subscribes to a topic in the way that is never waited for, and shows its newest sample.
+    """Subscribes to a topic as best effort, and shows its newest sample.
 
     Args:
         topic: its name.
@@ -96,6 +99,9 @@ def _read(sample: Sample[Any], view: str) -> Frame:
         return frame_of(sample.data, view)
     except Error as error:
         return frame_of({"not readable": str(error), **_tensors(sample)}, view)
+    except Exception as error:  # the next sample may be shown
+        logger.exception("a sample of %s cannot be shown", sample.header.topic)
+        return failure(error)
 
 
 def _tensors(sample: Sample[Any]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tensorbus._base.errors import Error
 from tensorbus._view import pixels
 from tensorbus._view.frame import Frame
 from tensorbus._view.leaves import Leaves, is_array, leaves_of, text_of
@@ -45,7 +44,7 @@ def frame_of(message: Any, view: str = "") -> Frame:
     return frame
 
 
-def failure(error: Error) -> Frame:
+def failure(error: Exception) -> Frame:
     """What is shown where nothing can be received."""
     return Frame({"kind": "text", "view": TEXT, "views": [TEXT], "lines": [str(error)]})
 
@@ -95,7 +94,7 @@ def _array(leaves: Leaves, path: str, kind: str) -> Frame:
         rgba = rgba[:, :, [2, 1, 0, 3]]
     height, width, _ = rgba.shape
     header |= {"width": width, "height": height, "ratio": _ratio(plain.shape, kind)}
-    header |= {"low": found.low, "high": found.high, "strange": found.strange}
+    header |= {"low": found.low, "high": found.high, "nonfinite_count": found.nonfinite_count}
     return Frame(header, rgba.tobytes())
 
 

@@ -39,6 +39,8 @@ class Overview:
                 give(frame)
             except (Error, OSError) as error:
                 logger.warning("the domain cannot be inspected: %s", error)
+            except Exception:  # the next inspection may be shown
+                logger.exception("the domain cannot be shown")
             await asyncio.sleep(max(0.1, began + PERIOD - time.monotonic()))
 
     def _next(self, before: Inspection | None) -> tuple[Inspection, bytes]:

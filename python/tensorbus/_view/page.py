@@ -38,7 +38,7 @@ class Drawn(msgspec.Struct, tag="drawn", forbid_unknown_fields=True):
 _decoder = msgspec.json.Decoder(Open | Close | Drawn)
 
 
-class Nonsense(ValueError):
+class InvalidCommand(ValueError):
     """The page sent what no page sends."""
 
 
@@ -106,21 +106,21 @@ class Page:
         """Frames of the open tiles for which a newer one came before they could be sent."""
         return sum(tile.dropped for tile in self._tiles.values())
 
-    async def told(self, text: str) -> None:
+    async def handle_command(self, text: str) -> None:
         """Does what the page asks for.
 
         Raises:
-            Nonsense: no page asks for that.
+            InvalidCommand: no page asks for that.
         """
         try:
             command = _decoder.decode(text)
         except msgspec.DecodeError as error:
-            raise Nonsense(str(error)) from None
+            raise InvalidCommand(str(error)) from None
         if isinstance(command, Drawn):
             if tile := self._tiles.get(command.tile):
                 tile.drawn()
         elif command.tile <= OVERVIEW or command.tile >= 2**32:
-            raise Nonsense(f"no tile has the number {command.tile}")
+            raise InvalidCommand(f"no tile has the number {command.tile}")
         elif isinstance(command, Open):
             await self._open(command)
         elif tile := self._tiles.pop(command.tile, None):
@@ -131,7 +131,7 @@ class Page:
         if tile := self._tiles.get(command.tile):
             await tile.show(channel)
         elif len(self._tiles) > MOST_TILES:
-            raise Nonsense(f"more than {MOST_TILES} tiles")
+            raise InvalidCommand(f"more than {MOST_TILES} tiles")
         else:
             self._tiles[command.tile] = _Tile(channel, self._changed)
 

@@ -50,7 +50,7 @@ class Pixels:
     low: float | None
     """The least value that was looked at; None: there is no finite one."""
     high: float | None
-    strange: int
+    nonfinite_count: int
     """Values that are not finite, among those that were looked at."""
 
 

@@ -13,7 +13,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from tensorbus._view.address import HEADERS, Address
 from tensorbus._view.channel import Channel
 from tensorbus._view.overview import Overview, Source
-from tensorbus._view.page import Nonsense, Page
+from tensorbus._view.page import InvalidCommand, Page
 
 _STATIC = Path(__file__).parent / "static"
 _KINDS = {
@@ -64,8 +64,8 @@ class Server:
         """Those that a tile shows."""
         return {topic for (topic, _), channel in self._feeds.items() if channel.listeners}
 
-    async def run(self) -> None:
-        """Serves until it is cancelled."""
+    async def run(self, on_start: Callable[[], object] = lambda: None) -> None:
+        """Serves until it is cancelled; calls `on_start` when pages can be opened."""
         app = web.Application(middlewares=[self._guard])
         app.router.add_get("/{token}/live", self._live)
         app.router.add_get("/{token}/{file:.*}", self._file)
@@ -74,10 +74,11 @@ class Server:
         await runner.setup()
         try:
             await web.SockSite(runner, self._address.listening).start()
+            on_start()
             await asyncio.Event().wait()
         finally:
-            for open_socket in tuple(self._pages.values()):
-                await open_socket.close(code=WSCloseCode.GOING_AWAY)
+            closing = [page.close(code=WSCloseCode.GOING_AWAY) for page in self._pages.values()]
+            await asyncio.gather(*closing, return_exceptions=True)
             await runner.cleanup()
             self._workers.shutdown()
 
@@ -124,10 +125,10 @@ class Server:
         async for message in live:
             try:
                 if message.type is not WSMsgType.TEXT:
-                    raise Nonsense("not a text")
-                await page.told(message.data)
-            except Nonsense as nonsense:
-                reason = str(nonsense).encode()[:100]
+                    raise InvalidCommand("not a text")
+                await page.handle_command(message.data)
+            except InvalidCommand as invalid:
+                reason = str(invalid).encode()[:100]
                 await live.close(code=WSCloseCode.POLICY_VIOLATION, message=reason)
 
     def _feed(self, topic: str, view: str) -> Channel:

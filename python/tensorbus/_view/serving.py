@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import html
 import os
 import tempfile
+import threading
 import webbrowser
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -27,10 +26,14 @@ def serve(domain: str | None, port: int, open_browser: bool) -> int:
 async def _serve(domain: str | None, port: int, open_browser: bool) -> None:
     address = Address(port)
     print(f"tensorbus view: {address.url}\nCtrl-C ends it.", flush=True)
-    with _browser(address.url) if open_browser else contextlib.nullcontext():
-        from tensorbus._view.server import Server  # takes longer to import than all else here
+    from tensorbus._view.server import Server  # takes longer to import than all else here
 
-        await Server(partial(others, domain), domain, address).run()
+    server = Server(partial(others, domain), domain, address)
+    with tempfile.TemporaryDirectory(prefix="tensorbus-view-") as folder:
+        if open_browser and has_desktop():
+            await server.run(partial(_open_browser, Path(folder) / "open.html", address.url))
+        else:
+            await server.run()
 
 
 def others(domain: str | None) -> Inspection:
@@ -38,11 +41,13 @@ def others(domain: str | None) -> Inspection:
     return without(os.getpid(), inspect(domain))
 
 
-@contextlib.contextmanager
-def _browser(url: str) -> Iterator[None]:
+def has_desktop() -> bool:
+    """Without one, only browsers for the terminal can run, and they would occupy it."""
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _open_browser(file: Path, url: str) -> None:
     """Opens the page by a file that leads to it: other users see the arguments of a browser."""
-    with tempfile.TemporaryDirectory(prefix="tensorbus-view-") as folder:
-        file = Path(folder) / "open.html"
-        file.write_text(f'<meta http-equiv="refresh" content="0; url={html.escape(url)}">')
-        webbrowser.open(file.as_uri())
-        yield
+    file.write_text(f'<meta http-equiv="refresh" content="0; url={html.escape(url)}">')
+    # A daemon: some browsers return only when they are closed, and the command does not wait.
+    threading.Thread(target=webbrowser.open, args=(file.as_uri(),), daemon=True).start()

@@ -39,19 +39,25 @@ def _topics(inspection: Inspection, flows: Traffic) -> list[dict[str, Any]]:
         }
     for (_, topic), flow in flows.sent.items():
         row = found[topic]
-        row["publishers"] += 1
         if flow.hz is not None:
             row["hz"] = (row["hz"] or 0.0) + flow.hz
         row["bytes"] += flow.bytes_per_second
         row["dropped"] += flow.dropped_per_second
-    for (topic, _), flow in flows.received.items():
+    answered = {each.participant for each in inspection.participants if not each.error}
+    for (topic, (name, _)), flow in flows.received.items():
         found[topic]["blocked"] |= flow.blocked
+        if name not in answered:  # only its publishers know of it
+            found[topic]["subscribers"] += 1
     for participant in inspection.participants:
         for publisher in participant.publishers:
             row = found[publisher.topic]
             row["type"] = row["type"] or publisher.type.partition("\n")[0]
-    for topic, _ in flows.received:
-        found[topic]["subscribers"] += 1
+            row["publishers"] += 1
+        for subscriber in participant.subscribers:
+            found[subscriber.topic]["subscribers"] += 1
+        if participant.error:
+            for topic in participant.topics:
+                found[topic]["publishers"] += 1
     return list(found.values())
 
 
@@ -79,15 +85,18 @@ def _process(participant: ParticipantReport) -> dict[str, Any]:
 def _held(inspection: Inspection) -> list[dict[str, Any]]:
     """Whose memory is held by whom; the most bytes first."""
     names = {participant.participant: participant for participant in inspection.participants}
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    found: list[dict[str, Any]] = []
     for owner in inspection.participants:
         for lent in owner.memory.lent if owner.memory else ():
             peer = names.get(lent.peer.participant)
-            found[owner.participant, lent.peer.participant or str(lent.peer.pid)] = {
-                "owner": f"{owner.process} {owner.pid}",
-                "holder": f"{lent.peer.process or (peer.process if peer else '')} {lent.peer.pid}",
-                "leases": lent.leases,
-                "bytes": lent.bytes,
-                "oldest": lent.oldest_ns / 1e9,
-            }
-    return sorted(found.values(), key=lambda row: -row["bytes"])
+            process = lent.peer.process or (peer.process if peer else "")
+            found.append(
+                {
+                    "owner": f"{owner.process} {owner.pid}",
+                    "holder": f"{process} {lent.peer.pid}",
+                    "leases": lent.leases,
+                    "bytes": lent.bytes,
+                    "oldest": lent.oldest_ns / 1e9,
+                }
+            )
+    return sorted(found, key=lambda row: -row["bytes"])

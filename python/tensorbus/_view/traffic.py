@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from tensorbus._inspection.rates import rates
@@ -11,8 +10,8 @@ from tensorbus._inspection.report import (
     Inspection,
     LinkReport,
     ParticipantReport,
-    PublisherReport,
 )
+from tensorbus._top.troubles import is_blocked
 
 End = tuple[str, str]
 """A participant and a node of it; "": its process itself."""
@@ -27,7 +26,7 @@ class Flow:
     bytes_per_second: float = 0.0
     dropped_per_second: float = 0.0
     blocked: bool = False
-    """A publisher waits for this subscriber."""
+    """A publisher has waited long for this subscriber."""
 
     def add(self, hz: float, bytes_per_second: float = 0.0, dropped: float = 0.0) -> None:
         self.hz = (self.hz or 0.0) + hz
@@ -56,7 +55,7 @@ def traffic(before: Inspection | None, after: Inspection) -> Traffic:
             _ = found.sent[(participant.participant, publisher.node), publisher.topic]
             for link in publisher.links:
                 flow = found.received[publisher.topic, end_of(link)]
-                flow.blocked = flow.blocked or link.blocked_ns > 0
+                flow.blocked = flow.blocked or is_blocked(link)
         for subscriber in participant.subscribers:
             _ = found.received[subscriber.topic, (participant.participant, subscriber.node)]
     if before is not None:
@@ -101,33 +100,35 @@ def _add_rates(found: Traffic, before: Inspection, after: Inspection) -> None:
         end = rate.participant.participant, rate.publisher.node
         found.sent[end, rate.publisher.topic].add(rate.hz, rate.bytes_per_second)
     ages = {participant.participant: participant.age_ns for participant in before.participants}
-    first = {_name(*links): _counted(links[2]) for links in _links(before)}
-    for participant, publisher, link in _links(after):
-        if (known := first.get(_name(participant, publisher, link))) is None:
-            continue
-        # As `rates`: the time between its two answers, by the clock of the participant.
-        seconds = max(participant.age_ns - ages[participant.participant], 1) / 1e9
-        delivered, dropped = _counted(link)
-        lost = (dropped - known[1]) / seconds
-        found.received[publisher.topic, end_of(link)].add(
-            (delivered - known[0]) / seconds, dropped=lost
-        )
-        end = participant.participant, publisher.node
-        found.sent[end, publisher.topic].dropped_per_second += lost
+    first, last = _counters(before), _counters(after)
+    for participant in after.participants:
+        for publisher in participant.publishers:
+            for end in {end_of(link): None for link in publisher.links}:
+                key = participant.participant, publisher.number, end
+                if key not in first:
+                    continue
+                # As `rates`: the time between its two answers, by the clock of the participant.
+                seconds = max(participant.age_ns - ages[participant.participant], 1) / 1e9
+                # Fewer than before: a subscriber was closed or opened again.
+                delivered, dropped = (
+                    max(now - then, 0) / seconds
+                    for now, then in zip(last[key], first[key], strict=True)
+                )
+                found.received[publisher.topic, end].add(delivered, dropped=dropped)
+                sender = participant.participant, publisher.node
+                found.sent[sender, publisher.topic].dropped_per_second += dropped
 
 
-def _links(
-    inspection: Inspection,
-) -> Iterator[tuple[ParticipantReport, PublisherReport, LinkReport]]:
+def _counters(inspection: Inspection) -> dict[tuple[str, int, End], tuple[int, int]]:
+    """What each publisher delivered to each end, and dropped for it.
+
+    A process may have several equal subscribers of a topic: their counters are added.
+    """
+    found: dict[tuple[str, int, End], tuple[int, int]] = {}
     for participant in inspection.participants:
         for publisher in participant.publishers:
             for link in publisher.links:
-                yield participant, publisher, link
-
-
-def _name(participant: ParticipantReport, publisher: PublisherReport, link: LinkReport) -> object:
-    return participant.participant, publisher.number, end_of(link), link.depth, link.reliable
-
-
-def _counted(link: LinkReport) -> tuple[int, int]:
-    return link.delivered, link.dropped
+                key = participant.participant, publisher.number, end_of(link)
+                delivered, dropped = found.get(key, (0, 0))
+                found[key] = delivered + link.delivered, dropped + link.dropped
+    return found

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
 
 from support.harness import PATIENCE
-from support.view_inspections import inspection
+from support.inspections import inspection
 from tensorbus._inspection.report import Inspection
 from tensorbus._view.address import Address
 from tensorbus._view.server import Server

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ import tensorbus as tb
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 
 from support.chromium import WHY_NO_CHROMIUM, Tab, chromium
-from support.view_inspections import inspection, process, publisher, subscriber
+from support.inspections import inspection, participant, publisher, silent, subscriber
 from support.view_pages import serving, until
 from tensorbus._inspection.inspection import inspect
 from tensorbus._inspection.report import Inspection
+from tensorbus._view import overview
 from tensorbus._view.server import Server
+from tensorbus._view.summary import summary
 
 pytestmark = [
     pytest.mark.skipif(WHY_NO_CHROMIUM is not None, reason=str(WHY_NO_CHROMIUM)),
@@ -164,13 +167,13 @@ def test_the_page_shows_what_the_inspection_says(tmp_path: Path) -> None:
     def source() -> Inspection:
         second = next(seconds)
         sent = [
-            publisher(name, number, number * second, node=f"n{number % 7}")
+            publisher(name, number=number, sent=number * second, node=f"n{number % 7}")
             for number, name in enumerate(topics)
         ]
-        reader = process("reader", 2, subscribers=tuple(subscriber(name) for name in topics[::3]))
-        dead = process("stopped", 3, error="no answer", memory=None)
+        reader = participant(2, subscribers=tuple(subscriber(name) for name in topics[::3]))
+        dead = replace(silent(3), process="stopped")
         return inspection(
-            process("<i>w</i>", 1, publishers=tuple(sent)), reader, dead, seconds=second
+            participant(1, process="<i>w</i>", publishers=tuple(sent)), reader, dead, at=second
         )
 
     async def look(tab: Tab, server: Server) -> None:
@@ -187,3 +190,21 @@ def test_the_page_shows_what_the_inspection_says(tmp_path: Path) -> None:
         assert await tab.js(f"{ROWS}.map((row) => row.cells[0].textContent)") == ["topic/42"]
 
     in_browser(tmp_path, look, source)
+
+
+def test_a_frame_that_cannot_be_drawn_does_not_end_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [0]
+
+    def first_broken(before: Inspection | None, after: Inspection) -> dict[str, Any]:
+        made[0] += 1
+        return {} if made[0] == 1 else summary(before, after)
+
+    monkeypatch.setattr(overview, "summary", first_broken)
+
+    async def look(tab: Tab, server: Server) -> None:
+        await tab.until(f"{ROWS}.length === 1")
+
+    report = participant(1, publishers=(publisher("topic"),))
+    in_browser(tmp_path, look, lambda: inspection(report))

@@ -61,7 +61,7 @@ def test_a_large_image_is_made_small_before_anything_is_computed() -> None:
     assert len(payload) == header["width"] * header["height"] * 4
 
 
-def test_the_page_is_told_the_shape_of_the_whole_image() -> None:
+def test_the_page_gets_the_shape_of_the_whole_image() -> None:
     header, _ = shown(np.zeros((480, 1920, 3), np.uint8))
     assert (header["shape"], header["ratio"]) == ([480, 1920, 3], 4.0)
 
@@ -72,7 +72,7 @@ def test_a_matrix_is_a_heat_map_with_its_range() -> None:
     pixels = np.frombuffer(payload, np.uint8).reshape(2, 2, 4)
     assert pixels[0, 1, :3].tolist() == [253, 231, 37]  # the greatest is yellow
     assert pixels[1, 1].tolist() == [0, 0, 0, 0]
-    assert header["strange"] == 1
+    assert header["nonfinite_count"] == 1
 
 
 def test_of_more_dimensions_the_first_part_is_shown() -> None:
@@ -129,7 +129,7 @@ def test_each_array_of_a_message_is_a_view_and_so_is_its_text() -> None:
     ]
 
 
-STRANGE = {
+UNUSUAL = {
     "empty": (np.zeros((0, 3)), "text"),
     "of no dimension": (np.zeros(()), "numbers"),
     "all NaN": (np.full((4, 4), np.nan), "heat"),
@@ -157,9 +157,9 @@ STRANGE = {
 }
 
 
-@pytest.mark.parametrize("name", STRANGE)
-def test_of_strange_data_something_is_shown(name: str) -> None:
-    message, kind = STRANGE[name]
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_of_unusual_data_something_is_shown(name: str) -> None:
+    message, kind = UNUSUAL[name]
     header, payload = shown(message)
     assert header["kind"] == kind
     assert len(payload) + len(str(header)) < 10**6

@@ -1,4 +1,4 @@
-"""Pages that say nonsense, do not read, or are many."""
+"""Pages that send invalid commands, do not read, or are many."""
 
 from __future__ import annotations
 

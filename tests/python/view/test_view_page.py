@@ -62,14 +62,14 @@ def test_the_next_frame_is_sent_when_the_page_has_drawn_the_last_and_it_is_the_n
     async def main() -> None:
         topic = Topic()
         async with open_page({"a": topic}) as (page, sent):
-            await page.told('{"type": "open", "tile": 3, "topic": "a"}')
+            await page.handle_command('{"type": "open", "tile": 3, "topic": "a"}')
             await until(lambda: topic.give)
             assert topic.give
             for content in (b"1", b"2", b"3"):
                 topic.give(content)
                 await turns()
             assert sent == [frame(3, b"1")]
-            await page.told('{"type": "drawn", "tile": 3}')
+            await page.handle_command('{"type": "drawn", "tile": 3}')
             await turns()
             assert sent == [frame(3, b"1"), frame(3, b"3")]
             assert page.dropped == 1
@@ -81,15 +81,15 @@ def test_a_tile_that_is_not_drawn_holds_up_no_other() -> None:
     async def main() -> None:
         topics = {"a": Topic(), "b": Topic()}
         async with open_page(topics) as (page, sent):
-            await page.told('{"type": "open", "tile": 1, "topic": "a"}')
-            await page.told('{"type": "open", "tile": 2, "topic": "b"}')
+            await page.handle_command('{"type": "open", "tile": 1, "topic": "a"}')
+            await page.handle_command('{"type": "open", "tile": 2, "topic": "b"}')
             await until(lambda: topics["a"].give and topics["b"].give)
             for topic in topics.values():
                 assert topic.give
                 topic.give(b"1")
                 topic.give(b"2")
             await turns()
-            await page.told('{"type": "drawn", "tile": 2}')
+            await page.handle_command('{"type": "drawn", "tile": 2}')
             assert topics["b"].give
             topics["b"].give(b"3")
             await turns()
@@ -103,14 +103,14 @@ def test_a_topic_is_watched_while_a_tile_of_any_page_shows_it() -> None:
         topics = {"a": Topic(), "b": Topic()}
         async with open_page(topics) as (one, _), open_page(topics) as (other, sent):
             for page in (one, other):
-                await page.told('{"type": "open", "tile": 1, "topic": "a"}')
+                await page.handle_command('{"type": "open", "tile": 1, "topic": "a"}')
             await until(lambda: topics["a"].give)
-            await one.told('{"type": "open", "tile": 1, "topic": "b"}')
+            await one.handle_command('{"type": "open", "tile": 1, "topic": "b"}')
             assert topics["a"].give
             topics["a"].give(b"1")
             await turns()
             assert sent == [frame(1, b"1")]
-            await other.told('{"type": "close", "tile": 1}')
+            await other.handle_command('{"type": "close", "tile": 1}')
             assert topics["a"].give is None
             assert topics["b"].give
         assert topics["b"].give is None

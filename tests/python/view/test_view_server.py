@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import Callable
 from dataclasses import make_dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,13 +19,18 @@ from support.harness import PATIENCE, Elsewhere, Process, eventually, hear, tell
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 
 from aiohttp import ClientSession, TCPConnector, WSServerHandshakeError
+from aiohttp.web import WebSocketResponse
 from yarl import URL
 
-from support.view_inspections import inspection, process, publisher
+from support.inspections import inspection, participant, publisher
 from support.view_pages import DOMAIN, page, serving, until
 from tensorbus._inspection.report import Inspection
 from tensorbus._view import overview
+from tensorbus._view import server as server_module
+from tensorbus._view import serving as command
 from tensorbus._view.address import Address
+from tensorbus._view.channel import Take
+from tensorbus._view.frame import Frame
 from tensorbus._view.server import Server
 
 
@@ -135,8 +142,8 @@ def test_it_listens_on_this_machine_only() -> None:
 def counted(seen: list[int]) -> Callable[[], Inspection]:
     def source() -> Inspection:
         seen.append(len(seen))
-        report = publisher("topic", 1, 10 * len(seen))
-        return inspection(process("a", 1, publishers=(report,)), seconds=len(seen))
+        report = publisher("topic", sent=10 * len(seen))
+        return inspection(participant(1, publishers=(report,)), at=len(seen))
 
     return source
 
@@ -144,27 +151,35 @@ def counted(seen: list[int]) -> Callable[[], Inspection]:
 def test_the_domain_is_inspected_only_while_a_page_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overview, "PERIOD", 0.02)
     seen: list[int] = []
+    states: list[str] = []
+
+    class Watched(overview.Overview):
+        async def run(self, give: Take) -> None:
+            states.append("began")
+            try:
+                await super().run(give)
+            finally:
+                states.append("ended")
+
+    monkeypatch.setattr(server_module, "Overview", Watched)
 
     async def main() -> None:
         async with serving(counted(seen)) as server:
-            await asyncio.sleep(0.1)
-            assert not seen
+            assert await status(server, place(server)) == 200  # the page without its websocket
+            assert states == []
             async with page(server) as one, page(server) as other:
                 while len(seen) < 5:
                     frame = await one.next(DOMAIN)
                 await other.next(DOMAIN)
                 assert frame.header["topics"][0]["hz"] == 10
-            await until(lambda: not server.pages)
-            asked = len(seen)
-            await asyncio.sleep(0.1)
-            assert len(seen) <= asked + 1  # one may have begun
+            await until(lambda: states == ["began", "ended"])
 
     asyncio.run(main())
 
 
 def test_an_inspection_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overview, "PERIOD", 0.02)
-    failures = iter([tb.AccessDenied("not yours"), OSError(5, "no directory")])
+    failures = iter([tb.AccessDenied("not yours"), OSError(5, "no directory"), KeyError("ours")])
 
     def source() -> Inspection:
         for failure in failures:
@@ -227,7 +242,7 @@ def test_a_tile_changes_its_view() -> None:
         asyncio.run(main())
 
 
-def test_a_name_that_is_no_topic_is_told_in_its_tile() -> None:
+def test_a_name_that_is_no_topic_is_shown_in_its_tile() -> None:
     async def main() -> None:
         async with serving() as server, page(server) as viewer:
             await viewer.open(1, "")
@@ -306,9 +321,10 @@ def test_the_browser_is_led_to_the_page_by_a_file_that_only_the_user_can_read(
     browser.write_text(
         f'#!/bin/sh\necho "$@" >{seen}.new\nf="${{1#file://}}"\n'
         f'stat -c %a "${{f%/*}}" >>{seen}.new\ncat "$f" >>{seen}.new\nmv {seen}.new {seen}\n'
+        "sleep 60\n"  # as one that returns when it is closed: the command does not wait for it
     )
     browser.chmod(0o700)
-    view = elsewhere.start(run_view, True, env={"BROWSER": str(browser)})
+    view = elsewhere.start(run_view, True, env={"BROWSER": str(browser), "DISPLAY": ":9"})
     address = address_of(view)
     eventually(seen.exists)
     argument, mode, page_text = seen.read_text().splitlines()
@@ -317,6 +333,65 @@ def test_the_browser_is_led_to_the_page_by_a_file_that_only_the_user_can_read(
     view.signal(signal.SIGTERM)
     assert view.end()[0] == 0
     assert not Path(argument.removeprefix("file://")).exists()
+
+
+@pytest.mark.parametrize("name", ["DISPLAY", "WAYLAND_DISPLAY"])
+def test_only_a_browser_with_a_desktop_is_opened(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    assert not command.has_desktop()  # over ssh: w3m and its like would take the terminal
+    monkeypatch.setenv(name, "0")
+    assert command.has_desktop()
+
+
+def test_a_sample_that_cannot_be_shown_does_not_end_its_tile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tensorbus._view import feed
+
+    failures = iter([KeyError("a fault of the view")])
+    frame_of = feed.frame_of
+
+    def failing(message: object, view: str) -> Frame:
+        for failure in failures:
+            raise failure
+        return frame_of(message, view)
+
+    monkeypatch.setattr(feed, "frame_of", failing)
+
+    async def main(sender: tb.Publisher) -> None:
+        async with serving() as server, page(server) as viewer:
+            await viewer.open(1, "topic")
+            assert (await viewer.next(1)).header["lines"] == ["'a fault of the view'"]
+            sender.publish(8)
+            assert (await viewer.next(1)).header["series"] == {"data": 8}
+
+    with tb.Publisher("topic", history=1) as sender:
+        sender.publish(7)
+        asyncio.run(main(sender))
+
+
+def test_all_pages_are_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    closing: list[WebSocketResponse] = []
+    close = WebSocketResponse.close
+
+    async def close_when_both_are_asked(self: WebSocketResponse, **options: Any) -> bool:
+        closing.append(self)
+        await until(lambda: len(closing) >= 2)
+        return await close(self, **options)
+
+    async def main() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            async with serving() as server:
+                for _ in range(2):
+                    viewer = await stack.enter_async_context(page(server))
+                    await viewer.next(DOMAIN)
+                monkeypatch.setattr(WebSocketResponse, "close", close_when_both_are_asked)
+            assert len(closing) >= 2
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

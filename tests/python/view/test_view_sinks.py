@@ -1,4 +1,4 @@
-"""Messages for the viewers of others: what they are handed, and what arrives there."""
+"""Messages for the viewers of others: what they are given, and what arrives there."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ import pytest
 
 import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, tell
+from tensorbus._view.sinks import forwarding
 from tensorbus._view.sinks.forwarding import Sink, forward
 from tensorbus._view.sinks.parts import Parts, parts_of, quaternion
 
@@ -151,6 +152,67 @@ def test_every_topic_is_forwarded_and_one_that_cannot_be_shown_stops_no_other(
     forwarded(sink, lambda: all_in(sink.parts))
     assert sink.closed
     assert "bad: a message cannot be shown: not for this viewer" in caplog.text
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async def look() -> None:
+        while not condition():
+            await asyncio.sleep(0.002)
+
+    await asyncio.wait_for(look(), PATIENCE)
+
+
+def is_of_a_topic(task: asyncio.Task[Any]) -> bool:
+    return "_forward_topic" in repr(task.get_coro())
+
+
+class Failing:
+    """A sink with a fault, once."""
+
+    def __init__(self) -> None:
+        self.sequences: list[int] = []
+
+    def send(self, topic: str, header: tb.Header, parts: Parts) -> None:
+        self.sequences.append(header.sequence)
+        if len(self.sequences) == 1:
+            raise KeyError("a fault of the sink")
+
+    def close(self) -> None:
+        pass
+
+
+def test_an_error_of_the_sink_or_of_a_subscriber_does_not_end_a_topic(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = iter([tb.AccessDenied("not yet")])
+    subscriber = forwarding.AsyncSubscriber
+
+    def failing(topic: str, **options: Any) -> Any:
+        for failure in failures:
+            raise failure
+        return subscriber(topic, **options)
+
+    monkeypatch.setattr(forwarding, "AsyncSubscriber", failing)
+    monkeypatch.setattr(forwarding, "_PERIOD", 0.01)
+    sink = Failing()
+
+    async def main(sender: tb.Publisher) -> None:
+        task = asyncio.create_task(forward(None, sink))
+        await until(lambda: sink.sequences)
+        sender.publish(2)
+        await until(lambda: len(sink.sequences) == 2)
+        sender.close()
+        await until(lambda: not any(map(is_of_a_topic, asyncio.all_tasks())))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    with tb.Publisher("topic", history=1) as sender:
+        sender.publish(1)
+        asyncio.run(main(sender))
+    assert caplog.messages == [
+        "topic: it cannot be received: not yet",
+        "topic: a message cannot be shown: 'a fault of the sink'",
+    ]
 
 
 class Seen:

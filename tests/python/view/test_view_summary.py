@@ -2,35 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from support.view_inspections import inspection, lent, link, made, process, publisher, subscriber
-from tensorbus._inspection.report import Inspection, MemoryReport
+from support.inspections import (
+    SECOND,
+    STOPPED,
+    inspection,
+    link,
+    memory,
+    name_of,
+    participant,
+    peer,
+    publisher,
+    silent,
+    subscriber,
+)
+from tensorbus._inspection.report import Inspection, LentReport, PeerName
 from tensorbus._view import graph
 from tensorbus._view.layout import layout
 from tensorbus._view.summary import summary
 from tensorbus._view.traffic import without
 
+CAMERA, MODEL, SCREEN = 1, 2, 3
+
+
+def box(number: int, node: str = "") -> str:
+    """The id of a process in the graph."""
+    return f"p {name_of(number)} {node}"
+
 
 def camera(seconds: int) -> Inspection:
     """A camera with 30 Hz, a model that gets all of it, and a screen that gets a third."""
-    screen = process("screen", 3, error="no answer", memory=None)
-    model = process("model", 2, nodes=("detector",), subscribers=(subscriber("image"),))
-    links = (
-        link(model, delivered=30 * seconds, node="detector"),
-        link(screen, delivered=10 * seconds, dropped_depth=20 * seconds, blocked_ns=seconds),
-    )
+    screen = silent(SCREEN)
+    model = participant(MODEL, "detector", subscribers=(subscriber("image", node="detector"),))
+    blocked = {"dropped_depth": 20 * seconds, "blocked_ns": SECOND}
     image = publisher(
-        "image", 1, 30 * seconds, bytes_sent=3000 * seconds, links=links, type="Image\nwidth: int"
+        "image",
+        link(peer(MODEL), delivered=30 * seconds, node="detector"),
+        link(peer(SCREEN), delivered=10 * seconds, **blocked),
+        sent=30 * seconds,
+        bytes_sent=3000 * seconds,
+        type="Image\nwidth: int",
     )
-    owner = process(
-        "camera",
-        1,
+    owner = participant(
+        CAMERA,
+        process="camera",
         publishers=(image,),
-        memory=made(MemoryReport, used_bytes=70, lent=(lent("model", 2, leases=2, bytes=50),)),
+        memory=memory(LentReport(peer(MODEL), 2, 50, 0)),
     )
-    return inspection(owner, model, screen, seconds=seconds)
+    return inspection(owner, model, screen, at=seconds)
 
 
 def edges(found: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
@@ -42,17 +62,17 @@ def test_rates_are_those_between_two_inspections() -> None:
     (topic,) = found["topics"]
     assert (topic["hz"], topic["bytes"], topic["type"]) == (30, 3000, "Image")
     assert topic["blocked"]
-    sent = edges(found)["p camera ", "t image"]
+    sent = edges(found)[box(CAMERA), "t image"]
     assert (sent["hz"], sent["bytes"]) == (30, 3000)
-    seen = edges(found)["t image", "p screen "]
+    seen = edges(found)["t image", box(SCREEN)]
     assert (seen["hz"], seen["dropped"], seen["blocked"]) == (10, 20, True)
-    assert edges(found)["t image", "p model detector"]["hz"] == 30
+    assert edges(found)["t image", box(MODEL, "detector")]["hz"] == 30
 
 
 def test_a_process_can_be_left_out() -> None:
     found = summary(without(2, camera(2)), without(2, camera(4)))
-    assert [row["process"] for row in found["processes"]] == ["camera", "screen"]
-    assert set(edges(found)) == {("p camera ", "t image"), ("t image", "p screen ")}
+    assert [row["process"] for row in found["processes"]] == ["camera", "python3"]
+    assert set(edges(found)) == {(box(CAMERA), "t image"), ("t image", box(SCREEN))}
     assert found["topics"][0]["dropped"] == 20
     assert found["held"] == []
     (topic,) = summary(without(3, camera(2)), without(3, camera(4)))["topics"]
@@ -62,33 +82,66 @@ def test_a_process_can_be_left_out() -> None:
 def test_the_first_inspection_has_no_rates() -> None:
     found = summary(None, camera(2))
     assert found["topics"][0]["hz"] is None
-    assert edges(found)["p camera ", "t image"]["hz"] is None
+    assert edges(found)[box(CAMERA), "t image"]["hz"] is None
 
 
 def test_a_process_that_does_not_answer_is_in_the_picture() -> None:
     found = summary(None, camera(2))
-    (box,) = [box for box in found["graph"]["boxes"] if box["id"] == "p screen "]
-    assert box["error"]
-    assert [row["error"] for row in found["processes"]] == ["", "", "no answer"]
+    (found_box,) = [it for it in found["graph"]["boxes"] if it["id"] == box(SCREEN)]
+    assert found_box["error"]
+    assert [row["error"] for row in found["processes"]] == ["", "", STOPPED]
 
 
 def test_it_says_who_holds_whose_memory() -> None:
     (row,) = summary(None, camera(2))["held"]
-    assert (row["owner"], row["holder"], row["bytes"]) == ("camera 1", "name 2", 50)
+    assert (row["owner"], row["holder"], row["bytes"]) == ("camera 1", "python3 2", 50)
 
 
 def test_a_publisher_that_came_and_one_that_went_do_no_harm() -> None:
-    before = inspection(process("a", 1, publishers=(publisher("old", 1, 5),)))
-    after = inspection(process("b", 2, publishers=(publisher("new", 1, 5),)), seconds=1)
+    before = inspection(participant(1, publishers=(publisher("old", sent=5),)))
+    after = inspection(participant(2, publishers=(publisher("new", sent=5),)), at=2)
     (topic,) = summary(before, after)["topics"]
     assert (topic["name"], topic["hz"]) == ("new", None)
 
 
 def test_a_subscriber_whose_participant_is_not_known_is_drawn() -> None:
-    stranger = replace(link(""), subscriber=made(type(link("").subscriber), pid=77))
-    owner = process("a", 1, publishers=(publisher("t", links=(stranger,)),))
+    owner = participant(1, publishers=(publisher("t", link(PeerName("", 77, ""))),))
     found = summary(None, inspection(owner))
     assert ("t t", "p pid 77 ") in edges(found)
+
+
+def two_subscribers(first: int, second: int, at: int) -> Inspection:
+    """Of one process, with equal options, which got so many samples."""
+    sent = publisher(
+        "t", link(peer(2), delivered=first), link(peer(2), delivered=second), sent=first
+    )
+    reader = participant(2, subscribers=(subscriber("t"), subscriber("t")))
+    return inspection(participant(1, publishers=(sent,)), reader, at=at)
+
+
+def test_the_rates_of_equal_subscribers_of_a_process_are_added() -> None:
+    found = summary(two_subscribers(100_000, 10, 1), two_subscribers(100_030, 20, 2))
+    assert edges(found)["t t", box(2)]["hz"] == 40
+    assert found["topics"][0]["subscribers"] == 2
+
+
+def test_a_subscriber_that_was_opened_again_has_no_negative_rate() -> None:
+    found = summary(two_subscribers(100_000, 10, 1), two_subscribers(100_030, 0, 2))
+    assert edges(found)["t t", box(2)]["hz"] == 20
+    found = summary(two_subscribers(100_000, 10, 1), two_subscribers(5, 5, 2))
+    assert edges(found)["t t", box(2)]["hz"] == 0
+
+
+def test_a_publisher_that_is_kept_in_step_is_not_red() -> None:
+    sent = publisher("t", link(peer(2), blocked_ns=SECOND // 4))
+    found = summary(None, inspection(participant(1, publishers=(sent,))))
+    assert not found["topics"][0]["blocked"]
+
+
+def test_all_holders_without_a_participant_are_listed() -> None:
+    lent = [LentReport(PeerName("", 0, ""), leases, leases, 0) for leases in (1, 2)]
+    found = summary(None, inspection(participant(1, memory=memory(*lent))))
+    assert [row["bytes"] for row in found["held"]] == [2, 1]
 
 
 def test_an_empty_domain_has_an_empty_picture() -> None:
@@ -97,8 +150,8 @@ def test_an_empty_domain_has_an_empty_picture() -> None:
 
 
 def test_many_topics_between_the_same_processes_are_one_box() -> None:
-    reader = process("reader", 2, subscribers=tuple(subscriber(f"log/{n}") for n in range(100)))
-    writer = process("writer", 1, publishers=tuple(publisher(f"log/{n}", n) for n in range(101)))
+    reader = participant(2, subscribers=tuple(subscriber(f"log/{n}") for n in range(100)))
+    writer = participant(1, publishers=tuple(publisher(f"log/{n}", number=n) for n in range(101)))
     graph = summary(None, inspection(writer, reader))["graph"]
     topics = [box for box in graph["boxes"] if box["kind"] == "topic"]
     assert sorted(len(box["topics"]) for box in topics) == [1, 100]  # nobody reads log/100
@@ -109,22 +162,21 @@ def thousand(seconds: int) -> Inspection:
     """1,000 topics of 20 processes, each read by another process."""
     return inspection(
         *(
-            process(
-                f"p{number}",
+            participant(
                 number + 1,
                 publishers=tuple(
                     publisher(
                         f"p{number}/topic/{topic}",
-                        topic,
-                        topic * seconds,
-                        links=(link(f"p{(number + topic) % 20}", delivered=topic * seconds),),
+                        link(peer((number + topic) % 20 + 1), delivered=topic * seconds),
+                        number=topic,
+                        sent=topic * seconds,
                     )
                     for topic in range(50)
                 ),
             )
             for number in range(20)
         ),
-        seconds=seconds,
+        at=seconds,
     )
 
 

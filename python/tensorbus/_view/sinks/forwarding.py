@@ -1,4 +1,4 @@
-"""Hands all messages of a domain to a sink."""
+"""Forwards all messages of a domain to a sink."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from tensorbus._view.sinks.parts import Parts, parts_of
 _DEPTH = 8
 _PERIOD = 0.5  # seconds between two looks for new topics
 
+_Failed = set[tuple[str, str]]
+"""A topic, and what failed."""
+
 logger = logging.getLogger("tensorbus.view")
 
 
@@ -26,13 +29,15 @@ class Sink(Protocol):
     def close(self) -> None: ...
 
 
-def hand_on(domain: str | None, rerun: str | None, foxglove: str | None, port: int) -> int:
+def forward_to(domain: str | None, rerun: str | None, foxglove: str | None, port: int) -> int:
     """See `tensorbus._view.run`."""
-    until_signal(_hand_on(domain, rerun, foxglove, port))
+    until_signal(_forward_to(domain, rerun, foxglove, port))
     return 0
 
 
-async def _hand_on(domain: str | None, rerun: str | None, foxglove: str | None, port: int) -> None:
+async def _forward_to(
+    domain: str | None, rerun: str | None, foxglove: str | None, port: int
+) -> None:
     if rerun is not None:
         from tensorbus._view.sinks.to_rerun import RerunSink
 
@@ -44,14 +49,19 @@ async def _hand_on(domain: str | None, rerun: str | None, foxglove: str | None, 
 
 
 async def forward(domain: str | None, sink: Sink) -> None:
-    """Subscribes to every topic, in the way that is never waited for, until it is cancelled."""
+    """Has a best-effort subscription to every topic that has a publisher, until it is cancelled."""
     running: dict[str, asyncio.Task[None]] = {}
+    failed: _Failed = set()
     try:
         while True:
-            for topic in await asyncio.to_thread(list_topics, domain):
-                if topic.name not in running:
-                    task = asyncio.create_task(_forward_topic(topic.name, domain, sink))
-                    running[topic.name] = task
+            topics = {topic.name for topic in await asyncio.to_thread(list_topics, domain)}
+            for name, task in tuple(running.items()):
+                if name not in topics:
+                    task.cancel()
+                if task.done():
+                    del running[name]
+            for name in topics - running.keys():
+                running[name] = asyncio.create_task(_forward_topic(name, domain, sink, failed))
             await asyncio.sleep(_PERIOD)
     finally:
         for task in running.values():
@@ -60,18 +70,33 @@ async def forward(domain: str | None, sink: Sink) -> None:
         sink.close()
 
 
-async def _forward_topic(topic: str, domain: str | None, sink: Sink) -> None:
-    told = False
-    async with AsyncSubscriber(
-        topic, depth=_DEPTH, reliable=False, library="numpy", domain=domain
-    ) as subscriber:
-        while True:
-            try:
-                sample = await subscriber.receive()
-                sink.send(topic, sample.header, parts_of(sample.data, sample.header))
-            except HoldLimit:
-                await asyncio.sleep(_PERIOD)
-            except (Error, TypeError, ValueError) as error:
-                if not told:  # once: the next sample is as this one, as a rule
-                    logger.warning("%s: a message cannot be shown: %s", topic, error)
-                told = True
+async def _forward_topic(topic: str, domain: str | None, sink: Sink, failed: _Failed) -> None:
+    """Ends when nothing can be received; `forward` subscribes again.
+
+    Args:
+        failed: what was logged already: each is logged once, the next sample is as this one.
+    """
+    try:
+        async with AsyncSubscriber(
+            topic, depth=_DEPTH, reliable=False, library="numpy", domain=domain
+        ) as subscriber:
+            while True:
+                try:
+                    sample = await subscriber.receive()
+                except HoldLimit:
+                    await asyncio.sleep(_PERIOD)
+                    continue
+                try:
+                    sink.send(topic, sample.header, parts_of(sample.data, sample.header))
+                except Exception as error:
+                    _log(topic, "a message cannot be shown", error, failed)
+    except Exception as error:
+        _log(topic, "it cannot be received", error, failed)
+
+
+def _log(topic: str, what: str, error: Exception, failed: _Failed) -> None:
+    if (topic, what) in failed:
+        return
+    failed.add((topic, what))
+    trace = None if isinstance(error, Error | TypeError | ValueError) else error
+    logger.warning("%s: %s: %s", topic, what, error, exc_info=trace)

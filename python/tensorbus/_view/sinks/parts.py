@@ -65,7 +65,7 @@ def parts_of(message: Any, header: Header) -> Parts:
 
     Args:
         message: what was received, with NumPy arrays.
-        header: its fingerprint tells the type, if the publisher has one.
+        header: its fingerprint names the type, if the publisher has one.
     """
     found = Parts()
     leaves = leaves_of(message)

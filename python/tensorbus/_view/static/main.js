@@ -67,12 +67,17 @@ function take(message) {
 }
 
 function draw() {
-  for (const [number, [header, payload]] of pending) {
-    if (number === DOMAIN) showDomain(header);
-    else tiles.get(number)?.show(header, payload);
+  const frames = [...pending];
+  pending.clear();
+  for (const [number, [header, payload]] of frames) {
+    try {
+      if (number === DOMAIN) showDomain(header);
+      else tiles.get(number)?.show(header, payload);
+    } catch (error) {
+      console.error(error); // the next frame may be drawn
+    }
     send({ type: "drawn", tile: number });
   }
-  pending.clear();
 }
 
 function state(text, bad) {

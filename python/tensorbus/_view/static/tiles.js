@@ -145,7 +145,7 @@ function describe(header) {
   if (header.dtype) parts.push(`${header.dtype} ${header.shape.join("×")}`);
   if (header.part) parts.push(`[${header.part.join(", ")}]`);
   if ("low" in header) parts.push(`${number(header.low)} … ${number(header.high)}`);
-  if (header.strange) parts.push(`${header.strange} not finite`);
+  if (header.nonfinite_count) parts.push(`${header.nonfinite_count} not finite`);
   if (header.count !== undefined) parts.push(`${header.count} points`);
   return parts.join(" · ");
 }
