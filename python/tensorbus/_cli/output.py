@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import typer
 
 from tensorbus._inspection.report import Inspection, ParticipantReport, PeerName
-from tensorbus._top.units import shown
+from tensorbus._inspection.units import shown
 
 _WIDE = 10_000  # columns of what is no terminal: a pipe's lines are cut by whoever reads them
 

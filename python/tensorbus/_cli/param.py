@@ -14,7 +14,7 @@ from tensorbus._cli.options import Domain, Json, NodeName, OptionalNode, Timeout
 from tensorbus._cli.output import fail, print_json, print_table
 from tensorbus._services.calls import queue_name
 from tensorbus._services.client import Client
-from tensorbus._top.units import shown
+from tensorbus._inspection.units import shown
 from tensorbus.nodes._declared import SUFFIX, service_name
 
 app = group("Parameters of nodes: reading them, and setting those that can be set.")

@@ -209,6 +209,22 @@ def test_a_stopped_process_delays_no_command_beyond_its_timeout(
     camera.tell()
 
 
+def test_names_and_errors_of_other_processes_move_no_cursor(
+    tensorbus: Tensorbus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise tb.Error("of\nc\x1b[2J")
+
+    with tb.Publisher("a\x1b[2J"), tb.Node("b\x1b[2J"):
+        listed = tensorbus("list").out
+    monkeypatch.setattr("tensorbus._cli.queue.looked", fail)
+    failed = tensorbus("queue", "list")
+    assert "topic a?[2J" in listed
+    assert "node b?[2J: process" in listed
+    assert "\x1b" not in listed
+    assert (failed.status, failed.err) == (1, "tensorbus: of\nc?[2J\n")
+
+
 def test_ctrl_c_ends_it_quietly_and_nobody_has_waited_for_it() -> None:
     with tb.Publisher("image", reliable=True, history=1) as publisher:
         publisher.publish(7)

@@ -204,6 +204,19 @@ def test_echo_writes_tables(tensorbus: Tensorbus) -> None:
     assert position.splitlines()[0] == "sequence,timestamp_ns,pose.1"
 
 
+def test_a_terminal_gets_no_escapes_from_another_process(
+    tensorbus: Tensorbus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tb.Publisher("topic", history=1) as publisher:
+        publisher.publish({"a\x1b[2J": "b\x1b[3J"})
+        assert "a\x1b[2J" in tensorbus(*ECHO, "--csv").out
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        out = tensorbus(*ECHO, "--csv").out
+    assert "\x1b" not in out
+    assert "a?[2J" in out
+    assert "b?[3J" in out
+
+
 def test_echo_shows_a_field_of_a_typed_message(tensorbus: Tensorbus) -> None:
     with tb.Publisher("topic", Speed, history=1) as publisher:
         publisher.publish(Speed(1.5, 3))
