@@ -20,10 +20,8 @@ from support.commands import Tensorbus
 from support.harness import PATIENCE, Elsewhere, hear, publishing, tell
 from tensorbus import _core
 from tensorbus._cli import echo, values
-from tensorbus._cli.bridge_status import clock_uncertainties, status_of
 from tensorbus._cli.delay import windows
 from tensorbus._cli.rates import watched
-from tensorbus.bridge._bridge import STATUS_TOPIC
 
 
 @dataclass
@@ -330,14 +328,6 @@ def test_delay_counts_what_comes(tensorbus: Tensorbus) -> None:
     assert found["samples"] > 0
     assert 0 < found["min_ns"] <= found["mean_ns"] <= found["max_ns"]
     assert (found["machine"], found["clock_uncertainty_ns"]) == ("", 0)
-
-
-def test_the_bridge_says_how_far_a_delay_may_be_off() -> None:
-    assert status_of(None, timeout=0) is None
-    peers = [{"machine": "gpu-host", "clock_uncertainty_ns": 90}]
-    with tb.Publisher[Any](STATUS_TOPIC, history=1) as bridge:
-        bridge.publish({"peers": peers})
-        assert clock_uncertainties(None) == {"gpu-host": 90}
 
 
 @pytest.mark.parametrize(
