@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from types import SimpleNamespace
 
@@ -182,9 +183,17 @@ def test_a_stopped_process_delays_no_command_beyond_its_timeout(
     elsewhere: Elsewhere, tensorbus: Tensorbus
 ) -> None:
     def publish() -> None:
-        with tb.Publisher("image"), tb.Node("camera"), tb.Queue(name="jobs"):
+        node = tb.Node("camera")
+        node.declare_parameter("rate", 30.0)
+        thread = threading.Thread(target=node.spin)
+        thread.start()
+        eventually(lambda: node.is_running)
+        with tb.Publisher("image"), tb.Queue(name="jobs"):
             tell(None)
             hear()
+        node.stop()
+        thread.join()
+        node.close_sync()
 
     camera = elsewhere.start(publish)
     camera.hear()
@@ -192,8 +201,11 @@ def test_a_stopped_process_delays_no_command_beyond_its_timeout(
     commands = {
         "topic list": "image",
         "topic info image": "which said nothing",
-        "topic hz image --count 1 --window 0.01": "",
+        "topic hz image --count 1 --window 0.01": "TOPIC",
         "node list": "camera",
+        "node info camera": f"({camera.pid})",
+        "param list": "NODE",
+        "service list": "SERVICE",
         "queue list": "QUEUE",
         "memory": "PROCESS",
         "inspect": "no answer",
@@ -204,7 +216,8 @@ def test_a_stopped_process_delays_no_command_beyond_its_timeout(
         assert time.monotonic() - begin < PATIENCE / 2  # it would wait for ever
         assert done.status == 0
         assert shown in done.out
-        assert done.err.count(f"({camera.pid}): no answer") == 1
+        named = "node camera" if name == "param list" else f"({camera.pid})"
+        assert done.err.count(f"{named}: no answer") == 1
     camera.signal(signal.SIGCONT)
     camera.tell()
 
