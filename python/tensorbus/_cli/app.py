@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from tensorbus._base.errors import Error, InvalidArgument
 from tensorbus._cli import plain
 from tensorbus._core import version
+from tensorbus._inspection.units import shown
 
 # The module of each, whose `app` it is.
 _MODULES = {
@@ -53,7 +54,7 @@ class _Commands(TyperGroup):
         except (Error, OSError) as error:
             if isinstance(error, BrokenPipeError):
                 raise
-            print(f"tensorbus: {error}", file=sys.stderr)
+            print("\n".join(map(shown, f"tensorbus: {error}".split("\n"))), file=sys.stderr)
             raise typer.Exit(_USAGE if isinstance(error, InvalidArgument) else 1) from None
 
 

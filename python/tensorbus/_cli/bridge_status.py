@@ -1,24 +1,71 @@
-"""What the bridge of this machine says of itself, once a second."""
+"""What the bridge of this machine says of itself, once a second.
+
+Any process can publish on that topic, so what comes is checked.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import Any, TypeGuard
 
 from tensorbus._base.errors import Timeout
 from tensorbus._topics.subscriber import Subscriber
 
 Status = dict[str, Any]
 
+_Keys = dict[str, tuple[type, ...]]
+_STATUS: _Keys = {"machine": (str,), "bridge": (str,), "publishers": (int,), "peers": (list,)}
+_PEER: _Keys = {
+    "machine": (str,),
+    "bridge": (str,),
+    "address": (str,),
+    "connected": (bool,),
+    "clock_offset_ns": (int,),
+    "clock_uncertainty_ns": (int, type(None)),
+    "sending": (list,),
+    "receiving": (list,),
+    "queues": (list,),
+    "services": (list,),
+}
+_STREAM: _Keys = {"topic": (str,), "publisher": (str,), "samples": (int,), "bytes": (int,)}
+
+
+def is_status(data: object) -> bool:
+    """Could a bridge have published it?"""
+    return _has(data, _STATUS) and all(map(_is_peer, data["peers"]))
+
+
+def _is_peer(peer: object) -> bool:
+    return (
+        _has(peer, _PEER)
+        and all(_has(each, {**_STREAM, "missed": (int,)}) for each in peer["sending"])
+        and all(_has(each, {**_STREAM, "discarded": (int,)}) for each in peer["receiving"])
+        and all(isinstance(each, str) for each in (*peer["queues"], *peer["services"]))
+    )
+
+
+def _has(data: object, keys: _Keys) -> TypeGuard[Status]:
+    return isinstance(data, dict) and all(
+        isinstance(data.get(key, ()), types) for key, types in keys.items()
+    )
+
 
 def status_of(domain: str | None, timeout: float = 2.0) -> Status | None:
     """The bridge's newest status; None if none came in time."""
     from tensorbus.bridge._bridge import STATUS_TOPIC  # imports asyncio and ssl
 
-    with Subscriber[Status](STATUS_TOPIC, domain=domain, timeout=timeout) as subscriber:
+    deadline = time.monotonic() + timeout
+    with Subscriber[Status](STATUS_TOPIC, domain=domain) as subscriber:
         try:
-            return subscriber.receive().data
+            while not is_status(found := _next(subscriber, deadline)):
+                pass
         except Timeout:
             return None
+        return found
+
+
+def _next(subscriber: Subscriber[Status], deadline: float) -> Status:
+    return subscriber.receive(max(deadline - time.monotonic(), 0)).data
 
 
 def clock_uncertainties(domain: str | None) -> dict[str, int | None]:

@@ -23,6 +23,9 @@ Examples:
   tensorbus topic delay camera/image --window 10 --count 1 --json"""
 
 
+_ALL = 1024  # more never come at once
+
+
 @dataclass(frozen=True)
 class Delays:
     """Of the samples of one machine that came in a window, in nanoseconds."""
@@ -61,18 +64,25 @@ def windows(
 ) -> Iterator[dict[str, list[int]]]:
     """The ages of the samples that come within so many seconds, by machine, if any come.
 
+    What was published before this began, or has come between two windows, is not counted: it has
+    waited in a history or in our queue.
+
     Args:
         patience: seconds without a sample after which the command fails.
     """
+    since = time.time_ns()
     last = time.monotonic()
     while True:
         found: dict[str, list[int]] = {}
+        subscriber.try_receive_many(_ALL)
         end = time.monotonic() + window
         while (left := end - time.monotonic()) > 0:
             try:
                 sample = subscriber.receive(left)
             except TimedOut:
                 break
+            if sample.header.timestamp_ns < since:
+                continue
             last = time.monotonic()
             found.setdefault(_machine_of(sample), []).append(_age_of(sample))
         if found:

@@ -16,7 +16,7 @@ from tensorbus._base.errors import Timeout as TimedOut
 from tensorbus._cli.options import Count, Domain, Json, Topic
 from tensorbus._cli.output import fail, print_json
 from tensorbus._cli.values import LIBRARY, NotThere, cells_of, data_of, field_of, json_of, lines_of
-from tensorbus._top.units import shown
+from tensorbus._inspection.units import shown
 from tensorbus._topics.listing import list_topics
 from tensorbus._topics.preview import fields_of, is_tensor, pixels
 from tensorbus._topics.sample import Sample, format_age
@@ -114,22 +114,28 @@ def _show_json(sample: Sample[Any], data: Any) -> None:
 
 
 class _Csv:
-    """A line for each sample; the columns are those of the first."""
+    """A line for each sample; the columns are those of the first. A terminal gets `shown` text."""
 
     def __init__(self, name: str) -> None:
         self._name = name  # of the field that is shown, if it is one
         self._columns: list[str] = []
         self._writer = csv.writer(sys.stdout, lineterminator="\n")
+        self._is_terminal = sys.stdout.isatty()
 
     def show(self, sample: Sample[Any], data: Any) -> None:
         cells = cells_of(data, self._name)
         if not self._columns:
             self._columns = list(cells)
-            self._writer.writerow(["sequence", "timestamp_ns", *self._columns])
+            self._write(["sequence", "timestamp_ns", *self._columns])
         header = sample.header
         values = [cells.get(column) for column in self._columns]
-        self._writer.writerow([header.sequence, header.timestamp_ns, *values])
+        self._write([header.sequence, header.timestamp_ns, *values])
         sys.stdout.flush()
+
+    def _write(self, cells: list[Any]) -> None:
+        if self._is_terminal:
+            cells = ["" if cell is None else shown(str(cell)) for cell in cells]
+        self._writer.writerow(cells)
 
 
 class _Text:

@@ -9,7 +9,7 @@ import typer
 from tensorbus._cli.options import ASK, Domain, Json, Timeout
 from tensorbus._cli.output import looked, print_json, print_table, process_of
 from tensorbus._inspection.report import Inspection, LentReport, MemoryReport, ParticipantReport
-from tensorbus._top.units import bytes_text, time_text
+from tensorbus._inspection.units import bytes_text, time_text
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from tensorbus._cli.bridge_status import Status
+from tensorbus._cli.bridge_status import Status, is_status
 from tensorbus._cli.options import ASK, Domain, Timeout
 from tensorbus._cli.output import fail
 from tensorbus._inspection.inspection import inspect
@@ -78,7 +78,11 @@ class BridgeWatch:
     def status(self) -> Status | None:
         """None: there is no bridge, or it has not said anything lately."""
         while (newest := self._subscriber.try_receive()) is not None:
-            self._last = newest
-        if self._last is None or time.time_ns() - self._last.header.timestamp_ns > _FRESH_NS:
+            if is_status(newest.data):
+                self._last = newest
+        if self._last is None:
+            return None
+        age = time.time_ns() - self._last.header.timestamp_ns
+        if abs(age) > _FRESH_NS:  # of the future: the clock was set back, and nothing came since
             return None
         return self._last.data

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 
 from tensorbus._cli.options import ASK, Domain, Json, NodeName, Timeout, group
 from tensorbus._cli.output import fail, looked, print_json, print_pairs, print_table
+from tensorbus._inspection.names import process_name
 from tensorbus._inspection.report import Inspection
 from tensorbus._topics.listing import NodeInfo, list_nodes
 
@@ -59,7 +60,7 @@ def info(
     if as_json:
         return print_json([asdict(row) for row in rows])
     for row in rows:
-        where = f"on {row.machine}" if row.machine else f"{row.process or '?'} ({row.pid})"
+        where = f"on {row.machine}" if row.machine else process_name(row.process, row.pid, "?")
         print_pairs([("node", row.node), ("process", where)])
         print_pairs(("publishes", topic) for topic in row.publishes)
         print_pairs(("subscribes", topic) for topic in row.subscribes)

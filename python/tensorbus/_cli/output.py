@@ -9,8 +9,9 @@ from typing import Any, NoReturn
 
 import typer
 
+from tensorbus._inspection.names import process_name
 from tensorbus._inspection.report import Inspection, ParticipantReport, PeerName
-from tensorbus._top.units import shown
+from tensorbus._inspection.units import shown
 
 _WIDE = 10_000  # columns of what is no terminal: a pipe's lines are cut by whoever reads them
 
@@ -33,12 +34,8 @@ def looked(domain: str | None, timeout: float, named: set[str] | None = None) ->
 
 
 def process_of(process: ParticipantReport | PeerName) -> str:
-    """The program and its pid; of another pid namespace, where that is not known, its id.
-
-    >>> process_of(PeerName("5f" * 16, 4312, "camera")), process_of(PeerName("5f" * 16, 0))
-    ('camera (4312)', '? (5f5f5f5f)')
-    """
-    return f"{shown(process.process) or '?'} ({process.pid or process.participant[:8]})"
+    """What it is called."""
+    return process_name(process.process, process.pid, process.participant)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import Annotated, Any
 
 import typer
 
 from tensorbus import _core
+from tensorbus._base.errors import Error, ProtocolError
 from tensorbus._base.errors import Timeout as TimedOut
 from tensorbus._base.participant import participant
 from tensorbus._cli.options import Domain, Json, NodeName, OptionalNode, Timeout, group, services
 from tensorbus._cli.output import fail, print_json, print_table
 from tensorbus._services.calls import queue_name
 from tensorbus._services.client import Client
-from tensorbus._top.units import shown
-from tensorbus.nodes._declared import SUFFIX, service_name
+from tensorbus._inspection.units import shown
+from tensorbus._topics.listing import list_nodes
+from tensorbus.nodes._declared import service_name
 
 app = group("Parameters of nodes: reading them, and setting those that can be set.")
 
 _ANSWER = 5.0  # seconds
+_KEYS = {"name", "value", "default", "help", "source", "settable"}
 
 Row = dict[str, Any]
 Name = Annotated[str, typer.Argument(metavar="PARAMETER", help="The parameter's name.")]
@@ -34,10 +38,9 @@ def list_(
 ) -> None:
     """List the parameters of a node, or of all nodes that run."""
     if node is None:
-        asked = {each: _asked_or_none(each, domain, timeout) for each in _nodes(domain)}
-        rows = {each: found for each, found in asked.items() if found is not None}
+        rows = asyncio.run(_all(domain, timeout))
     else:
-        rows = {node: _asked(node, {}, domain, timeout)}
+        rows = {node: _asked_sync(node, {}, domain, timeout)}
     if as_json:
         return print_json(rows)
     print_table(
@@ -67,7 +70,7 @@ def get(
     as_json: Json = False,
 ) -> None:
     """Print the value of a parameter."""
-    _print(node, parameter, _asked(node, {}, domain, timeout), as_json)
+    _print(node, parameter, _asked_sync(node, {}, domain, timeout), as_json)
 
 
 @app.command("set", epilog="Example: tensorbus param set camera rate 10")
@@ -80,7 +83,7 @@ def set_(
     as_json: Json = False,
 ) -> None:
     """Set a parameter that was declared with on_set, and print its value."""
-    found = _asked(node, {"set": {parameter: value}}, domain, timeout)
+    found = _asked_sync(node, {"set": {parameter: value}}, domain, timeout)
     _print(node, parameter, found, as_json)
 
 
@@ -91,7 +94,11 @@ def _print(node: str, parameter: str, rows: list[Row], as_json: bool) -> None:
     fail(f"node {node!r} has declared no parameter {parameter!r}")
 
 
-def _asked(node: str, request: Row, domain: str | None, timeout: float) -> list[Row]:
+def _asked_sync(node: str, request: Row, domain: str | None, timeout: float) -> list[Row]:
+    return asyncio.run(_asked(node, request, domain, timeout))
+
+
+async def _asked(node: str, request: Row, domain: str | None, timeout: float) -> list[Row]:
     """The parameters of a node, after it has done what the request says."""
     found = _core.Queue.addresses_of(queue_name(service_name(node)), participant(domain))
     if not found:
@@ -99,24 +106,35 @@ def _asked(node: str, request: Row, domain: str | None, timeout: float) -> list[
     if len(found) > 1:
         fail(f"{len(found)} nodes are called {node!r}: which of them would answer is not known")
     with Client[Any, Any](service_name(node), timeout=timeout, domain=domain) as client:
-        reply = client.call_sync(request)
-    if "refused" in reply:
+        reply = await client.call_async(request)
+    if isinstance(reply, dict) and "refused" in reply:
         fail(shown(str(reply["refused"])))
-    rows: list[Row] = reply["parameters"]
+    rows = reply.get("parameters") if isinstance(reply, dict) else None
+    if not isinstance(rows, list) or not all(map(_is_row, rows)):
+        raise ProtocolError(f"service {service_name(node)!r} answers other than a node does")
     return rows
 
 
-def _asked_or_none(node: str, domain: str | None, timeout: float) -> list[Row] | None:
+def _is_row(row: object) -> bool:
+    return isinstance(row, dict) and row.keys() >= _KEYS
+
+
+async def _all(domain: str | None, timeout: float) -> dict[str, list[Row]]:
+    """Of the nodes that answer. All are asked at once."""
+    offered = set(services(domain))
+    names = {each.name for each in list_nodes(domain)}
+    nodes = sorted(each for each in names if service_name(each) in offered)
+    found = await asyncio.gather(*(_asked_or_none(each, domain, timeout) for each in nodes))
+    return {node: rows for node, rows in zip(nodes, found, strict=True) if rows is not None}
+
+
+async def _asked_or_none(node: str, domain: str | None, timeout: float) -> list[Row] | None:
     """None, and a line on stderr, if the node does not answer."""
     try:
-        return _asked(node, {}, domain, timeout)
-    except (typer.Exit, TimedOut) as error:
-        if isinstance(error, TimedOut):
-            print(f"tensorbus: node {shown(node)}: no answer in {timeout:g} s", file=sys.stderr)
+        return await _asked(node, {}, domain, timeout)
+    except typer.Exit:  # it has said why
         return None
-
-
-def _nodes(domain: str | None) -> list[str]:
-    """Those that have parameters."""
-    found = {name for name in services(domain) if name.endswith(SUFFIX)}
-    return sorted(name.removesuffix(SUFFIX) for name in found)
+    except Error as error:
+        why = f"no answer in {timeout:g} s" if isinstance(error, TimedOut) else error
+        print(shown(f"tensorbus: node {node}: {why}"), file=sys.stderr)
+        return None

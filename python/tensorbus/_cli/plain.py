@@ -80,6 +80,7 @@ def _add_list(commands: Any) -> None:
 
 
 def _list(given: argparse.Namespace) -> int:
+    from tensorbus._inspection.units import shown
     from tensorbus._topics.listing import list_nodes, list_topics
 
     topics, nodes = list_topics(given.domain), list_nodes(given.domain)
@@ -91,10 +92,10 @@ def _list(given: argparse.Namespace) -> int:
         for publisher in topic.publishers:
             where = f" on {publisher.machine}" if publisher.machine else ""
             node = f", node {publisher.node}" if publisher.node else ""
-            print(f"topic {topic.name}: process {publisher.pid}{node}{where}")
+            print(shown(f"topic {topic.name}: process {publisher.pid}{node}{where}"))
     for each in nodes:
         place = f"on {each.machine}" if each.machine else f"process {each.pid}"
-        print(f"node {each.name}: {place}")
+        print(shown(f"node {each.name}: {place}"))
     return 0
 
 

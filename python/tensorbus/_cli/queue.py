@@ -8,7 +8,7 @@ from dataclasses import asdict
 from tensorbus._cli.options import ASK, Domain, Json, QueueName, Timeout, group
 from tensorbus._cli.output import fail, looked, print_json, print_pairs, print_table, process_of
 from tensorbus._inspection.report import Inspection, ParticipantReport, QueueReport
-from tensorbus._top.units import bytes_text, part_text
+from tensorbus._inspection.units import bytes_text, part_text
 
 app = group("Queues: what waits in them, and who puts and gets.")
 

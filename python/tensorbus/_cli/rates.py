@@ -12,7 +12,7 @@ from tensorbus._cli.output import fail, looked, print_json, print_table
 from tensorbus._inspection.rates import PublisherRate
 from tensorbus._inspection.rates import rates as rates_between
 from tensorbus._inspection.report import Inspection
-from tensorbus._top.units import bandwidth_text, bytes_text, rate_text
+from tensorbus._inspection.units import bandwidth_text, bytes_text, rate_text
 from tensorbus._topics.listing import list_topics
 
 HZ_EXAMPLES = """\b

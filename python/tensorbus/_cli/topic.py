@@ -14,7 +14,7 @@ from tensorbus._inspection.report import (
     PublisherReport,
     SubscriberReport,
 )
-from tensorbus._top.units import bytes_text, part_text, shown, time_text
+from tensorbus._inspection.units import bytes_text, part_text, shown, time_text
 from tensorbus._topics.listing import TopicInfo, list_topics
 
 app = group("Topics: what is published, how fast, and who receives it.")

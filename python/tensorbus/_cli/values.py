@@ -13,7 +13,7 @@ from typing import Any
 from tensorbus._base.errors import Unsupported
 from tensorbus._tensors import numpy_arrays
 from tensorbus._tensors.library import Library
-from tensorbus._top.units import shown
+from tensorbus._inspection.units import shown
 from tensorbus._topics.preview import ROWS, fields_of, is_tensor
 from tensorbus._topics.sample import Sample, sample_of
 

@@ -18,7 +18,7 @@ from tensorbus._top.page_screen import PageScreen, View
 from tensorbus._top.pages import domain_page, page_of
 from tensorbus._top.row_table import RowTable
 from tensorbus._top.snapshot import Moment, Snapshot, look
-from tensorbus._top.units import shown
+from tensorbus._inspection.units import shown
 
 Source = Callable[[], Inspection]
 

@@ -14,7 +14,7 @@ from tensorbus._top.queues import queues_table
 from tensorbus._top.snapshot import Snapshot
 from tensorbus._top.topics import machine_name, topics_table, type_names
 from tensorbus._top.troubles import queue_name
-from tensorbus._top.units import bytes_text, shown, time_text
+from tensorbus._inspection.units import bytes_text, shown, time_text
 
 
 def page_of(snapshot: Snapshot, subject: Subject) -> Page | None:

@@ -15,7 +15,7 @@ from tensorbus._inspection.report import (
 )
 from tensorbus._top.columns import Column, Columns, Row, Subject, Table, number, words
 from tensorbus._top.snapshot import Snapshot
-from tensorbus._top.units import bytes_text, time_text
+from tensorbus._inspection.units import bytes_text, time_text
 
 
 @dataclass(frozen=True)

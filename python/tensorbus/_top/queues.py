@@ -9,7 +9,7 @@ from tensorbus._top.columns import Columns, Row, Subject, Table, number, ratio, 
 from tensorbus._top.snapshot import Snapshot
 from tensorbus._top.topics import machine_name
 from tensorbus._top.troubles import queue_name
-from tensorbus._top.units import bytes_text, short
+from tensorbus._inspection.units import bytes_text, short
 
 
 @dataclass(frozen=True)

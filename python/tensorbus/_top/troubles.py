@@ -13,7 +13,7 @@ from tensorbus._inspection.report import (
     PublisherReport,
     QueueReport,
 )
-from tensorbus._top.units import bytes_text, part_text, shown, time_text
+from tensorbus._inspection.units import bytes_text, part_text, shown, time_text
 
 # A publisher that waits for less long is only kept in step with its subscribers.
 _LONG_NS = 500_000_000

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tensorbus._top.units import shown
+from tensorbus._inspection.units import shown
 from tensorbus._trace.durations import hops_of, paths_of, table_of
 from tensorbus._trace.events import Source
 from tensorbus._trace.perfetto import json_of
@@ -30,7 +30,12 @@ def run(
 
     Returns:
         The exit status: 1 if nobody could be traced.
+
+    Raises:
+        OSError: the file cannot be written; nothing was recorded.
     """
+    with Path(output).open("a"):
+        pass  # it can be written, and has what it had if nothing is recorded
     recording = Recording(list(topics), domain)
     with _stop_signals() as stopped:
         deadline = None if seconds is None else time.monotonic() + seconds

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tensorbus._inspection.names import process_name
+
 # A record of a ring (docs/tracing.md): stamp, time, event, thread, participant, publisher, child's
 # publisher, sequence, child's sequence.
 _RECORD = struct.Struct("=QQII16sIIQQ")
@@ -46,11 +48,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """
-        >>> Source("5f" * 16, 4312, "camera.py", "traced").name
-        'camera.py (4312)'
-        """
-        return f"{self.process or '?'} ({self.pid or self.participant[:8]})"
+        return process_name(self.process, self.pid, self.participant)
 
 
 def events_of(records: bytes, process: int, participant: str) -> Iterator[Event]:

@@ -1,7 +1,8 @@
 """The parameters that a node has declared, and the service by which others read and set them.
 
 The service is `NODE/parameters`. The request is `{}`, or `{"set": {name: text}}`. The reply has
-`parameters`, a list of dicts, or `refused`, a text that says why nothing was set.
+`parameters`, a list of dicts, or `refused`, a text that says why it was not set. One request sets
+one parameter, since an `on_set` that has run cannot be taken back.
 """
 
 from __future__ import annotations
@@ -9,20 +10,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from tensorbus._aio.callbacks import checked_callback
 from tensorbus._base.errors import InvalidArgument
 from tensorbus.nodes._parameters import Parameter, check_all_declared, found, read_as
-
-SUFFIX = "/parameters"
 
 OnSet = Callable[[Any], object]
 
 
 def service_name(node: str) -> str:
     """The service of the nodes of this name."""
-    return node + SUFFIX
+    return f"{node}/parameters"
 
 
 class DeclaredParameters:
@@ -57,16 +56,16 @@ class DeclaredParameters:
     def answer(self, request: object) -> dict[str, object]:
         """The reply to a request to the service."""
         texts = request.get("set", {}) if isinstance(request, dict) else None
-        if not isinstance(texts, dict) or not all(isinstance(each, str) for each in texts.values()):
-            return {"refused": "expected {} or {'set': {name: text}}"}
+        if not _is_set_of_one(texts):
+            return {"refused": "expected {} or {'set': {name: text}} with one name"}
         try:
-            values = {name: self._read(name, text) for name, text in texts.items()}
-            for name, value in values.items():
+            for name, text in texts.items():
+                value = self._read(name, text)
                 self._on_set[name](value)
                 self.by_name[name] = replace(self.by_name[name], value=value, source="service")
         except Exception as error:  # of on_set: it refuses the value
             return {"refused": str(error) or type(error).__name__}
-        return {"parameters": [self._row(each) for each in self.by_name.values()]}
+        return {"parameters": [self._row(each) for each in list(self.by_name.values())]}
 
     def _read(self, name: str, text: str) -> Any:
         """
@@ -91,6 +90,13 @@ class DeclaredParameters:
             "source": parameter.source,
             "settable": parameter.name in self._on_set,
         }
+
+
+def _is_set_of_one(texts: object) -> TypeGuard[dict[str, str]]:
+    """One, or none."""
+    if not isinstance(texts, dict) or len(texts) > 1:
+        return False
+    return all(isinstance(text, str) for text in texts.values())
 
 
 def _plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import tensorbus as tb
 from support.bridges import appears, two_machines
 from support.commands import Tensorbus
-from support.harness import PATIENCE, eventually
+from support.harness import PATIENCE, eventually, publishing
 
 pytest.importorskip("prometheus_client", reason="prometheus-client is not installed")
 
@@ -35,7 +36,8 @@ def test_a_topic_of_another_machine_names_it(tmp_path: Path, tensorbus: Tensorbu
             (node,) = tensorbus("node", "list", *domain, "--json").json
             window = ("--count", "1", "--window", "1", "--json")
             (rate,) = tensorbus("topic", "hz", "image", *window, *domain).json
-            (delay,) = tensorbus("topic", "delay", "image", *window, *domain).json
+            with publishing(publisher, b"x" * 1000):
+                (delay,) = tensorbus("topic", "delay", "image", *window, *domain).json
             echoed = tensorbus("topic", "echo", "image", "--count", "1", *domain)
             with (
                 tb.Subscriber("image", domain=there.domain),
@@ -47,8 +49,9 @@ def test_a_topic_of_another_machine_names_it(tmp_path: Path, tensorbus: Tensorbu
     assert topics["tensorbus/bridge"]["machines"] == [""]
     assert (node["node"], node["machine"], node["publishes"]) == ("camera", "here", ["image"])
     assert rate["machines"] == ["here"]
-    assert (delay["machine"], delay["samples"]) == ("here", 3)
+    assert delay["machine"] == "here"
+    assert delay["samples"] > 0
     assert 0 < delay["clock_uncertainty_ns"] < PATIENCE * 1e9
-    assert echoed.out.startswith("image #2 from here, ")
+    assert re.match(r"image #\d+ from here, ", echoed.out)
     assert figures["bridge_up"].value == figures["bridge_connected"].value == 1
     assert figures["bridge_samples"].labels == ("image", "here", "receiving")

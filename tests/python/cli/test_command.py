@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from types import SimpleNamespace
 
@@ -182,9 +183,17 @@ def test_a_stopped_process_delays_no_command_beyond_its_timeout(
     elsewhere: Elsewhere, tensorbus: Tensorbus
 ) -> None:
     def publish() -> None:
-        with tb.Publisher("image"), tb.Node("camera"), tb.Queue(name="jobs"):
+        node = tb.Node("camera")
+        node.declare_parameter("rate", 30.0)
+        thread = threading.Thread(target=node.spin)
+        thread.start()
+        eventually(lambda: node.is_running)
+        with tb.Publisher("image"), tb.Queue(name="jobs"):
             tell(None)
             hear()
+        node.stop()
+        thread.join()
+        node.close_sync()
 
     camera = elsewhere.start(publish)
     camera.hear()
@@ -192,8 +201,11 @@ def test_a_stopped_process_delays_no_command_beyond_its_timeout(
     commands = {
         "topic list": "image",
         "topic info image": "which said nothing",
-        "topic hz image --count 1 --window 0.01": "",
+        "topic hz image --count 1 --window 0.01": "TOPIC",
         "node list": "camera",
+        "node info camera": f"({camera.pid})",
+        "param list": "NODE",
+        "service list": "SERVICE",
         "queue list": "QUEUE",
         "memory": "PROCESS",
         "inspect": "no answer",
@@ -204,9 +216,26 @@ def test_a_stopped_process_delays_no_command_beyond_its_timeout(
         assert time.monotonic() - begin < PATIENCE / 2  # it would wait for ever
         assert done.status == 0
         assert shown in done.out
-        assert done.err.count(f"({camera.pid}): no answer") == 1
+        named = "node camera" if name == "param list" else f"({camera.pid})"
+        assert done.err.count(f"{named}: no answer") == 1
     camera.signal(signal.SIGCONT)
     camera.tell()
+
+
+def test_names_and_errors_of_other_processes_move_no_cursor(
+    tensorbus: Tensorbus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise tb.Error("of\nc\x1b[2J")
+
+    with tb.Publisher("a\x1b[2J"), tb.Node("b\x1b[2J"):
+        listed = tensorbus("list").out
+    monkeypatch.setattr("tensorbus._cli.queue.looked", fail)
+    failed = tensorbus("queue", "list")
+    assert "topic a?[2J" in listed
+    assert "node b?[2J: process" in listed
+    assert "\x1b" not in listed
+    assert (failed.status, failed.err) == (1, "tensorbus: of\nc?[2J\n")
 
 
 def test_ctrl_c_ends_it_quietly_and_nobody_has_waited_for_it() -> None:

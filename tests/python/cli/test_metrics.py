@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from dataclasses import replace
 from typing import Any
@@ -33,6 +34,7 @@ from support.inspections import (
     subscriber,
 )
 from support.repository import ROOT
+from tensorbus._cli.bridge_status import clock_uncertainties, status_of
 from tensorbus._cli.collector import METRICS, OTHER, BusCollector
 from tensorbus._cli.metrics import BridgeWatch
 from tensorbus._inspection.report import LentReport
@@ -152,11 +154,14 @@ def status(connected: bool = True, samples: int = 4) -> dict[str, Any]:
     peer = {
         "machine": "gpu-host",
         "bridge": "ab",
+        "address": "gpu-host:7447",
         "connected": connected,
         "clock_offset_ns": 2_000_000,
         "clock_uncertainty_ns": 1_000_000,
         "sending": [stream("image", samples, missed=1)],
         "receiving": [stream("result", 2, discarded=0, bad=0)],
+        "queues": ["jobs"],
+        "services": [],
     }
     return {"machine": "robot", "bridge": "cd", "publishers": 1, "peers": [peer]}
 
@@ -178,12 +183,48 @@ def test_the_bridge_is_in_the_figures() -> None:
     assert bus.value("bridge_connected", peer="gpu-host") == 0
 
 
+def test_the_bridge_says_how_far_a_delay_may_be_off() -> None:
+    assert status_of(None, timeout=0) is None
+    with tb.Publisher[Any](STATUS_TOPIC, history=1) as bridge:
+        bridge.publish(status())
+        assert clock_uncertainties(None) == {"gpu-host": 1_000_000}
+
+
 def test_the_status_of_a_bridge_is_heard_while_it_runs() -> None:
     with BridgeWatch(None) as watch, tb.Publisher[Any](STATUS_TOPIC, history=1) as bridge:
         assert watch.status() is None
         bridge.publish(status())
         eventually(lambda: watch.status() == status())
         assert watch.status() == status()
+
+
+def test_what_is_no_status_of_a_bridge_is_not_taken_for_one() -> None:
+    wrong = status()
+    wrong["peers"][0]["sending"][0]["samples"] = "many"
+    with (
+        BridgeWatch(None) as watch,
+        tb.Publisher[Any](STATUS_TOPIC, history=1) as bridge,
+        tb.Publisher[Any](STATUS_TOPIC, history=1) as other,
+    ):
+        other.publish(7)
+        assert status_of(None, timeout=0.1) is None
+        bridge.publish(status())
+        eventually(lambda: watch.status() == status())
+        for message in ({}, 7, {**status(), "peers": [7]}, wrong):
+            other.publish(message)
+            assert watch.status() == status()
+
+
+@pytest.mark.parametrize("seconds", [-6, 6])
+def test_a_status_that_is_not_of_now_is_none(
+    seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with BridgeWatch(None) as watch, tb.Publisher[Any](STATUS_TOPIC, history=1) as bridge:
+        bridge.publish(status())
+        eventually(lambda: watch.status() == status())
+        now = time.time_ns() + seconds * SECOND
+        monkeypatch.setattr("time.time_ns", lambda: now)
+        assert watch.status() is None
 
 
 def test_the_dashboard_shows_metrics_that_there_are() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -56,6 +57,53 @@ def test_parameters(tensorbus: Tensorbus) -> None:
         listed = tensorbus("param", "list").lines
         assert listed[1][:6] == ["camera", "rate", "10.0", "30.0", "service", "yes"]
         assert set(tensorbus("param", "list", "--json").json) == {"camera"}
+
+
+def test_all_nodes_are_asked_for_their_parameters_at_once(
+    elsewhere: Elsewhere, tensorbus: Tensorbus
+) -> None:
+    def run(name: str) -> None:
+        node = tb.Node(name)
+        node.declare_parameter("rate", 1.0)
+        thread = threading.Thread(target=node.spin, daemon=True)
+        thread.start()
+        eventually(lambda: node.is_running)
+        tell(None)
+        hear()
+
+    limit = 1.0
+    stopped = [elsewhere.start(run, f"node{at}") for at in range(3)]
+    for each in stopped:
+        each.hear()
+        each.stop()
+    with camera():
+        begin = time.monotonic()
+        done = tensorbus("param", "list", "--json", "--timeout", str(limit))
+        took = time.monotonic() - begin
+    assert set(done.json) == {"camera"}
+    assert done.err.count("no answer in 1 s") == 3
+    assert took < len(stopped) * limit
+    for each in stopped:
+        each.kill()
+
+
+def test_a_service_that_is_not_of_a_node_is_not_taken_for_parameters(tensorbus: Tensorbus) -> None:
+    asked: list[object] = []
+    with camera() as node:
+        node.create_service("own/parameters", callback=asked.append, mode="sync")
+        with tb.Node("other") as other:
+            other.create_service("other/parameters", callback=lambda request: [7], mode="sync")
+            thread = threading.Thread(target=other.spin)
+            thread.start()
+            done = tensorbus("param", "list", "--json", "--timeout", str(PATIENCE))
+            one = tensorbus("param", "get", "other", "rate", "--timeout", str(PATIENCE))
+            other.stop()
+            thread.join()
+    assert asked == []
+    assert set(done.json) == {"camera"}
+    why = "service 'other/parameters' answers other than a node does"
+    assert done.err == f"tensorbus: node other: {why}\n"
+    assert (one.status, one.err) == (1, f"tensorbus: {why}\n")
 
 
 def test_parameters_of_two_nodes_of_one_name_are_not_guessed(tensorbus: Tensorbus) -> None:

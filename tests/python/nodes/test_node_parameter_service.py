@@ -12,7 +12,7 @@ import pytest
 
 import tensorbus as tb
 from support.harness import PATIENCE
-from tensorbus.nodes._declared import service_name
+from tensorbus.nodes._declared import DeclaredParameters, service_name
 
 
 @contextmanager
@@ -80,6 +80,31 @@ def test_what_is_refused_changes_nothing_and_ends_nothing(request_: Any, why: st
     with spinning(node) as client:
         assert client.call_sync(request_)["refused"].startswith(why)
         assert [each["value"] for each in client.call_sync({})["parameters"]] == [30.0, 0]
+
+
+def test_a_request_sets_one_parameter() -> None:
+    node = tb.Node("camera", on_error="raise")
+    seen: list[Any] = []
+    node.declare_parameter("rate", 30.0, on_set=seen.append)
+    node.declare_parameter("gain", 1, on_set=refuse)
+    with spinning(node) as client:
+        reply = client.call_sync({"set": {"rate": "10", "gain": "2"}})
+        assert reply == {"refused": "expected {} or {'set': {name: text}} with one name"}
+    assert seen == []
+
+
+def test_parameters_may_be_declared_while_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    parameters = DeclaredParameters("camera", {})
+    parameters.declare("rate", 30.0, "", None)
+    row = parameters._row
+
+    def declare_and_row(parameter: Any) -> Any:  # as another thread may at this moment
+        parameters.declare("gain", 1, "", None)
+        return row(parameter)
+
+    monkeypatch.setattr(parameters, "_row", declare_and_row)
+    (rate,) = parameters.answer({})["parameters"]  # type: ignore[misc]
+    assert rate["name"] == "rate"
 
 
 def test_a_value_that_cannot_travel_is_shown_as_text() -> None:

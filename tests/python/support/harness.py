@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -104,6 +105,24 @@ def joined(
         assert sender.wait_for_subscribers(timeout=PATIENCE)
         assert receiver.wait_for_publishers(timeout=PATIENCE)
         yield sender, receiver
+
+
+@contextmanager
+def publishing(publisher: tb.Publisher[Any], value: Any) -> Iterator[None]:
+    """Publishes it again and again, in a thread."""
+    ended = threading.Event()
+
+    def publish() -> None:
+        while not ended.wait(0.005):
+            publisher.publish(value)
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def here_first() -> dict[str, str]:

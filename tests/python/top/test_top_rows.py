@@ -12,7 +12,7 @@ from tensorbus._inspection.report import BorrowedReport, Inspection, LentReport,
 from tensorbus._top.columns import Page, Subject, Table, matches
 from tensorbus._top.pages import domain_page, page_of
 from tensorbus._top.snapshot import Moment, Snapshot
-from tensorbus._top.units import short, shown
+from tensorbus._inspection.units import short, shown
 from tensorbus._top.usage import Usage
 
 

@@ -367,6 +367,22 @@ def test_the_command_writes_a_file_and_a_table(tmp_path: Path) -> None:
     assert {event["pid"] for event in events} == {os.getpid()}
 
 
+def test_a_file_that_cannot_be_written_is_an_error_before_the_recording(tmp_path: Path) -> None:
+    from tensorbus._trace import run
+
+    with pytest.raises(FileNotFoundError):  # otherwise it would record for ever
+        run(output=str(tmp_path / "missing/trace.json"))
+
+
+def test_a_recording_of_nothing_leaves_the_file(tmp_path: Path) -> None:
+    from tensorbus._trace import run
+
+    old = tmp_path / "trace.json"
+    old.write_text("old")
+    assert run(output=str(old), seconds=0, domain=str(tmp_path / "empty")) == 1
+    assert old.read_text() == "old"
+
+
 def test_a_domain_without_processes_is_an_error(
     elsewhere: Elsewhere, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
