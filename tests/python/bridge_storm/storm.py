@@ -12,6 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -264,8 +265,11 @@ class Storm(ABC):
 
     def _kinds(self, role: str) -> Counter[str]:
         """Of the descriptors of a process, without their numbers."""
-        found = Path(f"/proc/{self._programs[role].pid}/fd").iterdir()
-        return Counter(re.sub(r"[0-9a-f]{4,}|\d+", "#", str(each.readlink())) for each in found)
+        kinds: Counter[str] = Counter()
+        for each in Path(f"/proc/{self._programs[role].pid}/fd").iterdir():
+            with suppress(FileNotFoundError):  # closed meanwhile
+                kinds[re.sub(r"[0-9a-f]{4,}|\d+", "#", str(each.readlink()))] += 1
+        return kinds
 
     def _bridges(self) -> list[str]:
         return [role for role in self._programs if role.startswith("bridge")]
