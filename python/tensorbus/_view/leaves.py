@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterator
 from reprlib import Repr
 from typing import Any
+
+from tensorbus._topics.preview import fields_of
 
 _MOST_LEAVES = 256
 _MOST_ITEMS = 32  # of a list
@@ -44,10 +45,8 @@ def _walk(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
 
 def _children(value: Any) -> list[tuple[str, Any]] | None:
     """None: the value has no parts."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return [(field.name, getattr(value, field.name)) for field in fields(value)]
-    if isinstance(value, Mapping):
-        return [(str(name), item) for name, item in value.items()]
+    if (found := fields_of(value)) is not None:
+        return [(str(name), item) for name, item in found.items()]
     if isinstance(value, list | tuple):
         return [(f"[{index}]", item) for index, item in enumerate(value[:_MOST_ITEMS])]
     return None
