@@ -163,8 +163,10 @@ def start_goal(most_ms: int) -> Goal:
 
 def share_goal(row: str, least: float) -> Goal:
     def goal(rows: Rows) -> tuple[bool, str]:
+        if row not in rows:
+            return False, f"{row} is absent"
         share = statistics.median(ratios(rows[row]["per_second"], rows["alone"]["per_second"]))
-        return share >= least, f"{share:.2f} of what it does alone"
+        return share >= least, f"{share:.3f} of what it does alone"
 
     return goal
 
@@ -318,6 +320,16 @@ GOALS: list[tuple[str, str, Goal]] = [
         "python_gil",
         "another thread keeps >= 0.5 of its pace beside a copy",
         share_goal("beside publish() that copies", 0.5),
+    ),
+    (
+        "python_inspection",
+        "a reliable topic keeps >= 0.99 of its rate beside top",
+        share_goal("beside top", 0.99),
+    ),
+    (
+        "python_inspection",
+        "a reliable topic keeps >= 0.99 of its rate beside view",
+        share_goal("beside view", 0.99),
     ),
     (
         "cuda_round_trip",
