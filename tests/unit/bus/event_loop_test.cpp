@@ -49,15 +49,15 @@ TEST_F(ServiceThread, a_task_can_post_another) {
 }
 
 TEST_F(ServiceThread, runs_timers_in_the_order_of_their_times) {
-  loop.start();
   std::vector<int> order;
   std::promise<void> reached;
-  loop.post_later(60ms, [&] {
+  loop.post_later(-1h, [&] {
     order.push_back(3);
     reached.set_value();
   });
-  loop.post_later(1ms, [&] { order.push_back(1); });
-  loop.post_later(30ms, [&] { order.push_back(2); });
+  loop.post_later(-3h, [&] { order.push_back(1); });
+  loop.post_later(-2h, [&] { order.push_back(2); });
+  loop.start();  // late: all of them are due
   reached.get_future().wait();
   EXPECT_EQ(order, (std::vector{1, 2, 3}));
 }

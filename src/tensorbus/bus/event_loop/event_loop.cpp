@@ -231,10 +231,13 @@ EventLoop::Timers EventLoop::take_due() {
   Timers due = std::move(posted_);
   posted_.clear();
   const auto now = Clock::now();
+  Timers timed;
   for (auto next = timers_.begin(); next != timers_.end();) {
     const auto timer = next++;
-    if (timer->at <= now) due.splice(due.end(), timers_, timer);
+    if (timer->at <= now) timed.splice(timed.end(), timers_, timer);
   }
+  timed.sort([](const Timer& one, const Timer& other) { return one.at < other.at; });
+  due.splice(due.end(), timed);
   return due;
 }
 
