@@ -14,9 +14,9 @@ from tensorbus._base.errors import Timeout as TimedOut
 from tensorbus._base.participant import participant
 from tensorbus._cli.options import Domain, Json, NodeName, OptionalNode, Timeout, group, services
 from tensorbus._cli.output import fail, print_json, print_table
+from tensorbus._inspection.units import shown
 from tensorbus._services.calls import queue_name
 from tensorbus._services.client import Client
-from tensorbus._inspection.units import shown
 from tensorbus._topics.listing import list_nodes
 from tensorbus.nodes._declared import service_name
 

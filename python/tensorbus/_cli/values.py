@@ -11,9 +11,9 @@ from reprlib import Repr
 from typing import Any
 
 from tensorbus._base.errors import Unsupported
+from tensorbus._inspection.units import shown
 from tensorbus._tensors import numpy_arrays
 from tensorbus._tensors.library import Library
-from tensorbus._inspection.units import shown
 from tensorbus._topics.preview import ROWS, fields_of, is_tensor
 from tensorbus._topics.sample import Sample, sample_of
 

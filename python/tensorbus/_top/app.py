@@ -14,11 +14,11 @@ from textual.widgets import HelpPanel
 
 from tensorbus._base.errors import Error
 from tensorbus._inspection.report import Inspection
+from tensorbus._inspection.units import shown
 from tensorbus._top.page_screen import PageScreen, View
 from tensorbus._top.pages import domain_page, page_of
 from tensorbus._top.row_table import RowTable
 from tensorbus._top.snapshot import Moment, Snapshot, look
-from tensorbus._inspection.units import shown
 
 Source = Callable[[], Inspection]
 

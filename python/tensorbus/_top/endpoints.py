@@ -12,11 +12,18 @@ from tensorbus._inspection.report import (
     PublisherReport,
     SubscriberReport,
 )
+from tensorbus._inspection.units import (
+    bandwidth_text,
+    bytes_text,
+    rate_text,
+    short,
+    shown,
+    time_text,
+)
 from tensorbus._top.columns import Columns, Row, Subject, Table, number, ratio, reason, words
 from tensorbus._top.snapshot import Snapshot, Total
 from tensorbus._top.topics import machine_name, type_names
 from tensorbus._top.troubles import trouble_of
-from tensorbus._inspection.units import bandwidth_text, bytes_text, rate_text, short, shown, time_text
 
 Published = tuple[ParticipantReport, PublisherReport]
 Subscribed = tuple[ParticipantReport, SubscriberReport]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tensorbus._inspection.units import bandwidth_text, rate_text, short
 from tensorbus._top.columns import Columns, Row, Subject, Table, number, words
 from tensorbus._top.snapshot import Snapshot, Total
 from tensorbus._top.topics import machine_name
-from tensorbus._inspection.units import bandwidth_text, rate_text, short
 
 
 @dataclass(frozen=True)

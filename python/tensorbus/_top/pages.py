@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tensorbus._inspection.report import MemoryReport, ParticipantReport
+from tensorbus._inspection.units import bytes_text, shown, time_text
 from tensorbus._top.columns import Page, Subject
 from tensorbus._top.endpoints import links_table, publishers_table, subscribers_table
 from tensorbus._top.machines import machines_table
@@ -14,7 +15,6 @@ from tensorbus._top.queues import queues_table
 from tensorbus._top.snapshot import Snapshot
 from tensorbus._top.topics import machine_name, topics_table, type_names
 from tensorbus._top.troubles import queue_name
-from tensorbus._inspection.units import bytes_text, shown, time_text
 
 
 def page_of(snapshot: Snapshot, subject: Subject) -> Page | None:

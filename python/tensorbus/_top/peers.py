@@ -13,9 +13,9 @@ from tensorbus._inspection.report import (
     PeerName,
     QueueReport,
 )
+from tensorbus._inspection.units import bytes_text, time_text
 from tensorbus._top.columns import Column, Columns, Row, Subject, Table, number, words
 from tensorbus._top.snapshot import Snapshot
-from tensorbus._inspection.units import bytes_text, time_text
 
 
 @dataclass(frozen=True)

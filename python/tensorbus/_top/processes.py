@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tensorbus._inspection.report import LentReport, ParticipantReport
+from tensorbus._inspection.units import bytes_text, percent_text, short, shown, time_text
 from tensorbus._top.columns import Columns, Row, Subject, Table, number, reason, words
 from tensorbus._top.snapshot import Snapshot
-from tensorbus._inspection.units import bytes_text, percent_text, short, shown, time_text
 
 
 @dataclass(frozen=True)

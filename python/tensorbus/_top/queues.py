@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tensorbus._inspection.report import ParticipantReport, QueueReport
+from tensorbus._inspection.units import bytes_text, short
 from tensorbus._top.columns import Columns, Row, Subject, Table, number, ratio, reason, words
 from tensorbus._top.snapshot import Snapshot
 from tensorbus._top.topics import machine_name
 from tensorbus._top.troubles import queue_name
-from tensorbus._inspection.units import bytes_text, short
 
 
 @dataclass(frozen=True)

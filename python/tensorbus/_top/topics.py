@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tensorbus._inspection.report import ParticipantReport, PublisherReport
+from tensorbus._inspection.units import bandwidth_text, rate_text, short, shown
 from tensorbus._top.columns import Columns, Row, Subject, Table, number, ratio, reason, words
 from tensorbus._top.snapshot import Snapshot, Total
-from tensorbus._inspection.units import bandwidth_text, rate_text, short, shown
 
 _Publishers = list[tuple[ParticipantReport, PublisherReport]]
 

@@ -9,10 +9,10 @@ import pytest
 
 from support import inspections as made
 from tensorbus._inspection.report import BorrowedReport, Inspection, LentReport, QueueClientReport
+from tensorbus._inspection.units import short, shown
 from tensorbus._top.columns import Page, Subject, Table, matches
 from tensorbus._top.pages import domain_page, page_of
 from tensorbus._top.snapshot import Moment, Snapshot
-from tensorbus._inspection.units import short, shown
 from tensorbus._top.usage import Usage
 
 
