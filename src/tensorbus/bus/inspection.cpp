@@ -113,8 +113,8 @@ class Question {
     const platform::Fd memfd = received.take_fd();
     if (answer.bytes > std::min(bus::kMostReportBytes, room))
       return end("its report is too large: " + std::to_string(answer.bytes) + " bytes");
-    room -= answer.bytes;
     accept(bus::decode_report(platform::read_sealed_copy(memfd.get(), answer.bytes, "INSPECTED")));
+    room -= answer.bytes;  // a report that is invalid takes nothing from the others
   }
 
   void accept(ParticipantReport said) {
@@ -157,18 +157,20 @@ bool all_ended(const Questions& questions) {
 }
 
 platform::FutexWait wait_for_some(const Questions& questions, std::chrono::nanoseconds most) {
-  std::vector<Question*> open;
-  std::vector<pollfd> polled;  // poll() ignores a negative descriptor
+  std::vector<Question*> connected;
+  std::vector<pollfd> polled;  // poll() takes no more than RLIMIT_NOFILE, so only these
   for (const auto& question : questions) {
     if (!question->is_open()) continue;
-    open.push_back(question.get());
+    if (question->fd() < 0) {
+      most = std::min<std::chrono::nanoseconds>(most, kRetryDelay);
+      continue;
+    }
+    connected.push_back(question.get());
     polled.push_back({question->fd(), POLLIN, 0});
-    if (question->fd() < 0) most = std::min<std::chrono::nanoseconds>(most, kRetryDelay);
   }
   const auto rest = std::chrono::ceil<std::chrono::milliseconds>(most);
   const int count = ::poll(polled.data(), polled.size(), static_cast<int>(rest.count()));
-  for (std::size_t i = 0; i < open.size(); ++i)
-    open[i]->ready = polled[i].fd < 0 || polled[i].revents != 0;
+  for (std::size_t i = 0; i < connected.size(); ++i) connected[i]->ready = polled[i].revents != 0;
   if (count > 0) return platform::FutexWait::kWoken;
   return count < 0 ? platform::FutexWait::kInterrupted : platform::FutexWait::kTimedOut;
 }

@@ -32,6 +32,7 @@ struct Tracer::Asked {
   std::optional<link::Channel> channel{};
   std::optional<link::TraceReader> ring{};
   std::vector<link::TraceRecord> records{};
+  bool ask_again = false;  // for want of memory or descriptors
 
   void end(State state, std::string why = {}) {
     about.state = state;
@@ -62,6 +63,8 @@ void Tracer::look_around() {
     const auto participant = bus::owner_of_file(file);
     if (participant && !known_.contains(*participant)) ask(*participant);
   }
+  for (const auto& asked : asked_)
+    if (asked->ask_again) (void)connect(*asked);
 }
 
 void Tracer::note_publisher(const std::string& file) {
@@ -71,26 +74,34 @@ void Tracer::note_publisher(const std::string& file) {
   const auto told = bus::decode_advertisement(domain_.read_marker(file, bus::kMostMarkerBytes));
   if (!told) return;  // it is being written
   markers_.insert(file);
-  publishers_.emplace(bus::to_string({marker->participant, marker->publisher}),
-                      told->name);
+  publishers_.emplace(bus::to_string({marker->participant, marker->publisher}), told->name);
 }
 
 // A participant with a full backlog is asked by the next call, and so is one that is not here.
 void Tracer::ask(const Id& participant) {
-  platform::Connection connection = domain_.connect(participant);
-  if (connection.outcome != platform::Connect::kDone) return;
   auto asked = std::make_unique<Asked>();
-  const pid_t pid = platform::peer_credentials(connection.socket.get()).pid;
-  asked->about = {participant, pid, bus::process_name(std::to_string(pid))};
-  asked->channel.emplace(std::move(connection.socket), [](bool) {});
-  try {
-    link::check_same_user(asked->channel->fd());
-    asked->channel->send(question_);
-  } catch (const Error& error) {
-    asked->end(State::kRefused, error.what());
-  }
+  asked->about.participant = participant;
+  if (!connect(*asked)) return;
   known_.insert(participant);
   asked_.push_back(std::move(asked));
+}
+
+// Returns false if the participant cannot be asked now. One that can never be asked is refused.
+bool Tracer::connect(Asked& asked) {
+  try {
+    platform::Connection connection = domain_.connect(asked.about.participant);
+    if (connection.outcome != platform::Connect::kDone) return false;
+    asked.about.pid = platform::peer_credentials(connection.socket.get()).pid;
+    asked.about.process = bus::process_name(std::to_string(asked.about.pid));
+    link::check_same_user(connection.socket.get());
+    asked.channel.emplace(std::move(connection.socket), [](bool) {});
+    asked.channel->send(question_);
+    asked.ask_again = false;
+  } catch (const Error& error) {
+    if (error.code() == Code::kOutOfMemory) return false;
+    asked.end(State::kRefused, error.what());
+  }
+  return true;
 }
 
 void Tracer::hear(Asked& asked) {
@@ -104,8 +115,10 @@ void Tracer::hear(Asked& asked) {
     if (state == link::Channel::State::kEnded)
       asked.end(asked.ring ? State::kEnded : State::kRefused, asked.ring ? "" : "it hung up");
   } catch (const Error& error) {
-    if (error.code() == Code::kOutOfMemory) throw;
-    asked.end(State::kRefused, error.what());
+    if (error.code() != Code::kOutOfMemory || asked.ring)
+      return asked.end(State::kRefused, error.what());
+    asked.channel.reset();
+    asked.ask_again = true;
   }
 }
 

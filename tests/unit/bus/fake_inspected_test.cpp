@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <functional>
 #include <list>
 #include <optional>
@@ -132,6 +134,44 @@ TEST_F(FakeInspected, with_a_huge_report_is_told_apart) {
   const std::size_t bytes = kMostReportBytes + 1;
   const std::string error = error_after({bytes}, fds_of(platform::create_sealed_memfd("x", bytes)));
   EXPECT_NE(error.find("too large"), std::string::npos) << error;
+}
+
+TEST_F(FakeInspected, whose_huge_report_is_invalid_takes_no_room_from_others) {
+  std::vector<platform::Fd> listeners;
+  for (int i = 0; i < 5; ++i) listeners.push_back(domain.listen(Id::random()));  // 4 fill the room
+  std::thread fakes([&] {
+    for (const platform::Fd& one : listeners) {
+      std::optional<FakePeer> fake;
+      EXPECT_TRUE(eventually([&] {
+        if (platform::Fd socket = platform::accept_from(one.get())) fake.emplace(std::move(socket));
+        return fake.has_value();
+      }));
+      EXPECT_EQ(fake->next(), ControlType::kInspect);
+      fake->channel.send(link::Inspected{kMostReportBytes}, fds_of(link::testing::some_pipe()));
+      EXPECT_EQ(fake->next(), std::nullopt);
+    }
+  });
+  const Inspection found = inspect(fresh.path(), std::chrono::seconds(2));
+  fakes.join();
+  for (const ParticipantReport& report : found.participants)
+    EXPECT_EQ(report.error.find("too large"), std::string::npos) << report.error;
+}
+
+// A test process with more sockets in the domain than it may have descriptors.
+TEST_F(FakeInspected,
+       that_cannot_be_connected_for_want_of_descriptors_is_tried_until_the_time_out) {
+  const auto socket = fresh.path() + "/" + socket_name(self);
+  for (int i = 0; i < 300; ++i)
+    std::filesystem::create_hard_link(socket, fresh.path() + "/" + socket_name(Id::random()));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit lower{.rlim_cur = 200, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &lower), 0);
+  const Inspection found = inspect(fresh.path(), std::chrono::milliseconds(200));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_GE(found.participants.size(), 301U);
+  for (const ParticipantReport& report : found.participants)
+    EXPECT_EQ(report.error.find("interrupted"), std::string::npos) << report.error;
 }
 
 TEST_F(FakeInspected, whose_report_is_noise_is_told_apart) {

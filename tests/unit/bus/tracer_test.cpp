@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -58,6 +60,19 @@ TEST_F(ATracer, gets_what_is_published_until_it_goes) {
   EXPECT_EQ(tracer->topics().at(to_string({here.id(), publisher.number()})), "topic");
   tracer.reset();
   EXPECT_TRUE(eventually([&] { return !publisher.traced(); }));
+}
+
+TEST_F(ATracer, goes_on_beside_a_socket_that_cannot_be_asked) {
+  const std::string name = "00000000000000000000000000000001.sock";
+  std::filesystem::create_symlink(name, fresh.path() + "/" + name);  // ELOOP
+  Tracer tracer(fresh.path(), {});
+  EXPECT_TRUE(eventually([&] {
+    tracer.poll();
+    const auto sources = tracer.sources();
+    return std::ranges::count(sources, State::kRefused, &Tracer::Source::state) == 1 &&
+           std::ranges::count(sources, State::kTraced, &Tracer::Source::state) == 1;
+  }));
+  EXPECT_EQ(tracer.sources().size(), 2U);
 }
 
 TEST_F(ATracer, of_other_topics_has_nothing_of_this_one) {

@@ -27,7 +27,7 @@ std::vector<TraceRecord> read(TraceReader& reader) {
 TEST(TraceRing, a_reader_gets_what_was_written_since_its_last_call) {
   const Id self = Id::random();
   TraceRing ring(self);
-  TraceReader reader(ring.descriptor());
+  TraceReader reader(ring.take_descriptor());
   EXPECT_TRUE(read(reader).empty());
   ring.write_published(3, 7);
   ring.write(TraceEvent::kReceive, {self, 3, 7});
@@ -47,7 +47,7 @@ TEST(TraceRing, a_publish_names_the_parents_that_its_thread_has_named) {
   const Id self = Id::random();
   const Id other = Id::random();
   TraceRing ring(self);
-  TraceReader reader(ring.descriptor());
+  TraceReader reader(ring.take_descriptor());
   const std::vector<SampleName> parents(TraceParents::kMost + 1, {other, 5, 9});
   TraceParents::name(parents);
   std::thread([&] { ring.write_published(1, 0); }).join();  // a thread that has named none
@@ -66,7 +66,7 @@ TEST(TraceRing, a_publish_names_the_parents_that_its_thread_has_named) {
 
 TEST(TraceRing, a_reader_that_is_late_gets_the_newest_and_counts_the_others) {
   TraceRing ring(Id::random());
-  TraceReader reader(ring.descriptor());
+  TraceReader reader(ring.take_descriptor());
   for (std::uint64_t i = 0; i < kTraceRecords + 5; ++i) ring.write_published(1, i);
   const auto records = read(reader);
   ASSERT_EQ(records.size(), kTraceRecords);
@@ -77,7 +77,7 @@ TEST(TraceRing, a_reader_that_is_late_gets_the_newest_and_counts_the_others) {
 
 TEST(TraceRing, threads_that_overtake_each_other_leave_whole_records_or_none) {
   TraceRing ring(Id::random());
-  TraceReader reader(ring.descriptor());
+  TraceReader reader(ring.take_descriptor());
   constexpr std::uint64_t kEach = kTraceRecords;
   std::vector<std::thread> threads;
   for (std::uint32_t number = 1; number <= 3; ++number)

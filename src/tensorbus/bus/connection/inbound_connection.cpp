@@ -245,7 +245,8 @@ void InboundConnection::add_lent(LentReport& sum, std::uint64_t wall_ns) const {
   }
 }
 
-// The tracer pays for the ring. Tracing goes on until the connection ends (stop()).
+// The tracer pays for the ring, also while samples keep it after the connection. Tracing goes on
+// until the connection ends (stop()).
 void InboundConnection::trace(link::Channel::Received& received) {
   received.require_fds(0, 0);
   if (received.header.version != link::kProtocolVersion)
@@ -256,14 +257,14 @@ void InboundConnection::trace(link::Channel::Received& received) {
   const auto asked = received.as<link::Trace>();
   if (!context_.tracing) return refuse_tracer(Code::kUnsupported, "it cannot be traced");
   try {
-    ring_charge_ = account_.take({.descriptors = 2,
-                                  .mappings = 1,
-                                  .address_bytes = link::kTraceBytes,
-                                  .memory_bytes = link::kTraceBytes});
-    const auto ring = context_.tracing->start(asked.topics, account_.pid());
+    const auto ring = context_.tracing->start(asked.topics, account_.pid(),
+                                              account_.take({.descriptors = 1,
+                                                             .mappings = 1,
+                                                             .address_bytes = link::kTraceBytes,
+                                                             .memory_bytes = link::kTraceBytes}));
     traced_ = Traced::kOn;
     std::vector<platform::Fd> fds;
-    fds.push_back(ring->descriptor());
+    fds.push_back(ring->take_descriptor());
     connection_.channel()->send(link::Traced{}, std::move(fds));
   } catch (const Error& error) {
     if (traced_ == Traced::kOn) context_.tracing->stop();
@@ -276,7 +277,6 @@ void InboundConnection::trace(link::Channel::Received& received) {
 
 void InboundConnection::refuse_tracer(Code code, const std::string& why) {
   traced_ = Traced::kRefused;
-  ring_charge_.reset();
   context_.log.write(platform::LogLevel::kWarning, {}, account_.pid(),
                      {"refused to be traced by it: ", why});
   refuse(0, code, why);

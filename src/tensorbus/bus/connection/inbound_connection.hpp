@@ -93,8 +93,7 @@ class InboundConnection {
   std::optional<memory::PeerCharge> inspection_;
   // Whether a tracer has opened the connection.
   enum class Traced : std::uint8_t { kNot, kRefused, kOn } traced_ = Traced::kNot;
-  std::optional<memory::PeerCharge> ring_charge_;  // of a tracer
-  bool stopped_ = false;                           // nothing more is read or sent
+  bool stopped_ = false;  // nothing more is read or sent
   bool ended_ = false;
   Links links_;
   std::optional<Lineage> lineage_;  // of the borrower, if it sent one

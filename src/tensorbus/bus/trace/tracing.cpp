@@ -6,13 +6,13 @@
 
 namespace tensorbus::bus {
 
-std::shared_ptr<const link::TraceRing> Tracing::start(const std::vector<link::TopicName>& topics,
-                                                      pid_t tracer) {
+std::shared_ptr<link::TraceRing> Tracing::start(const std::vector<link::TopicName>& topics,
+                                                pid_t tracer, memory::PeerCharge charge) {
   const platform::MutexLock lock(mutex_);
   if (ring_)
     throw Error(Code::kUnsupported, "process " + std::to_string(tracer_) +
                                         " traces it already; one tracer at a time is possible");
-  auto ring = std::make_shared<link::TraceRing>(self_);
+  auto ring = std::make_shared<link::TraceRing>(self_, std::move(charge));
   topics_.clear();
   for (const link::TopicName& topic : topics) topics_.insert(topic.name);
   tracer_ = tracer;
@@ -33,7 +33,8 @@ void Tracing::stop() noexcept {
 }
 
 void Tracing::stop_now() noexcept {
-  ring_.reset();
+  // Unmapped after the publishers and subscribers have let go of it, not under their mutexes.
+  const auto last = std::move(ring_);
   take_away(publishers_traced_);
   take_away(subscribers_traced_);
 }
@@ -51,6 +52,7 @@ void Tracing::add(const std::shared_ptr<SubscriberCore>& subscriber) {
 template <typename Core>
 void Tracing::give_now(const std::shared_ptr<Core>& core, Traced<Core>& traced) {
   if (!ring_ || (!topics_.empty() && !topics_.contains(core->topic()))) return;
+  std::erase_if(traced, [](const auto& weak) { return weak.expired(); });
   traced.push_back(core);
   core->trace(ring_);
 }

@@ -28,10 +28,10 @@ class Tracing {
   Tracing(const Id& self, Publishers publishers, Subscribers subscribers)
       : self_(self), publishers_(std::move(publishers)), subscribers_(std::move(subscribers)) {}
 
-  // Gives a new ring to publishers and subscribers of these topics, without names to all. Throws
-  // Error(kUnsupported) if there is a tracer, Error(kOutOfMemory).
-  std::shared_ptr<const link::TraceRing> start(const std::vector<link::TopicName>& topics,
-                                               pid_t tracer);
+  // Gives a new ring, for which `charge` is paid, to publishers and subscribers of these topics,
+  // without names to all. Throws Error(kUnsupported) if there is a tracer, Error(kOutOfMemory).
+  std::shared_ptr<link::TraceRing> start(const std::vector<link::TopicName>& topics, pid_t tracer,
+                                         memory::PeerCharge charge);
   // Takes it away from all of them.
   void stop() noexcept;
 

@@ -82,8 +82,7 @@ void BorrowerLink::give_back_unused() noexcept {
   if (unused_count_ == 0) return;
   const platform::MutexLock lock(release_mutex_);
   returns_.push(std::span(unused_).first(unused_count_));
-  released_.store(released_.load(std::memory_order_relaxed) + unused_count_,
-                  std::memory_order_relaxed);
+  count_released(unused_count_);
   unused_count_ = 0;
   given_back_ = true;
 }
@@ -142,7 +141,7 @@ void BorrowerLink::give_back(std::uint64_t token, std::uint64_t mark) noexcept {
     const auto index = static_cast<std::uint32_t>(token);
     if (index < leases_.size()) leases_[index].store(nullptr, std::memory_order_relaxed);
     returns_.push(token, mark);
-    released_.store(released_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    count_released(1);
   }
   if (!publisher_waits_) return;
   full_fence();  // pairs with Sleeper::enter(): it sees our word, or we see that it sleeps

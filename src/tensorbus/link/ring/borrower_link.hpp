@@ -84,11 +84,14 @@ class BorrowerLink : public LeaseSource {
   std::optional<Leased> find_lease(const std::byte* first, std::size_t bytes);
   // Tells the owner that nothing new is wanted. Called once.
   void unsubscribe() noexcept;
-  // Relaxed: a count; what it bounds is ordered by the rings. Under the subscriber's mutex.
+  // Under the subscriber's mutex.
   std::uint32_t held() const noexcept { return outstanding() - unused_count_; }
-  // Counts like the owner: tokens on their way back included.
+  // Counts like the owner: tokens on their way back included. In any thread: a sample is popped
+  // before it is released, so what is read first must be released_. Acquire: pairs with
+  // count_released().
   std::uint32_t outstanding() const noexcept {
-    return popped_.load(std::memory_order_relaxed) - released_.load(std::memory_order_relaxed);
+    const std::uint32_t released = released_.load(std::memory_order_acquire);
+    return popped_.load(std::memory_order_relaxed) - released;
   }
   // Returns true if samples are waiting, but the borrower holds as many as it may.
   bool at_hold_limit() const noexcept {
@@ -114,6 +117,10 @@ class BorrowerLink : public LeaseSource {
 
  private:
   void give_back_unused() noexcept;
+  // Release: who reads this count also reads in popped_ that these samples were popped.
+  void count_released(std::uint32_t tokens) noexcept TB_REQUIRES(release_mutex_) {
+    released_.store(released_.load(std::memory_order_relaxed) + tokens, std::memory_order_release);
+  }
   void set_room_notifier(platform::Fd room_notifier);
 
   const std::uint32_t id_;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <bit>
+#include <utility>
 
 #include "tensorbus/link/trace/trace_parents.hpp"
 #include "tensorbus/platform/clock.hpp"
@@ -22,15 +23,19 @@ std::uint32_t this_thread() noexcept { return static_cast<std::uint32_t>(::getti
 
 }  // namespace
 
-TraceRing::TraceRing(const Id& self)
+TraceRing::TraceRing(const Id& self, memory::PeerCharge charge)
     : self_(self),
+      charge_(std::move(charge)),
       memfd_(platform::create_sealed_memfd("tensorbus-trace", kTraceBytes)),
       mapping_(memfd_.get(), kTraceBytes, platform::Mapping::Access::kReadWrite) {
   if (!platform::reserve_pages(memfd_.get(), 0, kTraceBytes))
     throw Error(Code::kOutOfMemory, "the kernel has no memory for the ring of a trace");
 }
 
-platform::Fd TraceRing::descriptor() const { return platform::reopen_read_only(memfd_.get()); }
+platform::Fd TraceRing::take_descriptor() {
+  const platform::Fd memfd = std::move(memfd_);
+  return platform::reopen_read_only(memfd.get());
+}
 
 void TraceRing::write_published(std::uint32_t publisher, std::uint64_t sequence) noexcept {
   TraceRecord record{.time_ns = now_ns(),

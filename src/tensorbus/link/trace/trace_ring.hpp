@@ -4,6 +4,7 @@
 #include <tensorbus/id.hpp>
 
 #include "tensorbus/link/trace/trace_record.hpp"
+#include "tensorbus/memory/peer_budget.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/files/mapping.hpp"
@@ -15,11 +16,13 @@ namespace tensorbus::link {
 // threads may write, without waiting for each other or for the tracer.
 class TraceRing {
  public:
-  // `self`: the participant whose publishers write. Throws Error(kOutOfMemory).
-  explicit TraceRing(const Id& self);
+  // `self`: the participant whose publishers write. `charge`: what the tracer pays, as long as the
+  // ring exists: samples may keep it longer than the tracer is connected. Throws
+  // Error(kOutOfMemory).
+  explicit TraceRing(const Id& self, memory::PeerCharge charge = {});
 
-  // Returns a descriptor to be read by a tracer.
-  platform::Fd descriptor() const;
+  // Returns a descriptor to be read by a tracer; the ring keeps none. Called once.
+  platform::Fd take_descriptor();
 
   // Writes that a sample of a publisher of this participant is about to be published, and its
   // parents, which the thread has named (trace_parents.hpp).
@@ -32,7 +35,8 @@ class TraceRing {
 
   const std::uint32_t fork_generation_ = platform::fork_generation();
   const Id self_;
-  const platform::Fd memfd_;
+  const memory::PeerCharge charge_;
+  platform::Fd memfd_;  // until take_descriptor()
   const platform::Mapping mapping_;
 };
 
