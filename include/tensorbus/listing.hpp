@@ -3,6 +3,7 @@
 #include <tensorbus/c/listing.h>
 
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <tensorbus/id.hpp>
 #include <tensorbus/internal/call.hpp>
@@ -38,7 +39,9 @@ inline PublisherInfo info_of(const tb_publisher_info& info) {
 }
 inline NodeInfo info_of(const tb_node_info& info) {
   NodeInfo told{info.name, id_of(info.participant), info.pid};
-  if (info.struct_size >= sizeof info) told.machine = info.machine;  // else an older library
+  // An older library does not know it, a newer one knows more.
+  if (info.struct_size >= offsetof(tb_node_info, machine) + sizeof info.machine)
+    told.machine = info.machine;
   return told;
 }
 

@@ -13,10 +13,11 @@
 extern "C" {
 #endif
 
-/* The structs below are made by the library and are only read. They may grow: struct_size says how
- * much of a struct the library knows, and lists have pointers to their parts. No text is NULL. */
+/* The structs below are made by the library and are only read. Those with a struct_size may grow: it
+ * says how much of a struct the library knows. Lists have pointers to their parts. No text is
+ * NULL. */
 
-/* A process at the other end of a connection. */
+/* A process at the other end of a connection. This struct does not grow. */
 typedef struct tb_peer_name {
   uint32_t pid; /* as the process that was asked sees it; 0: it does not */
   uint32_t reserved;
@@ -205,8 +206,8 @@ typedef struct tb_inspection {
 } tb_inspection;
 
 /* Asks all participants of a domain at once, and waits for all together. They answer from counters
- * that they keep anyway. A participant that has not answered in time, for it is stopped, is listed
- * with the reason; one that has ended is not listed. `domain`: as in tb_participant_options; NULL:
+ * that they keep anyway. A participant that has not answered in time (it may be stopped) is
+ * listed with the reason; one that has ended is not listed. `domain`: as in tb_participant_options; NULL:
  * the default. A domain that does not exist is not made, and has no participants. The caller
  * destroys the result. Returns TB_ERROR_PERMISSION for an unsafe directory. */
 TB_API tb_status tb_inspect(const char* domain, int64_t timeout_ns, tb_inspection** inspection);

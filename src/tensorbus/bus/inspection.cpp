@@ -193,7 +193,7 @@ class Markers {
       if (report.pid == 0) report.pid = said->pid;
       if (marker->escaped_topic.starts_with(bus::kNodeMarker))
         nodes.insert(std::move(said->name));
-      else if (marker->escaped_topic.find('=') == std::string_view::npos)
+      else if (marker->is_topic())
         topics.insert(std::move(said->name));
     }
     report.nodes.assign(nodes.begin(), nodes.end());

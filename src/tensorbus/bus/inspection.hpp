@@ -9,8 +9,8 @@
 namespace tensorbus {
 
 // Asks all participants of a domain what they have, all at once, and waits for all together until
-// `stop`. What did not answer is listed with the reason (ParticipantReport::error); what has ended
-// is not listed. The process that asks needs no participant, and a domain that does not exist is
+// `stop`. A participant that did not answer is listed with the reason (ParticipantReport::error);
+// one that has ended is not listed. The process that asks needs no participant, and a domain that does not exist is
 // not made: then nobody is listed. `domain` is as for Participant. Throws Error(kPermission) for an
 // unsafe directory.
 TENSORBUS_API Inspection inspect(const std::string& domain, const platform::StopCondition& stop);

@@ -46,7 +46,7 @@ bool is_queue(const bus::Marker& marker) {
   return marker.escaped_topic.starts_with(bus::kQueueMarker);
 }
 bool is_topic(const bus::Marker& marker) {
-  return marker.escaped_topic.find('=') == std::string_view::npos;
+  return marker.is_topic();
 }
 
 // Returns no type for a malformed definition: peers wrote it.

@@ -70,7 +70,7 @@ void Tracer::look_around() {
 void Tracer::note_publisher(const std::string& file) {
   if (markers_.contains(file) || publishers_.size() == kMostPublishers) return;
   const auto marker = bus::parse_marker(file);
-  if (!marker || marker->escaped_topic.find('=') != std::string_view::npos) return;
+  if (!marker || !marker->is_topic()) return;
   const auto told = bus::decode_advertisement(domain_.read_marker(file, bus::kMostMarkerBytes));
   if (!told) return;  // it is being written
   markers_.insert(file);

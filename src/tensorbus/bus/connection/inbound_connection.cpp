@@ -124,7 +124,7 @@ void InboundConnection::tell_ended() {
                             "lag_timeout"});
       else if (!link.publisher->closed())
         context_.log.write(platform::LogLevel::kError, link.publisher->topic(), account_.pid(),
-                           {"ended its subscription, since it returned what it was not lent"});
+                           {"ended its subscription, since it returned an invalid lease"});
       connection_.channel()->send(link::Ended{number, cut_off ? 1U : 0U});
       link.told = cut_off ? Link::Told::kCutOff : Link::Told::kEnded;
     }

@@ -70,7 +70,7 @@ void InboundConnections::drop_silent() {
     silent = silent || connection->since() > overdue;
     if (connection->since() > overdue) return false;
     context_.log.write(platform::LogLevel::kWarning, {}, connection->pid(),
-                       {"refused its connection: it said nothing for 5 s"});
+                       {"refused its connection: it sent no message for 5 s"});
     return true;
   });
   if (silent) context_.loop.schedule(dropping_silent_, kGreetingDelay / 5);

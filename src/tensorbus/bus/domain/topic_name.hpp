@@ -33,6 +33,8 @@ struct Marker {
   std::string_view escaped_topic;
   Id participant;
   std::uint32_t publisher = 0;
+
+  bool is_topic() const noexcept { return escaped_topic.find('=') == std::string_view::npos; }
 };
 // A publisher's name on its machine is that of its participant and its number,
 // "<32 hex digits>.<number>".

@@ -319,11 +319,15 @@ SubscriberReport SubscriberCore::report() const {
                           .reliable = options_.reliable,
                           .access = options_.access,
                           .stats = stats()};
-  const platform::MutexLock lock(mutex_);
-  for (const LinkRef& link : links_)
-    if (link->accepted() && !link->ended())
-      report.publishers.push_back(
-          to_string({link->source()->participant, link->source()->publisher}));
+  std::vector<LinkRef> connected;
+  {
+    const platform::MutexLock lock(mutex_);
+    for (const LinkRef& link : links_)
+      if (link->accepted() && !link->ended()) connected.push_back(link);
+  }
+  for (const LinkRef& link : connected)
+    report.publishers.push_back(
+        to_string({link->source()->participant, link->source()->publisher}));
   return report;
 }
 
