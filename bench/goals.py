@@ -171,6 +171,19 @@ def share_goal(row: str, least: float) -> Goal:
     return goal
 
 
+def program_goal(least: float, *programs: str) -> Goal:
+    """How many times as long PyTorch's module takes, for the worst of these programs."""
+
+    def goal(rows: Rows) -> tuple[bool, str]:
+        times = {
+            each: over(rows, f"{each}: torch", f"{each}: tensorbus", "each_ns") for each in programs
+        }
+        worst = min(times, key=times.__getitem__)
+        return times[worst] >= least, f"{worst}: {times[worst]:.1f} x"
+
+    return goal
+
+
 def graph_goal(rows: Rows) -> tuple[bool, str]:
     received = sum(sum(values["received"]) for values in rows.values())
     # By its nodes' counters, and by what was sent and has not come: either would do.
@@ -306,6 +319,16 @@ GOALS: list[tuple[str, str, Goal]] = [
     ),
     ("python_import", "import tensorbus < 60 ms over a bare interpreter", start_goal(60)),
     ("python_command", "commands < 300 ms over a bare interpreter", start_goal(300)),
+    (
+        "python_training",
+        "a DataLoader with our context, batches let go or kept: >= 5 x as fast as with PyTorch's",
+        program_goal(5, "a batch, let go", "a batch, kept"),
+    ),
+    (
+        "python_training",
+        "actors and a learner, a server with batches: faster than torch.multiprocessing",
+        program_goal(1, "a trajectory", "a request"),
+    ),
     (
         "python_graph",
         "ten nodes, 300 kB at 100 Hz on two cores: no drop",

@@ -1,0 +1,1 @@
+"""Programs of training and serving, over Tensorbus and beside others."""
