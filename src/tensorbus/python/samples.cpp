@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tensorbus/bus/subscribe/tensor_runs.hpp"
 #include "tensorbus/link/lease/mirror_origin.hpp"
 #include "tensorbus/link/trace/traced_sample.hpp"
 #include "tensorbus/python/bindings.hpp"
@@ -37,46 +38,19 @@ bool is_for_torch(const Layout& layout, std::optional<std::string_view> as) {
   return as ? *as == "torch" : has(layout.flags, TensorFlags::kFromTorch);
 }
 
-// The bytes of a tensor in this process.
-struct Placed {
-  std::byte* begin;
-  std::byte* end;
-  std::size_t tensor;
-};
+using bus::for_each_run;
+using bus::PlacedBytes;
 
 // Returns the sample's tensors that `wanted` says, the lowest first.
 template <typename Wanted>
-std::vector<Placed> placed_tensors(const ReceivedSample& self, Wanted wanted) {
-  std::vector<Placed> placed;
-  placed.reserve(self.tensors().size());
-  for (std::size_t i = 0; i < self.tensors().size(); ++i) {
-    const Tensor& tensor = self.tensors()[i];
-    const ByteSpan span = span_of(tensor.layout());
-    auto* first = const_cast<std::byte*>(tensor.data());
-    if (span.bytes() != 0 && wanted(tensor))
-      placed.push_back({first + span.begin, first + span.end, i});
-  }
-  std::sort(placed.begin(), placed.end(),
-            [](const Placed& a, const Placed& b) { return a.begin < b.begin; });
-  return placed;
+std::vector<PlacedBytes> placed_tensors(const ReceivedSample& self, Wanted wanted) {
+  return bus::placed_tensors(self.tensors(), wanted);
 }
 
-// Calls visit(begin, end, members) for each range of bytes: of one of them, or of some that
-// overlap.
+// for_each_run() for the ranges in which several of them overlap.
 template <typename Visit>
-void for_each_run(std::span<const Placed> placed, Visit visit) {
-  for (std::size_t first = 0, last = 0; first < placed.size(); first = last) {
-    std::byte* end = placed[first].end;
-    for (last = first + 1; last < placed.size() && placed[last].begin < end; ++last)
-      end = std::max(end, placed[last].end);
-    visit(placed[first].begin, end, placed.subspan(first, last - first));
-  }
-}
-
-// The same for the ranges in which several of them overlap.
-template <typename Visit>
-void for_each_overlap(std::span<const Placed> placed, Visit visit) {
-  for_each_run(placed, [&](std::byte* begin, std::byte* end, std::span<const Placed> members) {
+void for_each_overlap(std::span<const PlacedBytes> placed, Visit visit) {
+  for_each_run(placed, [&](std::byte* begin, std::byte* end, std::span<const PlacedBytes> members) {
     if (members.size() > 1) visit(begin, end, members);
   });
 }
@@ -95,9 +69,9 @@ std::vector<CopiedBytes> copied_together(const ReceivedSample& self) {
     return !tensor.writable() && tensor.device().is_host();
   };
   for_each_overlap(placed_tensors(self, is_read_on_host),
-                   [&](std::byte* begin, std::byte* end, std::span<const Placed> members) {
+                   [&](std::byte* begin, std::byte* end, std::span<const PlacedBytes> members) {
                      const std::span<const std::byte> bytes(begin, end);
-                     const bool mixed = std::ranges::any_of(members, [&](const Placed& one) {
+                     const bool mixed = std::ranges::any_of(members, [&](const PlacedBytes& one) {
                        return from_torch(tensors[one.tensor]);
                      });
                      if (mixed && !platform::CopyOnWrite::is_possible(bytes))
@@ -191,8 +165,8 @@ void make_own(Memory& memory, bool copied) {
 nb::list own_memories(const ReceivedSample& self) {
   std::vector<bool> copied(self.tensors().size());
   for_each_overlap(placed_tensors(self, [](const Tensor&) { return true; }),
-                   [&](std::byte*, std::byte*, std::span<const Placed> members) {
-                     for (const Placed& one : members.subspan(1)) copied[one.tensor] = true;
+                   [&](std::byte*, std::byte*, std::span<const PlacedBytes> members) {
+                     for (const PlacedBytes& one : members.subspan(1)) copied[one.tensor] = true;
                    });
   nb::list list;
   for (std::size_t i = 0; i < self.tensors().size(); ++i) {
@@ -233,9 +207,9 @@ nb::tuple ranges(const ReceivedSample& self) {
   nb::list runs;
   std::vector<std::int64_t> offsets(tensors.size());
   std::int64_t total = 0;
-  for_each_run(placed, [&](std::byte* begin, std::byte* end, std::span<const Placed> members) {
+  for_each_run(placed, [&](std::byte* begin, std::byte* end, std::span<const PlacedBytes> members) {
     total = (total + kRangeAlignment - 1) / kRangeAlignment * kRangeAlignment;
-    for (const Placed& one : members)
+    for (const PlacedBytes& one : members)
       offsets[one.tensor] = total + (tensors[one.tensor].data() - begin);
     total += end - begin;
     Memory whole = memory_of(tensors[members.front().tensor], self);
@@ -298,14 +272,14 @@ nb::list shared_storages(const ReceivedSample& self, std::optional<std::string_v
   if (self.tensors().size() < 2) return list;
   const auto is_wanted = [&](const Tensor& tensor) { return is_for_torch(tensor.layout(), as); };
   for_each_overlap(placed_tensors(self, is_wanted), [&](std::byte* begin, std::byte* end,
-                                                        std::span<const Placed> members) {
+                                                        std::span<const PlacedBytes> members) {
     Memory whole = memory_of(self.tensors()[members.front().tensor], self);
     whole.first = begin;
     whole.layout = Layout::contiguous(DType::kUInt8, {end - begin});
     copy_once(self, whole, {begin, end});
     whole = shown(self, std::move(whole));
     nb::list placed;
-    for (const Placed& one : members)
+    for (const PlacedBytes& one : members)
       placed.append(nb::make_tuple(one.tensor, self.tensors()[one.tensor].data() - begin));
     list.append(nb::make_tuple(std::move(whole), placed));
   });
