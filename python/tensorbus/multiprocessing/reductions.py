@@ -71,7 +71,7 @@ class Dumped:
         parts = list(packer.parts)
         if packer.has_only_parts():
             first = parts.pop(0)
-            fields = first.flattener.pickled(pickled, first.lowered)
+            fields = pickler.fields_of(pickled, first.packed)
             offered.append(self._offer_one(first.outgoing, fields, first.shared, carrier))
         else:
             fields = packer.fields(pickled)
