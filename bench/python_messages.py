@@ -61,9 +61,7 @@ ROWS = [
         lambda publisher: tb.TensorMessage(loan(publisher), name="x"),
         tb.TensorMessage,
     ),
-    Row(
-        "ImageMessage", lambda publisher: tb.ImageMessage(array_loan(publisher)), tb.ImageMessage
-    ),
+    Row("ImageMessage", lambda publisher: tb.ImageMessage(array_loan(publisher)), tb.ImageMessage),
     Row("numpy loan", array_loan),
     Row("torch tensor, 256 B", lambda _: SMALL_TENSOR),
     Row("numpy array, 256 B", lambda _: SMALL_ARRAY),
@@ -134,8 +132,7 @@ def main() -> None:
                 made["numpy"].append(loans(ends[0], np.uint8, EACH_TURN))
             for row in ROWS:
                 publish, receive = (
-                    median(turn[way] for turn in measured[row.name]) / row.tensors
-                    for way in (0, 1)
+                    median(turn[way] for turn in measured[row.name]) / row.tensors for way in (0, 1)
                 )
                 report(row.name, repetition, publish_ns=publish, receive_ns=receive)
             for library, times in made.items():

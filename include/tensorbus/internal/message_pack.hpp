@@ -176,7 +176,18 @@ class PackWriter {
 
 // A value without what it holds: the items of a list or a map follow.
 struct PackToken {
-  enum class Kind { kNil, kBool, kUnsigned, kSigned, kFloat, kText, kBytes, kList, kMap, kExtension };
+  enum class Kind {
+    kNil,
+    kBool,
+    kUnsigned,
+    kSigned,
+    kFloat,
+    kText,
+    kBytes,
+    kList,
+    kMap,
+    kExtension
+  };
   Kind kind = Kind::kNil;
   std::int8_t type = 0;               // of an extension
   std::uint64_t number = 0;           // a bool or a number, as bits; how many items or pairs

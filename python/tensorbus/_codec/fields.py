@@ -57,7 +57,7 @@ def list_of(packed: list[bytes]) -> bytes:
     return msgpack.encode(list(map(Raw, packed)))
 
 
-def pickled(pickle: bytes, packed: list[bytes]) -> bytes:
+def fields_of_pickle(pickle: bytes, packed: list[bytes]) -> bytes:
     """The fields of a message of a pickle, and of what `pack_value` made of its tensors."""
     parts = [PICKLED, pickle, list(map(Raw, packed))]
     return msgpack.encode(msgpack.Ext(_RECORD, msgpack.encode(parts)))
@@ -144,7 +144,7 @@ class Restorer:
     def tensor(self, index: int) -> Any:
         """The tensor with this index, as the subscriber asked for: the same object every time."""
         if self._tensors is None:
-            self._tensors = self._made()
+            self._tensors = self._made_by_core()
         try:
             made = self._tensors[index]
         except IndexError:
@@ -153,7 +153,7 @@ class Restorer:
             made = self._tensors[index] = tensor_from(made, self.library)
         return made
 
-    def _made(self) -> list[Any]:
+    def _made_by_core(self) -> list[Any]:
         if self._own_memories is not None:
             return [*self._own_memories]
         tensors = self._core.tensors(self.library)

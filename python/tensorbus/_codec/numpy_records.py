@@ -88,9 +88,7 @@ def add_buffer(outgoing: Outgoing, view: memoryview) -> int:
     if not (has_name(array.dtype) and _is_aligned(array)):
         return -1
     strides = [stride // array.itemsize for stride in array.strides]
-    return outgoing.add_memory(
-        _address(array), array.dtype.name, array.shape, strides, 0, array
-    )
+    return outgoing.add_memory(_address(array), array.dtype.name, array.shape, strides, 0, array)
 
 
 def _address(array: np.ndarray[Any, Any]) -> int:

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 from tensorbus._core import Memory, MessagePlan
 from tensorbus._tensors.library import Library
 
-
 # A record: its name, and parts that are packed in turn. Or the index of a tensor.
 Lowered = tuple[Any, ...] | int
 

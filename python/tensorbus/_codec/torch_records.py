@@ -162,7 +162,16 @@ def _lower_subclass(tensor: torch.Tensor) -> Lowered:
         return "torch.jagged", flags_of(tensor), *parts
     flags = flags_of(tensor)
     sizes, strides = list(tensor.shape), list(tensor.stride())
-    return "torch.subclass", kind.__module__, kind.__qualname__, flags, sizes, strides, inner, context
+    return (
+        "torch.subclass",
+        kind.__module__,
+        kind.__qualname__,
+        flags,
+        sizes,
+        strides,
+        inner,
+        context,
+    )
 
 
 def blamed(error: BaseException, value: object) -> None:

@@ -19,8 +19,7 @@ from tensorbus._base.device import HOST, ordinal_of, stream_of
 from tensorbus._base.errors import CannotTravel, ProtocolError, Unsupported
 from tensorbus._base.participant import participant
 from tensorbus._codec import torch_indices
-from tensorbus._codec.fields import Restorer, flatten, list_of, unflatten
-from tensorbus._codec.fields import pickled as fields_of
+from tensorbus._codec.fields import Restorer, fields_of_pickle, flatten, list_of, unflatten
 from tensorbus._pickling import lending, torch_sharing
 from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus._tensors.library import TENSOR_CLASSES, Library, library_of
@@ -164,7 +163,7 @@ class Packer:
                 self._apart.set_stream(self._stream)
             lent = lending.lend(self._apart, list_of(self._lent), self._carrier)
             packed.append(_core.pack_value(self._apart, [lent]))
-        return fields_of(pickled, packed)
+        return fields_of_pickle(pickled, packed)
 
     def has_only_parts(self) -> bool:
         """Is there no tensor that goes with the pickle itself?"""

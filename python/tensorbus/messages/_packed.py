@@ -26,7 +26,8 @@ from typing import Any
 from msgspec import DecodeError, ValidationError, msgpack
 
 from tensorbus._base.errors import MessageError, ProtocolError
-from tensorbus._core import pack_message, unpack as unpack_fields
+from tensorbus._core import pack_message
+from tensorbus._core import unpack as unpack_fields
 from tensorbus.messages import _registry
 from tensorbus.messages._packed_tensors import PackedTensor, Packing, Unpacker
 from tensorbus.messages._plan import Plan, plan_of

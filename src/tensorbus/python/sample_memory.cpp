@@ -111,18 +111,18 @@ bool has_shared_storages(const ReceivedSample& self, std::optional<std::string_v
 
 nb::list shared_storages(const ReceivedSample& self, std::optional<std::string_view> library) {
   nb::list list;
-  for_each_shared_storage(self, library, [&](std::byte* begin, std::byte* end,
-                                             std::span<const Placed> members) {
-    Memory whole = memory_of(self.tensors()[members.front().tensor], self);
-    whole.first = begin;
-    whole.layout = Layout::contiguous(DType::kUInt8, {end - begin});
-    copy_once(self, whole, {begin, end});
-    whole = shown(self, std::move(whole));
-    nb::list placed;
-    for (const Placed& one : members)
-      placed.append(nb::make_tuple(one.tensor, self.tensors()[one.tensor].data() - begin));
-    list.append(nb::make_tuple(std::move(whole), placed));
-  });
+  for_each_shared_storage(
+      self, library, [&](std::byte* begin, std::byte* end, std::span<const Placed> members) {
+        Memory whole = memory_of(self.tensors()[members.front().tensor], self);
+        whole.first = begin;
+        whole.layout = Layout::contiguous(DType::kUInt8, {end - begin});
+        copy_once(self, whole, {begin, end});
+        whole = shown(self, std::move(whole));
+        nb::list placed;
+        for (const Placed& one : members)
+          placed.append(nb::make_tuple(one.tensor, self.tensors()[one.tensor].data() - begin));
+        list.append(nb::make_tuple(std::move(whole), placed));
+      });
   return list;
 }
 

@@ -14,9 +14,9 @@
 
 #include "tensorbus/link/lease/mirror_origin.hpp"
 #include "tensorbus/python/bindings.hpp"
+#include "tensorbus/python/codec/sample_source.hpp"
 #include "tensorbus/python/memory.hpp"
 #include "tensorbus/python/sample_memory.hpp"
-#include "tensorbus/python/codec/sample_source.hpp"
 
 namespace tensorbus::python {
 namespace {

@@ -49,8 +49,7 @@ nb::object checked(PyObject* made) {
 
 nb::object text_of(std::span<const std::byte> bytes) {
   const auto* const text = reinterpret_cast<const char*>(bytes.data());
-  auto made = nb::steal(
-      PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(bytes.size()), nullptr));
+  auto made = nb::steal(PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(bytes.size()), nullptr));
   if (made) return made;
   PyErr_Clear();
   refuse("a text that is not UTF-8");

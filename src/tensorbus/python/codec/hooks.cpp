@@ -11,9 +11,9 @@ void know_codec(nb::object lower, nb::object cannot_travel, nb::object blamed, n
                 nb::object tensor_from, nb::object shared_tensors) {
   if (known_hooks != nullptr) return;
   known_hooks =
-      new Hooks{std::move(lower),    std::move(cannot_travel), std::move(blamed),
-                std::move(refused),  std::move(restorer),      std::move(restore),
-                std::move(extension), std::move(tensor_from),  std::move(shared_tensors)};
+      new Hooks{std::move(lower),     std::move(cannot_travel), std::move(blamed),
+                std::move(refused),   std::move(restorer),      std::move(restore),
+                std::move(extension), std::move(tensor_from),   std::move(shared_tensors)};
 }
 
 }  // namespace

@@ -63,8 +63,8 @@ const nb::object& Packer::python_tensors() {
 
 void Packer::check_depth(nb::handle value, int depth) const {
   if (depth < kMaxNesting) return;
-  const nb::object error = hooks().cannot_travel(
-      value, "nested deeper than " + std::to_string(kMaxNesting) + " levels");
+  const nb::object error =
+      hooks().cannot_travel(value, "nested deeper than " + std::to_string(kMaxNesting) + " levels");
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw nb::python_error();
 }

@@ -11,8 +11,7 @@
 namespace tensorbus::python::numpy_abi {
 
 struct Array {
-  PyObject_HEAD
-  char* data;
+  PyObject_HEAD char* data;
   int dims;
   Py_ssize_t* shape;
   Py_ssize_t* strides;  // in bytes
@@ -24,10 +23,10 @@ struct Array {
 inline constexpr int kWriteable = 0x0400;
 
 // Of a table that PyArray_API points to.
-inline constexpr std::size_t kGetVersion = 0;     // PyArray_GetNDArrayCVersion
-inline constexpr std::size_t kScalar = 60;        // PyArray_Scalar
-inline constexpr std::size_t kScalarAsCtype = 62; // PyArray_ScalarAsCtype
-inline constexpr std::size_t kNewFromDescr = 94;  // PyArray_NewFromDescr
+inline constexpr std::size_t kGetVersion = 0;       // PyArray_GetNDArrayCVersion
+inline constexpr std::size_t kScalar = 60;          // PyArray_Scalar
+inline constexpr std::size_t kScalarAsCtype = 62;   // PyArray_ScalarAsCtype
+inline constexpr std::size_t kNewFromDescr = 94;    // PyArray_NewFromDescr
 inline constexpr std::size_t kSetBaseObject = 282;  // PyArray_SetBaseObject
 
 using GetVersion = unsigned (*)();

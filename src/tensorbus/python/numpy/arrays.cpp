@@ -88,9 +88,9 @@ nb::object make_plain_array(Memory memory) {
   void* const data = memory.first != nullptr ? memory.first : nothing;
   const int flags = memory.writable ? numpy_abi::kWriteable : 0;
   const auto make = numpy.function<numpy_abi::NewFromDescr>(numpy_abi::kNewFromDescr);
-  auto array = nb::steal(make(numpy.array, Py_NewRef(kind.descr),
-                              static_cast<int>(layout.shape.size()), shape.data(), strides.data(),
-                              data, flags, nullptr));
+  auto array =
+      nb::steal(make(numpy.array, Py_NewRef(kind.descr), static_cast<int>(layout.shape.size()),
+                     shape.data(), strides.data(), data, flags, nullptr));
   if (!array) throw nb::python_error();
   watch_writes(memory);
   PyObject* const base = nb::cast(std::move(memory)).release().ptr();
