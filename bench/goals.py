@@ -171,6 +171,21 @@ def share_goal(row: str, least: float) -> Goal:
     return goal
 
 
+def call_goal(limit: float, *messages: str, floor: str = "torch loan") -> Goal:
+    """Both calls of the worst of these messages, in times of the same calls with another one."""
+
+    def goal(rows: Rows) -> tuple[bool, str]:
+        times = {
+            f"{message}, {key.removesuffix('_ns')}": over(rows, message, floor, key)
+            for message in messages
+            for key in rows[message]
+        }
+        worst = max(times, key=times.__getitem__)
+        return times[worst] <= limit, f"{worst}: {times[worst]:.2f} x {floor}"
+
+    return goal
+
+
 def program_goal(least: float, *programs: str) -> Goal:
     """How many times as long PyTorch's module takes, for the worst of these programs."""
 
@@ -316,6 +331,46 @@ GOALS: list[tuple[str, str, Goal]] = [
         "python_rate",
         "Python, 64 bytes a second, none lost: >= 400 k",
         per_second_goal(4e5, "tensorbus"),
+    ),
+    (
+        "python_messages",
+        "Python, {id, image}: <= 1.6 x a lone torch loan, each way",
+        call_goal(1.6, "{id, image}"),
+    ),
+    (
+        "python_messages",
+        "Python, typed messages: <= 2.5 x a lone torch loan, each way",
+        call_goal(2.5, "TensorMessage", "ImageMessage"),
+    ),
+    (
+        "python_messages",
+        "Python, NumPy loans: <= 1.2 x torch's",
+        call_goal(1.2, "numpy loan"),
+    ),
+    (
+        "python_messages",
+        "Python, NumPy arrays: <= 1.2 x torch's tensors",
+        call_goal(1.2, "numpy array, 256 B", floor="torch tensor, 256 B"),
+    ),
+    (
+        "python_messages",
+        "Python, loan() of NumPy: <= 1.2 x torch's",
+        call_goal(1.2, "loan() of numpy", floor="loan() of torch"),
+    ),
+    (
+        "python_messages",
+        "Python, 4 and 5 dimensions: <= 1.1 x a torch loan of 3, each way",
+        call_goal(1.1, "4-D torch loan", "5-D torch loan"),
+    ),
+    (
+        "python_messages",
+        "Python, 100 tensors: publish() <= 0.6 us a tensor",
+        time_goal("100 tensors", "publish_ns", 600),
+    ),
+    (
+        "python_messages",
+        "Python, 100 tensors: receive() and data <= 0.6 us a tensor",
+        time_goal("100 tensors", "receive_ns", 600),
     ),
     ("python_import", "import tensorbus < 60 ms over a bare interpreter", start_goal(60)),
     ("python_command", "commands < 300 ms over a bare interpreter", start_goal(300)),

@@ -39,6 +39,11 @@ class Outgoing {
   // Sets the stream on which all tensors on GPUs are written. It replaces earlier values.
   void set_stream(std::uintptr_t stream);
 
+  // Makes room for so many tensors.
+  void reserve(std::size_t tensors) {
+    tensors_.reserve(tensors);
+    keepers_.reserve(tensors);
+  }
   std::size_t size() const noexcept { return tensors_.size(); }
   // Returns the message of these fields; the objects that keep its tensors stay until clear().
   // Throws Error(kInvalidArgument) if the tensors were taken before: a message is sent once.

@@ -55,27 +55,26 @@ nb::object text_of(std::span<const std::byte> bytes) {
   refuse("a text that is not UTF-8");
 }
 
-// Strings that are keys again and again: their objects, with the hashes that they remember. Indexed
-// by length and two characters. With the GIL, and never freed.
+// Strings that are keys again and again: their objects, with the hashes that they remember. The
+// last of each slot is kept. With the GIL, and never freed.
 nb::object key_of(std::span<const std::byte> bytes) {
-  constexpr std::size_t kLongest = 24;
-  static PyObject* kept[256];
-  if (bytes.empty() || bytes.size() > kLongest) return text_of(bytes);
-  const std::size_t slot = (bytes.size() * 31 + static_cast<std::size_t>(bytes.front()) * 7 +
-                            static_cast<std::size_t>(bytes.back())) %
-                           std::size(kept);
-  PyObject* const known = kept[slot];
-  if (known != nullptr) {
-    Py_ssize_t size = 0;
-    const char* const text = PyUnicode_AsUTF8AndSize(known, &size);
-    if (static_cast<std::size_t>(size) == bytes.size() &&
-        std::memcmp(text, bytes.data(), bytes.size()) == 0)
-      return nb::borrow(known);
+  constexpr std::size_t kLongest = 32;
+  constexpr int kBits = 9;
+  static PyObject* kept[1 << kBits];
+  if (bytes.size() > kLongest) return text_of(bytes);
+  std::uint64_t hash = bytes.size();
+  for (const std::byte byte : bytes) hash = hash * 31 + static_cast<std::uint64_t>(byte);
+  // Fibonacci hashing (Knuth, TAOCP 3, 6.4).
+  PyObject*& slot = kept[(hash * 0x9e3779b97f4a7c15ULL) >> (64 - kBits)];
+  if (slot != nullptr) {
+    const auto size = static_cast<std::size_t>(PyUnicode_GET_LENGTH(slot));
+    if (size == bytes.size() && std::memcmp(PyUnicode_1BYTE_DATA(slot), bytes.data(), size) == 0)
+      return nb::borrow(slot);
   }
   nb::object made = text_of(bytes);
   if (PyUnicode_IS_COMPACT_ASCII(made.ptr())) {
-    kept[slot] = Py_NewRef(made.ptr());
-    Py_XDECREF(known);
+    PyObject* const replaced = std::exchange(slot, Py_NewRef(made.ptr()));
+    Py_XDECREF(replaced);
   }
   return made;
 }

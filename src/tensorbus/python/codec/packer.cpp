@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -14,6 +15,7 @@ namespace {
 constexpr int kMaxNesting = 60;
 constexpr std::int8_t kRecordType = 3;
 constexpr std::size_t kUsualBytes = 256;
+constexpr std::size_t kMostExpected = 1024;
 
 [[noreturn]] void raise_changed(const char* container) {
   PyErr_Format(PyExc_RuntimeError, "%s changed size while it was packed", container);
@@ -88,6 +90,14 @@ void Packer::pack(nb::handle value, int depth) {
   pack_rare(value, depth);
 }
 
+// Where the first of many items is a tensor, others are, as a rule: `left` items with this one.
+void Packer::pack_item(nb::handle item, std::size_t left, int depth) {
+  const std::size_t before = native_ != nullptr ? native_->size() : 0;
+  pack(item, depth + 1);
+  if (native_ != nullptr && before == 0 && native_->size() == 1 && left > 2)
+    native_->reserve(std::min(left, kMostExpected));
+}
+
 void Packer::pack_text(nb::handle value) {
   Py_ssize_t size = 0;
   const char* const text = PyUnicode_AsUTF8AndSize(value.ptr(), &size);
@@ -143,7 +153,7 @@ void Packer::pack_dict(nb::handle dict, int depth) {
     const nb::object value = nb::borrow(item);
     if (packed == items || !is_plain_key(key)) raise_changed("a dict");
     pack(name, depth);
-    pack(value, depth + 1);
+    pack_item(value, items - packed, depth);
   }
   if (packed != items) raise_changed("a dict");
 }
@@ -171,7 +181,7 @@ void Packer::pack_list(nb::handle list, int depth) {
   for (Py_ssize_t i = 0; i < items; ++i) {
     if (i >= PyList_GET_SIZE(list.ptr())) raise_changed("a list");
     const nb::object item = nb::borrow(PyList_GET_ITEM(list.ptr(), i));
-    pack(item, depth + 1);
+    pack_item(item, static_cast<std::size_t>(items - i), depth);
   }
   if (PyList_GET_SIZE(list.ptr()) != items) raise_changed("a list");
 }

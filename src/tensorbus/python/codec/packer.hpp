@@ -34,6 +34,7 @@ class Packer {
 
  private:
   void pack(nb::handle value, int depth);
+  void pack_item(nb::handle item, std::size_t left, int depth);
   void pack_int(nb::handle value);
   void pack_complex(nb::handle value);
   void pack_text(nb::handle value);
