@@ -42,7 +42,7 @@ class Level {
   int& depth_;
 };
 
-nb::object checked(PyObject* made) {
+nb::object taken(PyObject* made) {
   if (made == nullptr) throw nb::python_error();
   return nb::steal(made);
 }
@@ -115,11 +115,11 @@ nb::object FieldsReader::read() {
     case Kind::kBool:
       return nb::borrow(token.number != 0 ? Py_True : Py_False);
     case Kind::kUnsigned:
-      return checked(PyLong_FromUnsignedLongLong(token.number));
+      return taken(PyLong_FromUnsignedLongLong(token.number));
     case Kind::kSigned:
-      return checked(PyLong_FromLongLong(static_cast<std::int64_t>(token.number)));
+      return taken(PyLong_FromLongLong(static_cast<std::int64_t>(token.number)));
     case Kind::kFloat:
-      return checked(PyFloat_FromDouble(std::bit_cast<double>(token.number)));
+      return taken(PyFloat_FromDouble(std::bit_cast<double>(token.number)));
     case Kind::kText:
       return text_of(token.part);
     case Kind::kBytes:
@@ -137,7 +137,7 @@ nb::object FieldsReader::read() {
 nb::object FieldsReader::read_list(std::uint64_t count) {
   const Level level(depth_);
   const auto first = static_cast<Py_ssize_t>(std::min(count, kMostInAdvance));
-  nb::object list = checked(PyList_New(first));
+  nb::object list = taken(PyList_New(first));
   for (Py_ssize_t i = 0; i < first; ++i) PyList_SET_ITEM(list.ptr(), i, read().release().ptr());
   for (auto i = static_cast<std::uint64_t>(first); i < count; ++i)
     if (PyList_Append(list.ptr(), read().ptr()) != 0) throw nb::python_error();
@@ -146,7 +146,7 @@ nb::object FieldsReader::read_list(std::uint64_t count) {
 
 nb::object FieldsReader::read_map(std::uint64_t pairs) {
   const Level level(depth_);
-  nb::object dict = checked(PyDict_New());
+  nb::object dict = taken(PyDict_New());
   for (std::uint64_t i = 0; i < pairs; ++i) {
     PackCursor ahead = cursor_;
     const auto text = ahead.token();
@@ -185,11 +185,11 @@ nb::object FieldsReader::read_tuple(std::span<const std::byte> payload) {
   if (head.kind != Kind::kList) refuse("a tuple that is not a list");
   nb::object tuple;
   if (head.number <= kMostInAdvance) {
-    tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(head.number)));
+    tuple = taken(PyTuple_New(static_cast<Py_ssize_t>(head.number)));
     for (Py_ssize_t i = 0; i < static_cast<Py_ssize_t>(head.number); ++i)
       PyTuple_SET_ITEM(tuple.ptr(), i, reader.read().release().ptr());
   } else {
-    tuple = checked(PyList_AsTuple(reader.read_list(head.number).ptr()));
+    tuple = taken(PyList_AsTuple(reader.read_list(head.number).ptr()));
   }
   reader.check_at_end();
   return tuple;
