@@ -111,6 +111,23 @@ def test_scalars_of_numpy_arrive(topic: Topic, name: str) -> None:
     assert received["one"] == scalar
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 3), (1, 1), ()])
+def test_arrays_whose_strides_say_nothing_arrive_as_contiguous_ones(
+    topic: Topic, shape: tuple[int, ...]
+) -> None:
+    array = np.zeros((*shape, 5))[..., 0] if shape == (1, 1) else np.zeros(shape)
+    topic[0].publish(array)
+    memory = topic[1].receive()._core.memory(0)
+    assert (memory.shape, memory.strides) == (shape, _strides_of(shape))
+
+
+def _strides_of(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.insert(0, strides[0] * max(size, 1))
+    return tuple(strides[: len(shape)])
+
+
 class Name(str):
     pass
 

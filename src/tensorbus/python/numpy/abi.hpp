@@ -20,6 +20,7 @@ struct Array {
   int flags;
 };
 
+inline constexpr int kContiguous = 0x0001;  // in C's order
 inline constexpr int kWriteable = 0x0400;
 
 // Of a table that PyArray_API points to.

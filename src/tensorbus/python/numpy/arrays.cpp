@@ -3,8 +3,10 @@
 // tensorbus/_codec/numpy_records.py.
 #include "tensorbus/python/numpy/arrays.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "tensorbus/python/numpy/numpy.hpp"
 
@@ -42,6 +44,13 @@ std::optional<TensorView> view_of_plain_array(nb::handle value) {
   if (kind == nullptr) return std::nullopt;
   const auto dims = static_cast<std::size_t>(array.dims);
   const auto item = static_cast<std::int64_t>(item_bytes(kind->dtype));
+  if ((array.flags & numpy_abi::kContiguous) != 0) {
+    // The strides of empty arrays, and of dimensions of size 1, are any numbers.
+    Dims shape(dims);
+    std::copy_n(array.shape, dims, shape.begin());
+    return TensorView{array.data,
+                      Layout::contiguous(kind->dtype, std::move(shape), TensorFlags::kFromNumpy)};
+  }
   Layout layout{kind->dtype, Dims(dims), Dims(dims), TensorFlags::kFromNumpy};
   for (std::size_t i = 0; i < dims; ++i) {
     if (array.strides[i] % item != 0) return std::nullopt;
