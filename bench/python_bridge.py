@@ -57,8 +57,9 @@ def end_of(machine: Machine, program: subprocess.Popen[Any]) -> str:
 
 
 def last_line(machine: Machine, program: subprocess.Popen[Any]) -> Any:
-    """JSON, as the last line that it has written by its end."""
-    return json.loads(end_of(machine, program).splitlines()[-1])
+    """The last line of JSON that it has written by its end; libraries may write others."""
+    lines = end_of(machine, program).splitlines()
+    return json.loads(next(line for line in reversed(lines) if line.startswith(("{", "["))))
 
 
 def fail(machine: Machine, program: subprocess.Popen[Any]) -> NoReturn:

@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +42,23 @@ def processor_time() -> float:
     return ticks / TICKS
 
 
-def begin_node(*options: str) -> None:
-    folder = tempfile.mkdtemp(dir="/tmp")
+@contextmanager
+def node(*options: str) -> Iterator[None]:
+    """A node of the cluster on this machine, whose processes end with the block."""
+    command = str(Path(sys.executable).with_name("ray"))
     store = f"--object-store-memory={STORE}"
-    command = [str(Path(sys.executable).with_name("ray")), "start", store, "--num-cpus=1", *options]
-    environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": folder}
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
+        environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": folder}
+
+        def run(*arguments: str) -> None:
+            quiet = {"stdout": subprocess.DEVNULL, "env": environment}
+            subprocess.run([command, *arguments], check=True, **quiet)
+
+        run("start", store, "--num-cpus=1", *options)
+        try:
+            yield
+        finally:
+            run("stop", "--force")
 
 
 def receiver_class() -> Any:
@@ -81,39 +94,40 @@ def connect(address: str, own: str) -> None:
 
 def receive(address: str) -> None:
     head = ("--head", f"--port={PORT}", "--include-dashboard=false", '--resources={"here":1}')
-    begin_node(*head, f"--node-ip-address={address}")
-    connect(address, address)
-    options = {
-        "name": "receiver",
-        "resources": {"here": 1},
-        "max_concurrency": 3,
-        "lifetime": "detached",
-    }
-    receiver = ray.remote(receiver_class()).options(**options).remote()
-    ray.get(receiver.mark.remote("up"))
-    print("ready", flush=True)
-    ray.get(receiver.wait_for.remote("begun"))
-    begin, used = time.perf_counter(), processor_time()
-    ray.get(receiver.wait_for.remote("over"))
-    say(begin, used)
+    with node(*head, f"--node-ip-address={address}"):
+        connect(address, address)
+        options = {
+            "name": "receiver",
+            "resources": {"here": 1},
+            "max_concurrency": 3,
+            "lifetime": "detached",
+        }
+        receiver = ray.remote(receiver_class()).options(**options).remote()
+        ray.get(receiver.mark.remote("up"))
+        print("ready", flush=True)
+        ray.get(receiver.wait_for.remote("begun"))
+        begin, used = time.perf_counter(), processor_time()
+        ray.get(receiver.wait_for.remote("over"))
+        say(begin, used)
 
 
 def send(address: str, size: int, count: int, own: str) -> None:
-    begin_node(f"--address={address}:{PORT}", f"--node-ip-address={own}")
-    connect(address, own)
-    receiver = ray.get_actor("receiver")
-    message = np.zeros(size, np.uint8)
-    ray.get(receiver.take.remote(ray.put(message)))
-    ray.get(receiver.mark.remote("begun"))
-    begin, used = time.perf_counter(), processor_time()
-    pending: deque[Any] = deque()
-    for _ in range(count):
-        pending.append(receiver.take.remote(ray.put(message)))
-        if len(pending) > UNDER_WAY:
-            assert ray.get(pending.popleft()) == size
-    ray.get(list(pending))
-    ray.get(receiver.mark.remote("over"))
-    say(begin, used)
+    with node(f"--address={address}:{PORT}", f"--node-ip-address={own}"):
+        connect(address, own)
+        receiver = ray.get_actor("receiver")
+        message = np.zeros(size, np.uint8)
+        ray.get(receiver.take.remote(ray.put(message)))
+        ray.get(receiver.mark.remote("begun"))
+        begin, used = time.perf_counter(), processor_time()
+        pending: deque[Any] = deque()
+        for _ in range(count):
+            pending.append(receiver.take.remote(ray.put(message)))
+            if len(pending) > UNDER_WAY:
+                assert ray.get(pending.popleft()) == size
+        ray.get(list(pending))
+        say(begin, used)
+        with suppress(ray.exceptions.RayError):  # the receiver ends when it hears of it
+            ray.get(receiver.mark.remote("over"))
 
 
 if __name__ == "__main__":
