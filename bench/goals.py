@@ -161,6 +161,19 @@ def start_goal(most_ms: int) -> Goal:
     return goal
 
 
+def pages_goal(row: str, **least: float) -> Goal:
+    """How many times as long pages of 4 KiB take, for each key (without its unit)."""
+
+    def goal(rows: Rows) -> tuple[bool, str]:
+        if "absent" in rows[row]:
+            return False, f"{row} are absent"
+        times = {key: over(rows, "4 KiB pages", row, f"{key}_ns") for key in least}
+        text = ", ".join(f"{key} {value:.1f} x" for key, value in times.items())
+        return all(times[key] >= value for key, value in least.items()), text
+
+    return goal
+
+
 def share_goal(row: str, least: float) -> Goal:
     def goal(rows: Rows) -> tuple[bool, str]:
         if row not in rows:
@@ -316,6 +329,11 @@ GOALS: list[tuple[str, str, Goal]] = [
         "python_rate",
         "Python, 64 bytes a second, none lost: >= 400 k",
         per_second_goal(4e5, "tensorbus"),
+    ),
+    (
+        "python_pages",
+        "24 MiB in huge pages: written >= 3 x, read >= 5 x, given back >= 10 x as fast",
+        pages_goal("huge pages", written=3, read=5, freed=10),
     ),
     ("python_import", "import tensorbus < 60 ms over a bare interpreter", start_goal(60)),
     ("python_command", "commands < 300 ms over a bare interpreter", start_goal(300)),

@@ -790,6 +790,9 @@ class HostFindings:
     def shared_memory(self) -> Finding: ...
 
     @property
+    def huge_pages(self) -> Finding: ...
+
+    @property
     def domain_path(self) -> str: ...
 
     @property
