@@ -36,8 +36,9 @@ std::atomic<std::uint64_t> elsewhere_count{0};
 // Whole pages: what may be published shares none with others, and is known by its address.
 memory::BlockRef born_block(bus::ParticipantCore& core, std::size_t bytes) {
   try {
-    memory::BlockRef block =
-        core.allocate(std::max(bytes, platform::page_bytes()), memory::Grant::kRead);
+    // NumPy allocates with the GIL, which a publishing thread may need before it goes on.
+    memory::BlockRef block = core.allocate_without_waiting(std::max(bytes, platform::page_bytes()),
+                                                           memory::Grant::kRead);
     block->mark_born();
     born_count.fetch_add(1, std::memory_order_relaxed);
     return block;

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.harness import Elsewhere, in_a_fork, joined, tell
+from support.harness import Elsewhere, eventually, in_a_fork, joined, tell
 
 MANY = 1 << 20
 SMALL = {"TENSORBUS_BUDGET": str(8 << 20)}
@@ -171,6 +171,25 @@ def use_more_than_the_budget() -> None:
 
 def test_beyond_the_budget_arrays_are_ordinary_ones_and_counted(elsewhere: Elsewhere) -> None:
     elsewhere.run(use_more_than_the_budget, env=SMALL)
+
+
+def make_arrays_while_a_publisher_waits() -> None:
+    options = {"reliable": True, "depth": 1}
+    with joined(publisher=options) as (publisher, subscriber):
+        publisher.publish(1)
+        publishing = threading.Thread(target=publisher.publish, args=(2,))
+        publishing.start()
+        eventually(lambda: publisher.stats.waiting)
+        with tb.allocate():
+            arrays = [np.full(MANY, number, np.uint8) for number in range(20)]
+        assert 0 < tb.allocate.stats().arrays < 20
+        assert [subscriber.receive().data, subscriber.receive().data] == [1, 2]
+        publishing.join()
+        assert [int(array.max()) for array in arrays] == [*range(20)]
+
+
+def test_no_array_waits_for_a_publishing_thread(elsewhere: Elsewhere) -> None:
+    elsewhere.run(make_arrays_while_a_publisher_waits, env=SMALL)
 
 
 def test_it_ends_with_the_block_also_by_an_error_and_nests() -> None:

@@ -329,6 +329,16 @@ memory::BlockRef ParticipantCore::allocate(std::size_t bytes, memory::PoolId poo
   return take_back_first([&] { return arena().allocate(bytes, pool); });
 }
 
+memory::BlockRef ParticipantCore::allocate_without_waiting(std::size_t bytes, memory::PoolId pool) {
+  try {
+    return arena().allocate(bytes, pool);
+  } catch (const Error& error) {
+    if (error.code() != Code::kOutOfMemory) throw;
+  }
+  for (const auto& publisher : publishers_.living()) publisher->drain_if_idle();
+  return arena().allocate(bytes, pool);
+}
+
 memory::BlockRef ParticipantCore::allocate(const Device& device, std::size_t bytes,
                                            memory::Grant most) {
   const auto& gpu = platform::Gpu::at(device.ordinal);
