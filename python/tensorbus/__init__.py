@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from tensorbus._pools.worker_pool import WorkerPool
     from tensorbus._queues.queue import Queue
     from tensorbus._sharing.weights import load_state_dict
+    from tensorbus._tensors.born import AllocateStats, allocate
     from tensorbus._topics.async_publisher import AsyncPublisher
     from tensorbus._topics.async_subscriber import AsyncSubscriber
     from tensorbus._topics.listing import (
@@ -105,6 +106,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AccessDenied",
+    "AllocateStats",
     "ArrayMessage",
     "AsyncExecutor",
     "AsyncPublisher",
@@ -183,6 +185,7 @@ __all__ = [
     "WorkerDied",
     "WorkerPool",
     "__version__",
+    "allocate",
     "attach",
     "empty",
     "flush",
@@ -217,6 +220,7 @@ _LATER = {
         "ShareReport SubscriberReport",
         "_queues.queue": "Queue",
         "_sharing.weights": "load_state_dict",
+        "_tensors.born": "AllocateStats allocate",
         "_topics.async_publisher": "AsyncPublisher",
         "_topics.async_subscriber": "AsyncSubscriber",
         "_topics.listing": "NodeInfo PublisherInfo TopicInfo list_nodes list_topics wait_for_node "

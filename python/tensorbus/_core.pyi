@@ -808,6 +808,9 @@ class HostFindings:
     def shared_memory(self) -> Finding: ...
 
     @property
+    def huge_pages(self) -> Finding: ...
+
+    @property
     def domain_path(self) -> str: ...
 
     @property
@@ -908,6 +911,20 @@ class CudaFindings:
 
     @property
     def peers(self) -> list[PeerFinding]: ...
+
+def set_numpy_handler(api: object, participant: Participant, min_bytes: int) -> object:
+    """
+    NumPy's arrays of so many bytes are born on the bus, in this context. Returns the handler before.
+    """
+
+def restore_numpy_handler(api: object, handler: object) -> None: ...
+
+def born(dtype: str, shape: Sequence[int], participant: Participant) -> Memory: ...
+
+def born_use() -> tuple[int, int, int, int]:
+    """
+    Arrays of NumPy that are in such memory now, their bytes; how often memory was born, and how often there was no room.
+    """
 
 def probe_host(domain: str) -> HostFindings: ...
 

@@ -94,7 +94,9 @@ class ParticipantCore {
 
   // Returns a block of the arena. Drains all publishers before it throws Error(kOutOfMemory).
   memory::BlockRef allocate(std::size_t bytes, memory::PoolId pool);
-  // Returns a block on a GPU. Does the same.
+  // Does the same, and drains only publishers that no thread uses now: it waits for none.
+  memory::BlockRef allocate_without_waiting(std::size_t bytes, memory::PoolId pool);
+  // Returns a block on a GPU. Does the same as allocate().
   memory::BlockRef allocate(const Device& device, std::size_t bytes, memory::Grant most);
   // Calls `allocate`, which allocates from the arena, and again whenever memory was freed while the
   // arena is full. Returns kDone, or kInterrupted. Throws what `allocate` throws, which is
