@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
+from item_goals import ITEM_GOALS
 from tables import SAME_GROUP, Rows, Table, ratios
 
 Goal = Callable[[Rows], tuple[bool, str]]  # met; what was measured
@@ -317,6 +318,7 @@ GOALS: list[tuple[str, str, Goal]] = [
         "Python, 64 bytes a second, none lost: >= 400 k",
         per_second_goal(4e5, "tensorbus"),
     ),
+    *ITEM_GOALS,
     ("python_import", "import tensorbus < 60 ms over a bare interpreter", start_goal(60)),
     ("python_command", "commands < 300 ms over a bare interpreter", start_goal(300)),
     (
