@@ -56,6 +56,12 @@ def end_of(machine: Machine, program: subprocess.Popen[Any]) -> str:
     return machine.output(program)
 
 
+def last_line(machine: Machine, program: subprocess.Popen[Any]) -> Any:
+    """The last line of JSON that it has written by its end; libraries may write others."""
+    lines = end_of(machine, program).splitlines()
+    return json.loads(next(line for line in reversed(lines) if line.startswith(("{", "["))))
+
+
 def fail(machine: Machine, program: subprocess.Popen[Any]) -> NoReturn:
     sys.exit(f"error: {program.args!r} on {machine.name} failed: {machine.output(program)}")
 
@@ -86,8 +92,8 @@ def through_programs(program: str, options: Options = lambda _: []) -> Measure:
         receives = receiver.run([*command, "receive", *arguments, *options(receiver)])
         wait_until("ready", receiver, receives)
         sends = sender.run([*command, "send", *arguments, *options(sender)])
-        sent = json.loads(end_of(sender, sends))
-        received = json.loads(end_of(receiver, receives).partition("ready\n")[2])
+        sent = last_line(sender, sends)
+        received = last_line(receiver, receives)
         gb = count * SIZE / 1e9
         seconds = received.get("seconds") or sent["seconds"]
         return Figures(gb * 1e9 / seconds, sent["processor"] / gb, received["processor"] / gb)
@@ -127,6 +133,10 @@ def rows(machines: Sequence[Machine], folder: Path) -> dict[str, Measure]:
             found[f"{engine}, into a warm buffer"] = through_engine(engine.lower())
         else:
             report_absent(engine, f"{module} is not installed ({PEERS})")
+    if importlib.util.find_spec("ray") is not None:
+        found["Ray objects"] = through_programs("ray_objects.py", lambda machine: [machine.address])
+    else:
+        report_absent("Ray", f"ray is not installed ({PEERS})")
     found["tensorbus bridge, topic to topic"] = through_programs("topic.py", lambda _: trust)
     found["tensorbus bridge, TLS"] = through_programs("topic.py", certificates)
     if importlib.util.find_spec("zenoh") is not None:

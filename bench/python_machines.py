@@ -14,7 +14,17 @@ from typing import Any
 
 from harness.other_process import PATIENCE
 from harness.report import is_quick, percentile, report, report_absent
-from python_bridge import ENDS, PEERS, SIZE, Machine, Machines, end_of, wait_until, why_no_machines
+from python_bridge import (
+    ENDS,
+    PEERS,
+    SIZE,
+    Machine,
+    Machines,
+    end_of,
+    last_line,
+    wait_until,
+    why_no_machines,
+)
 
 
 def start(machine: Machine, program: str, *arguments: object) -> subprocess.Popen[Any]:
@@ -26,10 +36,6 @@ def tell(program: subprocess.Popen[Any], line: object) -> None:
     assert program.stdin is not None
     program.stdin.write(f"{line}\n".encode())
     program.stdin.flush()
-
-
-def last_line(machine: Machine, program: subprocess.Popen[Any]) -> Any:
-    return json.loads(end_of(machine, program).splitlines()[-1])
 
 
 def there_and_back(engine: str, count: int) -> dict[str, float]:

@@ -1,6 +1,9 @@
 // Fields of a sample: what decodes can be written, and what was written decodes to the same. What a
 // cursor finds is what decodes.
 
+#include <bit>
+#include <optional>
+#include <string>
 #include <tensorbus/value.hpp>
 #include <vector>
 
@@ -21,8 +24,41 @@ void check_cursor(std::span<const std::byte> bytes) {
     check(Value::decode(bytes) == Value(TensorIndex{*found}));
 }
 
+// What a token of all bytes says; nothing of a container or an extension.
+std::optional<Value> value_of(const internal::PackToken& token) {
+  using Kind = internal::PackToken::Kind;
+  switch (token.kind) {
+    case Kind::kNil:
+      return Value();
+    case Kind::kBool:
+      return Value(token.number != 0);
+    case Kind::kUnsigned:
+      return Value(token.number);
+    case Kind::kSigned:
+      return Value(static_cast<std::int64_t>(token.number));
+    case Kind::kFloat:
+      return Value(std::bit_cast<double>(token.number));
+    case Kind::kText:
+      return Value(
+          std::string(reinterpret_cast<const char*>(token.part.data()), token.part.size()));
+    case Kind::kBytes:
+      return Value(Value::Bytes(token.part.begin(), token.part.end()));
+    default:
+      return std::nullopt;
+  }
+}
+
+void check_token(std::span<const std::byte> bytes) {
+  internal::PackCursor cursor(bytes);
+  const auto token = cursor.token();
+  if (!token || cursor.left() != 0) return;
+  // Compared as bytes, since a NaN equals nothing.
+  if (const auto value = value_of(*token)) check(Value::decode(bytes).encode() == value->encode());
+}
+
 void run(std::span<const std::byte> bytes) {
   check_cursor(bytes);
+  check_token(bytes);
   Value value;
   if (!accepts([&] { value = Value::decode(bytes); })) return;
   (void)value.find("image");

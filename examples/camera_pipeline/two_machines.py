@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,7 +75,19 @@ def bridge(machine: Machine, *options: str) -> list[str]:
     return [sys.executable, "-m", "tensorbus", "bridge", *named]
 
 
-def demo(results: Path, paced: int, full_speed: int) -> None:
+@contextmanager
+def top(machine: Machine, results: Path) -> Iterator[None]:
+    """Shows `tensorbus top` of this machine meanwhile, unless it is quit before."""
+    command = machine.run(results, [sys.executable, "-m", "tensorbus", "top"])
+    showing = subprocess.Popen(command)
+    try:
+        yield
+    finally:
+        showing.terminate()
+        showing.wait(TIMEOUT)
+
+
+def demo(results: Path, paced: int, full_speed: int, *, shows_top: bool) -> None:
     sink = build_sink()
     frames = paced + full_speed
     expected, alone = reference(frames, Progress("one process, to compare", frames).show)
@@ -92,11 +104,14 @@ def demo(results: Path, paced: int, full_speed: int) -> None:
             name: (here if name == "camera" else there).run(results, command)
             for name, command in commands.items()
         }
-        with Processes(bridges, OUTPUT, {}), Processes(programs, OUTPUT, {}) as processes:
-            processes.wait(
-                timeout=2 * TIMEOUT + 2 * frames,
-                meanwhile=lambda: progress.show(count_arrivals(results / "sink.txt")),
-            )
+        watching = top(there, results) if shows_top else nullcontext()
+
+        def show() -> None:
+            if not shows_top:
+                progress.show(count_arrivals(results / "sink.txt"))
+
+        with Processes(bridges, OUTPUT, {}), Processes(programs, OUTPUT, {}) as processes, watching:
+            processes.wait(timeout=2 * TIMEOUT + 2 * frames, meanwhile=show)
     progress.show(frames)
     equal = count_equal(expected, read_features(results / "features.bin"))
     rows = [*measures(results, paced), ("equal", f"{equal} of {frames}")]
@@ -109,11 +124,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--paced", type=int, default=40, metavar="FRAMES")
     parser.add_argument("--full-speed", type=int, default=60, metavar="FRAMES")
+    parser.add_argument("--top", action="store_true", help="show tensorbus top meanwhile")
     arguments = parser.parse_args()
     try:
         OUTPUT.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
-            demo(Path(folder), arguments.paced, arguments.full_speed)
+            demo(Path(folder), arguments.paced, arguments.full_speed, shows_top=arguments.top)
     except (Failed, OSError) as error:
         sys.exit(f"error: {error}")
 

@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 import enum
 from typing import Any, overload
 
@@ -172,14 +172,6 @@ class Outgoing:
         A torch.Tensor or numpy.ndarray of which there is no more to say than where it lies; -1 for anything else.
         """
 
-    def add_all(self, values: Iterable[object]) -> list[int] | None:
-        """Adds all of them, until the first for which add() is -1: then None."""
-
-    def add_named(self, dict: dict[Any, Any]) -> bytes | None:
-        """
-        Adds the tensors of a dict of nothing else, and packs the dict; None, when some may have been added, for one of anything for which add() is -1, or of other keys than strings.
-        """
-
     def add_buffer(self, value: object, flags: int) -> int:
         """
         What offers the buffer protocol in elements that have a dtype; -1 for anything else.
@@ -203,8 +195,34 @@ class Outgoing:
     def set_stream(self, stream: int) -> None:
         """On which all that lies on GPUs is written."""
 
-def know_numpy(array: type) -> None:
-    """Tells the class of plain arrays."""
+def know_numpy(array: type, api: object, dtypes: list[Any]) -> None:
+    """
+    Tells the class of plain arrays, the capsule of NumPy's functions, and its dtypes that have a name here.
+    """
+
+def know_codec(*, lower: Any, cannot_travel: Any, blamed: Any, refused: Any, restorer: Any, restore: Any, extension: Any, tensor_from: Any, shared_tensors: Any) -> None:
+    """Tells the functions to which messages leave what is rare."""
+
+class MessagePlan:
+    """What is known of a message class."""
+
+    def __init__(self, plan: object, cls: type, fields: list[tuple[str, set[type] | None, Any, Any, bool, bool]]) -> None:
+        """
+        `fields`: of each the name, the classes that need no conversion (None: all), what lowers and what restores a value of another one, whether it is required, and whether __init__ takes it.
+        """
+
+def pack_message(outgoing: Any, message: object) -> bytes:
+    """
+    The fields of a message whose tensors are added to `outgoing`, an Outgoing or an object with its methods. They are empty if the message is nothing but one tensor.
+    """
+
+def pack_value(outgoing: Any, value: object) -> bytes:
+    """
+    The MessagePack of one value in a message, whose tensors are added to `outgoing`.
+    """
+
+def unpack(fields: bytes, restorer: Any, plan: MessagePlan | None = None) -> Any:
+    """The message of these fields; `restorer` has its tensors."""
 
 class Sample:
     """One received message."""
@@ -252,9 +270,9 @@ class Sample:
         Each a torch.Tensor, if that is wanted (None: if it was one) and nothing about it is unusual; else its Memory.
         """
 
-    def only(self, as_: str | None) -> Any:
+    def message(self, library: str | None, plan: MessagePlan | None) -> Any:
         """
-        The message, if it is one tensor, as tensors() says, or bytes, or a dict of torch tensors about which nothing is unusual; else None.
+        What was published, with its tensors; of a message type, an instance of its class.
         """
 
     def shared_storages(self, as_: str | None) -> list[tuple[Memory, list[tuple[int, int]]]]:
@@ -347,17 +365,17 @@ class Publisher:
 
     def loan(self, dtype: str, shape: Sequence[int], device: int = -1, timeout: float | None = None) -> Memory: ...
 
-    def loan_torch(self, dtype: object, shape: object) -> Any:
+    def loan_plain(self, dtype: object, shape: object) -> Any:
         """
-        A plain tensor of PyTorch, if that is what this dtype and this shape, a tuple or a list of ints, ask for; else None.
+        A plain tensor of PyTorch or array of NumPy, if that is what this dtype and this shape, a tuple or a list of ints, ask for; else None.
         """
 
     def publish(self, outgoing: Outgoing, fields: bytes, timeout: float | None) -> int | Outcome:
         """How many subscribers have it, if it was published."""
 
-    def publish_one(self, value: object, timeout: float | None) -> int | Outcome | None:
+    def publish_any(self, data: object, timeout: float | None, stream: int | None = None, plan: MessagePlan | None = None) -> int | Outcome:
         """
-        The same of bytes, or of a tensor that Outgoing.add() knows, by itself; None for anything else.
+        The same of a message; `stream`: on which all that lies on GPUs is written.
         """
 
     def loan_bytes(self, bytes: int, timeout: float | None) -> memoryview:

@@ -59,6 +59,22 @@ class PackWriter {
   void write(std::string_view text) { put(text); }
   void write(std::span<const std::byte> bytes) { put(bytes); }
   void write(Value::TensorIndex tensor) { put(tensor); }
+  void write_nil() { put(nullptr); }
+  void write_bool(bool value) { put(value); }
+  void write_signed(std::int64_t value) { put(value); }
+  void write_unsigned(std::uint64_t value) { put(value); }
+  void write_float(double value) { put(value); }
+  // Appends values that are packed already.
+  void append(std::span<const std::byte> packed) { raw(packed.data(), packed.size()); }
+  // Makes all that was written since the size was `begin` the payload of an extension.
+  void wrap(std::size_t begin, std::int8_t type) {
+    const auto payload = bytes_.begin() + static_cast<std::ptrdiff_t>(begin);
+    PackWriter head;
+    head.extension_head(type, static_cast<std::size_t>(bytes_.end() - payload));
+    bytes_.insert(payload, head.bytes_.begin(), head.bytes_.end());
+  }
+  std::size_t size() const noexcept { return bytes_.size(); }
+  std::span<const std::byte> bytes() const noexcept { return bytes_; }
   void reserve(std::size_t bytes) { bytes_.reserve(bytes); }
   std::vector<std::byte> take() { return std::move(bytes_); }
 
@@ -119,12 +135,15 @@ class PackWriter {
   }
 
   void extension(std::int8_t type, const void* data, std::size_t count) {
+    extension_head(type, count);
+    raw(data, count);
+  }
+  void extension_head(std::int8_t type, std::size_t count) {
     if (std::has_single_bit(count) && count <= 16)  // fixext 1 to 16
       byte(static_cast<std::uint8_t>(0xd4 + std::countr_zero(count)));
     else
       header(0xc7, 0xc8, 0xc9, count);
     byte(static_cast<std::uint8_t>(type));
-    raw(data, count);
   }
 
   // Returns 0, 1, 2, 3 for a number of at most 1, 2, 4, 8 bytes.
@@ -155,6 +174,26 @@ class PackWriter {
   int depth_;
 };
 
+// A value without what it holds: the items of a list or a map follow.
+struct PackToken {
+  enum class Kind {
+    kNil,
+    kBool,
+    kUnsigned,
+    kSigned,
+    kFloat,
+    kText,
+    kBytes,
+    kList,
+    kMap,
+    kExtension
+  };
+  Kind kind = Kind::kNil;
+  std::int8_t type = 0;               // of an extension
+  std::uint64_t number = 0;           // a bool or a number, as bits; how many items or pairs
+  std::span<const std::byte> part{};  // the text, the bytes or the payload
+};
+
 // Reads values of the kinds that the caller expects, and copies nothing: a message that is bytes,
 // or tensors by name, needs no Value. Returns nothing for another kind, and for one that is cut
 // short.
@@ -163,6 +202,66 @@ class PackCursor {
   explicit PackCursor(std::span<const std::byte> bytes) : rest_(bytes) {}
 
   std::size_t left() const noexcept { return rest_.size(); }
+  std::span<const std::byte> rest() const noexcept { return rest_; }
+  // A value of any kind. The items of a container are there, if they take a byte each.
+  std::optional<PackToken> token() noexcept {
+    using Kind = PackToken::Kind;
+    const auto head = take(1);
+    if (!head) return std::nullopt;
+    const auto kind = static_cast<unsigned>(head->front());
+    if (kind < 0x80) return PackToken{Kind::kUnsigned, 0, kind};
+    if (kind < 0x90) return counted(Kind::kMap, kind & 0x0fU);
+    if (kind < 0xa0) return counted(Kind::kList, kind & 0x0fU);
+    if (kind < 0xc0) return with_part(Kind::kText, kind & 0x1fU);
+    if (kind >= 0xe0) return PackToken{Kind::kSigned, 0, sign_extended(kind, 1)};
+    switch (kind) {
+      case 0xc0:
+        return PackToken{Kind::kNil};
+      case 0xc2:
+      case 0xc3:
+        return PackToken{Kind::kBool, 0, kind & 1};
+      case 0xc4:
+      case 0xc5:
+      case 0xc6:
+        return with_part(Kind::kBytes, number(std::size_t{1} << (kind - 0xc4)));
+      case 0xc7:
+      case 0xc8:
+      case 0xc9:
+        return extension(number(std::size_t{1} << (kind - 0xc7)));
+      case 0xca:
+        return of_float(number(4));
+      case 0xcb:
+        return with_number(Kind::kFloat, number(8));
+      case 0xcc:
+      case 0xcd:
+      case 0xce:
+      case 0xcf:
+        return with_number(Kind::kUnsigned, number(std::size_t{1} << (kind - 0xcc)));
+      case 0xd0:
+      case 0xd1:
+      case 0xd2:
+      case 0xd3:
+        return signed_of(std::size_t{1} << (kind - 0xd0));
+      case 0xd4:
+      case 0xd5:
+      case 0xd6:
+      case 0xd7:
+      case 0xd8:
+        return extension(std::uint64_t{1} << (kind - 0xd4));
+      case 0xd9:
+      case 0xda:
+      case 0xdb:
+        return with_part(Kind::kText, number(std::size_t{1} << (kind - 0xd9)));
+      case 0xdc:
+      case 0xdd:
+        return counted(Kind::kList, number(std::size_t{2} << (kind - 0xdc)));
+      case 0xde:
+      case 0xdf:
+        return counted(Kind::kMap, number(std::size_t{2} << (kind - 0xde)));
+      default:
+        return std::nullopt;  // no value begins so
+    }
+  }
   // How many pairs follow.
   std::optional<std::size_t> map() noexcept { return count(0x80, 0x90, 0xde, 2); }
   // How many items follow.
@@ -208,6 +307,42 @@ class PackCursor {
     for (; bytes <= 4; bytes *= 2, ++first)
       if (kind == first) return number(bytes);
     return std::nullopt;
+  }
+  static std::uint64_t sign_extended(std::uint64_t value, std::size_t bytes) noexcept {
+    const auto unused = 64 - 8 * static_cast<int>(bytes);
+    return static_cast<std::uint64_t>(static_cast<std::int64_t>(value << unused) >> unused);
+  }
+  std::optional<PackToken> signed_of(std::size_t bytes) noexcept {
+    const auto value = number(bytes);
+    if (!value) return std::nullopt;
+    return PackToken{PackToken::Kind::kSigned, 0, sign_extended(*value, bytes)};
+  }
+  static std::optional<PackToken> of_float(std::optional<std::uint64_t> bits) noexcept {
+    if (!bits) return std::nullopt;
+    const double value{std::bit_cast<float>(static_cast<std::uint32_t>(*bits))};
+    return PackToken{PackToken::Kind::kFloat, 0, std::bit_cast<std::uint64_t>(value)};
+  }
+  static std::optional<PackToken> with_number(PackToken::Kind kind,
+                                              std::optional<std::uint64_t> value) noexcept {
+    return value ? std::optional(PackToken{kind, 0, *value}) : std::nullopt;
+  }
+  std::optional<PackToken> counted(PackToken::Kind kind,
+                                   std::optional<std::uint64_t> items) const noexcept {
+    const std::uint64_t bytes_of_item = kind == PackToken::Kind::kMap ? 2 : 1;
+    if (!items || *items > rest_.size() / bytes_of_item) return std::nullopt;
+    return PackToken{kind, 0, *items};
+  }
+  std::optional<PackToken> with_part(PackToken::Kind kind,
+                                     std::optional<std::uint64_t> bytes) noexcept {
+    const auto part = take(bytes);
+    return part ? std::optional(PackToken{kind, 0, 0, *part}) : std::nullopt;
+  }
+  std::optional<PackToken> extension(std::optional<std::uint64_t> bytes) noexcept {
+    const auto type = bytes ? take(1) : std::nullopt;
+    const auto part = type ? take(bytes) : std::nullopt;
+    if (!part) return std::nullopt;
+    return PackToken{PackToken::Kind::kExtension, static_cast<std::int8_t>(type->front()), 0,
+                     *part};
   }
   std::optional<std::uint64_t> number(std::size_t bytes) noexcept {
     const auto digits = take(bytes);

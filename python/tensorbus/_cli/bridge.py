@@ -12,6 +12,7 @@ import signal
 from dataclasses import replace
 from typing import Any
 
+from tensorbus._aio.own_loop import own_loop
 from tensorbus._base.errors import InvalidArgument
 from tensorbus._cli.bridge_status import status_of
 from tensorbus.bridge import Bridge, BridgeConfig
@@ -27,7 +28,8 @@ def bridge(given: argparse.Namespace) -> int:
         config = _config_of(given)
         _allow_descriptors()
         _leave_gpus()
-        asyncio.run(_run(config))
+        with own_loop() as loop:
+            loop.run_until_complete(_run(config))
     except (InvalidArgument, OSError) as error:
         print(f"tensorbus bridge: {error}")
         return 2

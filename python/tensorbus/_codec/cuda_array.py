@@ -12,20 +12,20 @@ from tensorbus import _core
 from tensorbus._base.errors import CannotTravel
 
 if TYPE_CHECKING:
-    from tensorbus._codec.protocols import Flattener
+    from tensorbus._core import Outgoing
 
 _KINDS = {"i": "int", "u": "uint", "f": "float", "c": "complex"}
 _FOREIGN_ORDER = ">" if sys.byteorder == "little" else "<"
 
 
-def add(flattener: Flattener, array: Any) -> int:
+def add(outgoing: Outgoing, array: Any) -> int:
     """Adds an array to the message, and returns its index.
 
     Raises:
         CannotTravel: elements that we have no name for, or a mask.
     """
     found = described(array)
-    return flattener.outgoing.add_memory(
+    return outgoing.add_memory(
         found.address,
         found.dtype,
         found.shape,

@@ -18,30 +18,31 @@ from tensorbus._tensors.numpy_arrays import has_name, learn, ml_dtype, over_byte
 if TYPE_CHECKING:
     import numpy as np
 
-    from tensorbus._codec.protocols import Flattener, Restorer
+    from tensorbus._codec.protocols import Lowered, Restorer
+    from tensorbus._core import Outgoing
 
 
-def lower(flattener: Flattener, value: Any) -> Any:
-    """A value of NumPy's in words that the encoder knows; None for any other."""
+def lower(outgoing: Outgoing, value: Any) -> Lowered | None:
+    """A value of NumPy's taken apart; None for any other."""
     np = sys.modules.get("numpy")
     if np is None:
         return None
     if isinstance(value, np.ndarray):
         if np.ndarray not in TENSOR_CLASSES:
             learn()
-            if (index := flattener.outgoing.add(value)) >= 0:
-                return flattener.reference(index)
-        return lower_array(flattener, value)
+            if (index := outgoing.add(value)) >= 0:
+                return index
+        return lower_array(outgoing, value)
     if isinstance(value, np.generic):
         data = value.tobytes() if value.dtype.itemsize else b""
-        return flattener.record("numpy.scalar", _description(value), data)
+        return "numpy.scalar", _description(value), data
     if isinstance(value, np.dtype):
-        return flattener.record("numpy.dtype", _description(value))
+        return "numpy.dtype", _description(value)
     return None
 
 
-def lower_array(flattener: Flattener, array: np.ndarray[Any, Any]) -> Any:
-    """An array in words that the encoder knows.
+def lower_array(outgoing: Outgoing, array: np.ndarray[Any, Any]) -> Lowered:
+    """An array taken apart.
 
     Raises:
         CannotTravel: something about it would be lost; nothing was sent.
@@ -56,16 +57,16 @@ def lower_array(flattener: Flattener, array: np.ndarray[Any, Any]) -> Any:
     dtype = array.dtype
     if has_name(dtype) and _is_aligned(array):
         strides = [stride // array.itemsize for stride in array.strides]
-        index = flattener.outgoing.add_memory(
+        index = outgoing.add_memory(
             _address(array), dtype.name, array.shape, strides, FROM_NUMPY, array
         )
-        return flattener.reference(index)
-    return flattener.record("numpy.ndarray", _description(array), _add_bytes(flattener, array))
+        return index
+    return "numpy.ndarray", _description(array), _add_bytes(outgoing, array)
 
 
-def _add_bytes(flattener: Flattener, array: np.ndarray[Any, Any]) -> int:
+def _add_bytes(outgoing: Outgoing, array: np.ndarray[Any, Any]) -> int:
     """Adds an array as its bytes, which are one more dimension."""
-    return flattener.outgoing.add_memory(
+    return outgoing.add_memory(
         _address(array),
         "uint8",
         (*array.shape, array.itemsize),
@@ -75,7 +76,7 @@ def _add_bytes(flattener: Flattener, array: np.ndarray[Any, Any]) -> int:
     )
 
 
-def add_buffer(flattener: Flattener, view: memoryview) -> int:
+def add_buffer(outgoing: Outgoing, view: memoryview) -> int:
     """Adds a buffer whose format says more than an element type of ours; -1 if it cannot be added.
 
     Such are those of ctypes, with a byte order in their format.
@@ -87,9 +88,7 @@ def add_buffer(flattener: Flattener, view: memoryview) -> int:
     if not (has_name(array.dtype) and _is_aligned(array)):
         return -1
     strides = [stride // array.itemsize for stride in array.strides]
-    return flattener.outgoing.add_memory(
-        _address(array), array.dtype.name, array.shape, strides, 0, array
-    )
+    return outgoing.add_memory(_address(array), array.dtype.name, array.shape, strides, 0, array)
 
 
 def _address(array: np.ndarray[Any, Any]) -> int:

@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from msgspec import msgpack
-
-from tensorbus._core import Memory, Outgoing
+from tensorbus._core import Memory, MessagePlan
 from tensorbus._tensors.library import Library
 
-
-class Flattener(Protocol):
-    """Takes one message apart: see `tensorbus._codec.fields`."""
-
-    outgoing: Outgoing
-
-    def lower(self, value: Any, depth: int = 0) -> Any: ...
-    def record(self, name: str, *parts: Any, depth: int = 0) -> msgpack.Ext: ...
-    @staticmethod
-    def reference(index: int) -> msgpack.Ext: ...
+# A record: its name, and parts that are packed in turn. Or the index of a tensor.
+Lowered = tuple[Any, ...] | int
 
 
 class Restorer(Protocol):
@@ -38,6 +28,8 @@ class Plan(Protocol):
     name: str
     names: frozenset[str]
 
+    @property
+    def core(self) -> MessagePlan: ...
     @property
     def definition(self) -> str: ...
     @property

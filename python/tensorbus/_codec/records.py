@@ -20,7 +20,8 @@ from tensorbus._tensors.conversion import tensor_from
 from tensorbus._tensors.numpy_arrays import learn
 
 if TYPE_CHECKING:
-    from tensorbus._codec.protocols import Flattener, Restorer
+    from tensorbus._codec.protocols import Lowered, Restorer
+    from tensorbus._core import Outgoing
 
 _CAN_TRAVEL = (
     "tensors and arrays, dict, list, tuple, set, str, bytes, int, float, complex, bool, None and "
@@ -46,24 +47,24 @@ def register(
     _registered[name] = kind, lower, restore
 
 
-def lower(flattener: Flattener, value: Any, depth: int) -> Any:
-    """A value in words that the encoder knows.
+def lower(outgoing: Outgoing, value: Any) -> Lowered:
+    """A value taken apart; tensors are added to `outgoing`.
 
     Raises:
         CannotTravel: there are none.
     """
     if type(value) is LoweredMessage:
-        return flattener.record("message", *value, depth=depth)
+        return "message", *value
     take_apart = _BUILT_IN.get(type(value))
     if take_apart is not None:
-        return flattener.record(type(value).__name__, *take_apart(value), depth=depth)
-    lowered = numpy_records.lower(flattener, value)
+        return type(value).__name__, *take_apart(value)
+    lowered = numpy_records.lower(outgoing, value)
     if lowered is None:
-        lowered = _lower_registered(flattener, value, depth)
+        lowered = _lower_registered(outgoing, value)
     if lowered is None:
-        lowered = _lower_torch(flattener, value, depth)
+        lowered = _lower_torch(outgoing, value)
     if lowered is None:
-        lowered = _lower_foreign(flattener, value)
+        lowered = _lower_foreign(outgoing, value)
     if lowered is None:
         kind = type(value)
         raise CannotTravel(
@@ -73,49 +74,47 @@ def lower(flattener: Flattener, value: Any, depth: int) -> Any:
 
 
 _BUILT_IN: dict[type, Callable[[Any], Any]] = {
-    int: lambda value: (hex(value),),  # only those of more than 64 bits come here
-    complex: lambda value: (value.real, value.imag),
     set: tuple,
     frozenset: tuple,
     OrderedDict: lambda value: [list(item) for item in value.items()],
 }
 
 
-def _lower_registered(flattener: Flattener, value: Any, depth: int) -> Any:
+def _lower_registered(outgoing: Outgoing, value: Any) -> Lowered | None:
     for kind, take_apart, _ in list(_registered.values()):
         if isinstance(value, kind):
-            return lower(flattener, take_apart(value), depth)
+            return lower(outgoing, take_apart(value))
     return None
 
 
-def _lower_torch(flattener: Flattener, value: Any, depth: int) -> Any:
+def _lower_torch(outgoing: Outgoing, value: Any) -> Lowered | None:
     if "torch" not in sys.modules:
         return None
-    return torch_records.lower(flattener, value, depth)
+    return torch_records.lower(outgoing, value)
 
 
-def _lower_foreign(flattener: Flattener, value: Any) -> Any:
+def _lower_foreign(outgoing: Outgoing, value: Any) -> Lowered | None:
     """A tensor of any other library."""
     kind = type(value)
     if kind is Memory:
-        return flattener.record("dlpack", flattener.outgoing.add_received(value))
+        return "dlpack", outgoing.add_received(value)
     if hasattr(kind, "__dlpack__"):
         jax = sys.modules.get("jax")
         origin = "jax" if jax is not None and isinstance(value, jax.Array) else "dlpack"
-        return flattener.record(origin, flattener.outgoing.add_capsule(_capsule_of(value), 0))
+        return origin, outgoing.add_capsule(_capsule_of(value), 0)
     if hasattr(value, "__cuda_array_interface__"):
-        return flattener.record("dlpack", cuda_array.add(flattener, value))
+        return "dlpack", cuda_array.add(outgoing, value)
     if hasattr(value, "__array_interface__"):  # a Pillow image
-        return numpy_records.lower_array(flattener, learn().asarray(value))
+        return numpy_records.lower_array(outgoing, learn().asarray(value))
     try:
         # Until it is copied, the view holds its memory: a bytearray cannot be resized meanwhile.
         view = memoryview(value)
     except (TypeError, ValueError, BufferError):
         return None
-    index = flattener.outgoing.add_buffer(view, 0)
+    index = outgoing.add_buffer(view, 0)
     if index < 0:
-        index = numpy_records.add_buffer(flattener, view)
-    return flattener.record("memoryview", index) if index >= 0 else None
+        index = numpy_records.add_buffer(outgoing, view)
+    return ("memoryview", index) if index >= 0 else None
 
 
 def _capsule_of(value: Any) -> Any:

@@ -33,29 +33,30 @@ from tensorbus._tensors.torch_tensors import (
 if TYPE_CHECKING:
     import torch
 
-    from tensorbus._codec.protocols import Flattener, Restorer
+    from tensorbus._codec.protocols import Lowered, Restorer
+    from tensorbus._core import Outgoing
 
 
-def lower(flattener: Flattener, value: Any, depth: int) -> Any:
-    """A value of PyTorch's in words that the encoder knows; None for any other."""
+def lower(outgoing: Outgoing, value: Any) -> Lowered | None:
+    """A value of PyTorch's taken apart; None for any other."""
     torch = sys.modules["torch"]
     if isinstance(value, torch.Tensor):
         if torch.Tensor not in TENSOR_CLASSES:
             learn()
-            if (index := flattener.outgoing.add(value)) >= 0:
-                return flattener.reference(index)
-        return _lower_tensor(flattener, value, depth)
+            if (index := outgoing.add(value)) >= 0:
+                return index
+        return _lower_tensor(outgoing, value)
     if type(value) is torch.Size:
-        return flattener.record("torch.Size", *value)
+        return "torch.Size", *value
     if isinstance(value, torch.dtype):
-        return flattener.record("torch.dtype", dtype_name(value))
+        return "torch.dtype", dtype_name(value)
     if isinstance(value, torch.device):
-        return flattener.record("torch.device", str(value))
+        return "torch.device", str(value)
     return None
 
 
-def _lower_tensor(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any:
-    """A tensor in words that the encoder knows.
+def _lower_tensor(outgoing: Outgoing, tensor: torch.Tensor) -> Lowered:
+    """A tensor taken apart.
 
     Raises:
         CannotTravel: something about it would be lost; nothing was sent.
@@ -68,11 +69,11 @@ def _lower_tensor(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any
             "tensor.detach(), or compute it under torch.no_grad()",
         )
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-        return _lower_subclass(flattener, tensor, depth)
+        return _lower_subclass(tensor)
     if tensor.is_nested:
-        return _lower_nested(flattener, tensor, depth)
+        return _lower_nested(tensor)
     if tensor.layout != torch.strided:
-        return _lower_sparse(flattener, tensor, depth)
+        return _lower_sparse(tensor)
     if tensor.is_quantized:
         raise CannotTravel(
             tensor,
@@ -84,13 +85,11 @@ def _lower_tensor(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any
     flags = flags_of_strided(tensor)
     if tensor.is_meta:
         name = dtype_name(tensor.dtype)
-        return flattener.record(
-            "torch.meta", name, list(tensor.shape), list(tensor.stride()), flags
-        )
-    return flattener.reference(_add_strided(flattener, tensor, flags))
+        return "torch.meta", name, list(tensor.shape), list(tensor.stride()), flags
+    return _add_strided(outgoing, tensor, flags)
 
 
-def _add_strided(flattener: Flattener, tensor: torch.Tensor, flags: int) -> int:
+def _add_strided(outgoing: Outgoing, tensor: torch.Tensor, flags: int) -> int:
     if tensor.device.type not in ("cpu", "cuda"):
         raise CannotTravel(
             tensor, f"tensors on {tensor.device} cannot travel yet: publish tensor.cpu()"
@@ -104,7 +103,7 @@ def _add_strided(flattener: Flattener, tensor: torch.Tensor, flags: int) -> int:
             tensor, "this tensor has no memory: it stands for zeros, or its storage was resized"
         )
     ordinal = HOST if tensor.device.type == "cpu" else tensor.device.index
-    return flattener.outgoing.add_memory(
+    return outgoing.add_memory(
         address,
         dtype_name(tensor.dtype),
         tensor.shape,
@@ -117,7 +116,7 @@ def _add_strided(flattener: Flattener, tensor: torch.Tensor, flags: int) -> int:
     )
 
 
-def _lower_sparse(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any:
+def _lower_sparse(tensor: torch.Tensor) -> Lowered:
     plain = tensor.detach()
     layout = str(plain.layout).removeprefix("torch.")
     if layout == "sparse_coo":
@@ -129,12 +128,10 @@ def _lower_sparse(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any
     else:
         raise CannotTravel(tensor, f"{plain.layout} tensors cannot travel: publish to_dense()")
     coalesced = layout == "sparse_coo" and plain.is_coalesced()
-    return flattener.record(
-        "torch.sparse", layout, list(plain.shape), coalesced, flags_of(tensor), *parts, depth=depth
-    )
+    return "torch.sparse", layout, list(plain.shape), coalesced, flags_of(tensor), *parts
 
 
-def _lower_nested(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any:
+def _lower_nested(tensor: torch.Tensor) -> Lowered:
     plain: Any = tensor.detach()
     parts = [
         plain.values(),
@@ -142,10 +139,10 @@ def _lower_nested(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any
         plain._nested_tensor_strides(),
         plain._nested_tensor_storage_offsets(),
     ]
-    return flattener.record("torch.nested", flags_of(tensor), *parts, depth=depth)
+    return "torch.nested", flags_of(tensor), *parts
 
 
-def _lower_subclass(flattener: Flattener, tensor: torch.Tensor, depth: int) -> Any:
+def _lower_subclass(tensor: torch.Tensor) -> Lowered:
     """By the protocol of torch.utils._python_dispatch: inner tensors, and a context."""
     kind = type(tensor)
     if not (hasattr(kind, "__tensor_flatten__") and hasattr(kind, "__tensor_unflatten__")):
@@ -162,25 +159,30 @@ def _lower_subclass(flattener: Flattener, tensor: torch.Tensor, depth: int) -> A
         offsets, lengths = inner["_offsets"], inner.get("_lengths")
         lengths = None if lengths is None else apart(lengths)
         parts = [inner["_values"], offsets, lengths, context["ragged_idx"]]
-        return flattener.record("torch.jagged", flags_of(tensor), *parts, depth=depth)
+        return "torch.jagged", flags_of(tensor), *parts
     flags = flags_of(tensor)
     sizes, strides = list(tensor.shape), list(tensor.stride())
-    try:
-        return flattener.record(
-            "torch.subclass",
-            kind.__module__,
-            kind.__qualname__,
-            flags,
-            sizes,
-            strides,
-            inner,
-            context,
-            depth=depth,
-        )
-    except CannotTravel as refusal:
-        raise CannotTravel(
-            tensor, f"what {kind.__name__}.__tensor_flatten__ gives: {refusal.why}"
-        ) from None
+    return (
+        "torch.subclass",
+        kind.__module__,
+        kind.__qualname__,
+        flags,
+        sizes,
+        strides,
+        inner,
+        context,
+    )
+
+
+def blamed(error: BaseException, value: object) -> None:
+    """Raises what names a tensor of which a part was refused: a user knows nothing of its parts."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(error, CannotTravel) or not isinstance(value, torch.Tensor):
+        return
+    kind = type(value)
+    if hasattr(kind, "__tensor_flatten__") and not value.is_nested:
+        why = f"what {kind.__name__}.__tensor_flatten__ gives: {error.why}"
+        raise CannotTravel(value, why) from None
 
 
 def _jagged_class() -> Any:

@@ -19,7 +19,7 @@ from tensorbus._base.device import HOST, ordinal_of, stream_of
 from tensorbus._base.errors import CannotTravel, ProtocolError, Unsupported
 from tensorbus._base.participant import participant
 from tensorbus._codec import torch_indices
-from tensorbus._codec.fields import Flattener, Restorer, flatten, unflatten
+from tensorbus._codec.fields import Restorer, fields_of_pickle, flatten, list_of, unflatten
 from tensorbus._pickling import lending, torch_sharing
 from tensorbus._pickling.plain import is_plain, plain_fields, plain_pickle
 from tensorbus._tensors import numpy_arrays, torch_tensors
@@ -113,16 +113,12 @@ class Part:
 
     def __init__(self, *, shared: bool) -> None:
         self.shared = shared  # may others write to them?
-        self.flattener = Flattener()
-        self.lowered: list[Any] = []
-
-    @property
-    def outgoing(self) -> _core.Outgoing:
-        return self.flattener.outgoing
+        self.outgoing = _core.Outgoing()
+        self.packed: list[bytes] = []
 
     @property
     def fields(self) -> bytes:
-        return self.flattener.encode(self.lowered)
+        return list_of(self.packed)
 
 
 class Packer:
@@ -142,23 +138,19 @@ class Packer:
         self.parts: list[Part] = []
         self._storages: dict[int, Any] = {}  # of which views were found: all their bytes
         self._stream = stream  # on which what lies on GPUs is written; None: as its library says
-        self._lowered: list[Any] = []
-        self._lent: list[Any] = []
-        self._kept: list[Any] = []  # nothing that was lowered by identity may go before the end
+        self._packed: list[bytes] = []
+        self._lent: list[bytes] = []
+        self._kept: list[Any] = []  # nothing that was packed may go before the end
 
     # Made when they are needed: most items have no tensors.
     @cached_property
-    def _flattener(self) -> Flattener:
-        return Flattener()
+    def outgoing(self) -> _core.Outgoing:
+        return _core.Outgoing()
 
     @cached_property
-    def _apart(self) -> Flattener:
+    def _apart(self) -> _core.Outgoing:
         """What lies on GPUs, if the rest may be written to by others."""
-        return Flattener()
-
-    @property
-    def outgoing(self) -> _core.Outgoing:
-        return self._flattener.outgoing
+        return _core.Outgoing()
 
     @property
     def has_tensors(self) -> bool:
@@ -173,19 +165,19 @@ class Packer:
 
     def fields(self, pickled: bytes) -> bytes:
         """The fields of the message of that pickle. What goes beside it is lent now."""
-        lowered = list(self._lowered)
+        packed = list(self._packed)
         if self._stream is not None:
             self.outgoing.set_stream(self._stream)
         if self._lent:
             if self._stream is not None:
-                self._apart.outgoing.set_stream(self._stream)
-            lent = lending.lend(self._apart.outgoing, self._apart.encode(self._lent), self._carrier)
-            lowered.append([lent])
-        return self._flattener.pickled(pickled, lowered)
+                self._apart.set_stream(self._stream)
+            lent = lending.lend(self._apart, list_of(self._lent), self._carrier)
+            packed.append(_core.pack_value(self._apart, [lent]))
+        return fields_of_pickle(pickled, packed)
 
     def has_only_parts(self) -> bool:
         """Is there no tensor that goes with the pickle itself?"""
-        return bool(self.parts) and not self._lowered and not self._lent
+        return bool(self.parts) and not self._packed and not self._lent
 
     def _reduce(self, value: Any) -> Any:
         """What stands for a tensor in the pickle; NotImplemented for what pickles by itself."""
@@ -213,20 +205,20 @@ class Packer:
         stand_in: Callable[..., Any]
         place: tuple[int, ...]
         if apart:
-            flattener, all_lowered, stand_in, place = self._apart, self._lent, _lent_tensor, ()
+            outgoing, all_packed, stand_in, place = self._apart, self._lent, _lent_tensor, ()
         elif (number := self._part_for(library == "numpy")) is None:
-            flattener, all_lowered, stand_in, place = self._flattener, self._lowered, _tensor, ()
+            outgoing, all_packed, stand_in, place = self.outgoing, self._packed, _tensor, ()
         else:
             part = self.parts[number]
-            flattener, all_lowered, stand_in = part.flattener, part.lowered, _tensor_of_part
+            outgoing, all_packed, stand_in = part.outgoing, part.packed, _tensor_of_part
             place = (number,)
         try:
-            lowered = flattener.lower_all(value)
+            packed = _core.pack_value(outgoing, value)
         except CannotTravel:
             return _reduced_otherwise(value)
-        all_lowered.append(lowered)
+        all_packed.append(packed)
         self._kept.append(value)
-        return stand_in, (*place, len(all_lowered) - 1)
+        return stand_in, (*place, len(all_packed) - 1)
 
     def _view(self, tensor: Any) -> Any:
         """A view of a shared storage goes with all of it, as PyTorch sends it; None for others."""

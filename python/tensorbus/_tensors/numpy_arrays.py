@@ -33,8 +33,16 @@ def learn() -> Any:
         ) from None
     if numpy.ndarray not in TENSOR_CLASSES:
         TENSOR_CLASSES.add(numpy.ndarray)
-        _core.know_numpy(numpy.ndarray)
+        _core.know_numpy(
+            numpy.ndarray, _functions(numpy), [numpy.dtype(name) for name in sorted(OWN)]
+        )
     return numpy
+
+
+def _functions(numpy: Any) -> Any:
+    """The capsule of NumPy's binary interface; None where it is not found."""
+    inside = getattr(numpy, "_core", None) or numpy.core  # NumPy 2.x, 1.x
+    return getattr(getattr(inside, "_multiarray_umath", None), "_ARRAY_API", None)
 
 
 def from_memory(memory: Memory) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Callable
 from typing import ClassVar
@@ -52,6 +53,7 @@ class Top(App[None]):
         return PageScreen(None, domain_page(self.snapshot), self._view)
 
     def on_mount(self) -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
         self._watch()
 
     @work

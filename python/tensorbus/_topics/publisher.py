@@ -14,11 +14,9 @@ from tensorbus._base.errors import Closed, InvalidArgument, Timeout
 from tensorbus._base.generics import T
 from tensorbus._base.participant import participant
 from tensorbus._base.public import public
-from tensorbus._codec.fields import flatten
 from tensorbus._codec.typed import plan_or_none
 from tensorbus._core import Outcome
 from tensorbus._tensors.allocation import tensor_in
-from tensorbus._tensors.library import TENSOR_CLASSES
 from tensorbus._topics.parents import Parents
 
 if TYPE_CHECKING:
@@ -167,7 +165,7 @@ class Publisher(Closing, Generic[T]):
             limit = seconds("timeout", timeout)
             return tensor_in(partial(self._core.loan, timeout=limit), shape, dtype, like, device)
         if like is None and device is None:
-            tensor = self._core.loan_torch(dtype, shape)
+            tensor = self._core.loan_plain(dtype, shape)
             if tensor is not None:
                 return tensor
         return tensor_in(self._core.loan, shape, dtype, like, device)
@@ -218,16 +216,10 @@ class Publisher(Closing, Generic[T]):
                 return self.publish(data, timeout=timeout, stream=stream)
         if timeout is None:
             timeout = self._timeout
-        kind = type(data)
+        handle = None if stream is None else stream_of(stream)
+        plan = None if self._type is None else self._type.core
         try:
-            if (kind in TENSOR_CLASSES or kind is bytes) and stream is None and self._type is None:
-                told = self._core.publish_one(data, timeout)
-                if told is not None:
-                    return self._subscribers(told)
-            outgoing, fields = flatten(data if self._type is None else self._type.checked(data))
-            if stream is not None:
-                outgoing.set_stream(stream_of(stream))
-            return self._subscribers(self._core.publish(outgoing, fields, timeout))
+            return self._subscribers(self._core.publish_any(data, timeout, handle, plan))
         except TypeError:
             seconds("timeout", timeout)  # if that was it, its error says what is expected
             raise

@@ -88,8 +88,8 @@ class Sample(Generic[T]):
             Unsupported: a tensor of a library, or a message of a type, that is not known here.
         """
         if self._data is _UNREAD:
-            data = unflatten(self._core, self._library, self._plan)
-            self._data = data if self._plan is None else self._plan.received(data, self._library)
+            plan = None if self._plan is None else self._plan.core
+            self._data = self._core.message(self._library, plan)
         return self._data
 
     def copy(self) -> Sample[T]:

@@ -34,7 +34,9 @@ def run(
     Raises:
         OSError: the file cannot be written; nothing was recorded.
     """
-    with Path(output).open("a"):
+    path = Path(output)
+    is_new = not path.exists()
+    with path.open("a"):
         pass  # it can be written, and has what it had if nothing is recorded
     recording = Recording(list(topics), domain)
     with _stop_signals() as stopped:
@@ -47,8 +49,10 @@ def run(
     for line in _troubles(recording.sources, full=recording.is_full):
         print(f"tensorbus: {shown(line)}", file=sys.stderr)
     if not any(source.state in ("traced", "ended") for source in recording.sources):
+        if is_new:
+            path.unlink()
         return 1
-    _write(recording, Path(output))
+    _write(recording, path)
     return 0
 
 

@@ -7,18 +7,17 @@ import os
 import re
 import socket
 import ssl
-import stat
 import sys
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from pathlib import Path
 
 import msgspec
 
-from tensorbus._base.errors import AccessDenied, InvalidArgument
+from tensorbus._base.errors import InvalidArgument
 from tensorbus.bridge._rules import Direction, Rules, TopicRule
 from tensorbus.bridge._wire.addresses import host_and_port
 from tensorbus.bridge._wire.compression import codecs
+from tensorbus.bridge._wire.secret_files import require_private
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -189,9 +188,7 @@ def client_context(tls: Tls) -> ssl.SSLContext:
 
 
 def _with_certificates(context: ssl.SSLContext, tls: Tls) -> ssl.SSLContext:
-    mode = Path(tls.key).stat().st_mode
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise AccessDenied(f"{tls.key}: others may read this key; chmod 600 it")
+    require_private(tls.key)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     try:
         context.load_verify_locations(tls.authority)

@@ -56,7 +56,9 @@ class Kind:
         return self.lower(value)
 
 
-class _Everything(set[type]):
+class Everything(set[type]):
+    """Holds every class."""
+
     def __contains__(self, kind: object) -> bool:
         return True
 
@@ -69,7 +71,7 @@ class AnyKind(Kind):
 
     def __init__(self) -> None:
         super().__init__("any")
-        self.exact = _Everything()
+        self.exact = Everything()
 
 
 class Usual(Kind):

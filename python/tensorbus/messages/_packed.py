@@ -26,7 +26,8 @@ from typing import Any
 from msgspec import DecodeError, ValidationError, msgpack
 
 from tensorbus._base.errors import MessageError, ProtocolError
-from tensorbus._codec.fields import flatten_into
+from tensorbus._core import pack_message
+from tensorbus._core import unpack as unpack_fields
 from tensorbus.messages import _registry
 from tensorbus.messages._packed_tensors import PackedTensor, Packing, Unpacker
 from tensorbus.messages._plan import Plan, plan_of
@@ -45,7 +46,8 @@ def pack(message: Any, timestamp_ns: int | None, sequence: int) -> bytes:
         Unsupported: something in it cannot be in bytes.
     """
     plan = plan_of(type(message))
-    packing, fields = flatten_into(Packing, plan.checked(message))
+    packing = Packing()
+    fields = pack_message(packing, plan.checked(message))
     table = msgpack.encode((plan.name, fields, packing.table))
     at = time.time_ns() if timestamp_ns is None else timestamp_ns
     head = _HEAD.pack(_MAGIC, len(table), plan.fingerprint, at, sequence)
@@ -68,7 +70,7 @@ def unpack(data: bytes, cls: type[Any] | None) -> tuple[Any, Header]:
         header, (name, fields, table), rest = _parts_of(view.cast("B"))
         plan = _plan_for(name, cls)
         tensors = _tensors_in(table, rest)
-    return plan.received(_decoded(plan, fields, tensors)), header
+    return unpack_fields(fields, Unpacker(tensors, plan), plan.core), header
 
 
 def fingerprint_in(data: bytes) -> int:
@@ -116,10 +118,3 @@ def _tensors_in(table: list[Any], rest: memoryview) -> list[PackedTensor]:
         tensors.append(PackedTensor(dtype, tuple(shape), flags, elements))
         start += length
     return tensors
-
-
-def _decoded(plan: Plan, fields: bytes, tensors: list[PackedTensor]) -> Any:
-    try:
-        return Unpacker(tensors).decode_for(plan, fields)
-    except (DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise ProtocolError(f"the fields of a message: {error}") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from math import prod
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tensorbus import _core
 from tensorbus._base.device import HOST
@@ -12,6 +12,9 @@ from tensorbus._base.errors import ProtocolError, Unsupported
 from tensorbus._codec.fields import Restorer
 from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus._tensors.library import CONJUGATE, FROM_TORCH, NEGATIVE
+
+if TYPE_CHECKING:
+    from tensorbus._codec.protocols import Plan
 
 
 class Packing:
@@ -29,9 +32,6 @@ class Packing:
 
     def add(self, value: object) -> int:
         return -1
-
-    def add_all(self, values: object) -> None:
-        return None
 
     def add_buffer(self, value: object, flags: int) -> int:
         return -1
@@ -144,11 +144,10 @@ class PackedTensor:
 class Unpacker(Restorer):
     """Puts the tensors that lie in bytes back into their message."""
 
-    def __init__(self, packed: list[PackedTensor]) -> None:
+    def __init__(self, packed: list[PackedTensor], plan: Plan) -> None:
         self.library = None
-        self.types = {}
+        self.types = plan.types
         self._own = {}
-        self._tensors = []  # none that the core made
         self._packed = packed
         self._made: dict[int, Any] = {}
 

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 from tensorbus._base.errors import Error, MessageError, Unsupported
 from tensorbus._codec.typed import LoweredMessage
+from tensorbus._core import MessagePlan
 from tensorbus._tensors.library import Library
 from tensorbus.messages._annotations import hints_of, kind_of
 from tensorbus.messages._definition import Line, definition_text, fingerprint_of
-from tensorbus.messages._kinds import AnyKind, Kind, NameOf, Usual
+from tensorbus.messages._kinds import AnyKind, Everything, Kind, NameOf, Usual
 from tensorbus.messages._mismatch import Mismatch, class_name, refused
 
 
@@ -82,6 +83,11 @@ class Plan:
                 found[plan.name] = plan
                 waiting += map(plan_of, plan._nested)
         return found
+
+    @cached_property
+    def core(self) -> MessagePlan:
+        """The same for the core, which does all that is not rare."""
+        return MessagePlan(self, self.cls, list(map(_for_core, self.fields)))
 
     @cached_property
     def definition(self) -> str:
@@ -216,10 +222,20 @@ class Plan:
     def _made(self, given: dict[str, Any]) -> Any:
         try:
             return self.cls(**given)
-        except Error:
+        except Exception as error:
+            self.refused(error)
             raise
-        except Exception as error:  # its __post_init__ is not ours
+
+    def refused(self, error: BaseException) -> None:
+        """Raises what a user sees of an error of __init__: its __post_init__ is not ours."""
+        if isinstance(error, Exception) and not isinstance(error, Error):
             raise MessageError(f"{self.name} refuses what came: {error}") from error
+
+
+def _for_core(field: Field) -> tuple[str, set[type] | None, Any, Any, bool, bool]:
+    kind = field.kind
+    exact = None if isinstance(kind.exact, Everything) else kind.exact
+    return field.name, exact, kind.lower, kind.restore, not field.has_default, field.in_init
 
 
 def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:

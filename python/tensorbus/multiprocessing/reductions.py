@@ -15,6 +15,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from tensorbus import _core
+from tensorbus._codec.fields import fields_of_pickle
 from tensorbus._pickling import pickler, torch_sharing
 from tensorbus._pickling.plain import is_plain
 from tensorbus._tensors import numpy_arrays, torch_tensors
@@ -75,7 +76,7 @@ class Dumped:
         parts = list(packer.parts)
         if packer.has_only_parts():
             first = parts.pop(0)
-            fields = first.flattener.pickled(pickled, first.lowered)
+            fields = fields_of_pickle(pickled, first.packed)
             offered.append(self._offer_one(first.outgoing, fields, first.shared, carrier))
         else:
             fields = packer.fields(pickled)

@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from types import FrameType
 from typing import Any, TypeVar
 
+from tensorbus._aio.own_loop import own_loop
 from tensorbus._base.public import public
 
 T = TypeVar("T")
@@ -46,19 +47,14 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     else:
         main.close()
         raise RuntimeError("an event loop runs in this thread already: await the coroutine there")
-    with EndedBySignals() as ended:
-        loop = _new_loop()
+    with EndedBySignals() as ended, own_loop() as loop:
+        task = loop.create_task(main)
+        ended.cancels(task)
         try:
-            asyncio.set_event_loop(loop)
-            task = loop.create_task(main)
-            ended.cancels(task)
-            try:
-                return loop.run_until_complete(task)
-            except asyncio.CancelledError:
-                ended.raise_if_asked()
-                raise
-        finally:
-            _close(loop)
+            return loop.run_until_complete(task)
+        except asyncio.CancelledError:
+            ended.raise_if_asked()
+            raise
 
 
 class EndedBySignals:
@@ -134,25 +130,3 @@ def ending(number: signal.Signals) -> BaseException:
     SystemExit(143)
     """
     return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
-
-
-def _close(loop: asyncio.AbstractEventLoop) -> None:
-    try:
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()

@@ -22,6 +22,11 @@ namespace nb = nanobind;
 
 // Each adds the classes of one file to the module.
 void bind_errors(nb::module_& module);
+void bind_hooks(nb::module_& module);
+void bind_message_plan(nb::module_& module);
+void bind_packer(nb::module_& module);
+void bind_fields_reader(nb::module_& module);
+void bind_numpy(nb::module_& module);
 void bind_memory(nb::module_& module);
 void bind_files(nb::module_& module);
 void bind_outgoing(nb::module_& module);

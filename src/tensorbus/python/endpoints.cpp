@@ -5,18 +5,18 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
-#include <tensorbus/value.hpp>
 #include <vector>
 
 #include "tensorbus/bus/publish/outgoing_sample.hpp"
 #include "tensorbus/link/trace/trace_parents.hpp"
 #include "tensorbus/platform/faults/private_pages.hpp"
 #include "tensorbus/python/bindings.hpp"
+#include "tensorbus/python/codec/packer.hpp"
 #include "tensorbus/python/memory.hpp"
+#include "tensorbus/python/numpy/arrays.hpp"
 #include "tensorbus/python/outgoing.hpp"
 #include "tensorbus/python/torch.hpp"
 #include "tensorbus/python/waiting.hpp"
@@ -91,32 +91,24 @@ nb::object publish(Publisher& self, Outgoing& outgoing, nb::bytes fields, Second
   return told;
 }
 
-// The fields of a message that is bytes and nothing else.
-std::vector<std::byte> pack_bytes(nb::bytes bytes) {
-  const std::size_t size = bytes.size();
-  if (size > std::numeric_limits<std::uint32_t>::max())
-    throw Error(Code::kUnsupported,
-                "data: " + std::to_string(size) +
-                    " bytes; at most 4 GiB are possible. Send a tensor of them");
-  constexpr std::size_t kMostOfHead = 5;
-  internal::PackWriter packer;
-  packer.reserve(kMostOfHead + size);
-  packer.write(std::span(static_cast<const std::byte*>(bytes.data()), size));
-  return packer.take();
+// A tensor by itself needs no fields.
+std::optional<Message> lone_tensor(nb::handle value) {
+  auto view = plain_view_of(value);
+  if (!view) return std::nullopt;
+  Message message;
+  message.tensors.push_back(std::move(*view));
+  return message;
 }
 
-nb::object publish_one(Publisher& self, nb::handle value, Seconds timeout) {
-  Message message;
-  std::vector<std::byte> packed;
-  if (PyBytes_CheckExact(value.ptr())) {
-    packed = pack_bytes(nb::borrow<nb::bytes>(value));
-    message.fields = packed;
-  } else if (auto view = plain_view_of(value)) {
-    message.tensors.push_back(std::move(*view));
-  } else {
-    return nb::none();
-  }
-  return publish_message(self, message, timeout);
+nb::object publish_any(Publisher& self, nb::handle data, Seconds timeout,
+                       std::optional<std::uintptr_t> stream, const MessagePlan* plan) {
+  if (plan == nullptr)
+    if (const auto message = lone_tensor(data)) return publish_message(self, *message, timeout);
+  Outgoing made;
+  Packer packer(made);
+  const auto fields = plan != nullptr ? packer.pack_typed(data, *plan) : packer.pack_message(data);
+  if (stream) packer.tensors().set_stream(*stream);
+  return publish_message(self, packer.tensors().take(std::span(fields)), timeout);
 }
 
 // Returns the shape in a tuple or list of plain ints; nothing for any other object.
@@ -137,12 +129,14 @@ std::optional<Dims> plain_shape(nb::handle value) {
   return dims;
 }
 
-nb::object loan_torch(Publisher& self, nb::handle dtype, nb::handle shape) {
-  const auto known = dtype_of_torch(dtype);
+nb::object loan_plain(Publisher& self, nb::handle dtype, nb::handle shape) {
+  const auto of_torch = dtype_of_torch(dtype);
+  const auto known = of_torch ? of_torch : dtype_of_numpy(dtype);
   auto sizes = known ? plain_shape(shape) : std::nullopt;
   if (!sizes) return nb::none();
   const Layout layout = Layout::contiguous(*known, *std::move(sizes));
   Memory memory = memory_of(run_without_gil([&] { return self.loan(layout); }));
+  if (!of_torch) return make_plain_array(std::move(memory));
   return can_be_plain_torch(memory) ? make_plain_torch(std::move(memory)) : nb::none();
 }
 
@@ -310,19 +304,20 @@ void bind_publisher(nb::module_& module) {
            nb::arg("timeout") = nb::none(),
            nb::sig("def loan(self, dtype: str, shape: collections.abc.Sequence[int], device: int = "
                    "-1, timeout: float | None = None) -> Memory"))
-      .def("loan_torch", loan_torch, nb::arg("dtype").none(), nb::arg("shape").none(),
-           nb::sig("def loan_torch(self, dtype: object, shape: object) -> typing.Any"),
-           "A plain tensor of PyTorch, if that is what this dtype and this shape, a tuple or a "
-           "list of ints, ask for; else None.")
+      .def("loan_plain", loan_plain, nb::arg("dtype").none(), nb::arg("shape").none(),
+           nb::sig("def loan_plain(self, dtype: object, shape: object) -> typing.Any"),
+           "A plain tensor of PyTorch or array of NumPy, if that is what this dtype and this "
+           "shape, a tuple or a list of ints, ask for; else None.")
       .def("publish", publish, nb::arg("outgoing"), nb::arg("fields"), nb::arg("timeout").none(),
            nb::sig("def publish(self, outgoing: Outgoing, fields: bytes, "
                    "timeout: float | None) -> int | Outcome"),
            "How many subscribers have it, if it was published.")
-      .def("publish_one", publish_one, nb::arg("value"), nb::arg("timeout").none(),
-           nb::sig("def publish_one(self, value: object, timeout: float | None) "
-                   "-> int | Outcome | None"),
-           "The same of bytes, or of a tensor that Outgoing.add() knows, by itself; None for "
-           "anything else.")
+      .def("publish_any", publish_any, nb::arg("data").none(), nb::arg("timeout").none(),
+           nb::arg("stream").none() = nb::none(), nb::arg("plan").none() = nb::none(),
+           nb::sig("def publish_any(self, data: object, timeout: float | None, "
+                   "stream: int | None = None, plan: MessagePlan | None = None) "
+                   "-> int | Outcome"),
+           "The same of a message; `stream`: on which all that lies on GPUs is written.")
       .def("loan_bytes", loan_bytes, nb::arg("bytes"), nb::arg("timeout").none(),
            nb::sig("def loan_bytes(self, bytes: int, timeout: float | None) -> memoryview"),
            "Memory to fill; Outgoing.add_at() takes tensors in it.")

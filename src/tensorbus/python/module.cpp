@@ -13,6 +13,11 @@ NB_MODULE(_core, module) {
   bind_torch(module);
   bind_indices(module);
   bind_outgoing(module);
+  bind_numpy(module);
+  bind_hooks(module);
+  bind_message_plan(module);
+  bind_packer(module);
+  bind_fields_reader(module);
   bind_keepers(module);
   bind_log(module);
   bind_samples(module);

@@ -4,21 +4,17 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <atomic>
 #include <string_view>
 
 #include "tensorbus/python/dlpack/dlpack.hpp"
 #include "tensorbus/python/keepers.hpp"
 #include "tensorbus/python/memory.hpp"
-#include "tensorbus/python/named_tensors.hpp"
+#include "tensorbus/python/numpy/arrays.hpp"
+#include "tensorbus/python/numpy/numpy.hpp"
 #include "tensorbus/python/torch.hpp"
 
 namespace tensorbus::python {
 namespace {
-
-// numpy.ndarray, once Python set it. Relaxed: a thread that calls with an array has it from Python.
-// The type is kept for ever, so no other type can have this address.
-std::atomic<PyTypeObject*> known_array{nullptr};
 
 template <typename T>
 DType integer(bool is_signed) {
@@ -105,9 +101,10 @@ class Buffer {
 }  // namespace
 
 std::optional<TensorView> plain_view_of(nb::handle value) {
-  if (Py_TYPE(value.ptr()) == known_array.load(std::memory_order_relaxed))
-    return Buffer(value).view(TensorFlags::kFromNumpy);
-  return view_of_plain_torch(value);
+  const Numpy* const numpy = known_numpy();
+  if (numpy == nullptr || Py_TYPE(value.ptr()) != numpy->array) return view_of_plain_torch(value);
+  auto view = view_of_plain_array(value);
+  return view ? std::move(view) : Buffer(value).view(TensorFlags::kFromNumpy);
 }
 
 int Outgoing::append(TensorView view, nb::object keeper) {
@@ -137,18 +134,6 @@ int Outgoing::add(nb::handle value) {
   const int index = append(std::move(*view), nb::borrow(value));
   indices_.enter(value.ptr(), index);
   return index;
-}
-
-std::optional<std::vector<int>> Outgoing::add_all(nb::iterable values) {
-  std::vector<int> indices;
-  tensors_.reserve(tensors_.size() +
-                   static_cast<std::size_t>(PyObject_LengthHint(values.ptr(), 0)));
-  for (const nb::handle value : values) {
-    const int index = add(value);
-    if (index < 0) return std::nullopt;
-    indices.push_back(index);
-  }
-  return indices;
 }
 
 int Outgoing::add_buffer(nb::handle value, TensorFlags flags) {
@@ -218,21 +203,6 @@ void bind_outgoing(nb::module_& module) {
       .def("add", &Outgoing::add, nb::arg("value"), nb::sig("def add(self, value: object) -> int"),
            "A torch.Tensor or numpy.ndarray of which there is no more to say than where it lies; "
            "-1 for anything else.")
-      .def("add_all", &Outgoing::add_all, nb::arg("values"),
-           nb::sig(
-               "def add_all(self, values: collections.abc.Iterable[object]) -> list[int] | None"),
-           "Adds all of them, until the first for which add() is -1: then None.")
-      .def(
-          "add_named",
-          [](Outgoing& self, nb::dict dict) -> std::optional<nb::bytes> {
-            const auto packed = pack_named(std::move(dict), self);
-            return packed ? std::optional(nb::bytes(packed->data(), packed->size())) : std::nullopt;
-          },
-          nb::arg("dict"),
-          nb::sig("def add_named(self, dict: dict[typing.Any, typing.Any]) -> bytes | None"),
-          "Adds the tensors of a dict of nothing else, and packs the dict; None, when some may "
-          "have "
-          "been added, for one of anything for which add() is -1, or of other keys than strings.")
       .def(
           "add_buffer",
           [](Outgoing& self, nb::handle value, unsigned bits) {
@@ -283,14 +253,6 @@ void bind_outgoing(nb::module_& module) {
           "bytes. InvalidArgument if it reaches outside.")
       .def("set_stream", &Outgoing::set_stream, nb::arg("stream"),
            "On which all that lies on GPUs is written.");
-  module.def(
-      "know_numpy",
-      [](nb::type_object array) {
-        auto* kept = reinterpret_cast<PyTypeObject*>(nb::object(array).release().ptr());
-        known_array.store(kept, std::memory_order_relaxed);
-      },
-      nb::arg("array"), nb::sig("def know_numpy(array: type) -> None"),
-      "Tells the class of plain arrays.");
 }
 
 }  // namespace tensorbus::python

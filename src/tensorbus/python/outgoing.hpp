@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,8 +22,6 @@ class Outgoing {
   // Adds a torch.Tensor or a numpy.ndarray if its place and layout are all there is to send.
   // Returns its index, the same for an object that was added before; -1 for anything else.
   int add(nb::handle value);
-  // Adds all; returns their indices. Nothing if one is anything else; earlier ones stay added.
-  std::optional<std::vector<int>> add_all(nb::iterable values);
   // Adds an object with the buffer protocol; -1 if its elements have none of our dtypes.
   int add_buffer(nb::handle value, TensorFlags flags);
   // Adds a Memory: received, or this process's own.
@@ -40,14 +39,21 @@ class Outgoing {
   // Sets the stream on which all tensors on GPUs are written. It replaces earlier values.
   void set_stream(std::uintptr_t stream);
 
+  // Makes room for so many tensors.
+  void reserve(std::size_t tensors) {
+    tensors_.reserve(tensors);
+    keepers_.reserve(tensors);
+  }
   std::size_t size() const noexcept { return tensors_.size(); }
   // Returns the message of these fields; the objects that keep its tensors stay until clear().
   // Throws Error(kInvalidArgument) if the tensors were taken before: a message is sent once.
-  Message take(const nb::bytes& fields) {
+  Message take(std::span<const std::byte> fields) {
     if (taken_) throw Error(Code::kInvalidArgument, "this message has been sent: make it anew");
     taken_ = !tensors_.empty();
-    const auto* const first = static_cast<const std::byte*>(fields.data());
-    return {.tensors = std::exchange(tensors_, {}), .fields = {first, fields.size()}};
+    return {.tensors = std::exchange(tensors_, {}), .fields = fields};
+  }
+  Message take(const nb::bytes& fields) {
+    return take(std::span(static_cast<const std::byte*>(fields.data()), fields.size()));
   }
   void clear();
 

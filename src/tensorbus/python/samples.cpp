@@ -9,148 +9,22 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <tensorbus/value.hpp>
 #include <utility>
 #include <vector>
 
 #include "tensorbus/link/lease/mirror_origin.hpp"
-#include "tensorbus/link/trace/traced_sample.hpp"
 #include "tensorbus/python/bindings.hpp"
+#include "tensorbus/python/codec/sample_source.hpp"
 #include "tensorbus/python/memory.hpp"
-#include "tensorbus/python/named_tensors.hpp"
+#include "tensorbus/python/sample_memory.hpp"
 
 namespace tensorbus::python {
 namespace {
-
-void note_use(const ReceivedSample& self) noexcept {
-  if (const link::TracedSample* const traced = self.traced()) [[unlikely]]
-    traced->note_use();
-}
 
 nb::bytes field_bytes(const ReceivedSample& self) {
   note_use(self);
   const auto bytes = self.field_bytes();
   return nb::bytes(bytes.data(), bytes.size());
-}
-
-bool is_for_torch(const Layout& layout, std::optional<std::string_view> as) {
-  return as ? *as == "torch" : has(layout.flags, TensorFlags::kFromTorch);
-}
-
-// The bytes of a tensor in this process.
-struct Placed {
-  std::byte* begin;
-  std::byte* end;
-  std::size_t tensor;
-};
-
-// Returns the sample's tensors that `wanted` says, the lowest first.
-template <typename Wanted>
-std::vector<Placed> placed_tensors(const ReceivedSample& self, Wanted wanted) {
-  std::vector<Placed> placed;
-  placed.reserve(self.tensors().size());
-  for (std::size_t i = 0; i < self.tensors().size(); ++i) {
-    const Tensor& tensor = self.tensors()[i];
-    const ByteSpan span = span_of(tensor.layout());
-    auto* first = const_cast<std::byte*>(tensor.data());
-    if (span.bytes() != 0 && wanted(tensor))
-      placed.push_back({first + span.begin, first + span.end, i});
-  }
-  std::sort(placed.begin(), placed.end(),
-            [](const Placed& a, const Placed& b) { return a.begin < b.begin; });
-  return placed;
-}
-
-// Calls visit(begin, end, members) for each range of bytes: of one of them, or of some that
-// overlap.
-template <typename Visit>
-void for_each_run(std::span<const Placed> placed, Visit visit) {
-  for (std::size_t first = 0, last = 0; first < placed.size(); first = last) {
-    std::byte* end = placed[first].end;
-    for (last = first + 1; last < placed.size() && placed[last].begin < end; ++last)
-      end = std::max(end, placed[last].end);
-    visit(placed[first].begin, end, placed.subspan(first, last - first));
-  }
-}
-
-// The same for the ranges in which several of them overlap.
-template <typename Visit>
-void for_each_overlap(std::span<const Placed> placed, Visit visit) {
-  for_each_run(placed, [&](std::byte* begin, std::byte* end, std::span<const Placed> members) {
-    if (members.size() > 1) visit(begin, end, members);
-  });
-}
-
-// Copies the bytes in which a torch tensor, which must be copied, overlaps one of another library.
-// The others show the copy too: what was one memory stays so.
-std::vector<CopiedBytes> copied_together(const ReceivedSample& self) {
-  const auto from_torch = [](const Tensor& tensor) {
-    return has(tensor.layout().flags, TensorFlags::kFromTorch);
-  };
-  const auto tensors = self.tensors();
-  std::vector<CopiedBytes> copied;
-  const auto torch_count = std::ranges::count_if(tensors, from_torch);
-  if (self.strict || torch_count == 0 || torch_count == std::ssize(tensors)) return copied;
-  const auto is_read_on_host = [](const Tensor& tensor) {
-    return !tensor.writable() && tensor.device().is_host();
-  };
-  for_each_overlap(placed_tensors(self, is_read_on_host),
-                   [&](std::byte* begin, std::byte* end, std::span<const Placed> members) {
-                     const std::span<const std::byte> bytes(begin, end);
-                     const bool mixed = std::ranges::any_of(members, [&](const Placed& one) {
-                       return from_torch(tensors[one.tensor]);
-                     });
-                     if (mixed && !platform::CopyOnWrite::is_possible(bytes))
-                       copied.push_back({bytes, copy_of(bytes)});
-                   });
-  return copied;
-}
-
-// If this process has written to another sample in these pages, points at their bytes elsewhere.
-void show_what_was_published(Memory& memory) {
-  const ByteSpan span = span_of(memory.layout);
-  const std::span<const std::byte> bytes(memory.first + span.begin, span.bytes());
-  if (memory.writable || memory.device.is_cuda() || bytes.empty()) return;
-  if (!platform::CopyOnWrite::is_of_another(bytes, memory.sample)) return;
-  auto again = platform::CopyOnWrite::map_again(bytes);
-  if (!again) return;
-  memory.first = again.get() - span.begin;
-  memory.owner = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(
-      std::move(memory.owner), std::move(again));
-  memory.on_write = Memory::OnWrite::kChangesCopy;
-}
-
-// Returns the copy that has the byte at this address; null if there is none.
-const CopiedBytes* copy_with(const ReceivedSample& self, const std::byte* address) {
-  if (!self.copied) self.copied = copied_together(self);
-  for (const CopiedBytes& whole : *self.copied)
-    if (address >= whole.bytes.data() && address < whole.bytes.data() + whole.bytes.size())
-      return &whole;
-  return nullptr;
-}
-
-// Points at other memory that shows these bytes of the sample, where the original would not do.
-Memory shown(const ReceivedSample& self, Memory memory) {
-  show_what_was_published(memory);
-  if (self.tensors().size() == 1) return memory;
-  if (const CopiedBytes* const whole = copy_with(self, memory.first))
-    point_at_copy(memory, whole->bytes, whole->copy);
-  return memory;
-}
-
-// Torch tensors that overlap and must be copied get one copy, also if they cannot be views of one
-// storage, since one begins within an element of another.
-void copy_once(const ReceivedSample& self, const Memory& whole, std::span<const std::byte> bytes) {
-  if (self.strict || whole.writable || whole.device.is_cuda()) return;
-  if (platform::CopyOnWrite::is_possible(bytes) || copy_with(self, bytes.data()) != nullptr) return;
-  self.copied->push_back({bytes, copy_of(bytes)});
-}
-
-Memory memory(const ReceivedSample& self, std::size_t index) {
-  note_use(self);
-  if (index >= self.tensors().size())
-    throw Error(Code::kProtocol, "sample.fields: there is no tensor " + std::to_string(index));
-  return shown(self, memory_of(self.tensors()[index], self));
 }
 
 // Below this a copy takes less time than a write that makes pages private.
@@ -291,72 +165,6 @@ nb::list tensors(const ReceivedSample& self, std::optional<std::string_view> as)
   return list;
 }
 
-// For each range of memory in which several torch tensors overlap: returns its bytes, and these
-// tensors with their offsets in it.
-nb::list shared_storages(const ReceivedSample& self, std::optional<std::string_view> as) {
-  nb::list list;
-  if (self.tensors().size() < 2) return list;
-  const auto is_wanted = [&](const Tensor& tensor) { return is_for_torch(tensor.layout(), as); };
-  for_each_overlap(placed_tensors(self, is_wanted), [&](std::byte* begin, std::byte* end,
-                                                        std::span<const Placed> members) {
-    Memory whole = memory_of(self.tensors()[members.front().tensor], self);
-    whole.first = begin;
-    whole.layout = Layout::contiguous(DType::kUInt8, {end - begin});
-    copy_once(self, whole, {begin, end});
-    whole = shown(self, std::move(whole));
-    nb::list placed;
-    for (const Placed& one : members)
-      placed.append(nb::make_tuple(one.tensor, self.tensors()[one.tensor].data() - begin));
-    list.append(nb::make_tuple(std::move(whole), placed));
-  });
-  return list;
-}
-
-bool are_all_plain_torch(const ReceivedSample& self, std::optional<std::string_view> as) {
-  return std::ranges::all_of(self.tensors(), [&](const Tensor& tensor) {
-    return is_for_torch(tensor.layout(), as) &&
-           can_be_plain_torch(tensor.layout(), tensor.device(), tensor.published_on());
-  });
-}
-
-// Returns a dict of tensors by name; None if one of them is anything but a plain torch tensor, if
-// they share memory, or if the fields have another form.
-nb::object named(const ReceivedSample& self, std::optional<std::string_view> as) {
-  const auto named = unpack_named(self.field_bytes());
-  if (!named || !are_all_plain_torch(self, as) || shared_storages(self, as).size() != 0)
-    return nb::none();
-  std::vector<nb::object> made(self.tensors().size());
-  nb::dict dict;
-  for (const auto& [name, index] : *named) {
-    if (index >= made.size()) return nb::none();
-    nb::object& value = made[index];
-    if (!value) value = make_plain_torch(memory(self, index));
-    const auto key =
-        nb::steal(PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), nullptr));
-    if (!key) {
-      PyErr_Clear();
-      return nb::none();
-    }
-    if (PyDict_SetItem(dict.ptr(), key.ptr(), value.ptr()) != 0) throw nb::python_error();
-  }
-  return dict;
-}
-
-// Returns the bytes of fields that are bytes and nothing else; nothing for any other fields.
-std::optional<std::span<const std::byte>> only_bytes(std::span<const std::byte> fields) {
-  internal::PackCursor cursor(fields);
-  const auto bytes = cursor.bytes();
-  return cursor.left() == 0 ? bytes : std::nullopt;
-}
-
-nb::object only(const ReceivedSample& self, std::optional<std::string_view> as) {
-  note_use(self);
-  const std::span<const std::byte> fields = self.field_bytes();
-  if (fields.empty()) return self.tensors().size() == 1 ? tensor(self, 0, as) : nb::none();
-  if (const auto bytes = only_bytes(fields)) return nb::bytes(bytes->data(), bytes->size());
-  return named(self, as);
-}
-
 }  // namespace
 
 void bind_samples(nb::module_& module) {
@@ -387,10 +195,10 @@ void bind_samples(nb::module_& module) {
            nb::sig("def tensors(self, as_: str | None) -> list[typing.Any]"),
            "Each a torch.Tensor, if that is wanted (None: if it was one) and nothing about it is "
            "unusual; else its Memory.")
-      .def("only", only, nb::arg("as_").none(),
-           nb::sig("def only(self, as_: str | None) -> typing.Any"),
-           "The message, if it is one tensor, as tensors() says, or bytes, or a dict of torch "
-           "tensors about which nothing is unusual; else None.")
+      .def("message", read_sample, nb::arg("library").none(), nb::arg("plan").none(),
+           nb::sig("def message(self, library: str | None, plan: MessagePlan | None) -> "
+                   "typing.Any"),
+           "What was published, with its tensors; of a message type, an instance of its class.")
       .def("shared_storages", shared_storages, nb::arg("as_").none(),
            nb::sig("def shared_storages(self, as_: str | None) -> "
                    "list[tuple[Memory, list[tuple[int, int]]]]"),

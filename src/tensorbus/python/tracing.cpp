@@ -40,7 +40,7 @@ nb::dict topics(const Tracer& self) {
   return dict;
 }
 
-nb::bytes take(Tracer& self, std::size_t source) {
+nb::bytes take_records(Tracer& self, std::size_t source) {
   if (source >= self.sources().size()) throw nb::index_error("there is no such source");
   const std::vector<link::TraceRecord> records = self.take(source);
   return nb::bytes(records.data(), records.size() * sizeof records[0]);
@@ -63,7 +63,7 @@ void bind_tracing(nb::module_& module) {
            "were not completed.")
       .def_prop_ro("topics", topics, nb::sig("def topics(self) -> dict[str, str]"),
                    "The topics of the publishers that were seen, by the publisher's name.")
-      .def("take", take, nb::arg("source"), "The records of a source since the last call.");
+      .def("take", take_records, nb::arg("source"), "The records of a source since the last call.");
 }
 
 }  // namespace tensorbus::python

@@ -146,3 +146,58 @@ def test_a_file_of_another_mode_is_refused(tmp_path: Path, mode: str) -> None:
         one.start("--zenoh", str(path), trust=False)
         assert one.wait() == 2
         assert "zenoh.json5" in one.output
+
+
+def nest(path: str, value: Any) -> dict[str, Any]:
+    """{"a": {"b": value}} of the path a/b."""
+    for part in reversed(path.split("/")):
+        value = {part: value}
+    return value  # type: ignore[no-any-return]
+
+
+def refused(folder: Path, config: dict[str, Any], mode: int = 0o600) -> str:
+    """What a bridge says that does not start with this file of Zenoh."""
+    path = folder / "zenoh.json5"
+    path.write_text(json.dumps({"mode": "client", **config}))
+    path.chmod(mode)
+    with machines(folder, "one") as (one,):
+        one.start("--zenoh", str(path), trust=False)
+        assert one.wait() == 2
+        return one.output
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "transport/link/tls/listen_private_key",
+        "transport/link/tls/connect_private_key",
+        "transport/auth/pubkey/private_key_file",
+        "transport/auth/usrpwd/dictionary_file",
+    ],
+)
+def test_secret_files_of_zenoh_that_others_may_read_are_refused(tmp_path: Path, key: str) -> None:
+    secret = tmp_path / "secret"
+    secret.touch(mode=0o640)
+    said = refused(tmp_path, nest(key, str(secret)))
+    assert f"{secret}: others may read this key; chmod 600 it" in said
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("transport/link/tls/listen_private_key_base64", "c2VjcmV0"),
+        ("transport/link/tls/connect_private_key_base64", "c2VjcmV0"),
+        ("transport/auth/pubkey/private_key_pem", "secret"),
+        ("transport/auth/usrpwd", {"user": "robot", "password": "secret"}),
+    ],
+)
+def test_a_file_of_zenoh_with_a_secret_is_private(tmp_path: Path, key: str, value: Any) -> None:
+    said = refused(tmp_path, nest(key, value), mode=0o644)
+    assert "zenoh.json5: others may read this file, which has a key or a password" in said
+
+
+@pytest.mark.parametrize("way", ["listen", "connect"])
+def test_keys_in_endpoints_of_zenoh_are_refused(tmp_path: Path, way: str) -> None:
+    endpoint = "tls/127.0.0.1:1#listen_private_key=/nowhere"
+    said = refused(tmp_path, nest(f"{way}/endpoints", [endpoint]))
+    assert f"{way}/endpoints: keys belong into transport/link/tls" in said

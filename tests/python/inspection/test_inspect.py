@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import signal
+import socket
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -279,6 +282,33 @@ def test_a_directory_of_others_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     with pytest.raises(tb.AccessDenied):
         tb.inspect(str(tmp_path))
+
+
+def ask_as_another_user(domain: str, sockets: list[str]) -> None:
+    assert tb.inspect(domain).participants
+    os.setuid(65534)
+    with pytest.raises(tb.AccessDenied) as refused:
+        tb.inspect(domain)
+    tell(f"{refused.value}")
+    for name in sockets:
+        with contextlib.suppress(PermissionError), socket.socket(socket.AF_UNIX) as line:
+            line.connect(name)
+            tell("it is connected")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
+def test_another_user_may_not_ask(elsewhere: Elsewhere) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # that of a test may be root's alone
+        os.chmod(folder, 0o755)
+        domain = f"{folder}/domain"
+        with tb.Publisher("topic", domain=domain):
+            (report,) = tb.inspect(domain).participants
+            sockets = [str(path) for path in Path(domain).iterdir() if path.is_socket()]
+            assert sockets
+            other = elsewhere.start(ask_as_another_user, domain, sockets)
+            assert f"{domain} belongs to uid 0" in other.hear()
+            other.finish()
+        assert report.pid == os.getpid()
 
 
 def test_many_threads_ask_while_participants_come_and_go(elsewhere: Elsewhere) -> None:

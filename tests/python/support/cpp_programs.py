@@ -59,5 +59,7 @@ def torch_options() -> list[str]:
 @contextmanager
 def running(*command: str | Path) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        yield process
-        process.kill()  # some would go on for a while
+        try:
+            yield process
+        finally:
+            process.kill()  # some would go on for a while

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from html import unescape
 from pathlib import Path
 
@@ -18,49 +13,11 @@ import pytest
 from textual.color import Color
 
 import tensorbus as tb
-from support.harness import PATIENCE, Elsewhere, hear, tell
+from support.bridges import two_machines
+from support.harness import PATIENCE, Elsewhere, hear, publishing, tell
 from support.repository import ROOT
 from support.top import run, session
-
-TOP = "import sys; from tensorbus._top import run; sys.exit(run(None))"
-WIDE = {"TERM": "xterm-256color", "COLUMNS": "160", "LINES": "30"}
-
-
-class Terminal:
-    """A terminal with `tensorbus top` in it."""
-
-    def __init__(self, screen: int, process: subprocess.Popen[bytes]) -> None:
-        self.process = process
-        self._screen = screen
-        self._told = ""
-
-    def type(self, keys: str) -> None:
-        os.write(self._screen, keys.encode())
-
-    def wait_for(self, text: str) -> None:
-        """Reads until this was written."""
-        while text not in self._told:
-            assert select.select([self._screen], [], [], PATIENCE)[0], self._told[-4000:]
-            self._told += os.read(self._screen, 1 << 16).decode(errors="replace")
-
-
-@contextmanager
-def terminal() -> Iterator[Terminal]:
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        (sys.executable, "-c", TOP),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env={**os.environ, **WIDE},
-    )
-    os.close(theirs)
-    try:
-        yield Terminal(ours, process)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
+from support.top_terminal import terminal
 
 
 def test_it_shows_real_processes_and_which_of_them_is_stopped(elsewhere: Elsewhere) -> None:
@@ -79,7 +36,7 @@ def test_it_shows_real_processes_and_which_of_them_is_stopped(elsewhere: Elsewhe
         top.wait_for("the process is stopped")
         publishing.signal(signal.SIGCONT)
         top.type("q")
-        assert top.process.wait(PATIENCE) == 0
+        assert top.wait_for_end() == 0
     publishing.tell()
 
 
@@ -94,7 +51,32 @@ def test_a_domain_that_does_not_exist_is_empty_and_comes_to_be(elsewhere: Elsewh
         top.wait_for("camera/image")
         publishing.tell()
         top.type("q")
-        assert top.process.wait(PATIENCE) == 0
+        assert top.wait_for_end() == 0
+
+
+def test_it_shows_both_of_two_machines(tmp_path: Path) -> None:
+    with (
+        two_machines(tmp_path) as (here, there),
+        tb.Publisher("camera/image", domain=here.domain) as publisher,
+        tb.Subscriber("camera/image", domain=there.domain),
+        tb.Publisher("features", domain=there.domain),
+        publishing(publisher, b"x" * 1000),
+        terminal(there.domain) as top,
+    ):
+        top.wait_for("camera/image")
+        top.wait_for("features")
+        top.type("4")
+        top.wait_for("through")
+        top.type("q")
+        assert top.wait_for_end() == 0
+
+
+def test_it_ends_when_it_is_told_to_by_a_signal() -> None:
+    with terminal() as top:
+        top.wait_for("0 processes")
+        top.process.terminate()
+        assert top.wait_for_end() == 0
+        top.wait_for("\x1b[?1049l")  # the terminal's other screen is back
 
 
 def contrast(one: Color, other: Color) -> float:

@@ -388,5 +388,7 @@ def test_a_domain_without_processes_is_an_error(
 ) -> None:
     from tensorbus._trace import run
 
-    assert run(seconds=0, domain=str(tmp_path / "empty")) == 1
+    output = tmp_path / "trace.json"
+    assert run(output=str(output), seconds=0, domain=str(tmp_path / "empty")) == 1
+    assert not output.exists()
     assert "there is no process in this domain" in capsys.readouterr().err

@@ -125,6 +125,41 @@ TEST(MessagePack, is_read_without_a_value_where_one_kind_is_expected) {
   }
 }
 
+TEST(MessagePack, is_read_token_by_token) {
+  using Kind = internal::PackToken::Kind;
+  for (const Value& value : samples()) {
+    const Bytes packed = value.encode();
+    PackCursor cursor(packed);
+    const auto token = cursor.token();
+    ASSERT_TRUE(token);
+    EXPECT_EQ(token->kind == Kind::kText, value.is<std::string>());
+    EXPECT_EQ(token->kind == Kind::kBytes, value.is<Bytes>());
+    EXPECT_EQ(token->kind == Kind::kMap, value.is<Value::Map>());
+    EXPECT_EQ(token->kind == Kind::kList, value.is<Value::List>());
+    EXPECT_EQ(token->kind == Kind::kFloat, value.is<double>());
+    EXPECT_EQ(token->kind == Kind::kBool, value.is<bool>());
+    EXPECT_EQ(token->kind == Kind::kNil, value.is<std::nullptr_t>());
+    if (value.is<Value::List>()) EXPECT_EQ(token->number, value.as<Value::List>().size());
+    for (std::size_t size = 0; size < packed.size() - cursor.left(); ++size)
+      if (size < 300) EXPECT_FALSE(PackCursor(std::span(packed).first(size)).token());
+  }
+}
+
+TEST(MessagePack, wraps_what_was_written_as_an_extension_of_the_shortest_form) {
+  for (const std::size_t size : {0U, 1U, 2U, 3U, 16U, 17U, 255U, 256U, 65535U, 65536U}) {
+    internal::PackWriter writer;
+    writer.write_nil();
+    const std::size_t begin = writer.size();
+    const Bytes payload = filled(size, 7);
+    writer.append(payload);
+    writer.wrap(begin, 5);
+    Bytes expected = Value().encode();
+    const Bytes extension = Value(Value::Extension{5, payload}).encode();
+    expected.insert(expected.end(), extension.begin(), extension.end());
+    EXPECT_EQ(writer.take(), expected);
+  }
+}
+
 TEST(MessagePack, that_is_cut_short_is_nothing_to_a_cursor) {
   for (const Value& value : {Value("text"), Value(std::string(300, 'a')), Value(filled(70000, 1)),
                              Value(TensorIndex{7})}) {

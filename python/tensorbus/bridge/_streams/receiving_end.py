@@ -11,7 +11,7 @@ from tensorbus.bridge._streams.message import Allocate, IncomingMessage
 from tensorbus.bridge._streams.stream import Incoming, Limits, ReceivingStream, cost_of
 from tensorbus.bridge._wire.frames import Begin, Credit
 
-_TELL_AFTER = 0.002  # seconds; several messages are settled by one CREDIT
+_TELL_AFTER = 0.02  # seconds; several small messages are settled by one CREDIT
 _SLOW_WINDOW = 256 << 10  # bytes
 _MOST_WINDOW = 64 << 20
 

@@ -7,12 +7,14 @@ a message that is missing ends the connection, and the session goes on over the 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import queue
 import struct
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import zenoh
@@ -20,6 +22,7 @@ import zenoh
 from tensorbus._base.errors import InvalidArgument, ProtocolError
 from tensorbus.bridge._rules import Peer
 from tensorbus.bridge._wire.lane import BULK, EXPRESS, SILENCE, Lane
+from tensorbus.bridge._wire.secret_files import require_private
 
 logger = logging.getLogger("tensorbus.bridge")
 
@@ -34,6 +37,20 @@ _SETTINGS = {
     "transport/shared_memory/enabled": "false",
     "connect/retry": '{"period_init_ms": 50, "period_max_ms": 1000, "period_increase_factor": 2}',
 }
+
+# What is secret in a file of Zenoh: names of other files, and what stands in the file itself.
+_SECRET_FILES = (
+    "transport/link/tls/listen_private_key",
+    "transport/link/tls/connect_private_key",
+    "transport/auth/pubkey/private_key_file",
+    "transport/auth/usrpwd/dictionary_file",
+)
+_SECRETS = (
+    "transport/link/tls/listen_private_key_base64",
+    "transport/link/tls/connect_private_key_base64",
+    "transport/auth/pubkey/private_key_pem",
+    "transport/auth/usrpwd/password",
+)
 
 _Key = tuple[str, str, str, str]  # the other bridge, the connection, the lane, and the way
 
@@ -80,6 +97,7 @@ class Fleet:
 
         Raises:
             InvalidArgument: of the file.
+            AccessDenied: others may read a key or a password.
         """
         try:
             self._express = await self._open(self._settings())
@@ -115,7 +133,21 @@ class Fleet:
                 )
         except zenoh.ZError as error:
             raise InvalidArgument(f"{self._config}: {error}") from None
+        self._check_secrets(config)
         return config
+
+    def _check_secrets(self, config: Any) -> None:
+        for key in _SECRET_FILES:
+            path = json.loads(config.get_json(key))
+            if path is not None and Path(path).exists():  # Zenoh says it if a file is missing
+                require_private(path)
+        if any(json.loads(config.get_json(key)) is not None for key in _SECRETS):
+            require_private(self._config, "file, which has a key or a password")
+        for way in ("listen", "connect"):
+            if "private_key" in config.get_json(f"{way}/endpoints"):
+                raise InvalidArgument(
+                    f"{self._config}: {way}/endpoints: keys belong into transport/link/tls"
+                )
 
     def _client_settings(self) -> Any:
         """Those of a session beside the first one, which may be the router."""

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 namespace tensorbus::bus {
 namespace {
 
 constexpr std::size_t kTensorAlignment = 64;
+constexpr std::size_t kMostExpected = 256;
 
 std::size_t aligned(std::size_t bytes) {
   return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
@@ -25,16 +27,32 @@ bool is_dense(const CopyPlan::Copy& copy) {
 
 }  // namespace
 
-void CopyPlan::add(std::size_t tensor, const TensorView& view, ByteSpan span) {
+void CopyPlan::add(std::size_t tensor, const TensorView& view, ByteSpan span,
+                   std::size_t expected) {
+  if (copies_.empty()) copies_.reserve(std::min(expected, kMostExpected));
   copies_.push_back({tensor, &view, span, {}, 0, false});
 }
 
+// The lowest first; at the same place the longest first, because it may cover the others.
+void CopyPlan::sort() {
+  const auto goes_before = [](const Copy& a, const Copy& b) {
+    return begin_of(a) != begin_of(b) ? begin_of(a) < begin_of(b) : end_of(a) > end_of(b);
+  };
+  if (std::is_sorted(copies_.begin(), copies_.end(), goes_before)) return;
+  // A copy is moved once, since it is large.
+  std::vector<Copy*> order;
+  order.reserve(copies_.size());
+  for (Copy& copy : copies_) order.push_back(&copy);
+  std::sort(order.begin(), order.end(),
+            [&](const Copy* a, const Copy* b) { return goes_before(*a, *b); });
+  std::vector<Copy> sorted;
+  sorted.reserve(copies_.size());
+  for (Copy* const copy : order) sorted.push_back(std::move(*copy));
+  copies_ = std::move(sorted);
+}
+
 std::size_t CopyPlan::lay_out() {
-  // The lowest first; at the same place the longest first, because it may cover the others.
-  if (copies_.size() > 1)
-    std::sort(copies_.begin(), copies_.end(), [](const Copy& a, const Copy& b) {
-      return begin_of(a) != begin_of(b) ? begin_of(a) < begin_of(b) : end_of(a) > end_of(b);
-    });
+  sort();
   for (std::size_t first = 0; first < copies_.size();) {
     const std::byte* end = end_of(copies_[first]);
     std::size_t last = first + 1;

@@ -24,8 +24,9 @@ class CopyPlan {
     bool covered = false;   // another copy includes its bytes
   };
 
-  // `span` is the view's, and not empty. The view outlives the plan.
-  void add(std::size_t tensor, const TensorView& view, ByteSpan span);
+  // `span` is the view's, and not empty. The view outlives the plan. `expected`: how many are
+  // perhaps added, this one included.
+  void add(std::size_t tensor, const TensorView& view, ByteSpan span, std::size_t expected = 1);
   // Gives every copy its layout and place; returns the size of the block in bytes.
   std::size_t lay_out();
 
@@ -34,6 +35,7 @@ class CopyPlan {
   std::size_t fill(std::byte* block, Stores stores) const;
 
  private:
+  void sort();
   void lay_out_alone(Copy& copy);
   void lay_out_together(std::span<Copy> overlapping);
 

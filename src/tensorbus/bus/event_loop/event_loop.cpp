@@ -170,7 +170,8 @@ void EventLoop::schedule(Task& task, std::chrono::milliseconds delay) noexcept {
   {
     const platform::MutexLock lock(mutex_);
     const auto at = Clock::now() + delay;
-    if (!task.at_ || *task.at_ > at) task.at_ = at;
+    if (task.at_ && *task.at_ <= at) return;  // the loop knows
+    task.at_ = at;
   }
   platform::signal_event(wake_.get());
 }

@@ -108,7 +108,7 @@ std::size_t SampleBuilder::place_tensors(std::span<const TensorView> tensors,
         lend_foreign(entry, view, span, supplies) || copy_on_device(i, view, span))
       entry.layout = view.layout;
     else
-      copies_.add(i, view, span);
+      copies_.add(i, view, span, tensors.size() - i);
   }
   if (device_tensors_.has_copies()) copy_on_devices(tensors, supplies, descriptor);
   if (copies_.copies().empty()) return 0;

@@ -1,0 +1,43 @@
+"""An event loop of a program's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def own_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """A new event loop for this thread: uvloop's where that is installed.
+
+    At the end of the context its tasks are cancelled and awaited, and it is closed.
+    """
+    loop = _new_loop()
+    try:
+        asyncio.set_event_loop(loop)
+        yield loop
+    finally:
+        _close(loop)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <tensorbus/value.hpp>
+#include <vector>
+
+#include "tensorbus/python/codec/message_plan.hpp"
+
+namespace tensorbus::python {
+
+// Where the tensors of a message come from.
+class TensorSource {
+ public:
+  // Returns the same object every time. Throws Error(kProtocol) if there is no such tensor.
+  virtual nb::object tensor(std::uint64_t index) = 0;
+  // Returns what Python restores a record with: see Hooks.
+  virtual nb::handle restorer() = 0;
+
+ protected:
+  ~TensorSource() = default;
+};
+
+// Makes Python's objects of the fields of a message, in one pass. The bytes are of any origin:
+// whatever makes no sense throws Error(kProtocol). Uses the GIL.
+class FieldsReader {
+ public:
+  FieldsReader(std::span<const std::byte> fields, TensorSource& source, int depth = 0)
+      : cursor_(fields), source_(source), depth_(depth) {}
+
+  // Reads one value, which takes all bytes.
+  nb::object read_whole();
+  // The same for fields by name: returns an instance of the class. Fields that it does not have are
+  // skipped, and need not be known here. Throws what the plan's received() raises.
+  nb::object read_typed(const MessagePlan& plan, nb::handle library);
+
+ private:
+  nb::object read();
+  nb::object read_list(std::uint64_t count);
+  nb::object read_map(std::uint64_t pairs);
+  nb::object read_extension(const internal::PackToken& token, std::span<const std::byte> whole);
+  nb::object read_tuple(std::span<const std::byte> payload);
+  nb::object read_record(std::span<const std::byte> payload);
+  bool read_fields(const MessagePlan& plan, std::vector<nb::object>& values);
+  void skip();
+  internal::PackToken next();
+  void check_at_end() const;
+
+  internal::PackCursor cursor_;
+  TensorSource& source_;
+  int depth_;
+};
+
+}  // namespace tensorbus::python

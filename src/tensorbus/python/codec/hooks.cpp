@@ -1,0 +1,38 @@
+#include "tensorbus/python/codec/hooks.hpp"
+
+namespace tensorbus::python {
+namespace {
+
+// Set once, with the GIL, and never freed: the interpreter may end before us.
+const Hooks* known_hooks = nullptr;
+
+void know_codec(nb::object lower, nb::object cannot_travel, nb::object blamed, nb::object refused,
+                nb::object restorer, nb::object restore, nb::object extension,
+                nb::object tensor_from, nb::object shared_tensors) {
+  if (known_hooks != nullptr) return;
+  known_hooks =
+      new Hooks{std::move(lower),     std::move(cannot_travel), std::move(blamed),
+                std::move(refused),   std::move(restorer),      std::move(restore),
+                std::move(extension), std::move(tensor_from),   std::move(shared_tensors)};
+}
+
+}  // namespace
+
+const Hooks& hooks() {
+  if (known_hooks == nullptr)
+    throw Error(Code::kInvalidArgument, "import tensorbus, and not its core alone");
+  return *known_hooks;
+}
+
+void bind_hooks(nb::module_& module) {
+  module.def("know_codec", know_codec, nb::kw_only(), nb::arg("lower"), nb::arg("cannot_travel"),
+             nb::arg("blamed"), nb::arg("refused"), nb::arg("restorer"), nb::arg("restore"),
+             nb::arg("extension"), nb::arg("tensor_from"), nb::arg("shared_tensors"),
+             nb::sig("def know_codec(*, lower: typing.Any, cannot_travel: typing.Any, "
+                     "blamed: typing.Any, refused: typing.Any, restorer: typing.Any, "
+                     "restore: typing.Any, extension: typing.Any, tensor_from: typing.Any, "
+                     "shared_tensors: typing.Any) -> None"),
+             "Tells the functions to which messages leave what is rare.");
+}
+
+}  // namespace tensorbus::python

@@ -1,0 +1,81 @@
+#include "tensorbus/python/codec/message_plan.hpp"
+
+#include <string>
+#include <tensorbus/value.hpp>
+
+namespace tensorbus::python {
+namespace {
+
+FieldPlan field_of(const nb::tuple& told) {
+  FieldPlan field{.name = nb::borrow(told[0]),
+                  .key = {},
+                  .exact = nb::borrow(told[1]),
+                  .lower = nb::borrow(told[2]),
+                  .restore = nb::borrow(told[3]),
+                  .required = nb::cast<bool>(told[4]),
+                  .in_init = nb::cast<bool>(told[5])};
+  internal::PackWriter writer;
+  writer.write(std::string_view(nb::cast<nb::str>(field.name).c_str()));
+  field.key = writer.take();
+  if (field.exact.is_none()) field.exact.reset();
+  return field;
+}
+
+// A class holds its plan, and the plan its class: only the garbage collector ends that.
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  int found = 0;
+  nb::inst_ptr<MessagePlan>(self)->for_each_object([&](const nb::object& object) {
+    if (found == 0 && object) found = visit(object.ptr(), arg);
+  });
+  return found;
+}
+
+int clear(PyObject* self) {
+  nb::inst_ptr<MessagePlan>(self)->for_each_object([](nb::object& object) { object.reset(); });
+  return 0;
+}
+
+PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                       {Py_tp_clear, reinterpret_cast<void*>(clear)},
+                       {0, nullptr}};
+
+}  // namespace
+
+bool FieldPlan::is_exact(nb::handle value) const {
+  if (!exact) return true;
+  const int found = PySet_Contains(exact.ptr(), reinterpret_cast<PyObject*>(Py_TYPE(value.ptr())));
+  if (found < 0) throw nb::python_error();
+  return found != 0;
+}
+
+std::string_view FieldPlan::text() const noexcept {
+  internal::PackCursor cursor(key);
+  return cursor.string().value_or(std::string_view());
+}
+
+MessagePlan::MessagePlan(nb::object python_plan, nb::object of, const nb::list& told)
+    : plan(std::move(python_plan)), cls(std::move(of)) {
+  nb::list taken;
+  for (const nb::handle one : told) {
+    fields.push_back(field_of(nb::cast<nb::tuple>(one)));
+    if (fields.back().in_init) taken.append(fields.back().name);
+  }
+  names = nb::tuple(taken);
+}
+
+void bind_message_plan(nb::module_& module) {
+  nb::class_<MessagePlan>(module, "MessagePlan", nb::type_slots(slots),
+                          "What is known of a message class.")
+      .def(nb::init<nb::object, nb::object, const nb::list&>(), nb::arg("plan"), nb::arg("cls"),
+           nb::arg("fields"),
+           nb::sig("def __init__(self, plan: object, cls: type, "
+                   "fields: list[tuple[str, set[type] | None, typing.Any, typing.Any, bool, "
+                   "bool]]) -> None"),
+           "`fields`: of each the name, the classes that need no conversion (None: all), what "
+           "lowers and what restores a value of another one, whether it is required, and whether "
+           "__init__ takes it.");
+}
+
+}  // namespace tensorbus::python

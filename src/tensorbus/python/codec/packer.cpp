@@ -1,0 +1,302 @@
+#include "tensorbus/python/codec/packer.hpp"
+
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "tensorbus/python/codec/hooks.hpp"
+#include "tensorbus/python/numpy/scalars.hpp"
+
+namespace tensorbus::python {
+namespace {
+
+constexpr int kMaxNesting = 60;
+constexpr std::int8_t kRecordType = 3;
+constexpr std::size_t kUsualBytes = 256;
+constexpr std::size_t kMostExpected = 1024;
+
+[[noreturn]] void raise_changed(const char* container) {
+  PyErr_Format(PyExc_RuntimeError, "%s changed size while it was packed", container);
+  throw nb::python_error();
+}
+
+void check_size(std::size_t bytes) {
+  if (bytes > std::numeric_limits<std::uint32_t>::max())
+    throw Error(Code::kUnsupported,
+                "data: " + std::to_string(bytes) +
+                    " bytes; at most 4 GiB are possible. Send a tensor of them");
+}
+
+// Has MessagePack a word for this? Only with this kind of keys is a dict a map.
+bool is_plain_key(PyObject* key) {
+  const PyTypeObject* const type = Py_TYPE(key);
+  if (type == &PyUnicode_Type || type == &PyBytes_Type || type == &PyBool_Type ||
+      type == &PyFloat_Type || key == Py_None)
+    return true;
+  if (type != &PyLong_Type) return false;
+  int overflow = 0;
+  (void)PyLong_AsLongLongAndOverflow(key, &overflow);
+  return overflow == 0;
+}
+
+bool has_plain_keys(nb::handle dict) {
+  Py_ssize_t at = 0;
+  for (PyObject* key = nullptr; PyDict_Next(dict.ptr(), &at, &key, nullptr) != 0;)
+    if (!is_plain_key(key)) return false;
+  return true;
+}
+
+}  // namespace
+
+Packer::Packer(nb::object tensors) : native_(nullptr), object_(std::move(tensors)) {
+  (void)nb::try_cast(object_, native_);
+}
+
+// Python may keep it, so it must be an object of its own then.
+const nb::object& Packer::python_tensors() {
+  if (!object_) {
+    object_ = nb::cast(std::move(*native_));
+    native_ = nb::inst_ptr<Outgoing>(object_);
+  }
+  return object_;
+}
+
+void Packer::check_depth(nb::handle value, int depth) const {
+  if (depth < kMaxNesting) return;
+  const nb::object error =
+      hooks().cannot_travel(value, "nested deeper than " + std::to_string(kMaxNesting) + " levels");
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+  throw nb::python_error();
+}
+
+void Packer::pack(nb::handle value, int depth) {
+  PyObject* const object = value.ptr();
+  const PyTypeObject* const type = Py_TYPE(object);
+  if (type == &PyUnicode_Type) return pack_text(value);
+  if (type == &PyLong_Type) return pack_int(value);
+  if (type == &PyFloat_Type) return writer_.write_float(PyFloat_AS_DOUBLE(object));
+  if (type == &PyBool_Type) return writer_.write_bool(object == Py_True);
+  if (object == Py_None) return writer_.write_nil();
+  if (type == &PyComplex_Type) return pack_complex(value);
+  if (type == &PyBytes_Type) return pack_bytes(value);
+  if (type == &PyDict_Type) return pack_dict(value, depth);
+  if (type == &PyList_Type) return pack_list(value, depth);
+  if (type == &PyTuple_Type) return pack_tuple(value, depth);
+  const int index = native_ != nullptr ? native_->add(value) : -1;
+  if (index >= 0) return writer_.write(TensorIndex{static_cast<std::uint32_t>(index)});
+  if (pack_numpy_scalar(value, writer_) || pack_again(value)) return;
+  pack_rare(value, depth);
+}
+
+// Where the first of many items is a tensor, others are, as a rule: `left` items with this one.
+void Packer::pack_item(nb::handle item, std::size_t left, int depth) {
+  const std::size_t before = native_ != nullptr ? native_->size() : 0;
+  pack(item, depth + 1);
+  if (native_ != nullptr && before == 0 && native_->size() == 1 && left > 2)
+    native_->reserve(std::min(left, kMostExpected));
+}
+
+void Packer::pack_text(nb::handle value) {
+  Py_ssize_t size = 0;
+  const char* const text = PyUnicode_AsUTF8AndSize(value.ptr(), &size);
+  if (text == nullptr) throw nb::python_error();
+  check_size(static_cast<std::size_t>(size));
+  writer_.write(std::string_view(text, static_cast<std::size_t>(size)));
+}
+
+void Packer::pack_bytes(nb::handle value) {
+  const auto bytes = nb::borrow<nb::bytes>(value);
+  check_size(bytes.size());
+  writer_.write(std::span(static_cast<const std::byte*>(bytes.data()), bytes.size()));
+}
+
+void Packer::pack_int(nb::handle value) {
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
+  if (overflow == 0) return writer_.write_signed(number);
+  if (overflow > 0) {
+    const unsigned long long large = PyLong_AsUnsignedLongLong(value.ptr());
+    if (PyErr_Occurred() == nullptr) return writer_.write_unsigned(large);
+    PyErr_Clear();
+  }
+  const std::size_t begin = writer_.size();
+  writer_.write_list_of(2);
+  writer_.write(std::string_view("int"));
+  const nb::object digits = nb::steal(PyNumber_ToBase(value.ptr(), 16));
+  if (!digits) throw nb::python_error();
+  pack_text(digits);
+  writer_.wrap(begin, kRecordType);
+}
+
+void Packer::pack_complex(nb::handle value) {
+  const std::size_t begin = writer_.size();
+  writer_.write_list_of(3);
+  writer_.write(std::string_view("complex"));
+  writer_.write_float(PyComplex_RealAsDouble(value.ptr()));
+  writer_.write_float(PyComplex_ImagAsDouble(value.ptr()));
+  writer_.wrap(begin, kRecordType);
+}
+
+void Packer::pack_dict(nb::handle dict, int depth) {
+  check_depth(dict, depth);
+  if (!has_plain_keys(dict)) return pack_pairs(dict, depth);
+  const auto items = static_cast<std::size_t>(PyDict_GET_SIZE(dict.ptr()));
+  check_size(items);
+  writer_.write_map_of(items);
+  std::size_t packed = 0;
+  Py_ssize_t at = 0;
+  for (PyObject *key = nullptr, *item = nullptr; PyDict_Next(dict.ptr(), &at, &key, &item) != 0;
+       ++packed) {
+    const nb::object name = nb::borrow(key);
+    const nb::object value = nb::borrow(item);
+    if (packed == items || !is_plain_key(key)) raise_changed("a dict");
+    pack(name, depth);
+    pack_item(value, items - packed, depth);
+  }
+  if (packed != items) raise_changed("a dict");
+}
+
+// A dict with any keys is a record of pairs, each a list.
+void Packer::pack_pairs(nb::handle dict, int depth) {
+  const nb::object pairs = nb::steal(PyDict_Items(dict.ptr()));
+  if (!pairs) throw nb::python_error();
+  check_depth(dict, depth + 2);
+  const std::size_t begin = writer_.size();
+  writer_.write_list_of(static_cast<std::size_t>(PyList_GET_SIZE(pairs.ptr())) + 1);
+  writer_.write(std::string_view("dict"));
+  for (const nb::handle pair : nb::borrow<nb::list>(pairs)) {
+    writer_.write_list_of(2);
+    pack(PyTuple_GET_ITEM(pair.ptr(), 0), depth + 3);
+    pack(PyTuple_GET_ITEM(pair.ptr(), 1), depth + 3);
+  }
+  writer_.wrap(begin, kRecordType);
+}
+
+void Packer::pack_list(nb::handle list, int depth) {
+  check_depth(list, depth);
+  const Py_ssize_t items = PyList_GET_SIZE(list.ptr());
+  writer_.write_list_of(static_cast<std::size_t>(items));
+  for (Py_ssize_t i = 0; i < items; ++i) {
+    if (i >= PyList_GET_SIZE(list.ptr())) raise_changed("a list");
+    const nb::object item = nb::borrow(PyList_GET_ITEM(list.ptr(), i));
+    pack_item(item, static_cast<std::size_t>(items - i), depth);
+  }
+  if (PyList_GET_SIZE(list.ptr()) != items) raise_changed("a list");
+}
+
+void Packer::pack_tuple(nb::handle tuple, int depth) {
+  check_depth(tuple, depth);
+  const std::size_t begin = writer_.size();
+  const Py_ssize_t items = PyTuple_GET_SIZE(tuple.ptr());
+  writer_.write_list_of(static_cast<std::size_t>(items));
+  for (Py_ssize_t i = 0; i < items; ++i) pack(PyTuple_GET_ITEM(tuple.ptr(), i), depth + 1);
+  writer_.wrap(begin, internal::kTupleType);
+}
+
+bool Packer::pack_again(nb::handle value) {
+  const int known = rare_indices_.find(value.ptr());
+  if (known >= 0) writer_.append(rare_[static_cast<std::size_t>(known)].second);
+  return known >= 0;
+}
+
+void Packer::pack_rare(nb::handle value, int depth) {
+  const std::size_t begin = writer_.size();
+  const nb::object words = hooks().lower(python_tensors(), value);
+  if (PyTuple_CheckExact(words.ptr())) {
+    check_depth(value, depth);
+    pack_record(nb::borrow<nb::tuple>(words), value, depth);
+  } else {
+    writer_.write(TensorIndex{nb::cast<std::uint32_t>(words)});
+  }
+  const auto packed = writer_.bytes().subspan(begin);
+  rare_indices_.enter(value.ptr(), static_cast<int>(rare_.size()));
+  rare_.emplace_back(nb::borrow(value), std::vector(packed.begin(), packed.end()));
+}
+
+void Packer::pack_record(const nb::tuple& record, nb::handle value, int depth) {
+  const std::size_t begin = writer_.size();
+  writer_.write_list_of(record.size());
+  try {
+    for (const nb::handle part : record) pack(part, depth + 1);
+  } catch (nb::python_error& error) {
+    hooks().blamed(error.value(), value);
+    throw;
+  }
+  writer_.wrap(begin, kRecordType);
+}
+
+std::vector<std::byte> Packer::take_fields() {
+  internal::PackCursor cursor(writer_.bytes());
+  const bool is_tensor = cursor.tensor() == 0U && cursor.left() == 0;
+  return is_tensor ? std::vector<std::byte>() : writer_.take();
+}
+
+std::vector<std::byte> Packer::pack_message(nb::handle message) {
+  writer_.reserve(kUsualBytes);
+  try {
+    pack(message, 0);
+  } catch (nb::python_error& error) {
+    hooks().refused(error.value(), message);
+    throw;
+  }
+  return take_fields();
+}
+
+std::vector<std::byte> Packer::pack_value(nb::handle value) {
+  pack(value, 0);
+  return writer_.take();
+}
+
+void Packer::pack_fields(nb::handle message, const MessagePlan& plan) {
+  writer_.reserve(kUsualBytes);
+  writer_.write_map_of(plan.fields.size());
+  for (const FieldPlan& field : plan.fields) {
+    const nb::object value = nb::steal(PyObject_GetAttr(message.ptr(), field.name.ptr()));
+    if (!value) throw nb::python_error();
+    writer_.append(field.key);
+    pack(field.is_exact(value) ? value : field.lower(value), 1);
+  }
+}
+
+std::vector<std::byte> Packer::pack_typed(nb::handle message, const MessagePlan& plan) {
+  if (reinterpret_cast<PyObject*>(Py_TYPE(message.ptr())) == plan.cls.ptr()) {
+    try {
+      pack_fields(message, plan);
+      return writer_.take();
+    } catch (nb::python_error& error) {
+      // Python finds out what is wrong, and where.
+      if (!error.matches(PyExc_Exception)) throw;
+    }
+    writer_ = internal::PackWriter();
+    rare_indices_.clear();
+    rare_.clear();
+    tensors().clear();
+  }
+  return pack_message(plan.plan.attr("checked")(message));
+}
+
+void bind_packer(nb::module_& module) {
+  module.def(
+      "pack_message",
+      [](nb::object outgoing, nb::handle message) {
+        const auto fields = Packer(std::move(outgoing)).pack_message(message);
+        return nb::bytes(fields.data(), fields.size());
+      },
+      nb::arg("outgoing"), nb::arg("message").none(),
+      nb::sig("def pack_message(outgoing: typing.Any, message: object) -> bytes"),
+      "The fields of a message whose tensors are added to `outgoing`, an Outgoing or an object "
+      "with its methods. They are empty if the message is nothing but one tensor.");
+  module.def(
+      "pack_value",
+      [](nb::object outgoing, nb::handle value) {
+        const auto packed = Packer(std::move(outgoing)).pack_value(value);
+        return nb::bytes(packed.data(), packed.size());
+      },
+      nb::arg("outgoing"), nb::arg("value").none(),
+      nb::sig("def pack_value(outgoing: typing.Any, value: object) -> bytes"),
+      "The MessagePack of one value in a message, whose tensors are added to `outgoing`.");
+}
+
+}  // namespace tensorbus::python

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <tensorbus/value.hpp>
+#include <utility>
+#include <vector>
+
+#include "tensorbus/python/codec/message_plan.hpp"
+#include "tensorbus/python/outgoing.hpp"
+
+namespace tensorbus::python {
+
+// Packs a message in one pass: its tensors go into an Outgoing, the rest becomes MessagePack (the
+// table of extensions is in tensorbus/_codec/fields.py). What is rare is taken apart by Python.
+// For one message, with the GIL. Packing may run code of the program, which may change the
+// containers: references to their items are held.
+class Packer {
+ public:
+  explicit Packer(Outgoing& tensors) : native_(&tensors) {}
+  // `tensors` is an Outgoing, or an object with its methods: then Python adds every tensor.
+  explicit Packer(nb::object tensors);
+
+  // Returns the fields of a message: none if it is one tensor and nothing else.
+  // Throws what Python raises for a value that cannot travel.
+  std::vector<std::byte> pack_message(nb::handle message);
+  // The same for a message of a type.
+  std::vector<std::byte> pack_typed(nb::handle message, const MessagePlan& plan);
+  // Returns the MessagePack of one value. Errors do not say where in a message it is.
+  std::vector<std::byte> pack_value(nb::handle value);
+
+  Outgoing& tensors() noexcept { return *native_; }
+
+ private:
+  void pack(nb::handle value, int depth);
+  void pack_item(nb::handle item, std::size_t left, int depth);
+  void pack_int(nb::handle value);
+  void pack_complex(nb::handle value);
+  void pack_text(nb::handle value);
+  void pack_bytes(nb::handle value);
+  void pack_dict(nb::handle dict, int depth);
+  void pack_pairs(nb::handle dict, int depth);
+  void pack_list(nb::handle list, int depth);
+  void pack_tuple(nb::handle tuple, int depth);
+  bool pack_again(nb::handle value);
+  void pack_rare(nb::handle value, int depth);
+  void pack_record(const nb::tuple& record, nb::handle value, int depth);
+  void pack_fields(nb::handle message, const MessagePlan& plan);
+  std::vector<std::byte> take_fields();
+  void check_depth(nb::handle value, int depth) const;
+  const nb::object& python_tensors();
+
+  Outgoing* native_;
+  nb::object object_;  // that of `native_`, once Python needs one; or in place of it
+  internal::PackWriter writer_;
+  // What Python took apart, which may come again, and how it was packed.
+  std::vector<std::pair<nb::object, std::vector<std::byte>>> rare_;
+  IndexOf rare_indices_;
+};
+
+}  // namespace tensorbus::python

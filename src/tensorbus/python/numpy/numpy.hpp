@@ -1,0 +1,39 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensorbus/python/bindings.hpp"
+#include "tensorbus/python/numpy/abi.hpp"
+
+namespace tensorbus::python {
+
+// NumPy's objects, set once by Python. Never freed: the interpreter may end before us.
+struct Numpy {
+  // One of NumPy's own dtypes in this machine's byte order. These objects are singletons.
+  struct Kind {
+    DType dtype;
+    PyObject* descr;
+    PyTypeObject* scalar;
+    std::string code;  // as NumPy's array interface has it: "<f4"
+  };
+
+  PyTypeObject* array = nullptr;
+  void* const* api = nullptr;  // null: NumPy's interface is another one than we know
+  std::vector<Kind> kinds;
+
+  template <typename Function>
+  Function function(std::size_t index) const noexcept {
+    return reinterpret_cast<Function>(api[index]);
+  }
+  const Kind* kind_of(DType dtype) const noexcept;
+  const Kind* kind_of_descr(const PyObject* descr) const noexcept;
+  const Kind* kind_of_scalar(const PyTypeObject* type) const noexcept;
+};
+
+// Returns null before know_numpy().
+const Numpy* known_numpy() noexcept;
+
+}  // namespace tensorbus::python
