@@ -105,6 +105,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   context_.reach = [this](const Id& other, const ParticipantContext::OnReached& on_reached) {
     outbound_.reach(other, on_reached);
   };
+  context_.accept_own = [this](platform::Fd socket) { return inbound_.adopt(std::move(socket)); };
   context_.orphaned_memory_of = [this](const Id& owner) { return orphaned_memory_of(owner); };
   context_.is_dead = [this](const Id& other) { return domain_.is_dead(other); };
   context_.keep = [this](const std::shared_ptr<PeerSession>& from, const link::Keep& asked) {

@@ -89,6 +89,13 @@ class ParticipantCore {
     loop_.post([this, task = std::move(task)] { task(context_); });
   }
 
+  // The same in the calling thread, where that is possible at once (EventLoop::run_or_post()).
+  void run_or_post(std::function<void(ParticipantContext&)> task, bool after_messages = false) {
+    loop_.run_or_post([this, task = std::move(task)] { task(context_); }, after_messages);
+  }
+  // For threads that wait for what the event loop does.
+  EventLoop& loop() noexcept { return loop_; }
+
   const link::LeaseIndex& lent() const noexcept { return *context_.lent; }
   const std::shared_ptr<DeviceCopier>& copier() const noexcept { return context_.copier; }
 
