@@ -75,6 +75,9 @@ if TYPE_CHECKING:
     )
     from tensorbus._pools.worker_pool import WorkerPool
     from tensorbus._queues.queue import Queue
+    from tensorbus._recording.recorded_samples import RecordedSamples
+    from tensorbus._recording.recorder import Recorder, RecorderStats
+    from tensorbus._recording.recording import RecordedTopic, Recording
     from tensorbus._sharing.weights import load_state_dict
     from tensorbus._tensors.born import AllocateStats, allocate
     from tensorbus._topics.async_publisher import AsyncPublisher
@@ -160,6 +163,11 @@ __all__ = [
     "QueueReport",
     "QueueStats",
     "RateExecutor",
+    "RecordedSamples",
+    "RecordedTopic",
+    "Recorder",
+    "RecorderStats",
+    "Recording",
     "Sample",
     "Service",
     "ServiceError",
@@ -219,6 +227,9 @@ _LATER = {
         "MemoryReport ParticipantReport PeerName PublisherReport QueueClientReport QueueReport "
         "ShareReport SubscriberReport",
         "_queues.queue": "Queue",
+        "_recording.recorder": "Recorder RecorderStats",
+        "_recording.recording": "RecordedTopic Recording",
+        "_recording.recorded_samples": "RecordedSamples",
         "_sharing.weights": "load_state_dict",
         "_tensors.born": "AllocateStats allocate",
         "_topics.async_publisher": "AsyncPublisher",

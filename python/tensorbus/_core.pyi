@@ -966,3 +966,54 @@ class Tracer:
 
     def take(self, source: int) -> bytes:
         """The records of a source since the last call."""
+
+class Recorder:
+    """Writes topics to a file."""
+
+    def __init__(self, path: str, topics: Sequence[str], *, all: bool, pattern: str, reliable: bool, buffer_bytes: int, depth: int, overwrite: bool, domain: str) -> None: ...
+
+    def wait(self, timeout: float | None) -> Outcome:
+        """DONE when it has ended by an error."""
+
+    @property
+    def stats(self) -> dict[str, Any]: ...
+
+    def close(self) -> None: ...
+
+class Recording:
+    """A file that a Recorder has written, mapped."""
+
+    def __init__(self, path: str) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What the recorder says of itself."""
+
+    @property
+    def channels(self) -> list[tuple[str, str, str, dict[str, str], int, int, int, int]]:
+        """
+        Of each publisher: topic, definition of the type, encoding, metadata, messages, lost, the times of its first and last message.
+        """
+
+    @property
+    def recovered(self) -> str: ...
+
+    @property
+    def damage(self) -> str: ...
+
+    @property
+    def file_bytes(self) -> int: ...
+
+    def select(self, topics: Sequence[str], begin: int, end: int) -> bytes:
+        """
+        The numbers of the messages on these topics (none: all), recorded from `begin` to before `end`: an array of unsigned 32-bit numbers.
+        """
+
+    def time(self, index: int) -> int:
+        """When the message was recorded, ns since 1970."""
+
+    def sample(self, index: int) -> Sample: ...
+
+    def check(self) -> None: ...

@@ -25,6 +25,7 @@ BUS = (
         "session",
         "publish",
         "subscribe",
+        "record",
         "queue",
         "trace",
     ),

@@ -54,6 +54,20 @@ def map_files() -> None:
         file.check()
 
 
+def record() -> None:
+    with tb.Recorder("run.mcap", ["a", "b"], reliable=True, buffer=1 << 30) as recorder:
+        stats: tb.RecorderStats = recorder.stats
+        print(recorder.wait(1.0), stats.lost, stats.error)
+    with tb.Recording("run.mcap", library="numpy") as recording:
+        topic: tb.RecordedTopic = recording.topics["a"]
+        print(topic.rate, recording[0].header.sequence, recording.time_ns(-1), recording.damage)
+        some: tb.RecordedSamples[tb.PoseMessage] = recording.select(
+            "a", message_type=tb.PoseMessage, start_ns=recording.start_ns
+        )
+        poses: list[tb.PoseMessage] = [sample.data for sample in some[1:]]
+        print(poses, [sample.data for sample in recording])
+
+
 def receive() -> list[Any]:
     found: list[Any] = []
     with tb.Subscriber("topic", access="private", library="torch", max_held=4) as subscriber:

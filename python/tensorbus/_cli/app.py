@@ -25,6 +25,8 @@ _MODULES = {
     "memory": "memory",
     "inspect": "inspect",
     "metrics": "metrics",
+    "record": "record",
+    "recording": "recording",
     "top": "screens",
     "view": "screens",
     "trace": "screens",

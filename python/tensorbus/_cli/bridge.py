@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import json
 import logging
-import os
 import resource
 import signal
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Any
 from tensorbus._aio.own_loop import own_loop
 from tensorbus._base.errors import InvalidArgument
 from tensorbus._cli.bridge_status import status_of
+from tensorbus._cli.main_memory import leave_gpus
 from tensorbus.bridge import Bridge, BridgeConfig
 from tensorbus.bridge._config import Tls, load
 
@@ -27,7 +27,7 @@ def bridge(given: argparse.Namespace) -> int:
     try:
         config = _config_of(given)
         _allow_descriptors()
-        _leave_gpus()
+        leave_gpus()
         with own_loop() as loop:
             loop.run_until_complete(_run(config))
     except (InvalidArgument, OSError) as error:
@@ -40,11 +40,6 @@ def bridge(given: argparse.Namespace) -> int:
 def _allow_descriptors() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-# Then tensors of a GPU arrive in main memory, copied there by their owner (docs/cuda.md).
-def _leave_gpus() -> None:
-    os.environ["TENSORBUS_CUDA_DRIVER"] = "off"
 
 
 async def _run(config: BridgeConfig) -> None:

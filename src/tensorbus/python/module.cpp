@@ -31,6 +31,7 @@ NB_MODULE(_core, module) {
   bind_inspection(module);
   bind_doctor(module);
   bind_tracing(module);
+  bind_recordings(module);
 }
 #undef PyInit__core
 

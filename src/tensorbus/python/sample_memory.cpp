@@ -1,6 +1,7 @@
 // The memory of a received sample's tensors.
 #include "tensorbus/python/sample_memory.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -23,9 +24,9 @@ std::vector<CopiedBytes> copied_together(const ReceivedSample& self) {
     return !tensor.writable() && tensor.device().is_host();
   };
   for_each_overlap(placed_tensors(self, is_read_on_host),
-                   [&](std::byte* begin, std::byte* end, std::span<const Placed> members) {
+                   [&](std::byte* begin, std::byte* end, std::span<const PlacedBytes> members) {
                      const std::span<const std::byte> bytes(begin, end);
-                     const bool mixed = std::ranges::any_of(members, [&](const Placed& one) {
+                     const bool mixed = std::ranges::any_of(members, [&](const PlacedBytes& one) {
                        return from_torch(tensors[one.tensor]);
                      });
                      if (mixed && !platform::CopyOnWrite::is_possible(bytes))
@@ -104,22 +105,22 @@ Memory memory(const ReceivedSample& self, std::size_t index) {
 
 bool has_shared_storages(const ReceivedSample& self, std::optional<std::string_view> library) {
   bool found = false;
-  for_each_shared_storage(self, library,
-                          [&](std::byte*, std::byte*, std::span<const Placed>) { found = true; });
+  for_each_shared_storage(
+      self, library, [&](std::byte*, std::byte*, std::span<const PlacedBytes>) { found = true; });
   return found;
 }
 
 nb::list shared_storages(const ReceivedSample& self, std::optional<std::string_view> library) {
   nb::list list;
   for_each_shared_storage(
-      self, library, [&](std::byte* begin, std::byte* end, std::span<const Placed> members) {
+      self, library, [&](std::byte* begin, std::byte* end, std::span<const PlacedBytes> members) {
         Memory whole = memory_of(self.tensors()[members.front().tensor], self);
         whole.first = begin;
         whole.layout = Layout::contiguous(DType::kUInt8, {end - begin});
         copy_once(self, whole, {begin, end});
         whole = shown(self, std::move(whole));
         nb::list placed;
-        for (const Placed& one : members)
+        for (const PlacedBytes& one : members)
           placed.append(nb::make_tuple(one.tensor, self.tensors()[one.tensor].data() - begin));
         list.append(nb::make_tuple(std::move(whole), placed));
       });

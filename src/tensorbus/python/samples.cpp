@@ -65,8 +65,8 @@ void make_own(Memory& memory, bool copied) {
 nb::list own_memories(const ReceivedSample& self) {
   std::vector<bool> copied(self.tensors().size());
   for_each_overlap(placed_tensors(self, [](const Tensor&) { return true; }),
-                   [&](std::byte*, std::byte*, std::span<const Placed> members) {
-                     for (const Placed& one : members.subspan(1)) copied[one.tensor] = true;
+                   [&](std::byte*, std::byte*, std::span<const PlacedBytes> members) {
+                     for (const PlacedBytes& one : members.subspan(1)) copied[one.tensor] = true;
                    });
   nb::list list;
   for (std::size_t i = 0; i < self.tensors().size(); ++i) {
@@ -107,9 +107,9 @@ nb::tuple ranges(const ReceivedSample& self) {
   nb::list runs;
   std::vector<std::int64_t> offsets(tensors.size());
   std::int64_t total = 0;
-  for_each_run(placed, [&](std::byte* begin, std::byte* end, std::span<const Placed> members) {
+  for_each_run(placed, [&](std::byte* begin, std::byte* end, std::span<const PlacedBytes> members) {
     total = (total + kRangeAlignment - 1) / kRangeAlignment * kRangeAlignment;
-    for (const Placed& one : members)
+    for (const PlacedBytes& one : members)
       offsets[one.tensor] = total + (tensors[one.tensor].data() - begin);
     total += end - begin;
     Memory whole = memory_of(tensors[members.front().tensor], self);

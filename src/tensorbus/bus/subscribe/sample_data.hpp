@@ -17,6 +17,7 @@
 #include "tensorbus/link/ring/sample_ring.hpp"
 #include "tensorbus/link/trace/traced_sample.hpp"
 #include "tensorbus/tensor/descriptor.hpp"
+#include "tensorbus/tensor/recording/message_head.hpp"
 
 namespace tensorbus::bus {
 
@@ -65,6 +66,11 @@ struct SampleData {
   // Returns a sample of one writable tensor, which lies in memory of another program.
   static Sample of_memory(std::shared_ptr<memory::DeviceKeeper> keeper, const Device& device,
                           const Layout& layout, const std::byte* first);
+  // Returns a sample whose read-only tensors lie in a mapped file, at these offsets from `data`.
+  // `fields` point into `head`, which the sample takes. A tensor that is not aligned is copied.
+  static Sample of_file(const SampleHeader& header, std::shared_ptr<const link::Source> source,
+                        std::vector<std::byte> head, const recording::MessageHead& decoded,
+                        const std::byte* data, const std::shared_ptr<const void>& keeper);
   // Writes into the ring that the sample was received, and later when it is used and released.
   // Without memory for that it is not traced.
   static void trace(Sample& sample, const std::shared_ptr<link::TraceRing>& ring) noexcept;

@@ -1,0 +1,108 @@
+// Recordings: as they come, or one that is right with some bytes changed, left out or cut off.
+// Every message that is found lies in the file, and so does every tensor of one whose head is
+// right.
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "fuzz/fuzz.hpp"
+#include "tensorbus/tensor/recording/message_head.hpp"
+#include "tensorbus/tensor/recording/read_contents.hpp"
+#include "tests/unit/tensor/file_test_support.hpp"
+#include "tests/unit/tensor/recording_test_support.hpp"
+
+namespace tensorbus::fuzz {
+namespace {
+
+using recording::Contents;
+using recording::kMessageHead;
+using recording::kRecordHead;
+using recording::MessageEntry;
+using recording::MessageHead;
+
+constexpr int kMostChanges = 8;
+
+// As it comes, or nearly right.
+std::string file_of(Input& input) {
+  static const std::string whole = test::recorded();
+  static const std::string killed = test::recorded(true);
+  const std::uint8_t kind = input.byte() % 3;
+  if (kind == 0) return std::string(text_of(input.rest()));
+  std::string file = kind == 1 ? whole : killed;
+  for (int i = 0; i < kMostChanges && !input.empty() && !file.empty(); ++i) {
+    const std::uint8_t what = input.byte() % 4;
+    const std::size_t at = input.take<std::uint16_t>() % file.size();
+    if (what == 0)
+      file[at] = static_cast<char>(input.byte());
+    else if (what == 1)
+      file.replace(at, sizeof(std::uint64_t), text_of(input.bytes(sizeof(std::uint64_t))));
+    else if (what == 2)
+      file.erase(at, input.byte());
+    else
+      file.resize(at);
+  }
+  return file;
+}
+
+std::optional<MessageHead> head_of(std::span<const std::byte> data) {
+  MessageHead head;
+  const bool read = accepts(
+      [&] {
+        const std::uint64_t bytes = recording::head_bytes_in(data, data.size());
+        head = recording::decode_head(data.first(bytes), data.size());
+      },
+      Code::kInvalidArgument);
+  return read ? std::optional(head) : std::nullopt;
+}
+
+// A head is written again as it was read.
+void require_same(const MessageHead& head, std::span<const std::byte> data) {
+  std::vector<std::byte> again;
+  recording::encode_head(head, again);
+  again.insert(again.end(), head.fields.begin(), head.fields.end());
+  check(again.size() == recording::head_bytes(head) && again.size() <= data.size());
+  const MessageHead read = recording::decode_head(again, data.size());
+  check(read.sequence == head.sequence && read.fingerprint == head.fingerprint);
+  check(read.tensors.size() == head.tensors.size());
+  for (const recording::PlacedTensor& tensor : head.tensors) {
+    const ByteSpan span = span_of(tensor.layout);
+    if (span.bytes() == 0) continue;
+    check(static_cast<std::int64_t>(tensor.offset) + span.begin >=
+          static_cast<std::int64_t>(again.size()));
+    check(tensor.offset + static_cast<std::uint64_t>(span.end) <= data.size());
+  }
+}
+
+void run(Input input) {
+  const std::string file = file_of(input);
+  Contents contents;
+  bool chunked = false;
+  const auto read = [&] {
+    try {
+      contents = recording::read_contents(test::Content(file).bytes());
+    } catch (const Error& error) {
+      chunked = error.code() == Code::kUnsupported;  // as other programs write them
+      if (!chunked) throw;
+    }
+  };
+  if (!accepts(read, Code::kInvalidArgument) || chunked) return;
+  check(std::ranges::is_sorted(contents.messages, {}, &MessageEntry::log_time));
+  const auto bytes = std::as_bytes(std::span(file));
+  for (const MessageEntry& entry : contents.messages) {
+    check(contents.channels.contains(entry.channel));
+    check(entry.bytes >= kMessageHead && entry.offset + kRecordHead + entry.bytes <= file.size());
+    const auto data =
+        bytes.subspan(entry.offset + kRecordHead + kMessageHead, entry.bytes - kMessageHead);
+    if (const auto head = head_of(data)) require_same(*head, data);
+  }
+  for (const recording::Lost& lost : contents.lost) check(contents.channels.contains(lost.channel));
+}
+
+}  // namespace
+}  // namespace tensorbus::fuzz
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  tensorbus::fuzz::run(tensorbus::fuzz::Input(data, size));
+  return 0;
+}

@@ -1,0 +1,1 @@
+"""Recording topics to a file, and reading it."""

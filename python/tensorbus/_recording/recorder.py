@@ -1,0 +1,138 @@
+"""Recording."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tensorbus import _core
+from tensorbus._base.arguments import MOST_DEPTH, seconds, topic_name, whole_number
+from tensorbus._base.closing import Closing
+from tensorbus._base.public import public
+from tensorbus._base.stats import Stats
+from tensorbus._core import Outcome
+
+_MOST_BUFFER = 2**62
+
+
+@public
+@dataclass(frozen=True, eq=False)
+class RecorderStats(Stats):
+    """Counters of a `Recorder` since it was made, and its present state."""
+
+    messages: int
+    """Messages that are in the file."""
+    bytes: int
+    """Bytes of the file."""
+    lost: int
+    """Messages that were published while it recorded, and that are not in the file."""
+    unwritable: int
+    """Those of the lost that had a tensor on a GPU."""
+    buffered_bytes: int
+    """Bytes of what was received and is not yet written; their memory is held until then."""
+    topics: int
+    """Topics that it has subscribed to."""
+    error: str
+    """Why recording has ended by itself, as on a full disk; "" while it goes on."""
+
+
+@public
+class Recorder(Closing):
+    """Writes the messages of topics to a file, from the memory in which they were published.
+
+    It records from the moment it is made until `close`, or the end of its `with` block, in two
+    threads of the core, which do not need the GIL. The file is one of MCAP: `docs/recording.md`.
+
+    Args:
+        path: of the file, by custom `NAME.mcap`.
+        topics: a name, or several.
+        all: every topic that somebody publishes, now or later.
+        regex: also every topic whose whole name matches this regular expression (ECMAScript's).
+        reliable: `True`: publishers with `reliable=True` wait for it, so it loses nothing of them.
+            By default it slows nobody down: what the disk is too slow for is lost, and counted, in
+            the file too.
+        buffer: bytes that may wait to be written; the publishers' memory is held as long.
+        depth: samples that may wait in each publisher until they are taken into the buffer.
+        overwrite: `True`: replaces a file of this name; by default it must not exist.
+        domain: see `tensorbus.participant`.
+
+    Raises:
+        InvalidArgument: no topic, a file that exists, an option out of range.
+        AccessDenied: the file may not be written.
+        SystemCallError: it cannot be made.
+
+    >>> import os, tempfile
+    >>> from tensorbus import Publisher, Recording
+    >>> path = os.path.join(tempfile.mkdtemp(), "run.mcap")
+    >>> with Publisher("doc/recorder", reliable=True) as publisher:
+    ...     with Recorder(path, "doc/recorder", reliable=True):
+    ...         publisher.wait_for_subscribers(timeout=10)
+    ...         publisher.publish({"id": 7})
+    True
+    1
+    >>> [sample.data for sample in Recording(path)]
+    [{'id': 7}]
+    """
+
+    _in_a_child = "record in the process that made it"
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        topics: str | Iterable[str] = (),
+        *,
+        all: bool = False,
+        regex: str | None = None,
+        reliable: bool = False,
+        buffer: int = 2 << 30,
+        depth: int = 64,
+        overwrite: bool = False,
+        domain: str | None = None,
+    ) -> None:
+        self._path = os.fsdecode(path)
+        names = [topics] if isinstance(topics, str) else [*topics]
+        self._core = _core.Recorder(
+            self._path,
+            [topic_name(name) for name in names],
+            all=all,
+            pattern=regex or "",
+            reliable=reliable,
+            buffer_bytes=whole_number("buffer", buffer, least=1, most=_MOST_BUFFER),
+            depth=whole_number("depth", depth, least=1, most=MOST_DEPTH),
+            overwrite=overwrite,
+            domain=domain or "",
+        )
+
+    @property
+    def path(self) -> str:
+        """The file's path, as it was given."""
+        return self._path
+
+    @property
+    def stats(self) -> RecorderStats:
+        """What it has written and lost, and what waits to be written."""
+        return RecorderStats(**self._core.stats)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until recording has ended by itself, as on a full disk: True.
+
+        `close` then raises why. False after `timeout` seconds.
+        """
+        return self._core.wait(seconds("timeout", timeout)) is Outcome.DONE
+
+    def close(self) -> None:
+        """Writes what was received, and the end of the file. A second call does nothing.
+
+        Raises:
+            OutOfMemory: the disk is full; the message says what is in the file.
+            SystemCallError: it could not be written for another reason.
+        """
+        self._core.close()
+
+    def __repr__(self) -> str:
+        stats = self.stats
+        return (
+            f"<tensorbus.Recorder {self._path!r} messages={stats.messages} bytes={stats.bytes} "
+            f"lost={stats.lost}>"
+        )

@@ -1,0 +1,254 @@
+"""Reading what was recorded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, overload
+
+from tensorbus import _core
+from tensorbus._base.closing import Closing
+from tensorbus._base.errors import Closed, InvalidArgument, TypeMismatch
+from tensorbus._base.public import public
+from tensorbus._codec.typed import plan_or_none
+from tensorbus._recording.recorded_samples import RecordedSamples
+from tensorbus._tensors.library import Library, library_or_none
+from tensorbus._topics.sample import Sample
+
+if TYPE_CHECKING:
+    from tensorbus._base.generics import MessageClass, T
+
+_END = 2**64 - 1  # ns since 1970
+
+
+@public
+@dataclass(frozen=True)
+class RecordedTopic:
+    """A topic in a recording."""
+
+    name: str
+    types: tuple[str, ...]
+    """The definitions of the types that were published there: one, as a rule; none: any."""
+    publishers: int
+    messages: int
+    lost: int
+    """Messages that were published while it was recorded, and are not in the file."""
+    start_ns: int
+    """When the first message was recorded, in nanoseconds since 1970; 0: there is none."""
+    end_ns: int
+    """The same of the last."""
+
+    @property
+    def duration(self) -> float:
+        """Seconds from the first message to the last."""
+        return (self.end_ns - self.start_ns) / 1e9
+
+    @property
+    def rate(self) -> float:
+        """Messages per second; 0.0 of fewer than two."""
+        return (self.messages - 1) / self.duration if self.duration > 0 else 0.0
+
+
+@public
+class Recording(Closing, Sequence[Sample[Any]]):
+    """A file that a `Recorder` has written: the samples in it, in the order of time.
+
+    Nothing is read before it is touched: the file is mapped, tensors are read-only views of it,
+    which keep the mapping for as long as they live, and publishing or sharing one lends the file
+    instead of copying. A file whose recorder was killed is searched for its messages when it is
+    opened.
+
+    Args:
+        path: of the file.
+        library: whose tensors samples are to have; by default a tensor is what it was sent from.
+
+    Raises:
+        OSError: as `open` has it (FileNotFoundError, PermissionError, ...).
+        InvalidArgument: it is no recording; the message says what is wrong.
+        Unsupported: another program wrote it, in chunks.
+
+    >>> import os, tempfile
+    >>> from tensorbus import Publisher, Recorder
+    >>> path = os.path.join(tempfile.mkdtemp(), "run.mcap")
+    >>> with Publisher("doc/recording", reliable=True) as publisher:
+    ...     with Recorder(path, all=True, reliable=True):
+    ...         publisher.wait_for_subscribers(timeout=10)
+    ...         for number in range(3):
+    ...             _ = publisher.publish(number)
+    True
+    >>> recording = Recording(path)
+    >>> recording.topics["doc/recording"].messages, len(recording), recording[-1].data
+    (3, 3, 2)
+    >>> [sample.data for sample in recording[1:]]
+    [1, 2]
+    """
+
+    _in_a_child = "open the file in the child"
+
+    def __init__(self, path: str | os.PathLike[str], *, library: Library | None = None) -> None:
+        self._path = os.fsdecode(path)
+        self._library = library_or_none(library)
+        with open(self._path, "rb"):  # raises what Python raises
+            pass
+        self._core: _core.Recording | None = _core.Recording(self._path)
+        self._topics: dict[str, RecordedTopic] | None = None
+
+    @property
+    def path(self) -> str:
+        """The file's path, as it was given."""
+        return self._path
+
+    @property
+    def topics(self) -> dict[str, RecordedTopic]:
+        """What was recorded, by the topic's name."""
+        if self._topics is None:
+            self._topics = _topics_of(self._open())
+        return dict(self._topics)
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What the recorder says of itself: version, host, domain, when it started."""
+        return self._open().about
+
+    @property
+    def file_bytes(self) -> int:
+        """The size of the file when it was opened."""
+        return self._open().file_bytes
+
+    @property
+    def start_ns(self) -> int:
+        """When the first message was recorded, in nanoseconds since 1970; 0: there is none."""
+        return self.time_ns(0) if len(self) else 0
+
+    @property
+    def end_ns(self) -> int:
+        """The same of the last."""
+        return self.time_ns(-1) if len(self) else 0
+
+    @property
+    def duration(self) -> float:
+        """Seconds from the first message to the last."""
+        return (self.end_ns - self.start_ns) / 1e9
+
+    @property
+    def lost(self) -> int:
+        """Messages that were published while it was recorded, and are not in the file."""
+        return sum(topic.lost for topic in self.topics.values())
+
+    @property
+    def recovered(self) -> str:
+        """Why the file had to be searched for its messages, and where it ends; "": it is whole."""
+        return self._open().recovered
+
+    @property
+    def damage(self) -> str:
+        """What of the file could not be read; "": nothing. Then iteration raises at its end."""
+        return self._open().damage
+
+    def time_ns(self, index: int) -> int:
+        """When a message was recorded, in nanoseconds since 1970."""
+        return self._open().time(self._checked(index))
+
+    def index_at(self, time_ns: int) -> int:
+        """The index of the first message that was recorded at this time or later.
+
+        It is `len(recording)` if there is none.
+        """
+        return len(self._open()) - len(self._numbers((), time_ns, _END))
+
+    def select(
+        self,
+        *topics: str,
+        message_type: MessageClass[T] | None = None,
+        start_ns: int = 0,
+        end_ns: int = _END,
+    ) -> RecordedSamples[T]:
+        """The samples of some topics, or of all, that were recorded within some time.
+
+        Args:
+            topics: their names; none: all.
+            message_type: as for a `Subscriber`.
+            start_ns: nanoseconds since 1970: samples from then on,
+            end_ns: and before then.
+
+        Raises:
+            InvalidArgument: a topic that is not there.
+            TypeMismatch: what was recorded cannot be read as this type.
+        """
+        plan = plan_or_none(message_type)
+        for name in topics:
+            found = self.topics.get(name)
+            if found is None:
+                known = ", ".join(map(repr, self.topics)) or "none"
+                raise InvalidArgument(
+                    f"file {self._path!r}: topic {name!r}: there is none; there are: {known}"
+                )
+            for definition in found.types if plan is not None else ():
+                if plan is not None and (why := _core.why_not(plan.definition, definition)):
+                    raise TypeMismatch(f"file {self._path!r}: topic {name!r}: {why}")
+        numbers = self._numbers(topics, start_ns, end_ns)
+        return RecordedSamples(self._open(), self._path, numbers, self._library, plan)
+
+    def check(self) -> None:
+        """Raises if the memory is not what is in the file: see `MappedFile.check`."""
+        self._open().check()
+
+    def close(self) -> None:
+        """Lets go of the file. Samples that are held stay valid."""
+        self._core = None
+
+    def __len__(self) -> int:
+        return len(self._open())
+
+    @overload
+    def __getitem__(self, index: int) -> Sample[Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> RecordedSamples[Any]: ...
+    def __getitem__(self, index: int | slice) -> Sample[Any] | RecordedSamples[Any]:
+        return self._all()[index]
+
+    def __iter__(self) -> Iterator[Sample[Any]]:
+        return iter(self._all())
+
+    def __repr__(self) -> str:
+        if self._core is None:
+            return f"<tensorbus.Recording {self._path!r} closed>"
+        return (
+            f"<tensorbus.Recording {self._path!r} topics={len(self.topics)} "
+            f"messages={len(self)} duration={self.duration:.3f} s>"
+        )
+
+    def _all(self) -> RecordedSamples[Any]:
+        core = self._open()
+        return RecordedSamples(core, self._path, range(len(core)), self._library, None)
+
+    def _numbers(self, topics: Sequence[str], start_ns: int, end_ns: int) -> Sequence[int]:
+        bounds = (min(max(bound, 0), _END) for bound in (start_ns, end_ns))
+        return memoryview(self._open().select(topics, *bounds)).cast("I")
+
+    def _checked(self, index: int) -> int:
+        return range(len(self))[index]
+
+    def _open(self) -> _core.Recording:
+        if self._core is None:
+            raise Closed(f"file {self._path!r} is closed")
+        return self._core
+
+
+def _topics_of(core: _core.Recording) -> dict[str, RecordedTopic]:
+    topics: dict[str, RecordedTopic] = {}
+    for name, definition, _, _, messages, lost, start, end in core.channels:
+        before = topics.get(name) or RecordedTopic(name, (), 0, 0, 0, 0, 0)
+        starts = [at for at in (before.start_ns, start) if at]
+        types = {*before.types, definition} - {""}
+        topics[name] = RecordedTopic(
+            name,
+            tuple(sorted(types)),
+            before.publishers + 1,
+            before.messages + messages,
+            before.lost + lost,
+            min(starts, default=0),
+            max(before.end_ns, end),
+        )
+    return dict(sorted(topics.items()))

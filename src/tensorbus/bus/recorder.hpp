@@ -1,0 +1,61 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tensorbus/bus/event_loop/fork_safe.hpp"
+#include "tensorbus/platform/export.hpp"
+#include "tensorbus/platform/waiting/stop_condition.hpp"
+
+namespace tensorbus {
+
+struct RecorderOptions {
+  std::string path;
+  std::vector<std::string> topics{};
+  bool all = false;       // every topic that has a publisher, now or later
+  std::string pattern{};  // every topic whose whole name matches this regular expression
+  bool reliable = false;  // publishers wait for the recorder; else it drops, and counts
+  std::uint64_t buffer_bytes = std::uint64_t{2} << 30;  // that wait to be written, at most
+  std::uint32_t depth = 64;  // samples that may wait in each publisher, until they are taken
+  bool overwrite = false;
+  std::string domain{};
+};
+
+struct RecorderStats {
+  std::uint64_t messages = 0;        // in the file
+  std::uint64_t bytes = 0;           // of the file
+  std::uint64_t lost = 0;            // known to be missing there
+  std::uint64_t unwritable = 0;      // among the lost: with tensors on a GPU
+  std::uint64_t buffered_bytes = 0;  // received, and not yet written
+  std::uint32_t topics = 0;
+  std::string error{};  // for which it has ended; empty: none
+};
+
+// Writes topics to a file (docs/recording.md). It is a participant of its own, which holds leases
+// until their bytes are in the file. One thread receives, another one writes. Thread-safe.
+class TENSORBUS_API Recorder {
+ public:
+  // Makes the file and subscribes. Throws Error(kInvalidArgument) that names the option,
+  // Error(kPermission), Error(kOutOfMemory), Error(kSystem) for a file that cannot be made.
+  explicit Recorder(const RecorderOptions& options);
+  Recorder(Recorder&&) noexcept;
+  Recorder& operator=(Recorder&&) noexcept;
+  ~Recorder();  // close(), without its error
+
+  // Waits until recording has ended by an error: kDone, which close() throws; or kTimedOut,
+  // kInterrupted.
+  Outcome wait(const platform::StopCondition& stop);
+  RecorderStats stats() const;
+  // Writes all that was received, and the end of the file. Throws the Error for which recording
+  // has ended, which says what is in the file; the second call does nothing.
+  void close();
+
+ private:
+  struct State;
+  bus::ForkSafe<State> state_;
+};
+
+}  // namespace tensorbus

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "tensorbus/tensor/files/file_bytes.hpp"
+
+namespace tensorbus::recording {
+
+// Reads parts of a file in the order in which they lie there, with few system calls.
+class FileWindow {
+ public:
+  explicit FileWindow(const FileBytes& file) : file_(file) {}
+
+  std::uint64_t file_bytes() const noexcept { return file_.size(); }
+  // Returns these bytes, fewer if the file ends before. Valid until the next call.
+  std::span<const std::byte> at(std::uint64_t offset, std::size_t count) {
+    if (offset < begin_ || offset - begin_ > part_.size() ||
+        count > part_.size() - (offset - begin_)) {
+      const bool follows = offset >= begin_ && offset - begin_ <= part_.size() + kNear;
+      part_ = file_.read(offset, std::max(count, follows ? kMany : kNear));
+      begin_ = offset;
+    }
+    const auto bytes = std::as_bytes(std::span(part_)).subspan(offset - begin_);
+    return bytes.first(std::min(count, bytes.size()));
+  }
+
+ private:
+  static constexpr std::size_t kNear = 512;
+  static constexpr std::size_t kMany = std::size_t{1} << 16;
+
+  const FileBytes& file_;
+  std::string part_;
+  std::uint64_t begin_ = 0;
+};
+
+}  // namespace tensorbus::recording

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tensorbus/platform/export.hpp"
+#include "tensorbus/tensor/layout.hpp"
+
+namespace tensorbus::recording {
+
+// The data of a recorded message begins with its head: what it is, a table of its tensors, and its
+// fields (docs/recording.md). The bytes of the tensors lie behind it.
+
+// Where a tensor lies.
+struct PlacedTensor {
+  Layout layout;
+  std::uint64_t offset = 0;  // of the first element, from the beginning of the data
+};
+
+struct MessageHead {
+  std::uint64_t fingerprint = 0;
+  std::uint64_t sequence = 0;
+  std::vector<PlacedTensor> tensors{};
+  std::span<const std::byte> fields{};
+};
+
+// Returns the bytes of the head, with its fields.
+TENSORBUS_API std::uint64_t head_bytes(const MessageHead& head);
+// Appends the head without its fields, which the caller writes behind it.
+TENSORBUS_API void encode_head(const MessageHead& head, std::vector<std::byte>& bytes);
+
+// Returns how many bytes the head has, as `start`, the first bytes of the data, says. `data_bytes`:
+// of the whole data. Throws Error(kInvalidArgument).
+inline constexpr std::size_t kHeadStart = 16;
+TENSORBUS_API std::uint64_t head_bytes_in(std::span<const std::byte> start,
+                                          std::uint64_t data_bytes);
+// Returns what a head says; `fields` point into `bytes`. All tensors lie in the data, behind the
+// head. Throws Error(kInvalidArgument) that names what is wrong.
+TENSORBUS_API MessageHead decode_head(std::span<const std::byte> bytes, std::uint64_t data_bytes);
+
+}  // namespace tensorbus::recording

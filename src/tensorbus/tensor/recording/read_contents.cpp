@@ -1,0 +1,172 @@
+#include "tensorbus/tensor/recording/read_contents.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "tensorbus/tensor/recording/crc32.hpp"
+#include "tensorbus/tensor/recording/scan.hpp"
+#include "tensorbus/tensor/recording/summary.hpp"
+
+namespace tensorbus::recording {
+namespace {
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+void require_magic(const FileBytes& file) {
+  const std::string begin = file.read(0, kMagic.size());
+  if (begin == kMagic) return;
+  if (begin.size() < kMagic.size())
+    refuse_record("it has " + std::to_string(begin.size()) + " bytes: no recording is as short");
+  if (begin.starts_with(kMagic.substr(0, 5)))
+    refuse_record("it is an MCAP file of another version than 0");
+  refuse_record("it is no recording: it does not begin as an MCAP file");
+}
+
+struct Footer {
+  std::uint64_t at = 0;
+  std::uint64_t summary = 0;
+  std::uint32_t crc = 0;
+};
+
+Footer footer_of(const FileBytes& file) {
+  const std::uint64_t size = file.size();
+  if (size < kMagic.size() + kEndBytes) refuse_record("it has no index at its end");
+  const std::string end = file.read(size - kEndBytes, kEndBytes);
+  if (end.size() != kEndBytes || !end.ends_with(kMagic))
+    refuse_record("it has no index at its end: its recorder has not finished it");
+  RecordCursor cursor(bytes_of(end));
+  if (cursor.number<std::uint8_t>() != static_cast<std::uint8_t>(Opcode::kFooter) ||
+      cursor.number<std::uint64_t>() != kFooterBytes)
+    refuse_record("the footer is damaged");
+  Footer footer{.at = size - kEndBytes};
+  footer.summary = cursor.number<std::uint64_t>();
+  (void)cursor.number<std::uint64_t>();
+  footer.crc = cursor.number<std::uint32_t>();
+  if (footer.summary < kMagic.size() || footer.summary > footer.at)
+    refuse_record("the footer says that the summary begins at byte " +
+                  std::to_string(footer.summary));
+  return footer;
+}
+
+// Returns a record of the data section, that the summary names.
+std::string record_at(const FileBytes& file, std::uint64_t offset, std::uint64_t bytes,
+                      std::uint64_t end) {
+  if (offset > end || bytes > end - offset || bytes < kRecordHead)
+    refuse_record("the summary names a record of " + std::to_string(bytes) + " bytes at byte " +
+                  std::to_string(offset) + ", which is not in the file");
+  std::string record = file.read(offset, bytes);
+  if (record.size() != bytes) refuse_record("the file was cut meanwhile");
+  return record;
+}
+
+class EndReader {
+ public:
+  explicit EndReader(const FileBytes& file) : file_(file), footer_(footer_of(file)) {}
+
+  Contents run() {
+    read_summary();
+    for (const auto& [offset, bytes] : metadata_) read_metadata(offset, bytes);
+    if (!has_index_) refuse_record("the summary names no index");
+    if (contents_.messages.size() != count_)
+      refuse_record("its indexes have " + std::to_string(contents_.messages.size()) +
+                    " messages, the statistics " + std::to_string(count_));
+    return std::move(contents_);
+  }
+
+ private:
+  void read_summary() {
+    constexpr std::size_t kCrcAndMagic = sizeof(std::uint32_t) + kMagic.size();
+    const std::string all = file_.read(footer_.summary, file_.size() - footer_.summary);
+    if (all.size() != file_.size() - footer_.summary) refuse_record("the file was cut meanwhile");
+    const auto bytes = bytes_of(all);
+    if (footer_.crc != 0 && footer_.crc != crc32(bytes.first(bytes.size() - kCrcAndMagic)))
+      refuse_record("the summary is damaged: the checksum is another one");
+    RecordCursor cursor(bytes.first(footer_.at - footer_.summary));
+    while (cursor.left() > 0) {
+      const auto opcode = static_cast<Opcode>(cursor.number<std::uint8_t>());
+      take(opcode, cursor.take(cursor.number<std::uint64_t>()));
+    }
+  }
+
+  void take(Opcode opcode, std::span<const std::byte> content) {
+    RecordCursor cursor(content);
+    if (opcode == Opcode::kSchema) {
+      Schema schema = decode_schema(content);
+      contents_.schemas.emplace(schema.id, std::move(schema));
+    } else if (opcode == Opcode::kChannel) {
+      Channel channel = decode_channel(content);
+      contents_.channels.emplace(channel.id, std::move(channel));
+    } else if (opcode == Opcode::kStatistics) {
+      count_ = cursor.number<std::uint64_t>();
+    } else if (opcode == Opcode::kAttachmentIndex) {
+      take_attachment(cursor);
+    } else if (opcode == Opcode::kMetadataIndex) {
+      const auto offset = cursor.number<std::uint64_t>();
+      metadata_.emplace_back(offset, cursor.number<std::uint64_t>());
+    }
+  }
+
+  void take_attachment(RecordCursor& cursor) {
+    const auto offset = cursor.number<std::uint64_t>();
+    const auto bytes = cursor.number<std::uint64_t>();
+    (void)cursor.take(3 * sizeof(std::uint64_t));
+    if (cursor.text() != kIndexName) return;
+    const std::string record = record_at(file_, offset, bytes, footer_.summary);
+    try {
+      for (const MessageEntry& entry : decode_index(bytes_of(record), offset)) take_entry(entry);
+    } catch (const Error& error) {
+      refuse_record("an index, at byte " + std::to_string(offset) +
+                    ", is damaged: " + error.what());
+    }
+    has_index_ = true;
+  }
+
+  void take_entry(const MessageEntry& entry) {
+    if (!contents_.channels.contains(entry.channel))
+      refuse_record("it has a message of channel " + std::to_string(entry.channel) +
+                    ", which was not named");
+    if (entry.is_lost != 0)
+      contents_.lost.push_back({entry.channel, entry.offset, entry.bytes});
+    else
+      contents_.messages.push_back(entry);
+  }
+
+  void read_metadata(std::uint64_t offset, std::uint64_t bytes) {
+    const std::string record = record_at(file_, offset, bytes, footer_.summary);
+    note_metadata(bytes_of(record).subspan(kRecordHead), contents_);
+  }
+
+  const FileBytes& file_;
+  const Footer footer_;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> metadata_;  // offset, bytes
+  std::uint64_t count_ = 0;
+  bool has_index_ = false;
+  Contents contents_;
+};
+
+Contents by_end_or_scan(const FileBytes& file) {
+  try {
+    return EndReader(file).run();
+  } catch (const Error& error) {
+    if (error.code() != Code::kInvalidArgument) throw;
+    Contents contents = scan(file);
+    const std::string why = error.what();
+    if (contents.recovered.find(why) == std::string::npos)
+      contents.recovered = why + "; " + contents.recovered;
+    return contents;
+  }
+}
+
+}  // namespace
+
+Contents read_contents(const FileBytes& file) {
+  require_magic(file);
+  Contents contents = by_end_or_scan(file);
+  std::ranges::stable_sort(contents.messages, {}, &MessageEntry::log_time);
+  return contents;
+}
+
+}  // namespace tensorbus::recording

@@ -1,0 +1,162 @@
+"""`tensorbus record` and `tensorbus recording info`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tensorbus as tb
+from support.harness import PATIENCE, eventually
+from support.mcap_files import read_mcap
+from tensorbus._cli.command import main
+
+pytest.importorskip("typer")
+
+COMMAND = (sys.executable, "-m", "tensorbus")
+
+
+@contextmanager
+def recording(*arguments: str, before: tuple[str, ...] = ()) -> Iterator[subprocess.Popen[str]]:
+    """`tensorbus record` with some arguments, which has subscribed."""
+    with subprocess.Popen(
+        [*before, *COMMAND, "record", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr
+        assert process.stderr.readline().startswith("recording to ")
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def published(topic: str, size: int = 1000) -> Iterator[tb.Publisher[Any]]:
+    """A reliable publisher that publishes until the block ends."""
+    ended = threading.Event()
+    with tb.Publisher[Any](topic, reliable=True, timeout=1) as publisher:
+
+        def publish() -> None:
+            number = 0
+            while not ended.is_set():
+                publisher.publish(np.full(size, number % 256, "u1"))
+                number += 1
+
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        thread = threading.Thread(target=publish)
+        thread.start()
+        try:
+            yield publisher
+        finally:
+            ended.set()
+            thread.join()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_well(tmp_path: Path, number: signal.Signals) -> None:
+    path = tmp_path / "run.mcap"
+    with recording("topic", "-o", str(path), "--reliable") as process:
+        with published("topic"):
+            eventually(lambda: path.stat().st_size > 100_000)
+            process.send_signal(number)
+            out, err = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, err
+    found = tb.Recording(path)
+    assert found.recovered == found.damage == ""
+    assert out.startswith(f"{len(found)} messages of 1 topics, ")
+    assert out.endswith(f" 0 lost: {path}\n")
+    assert read_mcap(path).messages == {"topic": len(found)}
+    for index, sample in enumerate(found):
+        assert (sample.data == index % 256).all()
+
+
+def test_it_ends_after_some_seconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.mcap"
+    assert main(["record", "--all", "-o", str(path), "--seconds", "0"]) == 0
+    assert capsys.readouterr().out.startswith("0 messages of 0 topics")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert main(["record", "--all", "-o", str(path), "--seconds", "0"]) == 2
+    assert "it exists" in capsys.readouterr().err
+
+
+def test_mistakes_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = str(tmp_path / "run.mcap")
+    for arguments, text in (
+        (("-o", path), "name topics, or give --all or --regex"),
+        (("--all", "--buffer", "2X", "-o", path), "expected bytes, as in 500M or 2G"),
+        (("--regex", "(", "-o", path), "no regular expression"),
+    ):
+        assert main(["record", *arguments]) == 2
+        assert text in " ".join(capsys.readouterr().err.replace("│", "").split())
+
+
+@pytest.mark.skipif(
+    not shutil.which("unshare")
+    or subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0,
+    reason="no file system of its own can be mounted here",
+)
+def test_a_full_disk_ends_it_with_an_error_that_says_what_is_in_the_file(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    path = disk / "run.mcap"
+    kept = tmp_path / "kept.mcap"
+    mounted = (
+        f"mount -t tmpfs -o size=4m none {disk} || exit 9; "
+        f'"$@"; status=$?; cp {path} {kept}; exit $status'
+    )
+    before = ("unshare", "-m", "sh", "-c", mounted, "sh")
+    with (
+        recording("topic", "-o", str(path), "--reliable", before=before) as process,
+        published("topic", 300_000),
+    ):
+        out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 1
+    found = tb.Recording(kept)
+    assert 10 <= len(found) <= 14
+    assert f"{len(found)} complete messages" in err
+    assert "disk" in err or "room" in err
+    assert out.startswith(f"{len(found)} messages of 1 topics, ")
+    for index, sample in enumerate(found):
+        assert (sample.data == index).all()
+
+
+def test_info_shows_what_is_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.mcap"
+    with (
+        tb.Publisher("camera/image", tb.ImageMessage, reliable=True) as publisher,
+        tb.Recorder(path, all=True, reliable=True) as recorder,
+    ):
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        for _ in range(3):
+            publisher.publish(tb.ImageMessage(np.zeros((4, 4, 3), np.uint8)))
+        eventually(lambda: recorder.stats.messages == 3)
+    assert main(["recording", "info", str(path)]) == 0
+    said = capsys.readouterr()
+    lines = said.out.splitlines()
+    assert lines[2] == "messages: 3, 0 lost"
+    assert lines[-1].split()[:3] == ["camera/image", "tensorbus.ImageMessage", "3"]
+    assert said.err == ""
+
+    assert main(["recording", "info", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["messages"], found["recovered"], found["damage"]) == (3, "", "")
+    assert found["topics"][0]["name"] == "camera/image"
+
+    path.write_bytes(path.read_bytes()[:-1])
+    assert main(["recording", "info", str(path)]) == 0
+    assert "its recorder has not finished it" in capsys.readouterr().err
+    assert main(["recording", "info", str(tmp_path / "nowhere")]) == 1
+    assert "nowhere" in capsys.readouterr().err

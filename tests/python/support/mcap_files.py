@@ -1,0 +1,87 @@
+"""What the `mcap` package, which knows nothing of Tensorbus, finds in a recording."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mcap")
+from mcap import reader, records, stream_reader
+
+LOST = "tensorbus.lost"
+
+
+@dataclass
+class McapFile:
+    """All that a file has, and what its summary says of it."""
+
+    records: list[Any]
+    summary: Any
+    messages: Counter[str]
+
+    @property
+    def lost(self) -> int:
+        return sum(
+            int(record.metadata["count"])
+            for record in self.records
+            if isinstance(record, records.Metadata) and record.name == LOST
+        )
+
+
+def read_mcap(path: str | Path) -> McapFile:
+    """Reads a whole file, with its checksums, and compares it with its summary."""
+    with open(path, "rb") as file:
+        found = [*stream_reader.StreamReader(file, validate_crcs=True).records]
+    with open(path, "rb") as file:
+        whole = reader.make_reader(file, validate_crcs=True)
+        summary = whole.get_summary()
+        assert summary is not None
+        assert [*whole.iter_attachments()]  # the index, by the place that the summary gives
+        (about,) = whole.iter_metadata()
+        assert about.name == "tensorbus.recording"
+        messages = Counter(channel.topic for _, channel, _ in whole.iter_messages())
+    _compare(found, summary)
+    _require_summary_checksum(Path(path).read_bytes())
+    return McapFile(found, summary, messages)
+
+
+def _compare(found: list[Any], summary: Any) -> None:
+    end = next(i for i, record in enumerate(found) if isinstance(record, records.DataEnd))
+    data = found[:end]
+
+    def of(kind: type) -> list[Any]:
+        return [record for record in data if isinstance(record, kind)]
+
+    messages = of(records.Message)
+    statistics = summary.statistics
+    assert statistics.message_count == len(messages)
+    assert statistics.channel_count == len(of(records.Channel)) == len(summary.channels)
+    assert statistics.schema_count == len(of(records.Schema)) == len(summary.schemas)
+    assert statistics.metadata_count == len(of(records.Metadata))
+    assert statistics.attachment_count == len(of(records.Attachment))
+    assert statistics.chunk_count == 0
+    counts: Mapping[int, int] = Counter(message.channel_id for message in messages)
+    assert {key: count for key, count in statistics.channel_message_counts.items() if count} == (
+        counts
+    )
+    times = [message.log_time for message in messages]
+    assert times == sorted(times)
+    if times:
+        assert (statistics.message_start_time, statistics.message_end_time) == (times[0], times[-1])
+    for channel in of(records.Channel):
+        assert summary.channels[channel.id] == channel
+    for schema in of(records.Schema):
+        assert summary.schemas[schema.id] == schema
+
+
+def _require_summary_checksum(file: bytes) -> None:
+    from zlib import crc32
+
+    start, _, crc = struct.unpack("<QQI", file[-28:-8])
+    assert crc == crc32(file[start:-12])
