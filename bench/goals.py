@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from item_goals import ITEM_GOALS
 from judges import (
     Goal,
     call_goal,
@@ -13,6 +14,7 @@ from judges import (
     headers_goal,
     idle_goal,
     latency_goal,
+    pages_goal,
     per_second_goal,
     program_goal,
     rate_goal,
@@ -163,6 +165,12 @@ GOALS: list[tuple[str, str, Goal]] = [
         "Python, 100 tensors: receive() and data <= 0.6 us a tensor",
         time_goal("100 tensors", "receive_ns", 600),
     ),
+    (
+        "python_pages",
+        "24 MiB in huge pages: written >= 3 x, read >= 5 x, given back >= 10 x as fast",
+        pages_goal("huge pages", written=3, read=5, freed=10),
+    ),
+    *ITEM_GOALS,
     ("python_import", "import tensorbus < 60 ms over a bare interpreter", start_goal(60)),
     ("python_command", "commands < 300 ms over a bare interpreter", start_goal(300)),
     (

@@ -161,6 +161,19 @@ def start_goal(most_ms: int) -> Goal:
     return goal
 
 
+def pages_goal(row: str, **least: float) -> Goal:
+    """How many times as long pages of 4 KiB take, for each key (without its unit)."""
+
+    def goal(rows: Rows) -> tuple[bool, str]:
+        if "absent" in rows[row]:
+            return False, f"{row} are absent"
+        times = {key: over(rows, "4 KiB pages", row, f"{key}_ns") for key in least}
+        text = ", ".join(f"{key} {value:.1f} x" for key, value in times.items())
+        return all(times[key] >= value for key, value in least.items()), text
+
+    return goal
+
+
 def share_goal(row: str, least: float) -> Goal:
     def goal(rows: Rows) -> tuple[bool, str]:
         if row not in rows:

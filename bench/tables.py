@@ -29,10 +29,12 @@ TITLES = {
     "python_asyncio": "Python: one way into an event loop",
     "python_rate": "Python: messages a second, none lost",
     "python_pool": "Python: a worker pool's items",
+    "python_pages": "Python: 24 MiB of memory that is new, in pages of 4 KiB and in huge pages",
     "python_start": "Python: from nothing to the first message",
     "python_import": "Python: what an import takes, in a process of its own",
     "python_command": "Python: what a command of `tensorbus` takes, from start to end",
     "python_queue": "Python: queues, one way, the receiver sleeps; and handles",
+    "python_items": "Python: small items through queues, and services; everybody sleeps",
     "python_multiprocessing": "Python: everyday items of `multiprocessing`, over three modules",
     "python_training": "Python: batches, trajectories and requests of whole programs",
     "python_relay": "Python: small items through three processes",
@@ -63,15 +65,17 @@ FLOORS = {
     "python_messages": "torch loan",
     "python_asyncio": SAME_GROUP + "eventfd",
     "python_pool": SAME_GROUP + "torch Pool",
+    "python_pages": "4 KiB pages",
     "python_import": "pass",
     "python_command": "pass",
     "python_queue": "eventfd, a round trip",
+    "python_items": SAME_GROUP + "topic, there and back",
     "python_multiprocessing": SAME_GROUP + "multiprocessing",
     "python_training": SAME_GROUP + "torch",
     "python_relay": "64 bytes, multiprocessing.Queue",
     "python_nodes": "for sample in subscriber",
     "python_bridge": "iperf3",
-    "python_machines": SAME_GROUP + "TCP",
+    "python_machines": "64 B, TCP",
     "python_inspection": "alone",
     "python_gil": "alone",
     "cuda_round_trip": "24.9 MB, main memory",
@@ -81,7 +85,8 @@ FLOORS = {
 
 # Rows that take their turns apart from that, by how their names end; "": no row is their floor.
 OTHER_FLOORS = {
-    "size_latency": {"pages read": "", "asleep": "futex", "futex": "futex", "eventfd": "futex"}
+    "size_latency": {"pages read": "", "asleep": "futex", "futex": "futex", "eventfd": "futex"},
+    "python_machines": {"killed": ""},
 }
 
 
@@ -132,9 +137,11 @@ def timed_table(name: str, rows: Rows) -> Table:
     if not rows:
         return [["", ""], *([row, f"absent: {why}"] for row, why in absent.items())]
     keys = list(dict.fromkeys(key for values in rows.values() for key in values))
-    main = keys[0]
+    mains = {row: next(iter(values)) for row, values in rows.items()}  # what a row is about
     has_floor = name in FLOORS
-    notes = indistinct({row: values[main] for row, values in rows.items()})
+    notes = indistinct(
+        {row: values[keys[0]] for row, values in rows.items() if mains[row] == keys[0]}
+    )
     ends = [
         "spread",
         *(["x floor"] if has_floor else []),
@@ -145,10 +152,11 @@ def timed_table(name: str, rows: Rows) -> Table:
         medians = [
             number(key, statistics.median(values[key])) if key in values else "" for key in keys
         ]
+        main = mains[row]
         cells = [row, *medians, spread_text(main, values[main])]
         if has_floor:
             floor = floor_of(name, row)
-            times = ratios(values[main], rows[floor][main]) if floor in rows else []
+            times = ratios(values[main], rows[floor][main]) if mains.get(floor) == main else []
             cells.append(f"{statistics.median(times):.2f}" if times else "")
         table.append([*cells, *([notes.get(row, "")] if notes else [])])
     rest = [""] * (len(table[0]) - 2)

@@ -162,12 +162,12 @@ struct SenseOfSession {
   }
   void operator()(const link::Stage& stage) const { check(stage.request != 0 && stage.bytes != 0); }
   void operator()(const link::Lent& lent) const {
-    check(lent.inline_bytes.size() <= link::kInlineBytes);
+    check(lent.inline_bytes.size() <= link::Lent::kMostInline);
   }
   void operator()(const link::Denied& denied) const { check(!denied.text.empty()); }
   void operator()(const link::Return& returned) const { check(returned.token != 0); }
   void operator()(const link::Put& put) const {
-    check(put.request != 0 && put.lent.inline_bytes.size() <= link::kInlineBytes);
+    check(put.request != 0 && put.lent.inline_bytes.size() <= link::Lent::kMostInline);
   }
   void operator()(const link::Reply& reply) const {
     check(reply.refused <= link::Reply::kShutDown);

@@ -4,6 +4,8 @@
 // and at::Tensor to be published, without a copy.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
 #include <c10/core/ScalarType.h>
 #include <c10/core/Stream.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -22,6 +24,7 @@
 #include <tensorbus/layout.hpp>
 #include <tensorbus/loan.hpp>
 #include <tensorbus/message.hpp>
+#include <tensorbus/participant.hpp>
 #include <tensorbus/tensor.hpp>
 #include <utility>
 #include <vector>
@@ -220,5 +223,45 @@ inline TensorView view_of(const at::Tensor& tensor) {
   view.keeper = std::make_shared<const at::Tensor>(tensor.detach());
   return view;
 }
+
+// PyTorch's main memory from the bus: what is made with it is published by reference, any number of
+// times, and readers see what is written afterwards, as with empty(). Smaller tensors, and those
+// for which there is no room, are made with `other`. PyTorch sets an allocator for the whole
+// process, and it has to be there as long as any tensor made with it:
+//
+//   static tensorbus::TorchAllocator allocator;
+//   c10::SetCPUAllocator(&allocator, 1);
+//   at::Tensor scores = at::empty({1000, 1000});  // in memory of the bus
+//
+// Thread-safe.
+class TorchAllocator final : public c10::Allocator {
+ public:
+  explicit TorchAllocator(Participant participant = Participant::shared(),
+                          std::size_t min_bytes = 65'536,
+                          c10::Allocator* other = c10::GetCPUAllocator())
+      : participant_(std::move(participant)), min_bytes_(min_bytes), other_(other) {}
+
+  c10::DataPtr allocate(std::size_t bytes) override {
+    if (bytes < min_bytes_) return other_->allocate(bytes);
+    try {
+      const auto size = static_cast<std::int64_t>(bytes);
+      auto loan = std::make_unique<Loan>(
+          empty(Layout::contiguous(DType::kUInt8, {size}), false, participant_));
+      std::byte* const first = loan->data();
+      return {first, loan.release(), [](void* held) { delete static_cast<Loan*>(held); },
+              c10::Device(c10::DeviceType::CPU)};
+    } catch (const Error&) {
+      return other_->allocate(bytes);
+    }
+  }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+
+ private:
+  const Participant participant_;
+  const std::size_t min_bytes_;
+  c10::Allocator* const other_;
+};
 
 }  // namespace tensorbus::inline v0

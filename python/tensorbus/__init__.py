@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from tensorbus._recording.recorder import Recorder, RecorderStats
     from tensorbus._recording.recording import RecordedTopic, Recording
     from tensorbus._sharing.weights import load_state_dict
+    from tensorbus._tensors.born import AllocateStats, allocate
     from tensorbus._topics.async_publisher import AsyncPublisher
     from tensorbus._topics.async_subscriber import AsyncSubscriber
     from tensorbus._topics.listing import (
@@ -108,6 +109,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AccessDenied",
+    "AllocateStats",
     "ArrayMessage",
     "AsyncExecutor",
     "AsyncPublisher",
@@ -191,6 +193,7 @@ __all__ = [
     "WorkerDied",
     "WorkerPool",
     "__version__",
+    "allocate",
     "attach",
     "empty",
     "flush",
@@ -228,6 +231,7 @@ _LATER = {
         "_recording.recording": "RecordedTopic Recording",
         "_recording.recorded_samples": "RecordedSamples",
         "_sharing.weights": "load_state_dict",
+        "_tensors.born": "AllocateStats allocate",
         "_topics.async_publisher": "AsyncPublisher",
         "_topics.async_subscriber": "AsyncSubscriber",
         "_topics.listing": "NodeInfo PublisherInfo TopicInfo list_nodes list_topics wait_for_node "

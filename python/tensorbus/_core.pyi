@@ -528,6 +528,11 @@ class Pending:
         What became of it: the Sample of a get, else the Outcome; TIMED_OUT without `answered`: not yet, the descriptor will be readable again.
         """
 
+    def wait(self, timeout: float, other: Pending | None = None) -> bool:
+        """
+        Waits until take() may succeed, or that of `other`, and serves the bus meanwhile in this thread. False if that cannot be done now: fileno() tells.
+        """
+
     @property
     def answered(self) -> bool:
         """Whether a put or a call has its answer, or take() had that of a get."""
@@ -595,6 +600,11 @@ class Queue:
     def put(self, outgoing: Outgoing, fields: bytes, timeout: float | None) -> Outcome: ...
 
     def get(self, timeout: float | None) -> Sample | Outcome: ...
+
+    def put_many(self, fields: list[bytes], timeout: float | None) -> tuple[int, Outcome]:
+        """
+        Puts messages of fields alone, in order; how many are in the queue, and what kept the next one out.
+        """
 
     def get_many(self, max_count: int, timeout: float | None) -> list[Sample] | Outcome: ...
 
@@ -808,6 +818,9 @@ class HostFindings:
     def shared_memory(self) -> Finding: ...
 
     @property
+    def huge_pages(self) -> Finding: ...
+
+    @property
     def domain_path(self) -> str: ...
 
     @property
@@ -908,6 +921,20 @@ class CudaFindings:
 
     @property
     def peers(self) -> list[PeerFinding]: ...
+
+def set_numpy_handler(api: object, participant: Participant, min_bytes: int) -> object:
+    """
+    NumPy's arrays of so many bytes are born on the bus, in this context. Returns the handler before.
+    """
+
+def restore_numpy_handler(api: object, handler: object) -> None: ...
+
+def born(dtype: str, shape: Sequence[int], participant: Participant) -> Memory: ...
+
+def born_use() -> tuple[int, int, int, int]:
+    """
+    Arrays of NumPy that are in such memory now, their bytes; how often memory was born, and how often there was no room.
+    """
 
 def probe_host(domain: str) -> HostFindings: ...
 

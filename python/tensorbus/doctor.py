@@ -47,6 +47,7 @@ class Host:
     kernel_version: Finding
     pidfd: Finding  # the death of another process is seen at once
     shared_memory: Finding
+    huge_pages: Finding  # for shared memory, which makes it faster to take; needed for nothing
     domain_path: str
     domain: Finding
     domain_exists: bool  # else the first process that uses it makes it
@@ -201,6 +202,7 @@ def _host_rows(host: Host) -> Iterator[_Row]:
     yield "kernel", _text(host.kernel_version, f"yes: Linux {host.kernel}")
     yield "pidfd", _text(host.pidfd)
     yield "sealed memfd", _text(host.shared_memory)
+    yield "huge pages", _text(host.huge_pages)
     missing = "" if host.domain_exists else ", which the first process that uses it makes"
     yield "domain", _text(host.domain, f"yes: {host.domain_path}{missing}")
     for other in host.other_domains:

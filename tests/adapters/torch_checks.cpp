@@ -45,6 +45,25 @@ void a_view_of_a_loan_is_not_copied() {
   CHECKED(topic.publisher.stats().bytes_copied == 0);
 }
 
+void what_the_allocator_makes_is_not_copied() {
+  Topic topic;
+  static tensorbus::TorchAllocator allocator;
+  c10::Allocator* const before = c10::GetCPUAllocator();
+  c10::SetCPUAllocator(&allocator, 1);
+  at::Tensor made = at::ones({1000, 1000});
+  const at::Tensor small = at::ones({3});
+  c10::SetCPUAllocator(before, 1);
+  for (int i = 0; i < 2; ++i) {
+    const at::Tensor row = made[i];
+    CHECKED(tensorbus::to_torch(topic.through(tensorbus::view_of(row))).equal(row));
+  }
+  CHECKED(topic.publisher.stats().bytes_copied == 0);
+  (void)topic.through(tensorbus::view_of(small));
+  CHECKED(topic.publisher.stats().bytes_copied == small.nbytes());
+  made.reset();
+  CHECKED(topic.gets_all_back());
+}
+
 void gradients_go_through_what_was_received() {
   Topic topic;
   const at::Tensor weights = at::ones({3}).set_requires_grad(true);
@@ -102,6 +121,7 @@ int main() {
   a_tensor_holds_its_lease_and_its_views_do_too();
   a_loan_is_written_by_pytorch();
   a_view_of_a_loan_is_not_copied();
+  what_the_allocator_makes_is_not_copied();
   gradients_go_through_what_was_received();
   what_runs_backwards_is_copied();
   what_cannot_travel_is_refused();

@@ -60,6 +60,20 @@ def rows_of(**p50: list[float]) -> Any:
     return {row.replace("_", " "): {"p50_ns": values} for row, values in p50.items()}
 
 
+def test_rows_of_several_kinds_share_a_table() -> None:
+    rows: Any = {
+        "64 B, TCP": {"p50_ns": [10.0, 10.0]},
+        "64 B, topic": {"p50_ns": [20.0, 40.0]},
+        "frames": {"bytes_per_second": [1e9, 2e9], "missed": [0, 0]},
+    }
+    head, tcp, topic, frames = tables.table_of("python_machines", rows)
+    assert head[:4] == ["", "p50", "bytes per second", "missed"]
+    assert (tcp[0], topic[0], frames[0]) == tuple(rows)
+    assert topic[head.index("x floor")] == "3.00"
+    assert frames[head.index("x floor")] == ""
+    assert frames[head.index("spread")] == "1.00 GB/s - 2.00 GB/s"
+
+
 class TestTables:
     def test_a_row_within_the_spread_of_its_neighbour_says_so(self) -> None:
         rows = rows_of(futex=[100, 120], a=[110, 115], far=[900, 901])

@@ -131,6 +131,15 @@ def fastest() -> float:
     return max(rate.hz for rate in found)
 
 
+def born() -> int:
+    with tb.allocate(min_bytes=4096):
+        pass
+    tb.allocate.enable(domain="d")
+    tb.allocate.disable()
+    stats: tb.AllocateStats = tb.allocate.stats()
+    return stats.arrays + stats.bytes + stats.born + stats.elsewhere
+
+
 def can_share() -> Literal["yes"] | str | None:
     report: tensorbus.doctor.Report = tensorbus.doctor.examine()
     return "yes" if report.host.can_share else report.host.pidfd.why_not

@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -25,6 +25,7 @@ from tensorbus._pickling import pickler
 from tensorbus._queues.ending import forks, wait_for_takers
 from tensorbus._queues.pending import checked, taken
 
+_BATCH = 128  # items that put_many() hands to the core at once
 _LOOK = 0.5  # seconds, after which open_async() notices that it was cancelled
 
 if TYPE_CHECKING:
@@ -236,6 +237,67 @@ class Queue(Closing, Generic[T]):
     def put_nowait(self, item: T, *, stream: Any = None) -> None:
         """`put` that does not wait for room."""
         self.put(item, block=False, stream=stream)
+
+    def put_many(
+        self, items: Iterable[T], timeout: float | None = None, *, stream: Any = None
+    ) -> int:
+        """Puts items in, in their order: faster than one `put` after another.
+
+        Args:
+            items: any objects that can be pickled.
+            timeout: seconds in which all have to find room; `None` for as long as it takes.
+            stream: see `tensorbus.Publisher.publish`.
+
+        Returns:
+            How many are in the queue: all, or if the time is over the first ones of them.
+
+        Raises:
+            ShutDown, Closed, OutOfMemory, InvalidArgument, Timeout, Exception: as `put` of one of
+                the items. Those before it are in the queue.
+
+        >>> with Queue(maxsize=4) as numbers:
+        ...     numbers.put_many(range(10), timeout=0.01), numbers.get_many(8)
+        (4, [0, 1, 2, 3])
+        """
+        limit = _wait(True, timeout)
+        deadline = None if limit is None else time.monotonic() + limit
+        put = 0
+        waiting: list[bytes] = []
+        for item in items:
+            outgoing, fields = pickler.dump(item, shared=self._shared, stream=stream)
+            if len(outgoing) == 0:
+                waiting.append(fields)
+                if len(waiting) < _BATCH:
+                    continue
+            count = len(waiting)
+            some = self._put_fields(waiting, deadline)
+            put += some
+            if some < count:
+                return put
+            waiting = []
+            if len(outgoing) != 0:
+                outcome = self._here.put(outgoing, fields, _left(deadline))
+                if outcome is Outcome.TIMED_OUT:
+                    return put
+                checked(outcome)
+                put += 1
+        return put + self._put_fields(waiting, deadline)
+
+    def _put_fields(self, fields: list[bytes], deadline: float | None) -> int:
+        if not fields:
+            return 0
+        core = self._here
+        if core.max_bytes == 0:
+            count, outcome = core.put_many(fields, _left(deadline))
+            if outcome is not Outcome.TIMED_OUT:
+                checked(outcome)
+            return count
+        for count, one in enumerate(fields):  # one may never fit, and the next one does
+            outcome = core.put(_core.Outgoing(), one, _left(deadline))
+            if outcome is Outcome.TIMED_OUT:
+                return count
+            checked(outcome)
+        return len(fields)
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:
         """Takes the oldest item.
@@ -514,6 +576,10 @@ def _reopen(address: str, domain: str, name: str = "") -> Queue[Any]:
     queue: Queue[Any] = Queue.open(address, domain=domain)
     queue._name = name
     return queue
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(deadline - time.monotonic(), 0.0)
 
 
 def _wait(block: bool, timeout: float | None) -> float | None:

@@ -14,6 +14,7 @@ from tensorbus._core import Outcome, Pending, Sample
 
 # A signal that another thread got does not end a poll: Python handles it after this time.
 _SIGNAL_SLICE = 0.1
+_WAIT_SLICE = 3600.0
 # Seconds for an answer that is here to be handed to us: its owner may be asked for its memory.
 _MOMENT = 1.0
 
@@ -33,6 +34,11 @@ class Lifeline:
     def cut(self) -> bool:
         self._cut = self._cut or self._joining.take() is not Outcome.TIMED_OUT
         return self._cut
+
+    @property
+    def pending(self) -> Pending:
+        """Has something to take when it is cut."""
+        return self._joining
 
     def fileno(self) -> int:
         """Readable when it is cut."""
@@ -102,15 +108,21 @@ class Asked:
             return found
 
     def _answer_sync(self) -> Sample | Outcome | None:
-        poll, life = select.poll(), self._life
-        poll.register(self._pending.fileno(), select.POLLIN)
-        if life is not None:
-            poll.register(life.fileno(), select.POLLIN)
+        life = self._life
+        other = None if life is None else life.pending
         while (found := self._look()) is None and self._life is life:
             left = self._left()
             self._check(left <= 0)
-            poll.poll(math.ceil(min(left, _SIGNAL_SLICE) * 1000))
+            if not self._pending.wait(min(left, _WAIT_SLICE), other):
+                self._poll(min(left, _SIGNAL_SLICE))
         return found
+
+    def _poll(self, left: float) -> None:
+        poll = select.poll()
+        poll.register(self._pending.fileno(), select.POLLIN)
+        if self._life is not None:
+            poll.register(self._life.fileno(), select.POLLIN)
+        poll.poll(math.ceil(left * 1000))
 
     def _left(self) -> float:
         return max(self._deadline - time.monotonic(), 0)

@@ -17,6 +17,7 @@ from typing import Any
 from tensorbus import _core
 from tensorbus._codec.fields import fields_of_pickle
 from tensorbus._pickling import pickler, torch_sharing
+from tensorbus._pickling.plain import is_plain
 from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus.multiprocessing import _keeper
 from tensorbus.multiprocessing._torch_names import __getattr__ as __getattr__
@@ -50,10 +51,13 @@ class Dumped:
     """See `dumps`: the pickle, and the handles of what it refers to."""
 
     def __init__(self, item: object, carrier: int = 0) -> None:
-        packer = pickler.Packer(shared=True, in_parts=True, carrier=carrier)
-        pickled = packer.pickle(item)
         self.handles: list[bytes] = []
         self.own_arrays = False  # does it refer to arrays?
+        if is_plain(item):
+            self.pickled = pickle.dumps(item, pickle.HIGHEST_PROTOCOL)
+            return
+        packer = pickler.Packer(shared=True, in_parts=True, carrier=carrier)
+        pickled = packer.pickle(item)
         if not packer.has_tensors:
             self.pickled = pickled
             return

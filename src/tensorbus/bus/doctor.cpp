@@ -10,6 +10,7 @@
 
 #include "tensorbus/bus/domain/domain.hpp"
 #include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/files/huge_pages.hpp"
 #include "tensorbus/platform/files/mapping.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
 #include "tensorbus/platform/files/private_directory.hpp"
@@ -105,6 +106,7 @@ HostFindings probe_host(const std::string& domain) {
   found.kernel_version = found_by([&] { require_version(found.kernel); });
   found.pidfd = found_by(try_pidfd);
   found.shared_memory = found_by(try_shared_memory);
+  found.huge_pages = found_by([] { platform::try_huge_pages(); });
   found.domain = found_by([&] {
     found.domain_path = bus::domain_path(domain);
     found.domain_exists = try_domain(found.domain_path);

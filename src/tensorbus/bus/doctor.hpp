@@ -18,6 +18,7 @@ struct HostFindings {
   ProbeResult kernel_version;
   ProbeResult pidfd;          // the death of another process is seen at once
   ProbeResult shared_memory;  // sealed memfds, which a borrower can only read
+  ProbeResult huge_pages;     // shared memory can lie in them, which is faster; needed for nothing
   std::string domain_path;
   ProbeResult domain;  // its directory: sockets are made and reached there, or it could be made
   bool domain_exists = false;

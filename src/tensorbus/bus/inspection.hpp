@@ -10,9 +10,9 @@ namespace tensorbus {
 
 // Asks all participants of a domain what they have, all at once, and waits for all together until
 // `stop`. A participant that did not answer is listed with the reason (ParticipantReport::error);
-// one that has ended is not listed. The process that asks needs no participant, and a domain that does not exist is
-// not made: then nobody is listed. `domain` is as for Participant. Throws Error(kPermission) for an
-// unsafe directory.
+// one that has ended is not listed. The process that asks needs no participant, and a domain that
+// does not exist is not made: then nobody is listed. `domain` is as for Participant. Throws
+// Error(kPermission) for an unsafe directory.
 TENSORBUS_API Inspection inspect(const std::string& domain, const platform::StopCondition& stop);
 
 }  // namespace tensorbus

@@ -45,9 +45,7 @@ bool is_node(const bus::Marker& marker) {
 bool is_queue(const bus::Marker& marker) {
   return marker.escaped_topic.starts_with(bus::kQueueMarker);
 }
-bool is_topic(const bus::Marker& marker) {
-  return marker.is_topic();
-}
+bool is_topic(const bus::Marker& marker) { return marker.is_topic(); }
 
 // Returns no type for a malformed definition: peers wrote it.
 MessageType type_of(std::string definition) {

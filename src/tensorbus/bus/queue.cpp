@@ -1,12 +1,15 @@
 #include "tensorbus/bus/queue.hpp"
 
+#include <algorithm>
+#include <exception>
+#include <list>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/bus/queue_client/open_queue.hpp"
 #include "tensorbus/bus/queue_client/queue_client.hpp"
 #include "tensorbus/bus/queue_client/queue_markers.hpp"
 #include "tensorbus/platform/limits.hpp"
@@ -16,37 +19,6 @@ namespace tensorbus {
 namespace {
 
 constexpr std::chrono::nanoseconds kNow{};
-
-struct OpenedQueue {
-  bus::QueueAddress address;
-  link::Reply told;
-};
-
-OpenedQueue open_at(bus::ParticipantCore& core, const bus::QueueAddress& address,
-                    const platform::StopCondition& stop) {
-  return {address, bus::QueueClient(core, address).open(stop)};
-}
-
-// Waits for a queue of this name. One whose process is about to end does not count: another may be
-// made. Throws Error(kTimeout) if none is made in time.
-OpenedQueue open_named(bus::ParticipantCore& core, const std::string& name,
-                       const platform::StopCondition& stop) {
-  const bus::Domain& domain = core.domain();
-  std::optional<OpenedQueue> opened;
-  const auto try_open = [&] {
-    const auto found = bus::find_queue(domain, name);
-    if (!found) return false;
-    try {
-      opened = open_at(core, *found, stop);
-    } catch (const Error& error) {
-      if (error.code() != Code::kClosed) throw;
-    }
-    return opened.has_value();
-  };
-  if (domain.wait(stop, try_open) == Outcome::kDone) return *opened;
-  throw Error(Code::kTimeout, "there is no queue \"" + name + "\" in the domain " + domain.path() +
-                                  bus::elsewhere_text(domain.path()));
-}
 
 }  // namespace
 
@@ -81,6 +53,20 @@ struct Queue::State {
     if (stop.timeout() != kForever) return participant->when_there_is_room(stop, prepare);
     prepare();
     return Outcome::kDone;
+  }
+  // Appends as many as there is memory for. Returns why not all, if that was an error.
+  std::exception_ptr prepare_all(std::span<const Message> items, std::list<bus::SampleBuilder>& to,
+                                 const platform::StopCondition& stop, Outcome& outcome) const {
+    try {
+      for (const Message& item : items) {
+        outcome = when_there_is_room(
+            stop, [&] { to.emplace_back(item.tensors, item, participant->supplies(grant())); });
+        if (outcome != Outcome::kDone) break;
+      }
+    } catch (...) {
+      return std::current_exception();
+    }
+    return nullptr;
   }
   memory::Grant grant() const noexcept {
     return options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
@@ -123,8 +109,9 @@ Queue Queue::open(const std::string& address_or_name, const platform::StopCondit
   return platform::with_memory_errors([&] {
     bus::ParticipantCore& core = *participant.core();
     const bool named = !bus::is_queue_address(address_or_name);
-    auto [address, told] = named ? open_named(core, address_or_name, stop)
-                                 : open_at(core, bus::parse_queue_address(address_or_name), stop);
+    auto [address, told] =
+        named ? bus::open_named_queue(core, address_or_name, stop)
+              : bus::open_queue(core, bus::parse_queue_address(address_or_name), stop);
     address.queue.key = told.third;
     return elsewhere(participant,
                      {.maxsize = static_cast<std::uint32_t>(told.first),
@@ -178,9 +165,39 @@ Outcome Queue::get(Sample& item, const platform::StopCondition& stop) {
       [&] { return state.client().get(item, state.access(), stop); });
 }
 
+Outcome Queue::put_many(std::span<const Message> items, std::size_t& count,
+                        const platform::StopCondition& stop) {
+  constexpr std::size_t kBatch = 128;
+  const State& state = *state_;
+  count = 0;
+  return platform::with_memory_errors([&] {
+    Outcome outcome = Outcome::kDone;
+    while (count < items.size() && outcome == Outcome::kDone) {
+      std::list<bus::SampleBuilder> prepared;
+      const std::exception_ptr why_not_all = state.prepare_all(
+          items.subspan(count, std::min(kBatch, items.size() - count)), prepared, stop, outcome);
+      const Outcome put = state.client().put_many(prepared, stop, [&] {
+        prepared.front().mark_done();
+        prepared.pop_front();
+        ++count;
+      });
+      if (put != Outcome::kDone) outcome = put;
+      if (outcome == Outcome::kDone && why_not_all) std::rethrow_exception(why_not_all);
+    }
+    return outcome;
+  });
+}
+
+Outcome Queue::get_many(std::vector<Sample>& items, std::size_t most,
+                        const platform::StopCondition& stop) {
+  const State& state = *state_;
+  return platform::with_memory_errors(
+      [&] { return state.client().get_many(items, most, state.access(), stop); });
+}
+
 struct Queue::Pending::Impl {
   std::shared_ptr<bus::ParticipantCore> participant;
-  platform::Fd event;
+  platform::Fd event{};                 // made by descriptor()
   bus::QueueClient::Request told{};     // for a put or a call
   std::optional<bus::QueueGet> item{};  // for a get
   link::Reply reply{};                  // to a call, once it was taken
@@ -207,10 +224,24 @@ struct Queue::Pending::Impl {
     auto sender = std::make_shared<platform::Fd>(platform::duplicate(event.get()));
     return [sender] { platform::signal_event(sender->get()); };
   }
+  int descriptor() {
+    if (event) return event.get();
+    event = platform::make_event();
+    if (item)
+      item->on_ready(notify());
+    else
+      told.awaited->on_done(notify());
+    return event.get();
+  }
   // Re-arms the descriptor; it is readable at once if something has come by now.
   void notify_again() {
+    if (!event) return;
     platform::clear_event(event.get());
     item->on_ready(notify());
+  }
+  // Returns what tells that there is something to take; null if that is another thing by now.
+  bus::CompletionState* awaited() const noexcept {
+    return item ? item->awaited() : told.awaited.get();
   }
   Outcome take_reply() {
     const Outcome outcome = told.awaited->wait(kNow);
@@ -230,7 +261,9 @@ Queue::Pending::Pending(Pending&&) noexcept = default;
 Queue::Pending& Queue::Pending::operator=(Pending&&) noexcept = default;
 Queue::Pending::~Pending() = default;
 
-int Queue::Pending::descriptor() const noexcept { return impl_->event.get(); }
+int Queue::Pending::descriptor() const {
+  return platform::with_memory_errors([&] { return impl_->descriptor(); });
+}
 
 void Queue::Pending::cancel() noexcept { impl_->cancel(); }
 
@@ -262,6 +295,14 @@ Outcome Queue::Pending::take(Sample& item) {
   }
 }
 
+bool Queue::Pending::wait(const platform::StopCondition& stop, Pending* other) {
+  bus::CompletionState* const first = impl_->awaited();
+  bus::CompletionState* const second = other != nullptr ? other->impl_->awaited() : nullptr;
+  if (first == nullptr || (other != nullptr && second == nullptr)) return false;
+  bus::EventLoop::Driver driver(impl_->participant->loop());
+  return first->wait_driving(stop, driver, second).has_value();
+}
+
 Outcome Queue::Pending::accept() {
   if (!impl_->item) throw Error(Code::kInvalidArgument, "accept() of what is no get");
   const Outcome outcome = platform::with_memory_errors([&] { return impl_->item->accept(kNow); });
@@ -278,11 +319,9 @@ Queue::Pending Queue::start_put(const Message& item, bool waits) {
   const State& state = *state_;
   return platform::with_memory_errors([&] {
     bus::SampleBuilder prepared = state.prepare(item);
-    std::unique_ptr<Pending::Impl> impl(
-        new Pending::Impl{state.participant, platform::make_event()});
+    std::unique_ptr<Pending::Impl> impl(new Pending::Impl{state.participant});
     impl->told = state.client().start_put(prepared, waits);
     prepared.mark_done();
-    impl->told.awaited->on_done(impl->notify());
     return Pending(std::move(impl));
   });
 }
@@ -290,10 +329,8 @@ Queue::Pending Queue::start_put(const Message& item, bool waits) {
 Queue::Pending Queue::start_get(bool holds, bool waits) {
   const State& state = *state_;
   return platform::with_memory_errors([&] {
-    std::unique_ptr<Pending::Impl> impl(
-        new Pending::Impl{state.participant, platform::make_event()});
+    std::unique_ptr<Pending::Impl> impl(new Pending::Impl{state.participant});
     impl->item.emplace(state.client().start_get(state.access(), {waits, holds}));
-    impl->item->on_ready(impl->notify());
     return Pending(std::move(impl));
   });
 }
@@ -301,10 +338,8 @@ Queue::Pending Queue::start_get(bool holds, bool waits) {
 Queue::Pending Queue::start_call(link::QueueVerb verb, std::uint64_t number) {
   const State& state = *state_;
   return platform::with_memory_errors([&] {
-    std::unique_ptr<Pending::Impl> impl(
-        new Pending::Impl{state.participant, platform::make_event()});
+    std::unique_ptr<Pending::Impl> impl(new Pending::Impl{state.participant});
     impl->told = state.client().start_call(verb, number);
-    impl->told.awaited->on_done(impl->notify());
     return Pending(std::move(impl));
   });
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <tensorbus/message.hpp>
 #include <tensorbus/options.hpp>
@@ -61,6 +62,14 @@ class TENSORBUS_API Queue {
   Outcome put(const Message& item, const platform::StopCondition& stop = kForever);
   Outcome get(Sample& item, const platform::StopCondition& stop = kForever);
 
+  // Puts items in their order. Returns kDone; or what kept the item of index `count` out, which is
+  // how many are in the queue. Throws as put(), with `count` set.
+  Outcome put_many(std::span<const Message> items, std::size_t& count,
+                   const platform::StopCondition& stop = kForever);
+  // Waits for one item as get(), and appends up to `most - 1` that wait behind it.
+  Outcome get_many(std::vector<Sample>& items, std::size_t most,
+                   const platform::StopCondition& stop = kForever);
+
   // A request under way: its descriptor is readable when there is an answer. Destroying it gives it
   // up, and an item that was on its way goes back to the queue.
   class TENSORBUS_API Pending {
@@ -68,11 +77,15 @@ class TENSORBUS_API Queue {
     Pending(Pending&&) noexcept;
     Pending& operator=(Pending&&) noexcept;
     ~Pending();
-    int descriptor() const noexcept;
+    // Made by the first call. Throws Error(kOutOfMemory) if there is no descriptor left.
+    int descriptor() const;
     bool is_get() const noexcept;
     // Returns or throws, once, what put(), get() or join() would have. `item` is for a get. After
     // kTimedOut without answered() the descriptor will be readable again.
     Outcome take(Sample& item);
+    // Waits until take() may succeed, or that of `other`, and serves the bus meanwhile in this
+    // thread. Returns false if that cannot be done now: the descriptors tell.
+    bool wait(const platform::StopCondition& stop, Pending* other = nullptr);
     // Returns true if the answer of a put or a call has come, or take() had that of a get.
     bool answered() const noexcept;
     void cancel() noexcept;

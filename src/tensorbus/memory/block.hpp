@@ -64,6 +64,11 @@ class Block final : private platform::Inherited {
   void make_persistent() noexcept { persistent_ = true; }
   bool persistent() const noexcept { return persistent_; }
 
+  // Makes the block one that nobody took as a loan: where it cannot be published by reference, it
+  // is copied. Called before another thread knows the block.
+  void mark_born() noexcept { born_as_array_ = true; }
+  bool copied_where_it_does_not_fit() const noexcept { return persistent_ || born_as_array_; }
+
   // For GPU memory: a packed mark of the owner (WriteMarks). The block is completely written when
   // the mark is reached. Relaxed: the code that passes the block on orders it.
   void set_write_mark(std::uint64_t mark) noexcept {
@@ -102,6 +107,7 @@ class Block final : private platform::Inherited {
   std::atomic<std::uint64_t> write_mark_{0};
   std::atomic<bool> published_{false};
   bool persistent_ = false;
+  bool born_as_array_ = false;
   bool for_children_ = false;  // nobody else has it; under the mutex of its home
 };
 

@@ -101,6 +101,7 @@ void Block::begin_again(std::shared_ptr<BlockHome> home, std::uint64_t generatio
   write_mark_.store(0, std::memory_order_relaxed);
   published_.store(false, std::memory_order_relaxed);
   persistent_ = false;
+  born_as_array_ = false;
 }
 
 BlockRef LivingBlocks::find(const void* address) const noexcept {

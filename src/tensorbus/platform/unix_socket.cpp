@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -107,6 +108,13 @@ Fd accept_from(int listener) {
   if (!socket && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
     throw_system("accepting a connection", errno);
   return socket;
+}
+
+SocketPair make_socket_pair() {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) < 0)
+    throw_system("socketpair", errno);
+  return {Fd(ends[0]), Fd(ends[1])};
 }
 
 Credentials peer_credentials(int socket) {

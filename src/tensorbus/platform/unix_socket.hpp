@@ -30,6 +30,14 @@ Connection connect_in(int directory, const std::string& name);
 // descriptors or memory are short.
 Fd accept_from(int listener);
 
+// Two sockets of this process that are connected with each other.
+struct SocketPair {
+  Fd first;
+  Fd second;
+};
+// Throws as accept_from().
+SocketPair make_socket_pair();
+
 struct Credentials {
   pid_t pid = 0;
   uid_t uid = 0;

@@ -36,6 +36,7 @@ void bind_samples(nb::module_& module);
 void bind_torch(nb::module_& module);
 void bind_indices(nb::module_& module);
 void bind_endpoints(nb::module_& module);
+void bind_born(nb::module_& module);
 void bind_shares(nb::module_& module);
 void bind_queues(nb::module_& module);
 void bind_mirror_queues(nb::module_& module);

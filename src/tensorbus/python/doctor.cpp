@@ -22,6 +22,7 @@ void bind_doctor(nb::module_& module) {
       .def_ro("kernel_version", &HostFindings::kernel_version)
       .def_ro("pidfd", &HostFindings::pidfd)
       .def_ro("shared_memory", &HostFindings::shared_memory)
+      .def_ro("huge_pages", &HostFindings::huge_pages)
       .def_prop_ro("domain_path",
                    [](const HostFindings& self) { return text_of(self.domain_path); })
       .def_ro("domain", &HostFindings::domain)

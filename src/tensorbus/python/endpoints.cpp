@@ -43,8 +43,8 @@ class ParentsOfContext {
     const nb::object named = nb::module_::import_("tensorbus._topics.parents").attr("named")();
     std::vector<link::SampleName> names;
     for (const nb::handle one : named) {
-      const auto [publisher, sequence] = nb::cast<std::pair<std::string, std::uint64_t>>(one);
-      if (const auto known = bus::parse_publisher_name(publisher))
+      const auto [name, sequence] = nb::cast<std::pair<std::string, std::uint64_t>>(one);
+      if (const auto known = bus::parse_publisher_name(name))
         names.push_back({known->first, known->second, sequence});
     }
     link::TraceParents::name(names);

@@ -22,6 +22,7 @@ NB_MODULE(_core, module) {
   bind_log(module);
   bind_samples(module);
   bind_endpoints(module);
+  bind_born(module);
   bind_shares(module);
   bind_queues(module);
   bind_mirror_queues(module);

@@ -6,6 +6,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -52,18 +53,6 @@ Outcome put(SampleQueue& self, Outgoing& outgoing, const nb::bytes& fields, Seco
   return outcome;
 }
 
-// Appends the next item, if one waits.
-bool take_next(SampleQueue& self, std::vector<Sample>& items) {
-  try {
-    if (self.get(items.emplace_back(), platform::StopCondition::ignoring_signals(
-                                           std::chrono::nanoseconds(0))) == Outcome::kDone)
-      return true;
-  } catch (const std::exception&) {  // the next call meets it again, if it lasts
-  }
-  items.pop_back();
-  return false;
-}
-
 nb::object get(SampleQueue& self, Seconds timeout) {
   Sample sample;
   const Outcome outcome = wait_hearing_signals(
@@ -71,16 +60,30 @@ nb::object get(SampleQueue& self, Seconds timeout) {
   return sample_or_outcome(outcome, std::move(sample), self.strict);
 }
 
+// Messages of fields alone, which `fields` keeps.
+std::pair<std::size_t, Outcome> put_many(SampleQueue& self, const nb::list& fields,
+                                         Seconds timeout) {
+  std::vector<Message> messages;
+  messages.reserve(fields.size());
+  for (nb::handle one : fields) {
+    const auto bytes = nb::cast<nb::bytes>(one);
+    const auto* const first = static_cast<const std::byte*>(bytes.data());
+    messages.push_back({.tensors = {}, .fields = {first, bytes.size()}});
+  }
+  std::size_t count = 0;
+  const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+    return self.put_many(messages, count, stop);
+  });
+  return {count, outcome};
+}
+
 // Waits for the first item, and takes those behind it that wait already. Once there is one, nothing
 // throws: what was taken is returned.
 nb::object get_many(SampleQueue& self, std::size_t max_count, Seconds timeout) {
   std::vector<Sample> items;
   const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
-    items.reserve(max_count < 64 ? max_count : 64);
-    Outcome first = self.get(items.emplace_back(), stop);
-    while (first == Outcome::kDone && items.size() < max_count && take_next(self, items)) {
-    }
-    return first;
+    items.reserve(std::min<std::size_t>(max_count, 64));
+    return self.get_many(items, max_count, stop);
   });
   if (outcome != Outcome::kDone) return nb::cast(outcome);
   nb::list list;
@@ -145,6 +148,17 @@ void bind_queues(nb::module_& module) {
           "take", take, nb::sig("def take(self) -> Sample | Outcome"),
           "What became of it: the Sample of a get, else the Outcome; TIMED_OUT without `answered`: "
           "not yet, the descriptor will be readable again.")
+      .def(
+          "wait",
+          [](SamplePending& self, double timeout, SamplePending* other) {
+            return wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+              return self.wait(stop, other);
+            });
+          },
+          nb::arg("timeout"), nb::arg("other") = nb::none(),
+          "Waits until take() may succeed, or that of `other`, and serves the bus meanwhile in "
+          "this "
+          "thread. False if that cannot be done now: fileno() tells.")
       .def_prop_ro("answered", &Queue::Pending::answered,
                    "Whether a put or a call has its answer, or take() had that of a get.")
       .def("request_cancel", &Queue::Pending::request_cancel, nb::call_guard<WithoutGil>(),
@@ -208,6 +222,11 @@ void bind_queues(nb::module_& module) {
                    "Outcome"))
       .def("get", get, nb::arg("timeout").none(),
            nb::sig("def get(self, timeout: float | None) -> Sample | Outcome"))
+      .def("put_many", put_many, nb::arg("fields"), nb::arg("timeout").none(),
+           nb::sig("def put_many(self, fields: list[bytes], timeout: float | None) -> tuple[int, "
+                   "Outcome]"),
+           "Puts messages of fields alone, in order; how many are in the queue, and what kept the "
+           "next one out.")
       .def("get_many", get_many, nb::arg("max_count"), nb::arg("timeout").none(),
            nb::sig("def get_many(self, max_count: int, timeout: float | None) -> list[Sample] | "
                    "Outcome"))

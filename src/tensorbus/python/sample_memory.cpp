@@ -1,6 +1,7 @@
 // The memory of a received sample's tensors.
 #include "tensorbus/python/sample_memory.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 

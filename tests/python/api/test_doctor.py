@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, tell
@@ -61,6 +62,7 @@ def test_a_machine_without_a_gpu_shares_host_memory(domain: str) -> None:
     assert all(works(host[what]) for what in ("kernel_version", "pidfd", "shared_memory", "domain"))
     assert (host["kernel"], host["domain_path"]) == (os.uname().release, domain)
     assert host["memory_bytes"] > 0
+    works(host["huge_pages"])
     cuda = report["cuda"]
     assert set(cuda) == names(doctor.Cuda)
     assert not works(cuda["driver"])
@@ -76,6 +78,15 @@ def test_the_text_is_for_people(domain: str) -> None:
     assert f"domain           yes: {domain}\n" in run().stdout
     assert "driver   no: CUDA cannot be used here: TENSORBUS_CUDA_DRIVER=off\n" in text
     assert text.endswith("There is no GPU here that Tensorbus can use.\n")
+
+
+def test_what_keeps_huge_pages_away_is_named_with_the_remedy() -> None:
+    finding = report_of()["host"]["huge_pages"]
+    setting = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+    if not setting.exists() or "[never]" not in setting.read_text():
+        pytest.skip("this machine may give huge pages, or has none")
+    assert finding["why_not"] == f'{setting} says "never": as root, echo advise into it'
+    assert f"  huge pages       no: {finding['why_not']}\n" in run().stdout
 
 
 def test_the_domain_is_not_made_and_nothing_is_left_in_it(domain: str) -> None:

@@ -5,6 +5,7 @@
 
 #include <future>
 
+#include "tensorbus/bus/event_loop/completion.hpp"
 #include "tensorbus/platform/log.hpp"
 #include "tests/unit/bus/test_support.hpp"
 
@@ -171,6 +172,155 @@ TEST_F(ServiceThread, takes_no_signals) {
   sigset_t own;
   pthread_sigmask(SIG_BLOCK, nullptr, &own);
   EXPECT_FALSE(sigismember(&own, SIGUSR1)) << "the caller's mask is as it was";
+}
+
+// Waits for a result as a thread of a program does, and returns who ran the handlers meanwhile.
+class Driving : public ServiceThread {
+ protected:
+  // Sets the result when the descriptor is readable, on the event loop.
+  EventLoop::Tag set_when_ready() {
+    return loop.watch(event.get(), [&] {
+      platform::clear_event(event.get());
+      handled_by = std::this_thread::get_id();
+      result->set(1);
+    });
+  }
+  void renew() { result = std::make_shared<Completion<int>>(); }
+
+  const platform::Fd event = platform::make_event();
+  std::shared_ptr<Completion<int>> result = std::make_shared<Completion<int>>();
+  std::atomic<std::thread::id> handled_by{};
+};
+
+TEST_F(Driving, a_thread_that_waits_runs_the_handler_itself) {
+  loop.start();
+  set_when_ready();
+  for (int i = 0; i < 3; ++i) {
+    renew();
+    EventLoop::Driver driver(loop);
+    platform::signal_event(event.get());
+    EXPECT_EQ(result->wait(10s, driver), Outcome::kDone);
+    EXPECT_EQ(handled_by, std::this_thread::get_id());
+  }
+}
+
+TEST_F(Driving, the_loop_goes_on_when_the_thread_has_left) {
+  loop.start();
+  set_when_ready();
+  {
+    EventLoop::Driver driver(loop);
+    EXPECT_EQ(result->wait(1ms, driver), Outcome::kTimedOut);
+  }
+  platform::signal_event(event.get());
+  EXPECT_EQ(result->wait(10s), Outcome::kDone);
+  EXPECT_NE(handled_by, std::this_thread::get_id());
+}
+
+TEST_F(Driving, what_came_while_nobody_waited_is_handled_when_the_thread_leaves) {
+  loop.start();
+  set_when_ready();
+  {
+    const EventLoop::Driver driver(loop);
+    platform::signal_event(event.get());
+  }
+  EXPECT_EQ(result->wait(10s), Outcome::kDone);
+}
+
+TEST_F(Driving, a_result_from_another_thread_wakes_it) {
+  loop.start();
+  for (int i = 0; i < 100; ++i) {
+    renew();
+    EventLoop::Driver driver(loop);
+    loop.post([result = result] { result->set(1); });
+    EXPECT_EQ(result->wait(10s, driver), Outcome::kDone);
+  }
+}
+
+TEST_F(Driving, tasks_and_timers_run_meanwhile) {
+  loop.start();
+  std::atomic<bool> posted{false};
+  EventLoop::Driver driver(loop);
+  loop.post([&] { posted = true; });
+  loop.post_later(2ms, [result = result] { result->set(1); });
+  EXPECT_EQ(result->wait(10s, driver), Outcome::kDone);
+  EXPECT_TRUE(posted);
+}
+
+TEST_F(Driving, one_thread_at_a_time_does_so) {
+  loop.start();
+  EventLoop::Driver driver(loop);
+  std::thread([&] {
+    EventLoop::Driver other(loop);
+    EXPECT_FALSE(other.take());
+    loop.post([result = result] { result->set(1); });
+    EXPECT_EQ(result->wait(10s, other), Outcome::kDone);
+  }).join();
+  EXPECT_TRUE(driver.take());
+}
+
+TEST_F(Driving, the_thread_does_not_have_the_place_while_it_is_asked_whether_it_gives_up) {
+  loop.start();
+  set_when_ready();
+  EventLoop::Driver driver(loop);
+  const platform::StopCondition stop(10s, [&] {
+    platform::signal_event(event.get());  // only the loop's own thread can handle it
+    return !eventually([&] { return result->done(); });
+  });
+  EXPECT_EQ(result->wait(stop, driver), Outcome::kDone);
+  EXPECT_NE(handled_by, std::this_thread::get_id());
+}
+
+TEST_F(Driving, a_handler_that_meets_a_limit_is_called_again) {
+  loop.start();
+  platform::set_log([](void*, std::int32_t, const char*) {}, nullptr);
+  std::atomic<int> calls{0};
+  loop.watch(event.get(), [&] {
+    platform::clear_event(event.get());
+    if (++calls == 1) throw std::bad_alloc();
+    result->set(1);
+  });
+  EventLoop::Driver driver(loop);
+  platform::signal_event(event.get());
+  EXPECT_EQ(result->wait(10s, driver), Outcome::kDone);
+  platform::set_log(nullptr, nullptr);
+  EXPECT_EQ(calls, 2);
+}
+
+TEST_F(ServiceThread, a_task_can_run_in_the_thread_that_asks_for_it) {
+  loop.start();
+  settle();
+  std::thread::id ran_in;
+  EXPECT_TRUE(eventually([&] {  // the loop's own thread may be just going to sleep
+    std::promise<std::thread::id> ran;
+    loop.run_or_post([&] { ran.set_value(std::this_thread::get_id()); });
+    return ran.get_future().get() == std::this_thread::get_id();
+  }));
+}
+
+TEST_F(ServiceThread, tasks_of_one_thread_keep_their_order_wherever_they_run) {
+  loop.start();
+  std::vector<int> order;
+  for (int i = 0; i < 1'000; ++i) {
+    const auto add = [&, i] { order.push_back(i); };
+    if (i % 3 == 0)
+      loop.post(add);
+    else
+      loop.run_or_post(add);
+  }
+  settle();
+  ASSERT_EQ(order.size(), 1'000U);
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST_F(ServiceThread, a_task_that_asks_for_another_is_done_first) {
+  std::vector<int> order;
+  loop.run_or_post([&] {
+    loop.run_or_post([&] { order.push_back(2); });
+    order.push_back(1);
+  });
+  EXPECT_EQ(order, (std::vector{1}));
+  loop.turn(0ms);
+  EXPECT_EQ(order, (std::vector{1, 2}));
 }
 
 }  // namespace

@@ -1,9 +1,13 @@
 #include "tensorbus/link/wire/channel.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <array>
 #include <thread>
+#include <vector>
 
 #include "tensorbus/link/wire/control_messages.hpp"
 #include "tests/fakes/test_sockets.hpp"
@@ -186,6 +190,185 @@ TEST_F(ChannelPair, that_ends_with_lingering_sockets_unread_waits_for_nobody) {
     Channel peer(std::move(others.other), [](bool) {});
     for (int i = 0; i < 3; ++i) peer.send(Event{1}, testing::fds_of(lingering()));
   }
+}
+
+// Both ends of a connection of one participant with itself.
+class LoopedBack : public ::testing::Test {
+ protected:
+  LoopedBack() {
+    testing::SocketPair sockets = testing::connected_sockets();
+    near = std::make_shared<Channel>(std::move(sockets.one), [](bool) {});
+    far = std::make_shared<Channel>(std::move(sockets.other), [](bool) {});
+  }
+  void join() {
+    Channel::loop_back(near, far);
+    far->on_looped_back([this] { ++heard; });
+  }
+  std::uint32_t next() {
+    EXPECT_EQ(far->receive(received), State::kMessage);
+    return received.as<Done>().number;
+  }
+
+  std::shared_ptr<Channel> near;
+  std::shared_ptr<Channel> far;
+  Channel::Received received;
+  int heard = 0;
+};
+
+TEST_F(LoopedBack, messages_come_in_order_behind_those_of_the_socket) {
+  near->send(Done{1});
+  join();
+  near->send(Done{2});
+  EXPECT_TRUE(near->try_send(Done{3}));
+  near->send(Channel::prepare(Return{4, 5}));
+  EXPECT_EQ(heard, 1) << "once for all that was not received yet";
+  EXPECT_EQ(next(), 1U);
+  EXPECT_EQ(next(), 2U);
+  EXPECT_TRUE(far->has_more());
+  EXPECT_EQ(next(), 3U);
+  ASSERT_EQ(far->receive(received), State::kMessage);
+  EXPECT_EQ(received.as<Return>().mark, 5U);
+  EXPECT_FALSE(far->has_more());
+  EXPECT_EQ(far->receive(received), State::kNothing);
+}
+
+TEST_F(LoopedBack, a_descriptor_goes_along) {
+  join();
+  const platform::Fd event = platform::make_event();
+  near->send(Event{1}, testing::fds_of(platform::duplicate(event.get())));
+  ASSERT_EQ(far->receive(received), State::kMessage);
+  platform::signal_event(received.take_fd().get());
+  std::uint64_t count = 0;
+  EXPECT_EQ(::read(event.get(), &count, sizeof count), 8);
+}
+
+TEST_F(LoopedBack, what_was_sent_is_received_before_the_end) {
+  join();
+  near->send(Done{1});
+  EXPECT_FALSE(far->peer_is_gone());
+  near.reset();
+  EXPECT_TRUE(far->peer_is_gone());
+  EXPECT_EQ(next(), 1U);
+  EXPECT_EQ(far->receive(received), State::kEnded);
+  far->send(Done{2});  // to nobody
+}
+
+TEST_F(LoopedBack, what_is_sent_to_an_end_that_hears_no_more_is_dropped) {
+  join();
+  near->send(Done{1});
+  far->detach();
+  near->send(Done{2});
+  EXPECT_FALSE(far->has_more());
+}
+
+// Batches: several messages in one datagram.
+class Batches : public ::testing::Test {
+ protected:
+  Batches() {
+    testing::SocketPair sockets = testing::connected_sockets();
+    near = std::make_shared<Channel>(std::move(sockets.one), [](bool) {});
+    far = std::make_shared<Channel>(std::move(sockets.other), [](bool) {});
+  }
+  std::vector<std::uint32_t> all() {
+    std::vector<std::uint32_t> numbers;
+    while (far->receive(received) == State::kMessage) numbers.push_back(received.as<Done>().number);
+    return numbers;
+  }
+  // Returns how many bytes each datagram has.
+  std::vector<std::size_t> datagrams() {
+    std::vector<std::size_t> sizes;
+    std::array<std::byte, 2 * kMaxControlBytes> bytes;
+    for (ssize_t n; (n = ::recv(far->fd(), bytes.data(), bytes.size(), MSG_DONTWAIT)) > 0;)
+      sizes.push_back(static_cast<std::size_t>(n));
+    return sizes;
+  }
+
+  std::shared_ptr<Channel> near;
+  std::shared_ptr<Channel> far;
+  Channel::Received received;
+};
+
+TEST_F(Batches, go_at_their_end_and_arrive_one_by_one) {
+  {
+    const Channel::Batch batch(near);
+    for (std::uint32_t i = 0; i < 3; ++i) near->send(Done{i});
+    EXPECT_TRUE(near->try_send(Done{3}));
+    EXPECT_EQ(all(), std::vector<std::uint32_t>{});
+  }
+  EXPECT_EQ(far->receive(received), State::kMessage);
+  EXPECT_TRUE(far->has_more());
+  EXPECT_EQ(all(), (std::vector<std::uint32_t>{1, 2, 3}));
+  EXPECT_FALSE(far->has_more());
+}
+
+TEST_F(Batches, fill_datagrams_of_the_largest_size) {
+  constexpr std::size_t kEach = sizeof(ControlHeader) + 4;
+  {
+    const Channel::Batch batch(near);
+    for (std::uint32_t i = 0; i < 500; ++i) near->send(Done{i});
+  }
+  const auto sizes = datagrams();
+  constexpr std::size_t kFit = kMaxControlBytes / kEach;
+  ASSERT_EQ(sizes.size(), 3U);
+  EXPECT_EQ(sizes.front(), kFit * kEach);
+  EXPECT_EQ(sizes.back(), (500 - 2 * kFit) * kEach);
+}
+
+TEST_F(Batches, keep_their_order_when_the_socket_is_full) {
+  std::uint32_t sent = 0;
+  while (near->waiting() == 0) near->send(Done{sent++});
+  {
+    const Channel::Batch batch(near);
+    for (int i = 0; i < 1'000; ++i) near->send(Done{sent++});
+  }
+  near->send(Done{sent++});
+  std::vector<std::uint32_t> numbers;
+  while (numbers.size() < sent) {
+    const auto some = all();
+    numbers.insert(numbers.end(), some.begin(), some.end());
+    near->flush();
+  }
+  EXPECT_TRUE(std::is_sorted(numbers.begin(), numbers.end()));
+  EXPECT_EQ(numbers.size(), sent);
+}
+
+TEST_F(Batches, another_threads_messages_and_descriptors_do_not_wait) {
+  const platform::Fd event = platform::make_event();
+  const Channel::Batch batch(near);
+  near->send(Done{1});
+  std::thread([&] { near->send(Done{2}); }).join();
+  EXPECT_EQ(all(), (std::vector<std::uint32_t>{1, 2}));
+  near->send(Done{3});
+  near->send(Event{4}, testing::fds_of(platform::duplicate(event.get())));
+  EXPECT_EQ(all(), (std::vector<std::uint32_t>{3, 4}));
+}
+
+TEST_F(Batches, a_second_one_of_the_same_channel_does_nothing) {
+  const Channel::Batch batch(near);
+  {
+    const Channel::Batch inner(near);
+    near->send(Done{1});
+  }
+  EXPECT_EQ(all(), std::vector<std::uint32_t>{});
+}
+
+TEST_F(Batches, of_which_a_message_is_cut_short_end_the_connection) {
+  std::vector<std::byte> bytes = encode_control(Done{1});
+  const auto second = encode_control(Done{2});
+  bytes.insert(bytes.end(), second.begin(), second.end() - 1);
+  ASSERT_EQ(::send(near->fd(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+  EXPECT_EQ(far->receive(received), State::kMessage);
+  EXPECT_THROW(far->receive(received), Error);
+}
+
+TEST_F(Batches, with_descriptors_end_the_connection) {
+  std::vector<std::byte> bytes = encode_control(Done{1});
+  const auto second = encode_control(Done{2});
+  bytes.insert(bytes.end(), second.begin(), second.end());
+  const platform::Fd event = platform::make_event();
+  const std::array fds{event.get()};
+  ASSERT_EQ(platform::send_datagram(near->fd(), bytes, fds), platform::Transfer::kDone);
+  EXPECT_THROW(far->receive(received), Error);
 }
 
 }  // namespace

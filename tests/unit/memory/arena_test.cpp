@@ -17,8 +17,12 @@ namespace {
 constexpr std::size_t kKiB = 1024;
 constexpr std::size_t kMiB = 1024 * kKiB;
 
+// None, whatever the kernel gives.
+const platform::HugePages kNone{0, platform::huge_pages().everywhere};
+
 std::shared_ptr<Arena> small_arena(std::size_t budget = 16 * kMiB, std::size_t warm = 16 * kMiB) {
-  return Arena::create({.segment_bytes = 4 * kMiB, .budget_bytes = budget, .warm_bytes = warm});
+  return Arena::create(
+      {.segment_bytes = 4 * kMiB, .budget_bytes = budget, .warm_bytes = warm, .huge_pages = kNone});
 }
 
 std::string refusal_of(Arena& arena, std::size_t bytes) {
@@ -311,8 +315,10 @@ TEST(Segments, retire_when_their_warm_memory_is_given_back_for_others) {
 }
 
 TEST(Segments, of_any_size_can_be_given_back_whole) {
-  const auto arena =
-      Arena::create({.segment_bytes = 1 * kMiB - 100, .budget_bytes = 16 * kMiB, .warm_bytes = 0});
+  const auto arena = Arena::create({.segment_bytes = 1 * kMiB - 100,
+                                    .budget_bytes = 16 * kMiB,
+                                    .warm_bytes = 0,
+                                    .huge_pages = kNone});
   std::vector<BlockRef> blocks;
   for (int i = 0; i < 40; ++i) blocks.push_back(arena->allocate(100 * kKiB));
   EXPECT_GT(arena->stats().segments, 1U);

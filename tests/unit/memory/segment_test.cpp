@@ -13,6 +13,8 @@ namespace {
 
 const std::size_t kPage = platform::page_bytes();
 constexpr std::size_t kSegmentBytes = std::size_t{1} << 20;
+// None, whatever the kernel gives.
+const platform::HugePages kNoHuge{0, platform::huge_pages().everywhere};
 
 std::size_t resident_bytes(const Segment& segment) {
   struct stat status{};
@@ -21,7 +23,7 @@ std::size_t resident_bytes(const Segment& segment) {
 }
 
 TEST(Segment, takes_memory_when_it_is_reserved_and_not_twice) {
-  Segment segment(7, kSegmentBytes, Grant::kRead);
+  Segment segment(7, kSegmentBytes, Grant::kRead, kNoHuge);
   EXPECT_EQ(segment.id(), 7U);
   EXPECT_EQ(segment.bytes(), kSegmentBytes);
   EXPECT_EQ(segment.reserved_bytes(), 0U);
@@ -38,7 +40,7 @@ TEST(Segment, takes_memory_when_it_is_reserved_and_not_twice) {
 }
 
 TEST(Segment, gives_back_only_pages_that_lie_wholly_inside) {
-  Segment segment(0, kSegmentBytes, Grant::kRead);
+  Segment segment(0, kSegmentBytes, Grant::kRead, kNoHuge);
   ASSERT_TRUE(segment.reserve({0, kSegmentBytes}));
   std::memset(segment.data(), 1, kSegmentBytes);
   segment.punch({1, 2 * kPage + 1}, kSegmentBytes);
@@ -53,7 +55,7 @@ TEST(Segment, gives_back_only_pages_that_lie_wholly_inside) {
 }
 
 TEST(Segment, can_be_given_back_to_the_last_page) {
-  Segment segment(0, kSegmentBytes, Grant::kRead);
+  Segment segment(0, kSegmentBytes, Grant::kRead, kNoHuge);
   ASSERT_TRUE(segment.reserve({0, kSegmentBytes}));
   segment.punch({0, kSegmentBytes}, kSegmentBytes);
   EXPECT_EQ(segment.reserved_bytes(), 0U);
@@ -61,7 +63,7 @@ TEST(Segment, can_be_given_back_to_the_last_page) {
 }
 
 TEST(Segment, keeps_its_first_pages_when_not_all_have_to_go) {
-  Segment segment(0, kSegmentBytes, Grant::kRead);
+  Segment segment(0, kSegmentBytes, Grant::kRead, kNoHuge);
   ASSERT_TRUE(segment.reserve({0, kSegmentBytes}));
   std::memset(segment.data(), 1, kSegmentBytes);
   segment.punch({0, kSegmentBytes}, kSegmentBytes / 2);
@@ -73,7 +75,7 @@ TEST(Segment, keeps_its_first_pages_when_not_all_have_to_go) {
 }
 
 TEST(Segment, is_readable_and_not_writable_through_the_descriptor_for_borrowers) {
-  Segment segment(0, kSegmentBytes, Grant::kRead);
+  Segment segment(0, kSegmentBytes, Grant::kRead, kNoHuge);
   ASSERT_TRUE(segment.reserve({0, 1}));
   segment.data()[0] = std::byte{5};
   const platform::Fd fd = segment.descriptor(Grant::kRead);

@@ -230,7 +230,12 @@ class QueueExport:
             self._peer.send("denied", id, code, text)
 
     def end(self) -> None:
-        """The session is over: the peer says nothing more. The home must do what it is told."""
+        """The session is over: the peer says nothing more. The home must do what it is told.
+
+        The puts come first: what comes back and is got again would make room for them.
+        """
+        for id in self._owed - set(self._polls.values()):
+            self._home.cancel(id)
         for get in (*self._gets, *self._polls):
             self._home.cancel_get(get)
         for item in self._items.values():
@@ -245,8 +250,6 @@ class QueueExport:
             self._home.give_back(self._count_in_hand)
         if self._count_passed:
             self._home.done(self._count_passed)
-        for id in self._owed - set(self._polls.values()):
-            self._home.cancel(id)
 
     # As many gets wait at home as the peer's programs need, beside the items that are under way.
     def _ask(self) -> None:

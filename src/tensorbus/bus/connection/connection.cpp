@@ -9,8 +9,8 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr int kAtATime = 64;
-constexpr int kLastWords = 4096;  // messages; more than a socket's buffer holds
-constexpr int kLastTries = 50;    // during about a second
+constexpr int kLastWords = 65'536;  // messages; more than a socket's buffer holds
+constexpr int kLastTries = 50;      // during about a second
 
 }  // namespace
 
@@ -21,6 +21,7 @@ Connection::Connection(EventLoop& loop, platform::Fd socket, OnMessage on_messag
     loop_.watch_writable(socket_tag_, fd, writable);
   });
   socket_tag_ = loop_.watch(fd, [this] { on_ready(Cause::kReady); });
+  channel_->on_looped_back([this] { loop_.dispatch_soon(socket_tag_); });
 }
 
 Connection::~Connection() { close(); }
@@ -75,16 +76,20 @@ bool Connection::hear(Cause cause) {
   // Handles a bounded number of messages at a time, so that a peer that never stops sending does
   // not block the others. What a peer sent before it died is handled first; a child of it that has
   // the socket may go on sending.
+  std::optional<link::Channel::Batch> answers;  // to messages that came in a batch
   for (int i = 0; i < (cause == Cause::kDeath ? kLastWords : kAtATime); ++i) {
     const auto state = unheard_ ? link::Channel::State::kMessage : channel_->receive(received_);
     if (state == link::Channel::State::kEnded) return true;
     if (state != link::Channel::State::kMessage) break;
     unheard_ = true;
+    if (!answers && channel_->has_rest()) answers.emplace(channel_);
     on_message_(received_);
+    if (answers && !channel_->has_rest()) answers.reset();
     unheard_ = false;
     received_.datagram.fds.clear();
     if (closed_ || (deaf_ && cause == Cause::kReady)) return false;
   }
+  if (channel_->has_more()) loop_.dispatch_soon(socket_tag_);
   return cause == Cause::kDeath;
 }
 

@@ -38,7 +38,7 @@ void InboundConnections::accept(const platform::Fd& listener) {
   }
 }
 
-void InboundConnections::adopt(platform::Fd socket) {
+std::shared_ptr<link::Channel> InboundConnections::adopt(platform::Fd socket) {
   const pid_t pid = platform::peer_credentials(socket.get()).pid;
   try {
     connections_.push_back(std::make_unique<InboundConnection>(
@@ -50,12 +50,14 @@ void InboundConnections::adopt(platform::Fd socket) {
           context_.loop.schedule(dropping_ended_);  // later: it is the connection that calls us
         }));
     context_.loop.schedule(dropping_silent_, kGreetingDelay);
+    return connections_.back()->session()->peer_memory()->channel;
   } catch (const Error& error) {
     if (error.code() == Code::kOutOfMemory) throw;
     // Another user's process: the socket closes, and it sees that.
     context_.log.write(platform::LogLevel::kWarning, {}, pid,
                        {"refused its connection: ", error.what()});
   }
+  return nullptr;
 }
 
 void InboundConnections::drop_ended() {

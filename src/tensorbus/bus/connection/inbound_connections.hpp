@@ -22,6 +22,8 @@ class InboundConnections {
   // descriptors are short now waits in the backlog, or here. A peer that would take the last of a
   // resource is turned away, and told why.
   void accept(const platform::Fd& listener);
+  // Serves one connection. Returns its channel; null if the connection was refused.
+  std::shared_ptr<link::Channel> adopt(platform::Fd socket);
 
   void tell_ended();
   void tell_retired(memory::SegmentId segment);
@@ -32,7 +34,6 @@ class InboundConnections {
   void end();
 
  private:
-  void adopt(platform::Fd socket);
   void drop_ended();
   void drop_silent();
 

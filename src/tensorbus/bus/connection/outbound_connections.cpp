@@ -24,6 +24,8 @@ OutboundConnections::OutboundConnections(ParticipantContext& context, const Doma
 OutboundConnections::Found OutboundConnections::find_or_connect(const Id& owner) {
   const auto found = outbound_.find(owner);
   if (found != outbound_.end()) return {found->second.get()};
+  if (owner == context_.self)
+    if (OutboundConnection* const own = connect_to_self()) return {own};
   if (stale_files_.is_dead(owner)) {
     // It may listen again before the next look at it.
     context_.loop.schedule(look_again_, kRetryDelay);
@@ -44,6 +46,16 @@ OutboundConnections::Found OutboundConnections::find_or_connect(const Id& owner)
   }
   context_.loop.schedule(look_again_, kRetryDelay);
   return {};
+}
+
+OutboundConnection* OutboundConnections::connect_to_self() {
+  context_.peers->require_descriptors(2);
+  platform::SocketPair ends = platform::make_socket_pair();
+  const auto theirs = context_.accept_own(std::move(ends.second));
+  if (!theirs) return nullptr;
+  OutboundConnection* const own = adopt(context_.self, std::move(ends.first));
+  link::Channel::loop_back(own->session()->peer_memory()->channel, theirs);
+  return own;
 }
 
 OutboundConnection* OutboundConnections::adopt(const Id& owner, platform::Fd socket) {

@@ -55,6 +55,8 @@ class OutboundConnections {
     bool dead = false;  // else, without a connection: try again later
   };
   Found find_or_connect(const Id& owner);
+  // With this participant itself. Null if there is no room for it.
+  OutboundConnection* connect_to_self();
   OutboundConnection* adopt(const Id& owner, platform::Fd socket);
   void forget(OutboundConnection& connection, const std::string& why);
   void inherit(const Id& owner, const std::shared_ptr<link::PeerMemory>& left);

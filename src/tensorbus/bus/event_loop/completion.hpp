@@ -1,11 +1,13 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "tensorbus/bus/event_loop/event_loop.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/platform/waiting/futex.hpp"
@@ -13,10 +15,70 @@
 
 namespace tensorbus::bus {
 
+// The part of a Completion that does not depend on its result: whether it has come, and waiting.
+class CompletionState {
+ public:
+  CompletionState() = default;
+  CompletionState(const CompletionState&) = delete;
+  CompletionState& operator=(const CompletionState&) = delete;
+
+  bool done() const noexcept {
+    return done_.load(std::memory_order_acquire) == kDone;  // pairs with finish()
+  }
+  // Called by the waiting thread, which runs handlers meanwhile: waits until this or `other` is
+  // done. Returns kDone, kTimedOut or kInterrupted; nothing if another thread runs them.
+  std::optional<Outcome> wait_driving(const platform::StopCondition& stop,
+                                      EventLoop::Driver& driver, CompletionState* other = nullptr) {
+    bool denied = false;
+    const auto any = [&] { return denied || done() || (other != nullptr && other->done()); };
+    const Outcome outcome = stop.wait(any, [&](auto most) {
+      if (denied = !driver.take(); denied) return platform::FutexWait::kWoken;
+      return drive(driver, most, any, other);
+    });
+    driver.leave();
+    if (denied) return std::nullopt;
+    return outcome;
+  }
+
+ protected:
+  ~CompletionState() = default;
+
+  static constexpr std::uint32_t kNothing = 0;
+  static constexpr std::uint32_t kDone = 1;
+  static constexpr std::uint32_t kSleeps = 2;  // and a thread waits for it
+
+  platform::FutexWait sleep(std::chrono::nanoseconds most) noexcept {
+    std::uint32_t none = kNothing;
+    // Relaxed: done() orders what is read afterwards.
+    done_.compare_exchange_strong(none, kSleeps, std::memory_order_relaxed);
+    return platform::futex_wait(done_, kSleeps, most);
+  }
+  // Without the driver's place when it returns: the caller may be asked whether it gives up.
+  template <typename Done>
+  platform::FutexWait drive(EventLoop::Driver& driver, std::chrono::nanoseconds most,
+                            const Done& until, CompletionState* other = nullptr) {
+    set_driven(&driver.loop());
+    if (other != nullptr) other->set_driven(&driver.loop());
+    const platform::FutexWait parked = driver.wait_until(until, most);
+    set_driven(nullptr);
+    if (other != nullptr) other->set_driven(nullptr);
+    driver.leave();
+    return parked;
+  }
+  void set_driven(EventLoop* loop) noexcept {
+    const platform::MutexLock lock(mutex_);
+    driven_ = loop;
+  }
+
+  platform::Mutex mutex_;
+  EventLoop* driven_ TB_GUARDED_BY(mutex_) = nullptr;  // the waiting thread runs its handlers
+  std::atomic<std::uint32_t> done_{kNothing};
+};
+
 // A result that the event loop produces for one waiting thread. Both hold a reference: if the
 // thread gives up, the result is destroyed with the object.
 template <typename T>
-class Completion {
+class Completion : public CompletionState {
  public:
   // Called by the event loop. Returns false if nothing waits any more, or a result came before;
   // then the caller keeps the value.
@@ -49,13 +111,19 @@ class Completion {
   // Returns kDone, kTimedOut or kInterrupted. Throws the error of fail().
   Outcome wait(const platform::StopCondition& stop) {
     const Outcome outcome =
-        stop.wait([this] { return done(); },
-                  [this](auto most) { return platform::futex_wait(done_, 0, most); });
+        stop.wait([this] { return done(); }, [this](auto most) { return sleep(most); });
     if (outcome == Outcome::kDone && failure_) throw Error(failure_->code, failure_->text);
     return outcome;
   }
-  bool done() const noexcept {
-    return done_.load(std::memory_order_acquire) != 0;  // pairs with finish()
+  // The same of a thread that runs handlers meanwhile, if no other one does.
+  Outcome wait(const platform::StopCondition& stop, EventLoop::Driver& driver) {
+    const auto park = [&](auto most) {
+      return driver.take() ? drive(driver, most, [this] { return done(); }) : sleep(most);
+    };
+    const Outcome outcome = stop.wait([this] { return done(); }, park);
+    driver.leave();
+    if (outcome == Outcome::kDone && failure_) throw Error(failure_->code, failure_->text);
+    return outcome;
   }
   // Called once, after kDone.
   T take() { return *std::exchange(value_, std::nullopt); }
@@ -70,19 +138,19 @@ class Completion {
 
   template <typename Store>
   bool finish(Store store) noexcept {
+    bool sleeps = false;
     {
       const platform::MutexLock lock(mutex_);
       if (done() || given_up_) return false;
       store();
-      done_.store(1, std::memory_order_release);
+      sleeps = done_.exchange(kDone, std::memory_order_acq_rel) == kSleeps;
+      if (driven_ != nullptr) EventLoop::Driver::kick(*driven_);
       if (tell_) std::exchange(tell_, {})();
     }
-    platform::futex_wake_all(done_);
+    if (sleeps) platform::futex_wake_all(done_);
     return true;
   }
 
-  platform::Mutex mutex_;
-  std::atomic<std::uint32_t> done_{0};
   // Written before done_, and then of whoever waits.
   std::optional<T> value_;
   std::optional<Failure> failure_;

@@ -10,6 +10,7 @@
 #include <new>
 #include <system_error>
 
+#include "tensorbus/bus/event_loop/turn.hpp"
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/log.hpp"
 
@@ -21,9 +22,17 @@ using namespace std::chrono_literals;
 constexpr auto kRestAtALimit = 20ms;
 constexpr auto kSilence = 10s;
 
+constexpr int kMostSoon = 64;
+constexpr int kRounds = 8;  // as many as it takes to read a full socket, 64 messages at a time
+constexpr int kTries = 64;  // to run a task here, when another thread is about to be done
+
 }  // namespace
 
-EventLoop::EventLoop() : wake_(platform::make_event()) { poller_.add(wake_.get(), 0); }
+EventLoop::EventLoop() : wake_(platform::make_event()), kick_(platform::make_event()) {
+  outer_.add(wake_.get(), kWake);
+  outer_.add(poller_.fd(), kPoller);
+  poller_.add(kick_.get(), kKick);
+}
 
 EventLoop::~EventLoop() { stop(); }
 
@@ -31,7 +40,8 @@ EventLoop::Tag EventLoop::watch(int fd, Handler handler) {
   const platform::MutexLock lock(mutex_);
   const Tag tag = next_tag_++;
   const auto entry =
-      watched_.emplace(tag, Watched{std::make_shared<Handler>(std::move(handler)), fd, {}, {}})
+      watched_
+          .emplace(tag, Watched{std::make_shared<Handler>(std::move(handler)), fd, {}, {}, {tag}})
           .first;
   try {
     poller_.add(fd, tag);
@@ -68,7 +78,37 @@ void EventLoop::unwatch(Tag tag, int fd) noexcept {
     --paused_;
   else
     poller_.remove(fd);
+  if (found->second.soon.empty()) soon_.remove(tag);
   watched_.erase(found);
+}
+
+void EventLoop::dispatch_soon(Tag tag) noexcept {
+  {
+    const platform::MutexLock lock(mutex_);
+    const auto found = watched_.find(tag);
+    if (found == watched_.end()) return;
+    soon_.splice(soon_.end(), found->second.soon);
+  }
+  if (!is_in_turn()) platform::signal_event(wake_.get());
+}
+
+std::optional<EventLoop::Tag> EventLoop::take_soon() {
+  const platform::MutexLock lock(mutex_);
+  if (soon_.empty()) return std::nullopt;
+  const Tag tag = soon_.front();
+  std::list<Tag>& home = watched_.find(tag)->second.soon;
+  home.splice(home.end(), soon_, soon_.begin());
+  return tag;
+}
+
+// What handlers of these ask for is done, too, up to a limit: the thread may be a program's.
+void EventLoop::run_soon() {
+  for (int i = 0; i < kMostSoon; ++i) {
+    const auto tag = take_soon();
+    if (!tag) return;
+    dispatch(*tag);
+  }
+  platform::signal_event(wake_.get());
 }
 
 void EventLoop::post(Handler task) {
@@ -79,6 +119,36 @@ void EventLoop::post(Handler task) {
     posted_.splice(posted_.end(), one);
   }
   platform::signal_event(wake_.get());
+}
+
+bool EventLoop::is_in_turn() const noexcept {
+  return running_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+}
+
+bool EventLoop::try_lock_turn() noexcept {
+  for (int i = 0; i < kTries; ++i) {
+    if (turn_.try_lock()) return true;
+    std::this_thread::yield();
+  }
+  return false;
+}
+
+bool EventLoop::dispatch_ready() {
+  const auto ready = poller_.wait(std::chrono::milliseconds(0));
+  for (const Tag tag : ready) dispatch(tag);
+  return !ready.empty();
+}
+
+void EventLoop::run_or_post(Handler task, bool after_messages) {
+  if (is_in_turn() || !try_lock_turn()) return post(std::move(task));
+  const Turn turn(*this, std::adopt_lock);
+  // Relaxed: as in stop(). Dropped, as by post().
+  if (stopping_.load(std::memory_order_relaxed)) return;
+  for (int i = 0; after_messages && i < kRounds && dispatch_ready(); ++i) run_soon();
+  Timers due = take_posted();
+  due.push_back({{}, std::move(task)});
+  run_tasks(std::move(due));
+  run_soon();
 }
 
 void EventLoop::post_later(std::chrono::milliseconds delay, Handler task) {
@@ -140,22 +210,36 @@ void EventLoop::run() {
 }
 
 void EventLoop::turn(std::chrono::milliseconds timeout) {
-  for (const Tag tag : poller_.wait(timeout)) dispatch(tag);
+  bool any = false;
+  for (const Tag tag : outer_.wait(timeout)) {
+    if (tag == kWake) platform::clear_event(wake_.get());
+    if (tag == kPoller) any = true;
+  }
+  const Turn turn(*this);
+  if (any) dispatch_ready();
   resume_paused();
-  for (Timers due = take_due(); !due.empty();) {
+  run_tasks(take_due());
+  run_due_tasks();
+  run_soon();
+}
+
+void EventLoop::run_tasks(Timers due) {
+  while (!due.empty()) {
     if (guarded(due.front().task)) {
       due.pop_front();
       continue;
     }
     due.front().at = Clock::now() + kRestAtALimit;
-    const platform::MutexLock lock(mutex_);
-    timers_.splice(timers_.end(), due, due.begin());
+    {
+      const platform::MutexLock lock(mutex_);
+      timers_.splice(timers_.end(), due, due.begin());
+    }
+    platform::signal_event(wake_.get());  // it may sleep for longer
   }
-  run_due_tasks();
 }
 
 void EventLoop::dispatch(Tag tag) {
-  if (tag == 0) return platform::clear_event(wake_.get());
+  if (tag == kKick) return platform::clear_event(kick_.get());
   std::shared_ptr<Handler> handler;
   {
     const platform::MutexLock lock(mutex_);
@@ -200,6 +284,7 @@ void EventLoop::pause(Tag tag) {
   poller_.remove(found->second.fd);
   found->second.paused_until = Clock::now() + kRestAtALimit;
   ++paused_;
+  platform::signal_event(wake_.get());  // the loop's own thread, which resumes it, may sleep
 }
 
 // Calls the handlers even if the descriptor is not ready: a handler may have read from it before it
@@ -227,10 +312,14 @@ std::optional<EventLoop::Tag> EventLoop::next_paused() {
   return std::nullopt;
 }
 
-EventLoop::Timers EventLoop::take_due() {
+EventLoop::Timers EventLoop::take_posted() {
   const platform::MutexLock lock(mutex_);
-  Timers due = std::move(posted_);
-  posted_.clear();
+  return std::exchange(posted_, {});
+}
+
+EventLoop::Timers EventLoop::take_due() {
+  Timers due = take_posted();
+  const platform::MutexLock lock(mutex_);
   const auto now = Clock::now();
   Timers timed;
   for (auto next = timers_.begin(); next != timers_.end();) {

@@ -11,22 +11,27 @@
 #include <unordered_map>
 #include <utility>
 
+#include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/mutex.hpp"
+#include "tensorbus/platform/waiting/futex.hpp"
 #include "tensorbus/platform/waiting/poller.hpp"
 
 namespace tensorbus::bus {
 
-// The one thread of a participant. It calls handlers when descriptors are ready, and runs posted
-// tasks. It sleeps when there is nothing to do, blocks all signals, and never waits for a peer. An
-// Error that a handler throws is logged (platform/log.hpp), and the thread goes on. A handler that
-// meets a limit (Error(kOutOfMemory), std::bad_alloc) is called again a little later, until it
-// succeeds, so it must be able to start again. Other threads may call watch(), unwatch(), post()
-// and schedule().
+// Calls handlers when descriptors are ready, and runs posted tasks: one at a time, and as a rule in
+// a thread of its own. That thread sleeps when there is nothing to do, blocks all signals, and
+// never waits for a peer. A program's thread may take its place (run_or_post(), Driver); "on the
+// event loop" means: in a handler or a task, in whichever thread. An Error that a handler throws is
+// logged (platform/log.hpp), and the loop goes on. A handler that meets a limit
+// (Error(kOutOfMemory), std::bad_alloc) is called again a little later, until it succeeds, so it
+// must be able to start again. Other threads may call watch(), unwatch(), post(), run_or_post() and
+// schedule().
 class EventLoop {
  public:
   using Handler = std::function<void()>;
   using Tag = std::uint64_t;
+  class Driver;
 
   EventLoop();
   ~EventLoop();
@@ -38,11 +43,18 @@ class EventLoop {
   Tag watch(int fd, Handler handler);
   void watch_writable(Tag tag, int fd, bool writable);
   void watch_readable(Tag tag, int fd, bool readable);
+  // Runs the handler soon, as if the descriptor were ready: before the handler or the task ends in
+  // which this is called, or else on the loop's own thread. Allocates nothing.
+  void dispatch_soon(Tag tag) noexcept;
   // Called before the descriptor is closed. In another thread the handler may run once more.
   void unwatch(Tag tag, int fd) noexcept;
 
   // Runs `task` on the thread, soon. After stop() it is dropped.
   void post(Handler task);
+  // Runs `task`, after those that were posted before, in the calling thread before it returns; if
+  // another thread runs handlers just now, as post() does. The caller holds no lock, and none is
+  // waited for. `after_messages`: what descriptors have by now is handled before, too.
+  void run_or_post(Handler task, bool after_messages = false);
   // Runs `task` on the thread after about this delay.
   void post_later(std::chrono::milliseconds delay, Handler task);
 
@@ -72,15 +84,30 @@ class EventLoop {
     int fd = -1;
     platform::Interest interest{};
     std::optional<Clock::time_point> paused_until;  // the poller does not know of it till then
+    std::list<Tag> soon;                            // its node for soon_, unless it is there
   };
   // Lists, so that tasks can be queued again without allocating.
   using Timers = std::list<Timer>;
 
+  class Turn;
+  // Tags of outer_, and of poller_.
+  static constexpr Tag kWake = 0;
+  static constexpr Tag kPoller = 1;
+  static constexpr Tag kKick = 0;
+
+  bool is_in_turn() const noexcept;
+  bool try_lock_turn() noexcept TB_TRY_ACQUIRE(true, turn_);
   void run();
   void dispatch(Tag tag);
+  void run_tasks(Timers due);
+  // Returns false if nothing was ready.
+  bool dispatch_ready();
+  void run_soon();
+  std::optional<Tag> take_soon();
   // Returns false if the handler met a limit.
   [[nodiscard]] bool guarded(const Handler& handler);
   void report_shortage(const char* what);
+  Timers take_posted();
   Timers take_due();
   void run_due_tasks();
   void pause(Tag tag);
@@ -88,11 +115,19 @@ class EventLoop {
   std::optional<Tag> next_paused();
   std::chrono::milliseconds until_next_timer();
 
-  platform::Poller poller_;
+  platform::Poller poller_;  // what is watched
+  platform::Poller outer_;   // what the loop's own thread waits for: poller_, and wake_
   platform::Fd wake_;
+  platform::Fd kick_;  // wakes a Driver
+  platform::Mutex turn_;
+  std::atomic<std::thread::id> running_{};  // relaxed: each thread only looks for itself
+  // The thread that waits for poller_ in place of the loop's own; none if empty.
+  std::atomic<std::thread::id> driver_{};
+  std::chrono::nanoseconds spin_{};  // of a Driver that has the place
   platform::Mutex mutex_;
   std::unordered_map<Tag, Watched> watched_ TB_GUARDED_BY(mutex_);
   std::size_t paused_ TB_GUARDED_BY(mutex_) = 0;  // of these
+  std::list<Tag> soon_ TB_GUARDED_BY(mutex_);     // what dispatch_soon() names
   Timers posted_ TB_GUARDED_BY(mutex_);
   Timers timers_ TB_GUARDED_BY(mutex_);
   std::list<Task> tasks_ TB_GUARDED_BY(mutex_);
@@ -110,6 +145,54 @@ class EventLoop::Task {
   friend class EventLoop;
   const Handler task_;
   std::optional<Clock::time_point> at_;  // when it is due; empty: not scheduled
+};
+
+// Lets a thread that waits for something run the handlers that bring it, while it waits. So an
+// answer wakes this thread alone, and not the loop's own first. One thread of a participant does so
+// at a time; the others wait as without. Tasks and timers stay with the loop's own thread. For one
+// thread, which holds no lock and is on no event loop.
+class EventLoop::Driver {
+ public:
+  // `at_once`: takes the place now, since an answer may come before one waits for it.
+  explicit Driver(EventLoop& loop, bool at_once = true) noexcept : loop_(loop) {
+    if (at_once) (void)take();
+  }
+  ~Driver() { leave(); }
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  // Takes the place of the loop's own thread, to wait for descriptors. Returns false if another
+  // thread has it, or the caller is on the event loop.
+  bool take() noexcept;
+  void leave() noexcept;
+  // With the place: runs handlers until done() is true, for at most `most`. If the last wait was
+  // short, it looks for some microseconds before it sleeps.
+  template <typename Done>
+  platform::FutexWait wait_until(const Done& done, std::chrono::nanoseconds most) {
+    const platform::Deadline deadline(most);
+    const platform::Deadline sleeps_at(loop_.spin_);
+    const auto begin = Clock::now();
+    auto parked = platform::FutexWait::kWoken;
+    while (!done() && parked == platform::FutexWait::kWoken) {
+      if (deadline.passed())
+        parked = platform::FutexWait::kTimedOut;
+      else if (!turn(sleeps_at.passed() ? deadline.remaining(most) : std::chrono::nanoseconds{}))
+        parked = platform::FutexWait::kInterrupted;
+    }
+    loop_.spin_ = next_spin(Clock::now() - begin);
+    return parked;
+  }
+  // Wakes the thread that waits there. Any thread.
+  static void kick(EventLoop& loop) noexcept;
+  EventLoop& loop() const noexcept { return loop_; }
+
+ private:
+  // Returns false after a signal.
+  bool turn(std::chrono::nanoseconds most);
+  static std::chrono::nanoseconds next_spin(std::chrono::nanoseconds waited) noexcept;
+
+  EventLoop& loop_;
+  bool taken_ = false;
 };
 
 }  // namespace tensorbus::bus

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
 
 #include "tensorbus/bus/domain/advertisement.hpp"
 #include "tensorbus/bus/domain/topic_name.hpp"
@@ -12,6 +13,7 @@
 #include "tensorbus/bus/session/lease_acquisition.hpp"
 #include "tensorbus/bus/trace/tracing.hpp"
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/files/huge_pages.hpp"
 #include "tensorbus/platform/fork/inherited.hpp"
 #include "tensorbus/platform/fork/lineage.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
@@ -44,9 +46,16 @@ std::size_t budget(std::size_t option, const char* variable) {
   return bytes;
 }
 
+// Returns no value if the kernel decides.
+std::optional<platform::HugePages> huge_pages_option() {
+  const char* const text = std::getenv("TENSORBUS_HUGE_PAGES");
+  if (text == nullptr || std::string_view(text) != "0") return std::nullopt;
+  return platform::HugePages{.bytes = 0, .everywhere = platform::huge_pages().everywhere};
+}
+
 memory::ArenaOptions arena_options(const ParticipantOptions& options) {
   return {options.segment_bytes, budget(options.budget_bytes, "TENSORBUS_BUDGET"),
-          options.warm_bytes};
+          options.warm_bytes, huge_pages_option()};
 }
 
 memory::DeviceArenaOptions device_options(const ParticipantOptions& options) {
@@ -96,6 +105,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   context_.reach = [this](const Id& other, const ParticipantContext::OnReached& on_reached) {
     outbound_.reach(other, on_reached);
   };
+  context_.accept_own = [this](platform::Fd socket) { return inbound_.adopt(std::move(socket)); };
   context_.orphaned_memory_of = [this](const Id& owner) { return orphaned_memory_of(owner); };
   context_.is_dead = [this](const Id& other) { return domain_.is_dead(other); };
   context_.keep = [this](const std::shared_ptr<PeerSession>& from, const link::Keep& asked) {
@@ -318,6 +328,16 @@ SampleBuilder::Supplies ParticipantCore::supplies(memory::Grant grant) {
 
 memory::BlockRef ParticipantCore::allocate(std::size_t bytes, memory::PoolId pool) {
   return take_back_first([&] { return arena().allocate(bytes, pool); });
+}
+
+memory::BlockRef ParticipantCore::allocate_without_waiting(std::size_t bytes, memory::PoolId pool) {
+  try {
+    return arena().allocate(bytes, pool);
+  } catch (const Error& error) {
+    if (error.code() != Code::kOutOfMemory) throw;
+  }
+  for (const auto& publisher : publishers_.living()) publisher->drain_if_idle();
+  return arena().allocate(bytes, pool);
 }
 
 memory::BlockRef ParticipantCore::allocate(const Device& device, std::size_t bytes,

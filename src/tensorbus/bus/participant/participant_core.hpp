@@ -89,12 +89,21 @@ class ParticipantCore {
     loop_.post([this, task = std::move(task)] { task(context_); });
   }
 
+  // The same in the calling thread, where that is possible at once (EventLoop::run_or_post()).
+  void run_or_post(std::function<void(ParticipantContext&)> task, bool after_messages = false) {
+    loop_.run_or_post([this, task = std::move(task)] { task(context_); }, after_messages);
+  }
+  // For threads that wait for what the event loop does.
+  EventLoop& loop() noexcept { return loop_; }
+
   const link::LeaseIndex& lent() const noexcept { return *context_.lent; }
   const std::shared_ptr<DeviceCopier>& copier() const noexcept { return context_.copier; }
 
   // Returns a block of the arena. Drains all publishers before it throws Error(kOutOfMemory).
   memory::BlockRef allocate(std::size_t bytes, memory::PoolId pool);
-  // Returns a block on a GPU. Does the same.
+  // Does the same, and drains only publishers that no thread uses now: it waits for none.
+  memory::BlockRef allocate_without_waiting(std::size_t bytes, memory::PoolId pool);
+  // Returns a block on a GPU. Does the same as allocate().
   memory::BlockRef allocate(const Device& device, std::size_t bytes, memory::Grant most);
   // Calls `allocate`, which allocates from the arena, and again whenever memory was freed while the
   // arena is full. Returns kDone, or kInterrupted. Throws what `allocate` throws, which is

@@ -248,7 +248,7 @@ memory::Block* SampleBuilder::take_loan(const TensorView& view, const ByteSpan& 
     throw Error(Code::kInvalidArgument, "the tensor reaches beyond the end of its loan");
   const bool fits = block->most_granted() == supplies.pool.most;
   const bool apart = !on_device && block->pool().number != supplies.pool.number;
-  if (apart || (!fits && block->persistent())) return nullptr;  // it is copied
+  if (apart || (!fits && block->copied_where_it_does_not_fit())) return nullptr;  // it is copied
   if (!fits)
     throw Error(
         Code::kInvalidArgument,

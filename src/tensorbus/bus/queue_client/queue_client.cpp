@@ -52,6 +52,20 @@ Outcome closed_is_an_outcome(Wait wait) {
   }
 }
 
+// Once the socket has the acceptances, the host gets them, even if this process dies.
+void wait_until_sent(link::Channel& channel) {
+  const std::uint64_t mark = channel.mark();
+  (void)StopCondition::ignoring_signals(kGrace).wait(
+      [&] {
+        channel.flush();
+        return channel.has_taken(mark);
+      },
+      [&](std::chrono::nanoseconds most) {
+        platform::wait_until_writable(channel.fd(), most);
+        return platform::FutexWait::kWoken;
+      });
+}
+
 // Returns true if the caller waits for room or for an item.
 bool waits_for(const StopCondition& stop) { return stop.timeout().count() > 0; }
 
@@ -64,7 +78,7 @@ StopCondition patience(const StopCondition& stop) {
 
 link::QueueName make_queue(ParticipantCore& core, const QueueOptions& options) {
   const auto awaited = std::make_shared<Completion<link::QueueName>>();
-  core.post([awaited, options](ParticipantContext& context) {
+  core.run_or_post([awaited, options](ParticipantContext& context) {
     awaited->set(context.queues->make(options));
   });
   (void)awaited->wait(StopCondition::ignoring_signals(std::chrono::nanoseconds::max()));
@@ -86,20 +100,73 @@ QueueClient::Request QueueClient::start_put(const SampleBuilder& item, bool wait
 }
 
 Outcome QueueClient::put(const SampleBuilder& item, const StopCondition& stop) const {
-  const auto [awaited, cancel] = start_put(item, waits_for(stop));
+  EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
   return closed_is_an_outcome([&] {
-    Outcome outcome = awaited->wait(patience(stop));
-    if (outcome == Outcome::kDone) {
-      outcome = Outcome::kTimedOut;  // if there was no room
-    } else {
-      cancel();
-      if (awaited->wait(StopCondition::ignoring_signals(kLastAnswer)) != Outcome::kDone)
-        throw Error(Code::kTimeout,
-                    "the process that has the queue does not answer: it is stopped, or very busy. "
-                    "Whether the item is in the queue is not known");
+    const Request request = start_put(item, waits_for(stop));
+    const Outcome ended = request.awaited->wait(patience(stop), driver);
+    if (ended != Outcome::kDone) request.cancel();
+    return last_outcome_of_put(request, ended, driver);
+  });
+}
+
+// `ended`: how the wait for the answer ended; if not by that, the put was cancelled.
+Outcome QueueClient::last_outcome_of_put(const Request& request, Outcome ended,
+                                         EventLoop::Driver& driver) {
+  if (ended == Outcome::kDone)
+    ended = Outcome::kTimedOut;  // if there was no room
+  else if (request.awaited->wait(StopCondition::ignoring_signals(kLastAnswer), driver) !=
+           Outcome::kDone)
+    throw Error(Code::kTimeout,
+                "the process that has the queue does not answer: it is stopped, or very busy. "
+                "Whether the item is in the queue is not known");
+  const Outcome told = outcome_of(request.awaited->take());
+  return told == Outcome::kTimedOut ? ended : told;
+}
+
+// Starts puts, which the host gets in their order. One that hands memory of others on comes into
+// the queue when its owners have been asked: those behind it wait for that. So does each that does
+// not wait for room itself: there may be room for one and not for the one before.
+std::deque<QueueClient::Request> QueueClient::start_puts(const std::list<SampleBuilder>& items,
+                                                         bool waits) const {
+  std::deque<Request> started;
+  const auto batch = items.size() > 1 ? batch_of_requests() : nullptr;
+  auto item = items.begin();
+  do {
+    started.push_back(start_put(*item, waits));
+  } while (waits && item++->descriptor().owners.empty() && item != items.end());
+  return started;
+}
+
+Outcome QueueClient::put_many(std::list<SampleBuilder>& items, const StopCondition& stop,
+                              const std::function<void()>& on_put) const {
+  EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
+  // The last first: an item gets no room that the one before it is still waiting for.
+  const auto cancel_all = [](std::deque<Request>& puts) {
+    for (auto put = puts.rbegin(); put != puts.rend(); ++put) put->cancel();
+  };
+  return closed_is_an_outcome([&] {
+    Outcome outcome = Outcome::kDone;
+    while (!items.empty() && outcome == Outcome::kDone) {
+      std::deque<Request> puts = start_puts(items, waits_for(stop));
+      try {
+        Outcome ended = Outcome::kDone;
+        for (; !puts.empty(); puts.pop_front()) {
+          if (ended == Outcome::kDone) {
+            ended = puts.front().awaited->wait(patience(stop), driver);
+            if (ended != Outcome::kDone) cancel_all(puts);
+          }
+          const Outcome put = last_outcome_of_put(puts.front(), ended, driver);
+          if (outcome != Outcome::kDone) continue;
+          if (put == Outcome::kDone) on_put();
+          outcome = put;
+        }
+      } catch (...) {
+        if (!puts.empty()) puts.pop_front();
+        cancel_all(puts);
+        throw;
+      }
     }
-    const Outcome told = outcome_of(awaited->take());
-    return told == Outcome::kTimedOut ? outcome : told;
+    return outcome;
   });
 }
 
@@ -108,10 +175,11 @@ QueueGet QueueClient::start_get(Access access, QueueGet::Mode mode) const {
 }
 
 Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop) const {
+  EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
   QueueGet getting = start_get(access, {.waits = waits_for(stop)});
   return closed_is_an_outcome([&] {
     try {
-      Outcome outcome = getting.take(item, patience(stop));
+      Outcome outcome = getting.take(item, patience(stop), &driver);
       if (outcome == Outcome::kTimedOut && getting.has_come())  // it came just now
         outcome = getting.take(item, StopCondition(0ns, stop.give_up()));
       if (outcome != Outcome::kDone) getting.cancel();
@@ -123,21 +191,83 @@ Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop)
   });
 }
 
+Outcome QueueClient::get_many(std::vector<Sample>& items, std::size_t most, Access access,
+                              const StopCondition& stop) const {
+  constexpr std::size_t kFirst = 4;
+  constexpr std::size_t kMost = 64;  // requests at a time
+  const std::size_t end = items.size() + most;
+  items.reserve(items.size() + 1);  // nothing throws once an item was taken
+  Sample first;
+  const Outcome outcome = get(first, access, stop);
+  if (outcome != Outcome::kDone) return outcome;
+  items.push_back(std::move(first));
+  try {
+    for (std::size_t batch = kFirst; items.size() < end; batch = std::min(2 * batch, kMost))
+      if (!get_waiting(items, std::min(batch, end - items.size()), access)) break;
+  } catch (const std::exception&) {  // what was taken is returned; the next call meets it again
+  }
+  return Outcome::kDone;
+}
+
+// Null if the host has not been reached yet.
+std::unique_ptr<link::Channel::Batch> QueueClient::batch_of_requests() const {
+  if (address_.host == core_.id()) return nullptr;
+  const auto awaited = std::make_shared<Completion<std::shared_ptr<link::Channel>>>();
+  core_.run_or_post([awaited, host = address_.host](ParticipantContext& context) {
+    context.reach(host, [awaited](const std::shared_ptr<PeerSession>& reached) {
+      awaited->set(reached ? std::shared_ptr(reached->peer_memory()->channel) : nullptr);
+    });
+  });
+  if (!awaited->done()) return nullptr;
+  const auto channel = awaited->take();
+  return channel ? std::make_unique<link::Channel::Batch>(channel) : nullptr;
+}
+
+// All requests are on their way before the first answer comes.
+bool QueueClient::get_waiting(std::vector<Sample>& items, std::size_t count, Access access) const {
+  items.reserve(items.size() + count);
+  EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
+  std::list<QueueGet> gets;
+  auto batch = batch_of_requests();
+  for (std::size_t i = 0; i < count; ++i)
+    gets.emplace_back(core_, address_, access, QueueGet::Mode{.waits = false});
+  batch.reset();
+  const auto stop = StopCondition::ignoring_signals(kAtOnce);
+  std::shared_ptr<link::Channel> channel;
+  try {
+    for (; !gets.empty(); gets.pop_front()) {
+      Sample item;
+      if (gets.front().take(item, stop, &driver) != Outcome::kDone) break;
+      items.push_back(std::move(item));
+      if (channel) continue;
+      channel = gets.front().host_channel();
+      batch = std::make_unique<link::Channel::Batch>(channel);  // of the acceptances that follow
+    }
+  } catch (const std::exception&) {  // what was taken is returned; the next call meets it again
+  }
+  for (QueueGet& get : gets) get.cancel();
+  batch.reset();
+  if (channel) wait_until_sent(*channel);
+  return gets.empty();
+}
+
 link::Reply QueueClient::call(link::QueueVerb verb, const GiveUp& give_up,
                               std::uint64_t number) const {
+  EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
   const auto awaited = start_call(verb, number).awaited;
-  if (awaited->wait(StopCondition::ignoring_signals(kGrace, give_up)) != Outcome::kDone)
+  if (awaited->wait(StopCondition::ignoring_signals(kGrace, give_up), driver) != Outcome::kDone)
     throw Error(Code::kTimeout,
                 "the process that has the queue does not answer: it is stopped, or very busy");
   return awaited->take();
 }
 
 link::Reply QueueClient::open(const StopCondition& stop) const {
+  EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
   const auto awaited = start_call(link::QueueVerb::kOpen).awaited;
   const auto left = stop.remaining(std::chrono::nanoseconds::max());
   const StopCondition wait(std::max<std::chrono::nanoseconds>(left, kLeastForAnAnswer),
                            stop.give_up());
-  if (awaited->wait(wait) != Outcome::kDone)
+  if (awaited->wait(wait, driver) != Outcome::kDone)
     throw Error(Code::kTimeout, "the process that has the queue does not answer");
   return awaited->take();
 }
@@ -189,8 +319,9 @@ Outcome QueueClient::drain(const StopCondition& stop) const {
 }
 
 Outcome QueueClient::wait(const Request& request, const StopCondition& stop) const {
+  EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
   return closed_is_an_outcome([&] {
-    const Outcome outcome = request.awaited->wait(stop);
+    const Outcome outcome = request.awaited->wait(stop, driver);
     if (outcome != Outcome::kDone) request.cancel();
     return outcome;
   });
@@ -198,7 +329,7 @@ Outcome QueueClient::wait(const Request& request, const StopCondition& stop) con
 
 void QueueClient::close(const GiveUp& give_up) const {
   if (address_.host == core_.id())
-    core_.post([number = address_.queue.number](ParticipantContext& context) {
+    core_.run_or_post([number = address_.queue.number](ParticipantContext& context) {
       context.queues->close(number);
     });
   else

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <tensorbus/options.hpp>
 #include <tensorbus/stats.hpp>
+#include <vector>
 
 #include "tensorbus/bus/event_loop/completion.hpp"
 #include "tensorbus/bus/participant/participant_core.hpp"
@@ -41,6 +44,11 @@ class QueueClient {
   // See queue.hpp.
   Outcome put(const SampleBuilder& item, const platform::StopCondition& stop) const;
   Outcome get(Sample& item, Access access, const platform::StopCondition& stop) const;
+  // `on_put` is called for each item that is in the queue, in order; it may remove the first one.
+  Outcome put_many(std::list<SampleBuilder>& items, const platform::StopCondition& stop,
+                   const std::function<void()>& on_put) const;
+  Outcome get_many(std::vector<Sample>& items, std::size_t most, Access access,
+                   const platform::StopCondition& stop) const;
   link::Reply open(const platform::StopCondition& stop) const;
   link::Reply state(const GiveUp& give_up) const;
   void task_done(const GiveUp& give_up) const;
@@ -51,6 +59,12 @@ class QueueClient {
   void close(const GiveUp& give_up) const;
 
  private:
+  std::deque<Request> start_puts(const std::list<SampleBuilder>& items, bool waits) const;
+  static Outcome last_outcome_of_put(const Request& request, Outcome ended,
+                                     EventLoop::Driver& driver);
+  std::unique_ptr<link::Channel::Batch> batch_of_requests() const;
+  // Appends items that wait. Returns false if there were fewer.
+  bool get_waiting(std::vector<Sample>& items, std::size_t count, Access access) const;
   Outcome wait(const Request& request, const platform::StopCondition& stop) const;
   TakenItems::Queue name() const { return {address_.host, address_.queue.number}; }
 

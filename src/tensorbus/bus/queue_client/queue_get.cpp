@@ -104,9 +104,10 @@ QueueGet::QueueGet(ParticipantCore& core, const QueueAddress& address, Access ac
       [answer = awaited_](const Error& error) { answer->fail(error); });
 }
 
-Outcome QueueGet::take(Sample& item, const platform::StopCondition& stop) {
+Outcome QueueGet::take(Sample& item, const platform::StopCondition& stop,
+                       EventLoop::Driver* driver) {
   if (answered_) return Outcome::kTimedOut;
-  Outcome outcome = offer_ ? Outcome::kDone : wait_for_offer(stop);
+  Outcome outcome = offer_ ? Outcome::kDone : wait_for_offer(stop, driver);
   if (outcome == Outcome::kDone && !read_) outcome = read(stop);
   if (outcome == Outcome::kDone && !holds_) {
     outcome = send_acceptance(stop);
@@ -134,8 +135,8 @@ void QueueGet::spoil() {
   send_spoilt();
 }
 
-Outcome QueueGet::wait_for_offer(const platform::StopCondition& stop) {
-  const Outcome outcome = awaited_->wait(stop);
+Outcome QueueGet::wait_for_offer(const platform::StopCondition& stop, EventLoop::Driver* driver) {
+  const Outcome outcome = driver != nullptr ? awaited_->wait(stop, *driver) : awaited_->wait(stop);
   if (outcome != Outcome::kDone) return outcome;
   std::optional<std::variant<Outcome, Offer>> found = awaited_->left();
   if (!found) return Outcome::kTimedOut;
@@ -171,6 +172,13 @@ Outcome QueueGet::read(const platform::StopCondition& stop) {
 
 // Sends the acceptance. Once the socket has it, the host gets it, even if this process dies.
 Outcome QueueGet::send_acceptance(const platform::StopCondition& stop) {
+  if (offer_->host->is_loop_back()) {  // a send here would wake the loop's own thread
+    core_->run_or_post([host = offer_->host, acceptance = offer_->acceptance](ParticipantContext&) {
+      host->send(acceptance);
+    });
+    over_ = true;
+    return Outcome::kDone;
+  }
   const Outcome outcome = stop.wait([this] { return offer_->host->try_send(offer_->acceptance); },
                                     [this](std::chrono::nanoseconds most) {
                                       platform::wait_until_writable(offer_->host->fd(), most);
@@ -200,7 +208,8 @@ void QueueGet::on_ready(std::function<void()> tell) {
 void QueueGet::cancel() {
   if (std::exchange(over_, true)) return;
   (void)awaited_->give_up();
-  (void)awaited_->left();
+  const auto left = awaited_->left();
+  if (left && std::holds_alternative<Outcome>(*left)) return;  // there is nothing to refuse
   if (reading_) (void)reading_->give_up();
   read_.reset();
   cancel_request(*core_, asked_, was_read_);

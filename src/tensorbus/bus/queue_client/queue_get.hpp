@@ -29,7 +29,9 @@ class QueueGet {
   // Returns kDone with an item, which the host counts as taken; kTimedOut if it has not come or
   // there is none; kShutDown if none will come; kInterrupted. Throws an Error that came instead. If
   // memory was short, it has refused the offer.
-  Outcome take(Sample& item, const platform::StopCondition& stop);
+  // `driver`: runs handlers while this waits.
+  Outcome take(Sample& item, const platform::StopCondition& stop,
+               EventLoop::Driver* driver = nullptr);
   // Accepts the item that is held. Returns kDone; kTimedOut or kInterrupted while the socket takes
   // no more. Throws Error(kInvalidArgument) if none is held. task_done() does not know of the item.
   Outcome accept(const platform::StopCondition& stop);
@@ -37,10 +39,14 @@ class QueueGet {
   void spoil();
   // Returns the item's number, 0 without `redeliver` or before it came.
   std::uint64_t number() const noexcept { return offer_ ? offer_->number : 0; }
+  // Returns the channel to the host, once an offer was taken.
+  const std::shared_ptr<link::Channel>& host_channel() const noexcept { return offer_->host; }
   // Returns true if take() has said what became of it.
   bool answered() const noexcept { return answered_; }
   // Returns true if the host has answered.
   bool has_come() const noexcept { return awaited_->done(); }
+  // Returns what tells that the host has answered; null once its offer was taken.
+  CompletionState* awaited() const noexcept { return offer_ ? nullptr : awaited_.get(); }
   // Calls `tell` once when another take() may succeed, at once if it may now.
   void on_ready(std::function<void()> tell);
   // Gives the get up. After kDone it does nothing.
@@ -58,7 +64,7 @@ class QueueGet {
 
   // The part of the get that belongs to the event loop.
   struct Asking;
-  Outcome wait_for_offer(const platform::StopCondition& stop);
+  Outcome wait_for_offer(const platform::StopCondition& stop, EventLoop::Driver* driver);
   Outcome read(const platform::StopCondition& stop);
   Outcome send_acceptance(const platform::StopCondition& stop);
   void require_held() const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -18,9 +19,9 @@ link::Entry entry_of(const link::Lent& lent) {
   entry.offset = lent.offset;
   entry.timeline = lent.mark;
   if (entry.is_inline() &&
-      (lent.inline_bytes.size() != lent.length || lent.length > link::kInlineBytes))
+      (lent.inline_bytes.size() != lent.length || lent.length > link::Lent::kMostInline))
     throw Error(Code::kProtocol, "LENT.length: " + std::to_string(lent.length));
-  if (entry.is_inline())
+  if (entry.is_inline() && lent.length <= link::kInlineBytes)
     std::memcpy(entry.inline_bytes.data(), lent.inline_bytes.data(), lent.length);
   return entry;
 }
@@ -47,14 +48,14 @@ LentSample::LentSample(const PeerSession& from, const link::Lent& lent, memory::
                                                         std::move(lent_memory), lent.token)),
       lease(std::make_shared<link::Lease>(lender, lent.token)),
       entry(entry_of(lent)) {
-  copy_descriptor();
+  copy_descriptor(lent);
   require_own_tensors();
 }
 
-void LentSample::copy_descriptor() {
+void LentSample::copy_descriptor(const link::Lent& lent) {
   if (entry.is_inline()) {
-    const auto first = entry.inline_bytes.begin();
-    bytes.assign(first, first + entry.length);
+    const auto first = std::as_bytes(std::span(lent.inline_bytes));
+    bytes.assign(first.begin(), first.end());
   } else {
     const memory::BorrowedSegments::Ref& segment = lender->find_segment(entry.segment);
     if (!segment) refuse_missing();

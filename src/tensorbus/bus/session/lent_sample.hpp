@@ -30,13 +30,13 @@ struct LentSample {
 
   std::shared_ptr<link::LeaseSource> lender;
   std::shared_ptr<link::Lease> lease;  // the sender's; null when it is not needed any more
-  link::Entry entry;
+  link::Entry entry;             // an inline descriptor may be longer than its bytes: see `bytes`
   std::vector<std::byte> bytes;  // a copy of the descriptor
   Descriptor descriptor;         // its fields lie in `bytes`
   AcquiredLeases claimed;
 
  private:
-  void copy_descriptor();
+  void copy_descriptor(const link::Lent& lent);
   void require_own_tensors() const;
 };
 using LentRef = std::shared_ptr<LentSample>;

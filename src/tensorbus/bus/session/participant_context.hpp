@@ -58,6 +58,10 @@ struct ParticipantContext {
   std::function<void(const Id&, OnReached)> reach = [](const Id&, const OnReached& on_reached) {
     on_reached(nullptr);
   };
+  // Serves the other end of a connection of this participant with itself. Returns its channel; null
+  // if it was refused.
+  std::function<std::shared_ptr<link::Channel>(platform::Fd socket)> accept_own =
+      [](const platform::Fd&) { return nullptr; };
   // Returns true if nothing listens at the participant's socket.
   std::function<bool(const Id&)> is_dead = [](const Id&) { return true; };
   // Returns the memory here that a dead participant had lent.

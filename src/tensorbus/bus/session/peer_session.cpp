@@ -1,17 +1,31 @@
 #include "tensorbus/bus/session/peer_session.hpp"
 
 #include <atomic>
+#include <span>
 #include <type_traits>
 #include <utility>
 
 #include "tensorbus/bus/session/queue_requests.hpp"
 #include "tensorbus/link/wire/dispatch.hpp"
 #include "tensorbus/platform/kill_point.hpp"
+#include "tensorbus/tensor/descriptor.hpp"
 
 namespace tensorbus::bus {
 namespace {
 
 constexpr std::size_t kMostLent = std::size_t{1} << 20;
+
+// Returns the descriptor of a sample without tensors that is in main memory of our own and short
+// enough to go in the message; else nothing.
+std::span<const std::byte> short_descriptor(const link::Entry& entry,
+                                            const link::PublishedRef& issued) {
+  if (entry.is_inline() || entry.length > link::Lent::kMostInline || !issued) return {};
+  if (issued->blocks().size() != 1 || issued->on_device()) return {};
+  const memory::Block& block = issued->block();
+  if (block.segment() != entry.segment || entry.offset < block.offset()) return {};
+  const std::span descriptor(block.data() + (entry.offset - block.offset()), entry.length);
+  return Descriptor::has_tensors(descriptor) ? std::span<const std::byte>() : descriptor;
+}
 
 std::uint32_t as_field(memory::Grant grant) { return grant == memory::Grant::kWrite ? 1 : 0; }
 
@@ -189,7 +203,11 @@ link::Lent PeerSession::lent(const link::Entry& entry, const link::PublishedRef&
   if (entry.is_inline())
     lent.inline_bytes.assign(reinterpret_cast<const char*>(entry.inline_bytes.data()),
                              entry.length);
-  if (issued) {
+  if (const auto descriptor = short_descriptor(entry, issued); !descriptor.empty()) {
+    lent.segment = memory::SegmentId::none();
+    lent.offset = 0;
+    lent.inline_bytes.assign(reinterpret_cast<const char*>(descriptor.data()), descriptor.size());
+  } else if (issued) {
     for (const memory::BlockRef& block : issued->blocks())
       segments_->ensure_sent(block->segment(), grant);
     for (const memory::SegmentId file : issued->files()) segments_->ensure_sent(file, grant);

@@ -362,7 +362,7 @@ void SampleData::copy_block(std::span<const std::byte> descriptor) {
 
 std::span<const std::byte> SampleData::copy(std::span<const std::byte> descriptor,
                                             const link::Entry& entry) {
-  if (!entry.is_inline()) {
+  if (!entry.is_inline() || descriptor.size() > link::kInlineBytes) {  // long ones: LentSample
     copy_block(descriptor);
     return block_bytes;
   }

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -33,6 +35,33 @@ class Channel {
   Channel& operator=(const Channel&) = delete;
 
   int fd() const noexcept { return socket_.get(); }
+
+  // Joins the two ends of a connection of one participant with itself: what is sent from now on
+  // goes from one to the other in memory, behind what the socket has. Before anything else knows
+  // them.
+  static void loop_back(const std::shared_ptr<Channel>& one, const std::shared_ptr<Channel>& other);
+  bool is_loop_back() const noexcept { return looped_; }
+  // Of a channel that is looped back: `heard` is called, in the sending thread, when receive() has
+  // a message again. It must not call the channel.
+  void on_looped_back(std::function<void()> heard);
+  // Returns true if receive() has a message that poll() does not tell of: it came so, or in one
+  // datagram with the last one. For the receiving thread.
+  bool has_more();
+  // The same of a datagram alone.
+  bool has_rest() const noexcept { return rest_at_ < rest_.size(); }
+
+  // While one lives, what its thread sends on this channel waits, and goes in few datagrams. What
+  // other threads send does not wait, and goes behind it. One at a time: another one does nothing.
+  class Batch {
+   public:
+    explicit Batch(std::shared_ptr<Channel> channel);
+    ~Batch();
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+
+   private:
+    std::shared_ptr<Channel> channel_;  // null: it does nothing
+  };
 
   // Sends a message, or queues it with its `fds`. A message that cannot be delivered because the
   // peer is gone is dropped: receive() and the pidfd report the peer's death.
@@ -73,8 +102,10 @@ class Channel {
   // Returns how many of these hold descriptors of this process.
   std::size_t waiting_with_descriptors();
   // Returns true if a message sent now would be dropped.
-  bool peer_is_gone() const noexcept { return platform::peer_has_hung_up(socket_.get()); }
-  // Ends the calls of `wants_to_write`, because nothing reads the socket any more.
+  bool peer_is_gone() const noexcept {
+    return looped_ ? other_.expired() : platform::peer_has_hung_up(socket_.get());
+  }
+  // Ends the calls of `wants_to_write` and `heard`, because nothing reads the socket any more.
   void detach();
 
   struct Received {
@@ -97,14 +128,35 @@ class Channel {
  private:
   void send_bytes(std::vector<std::byte> bytes, std::vector<platform::Fd> fds);
   void send_or_queue(Queue message);
+  void transmit_or_queue(Queue message) TB_REQUIRES(mutex_);
+  // Returns true if this thread's batch took the message.
+  bool add_to_batch(const Pending& message) TB_REQUIRES(mutex_);
+  void flush_batch() TB_REQUIRES(mutex_);
+  void end_batch() noexcept;
   bool try_send_bytes(std::vector<std::byte> bytes);
   platform::Transfer transmit(const Pending& pending);
+  void deliver(Queue message) noexcept;
+  bool take_looped_back(platform::Datagram& datagram);
+  State receive_from_socket(Received& received);
+  bool take_rest(Received& received);
+  void split(Received& received);
 
   platform::Fd socket_;
+  bool looped_ = false;           // constant once the channel is in use
+  std::weak_ptr<Channel> other_;  // of a channel that is looped back
+  bool socket_first_ = false;     // the receiving thread: it may have what was sent before that
   std::function<void(bool)> wants_to_write_;
   platform::Mutex mutex_;
   Queue pending_ TB_GUARDED_BY(mutex_);  // not empty: the last call was wants_to_write_(true)
   std::uint64_t queued_ TB_GUARDED_BY(mutex_) = 0;  // messages that ever had to wait
+  std::function<void()> heard_ TB_GUARDED_BY(mutex_);
+  Queue looped_back_ TB_GUARDED_BY(mutex_);
+  bool detached_ TB_GUARDED_BY(mutex_) = false;
+  std::thread::id batching_ TB_GUARDED_BY(mutex_);
+  Queue batch_ TB_GUARDED_BY(mutex_);  // of one message, or of none
+  // The receiving thread: a datagram, and where its next message begins.
+  std::vector<std::byte> rest_;
+  std::size_t rest_at_ = 0;
 };
 
 }  // namespace tensorbus::link

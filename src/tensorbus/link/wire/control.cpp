@@ -5,7 +5,9 @@
 
 namespace tensorbus::link {
 
-ControlHeader decode_control_header(std::span<const std::byte> datagram) {
+namespace {
+
+ControlHeader header_of(std::span<const std::byte> datagram) {
   ControlHeader header;
   if (datagram.size() < sizeof header)
     throw Error(Code::kProtocol,
@@ -13,6 +15,20 @@ ControlHeader decode_control_header(std::span<const std::byte> datagram) {
   std::memcpy(&header, datagram.data(), sizeof header);
   if (header.magic != kControlMagic)
     throw Error(Code::kProtocol, "control message: wrong magic, this is not Tensorbus");
+  return header;
+}
+
+}  // namespace
+
+std::size_t control_bytes(std::span<const std::byte> datagram) {
+  const ControlHeader header = header_of(datagram);
+  if (header.length > datagram.size() - sizeof header)
+    throw Error(Code::kProtocol, "control message: wrong length");
+  return sizeof header + header.length;
+}
+
+ControlHeader decode_control_header(std::span<const std::byte> datagram) {
+  const ControlHeader header = header_of(datagram);
   if (header.length != datagram.size() - sizeof header || header.zero != 0)
     throw Error(Code::kProtocol, "control message: wrong length");
   return header;

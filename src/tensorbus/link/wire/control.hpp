@@ -17,7 +17,7 @@
 namespace tensorbus::link {
 
 inline constexpr std::uint32_t kControlMagic = 0x73756274;  // "tbus"
-inline constexpr std::uint16_t kProtocolVersion = 10;
+inline constexpr std::uint16_t kProtocolVersion = 11;
 // The version of all structures in shared memory: links, wake pages, descriptors, timelines.
 inline constexpr std::uint32_t kLayoutVersion = 1;
 inline constexpr std::size_t kMaxControlBytes = 4096;
@@ -100,7 +100,10 @@ std::vector<std::byte> encode_control(const Message& message) {
   return bytes;
 }
 
-// Checks magic and length, not the version. Throws Error(kProtocol).
+// Returns how many bytes the first message of a datagram has; at most all. Throws Error(kProtocol)
+// if it has no header, or more bytes than there are.
+std::size_t control_bytes(std::span<const std::byte> datagram);
+// Checks magic and length of one message, not the version. Throws Error(kProtocol).
 ControlHeader decode_control_header(std::span<const std::byte> datagram);
 
 // Returns the Error for a message that no handler takes.

@@ -74,6 +74,7 @@ struct HandOver {
 
 struct Lent {
   static constexpr ControlType kType = ControlType::kLent;
+  static constexpr std::size_t kMostInline = 2048;  // bytes of a descriptor in `inline_bytes`
   std::uint32_t request = 0;
   std::uint64_t token = 0;        // 0: a lease on no memory
   std::uint32_t length = 0;       // of the descriptor; 0: there is none

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "tensorbus/memory/host/block_sizes.hpp"
 #include "tensorbus/platform/check.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
@@ -17,31 +18,13 @@ namespace {
 
 thread_local bool attempts_for_room = false;  // this thread is in RoomWait::attempt()
 
-// Blocks of a page or more, and those that others may write to, consist of whole pages. So a
-// reader's pages can become its own (platform::CopyOnWrite) without those of another block, freeing
-// one gives back all of its memory, and pinning one pins nothing of another.
-std::size_t step_of(std::size_t bytes, PoolId pool) {
-  const bool has_pages = bytes >= platform::page_bytes() || pool.most == Grant::kWrite;
-  return has_pages ? platform::page_bytes() : kBlockAlignment;
-}
-
-std::size_t rounded(std::size_t bytes, PoolId pool) {
-  const std::size_t step = step_of(bytes, pool);
-  return (std::max<std::size_t>(bytes, 1) + step - 1) / step * step;
-}
-
-std::size_t whole_pages(std::size_t bytes) {
-  const std::size_t page = platform::page_bytes();
-  return (bytes + page - 1) / page * page;
-}
-
 std::size_t default_budget() {
   return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * platform::page_bytes() / 4 * 3;
 }
 
 ArenaOptions completed(ArenaOptions options) {
   if (options.budget_bytes == 0) options.budget_bytes = default_budget();
-  options.segment_bytes = whole_pages(options.segment_bytes);
+  options.segment_bytes = whole(options.segment_bytes, platform::page_bytes());
   return options;
 }
 
@@ -92,14 +75,14 @@ BlockRef Arena::allocate(std::size_t bytes, PoolId pool) {
                                         mebibytes(options_.budget_bytes) +
                                         ": raise budget_bytes (TENSORBUS_BUDGET)");
   const platform::MutexLock lock(mutex_);
-  if (BlockRef block = blocks_.wake(rounded(bytes, pool), pool, shared_from_this())) {
+  if (BlockRef block = blocks_.wake(block_bytes(bytes, pool), pool, shared_from_this())) {
     platform::kill_point("loan.allocated");
     return block;
   }
   // The resting blocks have other sizes. One of them, merged with its neighbours, may fit best.
   while (blocks_.any_rests()) end_rest();
   LivingBlocks::Room room;
-  FreeExtents::Taken taken = take_extent(rounded(bytes, pool), pool);
+  FreeExtents::Taken taken = take_extent(block_bytes(bytes, pool), pool);
   const Extent& extent = taken.extent;
   const BlockPlace place{.data = segments_.at(extent.segment).data() + extent.offset,
                          .bytes = extent.bytes,
@@ -117,10 +100,11 @@ FreeExtents::Taken Arena::take_extent(std::size_t bytes, PoolId id) {
   if (found == pools_.end() || found->second.closed)
     throw Error(Code::kClosed, "the publisher is closed");
   FreeExtents& free = found->second.free;
-  std::optional<FreeExtents::Taken> taken = free.take(bytes, step_of(bytes, id));
+  std::optional<FreeExtents::Taken> taken =
+      free.take(bytes, block_alignment(bytes, id, huge_.bytes));
   if (!taken) {
     grow_for(bytes, id);
-    taken = free.take(bytes, step_of(bytes, id));
+    taken = free.take(bytes, block_alignment(bytes, id, huge_.bytes));
     check(taken.has_value());
   }
   try {
@@ -145,13 +129,15 @@ void Arena::grow_for(std::size_t bytes, PoolId pool_id) {
   Pool& pool = this->pool(pool_id);
   const std::size_t page = platform::page_bytes();
   const std::size_t limit = platform::max_file_bytes() / page * page;
-  const std::size_t wanted = std::max(options_.segment_bytes, whole_pages(bytes));
+  huge_ = options_.huge_pages ? *options_.huge_pages : platform::huge_pages();
+  const std::size_t large = whole(bytes, std::max(page, huge_.bytes));
+  const std::size_t wanted = bytes <= options_.segment_bytes ? options_.segment_bytes : large;
   const std::size_t segment_bytes = std::max(bytes, std::min(wanted, limit));
   const std::uint32_t number = next_segment_++;
   const SegmentId id =
       pool_id.most == Grant::kWrite ? SegmentId::writable_host(number) : SegmentId::host(number);
   retired_.reserve(retired_.size() + segments_.size() + 1);
-  const auto at = segments_.try_emplace(id, id, segment_bytes, pool_id).first;
+  const auto at = segments_.try_emplace(id, id, segment_bytes, pool_id, huge_).first;
   try {
     pool.free.add({id, 0, segment_bytes});
     blocks_.add_segment(id, at->second.data(), segment_bytes);
@@ -167,9 +153,9 @@ bool Arena::make_usable(const Extent& extent) {
   Segment& segment = segments_.at(extent.segment);
   Range range{extent.offset, extent.offset + extent.bytes};
   if (segment.unreserved_bytes(range) == 0) return true;
-  // Saves system calls, but must not exceed the budget.
-  const Range wide = segment.widened(range);
-  if (reserved_bytes_ + segment.unreserved_bytes(wide) <= options_.budget_bytes) range = wide;
+  // Saves system calls and page faults, but must not exceed the budget.
+  for (const Range& wide : {segment.widened(range), segment.widened_to_huge_pages(range)})
+    if (reserved_bytes_ + segment.unreserved_bytes(wide) <= options_.budget_bytes) range = wide;
   require_room(segment.unreserved_bytes(range), extent.bytes);
   const std::size_t before = segment.reserved_bytes();
   if (!segment.reserve(range)) return false;
@@ -255,9 +241,11 @@ void Arena::end_rest() noexcept {
   pool(id).free.give_back(std::move(taken));
 }
 
+// What blocks leave of their huge pages stays beside the limit: to give it back splits them.
 void Arena::keep_warm_limit() noexcept {
-  if (!closed_ && reserved_bytes_ - blocks_.bytes() > options_.warm_bytes)
-    trim(blocks_.bytes() + options_.warm_bytes);
+  const std::size_t used = blocks_.bytes() + (huge_.bytes == 0 ? 0 : blocks_.bytes() / 8);
+  if (!closed_ && reserved_bytes_ > used && reserved_bytes_ - used > options_.warm_bytes)
+    trim(used + options_.warm_bytes);
 }
 
 void Arena::close() noexcept {
@@ -268,15 +256,17 @@ void Arena::close() noexcept {
 }
 
 // Punches free memory until at most `reserved_target` bytes are reserved, and removes segments that
-// are then empty.
+// are then empty. Huge pages are split if nothing else is left.
 void Arena::trim(std::size_t reserved_target) noexcept {
   while (blocks_.any_rests()) end_rest();
-  for (const auto& [id, pool] : pools_) trim(pool.free, reserved_target);
+  for (const auto pages : {platform::Pages::kHuge, platform::Pages::kSmall})
+    for (const auto& [id, pool] : pools_) trim(pool.free, reserved_target, pages);
   for (auto next = segments_.begin(); next != segments_.end();) retire_if_empty((next++)->first);
 }
 
 // Punches from the highest address down.
-void Arena::trim(const FreeExtents& free, std::size_t reserved_target) noexcept {
+void Arena::trim(const FreeExtents& free, std::size_t reserved_target,
+                 platform::Pages pages) noexcept {
   free.from_the_end([&](const Extent& extent) {
     mutex_.assert_held();
     if (reserved_bytes_ <= reserved_target) return false;
@@ -284,7 +274,8 @@ void Arena::trim(const FreeExtents& free, std::size_t reserved_target) noexcept 
     for (Range left{extent.offset, extent.offset + extent.bytes}; left.bytes() > 0;) {
       const Range part = unpinned_end(extent.segment, left);
       const std::size_t before = segment.reserved_bytes();
-      if (reserved_bytes_ > reserved_target) segment.punch(part, reserved_bytes_ - reserved_target);
+      if (reserved_bytes_ > reserved_target)
+        segment.punch(part, reserved_bytes_ - reserved_target, pages);
       reserved_bytes_ -= before - segment.reserved_bytes();
       left.end = part.begin;
     }

@@ -19,6 +19,7 @@
 #include "tensorbus/memory/living_blocks.hpp"
 #include "tensorbus/memory/shared_segment.hpp"
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/files/huge_pages.hpp"
 #include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/platform/waiting/futex.hpp"
 
@@ -28,6 +29,8 @@ struct ArenaOptions {
   std::size_t segment_bytes = std::size_t{64} << 20;  // a larger tensor gets a larger segment
   std::size_t budget_bytes = 0;                       // 0: three quarters of the machine's memory
   std::size_t warm_bytes = std::size_t{256} << 20;    // free memory kept for reuse
+  // Empty: what the kernel gives when a segment is made.
+  std::optional<platform::HugePages> huge_pages = std::nullopt;
 };
 
 // The Error(kOutOfMemory) of allocate() while blocks are in use: there may be room when some of
@@ -118,7 +121,8 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   void end_rest() noexcept TB_REQUIRES(mutex_);
   void keep_warm_limit() noexcept TB_REQUIRES(mutex_);
   void trim(std::size_t reserved_target) noexcept TB_REQUIRES(mutex_);
-  void trim(const FreeExtents& free, std::size_t reserved_target) noexcept TB_REQUIRES(mutex_);
+  void trim(const FreeExtents& free, std::size_t reserved_target, platform::Pages pages) noexcept
+      TB_REQUIRES(mutex_);
   void retire_if_empty(SegmentId segment) noexcept TB_REQUIRES(mutex_);
   void tell_freed() noexcept TB_REQUIRES(mutex_);
   [[noreturn]] void refuse(const std::string& why) const TB_REQUIRES(mutex_);
@@ -135,6 +139,7 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   std::vector<SegmentId> retired_ TB_GUARDED_BY(mutex_);
   std::function<void()> retired_listener_ TB_GUARDED_BY(mutex_);
   std::uint32_t next_segment_ TB_GUARDED_BY(mutex_) = 0;
+  platform::HugePages huge_ TB_GUARDED_BY(mutex_);  // of the newest segment
   std::size_t reserved_bytes_ TB_GUARDED_BY(mutex_) = 0;
   // By segment; may be several times the same.
   std::multimap<SegmentId, Range> pinned_ TB_GUARDED_BY(mutex_);

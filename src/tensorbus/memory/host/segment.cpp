@@ -18,11 +18,18 @@ std::size_t round_up(std::size_t value, std::size_t step) {
   return round_down(value + step - 1, step);
 }
 
+// Returns the whole steps inside a range; empty if there is none.
+Range inside(Range range, std::size_t step) {
+  const Range inner{round_up(range.begin, step), round_down(range.end, step)};
+  return inner.begin < inner.end ? inner : Range{range.begin, range.begin};
+}
+
 }  // namespace
 
-Segment::Segment(SegmentId id, std::size_t bytes, PoolId pool)
+Segment::Segment(SegmentId id, std::size_t bytes, PoolId pool, platform::HugePages huge)
     : id_(id),
       pool_(pool),
+      huge_(huge),
       memfd_(platform::create_sealed_memfd("tensorbus-segment", bytes)),
       mapping_(memfd_.get(), bytes, platform::Mapping::Access::kReadWrite) {}
 
@@ -41,13 +48,37 @@ Range Segment::widened(Range range) const noexcept {
   return {round_down(range.begin, kStep), std::min(round_up(range.end, kStep), bytes())};
 }
 
+Range Segment::widened_to_huge_pages(Range range) const {
+  if (huge_.bytes == 0) return widened(range);
+  const Range wide{round_down(range.begin, huge_.bytes),
+                   std::min(round_up(range.end, huge_.bytes), bytes())};
+  const std::size_t needed = unreserved_bytes(range);
+  const bool little = unreserved_bytes(wide) - needed <= (reserved_bytes() + needed) / 8;
+  return little ? wide : widened(range);
+}
+
+bool Segment::take_pages(Range range) const {
+  const Range huge =
+      huge_.bytes == 0 ? Range{range.begin, range.begin} : inside(range, huge_.bytes);
+  populate(huge, platform::Pages::kHuge);
+  if (huge_.everywhere) {  // reserve_pages() would take a huge page for what is less than one
+    populate({range.begin, huge.begin}, platform::Pages::kSmall);
+    populate({huge.end, range.end}, platform::Pages::kSmall);
+  }
+  return platform::reserve_pages(memfd_.get(), range.begin, range.bytes());
+}
+
+void Segment::populate(Range range, platform::Pages pages) const noexcept {
+  if (range.bytes() > 0) platform::populate_pages(memfd_.get(), range.begin, range.bytes(), pages);
+}
+
 bool Segment::reserve(Range range) {
   const std::vector<Range> missing = unreserved_in(range);
   std::vector<RangeSet::Node> nodes;  // before pages are taken, so that they are always recorded
   nodes.reserve(missing.size());
   for (const Range& part : missing) nodes.push_back(RangeSet::node_for(part));
   for (std::size_t i = 0; i < missing.size(); ++i) {
-    if (!platform::reserve_pages(memfd_.get(), missing[i].begin, missing[i].bytes())) {
+    if (!take_pages(missing[i])) {
       for (std::size_t k = 0; k <= i; ++k)  // the failed one may have got some pages
         platform::punch_pages(memfd_.get(), missing[k].begin, missing[k].bytes());
       return false;
@@ -57,18 +88,20 @@ bool Segment::reserve(Range range) {
   return true;
 }
 
-void Segment::punch(Range range, std::size_t wanted_bytes) noexcept {
-  const std::size_t page = platform::page_bytes();
-  Range inner{round_up(range.begin, page), round_down(range.end, page)};
-  std::size_t left = round_up(std::min(wanted_bytes, bytes()), kStep);
+void Segment::punch(Range range, std::size_t wanted_bytes, platform::Pages pages) noexcept {
+  const bool huge = huge_.bytes != 0 && pages == platform::Pages::kHuge;
+  const std::size_t step = huge ? huge_.bytes : platform::page_bytes();
+  Range inner = inside(range, step);
+  std::size_t left = round_up(std::min(wanted_bytes, bytes()), std::max(step, kStep));
   try {
     while (left > 0 && inner.begin < inner.end) {
       const auto part = reserved_.last_in(inner);
       if (!part) return;
-      const Range gone{part->end - std::min(left, part->bytes()), part->end};
+      const std::size_t begin = part->end - std::min(left, part->bytes());
+      const Range gone{std::max(part->begin, round_down(begin, step)), part->end};
       reserved_.remove(gone);  // before punching: what is recorded as reserved must exist
       platform::punch_pages(memfd_.get(), gone.begin, gone.bytes());
-      left -= gone.bytes();
+      left -= std::min(left, gone.bytes());
       inner.end = gone.begin;
     }
   } catch (const std::bad_alloc&) {  // they stay reserved, and punching is tried again

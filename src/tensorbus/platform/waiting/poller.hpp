@@ -29,11 +29,21 @@ class Poller {
   // Returns the tags that are ready; the span is valid until the next call.
   std::span<const std::uint64_t> wait(std::chrono::milliseconds timeout);
 
+  // The same for any thread: `ready` gets the tags. A signal ends the wait.
+  struct Ready {
+    std::size_t count = 0;
+    bool interrupted = false;
+  };
+  using Tags = std::array<std::uint64_t, 64>;
+  Ready wait(std::chrono::nanoseconds timeout, Tags& ready) const;
+
   int fd() const noexcept { return epoll_.get(); }
 
  private:
+  Ready wait_ms(int timeout, Tags& ready) const;
+
   Fd epoll_;
-  std::array<std::uint64_t, 64> ready_{};
+  Tags ready_{};
 };
 
 }  // namespace tensorbus::platform

@@ -1,0 +1,122 @@
+"""PyTorch's CPU tensors that are born on the bus.
+
+PyTorch offers Python no allocator of main memory to replace. But its functions can be seen before
+they run (`TorchFunctionMode`), and those that make a new tensor can be told where to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from tensorbus import _core
+from tensorbus._base.errors import Forked, OutOfMemory
+from tensorbus._tensors import torch_tensors
+
+# Fills a new tensor: what the function would have been called with.
+Fill = Callable[[torch.Tensor, Any, dict[str, Any]], Any]
+
+
+def _with(value: float) -> Fill:
+    return lambda tensor, args, kwargs: tensor.fill_(value)
+
+
+def _full(tensor: torch.Tensor, args: Any, kwargs: dict[str, Any]) -> None:
+    tensor.fill_(args[1] if len(args) > 1 else kwargs["fill_value"])
+
+
+def _random(method: str) -> Fill:
+    return lambda tensor, args, kwargs: getattr(tensor, method)(generator=kwargs.get("generator"))
+
+
+_FILLS: dict[Any, Fill] = {
+    torch.empty: lambda tensor, args, kwargs: None,
+    torch.zeros: _with(0),
+    torch.ones: _with(1),
+    torch.full: _full,
+    torch.rand: _random("uniform_"),
+    torch.randn: _random("normal_"),
+    torch.empty_like: lambda tensor, args, kwargs: None,
+    torch.zeros_like: _with(0),
+    torch.ones_like: _with(1),
+    torch.full_like: _full,
+    torch.rand_like: _random("uniform_"),
+    torch.randn_like: _random("normal_"),
+}
+_JOINS = (torch.stack, torch.cat, torch.concat, torch.concatenate)
+# What makes a tensor another than a plain one in main memory.
+_SPECIAL = ("out", "pin_memory", "names")
+
+
+class Born(TorchFunctionMode):
+    """Inside, new tensors of so many bytes lie in memory of the bus."""
+
+    def __init__(self, home: _core.Participant, min_bytes: int) -> None:
+        super().__init__()
+        self._home = home
+        self._min_bytes = min_bytes
+
+    def __torch_function__(
+        self, func: Any, types: Iterable[type], args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        made = None
+        if all(kwargs.get(name) is None or kwargs[name] is False for name in _SPECIAL):
+            if func in _FILLS:
+                made = self._filled(func, args, kwargs)
+            elif func in _JOINS:
+                made = self._joined(func, args, kwargs)
+        return func(*args, **kwargs) if made is None else made
+
+    def _filled(self, func: Any, args: Any, kwargs: dict[str, Any]) -> torch.Tensor | None:
+        like = args[0] if args and isinstance(args[0], torch.Tensor) else kwargs.get("input")
+        if like is not None and type(like) is not torch.Tensor:
+            return None
+        device = kwargs.get("device", getattr(like, "device", None))
+        if torch.device(device or torch.get_default_device()).type != "cpu":
+            return None
+        plain = {name: value for name, value in kwargs.items() if name != "generator"}
+        tensor = self._empty(func(*args, **{**plain, "device": "meta"}))
+        if tensor is None:
+            return None
+        with torch.no_grad():
+            _FILLS[func](tensor, args, kwargs)
+        return tensor.requires_grad_(bool(kwargs.get("requires_grad")))
+
+    def _joined(self, func: Any, args: Any, kwargs: dict[str, Any]) -> torch.Tensor | None:
+        tensors = args[0] if args else kwargs.get("tensors")
+        if not isinstance(tensors, list | tuple) or not all(map(_is_plain, tensors)):
+            return None
+        rest = {name: value for name, value in kwargs.items() if name not in ("tensors", "out")}
+        try:
+            shape = func([each.to("meta") for each in tensors], *args[1:], **rest)
+        except (RuntimeError, TypeError, IndexError):
+            return None  # PyTorch's own error follows
+        out = self._empty(shape)
+        return None if out is None else func(tensors, *args[1:], **rest, out=out)
+
+    def _empty(self, meta: torch.Tensor) -> torch.Tensor | None:
+        """A tensor like this one of no memory; None: PyTorch makes it itself."""
+        if meta.layout != torch.strided or not meta.is_contiguous():
+            return None
+        if meta.nbytes < self._min_bytes:
+            return None
+        try:
+            name = torch_tensors.dtype_name(meta.dtype)
+            made = _core.born(name, list(meta.shape), self._home)
+        except (Forked, OutOfMemory):
+            return None
+        tensor: torch.Tensor = torch_tensors.from_memory(made)
+        return tensor
+
+
+def _is_plain(tensor: Any) -> bool:
+    return (
+        type(tensor) is torch.Tensor
+        and tensor.device.type == "cpu"
+        and tensor.layout == torch.strided
+        and not (tensor.requires_grad and torch.is_grad_enabled())
+    )

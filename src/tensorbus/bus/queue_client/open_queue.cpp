@@ -1,0 +1,35 @@
+#include "tensorbus/bus/queue_client/open_queue.hpp"
+
+#include <optional>
+
+#include "tensorbus/bus/domain/topic_name.hpp"
+#include "tensorbus/bus/queue_client/queue_client.hpp"
+#include "tensorbus/bus/queue_client/queue_markers.hpp"
+
+namespace tensorbus::bus {
+
+OpenedQueue open_queue(ParticipantCore& core, const QueueAddress& address,
+                       const platform::StopCondition& stop) {
+  return {address, QueueClient(core, address).open(stop)};
+}
+
+OpenedQueue open_named_queue(ParticipantCore& core, const std::string& name,
+                             const platform::StopCondition& stop) {
+  const Domain& domain = core.domain();
+  std::optional<OpenedQueue> opened;
+  const auto try_open = [&] {
+    const auto found = find_queue(domain, name);
+    if (!found) return false;
+    try {
+      opened = open_queue(core, *found, stop);
+    } catch (const Error& error) {
+      if (error.code() != Code::kClosed) throw;
+    }
+    return opened.has_value();
+  };
+  if (domain.wait(stop, try_open) == Outcome::kDone) return *opened;
+  throw Error(Code::kTimeout, "there is no queue \"" + name + "\" in the domain " + domain.path() +
+                                  elsewhere_text(domain.path()));
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,155 @@
+// Arrays of NumPy in memory of the bus, by NumPy's own means (NEP 49). NumPy's C interface is a
+// table of functions that never move, which Python hands over: no header of NumPy is needed.
+#include <cstring>
+#include <memory>
+
+#include "tensorbus/bus/born_allocator.hpp"
+#include "tensorbus/python/memory.hpp"
+
+namespace tensorbus::python {
+namespace {
+
+// PyDataMem_Handler of NumPy, version 1.
+struct NumpyAllocator {
+  void* context;
+  void* (*malloc)(void* context, std::size_t bytes);
+  void* (*calloc)(void* context, std::size_t count, std::size_t bytes);
+  void* (*realloc)(void* context, void* first, std::size_t bytes);
+  void (*free)(void* context, void* first, std::size_t bytes);
+};
+struct NumpyHandler {
+  char name[127];
+  std::uint8_t version;
+  NumpyAllocator allocator;
+};
+constexpr char kHandlerName[] = "mem_handler";  // of the capsules that NumPy takes
+constexpr std::size_t kSetHandler = 304;        // in NumPy's table, since 1.22
+constexpr std::size_t kGetHandler = 305;
+
+// Each array keeps the handler that its memory is from, and so this.
+struct BornHandler {
+  NumpyHandler table{};
+  BornAllocator born;
+  std::size_t min_bytes;
+  nb::object beside;  // the handler for everything else
+  const NumpyAllocator* other;
+};
+
+BornHandler& handler_in(void* context) { return *static_cast<BornHandler*>(context); }
+
+void* allocate(void* context, std::size_t bytes) {
+  BornHandler& self = handler_in(context);
+  if (bytes >= self.min_bytes)
+    if (void* const first = self.born.allocate(bytes)) return first;
+  return self.other->malloc(self.other->context, bytes);
+}
+
+void* allocate_zeros(void* context, std::size_t count, std::size_t bytes) {
+  BornHandler& self = handler_in(context);
+  std::size_t all = 0;
+  if (__builtin_mul_overflow(count, bytes, &all)) return nullptr;
+  if (all >= self.min_bytes)
+    if (void* const first = self.born.allocate(all)) return std::memset(first, 0, all);
+  return self.other->calloc(self.other->context, count, bytes);
+}
+
+void* reallocate(void* context, void* first, std::size_t bytes) {
+  const std::size_t present = BornAllocator::bytes_at(first);
+  if (present == 0) {
+    const NumpyAllocator& other = *handler_in(context).other;
+    return other.realloc(other.context, first, bytes);
+  }
+  if (bytes <= present) return first;
+  void* const moved = allocate(context, bytes);
+  if (moved == nullptr) return nullptr;
+  std::memcpy(moved, first, present);
+  BornAllocator::release(first);
+  return moved;
+}
+
+void release(void* context, void* first, std::size_t bytes) {
+  const NumpyAllocator& other = *handler_in(context).other;
+  if (!BornAllocator::release(first)) other.free(other.context, first, bytes);
+}
+
+void** table_of(nb::handle api) {
+  void* const table = PyCapsule_GetPointer(api.ptr(), nullptr);
+  if (table == nullptr) nb::raise_python_error();
+  return static_cast<void**>(table);
+}
+
+nb::object current_handler(void** table) {
+  PyObject* const found = reinterpret_cast<PyObject* (*)()>(table[kGetHandler])();
+  if (found == nullptr) nb::raise_python_error();
+  return nb::steal(found);
+}
+
+// Returns the one before.
+nb::object set_handler(void** table, nb::handle handler) {
+  PyObject* const old =
+      reinterpret_cast<PyObject* (*)(PyObject*)>(table[kSetHandler])(handler.ptr());
+  if (old == nullptr) nb::raise_python_error();
+  return nb::steal(old);
+}
+
+nb::object handler_of(const Participant& participant, std::size_t min_bytes, nb::object beside) {
+  const auto* const other =
+      static_cast<NumpyHandler*>(PyCapsule_GetPointer(beside.ptr(), kHandlerName));
+  if (other == nullptr) nb::raise_python_error();
+  std::unique_ptr<BornHandler> made(new BornHandler{.born = BornAllocator(participant),
+                                                    .min_bytes = min_bytes,
+                                                    .beside = std::move(beside),
+                                                    .other = &other->allocator});
+  std::strcpy(made->table.name, "tensorbus");
+  made->table.version = 1;
+  made->table.allocator = {made.get(), allocate, allocate_zeros, reallocate, release};
+  PyObject* const capsule = PyCapsule_New(&made->table, kHandlerName, [](PyObject* ended) {
+    auto* const table = static_cast<NumpyHandler*>(PyCapsule_GetPointer(ended, kHandlerName));
+    delete static_cast<BornHandler*>(table->allocator.context);
+  });
+  if (capsule == nullptr) nb::raise_python_error();
+  made.release();
+  return nb::steal(capsule);
+}
+
+}  // namespace
+
+void bind_born(nb::module_& module) {
+  module.def(
+      "set_numpy_handler",
+      [](nb::object api, const Participant& participant, std::size_t min_bytes) {
+        void** const table = table_of(api);
+        return set_handler(table, handler_of(participant, min_bytes, current_handler(table)));
+      },
+      nb::arg("api"), nb::arg("participant"), nb::arg("min_bytes"),
+      nb::sig("def set_numpy_handler(api: object, participant: Participant, min_bytes: int) -> "
+              "object"),
+      "NumPy's arrays of so many bytes are born on the bus, in this context. Returns the handler "
+      "before.");
+  module.def(
+      "restore_numpy_handler",
+      [](nb::object api, nb::object handler) { set_handler(table_of(api), handler); },
+      nb::arg("api"), nb::arg("handler"),
+      nb::sig("def restore_numpy_handler(api: object, handler: object) -> None"));
+  module.def(
+      "born",
+      [](const std::string& dtype, const std::vector<std::int64_t>& shape,
+         const Participant& participant) {
+        const Layout layout = layout_named(dtype, shape);
+        return memory_of(run_without_gil([&] { return born(layout, participant); }));
+      },
+      nb::arg("dtype"), nb::arg("shape"), nb::arg("participant"),
+      nb::sig("def born(dtype: str, shape: collections.abc.Sequence[int], participant: "
+              "Participant) -> Memory"));
+  module.def(
+      "born_use",
+      [] {
+        const BornAllocator::Use use = BornAllocator::use();
+        return nb::make_tuple(use.blocks, use.bytes, use.born, use.elsewhere);
+      },
+      nb::sig("def born_use() -> tuple[int, int, int, int]"),
+      "Arrays of NumPy that are in such memory now, their bytes; how often memory was born, and "
+      "how often there was no room.");
+}
+
+}  // namespace tensorbus::python
