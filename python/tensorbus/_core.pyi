@@ -438,6 +438,20 @@ class Subscriber:
 
     def close(self) -> None: ...
 
+def set_numpy_handler(api: object, participant: Participant, min_bytes: int) -> object:
+    """
+    NumPy's arrays of so many bytes are born on the bus, in this context. Returns the handler before.
+    """
+
+def restore_numpy_handler(api: object, handler: object) -> None: ...
+
+def born(dtype: str, shape: Sequence[int], participant: Participant) -> Memory: ...
+
+def born_use() -> tuple[int, int, int, int]:
+    """
+    Arrays of NumPy that are in such memory now, their bytes; how often memory was born, and how often there was no room.
+    """
+
 class Handle:
     """The name of what somebody shares."""
 
@@ -921,20 +935,6 @@ class CudaFindings:
 
     @property
     def peers(self) -> list[PeerFinding]: ...
-
-def set_numpy_handler(api: object, participant: Participant, min_bytes: int) -> object:
-    """
-    NumPy's arrays of so many bytes are born on the bus, in this context. Returns the handler before.
-    """
-
-def restore_numpy_handler(api: object, handler: object) -> None: ...
-
-def born(dtype: str, shape: Sequence[int], participant: Participant) -> Memory: ...
-
-def born_use() -> tuple[int, int, int, int]:
-    """
-    Arrays of NumPy that are in such memory now, their bytes; how often memory was born, and how often there was no room.
-    """
 
 def probe_host(domain: str) -> HostFindings: ...
 

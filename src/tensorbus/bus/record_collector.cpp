@@ -19,7 +19,9 @@ constexpr std::uint64_t kOfSample = 512;  // bytes that keeping one takes, rough
 constexpr std::size_t kMostKnown = 1 << 16;
 // Each costs a slot in the links; small samples reach it where the disk is slow.
 constexpr std::uint32_t kMostHeld = 16'384;
-constexpr std::chrono::milliseconds kConnecting{500};
+// When it is ended: until a publisher that has found it is connected, and a segment has arrived.
+constexpr std::chrono::milliseconds kConnecting{5000};
+constexpr std::chrono::milliseconds kOnTheWay{100};
 constexpr std::chrono::milliseconds kLook{1000};  // without a change of the domain
 
 std::optional<std::regex> compiled(const std::string& pattern) {
@@ -56,6 +58,7 @@ struct RecordCollector::Source {
 struct RecordCollector::Topic {
   std::string name;
   Subscriber subscriber;
+  std::uint64_t received = 0;
   bool has_more = false;  // that it may have more was not yet found out to be wrong
 };
 
@@ -125,10 +128,30 @@ void RecordCollector::run() {
     for (std::size_t i = 0; i < by_tag_.size(); ++i)
       if (by_tag_[i]->has_more) by_tag_[i]->has_more = drain(*by_tag_[i], kMostInTurn);
   }
-  wait_for_connections();
-  for (Topic* const topic : by_tag_) (void)drain(*topic, waiting_in(*topic));
+  take_last();
   for (Topic* const topic : by_tag_) topic->subscriber.close();
   tell_of_last_lost();
+}
+
+// Takes what was published before it was ended. A sample may wait for a segment that is still on
+// its way, so one look is not enough.
+void RecordCollector::take_last() {
+  poller_.remove(end_event_.get());
+  poller_.remove(participant_.domain_descriptor());
+  wait_for_connections();
+  std::map<Topic*, std::size_t> left;
+  for (Topic* const topic : by_tag_) left[topic] = waiting_in(*topic);
+  bool more = !left.empty();
+  while (more && !buffer_.stopped()) {
+    for (auto& [topic, most] : left) {
+      const std::uint64_t before = topic->received;
+      (void)drain(*topic, most);
+      most -= topic->received - before;
+    }
+    more = false;
+    for (const std::uint64_t tag : poller_.wait(kOnTheWay))
+      more |= left[by_tag_[tag - kFirstTopicTag]] > 0;
+  }
 }
 
 // A publisher that has found the recorder counts on it, also if its link is still on the way.
@@ -158,6 +181,7 @@ bool RecordCollector::drain(Topic& topic, std::size_t most) {
       continue;
     }
     if (outcome != Outcome::kDone) return false;
+    ++topic.received;
     take(std::move(sample));
   }
   return true;

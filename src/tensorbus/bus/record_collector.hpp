@@ -51,6 +51,7 @@ class RecordCollector {
   void look_around();
   void subscribe(const std::string& name);
   bool is_wanted(const std::string& topic) const;
+  void take_last();
   void wait_for_connections();
   std::size_t waiting_in(const Topic& topic) const;
   bool drain(Topic& topic, std::size_t most);
