@@ -13,9 +13,9 @@ bool is_aligned(const std::byte* first, DType dtype) {
 
 // Returns the bytes of a tensor in memory of its own, aligned for every dtype.
 std::shared_ptr<const std::byte> aligned_copy(const std::byte* begin, std::size_t bytes) {
-  constexpr std::align_val_t kAlignment{64};
-  std::shared_ptr<std::byte> copy(static_cast<std::byte*>(::operator new(bytes, kAlignment)),
-                                  [](std::byte* mine) { ::operator delete(mine, kAlignment); });
+  constexpr std::align_val_t kTensorAlignment{64};
+  std::shared_ptr<std::byte> copy(static_cast<std::byte*>(::operator new(bytes, kTensorAlignment)),
+                                  [](std::byte* mine) { ::operator delete(mine, kTensorAlignment); });
   std::memcpy(copy.get(), begin, bytes);
   return copy;
 }
