@@ -13,9 +13,10 @@ bool is_aligned(const std::byte* first, DType dtype) {
 
 // Returns the bytes of a tensor in memory of its own, aligned for every dtype.
 std::shared_ptr<const std::byte> aligned_copy(const std::byte* begin, std::size_t bytes) {
-  constexpr std::align_val_t kForAll{64};
-  std::shared_ptr<std::byte> copy(static_cast<std::byte*>(::operator new(bytes, kForAll)),
-                                  [](std::byte* mine) { ::operator delete(mine, kForAll); });
+  constexpr std::align_val_t kTensorAlignment{64};
+  std::shared_ptr<std::byte> copy(
+      static_cast<std::byte*>(::operator new(bytes, kTensorAlignment)),
+      [](std::byte* mine) { ::operator delete(mine, kTensorAlignment); });
   std::memcpy(copy.get(), begin, bytes);
   return copy;
 }
