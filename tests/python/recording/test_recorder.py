@@ -177,6 +177,14 @@ def test_topics_are_found_by_a_pattern_and_later(tmp_path: Path) -> None:
     assert read_mcap(tmp_path / "all.mcap").messages == {"camera/1": 1, "camera/x": 1, "lidar": 1}
 
 
+def test_one_that_is_closed_at_once_has_what_was_published_before(tmp_path: Path) -> None:
+    for number in range(20):
+        path = tmp_path / f"{number}.mcap"
+        record(path, f"topic/{number}", [{"id": number}, np.zeros(300_000)])
+        assert len(tb.Recording(path)) == 2
+        path.unlink()
+
+
 def test_two_recorders_write_the_same(tmp_path: Path) -> None:
     values = [np.full(50_000, number) for number in range(50)]
     with tb.Recorder(tmp_path / "other.mcap", "topic", reliable=True) as other:
