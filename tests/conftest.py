@@ -50,7 +50,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterat
     """Says at the very end that tests between machines were skipped: nothing else tests them."""
     yield
     skipped = [
-        report for report in terminalreporter.getreports("skipped") if "machines" in report.keywords
+        report
+        for report in terminalreporter.getreports("skipped")
+        if "machines" in getattr(report, "keywords", ())  # a whole file that is skipped has none
     ]
     if skipped and (why := why_no_machines()):
         line = f"SKIPPED: {len(skipped)} tests between machines, which cannot be made here: {why}"

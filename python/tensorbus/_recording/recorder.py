@@ -48,7 +48,7 @@ class Recorder(Closing):
         path: of the file, by custom `NAME.mcap`.
         topics: a name, or several.
         all: every topic that somebody publishes, now or later.
-        regex: also every topic whose whole name matches this regular expression (ECMAScript's).
+        regex: also every topic whose whole name matches this regular expression (POSIX's extended).
         reliable: `True`: publishers with `reliable=True` wait for it, so it loses nothing of them.
             By default it slows nobody down: what the disk is too slow for is lost, and counted, in
             the file too.

@@ -24,16 +24,6 @@ constexpr std::chrono::milliseconds kConnecting{5000};
 constexpr std::chrono::milliseconds kOnTheWay{100};
 constexpr std::chrono::milliseconds kLook{1000};  // without a change of the domain
 
-std::optional<std::regex> compiled(const std::string& pattern) {
-  if (pattern.empty()) return std::nullopt;
-  try {
-    return std::regex(pattern, std::regex::ECMAScript | std::regex::nosubs);
-  } catch (const std::regex_error& error) {
-    throw Error(Code::kInvalidArgument,
-                "regex: '" + pattern + "' is no regular expression: " + error.what());
-  }
-}
-
 recording::TextMap metadata_of(const PublisherInfo& info) {
   recording::TextMap map{{"publisher", to_string({info.participant, info.number})},
                          {"pid", std::to_string(info.pid)},
@@ -65,10 +55,10 @@ struct RecordCollector::Topic {
 RecordCollector::RecordCollector(CollectorOptions options, Participant participant,
                                  RecordBuffer& buffer)
     : options_(std::move(options)),
-      pattern_(compiled(options_.pattern)),
       participant_(std::move(participant)),
       buffer_(buffer),
       end_event_(platform::make_event()) {
+  if (!options_.pattern.empty()) pattern_.emplace(options_.pattern);
   poller_.add(end_event_.get(), kEndTag);
   poller_.add(participant_.domain_descriptor(), kDomainTag);
   for (const std::string& topic : options_.topics) subscribe(topic);
@@ -97,7 +87,7 @@ void RecordCollector::subscribe(const std::string& name) {
 }
 
 bool RecordCollector::is_wanted(const std::string& topic) const {
-  return options_.all || (pattern_ && std::regex_match(topic, *pattern_));
+  return options_.all || (pattern_ && pattern_->matches(topic));
 }
 
 // Subscribes to topics that are new, and notes what the publishers say of themselves: one that

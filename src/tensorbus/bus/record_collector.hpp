@@ -6,12 +6,12 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <regex>
 #include <string>
 #include <vector>
 
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/record/name_pattern.hpp"
 #include "tensorbus/bus/record/record_buffer.hpp"
 #include "tensorbus/bus/subscriber.hpp"
 #include "tensorbus/platform/waiting/poller.hpp"
@@ -22,7 +22,7 @@ namespace tensorbus::bus {
 struct CollectorOptions {
   std::vector<std::string> topics{};
   bool all = false;       // every topic that has a publisher
-  std::string pattern{};  // every topic whose whole name matches this (ECMAScript); empty: none
+  std::string pattern{};  // every topic whose whole name matches this (NamePattern); empty: none
   bool reliable = false;
   std::uint32_t depth = 0;
 };
@@ -65,7 +65,7 @@ class RecordCollector {
   }
 
   const CollectorOptions options_;
-  const std::optional<std::regex> pattern_;
+  std::optional<NamePattern> pattern_;  // empty: none
   const Participant participant_;
   RecordBuffer& buffer_;
   const platform::Fd end_event_;

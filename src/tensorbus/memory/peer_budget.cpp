@@ -135,7 +135,7 @@ bool PeerAccount::is_this_process() const noexcept { return pid_ == ::getpid(); 
 PeerCharge PeerAccount::take(const PeerCost& cost) const {
   PeerCharge charge;
   if (!budget_) return charge;
-  if (cost.descriptors != 0) require_room_for(0);
+  if (cost.descriptors != 0) require_descriptors(0);
   Kind kind{};
   if (exceeds(*one_, cost, kind, true)) {
     give_back(*one_, cost);
@@ -153,7 +153,7 @@ PeerCharge PeerAccount::take(const PeerCost& cost) const {
 }
 
 void PeerAccount::require_descriptors(std::size_t more) const {
-  if (budget_) require_room_for(more);
+  if (budget_ && !is_this_process()) require_room_for(more);
 }
 
 void PeerBudget::require_descriptors(std::size_t more) const { require_room_for(more); }

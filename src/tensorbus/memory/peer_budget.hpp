@@ -70,7 +70,7 @@ class PeerAccount {
   pid_t pid() const noexcept { return pid_; }  // as this process sees it
   // Throws PeerLimit.
   PeerCharge take(const PeerCost& cost) const;
-  // Throws PeerLimit if so many more descriptors may not be open here.
+  // Throws PeerLimit if so many more descriptors may not be open here for another process.
   void require_descriptors(std::size_t more) const;
 
  private:

@@ -201,6 +201,7 @@ def test_tensors_keep_dtype_shape_and_requires_grad(torch: Any) -> None:
             subscriber = node.create_subscriber("/tensor", TensorMessage)
             publisher = node.create_publisher("/tensor", TensorMessage)
             assert publisher.publisher.wait_for_subscribers(timeout=PATIENCE)
+            await becomes(lambda: subscriber.is_connected)  # the publisher knows it first
             sent = torch.ones(2, 3, dtype=torch.bfloat16, requires_grad=True)
             assert publisher.publish(TensorMessage(data=sent, name="t"))
             received = await subscriber.receive()

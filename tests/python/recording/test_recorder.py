@@ -162,7 +162,7 @@ def test_what_is_lost_is_counted_in_the_file_too(tmp_path: Path) -> None:
 
 def test_topics_are_found_by_a_pattern_and_later(tmp_path: Path) -> None:
     with (
-        tb.Recorder(tmp_path / "some.mcap", regex=r"camera/\d+", reliable=True) as some,
+        tb.Recorder(tmp_path / "some.mcap", regex=r"camera/[0-9]+", reliable=True) as some,
         tb.Recorder(tmp_path / "all.mcap", all=True, reliable=True) as everything,
     ):
         publishers = [tb.Publisher(name, history=1) for name in ("camera/1", "lidar", "camera/x")]

@@ -49,7 +49,6 @@ OutboundConnections::Found OutboundConnections::find_or_connect(const Id& owner)
 }
 
 OutboundConnection* OutboundConnections::connect_to_self() {
-  context_.peers->require_descriptors(2);
   platform::SocketPair ends = platform::make_socket_pair();
   const auto theirs = context_.accept_own(std::move(ends.second));
   if (!theirs) return nullptr;
