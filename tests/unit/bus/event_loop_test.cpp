@@ -177,6 +177,8 @@ TEST_F(ServiceThread, takes_no_signals) {
 // Waits for a result as a thread of a program does, and returns who ran the handlers meanwhile.
 class Driving : public ServiceThread {
  protected:
+  ~Driving() override { loop.stop(); }  // its handlers use what goes now
+
   // Sets the result when the descriptor is readable, on the event loop.
   EventLoop::Tag set_when_ready() {
     return loop.watch(event.get(), [&] {
