@@ -249,7 +249,8 @@ def test_nodes_of_which_a_topic_crosses_are_listed_there(tmp_path: Path) -> None
         publishers = [camera.create_publisher(topic) for topic in ("left", "private", "right")]
         display.create_publisher("shown")
         assert tb.wait_for_node("camera", timeout=PATIENCE, domain=there.domain)
-        appears(there, "right")
+        for topic in ("left", "right"):
+            appears(there, topic)
         found = [(node.name, node.machine, node.topics) for node in tb.list_nodes(there.domain)]
         assert found == [("camera", "here", ("left", "right")), ("display", "", ("shown",))]
         (remote, _) = tb.list_nodes(there.domain)
