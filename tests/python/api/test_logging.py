@@ -35,10 +35,10 @@ def test_a_line_of_the_core_is_logged_while_the_main_thread_sleeps(elsewhere: El
         with no_descriptor_for_a_peer():
             assert came.wait(PATIENCE)
         eventually(lambda: found)
-        name, level, text = found[0]  # a slow machine is short of descriptors for longer
-        assert (name, level) == ("tensorbus.core", "WARNING")
-        assert text.startswith(SHORTAGE)
-        assert text.endswith("(trying again until there is room)")
+        for name, level, text in found:  # one, and on a slow machine one more each 10 s
+            assert (name, level) == ("tensorbus.core", "WARNING")
+            assert text.startswith(SHORTAGE)
+            assert text.endswith("(trying again until there is room)")
 
     elsewhere.run(look)
 

@@ -275,8 +275,9 @@ def test_with_queue_size_1_a_callback_that_keeps_up_loses_nothing_at_1_khz(
         assert got == sorted(got)
         assert len(got) + subscriber.dropped_count == 1000
         # It keeps up, unless the machine stalls for longer than samples may wait: 50 ms.
-        stall = max(after - before for before, after in pairwise(times))
-        assert subscriber.dropped_count == 0 or stall > 0.04
+        gaps = (after - before for before, after in pairwise(times))
+        stalled = sum(gap for gap in gaps if gap > 0.04)
+        assert subscriber.dropped_count <= 1000 * stalled  # no more than came meanwhile
 
     run(main())
     other.tell()
