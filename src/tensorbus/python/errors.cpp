@@ -28,6 +28,9 @@ void raise_python_error(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
+    // A Ctrl-C reaches all processes of a terminal: it comes before the error that the end of
+    // another process is here.
+    if (PyErr_CheckSignals() != 0) return;
     PyErr_SetString(class_of(error.code()), error.what());
   }
 }
