@@ -93,6 +93,12 @@ class ParticipantCore {
   void run_or_post(std::function<void(ParticipantContext&)> task, bool after_messages = false) {
     loop_.run_or_post([this, task = std::move(task)] { task(context_); }, after_messages);
   }
+  // See EventLoop::run_now().
+  template <typename Work>
+  bool run_now(const Work& work) {
+    const auto in_turn = [&] { work(context_); };
+    return loop_.run_now(in_turn);
+  }
   // For threads that wait for what the event loop does.
   EventLoop& loop() noexcept { return loop_; }
 

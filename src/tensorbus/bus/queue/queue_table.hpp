@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <list>
 #include <map>
 #include <new>
@@ -128,6 +129,54 @@ class QueueTable {
     if (putter == arriving_.end()) return false;
     arriving_.erase(putter);
     return true;
+  }
+
+  // Room for items that producers may put without asking (put_rings.hpp): how many were promised
+  // and have not been entered, and how many more may be.
+  std::size_t promised() const noexcept { return promised_; }
+  void set_promised(std::size_t items) noexcept { promised_ = items; }
+  std::size_t room_to_promise() const noexcept {
+    if (is_shut_down() || !putters_.empty() || max_bytes_ != 0) return 0;
+    if (maxsize_ == 0) return std::numeric_limits<std::size_t>::max();
+    const std::size_t used = items() + promised_;
+    return used < maxsize_ ? maxsize_ - used : 0;
+  }
+  // Returns true if a PUT would get room now, whatever else waits.
+  bool has_room() const noexcept { return maxsize_ == 0 || items() + promised_ < maxsize_; }
+  // Adds an item for which room was promised. The caller calls look_again() afterwards.
+  void enter(Item item, std::uint64_t bytes) {
+    add_last(Entry{.item = std::move(item), .bytes = bytes});
+    --promised_;
+  }
+  template <typename Port>
+  void look_again(Port& port) {
+    settle(port);
+  }
+  // Adds an item if no PUT waits and there is room: returns false if not.
+  template <typename Port>
+  bool put_now(Port& port, Item item, std::uint64_t bytes) {
+    if (room_to_promise() == 0) return false;
+    add_last(Entry{.item = std::move(item), .bytes = bytes});
+    settle(port);
+    return true;
+  }
+  // Gives the client the oldest item at once, if nobody else waits for one and none may come back
+  // before it. Calls read(item) first: it is taken if that returns true. Returns its number, 0 if
+  // it was not taken. `keeps`: as of take().
+  template <typename Port, typename Read>
+  std::uint64_t take_now(Port& port, const Client& client, const Read& read) {
+    if (waiting_.empty() || !getters_.empty() || offered_ != 0) return 0;
+    const auto first = waiting_.begin();
+    if (first->second.offered_for != Clock::duration{}) return 0;
+    finish_with_taken(client);
+    if (!read(first->second.item)) return 0;
+    Node item = waiting_.extract(first);
+    bytes_ -= item.mapped().bytes;
+    if (!redeliver_) item.mapped().item = Item{};
+    const std::uint64_t number = item.key();
+    clients_.find(client)->second.taken.insert(std::move(item));
+    settle(port);
+    return number;
   }
 
   // `holds`: others may see an item that the client was offered, before it takes the item. Without
@@ -407,7 +456,7 @@ class QueueTable {
 
   bool has_room_for(const Putter& putter) const noexcept {
     const std::uint64_t bytes = putter.item.begin()->second.bytes;
-    return (maxsize_ == 0 || items() < maxsize_) &&
+    return has_room() &&
            (max_bytes_ == 0 || (bytes <= max_bytes_ && bytes_ <= max_bytes_ - bytes));
   }
 
@@ -437,6 +486,19 @@ class QueueTable {
   void lose(std::uint64_t items) noexcept {
     lost_ += items;
     unfinished_ -= items;
+  }
+
+  void add_last(Entry entry) {
+    entry.number = last_number_ + 1;
+    bytes_ += entry.bytes;
+    try {
+      waiting_.emplace_hint(waiting_.end(), entry.number, std::move(entry));
+    } catch (...) {
+      bytes_ -= entry.bytes;
+      throw;
+    }
+    ++last_number_;
+    ++unfinished_;
   }
 
   // Invariants 8 and 13: afterwards no request waits for an item or for room that is there. A
@@ -530,7 +592,8 @@ class QueueTable {
   Clock::duration patience_;
   Items waiting_;
   std::map<Client, Hands> clients_;
-  std::size_t offered_ = 0;  // to all clients
+  std::size_t offered_ = 0;   // to all clients
+  std::size_t promised_ = 0;  // room that producers may use without asking
   std::uint64_t bytes_ = 0;  // of waiting and offered items
   End end_ = End::kNone;
   std::uint64_t last_number_ = 0;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "tensorbus/bus/subscribe/sample_data.hpp"
+
 namespace tensorbus::bus {
 namespace {
 
@@ -39,6 +41,15 @@ PeerSession::OnAnswer tell(ReplyCompletion awaited) {
 
 OnGone gone(ReplyCompletion awaited) {
   return [awaited = std::move(awaited)](const Error& error) { awaited->fail(error); };
+}
+
+// The same of a put, which has ended before its caller learns of it.
+template <typename Then>
+auto end_before(std::shared_ptr<QueuePutter::ByMessage> put, Then then) {
+  return [put = std::move(put), then = std::move(then)](auto& came) {
+    if (put) put->end();
+    then(came);
+  };
 }
 
 // Returns Outcome::kClosed for Error(kClosed).
@@ -87,15 +98,16 @@ link::QueueName make_queue(ParticipantCore& core, const QueueOptions& options) {
 
 QueueClient::Request QueueClient::start_put(const SampleBuilder& item, bool waits) const {
   const auto awaited = std::make_shared<Completion<link::Reply>>();
+  const auto begun = putter_ ? putter_->begin_by_message() : nullptr;
   const std::uint32_t flags = waits ? link::Put::kWait : 0;
   auto asked = ask_host(
       core_, address_.host,
       [queue = address_.queue, flags, entry = item.entry(), issued = item.issued(),
-       grant = item.most_granted(), awaited](
+       grant = item.most_granted(), awaited, begun](
           ParticipantContext&, const std::shared_ptr<PeerSession>& host, const QueueRequestRef&) {
-        return host->put(queue, flags, entry, issued, grant, tell(awaited));
+        return host->put(queue, flags, entry, issued, grant, end_before(begun, tell(awaited)));
       },
-      gone(awaited));
+      end_before(begun, gone(awaited)));
   return {awaited, cancel(core_, std::move(asked))};
 }
 
@@ -174,7 +186,37 @@ QueueGet QueueClient::start_get(Access access, QueueGet::Mode mode) const {
   return {core_, address_, access, mode};
 }
 
+bool QueueClient::take_now(std::vector<Sample>& items, std::size_t most, Access access) const {
+  if (!is_host()) return false;
+  bool none_left = false;
+  Sample sample;
+  const std::function<bool(LentSample&)> read = [&](LentSample& held) {
+    if (!held.descriptor.tensors.empty()) return false;
+    items.reserve(items.size() + 1);  // nothing throws once an item was taken
+    return SampleData::read(sample, held, {access, {}, nullptr}) == SampleData::Read::kDone;
+  };
+  const auto take_all = [&](ParticipantContext& context) {
+    for (; most != 0; --most) {
+      const auto number = context.queues->take_now(address_.queue, read, none_left);
+      if (!number) return;
+      items.push_back(std::move(sample));
+      core_.taken_items().add(name(), *number);
+    }
+  };
+  try {
+    (void)core_.run_now(take_all);
+  } catch (const std::exception&) {  // what was taken is returned; the caller meets it again
+  }
+  return none_left;
+}
+
 Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop) const {
+  std::vector<Sample> taken;
+  take_now(taken, 1, access);
+  if (!taken.empty()) {
+    item = std::move(taken.front());
+    return Outcome::kDone;
+  }
   EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
   QueueGet getting = start_get(access, {.waits = waits_for(stop)});
   return closed_is_an_outcome([&] {
@@ -197,10 +239,15 @@ Outcome QueueClient::get_many(std::vector<Sample>& items, std::size_t most, Acce
   constexpr std::size_t kMost = 64;  // requests at a time
   const std::size_t end = items.size() + most;
   items.reserve(items.size() + 1);  // nothing throws once an item was taken
-  Sample first;
-  const Outcome outcome = get(first, access, stop);
-  if (outcome != Outcome::kDone) return outcome;
-  items.push_back(std::move(first));
+  const std::size_t before = items.size();
+  if (take_now(items, most, access) && items.size() != before) return Outcome::kDone;
+  if (items.size() == before) {
+    Sample first;
+    const Outcome outcome = get(first, access, stop);
+    if (outcome != Outcome::kDone) return outcome;
+    items.push_back(std::move(first));
+    if (take_now(items, end - items.size(), access)) return Outcome::kDone;
+  }
   try {
     for (std::size_t batch = kFirst; items.size() < end; batch = std::min(2 * batch, kMost))
       if (!get_waiting(items, std::min(batch, end - items.size()), access)) break;
