@@ -35,7 +35,7 @@ enum class PutRingMistake : std::uint8_t {
   kNoLeftover,         // entries are taken in the order of rings, whenever they were put
   kPromisesTwice,      // room that was promised counts as room
   kAsksWithoutTaking,  // a put by message does not take room back
-  kDeathBeforeEntries, // a dead producer's entries are dropped
+  kDeathBeforeEntries,  // a dead producer's entries are dropped
 };
 
 class PutRingModel {
@@ -54,8 +54,9 @@ class PutRingModel {
       moved_ = false;
       for (int p = 0; p < sizes_.producers; ++p) producer(state, p);
       host(state);
+      if (!moved_) at_rest(state);  // whatever others may do
       others(state);
-      if (!moved_) at_rest(state);
+      for (int p = 0; p < sizes_.producers; ++p) die(state, p);
     }
     return violation_;
   }
@@ -64,7 +65,7 @@ class PutRingModel {
 
  private:
   static constexpr int kMost = 2;  // producers
-  enum class At : std::uint8_t { kIdle, kBegun, kWritten, kPut, kWakes, kDead, kForgotten };
+  enum class At : std::uint8_t { kIdle, kBegun, kWritten, kPut, kWakes, kDead };
   enum class Host : std::uint8_t {
     kAsleep,
     kPull,      // reads the tail of `ring`
@@ -162,9 +163,13 @@ class PutRingModel {
       default:
         break;
     }
-    State dies = from;
-    dies.rings[i].at = At::kDead;
-    enter(std::move(dies));
+  }
+  void die(const State& from, int p) {
+    const auto i = static_cast<std::size_t>(p);
+    if (from.rings[i].at == At::kDead) return;
+    State s = from;
+    s.rings[i].at = At::kDead;
+    enter(std::move(s));
   }
   static void returns(State& s, int p) {
     Ring& me = s.rings[static_cast<std::size_t>(p)];
@@ -382,7 +387,7 @@ class PutRingModel {
     if (seen_.insert(std::move(key)).second) todo_.push_back(std::move(s));
   }
 
-  // Nothing can happen any more.
+  // Neither a producer nor the host has anything to do.
   void at_rest(const State& s) {
     ++ends_;
     int there = 0;
