@@ -14,29 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "tensorbus/link/ring/put_ring.hpp"
+#include "tests/model/put_ring_model_state.hpp"
 
 namespace tensorbus::link::testing {
-
-struct PutRingSizes {
-  int producers = 2;
-  int puts = 2;     // of each
-  int maxsize = 2;  // 0: no limit
-  int slots = 2;
-  bool asks = false;       // a client puts one item by message
-  bool shuts_down = false;
-};
-
-// Mistakes that the model must find.
-enum class PutRingMistake : std::uint8_t {
-  kNone,
-  kStoreOfTheTail,     // the producer does not swap the word
-  kSleepsWithoutLook,  // the host does not look for entries after it has set `waits`
-  kNoLeftover,         // entries are taken in the order of rings, whenever they were put
-  kPromisesTwice,      // room that was promised counts as room
-  kAsksWithoutTaking,  // a put by message does not take room back
-  kDeathBeforeEntries,  // a dead producer's entries are dropped
-};
 
 class PutRingModel {
  public:
@@ -64,55 +44,11 @@ class PutRingModel {
   std::size_t ends() const { return ends_; }
 
  private:
-  static constexpr int kMost = 2;  // producers
-  enum class At : std::uint8_t { kIdle, kBegun, kWritten, kPut, kWakes, kDead };
-  enum class Host : std::uint8_t {
-    kAsleep,
-    kPull,      // reads the tail of `ring`
-    kTakeBack,  // takes the room of `ring` back
-    kPullAgain,
-    kPullLast,
-    kPromise,
-    kSetWaits,
-    kLook,
-  };
+  using At = ProducerAt;
+  using Host = RingHostAt;
   using Byte = std::int8_t;
-  struct Ring {
-    PutRoom room;           // the word, which both change
-    Byte waits = 0;         // the same
-    Byte head = 0;          // the host's
-    Byte limit = 0;         // the host's
-    Byte known = 0;         // the host's
-    Byte now = 0;           // the host's
-    bool wakes = false;     // a message is under way
-    bool armed = false;     // the host's
-    bool dropped = false;   // the host's: its client is gone
-    At at = At::kIdle;
-    Byte begun = 0;         // puts
-    PutRoom read;           // what the producer saw, for a mistake
-    std::array<Byte, 4> stamps{};  // of its entries
-    std::array<Byte, 4> after{};   // how many puts had returned before it began
-  };
-  struct State {
-    std::array<Ring, kMost> rings{};
-    Host at = Host::kAsleep;
-    Byte ring = 0;     // at which the host is
-    Byte before = 0;   // the time at which it began to pull
-    Byte clock = 1;
-    Byte items = 0;    // that wait in the table
-    Byte got = 0;
-    Byte returned = 0; // puts through rings
-    bool getter = false;  // waits
-    bool came = false;    // it has come
-    bool asked = false;   // the put by message is under way
-    bool refused = false; // it waits for room
-    bool put = false;     // it was put
-    bool touched = false; // the host has a message to handle
-    bool over = false;    // was shut down, which holds from the next decision on
-    bool closed = false;  // it holds
-    std::vector<std::pair<Byte, Byte>> order;  // what was entered: the ring, and the position
-    std::vector<std::pair<Byte, Byte>> done;   // what has returned, in order
-  };
+  using Ring = ModelRing;
+  using State = PutRingState;
 
   // --- A producer: it has begun (and read the clock), has written, has put, wakes. ---
 
@@ -352,8 +288,8 @@ class PutRingModel {
   void check_order(const State& s) {
     for (std::size_t late = 0; late < s.order.size(); ++late) {
       const auto [ring, position] = s.order[late];
-      const auto after = s.rings[static_cast<std::size_t>(ring)]
-                             .after[static_cast<std::size_t>(position)];
+      const auto after =
+          s.rings[static_cast<std::size_t>(ring)].after[static_cast<std::size_t>(position)];
       for (Byte done = 0; done < after; ++done) {
         bool before = false;
         for (std::size_t i = 0; i < late; ++i)

@@ -19,8 +19,8 @@ TEST_P(EveryStep, of_producers_and_host_keeps_what_was_put_in_order) {
   RecordProperty("states", std::to_string(model.states()));
 }
 
-constexpr PutRingSizes kOne{.producers = 1, .puts = 3, .maxsize = 2, .asks = true,
-                            .shuts_down = true};
+constexpr PutRingSizes kOne{
+    .producers = 1, .puts = 3, .maxsize = 2, .asks = true, .shuts_down = true};
 constexpr PutRingSizes kAlone{.producers = 1, .puts = 3, .maxsize = 2};
 constexpr PutRingSizes kTwo{.puts = 1, .maxsize = 2, .asks = true};
 constexpr PutRingSizes kTwoEnd{.puts = 1, .maxsize = 0, .shuts_down = true};

@@ -12,6 +12,7 @@
 #include "tensorbus/bus/queue_client/open_queue.hpp"
 #include "tensorbus/bus/queue_client/queue_client.hpp"
 #include "tensorbus/bus/queue_client/queue_markers.hpp"
+#include "tensorbus/bus/queue_client/queue_putters.hpp"
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/waiting/poller.hpp"
 
@@ -36,8 +37,12 @@ struct Queue::State {
   ~State() {
     if (made_here) close({});
   }
-  void make_putter() { putter = std::make_shared<bus::QueuePutter>(*participant, address); }
+  void make_putter() { putter = participant->putters().of(address); }
   bus::QueueClient client() const { return {*participant, address, putter}; }
+  std::size_t put_at_once(std::span<const Message> items,
+                          const platform::StopCondition& stop) const {
+    return stop.timeout() > kNow ? putter->put_soon(items) : putter->put_now(items);
+  }
   Access access() const noexcept {
     if (wanted) return *wanted;
     return options.shared ? Access::kShared : Access::kRead;
@@ -154,7 +159,7 @@ bool Queue::made_here() const { return state_->made_here; }
 Outcome Queue::put(const Message& item, const platform::StopCondition& stop) {
   const State& state = *state_;
   return platform::with_memory_errors([&] {
-    if (state.putter->put_now({&item, 1}) == 1) return Outcome::kDone;
+    if (state.put_at_once({&item, 1}, stop) == 1) return Outcome::kDone;
     std::optional<bus::SampleBuilder> prepared;
     const Outcome ready = state.when_there_is_room(stop, [&] { state.prepare(item, prepared); });
     if (ready != Outcome::kDone) return ready;
@@ -178,7 +183,7 @@ Outcome Queue::put_many(std::span<const Message> items, std::size_t& count,
   return platform::with_memory_errors([&] {
     Outcome outcome = Outcome::kDone;
     while (outcome == Outcome::kDone) {
-      count += state.putter->put_now(items.subspan(count));
+      count += state.put_at_once(items.subspan(count), stop);
       if (count == items.size()) break;
       // One item asks for room, so that what follows it need not.
       const std::size_t batch = state.putter->has_ring() ? 1 : kBatch;
@@ -327,8 +332,12 @@ void Queue::Pending::spoil() {
 Queue::Pending Queue::start_put(const Message& item, bool waits) {
   const State& state = *state_;
   return platform::with_memory_errors([&] {
-    bus::SampleBuilder prepared = state.prepare(item);
     std::unique_ptr<Pending::Impl> impl(new Pending::Impl{state.participant});
+    if (state.putter->put_now({&item, 1}) == 1) {
+      impl->told.awaited = bus::QueueClient::answered();
+      return Pending(std::move(impl));
+    }
+    bus::SampleBuilder prepared = state.prepare(item);
     impl->told = state.client().start_put(prepared, waits);
     prepared.mark_done();
     return Pending(std::move(impl));

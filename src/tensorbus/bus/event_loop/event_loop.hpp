@@ -55,8 +55,8 @@ class EventLoop {
   // another thread runs handlers just now, as post() does. The caller holds no lock, and none is
   // waited for. `after_messages`: what descriptors have by now is handled before, too.
   void run_or_post(Handler task, bool after_messages = false);
-  // Runs `work` in a turn in the calling thread, now. Returns false if that is not possible at once,
-  // or after stop(): then it did not run. Throws what `work` throws.
+  // Runs `work` in a turn in the calling thread, now. Returns false if that is not possible at
+  // once, or after stop(): then it did not run. Throws what `work` throws.
   template <typename Work>
   bool run_now(const Work& work) {
     return run_now([](const void* what) { (*static_cast<const Work*>(what))(); }, &work);

@@ -4,7 +4,7 @@
 
 namespace tensorbus::bus {
 
-void PutRings::add(const Client& client, platform::Fd memory) {
+void PutRings::add(const Client& client, Lender lender, platform::Fd memory) {
   drop_ended();
   if (rings_.size() >= kMost)
     throw Error(Code::kUnsupported, "this queue has as many rings as it may have");
@@ -13,7 +13,7 @@ void PutRings::add(const Client& client, platform::Fd memory) {
       {.mappings = 1, .address_bytes = link::PutRingSegment::kBytes});
   auto segment = std::make_unique<link::PutRingSegment>(std::move(memory));
   const link::PutRingReader reader(*segment);
-  rings_.push_back({client, std::move(segment), reader, std::move(charge)});
+  rings_.push_back({client, std::move(lender), std::move(segment), reader, std::move(charge)});
 }
 
 PutRings::Ring* PutRings::oldest(std::uint64_t before) noexcept {
@@ -46,18 +46,18 @@ void PutRings::take_back() noexcept {
   for (Ring& ring : rings_) ring.reader.take_back();
 }
 
-void PutRings::promise(std::size_t room) noexcept {
+void PutRings::promise(std::size_t room, std::size_t most) noexcept {
   if (rings_.empty() || room == 0) return;
   const std::size_t all = room == kNoLimit ? room : room + promised();
   const auto share = static_cast<std::uint32_t>(
       std::clamp<std::size_t>(all / rings_.size(), 1, link::PutRingSegment::kSlots));
+  const std::size_t fourth = most == 0 ? kChunk : most / rings_.size() / 4;
+  const std::size_t least = std::clamp<std::size_t>(fourth, 1, kChunk);
   for (Ring& ring : rings_) {
     const std::uint32_t has = ring.reader.promised();
     if (ring.ended || has >= share) continue;
-    const std::uint32_t missing = share - has;
-    if (has != 0 && missing < std::min(kChunk, share / 4)) continue;
-    const auto more = static_cast<std::uint32_t>(std::min<std::size_t>(missing, room));
-    if (more == 0) return;
+    const auto more = static_cast<std::uint32_t>(std::min<std::size_t>(share - has, room));
+    if (more < least) continue;
     ring.reader.promise(more);
     if (room != kNoLimit) room -= more;
   }

@@ -25,14 +25,15 @@ inline std::uint64_t put_clock_ns() noexcept {
 class PutRings {
  public:
   using Client = std::shared_ptr<PeerSession>;
+  using Lender = std::shared_ptr<link::LeaseSource>;  // of items on which there is no lease
   static constexpr std::size_t kMost = 64;  // of a queue: each is looked at with each message
   static constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 
   bool empty() const noexcept { return rings_.empty(); }
   // Throws Error(kProtocol), Error(kOutOfMemory).
-  void add(const Client& client, platform::Fd memory);
+  void add(const Client& client, Lender lender, platform::Fd memory);
 
-  // Calls enter(client, slot) for each entry, in the order in which they were put, and then removes
+  // Calls enter(lender, slot) for each entry, in the order in which they were put, and then removes
   // it. Entries that were put while this looks may stay for the next pull(). If `enter` throws, its
   // entry stays.
   template <typename Enter>
@@ -41,8 +42,9 @@ class PutRings {
   std::size_t promised() const noexcept;
   // Takes all room back: what was put is left, and nothing more is put before promise().
   void take_back() noexcept;
-  // Promises `room` more items, divided among the rings; not each time that there is some.
-  void promise(std::size_t room) noexcept;
+  // Promises `room` more items, divided among the rings; not each time that there is some. `most`:
+  // the maxsize of the queue, 0 for no limit.
+  void promise(std::size_t room, std::size_t most) noexcept;
   // Has clients wake us for their next entry, or not. Returns true if there are entries already.
   bool wait(bool waits) noexcept;
   // The client has swapped its word: it wakes us once.
@@ -53,6 +55,7 @@ class PutRings {
  private:
   struct Ring {
     Client client;
+    Lender lender;
     std::unique_ptr<link::PutRingSegment> segment;
     link::PutRingReader reader;
     memory::PeerCharge charge;
@@ -81,7 +84,7 @@ void PutRings::pull(Enter enter) {
   while (any != 0) {
     Ring* const next = rings_.size() == 1 ? rings_.data() : oldest(before);
     if (next == nullptr || next->now == 0) break;
-    enter(next->client, next->reader.at(0));
+    enter(next->lender, next->reader.at(0));
     next->reader.pop();
     --next->now;
     if (next->known != 0) --next->known;

@@ -4,6 +4,7 @@
 
 #include "tensorbus/bus/queue/reoffer.hpp"
 #include "tensorbus/bus/session/acquire_leases.hpp"
+#include "tensorbus/link/ring/message_lease_source.hpp"
 #include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus::bus {
@@ -44,19 +45,6 @@ std::uint64_t bytes_of(const LentSample& item) {
 
 }  // namespace
 
-// What rings have is pulled before, and room promised after, a queue's table is looked at.
-class QueueHost::Touch {
- public:
-  Touch(QueueHost& host, Hosted& queue) : host_(host), queue_(queue) { host_.pull(queue_); }
-  ~Touch() { host_.look_after(queue_); }
-  Touch(const Touch&) = delete;
-  Touch& operator=(const Touch&) = delete;
-
- private:
-  QueueHost& host_;
-  Hosted& queue_;
-};
-
 QueueHost::QueueHost(ParticipantContext& context)
     : context_(context), looking_again_(context.loop.add_task([this] {
         for (auto& [number, hosted] : queues_) const Touch touch(*this, hosted);
@@ -65,7 +53,7 @@ QueueHost::QueueHost(ParticipantContext& context)
 void QueueHost::pull(Hosted& queue) {
   if (queue.rings.empty()) return;
   bool any = false;
-  const auto enter_one = [&](const Client& from, const link::PutSlot& slot) {
+  const auto enter_one = [&](const PutRings::Lender& from, const link::PutSlot& slot) {
     enter(queue, from, slot);
     any = true;
   };
@@ -73,7 +61,7 @@ void QueueHost::pull(Hosted& queue) {
     queue.table.set_promised(queue.rings.promised());
     if (!any) return;
     Port port{context_, queue.grant()};
-    queue.table.look_again(port);
+    queue.table.settle(port);
   };
   try {
     queue.rings.pull(enter_one);
@@ -85,22 +73,23 @@ void QueueHost::pull(Hosted& queue) {
 }
 
 // What is malformed is in no queue, and ends nothing: its client may be another program.
-void QueueHost::enter(Hosted& queue, const Client& from, const link::PutSlot& slot) {
-  link::Lent lent;
-  lent.length = slot.length;
-  if (lent.length > link::PutSlot::kMostBytes) return;
-  lent.segment = memory::SegmentId::none();
-  lent.inline_bytes.assign(reinterpret_cast<const char*>(slot.bytes.data()), lent.length);
+void QueueHost::enter(Hosted& queue, const PutRings::Lender& from, const link::PutSlot& slot) {
+  const std::size_t length = slot.length;
+  if (length > link::PutSlot::kMostBytes) return;
   LentRef item;
   try {
-    item = std::make_shared<LentSample>(*from, lent, queue.grant(), context_.lent);
+    item = std::make_shared<LentSample>(from, std::span(slot.bytes).first(length));
   } catch (const Error& error) {
     if (error.code() == Code::kOutOfMemory) throw;
     return;
   }
-  if (!item->descriptor.tensors.empty()) return;
   const std::uint64_t bytes = bytes_of(*item);
   queue.table.enter(std::move(item), bytes);
+}
+
+PutRings::Lender QueueHost::lender_of(const PeerSession& client, const Hosted& queue) const {
+  return std::make_shared<link::MessageLeaseSource>(client.source(), client.peer_memory(),
+                                                    queue.grant(), context_.lent, 0);
 }
 
 // The second time, no entry is left for its time.
@@ -115,7 +104,7 @@ void QueueHost::look_after(Hosted& queue) noexcept {
   constexpr int kMostRounds = 4;
   try {
     for (int i = 0; i < kMostRounds; ++i) {
-      queue.rings.promise(queue.table.room_to_promise());
+      queue.rings.promise(queue.table.room_to_promise(), queue.options.maxsize);
       queue.table.set_promised(queue.rings.promised());
       if (!queue.rings.wait(queue.table.waiting_gets() != 0)) return;
       pull(queue);
@@ -212,7 +201,8 @@ void QueueHost::on_ring(const Client& from, const link::QueueRing& asked, platfo
   if (queue.mirror || queue.options.max_bytes != 0)
     throw Error(Code::kUnsupported, "each item of this queue is asked for");
   const Touch touch(*this, queue);
-  queue.rings.add(from, std::move(ring));
+  queue.rings.add(from, lender_of(*from, queue), std::move(ring));
+  look_after(queue);
   from->tell({.request = asked.request});
 }
 
@@ -307,7 +297,10 @@ void QueueHost::on_cancel(const Client& from, const link::Cancel& cancelled) {
 }
 
 void QueueHost::forget(const Client& client) {
-  if (own_ == client) own_.reset();
+  if (own_ == client) {
+    own_.reset();
+    for (auto& [number, hosted] : queues_) hosted.own_lender.reset();
+  }
   for (auto& [number, hosted] : queues_) {
     if (hosted.mirror)
       hosted.mirror->forget(client);
@@ -345,11 +338,8 @@ bool QueueHost::put_now(const link::QueueName& name, std::span<const std::byte> 
   if (queue == nullptr || queue->table.is_shut_down()) return false;
   const Touch touch(*this, *queue);
   if (!queue->table.has_room()) pull_all(*queue);
-  link::Lent lent;
-  lent.length = static_cast<std::uint32_t>(descriptor.size());
-  lent.segment = memory::SegmentId::none();
-  lent.inline_bytes.assign(reinterpret_cast<const char*>(descriptor.data()), descriptor.size());
-  auto item = std::make_shared<LentSample>(*own_, lent, queue->grant(), context_.lent);
+  if (!queue->own_lender) queue->own_lender = lender_of(*own_, *queue);
+  auto item = std::make_shared<LentSample>(queue->own_lender, descriptor);
   const std::uint64_t bytes = bytes_of(*item);
   Port port{context_, queue->grant()};
   return queue->table.put_now(port, std::move(item), bytes);
@@ -367,39 +357,6 @@ std::optional<std::uint64_t> QueueHost::take_now(const link::QueueName& name,
   none_left = queue->table.items() == 0;
   if (number == 0) return std::nullopt;
   return queue->options.redeliver ? number : 0;
-}
-
-template <typename Table>
-void describe(const Table& table, QueueReport& report) {
-  report.stats = {table.items(), table.unfinished(), table.lost(), table.bytes()};
-  report.shut_down = table.is_shut_down();
-  report.redelivered = table.redelivered();
-  for (const auto& [client, use] : table.clients()) {
-    report.in_hand += use.in_hand;
-    report.clients.push_back(
-        {client->peer_name(), use.in_hand, use.waiting_puts, use.waiting_gets});
-  }
-}
-
-std::vector<QueueReport> QueueHost::report() {
-  std::vector<QueueReport> all;
-  for (auto& [number, hosted] : queues_) {
-    const Touch touch(*this, hosted);
-    const QueueOptions& options = hosted.options;
-    QueueReport report{.name = options.name,
-                       .number = number,
-                       .maxsize = options.maxsize,
-                       .max_bytes = options.max_bytes,
-                       .redeliver = options.redeliver};
-    if (options.name.starts_with(kServiceQueue))
-      report.service = options.name.substr(kServiceQueue.size());
-    if (hosted.mirror)
-      describe(hosted.mirror->items(), report);
-    else
-      describe(hosted.table, report);
-    all.push_back(std::move(report));
-  }
-  return all;
 }
 
 }  // namespace tensorbus::bus

@@ -53,6 +53,7 @@ class QueueHost final : public QueueRequests {
     Table table;
     std::shared_ptr<MirrorHost> mirror{};  // serves the clients instead of the table
     PutRings rings{};
+    PutRings::Lender own_lender{};  // of what this participant puts; null before that
 
     memory::Grant grant() const noexcept {
       return options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
@@ -67,7 +68,8 @@ class QueueHost final : public QueueRequests {
   void pull_all(Hosted& queue);
   // Promises room, and has clients wake us while somebody waits for an item.
   void look_after(Hosted& queue) noexcept;
-  void enter(Hosted& queue, const Client& from, const link::PutSlot& slot);
+  void enter(Hosted& queue, const PutRings::Lender& from, const link::PutSlot& slot);
+  PutRings::Lender lender_of(const PeerSession& client, const Hosted& queue) const;
   void put(const Table::Request& request, std::uint64_t number, LentRef item);
   void note_own(const Client& client);
   void forget(Hosted& queue, const Client& client);
@@ -85,6 +87,19 @@ class QueueHost final : public QueueRequests {
   // told that, and not that the queue is closed. The latest of them.
   static constexpr std::size_t kMostRemembered = 1024;
   std::set<std::uint64_t> shut_down_;
+};
+
+// What rings have is pulled before, and room promised after, a queue's table is looked at.
+class QueueHost::Touch {
+ public:
+  Touch(QueueHost& host, Hosted& queue) : host_(host), queue_(queue) { host_.pull(queue_); }
+  ~Touch() { host_.look_after(queue_); }
+  Touch(const Touch&) = delete;
+  Touch& operator=(const Touch&) = delete;
+
+ private:
+  QueueHost& host_;
+  Hosted& queue_;
 };
 
 }  // namespace tensorbus::bus

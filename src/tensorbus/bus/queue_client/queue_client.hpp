@@ -38,6 +38,8 @@ class QueueClient {
   Request start_put(const SampleBuilder& item, bool waits) const;
   QueueGet start_get(Access access, QueueGet::Mode mode) const;
   Request start_call(link::QueueVerb verb, std::uint64_t number = 0) const;
+  // What tells of a put that was done at once.
+  static ReplyCompletion answered();
   // Returns the outcome of a put or a call that has come.
   static Outcome outcome_of(const link::Reply& reply);
 
@@ -67,9 +69,11 @@ class QueueClient {
                                      EventLoop::Driver& driver);
   std::unique_ptr<link::Channel::Batch> batch_of_requests() const;
   bool is_host() const noexcept { return address_.host == core_.id(); }
+  bool take_soon(Sample& item, bool waits) const;
+  Outcome get_by_message(Sample& item, Access access, const platform::StopCondition& stop) const;
   // Takes items that can be had in the calling thread (QueueRequests::take_now()). Returns true if
   // none waits behind them.
-  bool take_now(std::vector<Sample>& items, std::size_t most, Access access) const;
+  bool take_now(std::vector<Sample>& items, std::size_t most) const;
   // Appends items that wait. Returns false if there were fewer.
   bool get_waiting(std::vector<Sample>& items, std::size_t count, Access access) const;
   Outcome wait(const Request& request, const platform::StopCondition& stop) const;

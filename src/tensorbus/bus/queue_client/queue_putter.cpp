@@ -1,6 +1,9 @@
 #include "tensorbus/bus/queue_client/queue_putter.hpp"
 
+#include <unistd.h>
+
 #include <array>
+#include <thread>
 #include <utility>
 #include <variant>
 
@@ -10,6 +13,10 @@
 
 namespace tensorbus::bus {
 namespace {
+
+// Made when the library is loaded (docs/threading.md, "Forks").
+const bool kOneProcessor = ::sysconf(_SC_NPROCESSORS_ONLN) < 2;
+constexpr std::chrono::microseconds kLookForRoom{50};
 
 // The descriptor of an item without tensors that is short enough for a ring.
 class ShortDescriptor {
@@ -67,23 +74,22 @@ void QueuePutter::offer_ring() {
         return self->set(Ring::kNever);
       }
       platform::Fd memory = segment->take_descriptor();
-      host->offer_ring(
-          self->address_.queue, std::move(memory),
-          [self, segment, memory = host->peer_memory()](PeerSession::Answer& answer) {
-            if (std::holds_alternative<link::Reply>(answer))
-              self->open(segment, memory);
-            else
-              self->set(memory->is_over() ? Ring::kNone : Ring::kNever);
-          });
+      host->offer_ring(self->address_.queue, std::move(memory),
+                       [self, segment, memory = host->peer_memory()](PeerSession::Answer& answer) {
+                         if (std::holds_alternative<link::Reply>(answer))
+                           self->open(segment, memory);
+                         else
+                           self->set(memory->is_over() ? Ring::kNone : Ring::kNever);
+                       });
     });
   });
 }
 
 void QueuePutter::open(std::shared_ptr<link::PutRingSegment> segment,
-                       std::shared_ptr<link::PeerMemory> host) {
+                       const std::shared_ptr<link::PeerMemory>& host) {
   const platform::MutexLock lock(mutex_);
   segment_ = std::move(segment);
-  host_ = std::move(host);
+  host_ = host;
   writer_.emplace(*segment_);
   ring_ = Ring::kOpen;
 }
@@ -91,6 +97,11 @@ void QueuePutter::open(std::shared_ptr<link::PutRingSegment> segment,
 void QueuePutter::set(Ring ring) {
   const platform::MutexLock lock(mutex_);
   ring_ = ring;
+}
+
+bool QueuePutter::host_is_gone() {
+  const platform::MutexLock lock(mutex_);
+  return writer_ && host_.expired();
 }
 
 bool QueuePutter::has_ring() {
@@ -103,8 +114,10 @@ std::size_t QueuePutter::put_now(std::span<const Message> items) {
   if (address_.host == core_.id()) return put_here(items);
   const platform::MutexLock lock(mutex_);
   if (!writer_) return 0;
-  if (host_->is_over()) {  // nobody reads the ring
+  const auto host = host_.lock();
+  if (!host || host->is_over()) {  // nobody reads the ring
     writer_.reset();
+    segment_.reset();
     host_.reset();
     ring_ = Ring::kNone;
     return 0;
@@ -119,12 +132,37 @@ std::size_t QueuePutter::put_now(std::span<const Message> items) {
            descriptor.encode(items[put + written]))
       writer_->write(written++, descriptor.bytes(), now);
     const std::uint32_t committed = written == 0 ? 0 : writer_->commit(written);
-    if (committed != 0 && writer_->wakes())
-      host_->channel->send(link::QueueWake{address_.queue});
+    if (committed != 0 && writer_->wakes()) host->channel->send(link::QueueWake{address_.queue});
     put += committed;
     if (committed == 0 || committed < written) break;
   }
   return put;
+}
+
+bool QueuePutter::waits_for_room() {
+  if (by_message_.load() != 0) return false;
+  const platform::MutexLock lock(mutex_);
+  return writer_ && writer_->room() == 0;
+}
+
+std::size_t QueuePutter::put_soon(std::span<const Message> items) {
+  std::size_t put = put_now(items);
+  if (put != 0) {
+    looks_for_room_.store(true, std::memory_order_relaxed);
+    return put;
+  }
+  if (!looks_for_room_.load(std::memory_order_relaxed) || !waits_for_room()) return 0;
+  const platform::Deadline deadline(look_for());
+  while (put == 0 && !deadline.passed() && by_message_.load() == 0) {
+    std::this_thread::yield();
+    if (!waits_for_room()) put = put_now(items);
+  }
+  if (put == 0) looks_for_room_.store(false, std::memory_order_relaxed);
+  return put;
+}
+
+std::chrono::nanoseconds QueuePutter::look_for() noexcept {
+  return kOneProcessor ? std::chrono::nanoseconds{} : kLookForRoom;
 }
 
 std::size_t QueuePutter::put_here(std::span<const Message> items) {
