@@ -92,7 +92,7 @@ function(tensorbus_add_c_tests name source)
     set_tests_properties(c/${test} PROPERTIES TIMEOUT 120 LABELS c)
   endforeach()
 endfunction()
-tensorbus_add_c_tests(c_interface_test interface_test.c publish isolated wait receive_many ends queue share
+tensorbus_add_c_tests(c_interface_test interface_test.c publish isolated wait receive_many rows ends queue share
                       list inspect participants mistakes messages sizes types)
 tensorbus_add_c_tests(c_file_test file_test.c files named_files wrong_files)
 tensorbus_add_c_tests(c_null_test null_test.c null)

@@ -378,6 +378,11 @@ class Publisher:
         The same of a message; `stream`: on which all that lies on GPUs is written.
         """
 
+    def publish_many(self, rows: object, timeout: float | None) -> tuple[Outcome, int] | None:
+        """
+        How many rows of a plain array were published, each as a message; None for any other object.
+        """
+
     def loan_bytes(self, bytes: int, timeout: float | None) -> memoryview:
         """Memory to fill; Outgoing.add_at() takes tensors in it."""
 
@@ -426,6 +431,9 @@ class Subscriber:
 
     def receive_many(self, most: int, timeout: float | None) -> list[Sample] | Outcome:
         """At least one, or the Outcome that says why there is none."""
+
+    def receive_into(self, array: object, timeout: float | None) -> int | Outcome:
+        """How many rows of the array are new: one at least."""
 
     def ready(self) -> bool: ...
 

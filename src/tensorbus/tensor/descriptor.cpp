@@ -1,6 +1,7 @@
 #include "tensorbus/tensor/descriptor.hpp"
 
 #include <bit>
+#include <cstddef>
 #include <cstring>
 #include <string>
 
@@ -193,6 +194,14 @@ std::size_t encode_alone(const Layout& layout, const memory::Block& block, std::
   return bytes;
 }
 
+void move_alone(std::span<std::byte> descriptor, std::uint64_t bytes) noexcept {
+  std::byte* const at = descriptor.data() + sizeof(Head) + offsetof(TensorHead, offset);
+  std::uint64_t offset = 0;
+  std::memcpy(&offset, at, sizeof offset);
+  offset += bytes;
+  std::memcpy(at, &offset, sizeof offset);
+}
+
 Descriptor Descriptor::decode(std::span<const std::byte> bytes) {
   Cursor cursor(bytes);
   Head head;
@@ -215,6 +224,45 @@ Descriptor Descriptor::decode(std::span<const std::byte> bytes) {
   descriptor.fields = cursor.take(head.field_bytes, "the fields");
   if (!cursor.at_end()) refuse("bytes after the fields");
   return descriptor;
+}
+
+namespace {
+
+std::uint32_t kind_word(const std::byte* tensor_head) noexcept {
+  std::uint32_t word = 0;  // dtype, dimensions, kind of memory, flags
+  static_assert(offsetof(TensorHead, segment) == sizeof word);
+  std::memcpy(&word, tensor_head, sizeof word);
+  return word;
+}
+
+}  // namespace
+
+LoneTensors::LoneTensors(DType dtype, const Dims& shape, TensorFlags flags) {
+  const Layout layout = Layout::contiguous(dtype, shape);
+  bytes_ = layout.packed_bytes();
+  descriptor_.resize(encoded_bytes_alone(layout));
+  Writer writer(descriptor_.data());
+  const Head head{.tensors = 1};
+  writer.put(&head, sizeof head);
+  writer.put({dtype, static_cast<std::uint8_t>(shape.size()), memory::BufferKind::kHost,
+              flags_of(layout, true), 0, 0, 0},
+             layout, true);
+  const auto compared = static_cast<std::uint8_t>(static_cast<unsigned>(flags) | kContiguous);
+  flags_mask_ = 0x00ffffffU | std::uint32_t{compared} << 24;
+}
+
+std::optional<LoneTensor> LoneTensors::find(std::span<const std::byte> bytes) const noexcept {
+  constexpr std::size_t kHeads = sizeof(Head) + sizeof(TensorHead);
+  const std::byte* const known = descriptor_.data();
+  const std::byte* const given = bytes.data();
+  if (bytes.size() != descriptor_.size() || std::memcmp(given, known, sizeof(Head)) != 0 ||
+      ((kind_word(given + sizeof(Head)) ^ kind_word(known + sizeof(Head))) & flags_mask_) != 0)
+    return std::nullopt;
+  for (std::size_t at = kHeads; at < bytes.size(); at += sizeof(std::int64_t))
+    if (std::memcmp(given + at, known + at, sizeof(std::int64_t)) != 0) return std::nullopt;
+  TensorHead tensor;
+  std::memcpy(&tensor, given + sizeof(Head), sizeof tensor);
+  return LoneTensor{tensor.segment, tensor.offset, tensor.generation, bytes_};
 }
 
 std::optional<LoneTensor> decode_alone(std::span<const std::byte> bytes, Layout& layout) {
