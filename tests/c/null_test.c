@@ -139,7 +139,7 @@ static void test_subscribers(void) {
   CHECK_REFUSED(tb_subscriber_receive_into(subscriber, &row, NULL, TB_NOW, NULL, &count), "layout");
   CHECK_REFUSED(tb_subscriber_receive_into(subscriber, &row, &rows, TB_NOW, NULL, NULL), "count");
   CHECK_REFUSED(tb_subscriber_receive_into(subscriber, NULL, &rows, TB_NOW, NULL, &count),
-                "no memory");
+                "rows");
   CHECK_REFUSED(tb_subscriber_receive_many(subscriber, &sample, 1, LONG_NS, &nobody, &count),
                 "give_up->asked");
   CHECK(tb_subscriber_ready(NULL) == 0);

@@ -79,6 +79,7 @@ tb_status tb_subscriber_receive_into(tb_subscriber* subscriber, void* rows, cons
   return guarded([&] {
     Subscriber& from = required(subscriber, "subscriber").subscriber;
     std::size_t& given = required(count, "count") = 0;
+    (void)required(static_cast<std::byte*>(rows), "rows");
     return status_of(from.receive_into(rows, layout_of(required(layout, "layout")), given,
                                        stop_of(timeout_ns, give_up)));
   });

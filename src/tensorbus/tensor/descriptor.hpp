@@ -51,7 +51,7 @@ struct LoneTensor {
 };
 
 // Reads a descriptor of one contiguous tensor without fields. Most are of this kind: with up to
-// four dimensions it fits into an entry of the ring. Returns nothing for all other bytes; then
+// eight dimensions it fits into an entry of the ring. Returns nothing for all other bytes; then
 // decode() reads them, and `layout` may have changed.
 std::optional<LoneTensor> decode_alone(std::span<const std::byte> bytes, Layout& layout);
 

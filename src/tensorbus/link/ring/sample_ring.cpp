@@ -93,6 +93,7 @@ bool SampleRingReader::pop(Entry& entry) noexcept {
       continue;
     }
     if (state == full(next_)) {
+      platform::fetch_to_write(&source.state);  // for the swap, while the second line is on its way
       copy_words(source, 0, kHeadWords, entry);
       copy_words(source, kHeadWords, words_in_use(entry.segment, entry.length), entry);
       // Release: the copy above is complete before the owner may see the slot taken. If the owner
