@@ -18,6 +18,7 @@ from judges import (
     per_second_goal,
     program_goal,
     rate_goal,
+    recording_goal,
     scale_goal,
     share_goal,
     size_goal,
@@ -124,6 +125,26 @@ GOALS: list[tuple[str, str, Goal]] = [
         "python_rate",
         "Python, 64 bytes a second, none lost: >= 400 k",
         per_second_goal(4e5, "tensorbus"),
+    ),
+    (
+        "python_recording",
+        "recording to tmpfs: >= 0.9 x dd in the same run",
+        recording_goal("tmpfs", 0.9),
+    ),
+    (
+        "python_recording",
+        "recording to a disk: >= 0.9 x dd in the same run",
+        recording_goal("disk", 0.9),
+    ),
+    (
+        "python_recording",
+        "replay, 24.9 MB: a message in < 100 us (250 GB/s of frames)",
+        time_goal("replay: play", "each_ns", 100_000),
+    ),
+    (
+        "python_recording",
+        "opening a recording of 100 GB, 100,000 messages: < 50 ms",
+        time_goal("open: 100 GB", "each_ns", 50_000_000),
     ),
     (
         "python_messages",
