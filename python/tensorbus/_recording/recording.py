@@ -197,7 +197,7 @@ class Recording(Closing, Sequence[Sample[Any]]):
         *,
         window: int | None = None,
         step: int = 1,
-        message_type: type[Any] | None = None,
+        message_type: MessageClass[Any] | None = None,
         transform: Callable[[Any], Any] | None = None,
         start_ns: int = 0,
         end_ns: int = _END,

@@ -19,7 +19,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=secrets.randbits(32))
     arguments = parser.parse_args()
     print(f"-- recordings, number {arguments.seed}", flush=True)
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         os.environ["TENSORBUS_DOMAIN"] = f"{folder}/domain"
         figures = run(Path(folder), arguments.kills, arguments.seed)
     told = ", ".join(f"{value} {name.replace('_', ' ')}" for name, value in asdict(figures).items())
