@@ -18,6 +18,7 @@ from judges import (
     per_second_goal,
     program_goal,
     rate_goal,
+    recording_goal,
     scale_goal,
     share_goal,
     size_goal,
@@ -134,6 +135,26 @@ GOALS: list[tuple[str, str, Goal]] = [
         "python_rate",
         "Python, rows of 64 B a second, many at once, none lost: >= 2 M",
         per_second_goal(2e6, "tensorbus, rows"),
+    ),
+    (
+        "python_recording",
+        "recording to tmpfs: >= 0.9 x dd in the same run",
+        recording_goal("tmpfs", 0.9),
+    ),
+    (
+        "python_recording",
+        "recording to a disk: >= 0.9 x dd in the same run",
+        recording_goal("disk", 0.9),
+    ),
+    (
+        "python_recording",
+        "replay, 24.9 MB: a message in < 100 us (250 GB/s of frames)",
+        time_goal("replay: play", "each_ns", 100_000),
+    ),
+    (
+        "python_recording",
+        "opening a recording of 100 GB, 100,000 messages: < 50 ms",
+        time_goal("open: 100 GB", "each_ns", 50_000_000),
     ),
     (
         "python_messages",

@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import enum
 from typing import Any, overload
 
@@ -978,7 +978,10 @@ class Tracer:
 class Recorder:
     """Writes topics to a file."""
 
-    def __init__(self, path: str, topics: Sequence[str], *, all: bool, pattern: str, reliable: bool, buffer_bytes: int, depth: int, overwrite: bool, domain: str) -> None: ...
+    def __init__(self, path: str, topics: Sequence[str], *, all: bool, pattern: str, reliable: bool, buffer_bytes: int, depth: int, overwrite: bool, split_bytes: int, split_seconds: float, snapshot_seconds: float, domain: str) -> None: ...
+
+    def snapshot(self, timeout: float | None) -> str | Outcome:
+        """The path of the file to which what was kept was written."""
 
     def wait(self, timeout: float | None) -> Outcome:
         """DONE when it has ended by an error."""
@@ -1025,3 +1028,32 @@ class Recording:
     def sample(self, index: int) -> Sample: ...
 
     def check(self) -> None: ...
+
+def copy_recordings(parts: Sequence[tuple[Recording, Sequence[str], int, int]], path: str, overwrite: bool) -> dict[str, Any]:
+    """
+    Writes messages of several recordings to a new one. Of each recording: topics (none: all), and the times from and before which its messages were recorded.
+    """
+
+class Player:
+    """Publishes a recording."""
+
+    def __init__(self, recording: Recording, *, topics: Sequence[str], remap: Mapping[str, str], rate: float, loop: bool, paused: bool, begin: int, end: int, clock: str, domain: str) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def step(self, count: int) -> None: ...
+
+    def set_rate(self, rate: float) -> None: ...
+
+    def wait(self, timeout: float | None) -> Outcome:
+        """DONE when all was published, or playing has failed."""
+
+    def wait_for_subscribers(self, timeout: float | None) -> Outcome:
+        """DONE when each topic has a subscriber."""
+
+    @property
+    def stats(self) -> dict[str, Any]: ...
+
+    def close(self) -> None: ...

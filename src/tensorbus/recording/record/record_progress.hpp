@@ -10,7 +10,8 @@
 
 namespace tensorbus::bus {
 
-// How the threads of a recorder are. They touch it last, so it outlives the recorder. Thread-safe.
+// How the threads of a recorder or a player are. They touch it last, so it outlives that.
+// Thread-safe.
 class RecordProgress {
  public:
   // The first failure is kept.

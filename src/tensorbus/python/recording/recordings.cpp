@@ -1,16 +1,19 @@
 // Recorders and recordings; tensorbus/_recording has what users see.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <vector>
 
-#include "tensorbus/bus/recorder.hpp"
-#include "tensorbus/bus/recording.hpp"
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/waiting.hpp"
+#include "tensorbus/recording/recorder.hpp"
+#include "tensorbus/recording/recording.hpp"
+#include "tensorbus/recording/recording_copy.hpp"
 
 namespace tensorbus::python {
 namespace {
@@ -20,12 +23,20 @@ nb::dict stats_of_recorder(const Recorder& self) {
   nb::dict dict;
   dict["messages"] = stats.messages;
   dict["bytes"] = stats.bytes;
+  dict["files"] = stats.files;
   dict["lost"] = stats.lost;
   dict["unwritable"] = stats.unwritable;
   dict["buffered_bytes"] = stats.buffered_bytes;
   dict["topics"] = stats.topics;
   dict["error"] = text_of(stats.error);
   return dict;
+}
+
+nb::object snapshot(Recorder& self, Seconds timeout) {
+  std::string path;
+  const Outcome outcome = wait_hearing_signals(
+      timeout, [&](const platform::StopCondition& stop) { return self.snapshot(path, stop); });
+  return outcome == Outcome::kDone ? nb::object(text_of(path)) : nb::cast(outcome);
 }
 
 nb::dict text_map(const recording::TextMap& map) {
@@ -76,6 +87,24 @@ std::uint64_t time_of(const Recording& self, std::size_t index) {
   return self.contents().messages[index].log_time;
 }
 
+// `parts`: of each recording the topics (none: all), and the times from and before which its
+// messages are taken.
+nb::dict copy_recordings(const std::vector<std::tuple<const Recording*, std::vector<std::string>,
+                                                      std::uint64_t, std::uint64_t>>& parts,
+                         const std::string& path, bool overwrite) {
+  std::vector<RecordingPart> taken;
+  for (const auto& [recording, topics, begin, end] : parts)
+    taken.push_back({*recording, topics, begin, end});
+  const CopiedMessages copied =
+      run_without_gil([&] { return copy_messages(taken, path, overwrite); });
+  nb::dict dict;
+  dict["messages"] = copied.messages;
+  dict["bytes"] = copied.bytes;
+  dict["unreadable"] = copied.unreadable;
+  dict["error"] = text_of(copied.error);
+  return dict;
+}
+
 // Torch, which has no read-only tensors, is refused to write to what may be shared and is a file's.
 ReceivedSample sample_in(const Recording& self, std::size_t index) {
   return ReceivedSample(self.sample(index), true);
@@ -89,7 +118,8 @@ void bind_recordings(nb::module_& module) {
           "__init__",
           [](Recorder* self, const std::string& path, const std::vector<std::string>& topics,
              bool all, const std::string& pattern, bool reliable, std::uint64_t buffer_bytes,
-             std::uint32_t depth, bool overwrite, const std::string& domain) {
+             std::uint32_t depth, bool overwrite, std::uint64_t split_bytes, double split_seconds,
+             double snapshot_seconds, const std::string& domain) {
             const WithoutGil release;
             new (self) Recorder({.path = path,
                                  .topics = topics,
@@ -99,14 +129,22 @@ void bind_recordings(nb::module_& module) {
                                  .buffer_bytes = buffer_bytes,
                                  .depth = depth,
                                  .overwrite = overwrite,
+                                 .split_bytes = split_bytes,
+                                 .split_time = to_timeout(split_seconds),
+                                 .snapshot_time = to_timeout(snapshot_seconds),
                                  .domain = domain});
           },
           nb::arg("path"), nb::arg("topics"), nb::kw_only(), nb::arg("all"), nb::arg("pattern"),
           nb::arg("reliable"), nb::arg("buffer_bytes"), nb::arg("depth"), nb::arg("overwrite"),
+          nb::arg("split_bytes"), nb::arg("split_seconds"), nb::arg("snapshot_seconds"),
           nb::arg("domain"),
           nb::sig("def __init__(self, path: str, topics: collections.abc.Sequence[str], *, all: "
                   "bool, pattern: str, reliable: bool, buffer_bytes: int, depth: int, overwrite: "
-                  "bool, domain: str) -> None"))
+                  "bool, split_bytes: int, split_seconds: float, snapshot_seconds: float, domain: "
+                  "str) -> None"))
+      .def("snapshot", snapshot, nb::arg("timeout").none(),
+           nb::sig("def snapshot(self, timeout: float | None) -> str | Outcome"),
+           "The path of the file to which what was kept was written.")
       .def(
           "wait",
           [](Recorder& self, Seconds timeout) {
@@ -150,6 +188,13 @@ void bind_recordings(nb::module_& module) {
       .def(
           "check", [](const Recording& self) { self.file().check(); },
           nb::call_guard<WithoutGil>());
+  module.def("copy_recordings", copy_recordings, nb::arg("parts"), nb::arg("path"),
+             nb::arg("overwrite"),
+             nb::sig("def copy_recordings(parts: collections.abc.Sequence[tuple[Recording, "
+                     "collections.abc.Sequence[str], int, int]], path: str, overwrite: bool) -> "
+                     "dict[str, Any]"),
+             "Writes messages of several recordings to a new one. Of each recording: topics "
+             "(none: all), and the times from and before which its messages were recorded.");
 }
 
 }  // namespace tensorbus::python

@@ -11,12 +11,14 @@
 
 namespace tensorbus::bus {
 
-// A publisher whose samples are recorded. Constant after construction, but for `channel`.
+// A publisher whose samples are recorded. Constant after construction, but for its channel.
 struct RecordedPublisher {
   std::string topic;
   std::string definition;  // of its message type; empty: any, or not known
   recording::TextMap metadata;
-  std::uint16_t channel = 0;  // 0: not in the file yet. For the writing thread
+  // For the writing thread: its channel, and in which file, by the number, it has that one.
+  std::uint16_t channel = 0;
+  std::uint32_t file = 0;
 };
 
 // A sample that waits to be written, and keeps its leases until then.

@@ -1,4 +1,4 @@
-#include "tensorbus/bus/record/recorded_sample.hpp"
+#include "tensorbus/recording/record/recorded_sample.hpp"
 
 #include <algorithm>
 #include <span>

@@ -1,4 +1,4 @@
-#include "tensorbus/bus/recording.hpp"
+#include "tensorbus/recording/recording.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -84,10 +84,10 @@ Recording::Recording(const std::string& path) {
   const platform::Fd fd = with_errors_about(file, [&] { return open_recording(path); });
   const std::size_t size = with_errors_about(file, [&] {
     const FileBytes bytes(fd.get());
-    contents_ = recording::read_contents(bytes);
-    if (contents_.messages.size() > kMostMessages)
+    contents_ = std::make_shared<const recording::Contents>(recording::read_contents(bytes));
+    if (contents_->messages.size() > kMostMessages)
       throw Error(Code::kUnsupported, "it has more than 4,294,967,295 messages");
-    for (const auto& [id, channel] : contents_.channels) sources_[id] = source_of_channel(channel);
+    for (const auto& [id, channel] : contents_->channels) sources_[id] = source_of_channel(channel);
     return bytes.size();
   });
   file_ = std::make_shared<memory::MappedFile>(fd.get(), path, 0, size,
@@ -95,11 +95,11 @@ Recording::Recording(const std::string& path) {
 }
 
 Sample Recording::sample(std::size_t index) const {
-  if (index >= contents_.messages.size())
+  if (index >= contents_->messages.size())
     recording::refuse_record(memory::about_file(file_->path()) + "it has " +
-                             std::to_string(contents_.messages.size()) +
+                             std::to_string(contents_->messages.size()) +
                              " messages, and none of number " + std::to_string(index));
-  const MessageEntry& entry = contents_.messages[index];
+  const MessageEntry& entry = contents_->messages[index];
   return with_errors_about(memory::about_file(file_->path()) + "message " + std::to_string(index) +
                                ", at byte " + std::to_string(entry.offset) + ": ",
                            [&] { return sample_at(entry); });
@@ -107,7 +107,7 @@ Sample Recording::sample(std::size_t index) const {
 
 Sample Recording::sample_at(const MessageEntry& entry) const {
   constexpr std::size_t kBefore = recording::kRecordHead + recording::kMessageHead;
-  const recording::Channel& channel = contents_.channels.at(entry.channel);
+  const recording::Channel& channel = contents_->channels.at(entry.channel);
   if (channel.encoding != recording::kEncoding)
     throw Error(Code::kUnsupported,
                 "it is encoded as '" + channel.encoding + "': Tensorbus reads its own messages");
@@ -138,14 +138,14 @@ std::vector<std::uint32_t> Recording::select(const std::vector<std::string>& top
                                              std::uint64_t begin, std::uint64_t end) const {
   const std::set<std::string> names(topics.begin(), topics.end());
   std::set<std::uint16_t> channels;
-  for (const auto& [id, channel] : contents_.channels)
+  for (const auto& [id, channel] : contents_->channels)
     if (names.empty() || names.contains(channel.topic)) channels.insert(id);
   const auto first =
-      std::ranges::lower_bound(contents_.messages, begin, {}, &MessageEntry::log_time);
+      std::ranges::lower_bound(contents_->messages, begin, {}, &MessageEntry::log_time);
   std::vector<std::uint32_t> found;
-  for (auto entry = first; entry != contents_.messages.end() && entry->log_time < end; ++entry)
+  for (auto entry = first; entry != contents_->messages.end() && entry->log_time < end; ++entry)
     if (channels.contains(entry->channel))
-      found.push_back(static_cast<std::uint32_t>(entry - contents_.messages.begin()));
+      found.push_back(static_cast<std::uint32_t>(entry - contents_->messages.begin()));
   return found;
 }
 

@@ -11,10 +11,10 @@
 
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/participant.hpp"
-#include "tensorbus/bus/record/name_pattern.hpp"
-#include "tensorbus/bus/record/record_buffer.hpp"
 #include "tensorbus/bus/subscriber.hpp"
 #include "tensorbus/platform/waiting/poller.hpp"
+#include "tensorbus/recording/record/name_pattern.hpp"
+#include "tensorbus/recording/record/record_buffer.hpp"
 
 namespace tensorbus::bus {
 
@@ -45,6 +45,7 @@ class RecordCollector {
   std::uint32_t topics() const noexcept { return topics_.load(std::memory_order_relaxed); }
 
  private:
+  struct Known;
   struct Source;
   struct Topic;
 
@@ -73,7 +74,7 @@ class RecordCollector {
   platform::Poller poller_;
   std::map<std::string, std::unique_ptr<Topic>> subscribed_;
   std::vector<Topic*> by_tag_;
-  std::map<PublisherName, std::shared_ptr<RecordedPublisher>> known_;  // of recorded topics
+  std::map<PublisherName, Known> known_;  // of recorded topics
   std::map<PublisherName, Source> sources_;
   std::uint64_t last_time_ = 0;
   std::atomic<std::uint64_t> lost_ = 0;

@@ -1,4 +1,4 @@
-#include "tensorbus/bus/record/name_pattern.hpp"
+#include "tensorbus/recording/record/name_pattern.hpp"
 
 #include <array>
 

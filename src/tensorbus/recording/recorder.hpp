@@ -21,12 +21,19 @@ struct RecorderOptions {
   std::uint64_t buffer_bytes = std::uint64_t{2} << 30;  // that wait to be written, at most
   std::uint32_t depth = 64;  // samples that may wait in each publisher, until they are taken
   bool overwrite = false;
+  // A file that would get larger, or longer, is ended, and another one begun: "NAME-0001.mcap", ...
+  // 0: there is one file, `path`.
+  std::uint64_t split_bytes = 0;
+  std::chrono::nanoseconds split_time{0};
+  // Nothing is written until snapshot(), and then the samples of so long a time before. 0: all are.
+  std::chrono::nanoseconds snapshot_time{0};
   std::string domain{};
 };
 
 struct RecorderStats {
-  std::uint64_t messages = 0;        // in the file
-  std::uint64_t bytes = 0;           // of the file
+  std::uint64_t messages = 0;        // in the files
+  std::uint64_t bytes = 0;           // of the files
+  std::uint32_t files = 0;           // that were begun
   std::uint64_t lost = 0;            // known to be missing there
   std::uint64_t unwritable = 0;      // among the lost: with tensors on a GPU
   std::uint64_t buffered_bytes = 0;  // received, and not yet written
@@ -45,6 +52,10 @@ class TENSORBUS_API Recorder {
   Recorder& operator=(Recorder&&) noexcept;
   ~Recorder();  // close(), without its error
 
+  // Writes what was kept to a file of its own, and goes on. The outcome is kDone when it is
+  // written, kClosed if recording has ended; `path` is then that of the file. Throws
+  // Error(kInvalidArgument) without `snapshot_time`.
+  Outcome snapshot(std::string& path, const platform::StopCondition& stop);
   // Waits until recording has ended by an error: kDone, which close() throws; or kTimedOut,
   // kInterrupted.
   Outcome wait(const platform::StopCondition& stop);

@@ -1,4 +1,4 @@
-#include "tensorbus/bus/record_collector.hpp"
+#include "tensorbus/recording/record_collector.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -19,7 +19,8 @@ constexpr std::uint64_t kOfSample = 512;  // bytes that keeping one takes, rough
 constexpr std::size_t kMostKnown = 1 << 16;
 // Each costs a slot in the links; small samples reach it where the disk is slow.
 constexpr std::uint32_t kMostHeld = 16'384;
-// When it is ended: until a publisher that has found it is connected, and a segment has arrived.
+// When it is ended: until a publisher is connected, from when it was first seen on; and until a
+// segment has arrived.
 constexpr std::chrono::milliseconds kConnecting{5000};
 constexpr std::chrono::milliseconds kOnTheWay{100};
 constexpr std::chrono::milliseconds kLook{1000};  // without a change of the domain
@@ -38,6 +39,12 @@ recording::TextMap metadata_of(const PublisherInfo& info) {
 }
 
 }  // namespace
+
+// A publisher that was seen in the domain.
+struct RecordCollector::Known {
+  std::shared_ptr<RecordedPublisher> publisher{};
+  platform::Clock::time_point seen{};  // first
+};
 
 struct RecordCollector::Source {
   std::shared_ptr<RecordedPublisher> publisher{};
@@ -99,8 +106,9 @@ void RecordCollector::look_around() {
     if (!subscribed_.contains(info.topic)) continue;
     const PublisherName name{info.participant, info.number};
     if (known_.contains(name)) continue;
-    known_[name] = std::make_shared<RecordedPublisher>(
-        RecordedPublisher{info.topic, info.type.definition(), metadata_of(info)});
+    known_[name] = {std::make_shared<RecordedPublisher>(
+                        RecordedPublisher{info.topic, info.type.definition(), metadata_of(info)}),
+                    platform::Clock::now()};
   }
 }
 
@@ -109,6 +117,7 @@ void RecordCollector::run() {
     const bool more = std::ranges::any_of(by_tag_, [](const Topic* one) { return one->has_more; });
     bool changed = false;
     const auto tags = poller_.wait(more ? std::chrono::milliseconds(0) : kLook);
+    buffer_.expire(platform::wall_clock_ns());
     for (const std::uint64_t tag : tags) {
       if (tag == kDomainTag) participant_.clear_domain_descriptor();
       if (tag >= kFirstTopicTag) by_tag_[tag - kFirstTopicTag]->has_more = true;
@@ -144,14 +153,33 @@ void RecordCollector::take_last() {
   }
 }
 
-// A publisher that has found the recorder counts on it, also if its link is still on the way.
+// A publisher that has found the recorder counts on it, also if its link is still on the way. One
+// that has had the time for that, as one that is stopped, is not waited for.
 void RecordCollector::wait_for_connections() {
-  std::map<std::string, std::uint32_t> publishers;
-  for (const PublisherInfo& info : list_publishers(participant_)) ++publishers[info.topic];
-  const platform::StopCondition stop = platform::StopCondition::ignoring_signals(kConnecting);
-  for (Topic* const topic : by_tag_)
-    if (const auto found = publishers.find(topic->name); found != publishers.end())
-      (void)topic->subscriber.wait_for_publishers(found->second, stop);
+  look_around();
+  const auto now = platform::Clock::now();
+  auto last = now;
+  struct Count {
+    std::size_t all = 0;
+    std::size_t fresh = 0;
+  };
+  std::map<std::string, Count> publishers;
+  for (const PublisherInfo& info : list_publishers(participant_)) {
+    Count& count = publishers[info.topic];
+    ++count.all;
+    const auto known = known_.find({info.participant, info.number});
+    if (known == known_.end() || known->second.seen + kConnecting <= now) continue;
+    ++count.fresh;
+    last = std::max(last, known->second.seen + kConnecting);
+  }
+  const platform::StopCondition stop = platform::StopCondition::ignoring_signals(last - now);
+  for (Topic* const topic : by_tag_) {
+    const Count count = publishers[topic->name];
+    if (count.fresh == 0) continue;
+    const std::size_t linked = topic->subscriber.stats().publishers;
+    const auto expected = static_cast<std::uint32_t>(std::min(count.all, linked + count.fresh));
+    (void)topic->subscriber.wait_for_publishers(expected, stop);
+  }
 }
 
 // Returns how many samples may have been waiting when it was ended: others are not waited for.
@@ -224,7 +252,7 @@ std::shared_ptr<RecordedPublisher> RecordCollector::known_publisher(const Publis
                                                                     const std::string& topic) {
   if (!known_.contains(name)) look_around();
   const auto found = known_.find(name);
-  if (found != known_.end()) return found->second;
+  if (found != known_.end()) return found->second.publisher;
   return std::make_shared<RecordedPublisher>(
       RecordedPublisher{topic, "", {{"publisher", to_string(name)}}});
 }

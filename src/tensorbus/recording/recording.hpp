@@ -20,7 +20,7 @@ struct Source;
 
 // A file that a Recorder has written, mapped. Samples of it have tensors in the mapping, which live
 // as long as they are held, and which publish() and share() lend by reference. Immutable, so any
-// thread may use it, and forked children.
+// thread may use it, and forked children; a copy is the same recording.
 class TENSORBUS_API Recording {
  public:
   // Opens the file; without an index at its end it is searched. Throws Error with the file and
@@ -28,7 +28,7 @@ class TENSORBUS_API Recording {
   // kPermission, kOutOfMemory, kSystem.
   explicit Recording(const std::string& path);
 
-  const recording::Contents& contents() const noexcept { return contents_; }
+  const recording::Contents& contents() const noexcept { return *contents_; }
   const memory::MappedFile& file() const noexcept { return *file_; }
   // Returns the message with this number, in the order of time. Throws Error(kInvalidArgument) that
   // says what of it is damaged, Error(kUnsupported) if another program wrote it.
@@ -42,7 +42,7 @@ class TENSORBUS_API Recording {
   Sample sample_at(const recording::MessageEntry& entry) const;
 
   std::shared_ptr<memory::MappedFile> file_;
-  recording::Contents contents_;
+  std::shared_ptr<const recording::Contents> contents_;
   std::map<std::uint16_t, std::shared_ptr<const link::Source>> sources_;  // of channels
 };
 
