@@ -12,6 +12,7 @@
 #include "tensorbus/bus/queue_client/open_queue.hpp"
 #include "tensorbus/bus/queue_client/queue_client.hpp"
 #include "tensorbus/bus/queue_client/queue_markers.hpp"
+#include "tensorbus/bus/queue_client/queue_putters.hpp"
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/waiting/poller.hpp"
 
@@ -31,11 +32,17 @@ struct Queue::State {
   std::string marker{};  // of a named queue that was made here
   bool made_here = false;
   std::optional<Access> wanted{};  // by receive_with()
+  std::shared_ptr<bus::QueuePutter> putter{};
 
   ~State() {
     if (made_here) close({});
   }
-  bus::QueueClient client() const { return {*participant, address}; }
+  void make_putter() { putter = participant->putters().of(address); }
+  bus::QueueClient client() const { return {*participant, address, putter}; }
+  std::size_t put_at_once(std::span<const Message> items,
+                          const platform::StopCondition& stop) const {
+    return stop.timeout() > kNow ? putter->put_soon(items) : putter->put_now(items);
+  }
   Access access() const noexcept {
     if (wanted) return *wanted;
     return options.shared ? Access::kShared : Access::kRead;
@@ -90,6 +97,7 @@ Queue::Queue(const QueueOptions& options, const Participant& participant,
     bus::ParticipantCore& core = *state.participant;
     state.address = {core.id(), bus::make_queue(core, options)};
     state.made_here = true;
+    state.make_putter();
     state.text = bus::to_text(state.address);
     if (options.name.empty()) return;
     state.marker = bus::add_queue_marker(core.domain(), options.name, state.address,
@@ -101,6 +109,7 @@ Queue Queue::elsewhere(const Participant& participant, QueueOptions options,
                        const bus::QueueAddress& address) {
   bus::ForkSafe<State> state;
   state.emplace(participant.core(), std::move(options), address, bus::to_text(address));
+  state->make_putter();
   return Queue(std::move(state));
 }
 
@@ -150,6 +159,7 @@ bool Queue::made_here() const { return state_->made_here; }
 Outcome Queue::put(const Message& item, const platform::StopCondition& stop) {
   const State& state = *state_;
   return platform::with_memory_errors([&] {
+    if (state.put_at_once({&item, 1}, stop) == 1) return Outcome::kDone;
     std::optional<bus::SampleBuilder> prepared;
     const Outcome ready = state.when_there_is_room(stop, [&] { state.prepare(item, prepared); });
     if (ready != Outcome::kDone) return ready;
@@ -172,10 +182,14 @@ Outcome Queue::put_many(std::span<const Message> items, std::size_t& count,
   count = 0;
   return platform::with_memory_errors([&] {
     Outcome outcome = Outcome::kDone;
-    while (count < items.size() && outcome == Outcome::kDone) {
+    while (outcome == Outcome::kDone) {
+      count += state.put_at_once(items.subspan(count), stop);
+      if (count == items.size()) break;
+      // One item asks for room, so that what follows it need not.
+      const std::size_t batch = state.putter->has_ring() ? 1 : kBatch;
       std::list<bus::SampleBuilder> prepared;
       const std::exception_ptr why_not_all = state.prepare_all(
-          items.subspan(count, std::min(kBatch, items.size() - count)), prepared, stop, outcome);
+          items.subspan(count, std::min(batch, items.size() - count)), prepared, stop, outcome);
       const Outcome put = state.client().put_many(prepared, stop, [&] {
         prepared.front().mark_done();
         prepared.pop_front();
@@ -318,8 +332,12 @@ void Queue::Pending::spoil() {
 Queue::Pending Queue::start_put(const Message& item, bool waits) {
   const State& state = *state_;
   return platform::with_memory_errors([&] {
-    bus::SampleBuilder prepared = state.prepare(item);
     std::unique_ptr<Pending::Impl> impl(new Pending::Impl{state.participant});
+    if (state.putter->put_now({&item, 1}) == 1) {
+      impl->told.awaited = bus::QueueClient::answered();
+      return Pending(std::move(impl));
+    }
+    bus::SampleBuilder prepared = state.prepare(item);
     impl->told = state.client().start_put(prepared, waits);
     prepared.mark_done();
     return Pending(std::move(impl));

@@ -31,6 +31,8 @@
 
 namespace tensorbus::bus {
 
+class QueuePutters;
+
 // A process on one domain: its endpoints, its arena, its connections, and the event loop that
 // serves them. tensorbus::Participant and the endpoints share it. Thread-safe: locks are taken in
 // the order of docs/threading.md; connections belong to the event loop and need none.
@@ -84,6 +86,7 @@ class ParticipantCore {
   SampleBuilder::Supplies supplies(memory::Grant grant);
   // Returns the items that were taken from queues of any host.
   TakenItems& taken_items() noexcept { return taken_items_; }
+  QueuePutters& putters() noexcept { return *putters_; }
   // Runs `task` on the event loop.
   void post(std::function<void(ParticipantContext&)> task) {
     loop_.post([this, task = std::move(task)] { task(context_); });
@@ -92,6 +95,12 @@ class ParticipantCore {
   // The same in the calling thread, where that is possible at once (EventLoop::run_or_post()).
   void run_or_post(std::function<void(ParticipantContext&)> task, bool after_messages = false) {
     loop_.run_or_post([this, task = std::move(task)] { task(context_); }, after_messages);
+  }
+  // See EventLoop::run_now().
+  template <typename Work>
+  bool run_now(const Work& work) {
+    const auto in_turn = [&] { work(context_); };
+    return loop_.run_now(in_turn);
   }
   // For threads that wait for what the event loop does.
   EventLoop& loop() noexcept { return loop_; }
@@ -173,6 +182,7 @@ class ParticipantCore {
 
   CopyTuner copies_;  // for shares and items of queues
   TakenItems taken_items_;
+  std::unique_ptr<QueuePutters> putters_;
   KeptMessages kept_messages_{context_};
 
   std::vector<memory::SegmentId> untold_;  // retired segments that peers must be told of

@@ -60,6 +60,8 @@ enum class ControlType : std::uint16_t {
   kInspected = 35,
   kTrace = 36,
   kTraced = 37,
+  kQueueRing = 38,
+  kQueueWake = 39,
 };
 
 struct ControlHeader {
