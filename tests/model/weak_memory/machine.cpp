@@ -105,7 +105,7 @@ std::vector<Machine> Machine::after(std::size_t thread, const Operation& operati
 std::size_t Machine::oldest(std::size_t thread, std::size_t location,
                             std::memory_order order) const {
   const std::size_t known = threads[thread].now.places[location];
-  return is_consistent(order) ? std::max<std::size_t>(known, this->order.places[location]) : known;
+  return is_consistent(order) ? std::max<std::size_t>(known, consistent.places[location]) : known;
 }
 
 void Machine::see(std::size_t thread, std::size_t location, std::size_t place,
@@ -117,8 +117,7 @@ void Machine::see(std::size_t thread, std::size_t location, std::size_t place,
   if (acquires(order)) reader.now.join(passed_on);
   reader.acquired.join(reader.now);
   reader.acquired.join(passed_on);
-  if (is_consistent(order))
-    this->order.places[location] = std::max(this->order.places[location], at);
+  if (is_consistent(order)) consistent.places[location] = std::max(consistent.places[location], at);
 }
 
 // Of messages with the same value only the one is read that tells least: whoever knows less may
@@ -153,7 +152,7 @@ void Machine::for_each_view(Change change) {
     for (Message& message : history) change(message.view);
   for (Thread& thread : threads)
     for (View* view : {&thread.now, &thread.acquired, &thread.released}) change(*view);
-  change(order);
+  change(consistent);
 }
 
 void Machine::load_late(std::vector<Machine>& all, std::size_t thread, std::size_t location,
@@ -220,7 +219,7 @@ void Machine::store(std::vector<Machine>& all, std::size_t thread, std::size_t l
     writer.now.places[location] = static_cast<std::uint8_t>(place);
     writer.acquired.join(writer.now);
     if (is_consistent(operation.order))
-      next.order.places[location] = static_cast<std::uint8_t>(place);
+      next.consistent.places[location] = static_cast<std::uint8_t>(place);
     writer.results.push_back(0);
     all.push_back(std::move(next));
   }
@@ -246,7 +245,7 @@ void Machine::exchange(std::vector<Machine>& all, std::size_t thread, std::size_
     next.insert(location, own, std::move(message));
     writer.now.places[location] = own;
     writer.acquired.join(writer.now);
-    if (is_consistent(operation.order)) next.order.places[location] = own;
+    if (is_consistent(operation.order)) next.consistent.places[location] = own;
     writer.results.push_back(before);
     all.push_back(std::move(next));
   }
@@ -256,8 +255,8 @@ void Machine::fence(std::size_t thread, std::memory_order order) {
   Thread& here = threads[thread];
   if (acquires(order)) here.now.join(here.acquired);
   if (is_consistent(order)) {
-    here.now.join_places(this->order);
-    this->order.join_places(here.now);
+    here.now.join_places(consistent);
+    consistent.join_places(here.now);
   }
   if (releases(order)) here.released = here.now;
   here.acquired.join(here.now);
@@ -324,7 +323,7 @@ std::string Machine::bytes() const {
     append(bytes, static_cast<std::uint16_t>(thread.results.size()));
     for (const std::uint64_t result : thread.results) append(bytes, result);
   }
-  append(bytes, order);
+  append(bytes, consistent);
   return bytes;
 }
 

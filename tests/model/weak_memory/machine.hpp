@@ -88,7 +88,7 @@ struct Machine {
   std::vector<std::vector<Message>> histories;  // by location
   std::vector<PlainAccesses> plain;             // by object
   std::vector<Thread> threads;
-  View order;  // of the sequentially consistent accesses and fences so far
+  View consistent;  // of the sequentially consistent accesses and fences so far
 
   // All states after one operation, each with its result at the end of the thread's results.
   // `later`: what a late load may return.
