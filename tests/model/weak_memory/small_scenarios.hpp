@@ -3,38 +3,17 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <new>
 #include <string>
 
 #include "tensorbus/device/order/mark_counter.hpp"
 #include "tensorbus/link/wake/wake.hpp"
 #include "tensorbus/platform/faults/spin_lock.hpp"
 #include "tests/model/weak_memory/explorer.hpp"
+#include "tests/model/weak_memory/fresh.hpp"
 #include "tests/model/weak_memory/modelled_atomic.hpp"
 #include "tests/model/weak_memory/wake_pages.hpp"
 
 namespace tensorbus::model {
-
-// The objects of a scenario, made anew in the same place.
-template <typename Objects>
-class Fresh {
- public:
-  Fresh() { make(); }
-  ~Fresh() { object()->~Objects(); }
-  Fresh(const Fresh&) = delete;
-  Fresh& operator=(const Fresh&) = delete;
-  void make_again() {
-    object()->~Objects();
-    make();
-  }
-  Objects* operator->() noexcept { return object(); }
-
- private:
-  void make() { new (bytes_) Objects(); }
-  Objects* object() noexcept { return std::launder(reinterpret_cast<Objects*>(bytes_)); }
-
-  alignas(Objects) std::byte bytes_[sizeof(Objects)];
-};
 
 // A stream writes and reaches its mark: then its memory is used again.
 class MarkScenario : public Scenario {
