@@ -18,6 +18,7 @@ from judges import (
     per_second_goal,
     program_goal,
     rate_goal,
+    recording_goal,
     scale_goal,
     share_goal,
     size_goal,
@@ -53,7 +54,12 @@ GOALS: list[tuple[str, str, Goal]] = [
     (
         "message_rate",
         "C++, 64 B a second, none lost: >= 5 M",
-        per_second_goal(5e6, "", floor="bare ring"),
+        per_second_goal(5e6, "64 B inline"),
+    ),
+    (
+        "message_rate",
+        "C++, rows of 64 B a second, many at once, none lost: >= 20 M",
+        per_second_goal(2e7, "64 B rows"),
     ),
     ("fan_out", "each further subscriber that is awake < 60 ns", fan_out_goal),
     ("scale", "1,000 topics: discovery < 1 s, idle CPU 0", scale_goal),
@@ -123,7 +129,32 @@ GOALS: list[tuple[str, str, Goal]] = [
     (
         "python_rate",
         "Python, 64 bytes a second, none lost: >= 400 k",
-        per_second_goal(4e5, "tensorbus"),
+        per_second_goal(4e5, "tensorbus", floor="tensorbus, rows of an array"),
+    ),
+    (
+        "python_rate",
+        "Python, rows of 64 B a second, many at once, none lost: >= 2 M",
+        per_second_goal(2e6, "tensorbus, rows"),
+    ),
+    (
+        "python_recording",
+        "recording to tmpfs: >= 0.9 x dd in the same run",
+        recording_goal("tmpfs", 0.9),
+    ),
+    (
+        "python_recording",
+        "recording to a disk: >= 0.9 x dd in the same run",
+        recording_goal("disk", 0.9),
+    ),
+    (
+        "python_recording",
+        "replay, 24.9 MB: a message in < 100 us (250 GB/s of frames)",
+        time_goal("replay: play", "each_ns", 100_000),
+    ),
+    (
+        "python_recording",
+        "opening a recording of 100 GB, 100,000 messages: < 50 ms",
+        time_goal("open: 100 GB", "each_ns", 50_000_000),
     ),
     (
         "python_messages",

@@ -174,6 +174,16 @@ def pages_goal(row: str, **least: float) -> Goal:
     return goal
 
 
+def recording_goal(where: str, least: float) -> Goal:
+    """The speed of a recorder, as a part of that of `dd` to the same place in the same run."""
+
+    def goal(rows: Rows) -> tuple[bool, str]:
+        share = 1 / over(rows, f"{where}: tensorbus record", f"{where}: dd", "each_ns")
+        return share >= least, f"{share:.2f} x dd"
+
+    return goal
+
+
 def share_goal(row: str, least: float) -> Goal:
     def goal(rows: Rows) -> tuple[bool, str]:
         if row not in rows:

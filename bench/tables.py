@@ -40,6 +40,7 @@ TITLES = {
     "python_relay": "Python: small items through three processes",
     "python_nodes": "Python: a node's callbacks, and their answers",
     "python_graph": "Python: ten nodes in a graph, 300 kB at 100 Hz, on two cores",
+    "python_recording": "Python: recording to memory and to a disk, replay; 24.9 MB a message",
     "python_bridge": "Python: 24.9 MB from one machine to another, over veth",
     "python_machines": "Python: small messages, many machines and many topics, over veth",
     "python_inspection": "Python: a reliable topic of 1,000 messages a second, beside an inspector",
@@ -74,6 +75,7 @@ FLOORS = {
     "python_training": SAME_GROUP + "torch",
     "python_relay": "64 bytes, multiprocessing.Queue",
     "python_nodes": "for sample in subscriber",
+    "python_recording": SAME_GROUP + "dd",
     "python_bridge": "iperf3",
     "python_machines": "64 B, TCP",
     "python_inspection": "alone",
@@ -87,6 +89,13 @@ FLOORS = {
 OTHER_FLOORS = {
     "size_latency": {"pages read": "", "asleep": "futex", "futex": "futex", "eventfd": "futex"},
     "python_machines": {"killed": ""},
+    "python_recording": {
+        "memcpy": "replay: memcpy",
+        "play": "replay: memcpy",
+        "read": "replay: memcpy",
+        "late": "1 kHz: sleep, late",
+        "GB": "",
+    },
 }
 
 

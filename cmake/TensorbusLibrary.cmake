@@ -4,7 +4,7 @@
 
 set(TENSORBUS_SOURCE_DIR "${PROJECT_SOURCE_DIR}/src/tensorbus")
 set(TENSORBUS_GENERATED_DIR "${PROJECT_BINARY_DIR}/generated")
-set(TENSORBUS_LAYERS platform memory device tensor link bus)
+set(TENSORBUS_LAYERS platform memory device tensor link bus recording)
 
 set(core_sources)
 foreach(layer IN LISTS TENSORBUS_LAYERS ITEMS c)

@@ -75,6 +75,8 @@ if TYPE_CHECKING:
     )
     from tensorbus._pools.worker_pool import WorkerPool
     from tensorbus._queues.queue import Queue
+    from tensorbus._recording.dataset import RecordingDataset
+    from tensorbus._recording.player import Player, PlayerStats
     from tensorbus._recording.recorded_samples import RecordedSamples
     from tensorbus._recording.recorder import Recorder, RecorderStats
     from tensorbus._recording.recording import RecordedTopic, Recording
@@ -150,6 +152,8 @@ __all__ = [
     "Parameter",
     "ParticipantReport",
     "PeerName",
+    "Player",
+    "PlayerStats",
     "PointCloudMessage",
     "PoseMessage",
     "ProtocolError",
@@ -168,6 +172,7 @@ __all__ = [
     "Recorder",
     "RecorderStats",
     "Recording",
+    "RecordingDataset",
     "Sample",
     "Service",
     "ServiceError",
@@ -227,6 +232,8 @@ _LATER = {
         "MemoryReport ParticipantReport PeerName PublisherReport QueueClientReport QueueReport "
         "ShareReport SubscriberReport",
         "_queues.queue": "Queue",
+        "_recording.dataset": "RecordingDataset",
+        "_recording.player": "Player PlayerStats",
         "_recording.recorder": "Recorder RecorderStats",
         "_recording.recording": "RecordedTopic Recording",
         "_recording.recorded_samples": "RecordedSamples",

@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import enum
 from typing import Any, Literal, overload
 
@@ -378,6 +378,11 @@ class Publisher:
         The same of a message; `stream`: on which all that lies on GPUs is written.
         """
 
+    def publish_many(self, rows: object, timeout: float | None) -> tuple[Outcome, int] | None:
+        """
+        How many rows of a plain array were published, each as a message; None for any other object.
+        """
+
     def loan_bytes(self, bytes: int, timeout: float | None) -> memoryview:
         """Memory to fill; Outgoing.add_at() takes tensors in it."""
 
@@ -426,6 +431,9 @@ class Subscriber:
 
     def receive_many(self, most: int, timeout: float | None) -> list[Sample] | Outcome:
         """At least one, or the Outcome that says why there is none."""
+
+    def receive_into(self, array: object, timeout: float | None) -> int | Outcome:
+        """How many rows of the array are new: one at least."""
 
     def ready(self) -> bool: ...
 
@@ -994,7 +1002,10 @@ class Tracer:
 class Recorder:
     """Writes topics to a file."""
 
-    def __init__(self, path: str, topics: Sequence[str], *, all: bool, pattern: str, reliable: bool, buffer_bytes: int, depth: int, overwrite: bool, domain: str) -> None: ...
+    def __init__(self, path: str, topics: Sequence[str], *, all: bool, pattern: str, reliable: bool, buffer_bytes: int, depth: int, overwrite: bool, split_bytes: int, split_seconds: float, snapshot_seconds: float, domain: str) -> None: ...
+
+    def snapshot(self, timeout: float | None) -> str | Outcome:
+        """The path of the file to which what was kept was written."""
 
     def wait(self, timeout: float | None) -> Outcome:
         """DONE when it has ended by an error."""
@@ -1041,3 +1052,32 @@ class Recording:
     def sample(self, index: int) -> Sample: ...
 
     def check(self) -> None: ...
+
+def copy_recordings(parts: Sequence[tuple[Recording, Sequence[str], int, int]], path: str, overwrite: bool) -> dict[str, Any]:
+    """
+    Writes messages of several recordings to a new one. Of each recording: topics (none: all), and the times from and before which its messages were recorded.
+    """
+
+class Player:
+    """Publishes a recording."""
+
+    def __init__(self, recording: Recording, *, topics: Sequence[str], remap: Mapping[str, str], rate: float, loop: bool, paused: bool, begin: int, end: int, clock: str, domain: str) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def step(self, count: int) -> None: ...
+
+    def set_rate(self, rate: float) -> None: ...
+
+    def wait(self, timeout: float | None) -> Outcome:
+        """DONE when all was published, or playing has failed."""
+
+    def wait_for_subscribers(self, timeout: float | None) -> Outcome:
+        """DONE when each topic has a subscriber."""
+
+    @property
+    def stats(self) -> dict[str, Any]: ...
+
+    def close(self) -> None: ...

@@ -89,7 +89,8 @@ def storm(log: str) -> str:
         f"{named(log, 'workers killed')} workers of a pool; {named(log, 'items')} items, "
         f"{named(log, 'deliveries')} deliveries, {named(log, 'delivered again, by the rules')} of "
         f"them again, {named(log, 'lost, and counted')} lost and counted, "
-        f"{named(log, 'wrong')} wrong; {named(log, 'balances')} balances; seed {seed(log)}"
+        f"{named(log, 'wrong')} wrong; {named(log, 'balances')} balances; seed {seed(log)}; "
+        f"{last(log, r'^recordings: ([0-9]+) kills')} kills of recorders and players"
     )
 
 

@@ -13,7 +13,7 @@ from support.repository import ROOT
 
 SOURCES = ROOT / "src" / "tensorbus"
 PUBLIC = ROOT / "include"
-LAYERS = ("platform", "memory", "device", "tensor", "link", "bus")
+LAYERS = ("platform", "memory", "device", "tensor", "link", "bus", "recording")
 # The folders of the bus, in the same order; what lies in bus/ itself comes after all of them.
 BUS = (
     *(
@@ -25,7 +25,6 @@ BUS = (
         "session",
         "publish",
         "subscribe",
-        "record",
         "queue",
         "trace",
     ),

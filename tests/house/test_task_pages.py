@@ -193,6 +193,35 @@ def test_the_commands_that_see_what_is_going_on(folder: Path) -> None:
     assert heard.startswith("speed 1.5\nspeed 2.5\n")
 
 
+def test_a_camera_is_recorded_and_replayed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("typer", reason="typer is not installed")
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    write_programs("record_and_replay", folder)
+    monkeypatch.chdir(folder)
+    page = (PAGES / "record_and_replay.md").read_text()
+    record, info, play, *others = re.findall(r"^\$ tensorbus (.*)", page, re.M)
+    command = (sys.executable, "-m", "tensorbus")
+    with subprocess.Popen([*command, *shlex.split(record)], stderr=subprocess.PIPE) as recorder:
+        assert recorder.stderr is not None
+        assert recorder.stderr.readline().startswith(b"recording to ")
+        with running(*python(folder / "recorded_camera.py")) as camera:
+            assert camera.wait(PATIENCE) == 0
+        recorder.send_signal(signal.SIGINT)
+        assert recorder.wait(PATIENCE) == 0
+    with running(*python(folder / "brightness.py")) as brightness:
+        assert main(shlex.split(play)) == 0
+        told, _ = brightness.communicate(timeout=PATIENCE)
+    assert told == f"replayed {sum(range(50)):.1f}\n"
+    for each in (info, *others):
+        assert main(shlex.split(each)) == 0
+    assert len([*(folder / "frames/camera_image").glob("*.npz")]) == 50
+    assert len(tb.Recording(folder / "part.mcap")) == 50
+    pairs = subprocess.run(
+        python(folder / "pairs.py"), capture_output=True, text=True, timeout=3 * PATIENCE
+    )
+    assert pairs.stdout == "49 1.0\n", pairs.stderr
+
+
 def test_weights_are_shared(folder: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
     write_programs("share_weights", folder)

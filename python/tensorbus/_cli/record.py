@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Annotated
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
-from tensorbus._base.errors import Error
+from tensorbus._base.errors import Error, InvalidArgument
 from tensorbus._cli.main_memory import leave_gpus
 from tensorbus._cli.options import Domain, Topics
 from tensorbus._cli.output import fail
+from tensorbus._cli.recorder import ASKED, NAME
+from tensorbus._cli.stop_signals import stop_signals
 from tensorbus._inspection.units import bytes_text, shown
 from tensorbus._recording.recorder import Recorder
+from tensorbus.nodes._node import Node
 
 _LOOK = 0.1  # seconds until a signal, or the end of the time, is noticed
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -25,7 +29,9 @@ _EXAMPLES = """\b
 Examples:
   tensorbus record camera/image pose -o run.mcap
   tensorbus record --all --seconds 60 -o run.mcap
-  tensorbus record --regex 'camera/.*' --reliable -o run.mcap"""
+  tensorbus record --regex 'camera/.*' --reliable -o run.mcap
+  tensorbus record --all --split-size 4G --split-duration 600 -o run.mcap
+  tensorbus record --all --snapshot 30    and, elsewhere: tensorbus recorder snapshot"""
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -45,6 +51,21 @@ def bytes_in(text: str) -> int:
     if count < 1:
         raise typer.BadParameter(f"{text!r}: expected bytes, as in 500M or 2G")
     return count
+
+
+def seconds_in(text: str) -> float:
+    """
+    >>> seconds_in("30s"), seconds_in("0.5"), seconds_in("2m")
+    (30.0, 0.5, 120.0)
+    """
+    number = text.strip().removesuffix("s")
+    try:
+        found = float(number.removesuffix("m")) * (60 if number.endswith("m") else 1)
+    except ValueError:
+        found = 0.0
+    if not found > 0:
+        raise typer.BadParameter(f"{text!r}: expected seconds, as in 30s or 2m")
+    return found
 
 
 @app.command("record", epilog=_EXAMPLES)
@@ -72,17 +93,35 @@ def record(
         float | None, typer.Option(min=0, help="How long; else until Ctrl-C.", metavar="S")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    split_size: Annotated[
+        int | None,
+        typer.Option(parser=bytes_in, help="Begin another file after so much.", metavar="BYTES"),
+    ] = None,
+    split_duration: Annotated[
+        float | None,
+        typer.Option(parser=seconds_in, help="Begin another file after so long.", metavar="S"),
+    ] = None,
+    snapshot: Annotated[
+        float | None,
+        typer.Option(
+            parser=seconds_in, help="Keep so long in memory; write it when told.", metavar="S"
+        ),
+    ] = None,
+    name: Annotated[
+        str, typer.Option(help="By which `tensorbus recorder` finds it.", metavar="NAME")
+    ] = NAME,
     domain: Domain = None,
 ) -> None:
     """Record topics to a file, from the memory in which they were published.
 
     Without --reliable it slows nobody down; what the disk is too slow for is lost, and counted. A
-    signal ends it well, and what it has written can be read even if it is killed.
+    signal ends it well, and what it has written can be read even if it is killed. With --snapshot
+    it writes when `tensorbus recorder snapshot` or SIGUSR1 tells it to.
     """
     if not (topics or every or regex):
         raise typer.BadParameter("name topics, or give --all or --regex")
     leave_gpus()
-    with _stop_signals() as stopped:
+    with Node(name, domain=domain) as node, stop_signals(node.stop):
         recorder = Recorder(
             output,
             topics or (),
@@ -91,14 +130,53 @@ def record(
             reliable=reliable,
             buffer=buffer,
             overwrite=overwrite,
+            split_size=split_size,
+            split_duration=split_duration,
+            snapshot=snapshot,
             domain=domain,
         )
-        print(f"recording to {shown(output)}; Ctrl-C ends it", file=sys.stderr, flush=True)
-        deadline = None if seconds is None else time.monotonic() + seconds
-        while not stopped and (deadline is None or time.monotonic() < deadline):
-            if recorder.wait(_LOOK):
-                break
-        _end(recorder)
+        node.create_service(name, callback=partial(_answer, recorder), mode="sync")
+        node.spawn_thread(_follow, recorder, node)
+        with _on_usr1(recorder) if snapshot is not None else nullcontext():
+            print(f"recording to {shown(output)}; Ctrl-C ends it", file=sys.stderr, flush=True)
+            node.spin(seconds)
+    _end(recorder)
+
+
+def _follow(stop: threading.Event, recorder: Recorder, node: Node) -> None:
+    """Ends the node when recording has ended by itself."""
+    while not stop.is_set() and not recorder.wait(_LOOK):
+        pass
+    node.stop()
+
+
+def _answer(recorder: Recorder, request: Any) -> dict[str, Any]:
+    """What `tensorbus recorder` asks: `{"do": one of ASKED}`."""
+    what = request.get("do") if isinstance(request, dict) else None
+    if what not in ASKED:
+        raise InvalidArgument(f"{request!r}: expected {{'do': one of {ASKED}}}")
+    file = recorder.snapshot() if what == "snapshot" else recorder.path
+    return {"file": file, **recorder.stats}
+
+
+@contextmanager
+def _on_usr1(recorder: Recorder) -> Iterator[None]:
+    """SIGUSR1 writes a snapshot, and says where."""
+
+    def write() -> None:
+        try:
+            print(shown(recorder.snapshot()), flush=True)
+        except Error as error:
+            print(f"tensorbus: {shown(str(error))}", file=sys.stderr)
+
+    def on_signal(number: int, frame: object) -> None:
+        threading.Thread(target=write).start()  # it takes as long as the disk does
+
+    before = signal.signal(signal.SIGUSR1, on_signal)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def _end(recorder: Recorder) -> None:
@@ -116,18 +194,3 @@ def _end(recorder: Recorder) -> None:
         print(f"tensorbus: {stats.unwritable} of them have tensors on a GPU", file=sys.stderr)
     if failure is not None:
         fail(shown(str(failure)))
-
-
-@contextmanager
-def _stop_signals() -> Iterator[list[int]]:
-    """SIGINT and SIGTERM end the recording: they are noted in the list."""
-    stopped: list[int] = []
-    before = {
-        number: signal.signal(number, lambda number, _: stopped.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

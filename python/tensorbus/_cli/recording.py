@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from dataclasses import asdict
@@ -9,19 +10,25 @@ from typing import Annotated, Any
 
 import typer
 
+from tensorbus._base.errors import InvalidArgument
 from tensorbus._cli.options import Json, group
-from tensorbus._cli.output import print_json, print_pairs, print_table
+from tensorbus._cli.output import fail, print_json, print_pairs, print_table
 from tensorbus._inspection.units import bytes_text, rate_text, shown
+from tensorbus._recording.copying import Copied, copy_recordings
+from tensorbus._recording.exporting import FORMATS, export
 from tensorbus._recording.recording import RecordedTopic, Recording
 
-app = group("Look at recordings.")
+app = group("Look at recordings, and make others of them.")
 
 File = Annotated[str, typer.Argument(help="A file that `tensorbus record` has written.")]
+Output = Annotated[str, typer.Option("--output", "-o", help="The new file.", metavar="FILE")]
+Some = Annotated[list[str] | None, typer.Argument(help="Names of recorded topics; without, all.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the new file.")]
 
 
 @app.callback()
 def recording() -> None:
-    """Look at recordings."""
+    """Look at recordings, and make others of them."""
 
 
 @app.command("info", epilog="Example: tensorbus recording info run.mcap")
@@ -39,6 +46,100 @@ def info(file: File, json: Json = False) -> None:
     for trouble in (found.recovered, found.damage):
         if trouble:
             print(f"tensorbus: {shown(trouble)}", file=sys.stderr)
+
+
+@app.command("cut", epilog="Example: tensorbus recording cut run.mcap pose --start 10 -o cut.mcap")
+def cut(
+    file: File,
+    topics: Some = None,
+    output: Output = "cut.mcap",
+    start: Annotated[
+        float, typer.Option(min=0, help="From so many seconds after the first message.")
+    ] = 0.0,
+    end: Annotated[
+        float | None, typer.Option(min=0, help="Until so many seconds after it; else to the end.")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write the messages of some topics, or of some time, to a new recording."""
+    found = Recording(file)
+    begin = found.start_ns
+    last = {} if end is None else {"end_ns": begin + round(end * 1e9)}
+    copied = copy_recordings(
+        [found],
+        output,
+        topics=topics or (),
+        start_ns=begin + round(start * 1e9) if start else 0,
+        overwrite=overwrite,
+        **last,
+    )
+    _tell(copied, output)
+
+
+@app.command("merge", epilog="Example: tensorbus recording merge run-*.mcap -o run.mcap")
+def merge(
+    files: Annotated[list[str], typer.Argument(help="Recordings.")],
+    output: Output = "merged.mcap",
+    overwrite: Overwrite = False,
+) -> None:
+    """Write the messages of several recordings to a new one, in the order of their times."""
+    copied = copy_recordings([Recording(file) for file in files], output, overwrite=overwrite)
+    _tell(copied, output)
+
+
+@app.command("convert", epilog="Example: tensorbus recording convert run.mcap -o foxglove.mcap")
+def convert(
+    file: File,
+    topics: Some = None,
+    output: Output = "foxglove.mcap",
+    overwrite: Overwrite = False,
+) -> None:
+    """Write what Foxglove opens: images, point clouds, poses as its own types; the rest as JSON."""
+    try:
+        from tensorbus._view.sinks.to_foxglove import FoxgloveSink
+    except ImportError as error:
+        fail(f"{error.name} is not installed: pip install 'tensorbus[foxglove]'")
+    from tensorbus._view.sinks.parts import parts_of
+
+    samples = Recording(file, library="numpy").select(*(topics or ()))
+    if os.path.exists(output) and not overwrite:
+        raise InvalidArgument(f"file {output!r}: it exists: choose another name, or --overwrite")
+    sink = FoxgloveSink(output)
+    try:
+        for sample in samples:
+            sink.send(sample.header.topic, sample.header, parts_of(sample.data, sample.header))
+    finally:
+        sink.close()
+    print(f"{len(samples)} messages: {shown(output)}")
+
+
+@app.command("export", epilog="Example: tensorbus recording export run.mcap -o frames --format png")
+def export_(
+    file: File,
+    topics: Some = None,
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="A folder.", metavar="FOLDER")
+    ] = "exported",
+    format: Annotated[
+        str, typer.Option(help=f"Of the tensors' files: {', '.join(FORMATS)}.", metavar="FORMAT")
+    ] = "npz",
+) -> None:
+    """Write tensors to files of NumPy, safetensors or images, and the rest to lines of JSON."""
+    try:
+        done = export(Recording(file, library="numpy"), output, topics or [], format)
+    except ImportError as error:
+        package = _PACKAGES.get(str(error.name), error.name)
+        fail(f"{error.name} is not installed: pip install {package}")
+    print(f"{done.messages} messages, {done.files} files: {shown(output)}")
+
+
+_PACKAGES = {"PIL": "pillow"}
+
+
+def _tell(copied: Copied, output: str) -> None:
+    print(f"{copied.messages} messages, {bytes_text(copied.bytes)}: {shown(output)}")
+    if copied.unreadable:
+        fail(f"{copied.unreadable} messages were left out: {shown(copied.error)}")
 
 
 def _pairs(found: Recording) -> list[tuple[str, object]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tensorbus import _core
 from tensorbus._base.arguments import MOST_DEPTH, seconds, topic_name, whole_number
 from tensorbus._base.closing import Closing
+from tensorbus._base.errors import Closed, InvalidArgument, Timeout
 from tensorbus._base.public import public
 from tensorbus._base.stats import Stats
 from tensorbus._core import Outcome
@@ -22,9 +23,11 @@ class RecorderStats(Stats):
     """Counters of a `Recorder` since it was made, and its present state."""
 
     messages: int
-    """Messages that are in the file."""
+    """Messages that are in the file, or in the files."""
     bytes: int
-    """Bytes of the file."""
+    """Bytes of the file, or of the files."""
+    files: int
+    """Files that were begun: one, unless it splits them, or makes snapshots."""
     lost: int
     """Messages that were published while it recorded, and that are not in the file."""
     unwritable: int
@@ -55,6 +58,10 @@ class Recorder(Closing):
         buffer: bytes that may wait to be written; the publishers' memory is held as long.
         depth: samples that may wait in each publisher until they are taken into the buffer.
         overwrite: `True`: replaces a file of this name; by default it must not exist.
+        split_size: bytes after which another file is begun; the files are `NAME-0001.mcap`, ...
+        split_duration: seconds after which another file is begun.
+        snapshot: seconds for which samples are kept, in their publishers' memory and within
+            `buffer`, and not written until `snapshot` is called.
         domain: see `tensorbus.participant`.
 
     Raises:
@@ -88,6 +95,9 @@ class Recorder(Closing):
         buffer: int = 2 << 30,
         depth: int = 64,
         overwrite: bool = False,
+        split_size: int | None = None,
+        split_duration: float | None = None,
+        snapshot: float | None = None,
         domain: str | None = None,
     ) -> None:
         self._path = os.fsdecode(path)
@@ -101,6 +111,11 @@ class Recorder(Closing):
             buffer_bytes=whole_number("buffer", buffer, least=1, most=_MOST_BUFFER),
             depth=whole_number("depth", depth, least=1, most=MOST_DEPTH),
             overwrite=overwrite,
+            split_bytes=0
+            if split_size is None
+            else whole_number("split_size", split_size, least=1, most=_MOST_BUFFER),
+            split_seconds=_duration("split_duration", split_duration),
+            snapshot_seconds=_duration("snapshot", snapshot),
             domain=domain or "",
         )
 
@@ -113,6 +128,21 @@ class Recorder(Closing):
     def stats(self) -> RecorderStats:
         """What it has written and lost, and what waits to be written."""
         return RecorderStats(**self._core.stats)
+
+    def snapshot(self, timeout: float | None = None) -> str:
+        """Writes what was kept to a file of its own, and goes on; the path of that file.
+
+        Raises:
+            InvalidArgument: it was made without `snapshot`.
+            Timeout: it was not written in `timeout` seconds; it still will be.
+            Closed: recording has ended.
+        """
+        told = self._core.snapshot(seconds("timeout", timeout))
+        if isinstance(told, str):
+            return told
+        if told is Outcome.CLOSED:
+            raise Closed(f"recording to {self._path!r} has ended")
+        raise Timeout(f"the snapshot was not written in {timeout} s")
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until recording has ended by itself, as on a full disk: True.
@@ -136,3 +166,13 @@ class Recorder(Closing):
             f"<tensorbus.Recorder {self._path!r} messages={stats.messages} bytes={stats.bytes} "
             f"lost={stats.lost}>"
         )
+
+
+def _duration(name: str, value: float | None) -> float:
+    """Seconds; 0.0 for None."""
+    if value is None:
+        return 0.0
+    limit = seconds(name, value)
+    if not limit:
+        raise InvalidArgument(f"{name}={value!r}: expected a number of seconds above 0")
+    return limit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
@@ -18,6 +18,7 @@ from tensorbus._topics.sample import Sample
 
 if TYPE_CHECKING:
     from tensorbus._base.generics import MessageClass, T
+    from tensorbus._recording.dataset import RecordingDataset
 
 _END = 2**64 - 1  # ns since 1970
 
@@ -189,6 +190,54 @@ class Recording(Closing, Sequence[Sample[Any]]):
                     raise TypeMismatch(f"file {self._path!r}: topic {name!r}: {why}")
         numbers = self._numbers(topics, start_ns, end_ns)
         return RecordedSamples(self._open(), self._path, numbers, self._library, plan)
+
+    def dataset(
+        self,
+        topic: str,
+        *,
+        window: int | None = None,
+        step: int = 1,
+        message_type: MessageClass[Any] | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        start_ns: int = 0,
+        end_ns: int = _END,
+        library: Library | None = "torch",
+    ) -> RecordingDataset:
+        """The messages of a topic as a `torch.utils.data.Dataset`, for a `DataLoader`.
+
+        Its items are what was published, with tensors that are read-only views of the file, which
+        each worker maps for itself.
+
+        Args:
+            topic: its name.
+            window: items are lists of so many messages that follow each other; by default an item
+                is one message.
+            step: how many messages after one item the next one begins.
+            message_type: as for a `Subscriber`.
+            transform: is called with the `Sample`, or with the list of those of a window; what it
+                returns is the item.
+            start_ns, end_ns: as for `select`.
+            library: whose tensors items are to have; `None`: of what they were sent from.
+
+        Raises:
+            InvalidArgument: a topic that is not there, a number out of range.
+            TypeMismatch: what was recorded cannot be read as this type.
+        """
+        from tensorbus._recording.dataset import Place, RecordingDataset
+
+        begin, end = (min(max(bound, 0), _END) for bound in (start_ns, end_ns))
+        samples = self.select(topic, message_type=message_type, start_ns=start_ns, end_ns=end_ns)
+        place = Place(
+            self._path,
+            self.about,
+            topic,
+            message_type,
+            begin,
+            end,
+            len(samples),
+            library_or_none(library),
+        )
+        return RecordingDataset(place, window, step, transform)
 
     def check(self) -> None:
         """Raises if the memory is not what is in the file: see `MappedFile.check`."""

@@ -23,14 +23,20 @@ if TYPE_CHECKING:
 
 _UNREAD = object()
 _SHOWN = 4  # tensors of a message in its repr
+REPLAY = "replay:"  # begins the machine's name of what `tensorbus play` publishes
 
 
 @public
 class Origin(NamedTuple):
-    """Where a sample was published that a bridge brought from another machine."""
+    """Where a sample was published that a bridge, or the player of a recording, published again."""
 
-    machine: str  # its name
+    machine: str  # its name; of a recording "replay:" and the file's name
     publisher: str  # there: the participant's id and the publisher's number in it
+
+    @property
+    def is_replay(self) -> bool:
+        """It is from a recording, and not from another machine."""
+        return self.machine.startswith(REPLAY)
 
 
 @public
@@ -42,7 +48,7 @@ class Header(NamedTuple):
     topic: str
     publisher: str  # the participant's id and the publisher's number in it
     fingerprint: int  # of the message type; 0: untyped
-    origin: Origin | None = None  # None: it was published on this machine
+    origin: Origin | None = None  # None: it was published on this machine, now
 
 
 @public

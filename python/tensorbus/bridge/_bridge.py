@@ -15,6 +15,7 @@ from tensorbus import _core
 from tensorbus._base.errors import InvalidArgument, OutOfMemory, ProtocolError
 from tensorbus._topics.listing import list_topics
 from tensorbus._topics.publisher import Publisher
+from tensorbus._topics.sample import REPLAY
 from tensorbus.bridge._config import (
     BridgeConfig,
     client_context,
@@ -164,7 +165,7 @@ class Bridge:
                 info.reliable,
             )
             for info in _core.list_publishers(self._participant)
-            if not info.machine
+            if not info.machine or info.machine.startswith(REPLAY)
         }
         before, self._publishers = self._publishers, found
         added = [entry for key, entry in found.items() if key not in before]

@@ -47,6 +47,7 @@ void bind_inspection(nb::module_& module);
 void bind_doctor(nb::module_& module);
 void bind_tracing(nb::module_& module);
 void bind_recordings(nb::module_& module);
+void bind_players(nb::module_& module);
 
 // Converts bytes that a peer wrote: Python accepts only UTF-8.
 inline nb::str text_of(const std::string& bytes) {

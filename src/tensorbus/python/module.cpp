@@ -33,6 +33,7 @@ NB_MODULE(_core, module) {
   bind_doctor(module);
   bind_tracing(module);
   bind_recordings(module);
+  bind_players(module);
 }
 #undef PyInit__core
 

@@ -62,7 +62,7 @@ inline std::string recorded(bool killed = false) {
   const std::string tensor(300, 'x');
   writer.add_message(message_of(first, 0, tensor, "fields"));
   writer.commit();
-  writer.add_lost({first, 1, 3}, 1'003);
+  writer.add_lost({first, 1, 3, 1'003});
   writer.add_message(message_of(first, 4, "", ""));
   writer.add_message(message_of(second, 9, std::string_view(tensor).substr(7), "more"));
   writer.commit();

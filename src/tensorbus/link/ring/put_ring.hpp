@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
 
+#include "tensorbus/platform/atomic.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/files/mapping.hpp"
 #include "tensorbus/platform/kill_point.hpp"
@@ -45,10 +45,10 @@ struct alignas(64) PutSlot {
 static_assert(sizeof(PutSlot) == 256);
 
 struct PutRingHeader {
-  alignas(64) std::atomic<std::uint64_t> room{0};
-  std::atomic<std::uint32_t> over{0};  // 1: the client puts nothing more
+  alignas(64) platform::Atomic<std::uint64_t> room{0};
+  platform::Atomic<std::uint32_t> over{0};  // 1: the client puts nothing more
   // 1: the host waits for an entry. The client that swaps it to 0 sends QUEUE_WAKE.
-  alignas(64) std::atomic<std::uint32_t> waits{0};
+  alignas(64) platform::Atomic<std::uint32_t> waits{0};
 };
 
 // Owns the memory of one ring.
@@ -81,7 +81,9 @@ class PutRingSegment {
 class PutRingWriter {
  public:
   explicit PutRingWriter(const PutRingSegment& segment)
-      : header_(&segment.header()), slots_(segment.slots()) {}
+      : PutRingWriter(segment.header(), segment.slots()) {}
+  PutRingWriter(PutRingHeader& header, std::span<PutSlot> slots)
+      : header_(&header), slots_(slots) {}
 
   // Returns how many entries there is room for. The host may take room back at any time.
   std::uint32_t room() const noexcept { return read().left(); }
@@ -106,8 +108,8 @@ class PutRingWriter {
       after = {tail_ + put, room.limit};
       // Sequentially consistent: the entries come before it, for the host's acquire; and it comes
       // before wakes(), as in Waker::wake_if_sleeping().
-    } while (!header_->room.compare_exchange_weak(word, after.packed(), std::memory_order_seq_cst,
-                                                  std::memory_order_relaxed));
+    } while (!header_->room.compare_exchange_strong(word, after.packed(), std::memory_order_seq_cst,
+                                                    std::memory_order_relaxed));
     tail_ += put;
     platform::kill_point("put_ring.committed");
     return put;
@@ -116,9 +118,9 @@ class PutRingWriter {
   void end() noexcept { header_->over.store(1, std::memory_order_release); }
   // After commit(): returns true if the caller must wake the host.
   bool wakes() noexcept {
-    // Sequentially consistent: pairs with PutRingReader::wait().
+    // Sequentially consistent: after the swap of commit(). Pairs with PutRingReader::wait().
     return header_->waits.load(std::memory_order_seq_cst) != 0 &&
-           header_->waits.exchange(0, std::memory_order_seq_cst) != 0;
+           header_->waits.exchange(0, std::memory_order_relaxed) != 0;
   }
 
  private:
@@ -136,7 +138,9 @@ class PutRingWriter {
 class PutRingReader {
  public:
   explicit PutRingReader(const PutRingSegment& segment)
-      : header_(&segment.header()), slots_(segment.slots()) {}
+      : PutRingReader(segment.header(), segment.slots()) {}
+  PutRingReader(PutRingHeader& header, std::span<PutSlot> slots)
+      : header_(&header), slots_(slots) {}
 
   std::uint32_t slots() const noexcept { return static_cast<std::uint32_t>(slots_.size()); }
   // Returns how many entries wait to be read. Acquire: pairs with commit().
@@ -161,9 +165,9 @@ class PutRingReader {
   }
   // Has the client wake us for the next entry. The caller looks for entries afterwards.
   void wait(bool waits) noexcept {
-    // Sequentially consistent: pairs with PutRingWriter::wakes().
-    header_->waits.store(waits ? 1 : 0, std::memory_order_seq_cst);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    header_->waits.store(waits ? 1 : 0, std::memory_order_relaxed);
+    // Pairs with PutRingWriter::wakes(): it sees the word, or we see its entry.
+    platform::atomic_fence(std::memory_order_seq_cst);
   }
   // Returns true if the client puts nothing more: what waiting() returns from now on is all.
   // Acquire: pairs with end().
@@ -181,15 +185,16 @@ class PutRingReader {
   }
   template <typename Limit>
   void change_limit(Limit limit) noexcept {
-    std::uint64_t word = header_->room.load(std::memory_order_acquire);
+    std::uint64_t word = header_->room.load(std::memory_order_relaxed);
     std::uint32_t next = 0;
     do {
       next = limit(tail_of(word));
       if (broken_) return;
-      // Release: what was read before, of slots that may be written now. Acquire: the entries.
-    } while (!header_->room.compare_exchange_weak(
-        word, PutRoom{PutRoom::unpack(word).tail, next}.packed(), std::memory_order_acq_rel,
-        std::memory_order_acquire));
+      // Release: what was read before, of slots that may be written now. It acquires nothing:
+      // waiting() does, before an entry is read.
+    } while (!header_->room.compare_exchange_strong(
+        word, PutRoom{PutRoom::unpack(word).tail, next}.packed(), std::memory_order_release,
+        std::memory_order_relaxed));
     limit_ = next;
   }
 

@@ -56,6 +56,7 @@ struct Lost {
   std::uint16_t channel = 0;
   std::uint64_t first = 0;  // sequence
   std::uint64_t count = 0;
+  std::uint64_t log_time = 0;  // of the message behind them, or of the last one
 };
 
 struct Contents {

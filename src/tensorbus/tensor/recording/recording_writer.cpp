@@ -74,13 +74,13 @@ std::uint16_t RecordingWriter::add_channel(const std::string& topic, const std::
   return id;
 }
 
-void RecordingWriter::add_lost(const Lost& lost, std::uint64_t log_time) {
+void RecordingWriter::add_lost(const Lost& lost) {
   stage_metadata(kLostName, {{"channel", std::to_string(lost.channel)},
                              {"topic", summary_.channels[lost.channel - 1].topic},
                              {"first", std::to_string(lost.first)},
                              {"count", std::to_string(lost.count)},
-                             {"log_time", std::to_string(log_time)}});
-  staged_.push_back({{lost.first, lost.count, log_time, lost.channel, 1}, staged_end()});
+                             {"log_time", std::to_string(lost.log_time)}});
+  staged_.push_back({{lost.first, lost.count, lost.log_time, lost.channel, 1}, staged_end()});
 }
 
 void RecordingWriter::add_message(const OutgoingMessage& message) {

@@ -38,7 +38,7 @@ class TENSORBUS_API RecordingWriter {
   // Error(kUnsupported) if there are 65,535 of them.
   std::uint16_t add_channel(const std::string& topic, const std::string& definition,
                             const TextMap& metadata);
-  void add_lost(const Lost& lost, std::uint64_t log_time);
+  void add_lost(const Lost& lost);
   void add_message(const OutgoingMessage& message);
   // Writes what is staged. Throws Error that says why it could not: then the file ends with its
   // last complete record, and nothing can be added.

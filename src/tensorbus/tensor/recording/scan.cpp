@@ -187,8 +187,8 @@ void note_metadata(std::span<const std::byte> content, Contents& contents) {
     const std::uint64_t channel = number_in(map, "channel");
     if (channel > UINT16_MAX || !contents.channels.contains(static_cast<std::uint16_t>(channel)))
       refuse_record("it is about a channel that was not named");
-    contents.lost.push_back(
-        {static_cast<std::uint16_t>(channel), number_in(map, "first"), number_in(map, "count")});
+    contents.lost.push_back({static_cast<std::uint16_t>(channel), number_in(map, "first"),
+                             number_in(map, "count"), number_in(map, "log_time")});
   }
 }
 

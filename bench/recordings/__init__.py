@@ -1,0 +1,1 @@
+"""What the benchmark of recordings compares with, and what it reads."""

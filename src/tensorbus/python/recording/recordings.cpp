@@ -1,0 +1,200 @@
+// Recorders and recordings; tensorbus/_recording has what users see.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tensorbus/python/bindings.hpp"
+#include "tensorbus/python/waiting.hpp"
+#include "tensorbus/recording/recorder.hpp"
+#include "tensorbus/recording/recording.hpp"
+#include "tensorbus/recording/recording_copy.hpp"
+
+namespace tensorbus::python {
+namespace {
+
+nb::dict stats_of_recorder(const Recorder& self) {
+  const RecorderStats stats = self.stats();
+  nb::dict dict;
+  dict["messages"] = stats.messages;
+  dict["bytes"] = stats.bytes;
+  dict["files"] = stats.files;
+  dict["lost"] = stats.lost;
+  dict["unwritable"] = stats.unwritable;
+  dict["buffered_bytes"] = stats.buffered_bytes;
+  dict["topics"] = stats.topics;
+  dict["error"] = text_of(stats.error);
+  return dict;
+}
+
+nb::object snapshot(Recorder& self, Seconds timeout) {
+  std::string path;
+  const Outcome outcome = wait_hearing_signals(
+      timeout, [&](const platform::StopCondition& stop) { return self.snapshot(path, stop); });
+  return outcome == Outcome::kDone ? nb::object(text_of(path)) : nb::cast(outcome);
+}
+
+nb::dict text_map(const recording::TextMap& map) {
+  nb::dict dict;
+  for (const auto& [key, value] : map) dict[text_of(key)] = text_of(value);
+  return dict;
+}
+
+// Of each channel: topic, definition of the type, encoding, metadata, messages, lost, the times of
+// its first and last message.
+nb::list channels_of(const Recording& self) {
+  struct Counts {
+    std::uint64_t messages = 0;
+    std::uint64_t lost = 0;
+    std::uint64_t first = 0;
+    std::uint64_t last = 0;
+  };
+  const recording::Contents& contents = self.contents();
+  std::map<std::uint16_t, Counts> counts;
+  for (const recording::MessageEntry& entry : contents.messages) {
+    Counts& of_channel = counts[entry.channel];
+    if (of_channel.messages++ == 0) of_channel.first = entry.log_time;
+    of_channel.last = entry.log_time;
+  }
+  for (const recording::Lost& lost : contents.lost) counts[lost.channel].lost += lost.count;
+  nb::list list;
+  for (const auto& [id, channel] : contents.channels) {
+    const auto schema = contents.schemas.find(channel.schema);
+    const Counts& of_channel = counts[id];
+    list.append(nb::make_tuple(
+        text_of(channel.topic),
+        text_of(schema == contents.schemas.end() ? std::string() : schema->second.definition),
+        text_of(channel.encoding), text_map(channel.metadata), of_channel.messages, of_channel.lost,
+        of_channel.first, of_channel.last));
+  }
+  return list;
+}
+
+// The numbers of messages, as the bytes of an array of 32-bit numbers.
+nb::bytes select(const Recording& self, const std::vector<std::string>& topics, std::uint64_t begin,
+                 std::uint64_t end) {
+  const auto found = run_without_gil([&] { return self.select(topics, begin, end); });
+  return nb::bytes(found.data(), found.size() * sizeof found[0]);
+}
+
+std::uint64_t time_of(const Recording& self, std::size_t index) {
+  if (index >= self.contents().messages.size()) throw nb::index_error("there is no such message");
+  return self.contents().messages[index].log_time;
+}
+
+// `parts`: of each recording the topics (none: all), and the times from and before which its
+// messages are taken.
+nb::dict copy_recordings(const std::vector<std::tuple<const Recording*, std::vector<std::string>,
+                                                      std::uint64_t, std::uint64_t>>& parts,
+                         const std::string& path, bool overwrite) {
+  std::vector<RecordingPart> taken;
+  for (const auto& [recording, topics, begin, end] : parts)
+    taken.push_back({*recording, topics, begin, end});
+  const CopiedMessages copied =
+      run_without_gil([&] { return copy_messages(taken, path, overwrite); });
+  nb::dict dict;
+  dict["messages"] = copied.messages;
+  dict["bytes"] = copied.bytes;
+  dict["unreadable"] = copied.unreadable;
+  dict["error"] = text_of(copied.error);
+  return dict;
+}
+
+// Torch, which has no read-only tensors, is refused to write to what may be shared and is a file's.
+ReceivedSample sample_in(const Recording& self, std::size_t index) {
+  return ReceivedSample(self.sample(index), true);
+}
+
+}  // namespace
+
+void bind_recordings(nb::module_& module) {
+  nb::class_<Recorder>(module, "Recorder", "Writes topics to a file.")
+      .def(
+          "__init__",
+          [](Recorder* self, const std::string& path, const std::vector<std::string>& topics,
+             bool all, const std::string& pattern, bool reliable, std::uint64_t buffer_bytes,
+             std::uint32_t depth, bool overwrite, std::uint64_t split_bytes, double split_seconds,
+             double snapshot_seconds, const std::string& domain) {
+            const WithoutGil release;
+            new (self) Recorder({.path = path,
+                                 .topics = topics,
+                                 .all = all,
+                                 .pattern = pattern,
+                                 .reliable = reliable,
+                                 .buffer_bytes = buffer_bytes,
+                                 .depth = depth,
+                                 .overwrite = overwrite,
+                                 .split_bytes = split_bytes,
+                                 .split_time = to_timeout(split_seconds),
+                                 .snapshot_time = to_timeout(snapshot_seconds),
+                                 .domain = domain});
+          },
+          nb::arg("path"), nb::arg("topics"), nb::kw_only(), nb::arg("all"), nb::arg("pattern"),
+          nb::arg("reliable"), nb::arg("buffer_bytes"), nb::arg("depth"), nb::arg("overwrite"),
+          nb::arg("split_bytes"), nb::arg("split_seconds"), nb::arg("snapshot_seconds"),
+          nb::arg("domain"),
+          nb::sig("def __init__(self, path: str, topics: collections.abc.Sequence[str], *, all: "
+                  "bool, pattern: str, reliable: bool, buffer_bytes: int, depth: int, overwrite: "
+                  "bool, split_bytes: int, split_seconds: float, snapshot_seconds: float, domain: "
+                  "str) -> None"))
+      .def("snapshot", snapshot, nb::arg("timeout").none(),
+           nb::sig("def snapshot(self, timeout: float | None) -> str | Outcome"),
+           "The path of the file to which what was kept was written.")
+      .def(
+          "wait",
+          [](Recorder& self, Seconds timeout) {
+            return wait_hearing_signals(
+                timeout, [&](const platform::StopCondition& stop) { return self.wait(stop); });
+          },
+          nb::arg("timeout").none(), nb::sig("def wait(self, timeout: float | None) -> Outcome"),
+          "DONE when it has ended by an error.")
+      .def_prop_ro("stats", stats_of_recorder, nb::sig("def stats(self) -> dict[str, Any]"))
+      .def("close", &Recorder::close, nb::call_guard<WithoutGil>());
+
+  nb::class_<Recording>(module, "Recording", "A file that a Recorder has written, mapped.")
+      .def(
+          "__init__",
+          [](Recording* self, const std::string& path) {
+            const WithoutGil release;
+            new (self) Recording(path);
+          },
+          nb::arg("path"))
+      .def("__len__", [](const Recording& self) { return self.contents().messages.size(); })
+      .def_prop_ro(
+          "about", [](const Recording& self) { return text_map(self.contents().about); },
+          nb::sig("def about(self) -> dict[str, str]"), "What the recorder says of itself.")
+      .def_prop_ro(
+          "channels", channels_of,
+          nb::sig("def channels(self) -> list[tuple[str, str, str, dict[str, str], int, "
+                  "int, int, int]]"),
+          "Of each publisher: topic, definition of the type, encoding, metadata, messages, "
+          "lost, the times of its first and last message.")
+      .def_prop_ro("recovered",
+                   [](const Recording& self) { return text_of(self.contents().recovered); })
+      .def_prop_ro("damage", [](const Recording& self) { return text_of(self.contents().damage); })
+      .def_prop_ro("file_bytes", [](const Recording& self) { return self.file().bytes().size(); })
+      .def("select", select, nb::arg("topics"), nb::arg("begin"), nb::arg("end"),
+           nb::sig("def select(self, topics: collections.abc.Sequence[str], begin: int, end: int) "
+                   "-> bytes"),
+           "The numbers of the messages on these topics (none: all), recorded from `begin` to "
+           "before `end`: an array of unsigned 32-bit numbers.")
+      .def("time", time_of, nb::arg("index"), "When the message was recorded, ns since 1970.")
+      .def("sample", sample_in, nb::arg("index"))
+      .def(
+          "check", [](const Recording& self) { self.file().check(); },
+          nb::call_guard<WithoutGil>());
+  module.def("copy_recordings", copy_recordings, nb::arg("parts"), nb::arg("path"),
+             nb::arg("overwrite"),
+             nb::sig("def copy_recordings(parts: collections.abc.Sequence[tuple[Recording, "
+                     "collections.abc.Sequence[str], int, int]], path: str, overwrite: bool) -> "
+                     "dict[str, Any]"),
+             "Writes messages of several recordings to a new one. Of each recording: topics "
+             "(none: all), and the times from and before which its messages were recorded.");
+}
+
+}  // namespace tensorbus::python

@@ -1,0 +1,32 @@
+#include "tensorbus/recording/record/name_pattern.hpp"
+
+#include <array>
+
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+void compile(regex_t& into, const std::string& whole, const std::string& pattern) {
+  const int error = ::regcomp(&into, whole.c_str(), REG_EXTENDED | REG_NOSUB);
+  if (error == 0) return;
+  std::array<char, 256> text{};
+  ::regerror(error, &into, text.data(), text.size());
+  throw Error(Code::kInvalidArgument,
+              "regex: '" + pattern + "' is no regular expression: " + text.data());
+}
+
+}  // namespace
+
+NamePattern::NamePattern(const std::string& pattern) {
+  // By itself first: in the parentheses, "a)(b" would be one, too.
+  compile(compiled_, pattern, pattern);
+  ::regfree(&compiled_);
+  compile(compiled_, "^(" + pattern + ")$", pattern);
+}
+
+bool NamePattern::matches(const std::string& name) const noexcept {
+  return ::regexec(&compiled_, name.c_str(), 0, nullptr, 0) == 0;
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,133 @@
+#include "tensorbus/recording/record/record_buffer.hpp"
+
+#include <utility>
+
+namespace tensorbus::bus {
+namespace {
+
+// What is written at once: few system calls for small samples, and large ones soon go back.
+constexpr std::size_t kMostTaken = 512;
+constexpr std::uint64_t kMostTakenBytes = std::uint64_t{32} << 20;
+constexpr std::size_t kDroppedAtOnce = 64;  // of a snapshot, when a subscriber may hold no more
+
+}  // namespace
+
+bool RecordBuffer::put(RecordedSample& sample, bool wait) {
+  Samples gone;
+  const platform::MutexLock lock(mutex_);
+  if (keep_ns_ != 0) drop_old(sample.log_time, gone);
+  while (keep_ns_ != 0 && !samples_.empty() && !has_room(sample.bytes)) drop_oldest(gone);
+  while (wait && !closed_ && !has_room(sample.bytes)) changed_.wait(mutex_);
+  if (closed_ || !has_room(sample.bytes)) return false;
+  bytes_ += sample.bytes;
+  samples_.push_back(std::move(sample));
+  changed_.notify_all();
+  return true;
+}
+
+std::vector<RecordedSample> RecordBuffer::take() {
+  std::vector<RecordedSample> taken;
+  const platform::MutexLock lock(mutex_);
+  while (samples_.empty() && !closed_) changed_.wait(mutex_);
+  std::uint64_t bytes = 0;
+  while (!samples_.empty() && taken.size() < kMostTaken && bytes < kMostTakenBytes) {
+    bytes += samples_.front().bytes;
+    taken.push_back(std::move(samples_.front()));
+    samples_.pop_front();
+  }
+  return taken;
+}
+
+void RecordBuffer::drop_oldest(Samples& gone) {
+  bytes_ -= samples_.front().bytes;
+  gone.push_back(std::move(samples_.front()));
+  samples_.pop_front();
+}
+
+void RecordBuffer::drop_old(std::uint64_t now, Samples& gone) {
+  while (!samples_.empty() && now > keep_ns_ && samples_.front().log_time < now - keep_ns_)
+    drop_oldest(gone);
+}
+
+void RecordBuffer::expire(std::uint64_t now) {
+  if (keep_ns_ == 0) return;
+  Samples gone;
+  const platform::MutexLock lock(mutex_);
+  drop_old(now, gone);
+}
+
+std::uint32_t RecordBuffer::request_snapshot(std::uint64_t now) {
+  Samples gone;
+  const platform::MutexLock lock(mutex_);
+  if (closed_) return 0;
+  drop_old(now, gone);
+  snapshots_.push_back(std::move(samples_));
+  samples_.clear();
+  changed_.notify_all();
+  return ++requested_;
+}
+
+std::optional<std::deque<RecordedSample>> RecordBuffer::take_snapshot() {
+  const platform::MutexLock lock(mutex_);
+  while (snapshots_.empty() && !closed_) changed_.wait(mutex_);
+  if (snapshots_.empty()) return std::nullopt;
+  Samples taken = std::move(snapshots_.front());
+  snapshots_.pop_front();
+  return taken;
+}
+
+void RecordBuffer::release(std::uint64_t bytes) {
+  const platform::MutexLock lock(mutex_);
+  bytes_ -= bytes;
+  ++releases_;
+  changed_.notify_all();
+}
+
+std::uint64_t RecordBuffer::wait_for_release(std::uint64_t count) {
+  Samples gone;
+  const platform::MutexLock lock(mutex_);
+  if (keep_ns_ != 0 && !samples_.empty()) {
+    for (std::size_t i = 0; i < kDroppedAtOnce && !samples_.empty(); ++i) drop_oldest(gone);
+    return releases_;
+  }
+  while (releases_ == count && !closed_ && bytes_ > 0) changed_.wait(mutex_);
+  return releases_;
+}
+
+std::uint64_t RecordBuffer::releases() const {
+  const platform::MutexLock lock(mutex_);
+  return releases_;
+}
+
+void RecordBuffer::close() {
+  const platform::MutexLock lock(mutex_);
+  closed_ = true;
+  changed_.notify_all();
+}
+
+std::size_t RecordBuffer::stop() {
+  Samples left;  // their leases go back without the mutex
+  std::deque<Samples> snapshots;
+  const platform::MutexLock lock(mutex_);
+  closed_ = stopped_ = true;
+  left.swap(samples_);
+  snapshots.swap(snapshots_);
+  bytes_ = 0;
+  changed_.notify_all();
+  if (keep_ns_ == 0) return left.size();
+  std::size_t count = 0;
+  for (const Samples& one : snapshots) count += one.size();
+  return count;
+}
+
+bool RecordBuffer::stopped() const {
+  const platform::MutexLock lock(mutex_);
+  return stopped_;
+}
+
+std::uint64_t RecordBuffer::bytes() const {
+  const platform::MutexLock lock(mutex_);
+  return bytes_;
+}
+
+}  // namespace tensorbus::bus

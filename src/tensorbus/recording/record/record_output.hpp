@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tensorbus/platform/export.hpp"
+#include "tensorbus/recording/record/recorded_sample.hpp"
+#include "tensorbus/tensor/recording/recording_writer.hpp"
+
+namespace tensorbus::bus {
+
+struct RecordOutputOptions {
+  std::string path;
+  bool overwrite = false;
+  bool numbered = false;          // the files are "NAME-0001.mcap", "NAME-0002.mcap", ...
+  std::uint64_t split_bytes = 0;  // a file that would be larger is ended; 0: none
+  std::uint64_t split_ns = 0;     // the same of one that would be longer
+  recording::TextMap about{};     // of the recorder
+};
+
+// The files that a recorder writes, one after the other. For one thread.
+class TENSORBUS_API RecordOutput {
+ public:
+  explicit RecordOutput(RecordOutputOptions options) : options_(std::move(options)) {}
+
+  // Begins the next file. Throws as RecordingWriter.
+  void begin();
+  // Adds the sample to what commit() writes; begins another file before it, if this one is full.
+  // The sample must live until then. Throws as RecordingWriter.
+  void stage(const RecordedSample& sample);
+  void commit();
+  // Ends the file, if there is one. Throws as RecordingWriter::finish().
+  void finish();
+
+  std::uint64_t messages() const noexcept;  // in all files
+  std::uint64_t bytes() const noexcept;
+  std::uint32_t files() const noexcept { return files_; }
+  // Returns the path of the file with this number, from 1 on.
+  std::string path_of(std::uint32_t number) const;
+
+ private:
+  bool is_full(const RecordedSample& next) const noexcept;
+
+  const RecordOutputOptions options_;
+  std::optional<recording::RecordingWriter> writer_;
+  std::uint32_t files_ = 0;
+  std::uint64_t first_time_ = 0;  // of a message in the file; 0: it has none
+  std::uint64_t earlier_messages_ = 0;
+  std::uint64_t earlier_bytes_ = 0;
+};
+
+}  // namespace tensorbus::bus

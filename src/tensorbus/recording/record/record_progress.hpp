@@ -1,0 +1,55 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/mutex.hpp"
+#include "tensorbus/platform/waiting/futex.hpp"
+
+namespace tensorbus::bus {
+
+// How the threads of a recorder or a player are. They touch it last, so it outlives that.
+// Thread-safe.
+class RecordProgress {
+ public:
+  // The first failure is kept.
+  void fail(const Error& failure) {
+    const platform::MutexLock lock(mutex_);
+    if (!error_) error_ = failure;
+    failed_.store(1, std::memory_order_release);  // pairs with has_failed()
+    platform::futex_wake_all(failed_);
+  }
+  std::optional<Error> failure() const {
+    const platform::MutexLock lock(mutex_);
+    return error_;
+  }
+  bool has_failed() const noexcept { return failed_.load(std::memory_order_acquire) != 0; }
+  platform::FutexWait park_until_failed(std::chrono::nanoseconds most) noexcept {
+    return platform::futex_wait(failed_, 0, most);
+  }
+
+  void begin_thread() {
+    const platform::MutexLock lock(mutex_);
+    ++running_;
+  }
+  void end_thread() {
+    const platform::MutexLock lock(mutex_);
+    --running_;
+    changed_.notify_all();
+  }
+  void wait_for_threads() {
+    const platform::MutexLock lock(mutex_);
+    while (running_ > 0) changed_.wait(mutex_);
+  }
+
+ private:
+  mutable platform::Mutex mutex_;
+  platform::Condition changed_;
+  int running_ TB_GUARDED_BY(mutex_) = 0;
+  std::optional<Error> error_ TB_GUARDED_BY(mutex_);
+  std::atomic<std::uint32_t> failed_ = 0;  // a futex: 1 when there is an error
+};
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,45 @@
+#include "tensorbus/recording/record/recorded_sample.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include "tensorbus/bus/subscribe/tensor_runs.hpp"
+
+namespace tensorbus::bus {
+
+std::uint64_t bytes_of(const Sample& sample) {
+  std::uint64_t bytes = sample.field_bytes().size();
+  for (const Tensor& tensor : sample.tensors()) bytes += span_of(tensor.layout()).bytes();
+  return bytes;
+}
+
+bool can_be_written(const Sample& sample) {
+  return std::ranges::all_of(sample.tensors(),
+                             [](const Tensor& tensor) { return tensor.device().is_host(); });
+}
+
+recording::OutgoingMessage outgoing(const RecordedSample& recorded) {
+  const Sample& sample = recorded.sample;
+  const auto tensors = sample.tensors();
+  recording::OutgoingMessage message{.channel = recorded.publisher->channel,
+                                     .log_time = recorded.log_time,
+                                     .publish_time = sample.header().timestamp_ns,
+                                     .head = {.fingerprint = sample.header().fingerprint,
+                                              .sequence = sample.header().sequence,
+                                              .fields = sample.field_bytes()}};
+  for (const Tensor& tensor : tensors) message.head.tensors.push_back({tensor.layout(), 0});
+  message.run_of.assign(tensors.size(), tensors.size());  // no run: it has no bytes
+  const auto placed = placed_tensors(tensors, [](const Tensor&) { return true; });
+  for_each_run(std::span(placed), [&](const std::byte* begin, const std::byte* end,
+                                      std::span<const PlacedBytes> members) {
+    for (const PlacedBytes& one : members) {
+      message.run_of[one.tensor] = message.runs.size();
+      message.head.tensors[one.tensor].offset =
+          static_cast<std::uint64_t>(tensors[one.tensor].data() - begin);
+    }
+    message.runs.emplace_back(begin, end);
+  });
+  return message;
+}
+
+}  // namespace tensorbus::bus

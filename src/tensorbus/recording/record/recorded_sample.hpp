@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensorbus/bus/subscribe/sample.hpp"
+#include "tensorbus/tensor/recording/mcap.hpp"
+#include "tensorbus/tensor/recording/recording_writer.hpp"
+
+namespace tensorbus::bus {
+
+// A publisher whose samples are recorded. Constant after construction, but for its channel.
+struct RecordedPublisher {
+  std::string topic;
+  std::string definition;  // of its message type; empty: any, or not known
+  recording::TextMap metadata;
+  // For the writing thread: its channel, and in which file, by the number, it has that one.
+  std::uint16_t channel = 0;
+  std::uint32_t file = 0;
+};
+
+// A sample that waits to be written, and keeps its leases until then.
+struct RecordedSample {
+  std::shared_ptr<RecordedPublisher> publisher{};
+  Sample sample{};
+  bool has_sample = false;       // false: only samples that are missing are told of
+  std::uint64_t bytes = 0;       // that it holds
+  std::uint64_t log_time = 0;    // nanoseconds since 1970
+  std::uint64_t first_lost = 0;  // the sequence of the first sample before it that is missing
+  std::uint64_t lost = 0;        // how many are missing
+};
+
+// Returns the bytes of its tensors and fields.
+std::uint64_t bytes_of(const Sample& sample);
+// Returns false for a sample with a tensor on a GPU, which no system call can write.
+bool can_be_written(const Sample& sample);
+// Describes a sample for the file. It points at the sample's memory.
+recording::OutgoingMessage outgoing(const RecordedSample& recorded);
+
+}  // namespace tensorbus::bus

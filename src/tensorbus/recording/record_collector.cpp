@@ -1,0 +1,260 @@
+#include "tensorbus/recording/record_collector.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "tensorbus/bus/listing.hpp"
+#include "tensorbus/link/lease/mirror_origin.hpp"
+#include "tensorbus/platform/clock.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+constexpr std::uint64_t kEndTag = 0;
+constexpr std::uint64_t kDomainTag = 1;
+constexpr std::uint64_t kFirstTopicTag = 2;
+
+constexpr std::size_t kMostInTurn = 64;   // of a topic, until the others have their turn
+constexpr std::uint64_t kOfSample = 512;  // bytes that keeping one takes, roughly
+constexpr std::size_t kMostKnown = 1 << 16;
+// Each costs a slot in the links; small samples reach it where the disk is slow.
+constexpr std::uint32_t kMostHeld = 16'384;
+// When it is ended: until a publisher is connected, from when it was first seen on; and until a
+// segment has arrived.
+constexpr std::chrono::milliseconds kConnecting{5000};
+constexpr std::chrono::milliseconds kOnTheWay{100};
+constexpr std::chrono::milliseconds kLook{1000};  // without a change of the domain
+
+recording::TextMap metadata_of(const PublisherInfo& info) {
+  recording::TextMap map{{"publisher", to_string({info.participant, info.number})},
+                         {"pid", std::to_string(info.pid)},
+                         {"depth", std::to_string(info.depth)},
+                         {"history", std::to_string(info.history)},
+                         {"reliable", info.reliable ? "true" : "false"},
+                         {"fingerprint", std::to_string(info.type.fingerprint())}};
+  if (!info.node.empty()) map["node"] = info.node;
+  if (!info.machine.empty()) map["machine"] = info.machine;
+  if (!info.origin.empty()) map["origin"] = info.origin;
+  return map;
+}
+
+}  // namespace
+
+// A publisher that was seen in the domain.
+struct RecordCollector::Known {
+  std::shared_ptr<RecordedPublisher> publisher{};
+  platform::Clock::time_point seen{};  // first
+};
+
+struct RecordCollector::Source {
+  std::shared_ptr<RecordedPublisher> publisher{};
+  std::uint64_t next = 0;  // the sequence that should be written next
+  std::uint64_t seen = 0;  // the sequence behind the last that was received
+};
+
+struct RecordCollector::Topic {
+  std::string name;
+  Subscriber subscriber;
+  std::uint64_t received = 0;
+  bool has_more = false;  // that it may have more was not yet found out to be wrong
+};
+
+RecordCollector::RecordCollector(CollectorOptions options, Participant participant,
+                                 RecordBuffer& buffer)
+    : options_(std::move(options)),
+      participant_(std::move(participant)),
+      buffer_(buffer),
+      end_event_(platform::make_event()) {
+  if (!options_.pattern.empty()) pattern_.emplace(options_.pattern);
+  poller_.add(end_event_.get(), kEndTag);
+  poller_.add(participant_.domain_descriptor(), kDomainTag);
+  for (const std::string& topic : options_.topics) subscribe(topic);
+  look_around();
+}
+
+RecordCollector::~RecordCollector() = default;
+
+void RecordCollector::end() noexcept {
+  ended_.store(true, std::memory_order_release);  // pairs with run()
+  platform::signal_event(end_event_.get());
+}
+
+void RecordCollector::subscribe(const std::string& name) {
+  if (subscribed_.contains(name)) return;
+  auto topic = std::make_unique<Topic>(Topic{
+      name,
+      Subscriber(name,
+                 {.depth = options_.depth, .max_held = kMostHeld, .reliable = options_.reliable},
+                 participant_)});
+  poller_.add(topic->subscriber.event_descriptor(), kFirstTopicTag + by_tag_.size());
+  topic->has_more = true;
+  by_tag_.push_back(topic.get());
+  subscribed_.emplace(name, std::move(topic));
+  topics_.store(static_cast<std::uint32_t>(by_tag_.size()), std::memory_order_relaxed);
+}
+
+bool RecordCollector::is_wanted(const std::string& topic) const {
+  return options_.all || (pattern_ && pattern_->matches(topic));
+}
+
+// Subscribes to topics that are new, and notes what the publishers say of themselves: one that
+// ends before its first sample is taken can be described no more.
+void RecordCollector::look_around() {
+  if (known_.size() > kMostKnown) known_.clear();
+  for (const PublisherInfo& info : list_publishers(participant_)) {
+    if (is_wanted(info.topic)) subscribe(info.topic);
+    if (!subscribed_.contains(info.topic)) continue;
+    const PublisherName name{info.participant, info.number};
+    if (known_.contains(name)) continue;
+    known_[name] = {std::make_shared<RecordedPublisher>(
+                        RecordedPublisher{info.topic, info.type.definition(), metadata_of(info)}),
+                    platform::Clock::now()};
+  }
+}
+
+void RecordCollector::run() {
+  while (!buffer_.stopped() && !ended_.load(std::memory_order_acquire)) {  // pairs with end()
+    const bool more = std::ranges::any_of(by_tag_, [](const Topic* one) { return one->has_more; });
+    bool changed = false;
+    const auto tags = poller_.wait(more ? std::chrono::milliseconds(0) : kLook);
+    buffer_.expire(platform::wall_clock_ns());
+    for (const std::uint64_t tag : tags) {
+      if (tag == kDomainTag) participant_.clear_domain_descriptor();
+      if (tag >= kFirstTopicTag) by_tag_[tag - kFirstTopicTag]->has_more = true;
+      changed |= tag == kDomainTag;
+    }
+    if (changed || (tags.empty() && !more)) look_around();
+    for (std::size_t i = 0; i < by_tag_.size(); ++i)
+      if (by_tag_[i]->has_more) by_tag_[i]->has_more = drain(*by_tag_[i], kMostInTurn);
+  }
+  take_last();
+  for (Topic* const topic : by_tag_) topic->subscriber.close();
+  tell_of_last_lost();
+}
+
+// Takes what was published before it was ended. A sample may wait for a segment that is still on
+// its way, so one look is not enough.
+void RecordCollector::take_last() {
+  poller_.remove(end_event_.get());
+  poller_.remove(participant_.domain_descriptor());
+  wait_for_connections();
+  std::map<Topic*, std::size_t> left;
+  for (Topic* const topic : by_tag_) left[topic] = waiting_in(*topic);
+  bool more = !left.empty();
+  while (more && !buffer_.stopped()) {
+    for (auto& [topic, most] : left) {
+      const std::uint64_t before = topic->received;
+      (void)drain(*topic, most);
+      most -= topic->received - before;
+    }
+    more = false;
+    for (const std::uint64_t tag : poller_.wait(kOnTheWay))
+      more |= left[by_tag_[tag - kFirstTopicTag]] > 0;
+  }
+}
+
+// A publisher that has found the recorder counts on it, also if its link is still on the way. One
+// that has had the time for that, as one that is stopped, is not waited for.
+void RecordCollector::wait_for_connections() {
+  look_around();
+  const auto now = platform::Clock::now();
+  auto last = now;
+  struct Count {
+    std::size_t all = 0;
+    std::size_t fresh = 0;
+  };
+  std::map<std::string, Count> publishers;
+  for (const PublisherInfo& info : list_publishers(participant_)) {
+    Count& count = publishers[info.topic];
+    ++count.all;
+    const auto known = known_.find({info.participant, info.number});
+    if (known == known_.end() || known->second.seen + kConnecting <= now) continue;
+    ++count.fresh;
+    last = std::max(last, known->second.seen + kConnecting);
+  }
+  const platform::StopCondition stop = platform::StopCondition::ignoring_signals(last - now);
+  for (Topic* const topic : by_tag_) {
+    const Count count = publishers[topic->name];
+    if (count.fresh == 0) continue;
+    const std::size_t linked = topic->subscriber.stats().publishers;
+    const auto expected = static_cast<std::uint32_t>(std::min(count.all, linked + count.fresh));
+    (void)topic->subscriber.wait_for_publishers(expected, stop);
+  }
+}
+
+// Returns how many samples may have been waiting when it was ended: others are not waited for.
+std::size_t RecordCollector::waiting_in(const Topic& topic) const {
+  const std::size_t publishers = topic.subscriber.stats().publishers;
+  return std::max<std::size_t>(publishers, 1) * std::max<std::size_t>(options_.depth, 8);
+}
+
+// Returns whether there may be more.
+bool RecordCollector::drain(Topic& topic, std::size_t most) {
+  for (std::size_t i = 0; i < most && !buffer_.stopped(); ++i) {
+    const std::uint64_t releases = buffer_.releases();
+    Sample sample;
+    const Outcome outcome = topic.subscriber.try_receive(sample);
+    if (outcome == Outcome::kHoldLimit) {
+      (void)buffer_.wait_for_release(releases);
+      continue;
+    }
+    if (outcome != Outcome::kDone) return false;
+    ++topic.received;
+    take(std::move(sample));
+  }
+  return true;
+}
+
+void RecordCollector::take(Sample&& sample) {
+  Source& source = source_of(sample.header());
+  const std::uint64_t sequence = sample.header().sequence;
+  if (sequence < source.seen) source.next = source.seen = sequence;  // a mirror that began anew
+  count_lost(sequence - source.seen);
+  source.seen = sequence + 1;
+  last_time_ = std::max(last_time_, platform::wall_clock_ns());
+  RecordedSample recorded{.publisher = source.publisher,
+                          .bytes = bytes_of(sample) + kOfSample,
+                          .log_time = last_time_,
+                          .first_lost = source.next,
+                          .lost = sequence - source.next};
+  const bool writable = can_be_written(sample);
+  if (!writable) unwritable_.fetch_add(1, std::memory_order_relaxed);
+  recorded.sample = std::move(sample);
+  recorded.has_sample = true;
+  if (writable && buffer_.put(recorded, options_.reliable))
+    source.next = source.seen;
+  else
+    count_lost(1);
+}
+
+void RecordCollector::tell_of_last_lost() {
+  for (const auto& [name, source] : sources_) {
+    if (source.seen == source.next) continue;
+    RecordedSample recorded{.publisher = source.publisher,
+                            .log_time = last_time_,
+                            .first_lost = source.next,
+                            .lost = source.seen - source.next};
+    (void)buffer_.put(recorded, true);
+  }
+}
+
+RecordCollector::Source& RecordCollector::source_of(const SampleHeader& header) {
+  const PublisherName name{header.publisher, header.publisher_number};
+  const auto [found, is_new] = sources_.try_emplace(name);
+  if (is_new) {
+    found->second.publisher = known_publisher(name, std::string(header.topic));
+    found->second.next = found->second.seen = header.sequence;
+  }
+  return found->second;
+}
+
+std::shared_ptr<RecordedPublisher> RecordCollector::known_publisher(const PublisherName& name,
+                                                                    const std::string& topic) {
+  if (!known_.contains(name)) look_around();
+  const auto found = known_.find(name);
+  if (found != known_.end()) return found->second.publisher;
+  return std::make_shared<RecordedPublisher>(
+      RecordedPublisher{topic, "", {{"publisher", to_string(name)}}});
+}
+
+}  // namespace tensorbus::bus

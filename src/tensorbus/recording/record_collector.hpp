@@ -1,0 +1,85 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tensorbus/bus/domain/topic_name.hpp"
+#include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/subscriber.hpp"
+#include "tensorbus/platform/waiting/poller.hpp"
+#include "tensorbus/recording/record/name_pattern.hpp"
+#include "tensorbus/recording/record/record_buffer.hpp"
+
+namespace tensorbus::bus {
+
+// Which topics are recorded, and how.
+struct CollectorOptions {
+  std::vector<std::string> topics{};
+  bool all = false;       // every topic that has a publisher
+  std::string pattern{};  // every topic whose whole name matches this (NamePattern); empty: none
+  bool reliable = false;
+  std::uint32_t depth = 0;
+};
+
+// Receives the samples of the recorded topics into a buffer, and finds what is missing. Made by one
+// thread, which may be another one than that which runs it.
+class RecordCollector {
+ public:
+  // Subscribes to the topics. Throws Error(kInvalidArgument) for a name or a pattern that is none.
+  RecordCollector(CollectorOptions options, Participant participant, RecordBuffer& buffer);
+  ~RecordCollector();
+
+  // Receives until it is ended, or the buffer is stopped. Throws as Subscriber::receive().
+  void run();
+  // Has run() take what is there now, and return. Any thread.
+  void end() noexcept;
+
+  std::uint64_t lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
+  std::uint64_t unwritable() const noexcept { return unwritable_.load(std::memory_order_relaxed); }
+  std::uint32_t topics() const noexcept { return topics_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Known;
+  struct Source;
+  struct Topic;
+
+  void look_around();
+  void subscribe(const std::string& name);
+  bool is_wanted(const std::string& topic) const;
+  void take_last();
+  void wait_for_connections();
+  std::size_t waiting_in(const Topic& topic) const;
+  bool drain(Topic& topic, std::size_t most);
+  void take(Sample&& sample);
+  void tell_of_last_lost();
+  Source& source_of(const SampleHeader& header);
+  std::shared_ptr<RecordedPublisher> known_publisher(const PublisherName& name,
+                                                     const std::string& topic);
+  void count_lost(std::uint64_t count) noexcept {
+    lost_.fetch_add(count, std::memory_order_relaxed);  // only its value matters
+  }
+
+  const CollectorOptions options_;
+  std::optional<NamePattern> pattern_;  // empty: none
+  const Participant participant_;
+  RecordBuffer& buffer_;
+  const platform::Fd end_event_;
+  std::atomic<bool> ended_ = false;
+  platform::Poller poller_;
+  std::map<std::string, std::unique_ptr<Topic>> subscribed_;
+  std::vector<Topic*> by_tag_;
+  std::map<PublisherName, Known> known_;  // of recorded topics
+  std::map<PublisherName, Source> sources_;
+  std::uint64_t last_time_ = 0;
+  std::atomic<std::uint64_t> lost_ = 0;
+  std::atomic<std::uint64_t> unwritable_ = 0;  // among the lost: with tensors on a GPU
+  std::atomic<std::uint32_t> topics_ = 0;
+};
+
+}  // namespace tensorbus::bus

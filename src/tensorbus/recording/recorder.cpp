@@ -1,0 +1,264 @@
+#include "tensorbus/recording/recorder.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "tensorbus/memory/file/mapped_file.hpp"
+#include "tensorbus/platform/background_thread.hpp"
+#include "tensorbus/platform/clock.hpp"
+#include "tensorbus/platform/limits.hpp"
+#include "tensorbus/recording/record/record_buffer.hpp"
+#include "tensorbus/recording/record/record_output.hpp"
+#include "tensorbus/recording/record/record_progress.hpp"
+#include "tensorbus/recording/record_collector.hpp"
+#include "tensorbus/version.hpp"
+
+namespace tensorbus {
+namespace {
+
+using bus::RecordedSample;
+
+bool splits(const RecorderOptions& options) {
+  return options.split_bytes != 0 || options.split_time.count() != 0;
+}
+
+const RecorderOptions& checked_options(const RecorderOptions& options) {
+  if (options.topics.empty() && !options.all && options.pattern.empty())
+    throw Error(Code::kInvalidArgument,
+                "topics: name at least one, or give a regular expression, or record all");
+  if (options.buffer_bytes == 0)
+    throw Error(Code::kInvalidArgument, "buffer: 0 bytes: nothing could wait to be written");
+  if (options.split_time.count() < 0 || options.snapshot_time.count() < 0)
+    throw Error(Code::kInvalidArgument, "split_time, snapshot_time: expected a time above 0");
+  if (options.snapshot_time.count() != 0 && splits(options))
+    throw Error(Code::kInvalidArgument, "snapshot: each is one file, which is not split");
+  return options;
+}
+
+recording::TextMap about_recorder(const RecorderOptions& options, const Participant& participant) {
+  char host[256] = "";
+  (void)::gethostname(host, sizeof host - 1);
+  return {{"version", kVersion},
+          {"format", "1"},
+          {"host", host},
+          {"domain", participant.domain_path()},
+          {"started", std::to_string(platform::wall_clock_ns())},
+          {"reliable", options.reliable ? "true" : "false"}};
+}
+
+void require_no_file(const std::string& path) {
+  if (::access(path.c_str(), F_OK) == 0)
+    throw Error(Code::kInvalidArgument,
+                memory::about_file(path) + "it exists: choose another name, or overwrite it");
+}
+
+bus::RecordOutputOptions files_of(const RecorderOptions& options, const Participant& participant) {
+  return {.path = options.path,
+          .overwrite = options.overwrite,
+          .numbered = splits(options) || options.snapshot_time.count() != 0,
+          .split_bytes = options.split_bytes,
+          .split_ns = static_cast<std::uint64_t>(options.split_time.count()),
+          .about = about_recorder(options, participant)};
+}
+
+}  // namespace
+
+struct Recorder::State {
+  static constexpr const char* kMovedFrom = "this recorder was moved from";
+
+  explicit State(const RecorderOptions& options)
+      : participant({.domain = checked_options(options).domain}),
+        keeps(options.snapshot_time.count() != 0),
+        buffer(options.buffer_bytes, static_cast<std::uint64_t>(options.snapshot_time.count())),
+        collector({options.topics, options.all, options.pattern, options.reliable, options.depth},
+                  participant, buffer),
+        output(files_of(options, participant)) {
+    if (!keeps) output.begin();
+    if (keeps && !options.overwrite) require_no_file(output.path_of(1));
+    note_written();
+    start("recorder: starting the thread that writes", [this] { write_all(); });
+    try {
+      start("recorder: starting the thread that receives", [this] { collect(); });
+    } catch (...) {
+      buffer.close();
+      progress->wait_for_threads();
+      throw;
+    }
+  }
+  ~State() { end(); }
+
+  void start(const std::string& what, std::function<void()> body) {
+    progress->begin_thread();
+    const auto run = [body = std::move(body), shared = progress] {
+      try {
+        platform::with_memory_errors(body);
+      } catch (const Error& error) {
+        shared->fail(error);
+      }
+      shared->end_thread();  // after it the recorder may be gone
+    };
+    try {
+      platform::start_background_thread(what, run);
+    } catch (...) {
+      progress->end_thread();
+      throw;
+    }
+  }
+
+  void collect() {
+    try {
+      platform::with_memory_errors([this] { collector.run(); });
+    } catch (const Error& error) {
+      progress->fail(error);
+    }
+    buffer.close();
+  }
+
+  void write_all() {
+    try {
+      platform::with_memory_errors([this] { keeps ? write_snapshots() : write_samples(); });
+    } catch (const Error& error) {
+      progress->fail(error);
+      dropped += buffer.stop();
+    }
+    output.finish();
+    note_written();
+  }
+
+  void write_samples() {
+    for (auto samples = buffer.take(); !samples.empty(); samples = buffer.take()) {
+      const std::uint64_t held = write(samples);
+      samples.clear();  // their leases go back
+      buffer.release(held);
+    }
+  }
+
+  void write_snapshots() {
+    while (auto kept = buffer.take_snapshot()) {
+      output.begin();
+      while (!kept->empty()) {
+        std::vector<RecordedSample> samples;
+        try {
+          while (!kept->empty() && samples.size() < kMostAtOnce) {
+            samples.push_back(std::move(kept->front()));
+            kept->pop_front();
+          }
+          const std::uint64_t held = write(samples);
+          samples.clear();
+          buffer.release(held);
+        } catch (...) {
+          dropped += kept->size();
+          throw;
+        }
+      }
+      output.finish();
+      note_written();
+      snapshots.fetch_add(1, std::memory_order_release);  // pairs with snapshot()
+      platform::futex_wake_all(snapshots);
+    }
+  }
+
+  // Returns the bytes that the samples hold.
+  std::uint64_t write(const std::vector<RecordedSample>& samples) {
+    std::uint64_t held = 0;
+    const std::uint64_t before = output.messages();
+    try {
+      for (const RecordedSample& one : samples) {
+        held += one.bytes;
+        output.stage(one);
+      }
+      output.commit();
+    } catch (...) {
+      note_written();
+      const auto lost = std::ranges::count(samples, true, &RecordedSample::has_sample);
+      dropped += static_cast<std::uint64_t>(lost) - (output.messages() - before);
+      throw;
+    }
+    note_written();
+    return held;
+  }
+
+  void note_written() noexcept {
+    messages = output.messages();
+    bytes = output.bytes();
+    files = output.files();
+  }
+
+  void end() noexcept {
+    collector.end();
+    progress->wait_for_threads();
+  }
+
+  static constexpr std::size_t kMostAtOnce = 64;  // of a snapshot: their leases go back together
+
+  const Participant participant;
+  const bool keeps;  // for snapshots
+  bus::RecordBuffer buffer;
+  bus::RecordCollector collector;
+  bus::RecordOutput output;  // of the thread that writes, but for path_of()
+  const std::shared_ptr<bus::RecordProgress> progress = std::make_shared<bus::RecordProgress>();
+  std::atomic<std::uint64_t> messages = 0;
+  std::atomic<std::uint64_t> bytes = 0;
+  std::atomic<std::uint32_t> files = 0;
+  std::atomic<std::uint32_t> snapshots = 0;  // a futex: those that are written
+  std::atomic<std::uint64_t> dropped = 0;  // taken from the buffer, or left there, and not written
+  std::atomic<bool> closed = false;
+};
+
+Recorder::Recorder(const RecorderOptions& options) {
+  platform::with_memory_errors([&] { state_.emplace(options); });
+}
+Recorder::Recorder(Recorder&&) noexcept = default;
+Recorder& Recorder::operator=(Recorder&&) noexcept = default;
+Recorder::~Recorder() = default;
+
+Outcome Recorder::snapshot(std::string& path, const platform::StopCondition& stop) {
+  State& state = *state_;
+  if (!state.keeps)
+    throw Error(Code::kInvalidArgument, "snapshot: this recorder writes all, and keeps nothing");
+  const std::uint32_t number = state.buffer.request_snapshot(platform::wall_clock_ns());
+  if (number == 0) return Outcome::kClosed;
+  path = state.output.path_of(number);
+  std::uint32_t seen = 0;
+  const auto is_over = [&] {
+    seen = state.snapshots.load(std::memory_order_acquire);  // pairs with write_snapshots()
+    return seen >= number || state.progress->has_failed();
+  };
+  const Outcome outcome = stop.wait(is_over, [&](std::chrono::nanoseconds most) {
+    return platform::futex_wait(state.snapshots, seen, most);
+  });
+  return outcome == Outcome::kDone && seen < number ? Outcome::kClosed : outcome;
+}
+
+Outcome Recorder::wait(const platform::StopCondition& stop) {
+  bus::RecordProgress& progress = *state_->progress;
+  return stop.wait([&] { return progress.has_failed(); },
+                   [&](std::chrono::nanoseconds most) { return progress.park_until_failed(most); });
+}
+
+RecorderStats Recorder::stats() const {
+  const State& state = *state_;
+  RecorderStats stats{.messages = state.messages,
+                      .bytes = state.bytes,
+                      .files = state.files,
+                      .lost = state.collector.lost() + state.dropped,
+                      .unwritable = state.collector.unwritable(),
+                      .buffered_bytes = state.buffer.bytes(),
+                      .topics = state.collector.topics()};
+  if (const auto failure = state.progress->failure()) stats.error = failure->what();
+  return stats;
+}
+
+void Recorder::close() {
+  State& state = *state_;
+  state.end();
+  if (state.closed.exchange(true)) return;
+  if (const auto failure = state.progress->failure()) throw Error(*failure);
+}
+
+}  // namespace tensorbus

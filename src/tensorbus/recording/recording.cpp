@@ -1,0 +1,152 @@
+#include "tensorbus/recording/recording.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "tensorbus/bus/domain/topic_name.hpp"
+#include "tensorbus/bus/subscribe/sample_data.hpp"
+#include "tensorbus/platform/limits.hpp"
+#include "tensorbus/tensor/recording/message_head.hpp"
+#include "tensorbus/tensor/recording/read_contents.hpp"
+
+namespace tensorbus {
+namespace {
+
+using recording::MessageEntry;
+
+constexpr std::size_t kMostMessages = UINT32_MAX;
+
+// Returns what `work` returns; adds `what` to its errors.
+template <typename Work>
+auto with_errors_about(const std::string& what, Work work) {
+  try {
+    return platform::with_memory_errors(work);
+  } catch (const Error& error) {
+    throw Error(error.code(), what + error.what());
+  }
+}
+
+// Non-blocking: opening a pipe must not wait for its other end.
+platform::Fd open_recording(const std::string& path) {
+  platform::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd) return fd;
+  const int error_number = errno;
+  if (error_number == EACCES || error_number == EPERM)
+    throw Error(Code::kPermission, "opening it: " + std::generic_category().message(error_number));
+  platform::throw_system("opening it", error_number, platform::During::kFile);
+}
+
+std::string value_in(const recording::TextMap& map, const char* key) {
+  const auto found = map.find(key);
+  return found == map.end() ? std::string() : found->second;
+}
+
+std::shared_ptr<const link::Source> source_of_channel(const recording::Channel& channel) {
+  const auto name = bus::parse_publisher_name(value_in(channel.metadata, "publisher"));
+  auto source = std::make_shared<link::Source>();
+  if (name) std::tie(source->participant, source->publisher) = *name;
+  source->topic = channel.topic;
+  const std::string machine = value_in(channel.metadata, "machine");
+  if (!machine.empty())
+    source->origin = std::make_shared<const link::MirrorOrigin>(
+        link::MirrorOrigin{machine, value_in(channel.metadata, "origin")});
+  return source;
+}
+
+void require_record(std::span<const std::byte> record, const MessageEntry& entry) {
+  recording::RecordCursor cursor(record);
+  if (cursor.number<std::uint8_t>() != static_cast<std::uint8_t>(recording::Opcode::kMessage))
+    recording::refuse_record("there is no message any more");
+  if (cursor.number<std::uint64_t>() != entry.bytes)
+    recording::refuse_record("the length of its record is not that of the index");
+  if (cursor.number<std::uint16_t>() != entry.channel)
+    recording::refuse_record("its channel is not that of the index");
+  (void)cursor.number<std::uint32_t>();
+  if (cursor.number<std::uint64_t>() != entry.log_time)
+    recording::refuse_record("its time is not that of the index");
+}
+
+std::uint64_t publish_time_in(std::span<const std::byte> record) {
+  recording::RecordCursor cursor(record.last(sizeof(std::uint64_t)));
+  return cursor.number<std::uint64_t>();
+}
+
+}  // namespace
+
+Recording::Recording(const std::string& path) {
+  const std::string file = memory::about_file(path);
+  const platform::Fd fd = with_errors_about(file, [&] { return open_recording(path); });
+  const std::size_t size = with_errors_about(file, [&] {
+    const FileBytes bytes(fd.get());
+    contents_ = std::make_shared<const recording::Contents>(recording::read_contents(bytes));
+    if (contents_->messages.size() > kMostMessages)
+      throw Error(Code::kUnsupported, "it has more than 4,294,967,295 messages");
+    for (const auto& [id, channel] : contents_->channels) sources_[id] = source_of_channel(channel);
+    return bytes.size();
+  });
+  file_ = std::make_shared<memory::MappedFile>(fd.get(), path, 0, size,
+                                               memory::MappedFile::Mode::kRead);
+}
+
+Sample Recording::sample(std::size_t index) const {
+  if (index >= contents_->messages.size())
+    recording::refuse_record(memory::about_file(file_->path()) + "it has " +
+                             std::to_string(contents_->messages.size()) +
+                             " messages, and none of number " + std::to_string(index));
+  const MessageEntry& entry = contents_->messages[index];
+  return with_errors_about(memory::about_file(file_->path()) + "message " + std::to_string(index) +
+                               ", at byte " + std::to_string(entry.offset) + ": ",
+                           [&] { return sample_at(entry); });
+}
+
+Sample Recording::sample_at(const MessageEntry& entry) const {
+  constexpr std::size_t kBefore = recording::kRecordHead + recording::kMessageHead;
+  const recording::Channel& channel = contents_->channels.at(entry.channel);
+  if (channel.encoding != recording::kEncoding)
+    throw Error(Code::kUnsupported,
+                "it is encoded as '" + channel.encoding + "': Tensorbus reads its own messages");
+  const std::span<const std::byte> record =
+      file_->bytes().subspan(entry.offset, recording::kRecordHead + entry.bytes);
+  require_record(record, entry);
+  const auto data = record.subspan(kBefore);
+  // Copied before it is looked at: whoever writes to the file meanwhile changes nothing in it.
+  std::vector<std::byte> head;
+  if (data.size() >= recording::kHeadStart) {
+    const auto start = data.first(recording::kHeadStart);
+    const std::size_t bytes = recording::head_bytes_in(start, data.size());
+    head.assign(data.begin(), data.begin() + static_cast<std::ptrdiff_t>(bytes));
+  }
+  const recording::MessageHead decoded = recording::decode_head(head, data.size());
+  const auto& source = sources_.at(entry.channel);
+  const SampleHeader header{.sequence = decoded.sequence,
+                            .timestamp_ns = publish_time_in(record.first(kBefore)),
+                            .fingerprint = decoded.fingerprint,
+                            .publisher = source->participant,
+                            .publisher_number = source->publisher,
+                            .topic = source->topic,
+                            .origin = {}};
+  return bus::SampleData::of_file(header, source, std::move(head), decoded, data.data(), file_);
+}
+
+std::vector<std::uint32_t> Recording::select(const std::vector<std::string>& topics,
+                                             std::uint64_t begin, std::uint64_t end) const {
+  const std::set<std::string> names(topics.begin(), topics.end());
+  std::set<std::uint16_t> channels;
+  for (const auto& [id, channel] : contents_->channels)
+    if (names.empty() || names.contains(channel.topic)) channels.insert(id);
+  const auto first =
+      std::ranges::lower_bound(contents_->messages, begin, {}, &MessageEntry::log_time);
+  std::vector<std::uint32_t> found;
+  for (auto entry = first; entry != contents_->messages.end() && entry->log_time < end; ++entry)
+    if (channels.contains(entry->channel))
+      found.push_back(static_cast<std::uint32_t>(entry - contents_->messages.begin()));
+  return found;
+}
+
+}  // namespace tensorbus

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensorbus/bus/subscribe/sample.hpp"
+#include "tensorbus/memory/file/mapped_file.hpp"
+#include "tensorbus/platform/export.hpp"
+#include "tensorbus/tensor/recording/contents.hpp"
+
+namespace tensorbus {
+
+namespace link {
+struct Source;
+}
+
+// A file that a Recorder has written, mapped. Samples of it have tensors in the mapping, which live
+// as long as they are held, and which publish() and share() lend by reference. Immutable, so any
+// thread may use it, and forked children; a copy is the same recording.
+class TENSORBUS_API Recording {
+ public:
+  // Opens the file; without an index at its end it is searched. Throws Error with the file and
+  // what is wrong in its text: kInvalidArgument, kUnsupported (written by another program),
+  // kPermission, kOutOfMemory, kSystem.
+  explicit Recording(const std::string& path);
+
+  const recording::Contents& contents() const noexcept { return *contents_; }
+  const memory::MappedFile& file() const noexcept { return *file_; }
+  // Returns the message with this number, in the order of time. Throws Error(kInvalidArgument) that
+  // says what of it is damaged, Error(kUnsupported) if another program wrote it.
+  Sample sample(std::size_t index) const;
+  // Returns the numbers of the messages on these topics (none: all), recorded from `begin` to
+  // before `end`.
+  std::vector<std::uint32_t> select(const std::vector<std::string>& topics, std::uint64_t begin,
+                                    std::uint64_t end) const;
+
+ private:
+  Sample sample_at(const recording::MessageEntry& entry) const;
+
+  std::shared_ptr<memory::MappedFile> file_;
+  std::shared_ptr<const recording::Contents> contents_;
+  std::map<std::uint16_t, std::shared_ptr<const link::Source>> sources_;  // of channels
+};
+
+}  // namespace tensorbus

@@ -1,0 +1,140 @@
+#include "tensorbus/recording/recording_copy.hpp"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "tensorbus/platform/clock.hpp"
+#include "tensorbus/recording/record/record_output.hpp"
+
+namespace tensorbus {
+namespace {
+
+using bus::RecordedPublisher;
+using bus::RecordedSample;
+
+constexpr std::size_t kMostAtOnce = 512;
+constexpr std::uint64_t kMostBytesAtOnce = std::uint64_t{32} << 20;
+
+// Something to write: a message, or what is lost before one.
+struct CopiedEntry {
+  std::uint64_t log_time = 0;
+  std::uint32_t part = 0;
+  std::uint32_t number = 0;  // of the message, or of the lost ones
+  bool is_lost = false;
+};
+
+class RecordingCopier {
+ public:
+  RecordingCopier(std::span<const RecordingPart> parts, const std::string& path, bool overwrite)
+      : parts_(parts), channels_(parts.size()), output_({path, overwrite, false, 0, 0, about()}) {}
+
+  CopiedMessages run() {
+    output_.begin();
+    for (const CopiedEntry& entry : entries()) {
+      if (entry.is_lost)
+        add_lost(entry);
+      else
+        add_message(entry);
+      if (staged_.size() == kMostAtOnce || staged_bytes_ >= kMostBytesAtOnce) commit();
+    }
+    commit();
+    output_.finish();
+    copied_.messages = output_.messages();
+    copied_.bytes = output_.bytes();
+    return std::move(copied_);
+  }
+
+ private:
+  recording::TextMap about() const {
+    recording::TextMap map;
+    if (!parts_.empty()) map = parts_.front().recording.contents().about;
+    map["copied"] = std::to_string(platform::wall_clock_ns());
+    map["format"] = "1";
+    return map;
+  }
+
+  std::vector<CopiedEntry> entries() const {
+    std::vector<CopiedEntry> entries;
+    for (std::uint32_t i = 0; i < parts_.size(); ++i) {
+      const RecordingPart& part = parts_[i];
+      const recording::Contents& contents = part.recording.contents();
+      for (std::uint32_t j = 0; j < contents.lost.size(); ++j) {
+        const recording::Lost& lost = contents.lost[j];
+        const std::string& topic = contents.channels.at(lost.channel).topic;
+        const bool wanted = part.topics.empty() || std::ranges::count(part.topics, topic) > 0;
+        if (wanted && lost.log_time >= part.begin_ns && lost.log_time < part.end_ns)
+          entries.push_back({lost.log_time, i, j, true});
+      }
+      for (const std::uint32_t number :
+           part.recording.select(part.topics, part.begin_ns, part.end_ns))
+        entries.push_back({contents.messages[number].log_time, i, number, false});
+    }
+    std::ranges::stable_sort(entries, {}, &CopiedEntry::log_time);
+    return entries;
+  }
+
+  std::shared_ptr<RecordedPublisher> publisher_of(std::uint32_t part, std::uint16_t id) {
+    auto& publisher = channels_[part][id];
+    if (publisher) return publisher;
+    const recording::Contents& contents = parts_[part].recording.contents();
+    const recording::Channel& channel = contents.channels.at(id);
+    const auto schema = contents.schemas.find(channel.schema);
+    publisher = std::make_shared<RecordedPublisher>(RecordedPublisher{
+        channel.topic, schema == contents.schemas.end() ? std::string() : schema->second.definition,
+        channel.metadata});
+    return publisher;
+  }
+
+  void add_lost(const CopiedEntry& entry) {
+    const recording::Lost& lost = parts_[entry.part].recording.contents().lost[entry.number];
+    RecordedSample& told = staged_.emplace_back();
+    told.publisher = publisher_of(entry.part, lost.channel);
+    told.log_time = lost.log_time;
+    told.first_lost = lost.first;
+    told.lost = lost.count;
+  }
+
+  void add_message(const CopiedEntry& entry) {
+    const Recording& recording = parts_[entry.part].recording;
+    RecordedSample copied;
+    try {
+      copied.sample = recording.sample(entry.number);
+    } catch (const Error& error) {
+      ++copied_.unreadable;
+      if (copied_.error.empty()) copied_.error = error.what();
+      return;
+    }
+    copied.publisher =
+        publisher_of(entry.part, recording.contents().messages[entry.number].channel);
+    copied.has_sample = true;
+    copied.log_time = entry.log_time;
+    copied.bytes = bus::bytes_of(copied.sample);
+    staged_bytes_ += copied.bytes;
+    staged_.push_back(std::move(copied));
+  }
+
+  void commit() {
+    for (const RecordedSample& one : staged_) output_.stage(one);
+    output_.commit();
+    staged_.clear();
+    staged_bytes_ = 0;
+  }
+
+  const std::span<const RecordingPart> parts_;
+  std::vector<std::map<std::uint16_t, std::shared_ptr<RecordedPublisher>>> channels_;  // of parts
+  bus::RecordOutput output_;
+  std::vector<RecordedSample> staged_;
+  std::uint64_t staged_bytes_ = 0;
+  CopiedMessages copied_;
+};
+
+}  // namespace
+
+CopiedMessages copy_messages(std::span<const RecordingPart> parts, const std::string& path,
+                             bool overwrite) {
+  return RecordingCopier(parts, path, overwrite).run();
+}
+
+}  // namespace tensorbus

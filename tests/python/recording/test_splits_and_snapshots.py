@@ -1,0 +1,207 @@
+"""Recorders that write several files, or only when they are told to."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tensorbus as tb
+from support.harness import PATIENCE, Elsewhere, eventually, tell
+from support.mcap_files import read_mcap
+from tensorbus._cli.command import main
+from tensorbus._cli.record import seconds_in
+
+COMMAND = (sys.executable, "-m", "tensorbus")
+
+
+def ids_of(path: Path) -> list[int]:
+    return [sample.data["id"] for sample in tb.Recording(path)]
+
+
+def message(number: int, size: int = 1000) -> dict[str, object]:
+    return {"id": number, "data": np.full(size, number % 256, np.uint8)}
+
+
+def test_files_are_split_by_size(tmp_path: Path) -> None:
+    with (
+        tb.Publisher("topic", reliable=True) as publisher,
+        tb.Recorder(tmp_path / "run.mcap", "topic", reliable=True, split_size=20_000) as recorder,
+    ):
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        for number in range(50):
+            publisher.publish(message(number))
+        recorder.close()
+        stats = recorder.stats
+    files = sorted(tmp_path.glob("run*"))
+    assert [file.name for file in files] == [f"run-{n:04}.mcap" for n in range(1, len(files) + 1)]
+    assert (stats.files, stats.messages, stats.lost) == (len(files), 50, 0)
+    assert stats.bytes == sum(file.stat().st_size for file in files)
+    assert len(files) > 2
+    assert [number for file in files for number in ids_of(file)] == [*range(50)]
+    for file in files:
+        assert tb.Recording(file).recovered == ""
+        assert 0 < sum(read_mcap(file).messages.values()) < 20
+    target = tmp_path / "all.mcap"
+    assert main(["recording", "merge", *map(str, files), "-o", str(target)]) == 0
+    assert ids_of(target) == [*range(50)]
+
+
+def test_a_message_larger_than_a_file_has_its_own(tmp_path: Path) -> None:
+    with (
+        tb.Publisher("topic", reliable=True) as publisher,
+        tb.Recorder(tmp_path / "run", "topic", reliable=True, split_size=1000),
+    ):
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        for number in range(3):
+            publisher.publish(message(number, 100_000))
+    assert [ids_of(file) for file in sorted(tmp_path.glob("run*"))] == [[0], [1], [2]]
+    assert (tmp_path / "run-0001").exists()
+
+
+def test_files_are_split_by_time(tmp_path: Path) -> None:
+    with (
+        tb.Publisher("topic", reliable=True) as publisher,
+        tb.Recorder(tmp_path / "run.mcap", "topic", reliable=True, split_duration=1e-9) as recorder,
+    ):
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        for number in range(3):
+            publisher.publish(message(number))
+            eventually(lambda number=number: recorder.stats.messages == number + 1)
+    assert [ids_of(file) for file in sorted(tmp_path.glob("run*"))] == [[0], [1], [2]]
+
+
+def test_a_snapshot_has_what_was_kept(tmp_path: Path) -> None:
+    with (
+        tb.Publisher("topic", reliable=True) as publisher,
+        tb.Recorder(tmp_path / "run.mcap", "topic", reliable=True, snapshot=3600) as recorder,
+    ):
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        for number in range(5):
+            publisher.publish(message(number))
+        eventually(lambda: recorder.stats.buffered_bytes > 5 * 1500)
+        assert recorder.stats.messages == 0
+        assert not [*tmp_path.glob("run*")]
+        first = recorder.snapshot(timeout=PATIENCE)
+        assert first == str(tmp_path / "run-0001.mcap")
+        assert ids_of(Path(first)) == [*range(5)]
+        assert recorder.stats.buffered_bytes == 0
+        publisher.publish(message(5))
+        eventually(lambda: recorder.stats.buffered_bytes > 0)
+        assert ids_of(Path(recorder.snapshot())) == [5]
+        assert ids_of(Path(recorder.snapshot())) == []
+        stats = recorder.stats
+        recorder.close()
+        with pytest.raises(tb.Closed):
+            recorder.snapshot()
+    assert (stats.files, stats.messages, stats.lost) == (3, 6, 0)
+    assert len([*tmp_path.glob("run*")]) == 3
+
+
+def test_what_is_kept_is_bounded_by_bytes_and_by_time(tmp_path: Path) -> None:
+    with (
+        tb.Publisher("topic", reliable=True) as publisher,
+        tb.Recorder(
+            tmp_path / "a.mcap", "topic", reliable=True, snapshot=3600, buffer=50_000
+        ) as few,
+        tb.Recorder(tmp_path / "b.mcap", "topic", reliable=True, snapshot=1e-6) as short,
+    ):
+        assert publisher.wait_for_subscribers(2, timeout=PATIENCE)
+        for number in range(100):
+            publisher.publish(message(number, 10_000))
+        publisher.publish({"id": 100, "last": True})
+        eventually(lambda: few.stats.buffered_bytes > 0)
+        eventually(lambda: publisher.stats.bytes_in_flight < 60_000)
+        kept = ids_of(Path(few.snapshot()))
+        assert 2 < len(kept) < 7
+        assert kept == [*range(101 - len(kept), 101)]
+        assert ids_of(Path(short.snapshot())) == []
+        assert few.stats.lost == 0
+
+
+def test_a_recorder_is_closed_at_once_beside_a_publisher_that_is_stopped(
+    tmp_path: Path, elsewhere: Elsewhere
+) -> None:
+    """Its link never comes: it is stopped before the recorder is made."""
+
+    def publish() -> None:
+        with tb.Publisher("topic"):
+            tell("there")
+            signal.pause()
+
+    other = elsewhere.start(publish)
+    other.hear()
+    other.stop()
+    try:
+        recorder = tb.Recorder(tmp_path / "run.mcap", "topic")
+        recorder.close()
+    finally:
+        other.kill()
+    assert len(tb.Recording(tmp_path / "run.mcap")) == 0
+
+
+def test_mistakes_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "run.mcap"
+    for options, text in (
+        ({"split_size": 0}, "split_size=0"),
+        ({"split_duration": 0}, "split_duration=0"),
+        ({"snapshot": -1}, "snapshot=-1"),
+        ({"snapshot": 1, "split_size": 1}, "not split"),
+    ):
+        with pytest.raises(tb.InvalidArgument, match=text):
+            tb.Recorder(path, "topic", **options)
+    (tmp_path / "run-0001.mcap").touch()
+    with pytest.raises(tb.InvalidArgument, match="it exists"):
+        tb.Recorder(path, "topic", snapshot=1)
+    with (
+        tb.Recorder(path, "topic") as recorder,
+        pytest.raises(tb.InvalidArgument, match="snapshot"),
+    ):
+        recorder.snapshot()
+
+
+def test_a_command_and_a_signal_write_snapshots(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("typer")
+    path = tmp_path / "run.mcap"
+    with (
+        tb.Publisher("topic", reliable=True) as publisher,
+        subprocess.Popen(
+            [*COMMAND, "record", "topic", "--snapshot", "1000s", "--reliable", "-o", str(path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        assert process.stderr
+        assert process.stdout
+        assert process.stderr.readline().startswith("recording to ")
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        for number in range(4):
+            publisher.publish(message(number))
+
+        def held() -> int:
+            assert main(["recorder", "status", "--json"]) == 0
+            return int(json.loads(capsys.readouterr().out)["buffered_bytes"])
+
+        eventually(lambda: held() > 4 * 1500)
+        assert main(["recorder", "snapshot"]) == 0
+        file = Path(capsys.readouterr().out.strip())
+        assert file == tmp_path / "run-0001.mcap"
+        assert ids_of(file) == [*range(4)]
+        publisher.publish(message(4))
+        eventually(lambda: held() > 0)
+        process.send_signal(signal.SIGUSR1)
+        assert process.stdout.readline().strip() == str(tmp_path / "run-0002.mcap")
+        assert ids_of(tmp_path / "run-0002.mcap") == [4]
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, err
+        assert out.startswith("5 messages of 1 topics, ")
+    assert seconds_in("2m") == 120
