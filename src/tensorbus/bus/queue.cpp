@@ -91,7 +91,7 @@ Queue::Queue(const QueueOptions& options, const Participant& participant,
     bus::ParticipantCore& core = *state.participant;
     state.address = {core.id(), bus::make_queue(core, options)};
     state.made_here = true;
-    state.putter = core.putters().of(state.address);
+    state.putter = core.kept<bus::QueuePutters>().of(state.address);
     state.text = bus::to_text(state.address);
     if (options.name.empty()) return;
     state.marker = bus::add_queue_marker(core.domain(), options.name, state.address,
@@ -103,7 +103,7 @@ Queue Queue::elsewhere(const Participant& participant, QueueOptions options,
                        const bus::QueueAddress& address) {
   bus::ForkSafe<State> state;
   state.emplace(participant.core(), std::move(options), address, bus::to_text(address));
-  state->putter = participant.core()->putters().of(address);
+  state->putter = participant.core()->kept<bus::QueuePutters>().of(address);
   return Queue(std::move(state));
 }
 

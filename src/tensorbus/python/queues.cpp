@@ -18,8 +18,8 @@
 #include "tensorbus/link/wire/queue_messages.hpp"
 #include "tensorbus/platform/faults/private_pages.hpp"
 #include "tensorbus/python/bindings.hpp"
+#include "tensorbus/python/codec/plain_items.hpp"
 #include "tensorbus/python/outgoing.hpp"
-#include "tensorbus/python/plain_items.hpp"
 #include "tensorbus/python/waiting.hpp"
 
 namespace tensorbus::python {

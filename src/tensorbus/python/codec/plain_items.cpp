@@ -1,4 +1,4 @@
-#include "tensorbus/python/plain_items.hpp"
+#include "tensorbus/python/codec/plain_items.hpp"
 
 #include <algorithm>
 #include <array>
