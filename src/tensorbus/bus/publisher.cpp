@@ -19,6 +19,7 @@ namespace tensorbus {
 
 namespace {
 
+constexpr std::size_t kAlwaysInline = 4;  // dimensions: whatever they are, the descriptor fits
 constexpr std::size_t kWorthTakingBackFirst = std::size_t{64} << 10;
 
 // Returns true for one tensor in host memory and nothing else.
@@ -65,7 +66,7 @@ struct Publisher::State final : bus::SampleBuilder::Allocator {
   bool copy(bus::LoanedSample& sample, const Layout& layout, const ByteSpan& span,
             const std::byte* data, std::uint64_t fingerprint) const {
     if (data == nullptr || span.bytes() == 0 || !layout.is_contiguous() ||
-        encoded_bytes_alone(layout) > link::kInlineBytes ||
+        (layout.shape.size() > kAlwaysInline && encoded_bytes_alone(layout) > link::kInlineBytes) ||
         memory::MappedFile::at(data) != nullptr || participant->lent().find(data, span.bytes()))
       return false;
     memory::BlockRef block = allocate(span.bytes());
