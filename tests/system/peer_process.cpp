@@ -11,9 +11,11 @@
 #include <functional>
 #include <iostream>
 #include <map>
+#include <span>
 #include <sstream>
 #include <string>
 
+#include "tensorbus/bus/queue.hpp"
 #include "tensorbus/bus/share.hpp"
 #include "tests/unit/bus/test_support.hpp"
 
@@ -162,6 +164,15 @@ class PeerProcess {
   std::string keep_shared(const Message& message, const ShareOptions& options) {
     shares_.push_back(tensorbus::share(message, options, participants_.back()));
     return "ok " + shares_.back().handle().text();
+  }
+  // "put <address> count=5": the numbers from 0 on, one by one.
+  std::string put(const Arguments& with) {
+    Queue queue = Queue::open(with.first, kLong, participants_.back());
+    for (std::uint64_t number = 0; number < with.get("count", 1); ++number) {
+      const auto fields = std::as_bytes(std::span(&number, 1));
+      if (queue.put({.tensors = {}, .fields = fields}, kLong) != Outcome::kDone) return "not put";
+    }
+    return "ok";
   }
   // Attaches by this handle, with "own" by that of the last share, and keeps it.
   std::string attach(const Arguments& with) {
@@ -368,6 +379,7 @@ const std::map<std::string, PeerProcess::Command> PeerProcess::commands_ = {
     {"publish_kept", [](PeerProcess& p, const Arguments&) { return p.publish_kept(); }},
     {"share", &PeerProcess::share},
     {"share_kept", [](PeerProcess& p, const Arguments&) { return p.share_kept(); }},
+    {"put", &PeerProcess::put},
     {"close_shares", [](PeerProcess& p, const Arguments&) { return p.shares_.clear(), "ok"; }},
     {"attach", &PeerProcess::attach},
     {"receive", &PeerProcess::receive},

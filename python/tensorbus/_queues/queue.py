@@ -22,8 +22,8 @@ from tensorbus._base.public import public
 from tensorbus._base.stats import QueueStats
 from tensorbus._core import Outcome
 from tensorbus._pickling import pickler
-from tensorbus._queues.ending import forks, wait_for_takers
 from tensorbus._pickling.pickler import NO_TENSORS
+from tensorbus._queues.ending import forks, wait_for_takers
 from tensorbus._queues.pending import checked, taken
 
 _getpid = os.getpid
@@ -317,7 +317,7 @@ class Queue(Closing, Generic[T]):
         """
         limit = None if block and timeout is None else _wait(block, timeout)
         found = self._item(limit)
-        item: T = found[0] if type(found) is tuple else pickler.load(found)
+        item: T = found[0] if isinstance(found, tuple) else pickler.load(found)
         return item
 
     def get_many(self, max_count: int, timeout: float | None = None) -> list[T]:
@@ -349,7 +349,7 @@ class Queue(Closing, Generic[T]):
             return self._loaded([], deque(samples))
         found = self._here.get_many(most, limit)
         if isinstance(found, Outcome):
-            self._sample(found)  # raises
+            return [pickler.load(self._sample(found))]  # raises
         values, samples = found
         return self._loaded(values, deque(samples)) if samples else values
 
@@ -378,7 +378,7 @@ class Queue(Closing, Generic[T]):
                 found = self._item(None)
             except Closed:
                 return
-            item = found[0] if type(found) is tuple else pickler.load(found)
+            item = found[0] if isinstance(found, tuple) else pickler.load(found)
             del found  # nothing is kept while we wait for the next
             yield item
             del item
@@ -543,7 +543,7 @@ class Queue(Closing, Generic[T]):
         if self._unread and self._has_unread():
             return self._unread.popleft()
         found = self._here.get_item(timeout)
-        return found if type(found) is tuple else self._sample(found)
+        return found if isinstance(found, tuple) else self._sample(found)
 
     async def _found_async(self) -> _core.Sample:
         if self._has_unread():

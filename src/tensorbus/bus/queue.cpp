@@ -18,9 +18,7 @@
 
 namespace tensorbus {
 namespace {
-
 constexpr std::chrono::nanoseconds kNow{};
-
 }  // namespace
 
 struct Queue::State {
@@ -37,7 +35,6 @@ struct Queue::State {
   ~State() {
     if (made_here) close({});
   }
-  void make_putter() { putter = participant->putters().of(address); }
   bus::QueueClient client() const { return {*participant, address, putter}; }
   std::size_t put_at_once(std::span<const Message> items,
                           const platform::StopCondition& stop) const {
@@ -49,9 +46,6 @@ struct Queue::State {
   }
   bus::SampleBuilder prepare(const Message& item) const {
     return {item.tensors, item, participant->supplies(grant())};
-  }
-  void prepare(const Message& item, std::optional<bus::SampleBuilder>& to) const {
-    to.emplace(item.tensors, item, participant->supplies(grant()));
   }
   // Without a timeout nothing bounds the wait for memory, which perhaps nobody frees: then the
   // first attempt counts.
@@ -97,7 +91,7 @@ Queue::Queue(const QueueOptions& options, const Participant& participant,
     bus::ParticipantCore& core = *state.participant;
     state.address = {core.id(), bus::make_queue(core, options)};
     state.made_here = true;
-    state.make_putter();
+    state.putter = core.kept<bus::QueuePutters>().of(state.address);
     state.text = bus::to_text(state.address);
     if (options.name.empty()) return;
     state.marker = bus::add_queue_marker(core.domain(), options.name, state.address,
@@ -109,7 +103,7 @@ Queue Queue::elsewhere(const Participant& participant, QueueOptions options,
                        const bus::QueueAddress& address) {
   bus::ForkSafe<State> state;
   state.emplace(participant.core(), std::move(options), address, bus::to_text(address));
-  state->make_putter();
+  state->putter = participant.core()->kept<bus::QueuePutters>().of(address);
   return Queue(std::move(state));
 }
 
@@ -161,7 +155,9 @@ Outcome Queue::put(const Message& item, const platform::StopCondition& stop) {
   return platform::with_memory_errors([&] {
     if (state.put_at_once({&item, 1}, stop) == 1) return Outcome::kDone;
     std::optional<bus::SampleBuilder> prepared;
-    const Outcome ready = state.when_there_is_room(stop, [&] { state.prepare(item, prepared); });
+    const Outcome ready = state.when_there_is_room(stop, [&] {
+      prepared.emplace(item.tensors, item, state.participant->supplies(state.grant()));
+    });
     if (ready != Outcome::kDone) return ready;
     const Outcome outcome = state.client().put(*prepared, stop);
     if (outcome == Outcome::kDone) prepared->mark_done();
@@ -185,8 +181,7 @@ Outcome Queue::put_many(std::span<const Message> items, std::size_t& count,
     while (outcome == Outcome::kDone) {
       count += state.put_at_once(items.subspan(count), stop);
       if (count == items.size()) break;
-      // One item asks for room, so that what follows it need not.
-      const std::size_t batch = state.putter->has_ring() ? 1 : kBatch;
+      const std::size_t batch = state.putter->has_ring() ? 1 : kBatch;  // the next need not ask
       std::list<bus::SampleBuilder> prepared;
       const std::exception_ptr why_not_all = state.prepare_all(
           items.subspan(count, std::min(batch, items.size() - count)), prepared, stop, outcome);

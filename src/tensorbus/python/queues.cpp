@@ -18,8 +18,8 @@
 #include "tensorbus/link/wire/queue_messages.hpp"
 #include "tensorbus/platform/faults/private_pages.hpp"
 #include "tensorbus/python/bindings.hpp"
+#include "tensorbus/python/codec/plain_items.hpp"
 #include "tensorbus/python/outgoing.hpp"
-#include "tensorbus/python/plain_items.hpp"
 #include "tensorbus/python/waiting.hpp"
 
 namespace tensorbus::python {
@@ -268,8 +268,8 @@ void bind_queues(nb::module_& module) {
       .def("get", get, nb::arg("timeout").none(),
            nb::sig("def get(self, timeout: float | None) -> Sample | Outcome"))
       .def("put_plain", put_plain, nb::arg("item").none(), nb::arg("timeout").none(),
-           nb::sig("def put_plain(self, item: object, timeout: float | None) -> bool | Outcome | "
-                   "None"),
+           nb::sig("def put_plain(self, item: object, timeout: float | None) -> "
+                   "typing.Literal[True] | Outcome | None"),
            "Puts an everyday value, and returns True or why not; None for other values.")
       .def("get_item", get_item, nb::arg("timeout").none(),
            nb::sig("def get_item(self, timeout: float | None) -> tuple[typing.Any] | Sample | "

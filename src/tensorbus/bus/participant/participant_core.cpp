@@ -9,7 +9,6 @@
 #include "tensorbus/bus/domain/advertisement.hpp"
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/queue/queue_host.hpp"
-#include "tensorbus/bus/queue_client/queue_putters.hpp"
 #include "tensorbus/bus/session/host_copy_request.hpp"
 #include "tensorbus/bus/session/lease_acquisition.hpp"
 #include "tensorbus/bus/trace/tracing.hpp"
@@ -116,7 +115,6 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   context_.tracing = std::make_shared<Tracing>(
       id(), [this] { return publishers_.living(); }, [this] { return subscriptions_.living(); });
   context_.queues = std::make_shared<QueueHost>(context_);
-  putters_ = std::make_unique<QueuePutters>(*this);
   context_.host_copies = std::make_unique<memory::HostCopies>(
       context_.arena, context_.device_memory, [this] { loop_.schedule(delivering_copies_); });
   context_.copier = std::make_shared<DeviceCopier>(context_.device_memory, [this] {

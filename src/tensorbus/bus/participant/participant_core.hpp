@@ -31,8 +31,6 @@
 
 namespace tensorbus::bus {
 
-class QueuePutters;
-
 // A process on one domain: its endpoints, its arena, its connections, and the event loop that
 // serves them. tensorbus::Participant and the endpoints share it. Thread-safe: locks are taken in
 // the order of docs/threading.md; connections belong to the event loop and need none.
@@ -86,7 +84,17 @@ class ParticipantCore {
   SampleBuilder::Supplies supplies(memory::Grant grant);
   // Returns the items that were taken from queues of any host.
   TakenItems& taken_items() noexcept { return taken_items_; }
-  QueuePutters& putters() noexcept { return *putters_; }
+  // Something that layers above this one keep for the whole participant: made at the first call,
+  // which every call must mean the same by. Lives as long as the participant.
+  struct Kept {
+    virtual ~Kept() = default;
+  };
+  template <typename T>
+  T& kept() {
+    const platform::MutexLock lock(kept_mutex_);
+    if (!kept_) kept_ = std::make_unique<T>(*this);
+    return static_cast<T&>(*kept_);
+  }
   // Runs `task` on the event loop.
   void post(std::function<void(ParticipantContext&)> task) {
     loop_.post([this, task = std::move(task)] { task(context_); });
@@ -182,7 +190,8 @@ class ParticipantCore {
 
   CopyTuner copies_;  // for shares and items of queues
   TakenItems taken_items_;
-  std::unique_ptr<QueuePutters> putters_;
+  platform::Mutex kept_mutex_;
+  std::unique_ptr<Kept> kept_ TB_GUARDED_BY(kept_mutex_);
   KeptMessages kept_messages_{context_};
 
   std::vector<memory::SegmentId> untold_;  // retired segments that peers must be told of

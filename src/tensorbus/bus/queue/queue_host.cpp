@@ -323,8 +323,9 @@ void QueueHost::forget(Hosted& queue, const Client& client) {
   look_after(queue);
 }
 
+// Not by its id, which any peer may claim.
 void QueueHost::note_own(const Client& client) {
-  if (!own_ && client->source() && client->source()->participant == context_.self) own_ = client;
+  if (!own_ && client->peer_memory()->channel->is_loop_back()) own_ = client;
 }
 
 QueueHost::Hosted* QueueHost::find_for_own(const link::QueueName& name) noexcept {

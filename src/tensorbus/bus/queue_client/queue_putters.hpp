@@ -11,7 +11,7 @@ namespace tensorbus::bus {
 
 // The QueuePutters of a participant: queue objects of one queue share one, and so one ring, also if
 // one object comes after the other. The latest are kept. Thread-safe.
-class QueuePutters {
+class QueuePutters final : public ParticipantCore::Kept {
  public:
   explicit QueuePutters(ParticipantCore& core) : core_(core) {}
 

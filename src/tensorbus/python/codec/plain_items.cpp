@@ -1,4 +1,4 @@
-#include "tensorbus/python/plain_items.hpp"
+#include "tensorbus/python/codec/plain_items.hpp"
 
 #include <algorithm>
 #include <array>
@@ -133,7 +133,7 @@ void bind_plain_items(nb::module_& module) {
   loads = nb::object(pickle.attr("loads")).release().ptr();
   protocol = nb::object(pickle.attr("HIGHEST_PROTOCOL")).release().ptr();
   module.def(
-      "is_plain", [](nb::handle item) { return is_plain(item); }, nb::arg("item"),
+      "is_plain", [](nb::handle item) { return is_plain(item); }, nb::arg("item").none(),
       nb::sig("def is_plain(item: object) -> bool"),
       "Is that an everyday value, in which no tensor can be?");
   module.def(
@@ -144,7 +144,7 @@ void bind_plain_items(nb::module_& module) {
         append_plain(item, fields);
         return nb::bytes(fields.data(), fields.size());
       },
-      nb::arg("item"), nb::sig("def plain_fields(item: object) -> bytes | None"),
+      nb::arg("item").none(), nb::sig("def plain_fields(item: object) -> bytes | None"),
       "The fields of the message of an everyday value; None for others.");
   module.def(
       "plain_pickle",
