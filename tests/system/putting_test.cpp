@@ -13,26 +13,26 @@ namespace {
 
 using namespace tensorbus::testing;
 
-constexpr int kPuts = 300;  // more than the ring has slots
-using Numbers = std::vector<std::uint64_t>;
+constexpr int kItemsToPut = 300;  // more than the ring has slots
+using PutNumbers = std::vector<std::uint64_t>;
 
 // A step, the passage of it, and how many items are in the queue then: the first one goes by
 // message.
-using Place = std::tuple<std::string, int, int>;
+using PutPlace = std::tuple<std::string, int, int>;
 
-class Putting : public ::testing::TestWithParam<Place> {
+class Putting : public ::testing::TestWithParam<PutPlace> {
  protected:
   std::string order(const std::string& action) const {
     return std::get<0>(GetParam()) + ":" + std::to_string(std::get<1>(GetParam())) + ":" + action;
   }
-  Numbers those_put() const { return numbers(0, std::get<2>(GetParam())); }
-  static Numbers numbers(int first, int end) {
-    Numbers all;
+  PutNumbers those_put() const { return numbers(0, std::get<2>(GetParam())); }
+  static PutNumbers numbers(int first, int end) {
+    PutNumbers all;
     for (int number = first; number < end; ++number) all.push_back(static_cast<unsigned>(number));
     return all;
   }
-  Numbers get(std::size_t count, std::chrono::nanoseconds timeout) {
-    Numbers got;
+  PutNumbers get(std::size_t count, std::chrono::nanoseconds timeout) {
+    PutNumbers got;
     Sample sample;
     while (got.size() < count && queue.get(sample, timeout) == Outcome::kDone) {
       std::uint64_t number = 0;
@@ -43,7 +43,7 @@ class Putting : public ::testing::TestWithParam<Place> {
     return got;
   }
   void tell_to_put(Peer& producer) const {
-    producer.tell("put " + queue.address() + " count=" + std::to_string(kPuts));
+    producer.tell("put " + queue.address() + " count=" + std::to_string(kItemsToPut));
   }
   void goes_on() {
     Peer fresh(domain);
@@ -62,7 +62,7 @@ TEST_P(Putting, what_a_dead_producer_had_put_is_there_and_nothing_else) {
   ASSERT_TRUE(eventually([&] { return producer.has_ended(); }));
   producer.close_pipes();
   EXPECT_EQ(queue.stats().items, those_put().size());
-  EXPECT_EQ(get(kPuts, 0s), those_put());
+  EXPECT_EQ(get(kItemsToPut, 0s), those_put());
   goes_on();
 }
 
@@ -79,10 +79,10 @@ TEST_P(Putting, what_a_stopped_producer_had_put_is_there) {
   Peer producer(domain, order("stop"));
   tell_to_put(producer);
   ASSERT_TRUE(producer.wait_until_stopped());
-  EXPECT_EQ(get(kPuts, 0s), those_put());
+  EXPECT_EQ(get(kItemsToPut, 0s), those_put());
   producer.signal(SIGCONT);
-  EXPECT_EQ(get(kPuts - those_put().size(), kLong),
-            numbers(static_cast<int>(those_put().size()), kPuts));
+  EXPECT_EQ(get(kItemsToPut - those_put().size(), kLong),
+            numbers(static_cast<int>(those_put().size()), kItemsToPut));
   EXPECT_EQ(producer.reply(), "ok");
   goes_on();
 }
@@ -94,14 +94,14 @@ TEST_P(Putting, a_stopped_producer_puts_nothing_after_a_shutdown) {
   queue.shutdown();
   producer.signal(SIGCONT);
   EXPECT_EQ(producer.reply(), "not put");
-  EXPECT_EQ(get(kPuts, 0s), those_put());
+  EXPECT_EQ(get(kItemsToPut, 0s), those_put());
 }
 
 INSTANTIATE_TEST_SUITE_P(At, Putting,
-                         ::testing::Values(Place{"put_ring.written", 1, 1},
-                                           Place{"put_ring.written", 3, 3},
-                                           Place{"put_ring.committed", 1, 2},
-                                           Place{"put_ring.committed", 3, 4}));
+                         ::testing::Values(PutPlace{"put_ring.written", 1, 1},
+                                           PutPlace{"put_ring.written", 3, 3},
+                                           PutPlace{"put_ring.committed", 1, 2},
+                                           PutPlace{"put_ring.committed", 3, 4}));
 
 }  // namespace
 }  // namespace tensorbus

@@ -9,18 +9,18 @@
 namespace tensorbus::python {
 namespace {
 
-constexpr int kMostDepth = 4;
-constexpr Py_ssize_t kMostValues = 64;  // of a container
+constexpr int kMostPlainDepth = 4;
+constexpr Py_ssize_t kMostPlainValues = 64;  // of a container
 
 // MessagePack: an extension of type 3: ["pickle", binary, []], both with lengths of 16 or of 32
 // bits.
-constexpr std::string_view kName = "\x03\x93\xa6pickle";
-constexpr std::size_t kShort = 3 + kName.size() + 3;  // bytes before a short pickle
+constexpr std::string_view kPlainRecord = "\x03\x93\xa6pickle";
+constexpr std::size_t kPlainBegin = 3 + kPlainRecord.size() + 3;  // bytes before a short pickle
 constexpr std::size_t kShortAround =
-    kName.size() - 1 + 3 + 1;  // of the extension, without its type
+    kPlainRecord.size() - 1 + 3 + 1;  // of the extension, without its type
 constexpr std::size_t kMostShort = 0xFFFF - kShortAround;
 constexpr std::size_t kLongAround = kShortAround + 2;
-constexpr std::byte kNothing{0x90};
+constexpr std::byte kNoTensors{0x90};
 
 // Of the module pickle, set when ours is made; they live as long as the interpreter.
 PyObject* dumps = nullptr;
@@ -36,14 +36,14 @@ bool is_plain_at(PyObject* item, int depth);
 
 bool is_plain_sequence(PyObject* items, int depth) {
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
-  if (count > kMostValues) return false;
+  if (count > kMostPlainValues) return false;
   for (Py_ssize_t i = 0; i < count; ++i)
     if (!is_plain_at(PySequence_Fast_GET_ITEM(items, i), depth)) return false;
   return true;
 }
 
 bool is_plain_dict(PyObject* items, int depth) {
-  if (PyDict_GET_SIZE(items) > kMostValues) return false;
+  if (PyDict_GET_SIZE(items) > kMostPlainValues) return false;
   Py_ssize_t at = 0;
   PyObject* key = nullptr;
   PyObject* value = nullptr;
@@ -54,7 +54,7 @@ bool is_plain_dict(PyObject* items, int depth) {
 
 bool is_plain_at(PyObject* item, int depth) {
   if (is_scalar(item)) return true;
-  if (depth == kMostDepth) return false;
+  if (depth == kMostPlainDepth) return false;
   if (PyTuple_CheckExact(item) || PyList_CheckExact(item))
     return is_plain_sequence(item, depth + 1);
   return PyDict_CheckExact(item) && is_plain_dict(item, depth + 1);
@@ -95,26 +95,26 @@ std::size_t append_plain(nb::handle item, std::vector<std::byte>& to) {
   const bool is_short = count <= kMostShort;
   if (is_short) {
     append_length(0xc8, count + kShortAround, 2, to);
-    append(kName, to);
+    append(kPlainRecord, to);
     append_length(0xc5, count, 2, to);
   } else {
     append_length(0xc9, count + kLongAround, 4, to);
-    append(kName, to);
+    append(kPlainRecord, to);
     append_length(0xc6, count, 4, to);
   }
   append({pickled.c_str(), count}, to);
-  to.push_back(kNothing);
+  to.push_back(kNoTensors);
   return to.size() - before;
 }
 
 std::optional<std::span<const std::byte>> plain_pickle(std::span<const std::byte> fields) {
-  if (fields.size() < kShort + 1 || fields[0] != std::byte{0xc8}) return std::nullopt;
-  const std::size_t count = fields.size() - kShort - 1;
-  if (std::memcmp(&fields[3], kName.data(), kName.size()) != 0 ||
-      length_at(&fields[1]) != count + kShortAround || fields[kShort - 3] != std::byte{0xc5} ||
-      length_at(&fields[kShort - 2]) != count || fields.back() != kNothing)
+  if (fields.size() < kPlainBegin + 1 || fields[0] != std::byte{0xc8}) return std::nullopt;
+  const std::size_t count = fields.size() - kPlainBegin - 1;
+  if (std::memcmp(&fields[3], kPlainRecord.data(), kPlainRecord.size()) != 0 ||
+      length_at(&fields[1]) != count + kShortAround || fields[kPlainBegin - 3] != std::byte{0xc5} ||
+      length_at(&fields[kPlainBegin - 2]) != count || fields.back() != kNoTensors)
     return std::nullopt;
-  const auto pickled = fields.subspan(kShort, count);
+  const auto pickled = fields.subspan(kPlainBegin, count);
   const std::string_view text(reinterpret_cast<const char*>(pickled.data()), count);
   if (text.find("torch") != std::string_view::npos) return std::nullopt;
   return pickled;
