@@ -54,7 +54,12 @@ GOALS: list[tuple[str, str, Goal]] = [
     (
         "message_rate",
         "C++, 64 B a second, none lost: >= 5 M",
-        per_second_goal(5e6, "", floor="bare ring"),
+        per_second_goal(5e6, "64 B inline"),
+    ),
+    (
+        "message_rate",
+        "C++, rows of 64 B a second, many at once, none lost: >= 20 M",
+        per_second_goal(2e7, "64 B rows"),
     ),
     ("fan_out", "each further subscriber that is awake < 60 ns", fan_out_goal),
     ("scale", "1,000 topics: discovery < 1 s, idle CPU 0", scale_goal),
@@ -124,7 +129,12 @@ GOALS: list[tuple[str, str, Goal]] = [
     (
         "python_rate",
         "Python, 64 bytes a second, none lost: >= 400 k",
-        per_second_goal(4e5, "tensorbus"),
+        per_second_goal(4e5, "tensorbus", floor="tensorbus, rows of an array"),
+    ),
+    (
+        "python_rate",
+        "Python, rows of 64 B a second, many at once, none lost: >= 2 M",
+        per_second_goal(2e6, "tensorbus, rows"),
     ),
     (
         "python_recording",

@@ -2,6 +2,7 @@
 // in memory that both processes map.
 
 #include <array>
+#include <vector>
 
 #include "harness/messages.hpp"
 #include "harness/report.hpp"
@@ -40,6 +41,7 @@ void receive_all(TwoProcesses& both, std::uint64_t messages, Take take) {
 // As many times the messages of the others: a few milliseconds of a machine that nobody disturbs
 // are no rate, and the bus takes longer than that.
 constexpr std::uint64_t kRingTimes = 10;
+constexpr std::uint64_t kRowTimes = 4;
 
 // 64 bytes in a line of their own, and the words that hand them over.
 struct RingSlot {
@@ -113,6 +115,48 @@ void bus_rate(TwoProcesses& both, const tensorbus::Participant& participant, con
   });
 }
 
+// Rows of 64 bytes, published and received many at a time; each begins with its number.
+struct alignas(64) Row {
+  std::array<std::uint64_t, 8> words{};
+};
+
+void rows_rate(TwoProcesses& both, const tensorbus::Participant& participant, const char* name,
+               std::uint64_t messages, int repetition, std::uint32_t depth, std::uint64_t at_once) {
+  std::vector<Row> rows(at_once);
+  const auto layout = [](std::uint64_t count) {
+    return tensorbus::Layout::contiguous(tensorbus::DType::kUInt64,
+                                         {static_cast<std::int64_t>(count), 8});
+  };
+  if (both.is_sender()) {
+    tensorbus::Publisher publisher(name, {.depth = depth, .reliable = true}, participant);
+    require(publisher.wait_for_subscribers(1, 10s) == Outcome::kDone, "no subscriber came");
+    return send_all(both, name, messages, repetition, [&](std::uint64_t message) {
+      Row& row = rows[(message - 1) % at_once];
+      for (std::uint64_t i = 0; i < row.words.size(); ++i) row.words[i] = message + i;
+      if (message % at_once != 0 && message != messages) return;
+      const std::uint64_t count = (message - 1) % at_once + 1;
+      require(publisher.publish_many({rows.data(), layout(count)}).count == count, "no room");
+    });
+  }
+  tensorbus::Subscriber subscriber(name, {}, participant);
+  require(subscriber.wait_for_publishers(1, 10s) == Outcome::kDone, "no publisher came");
+  std::size_t taken = 0;
+  std::size_t looked_at = 0;
+  const tensorbus::Layout all = layout(at_once);
+  receive_all(both, messages, [&](std::uint64_t message) {
+    if (looked_at == taken) {
+      require(subscriber.receive_into(rows.data(), all, taken, 10s) == Outcome::kDone,
+              "no row came");
+      looked_at = 0;
+    }
+    const Row& row = rows[looked_at++];
+    std::uint64_t differences = 0;
+    for (std::uint64_t i = 0; i < row.words.size(); ++i)
+      differences |= row.words[i] ^ (message + i);
+    require(differences == 0, "a row was lost");
+  });
+}
+
 using Samples = std::array<Sample, 64>;
 std::size_t one(tensorbus::Subscriber& subscriber, Samples& samples) {
   samples[0] = Sample();
@@ -162,6 +206,10 @@ int main(int count, char** values) {
       bus_rate(both, participant, "64 B inline", messages, repetition, publish_fields, one);
       bus_rate(both, participant, "64 B inline, batched", messages, repetition, publish_fields,
                batch);
+      rows_rate(both, participant, "64 B rows, 256 at once", kRowTimes * messages, repetition,
+                kDepth, 256);
+      rows_rate(both, participant, "64 B rows, 1024 at once, depth 16384", kRowTimes * messages,
+                repetition, 16 * kDepth, 1024);
     }
   }
 }

@@ -114,7 +114,10 @@ def main() -> None:
     quick = is_quick(__doc__)
     turns = 10 if quick else 60
     torch.set_num_threads(1)
-    with TemporaryDirectory(prefix="tensorbus-bench-") as domain, ExitStack() as stack:
+    with (
+        TemporaryDirectory(prefix="tensorbus-bench-", ignore_cleanup_errors=True) as domain,
+        ExitStack() as stack,
+    ):
         ends = [Ends(row, domain, stack) for row in ROWS]
         for end in ends:
             end.turn(EACH_TURN)

@@ -1,8 +1,8 @@
 """Messages of 64 bytes a second, from one Python process to another, none of them lost.
 
-A reliable publisher, and a subscriber that takes them one by one, or many at a time where it can;
-what came is counted, and its order checked. Beside it, where installed, pyzmq over ipc, and the
-standard library's queue, and bytes through a pipe (`multiprocessing.Pipe`).
+A reliable publisher, and a subscriber that takes them one by one, or many at a time where it can,
+also as rows of an array; what came is counted, and its order checked. Beside it, where installed,
+pyzmq over ipc, and the standard library's queue, and bytes through a pipe (`multiprocessing.Pipe`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 import tensorbus as tb
 from harness.other_process import PATIENCE, other_process
 from harness.report import is_quick, report, report_absent
@@ -23,6 +25,7 @@ from harness.report import is_quick, report, report_absent
 DEPTH = 1024
 AT_ONCE = 256  # of receive_many()
 HAS_MANY = hasattr(tb.Subscriber, "receive_many")
+HAS_ROWS = hasattr(tb.Subscriber, "receive_into")
 
 Send = Callable[[bytes], Any]
 
@@ -87,6 +90,48 @@ def topic_rate(count: int, many: bool) -> float:
         return send_all(link, count, publisher.publish)
 
 
+def rows_of(first: int, count: int) -> Any:
+    """Messages of 64 bytes, each of which begins with its number."""
+    rows = np.zeros((count, 8), "uint64")
+    rows[:, 0] = np.arange(first, first + count, dtype="uint64")
+    return rows
+
+
+def receive_rows(link: Any, count: int, domain: str) -> None:
+    with tb.Subscriber("rate", domain=domain, timeout=PATIENCE, depth=DEPTH) as subscriber:
+        subscriber.wait_for_publishers(timeout=PATIENCE)
+        gc.disable()
+        rows = rows_of(0, DEPTH)
+        expected = 0
+        while expected < count:
+            came = subscriber.receive_into(rows)
+            if rows[0, 0] != expected or rows[came - 1, 0] != expected + came - 1:
+                raise RuntimeError(f"{rows[0, 0]} came instead of {expected}")
+            expected += came
+        link.send(expected)
+        link.recv()
+
+
+def rows_rate(count: int) -> float:
+    with (
+        TemporaryDirectory(prefix="tensorbus-bench-", ignore_cleanup_errors=True) as domain,
+        other_process(receive_rows, count, domain) as link,
+        tb.Publisher(
+            "rate", domain=domain, reliable=True, depth=DEPTH, timeout=PATIENCE
+        ) as publisher,
+    ):
+        publisher.wait_for_subscribers(timeout=PATIENCE)
+        many = [rows_of(first, min(DEPTH, count - first)) for first in range(0, count, DEPTH)]
+        begin = time.perf_counter()
+        for rows in many:
+            publisher.publish_many(rows)
+        if link.recv() != count:
+            raise RuntimeError("not all have come")
+        end = time.perf_counter()
+        link.send("end")
+        return count / (end - begin)
+
+
 def receive_zmq(link: Any, count: int, address: str) -> None:
     import zmq
 
@@ -138,6 +183,8 @@ def main() -> None:
     }
     if HAS_MANY:
         rows["tensorbus, receive_many()"] = lambda count: topic_rate(count, many=True)
+    if HAS_ROWS:
+        rows["tensorbus, rows of an array"] = lambda count: rows_rate(10 * count)
     if importlib.util.find_spec("zmq") is not None:
         rows["pyzmq ipc"] = zmq_rate
     else:

@@ -61,6 +61,17 @@ set_source_files_properties("${PROJECT_SOURCE_DIR}/tests/unit/link/control_messa
                             PROPERTIES COMPILE_DEFINITIONS
                                        TENSORBUS_DOCS_DIR="${PROJECT_SOURCE_DIR}/docs")
 tensorbus_add_tests(model "${PROJECT_SOURCE_DIR}/tests/model")
+# The code of the rings and the wake page, compiled with atomics of a model (docs/reliability.md).
+# Nothing else is compiled so, and the archive has it with std::atomic: from there comes the rest.
+tensorbus_add_tests(weak_memory "${PROJECT_SOURCE_DIR}/tests/model/weak_memory")
+file(GLOB weak_memory_sources CONFIGURE_DEPENDS
+     "${PROJECT_SOURCE_DIR}/tests/model/weak_memory/*.cpp")
+target_sources(weak_memory_tests
+               PRIVATE ${weak_memory_sources}
+                       "${PROJECT_SOURCE_DIR}/src/tensorbus/link/ring/sample_ring.cpp"
+                       "${PROJECT_SOURCE_DIR}/src/tensorbus/link/wake/wake.cpp")
+target_compile_definitions(weak_memory_tests PRIVATE TENSORBUS_ATOMICS_OF_A_MODEL)
+target_compile_options(weak_memory_tests PRIVATE -O2)
 tensorbus_add_tests(system "${PROJECT_SOURCE_DIR}/tests/system")
 tensorbus_add_tests(bench "${PROJECT_SOURCE_DIR}/bench/harness")
 # In a program of its own: its operator new fails when told to.
@@ -92,7 +103,7 @@ function(tensorbus_add_c_tests name source)
     set_tests_properties(c/${test} PROPERTIES TIMEOUT 120 LABELS c)
   endforeach()
 endfunction()
-tensorbus_add_c_tests(c_interface_test interface_test.c publish isolated wait receive_many ends queue share
+tensorbus_add_c_tests(c_interface_test interface_test.c publish isolated wait receive_many rows ends queue share
                       list inspect participants mistakes messages sizes types)
 tensorbus_add_c_tests(c_file_test file_test.c files named_files wrong_files)
 tensorbus_add_c_tests(c_null_test null_test.c null)

@@ -67,6 +67,18 @@ class CountedTopic {
       throw std::runtime_error("a sample was lost");
   }
 
+  void publish_many() {
+    if (publisher_.publish_many({rows_.data(), rows_layout_}).count != kBatch)
+      throw std::runtime_error("a row was not published");
+  }
+  void receive_into() {
+    std::size_t count = 0;
+    if (subscribers_.front().receive_into(rows_.data(), rows_layout_, count, kLong) !=
+            tensorbus::Outcome::kDone ||
+        count != kBatch)
+      throw std::runtime_error("a row was lost");
+  }
+
  private:
   static constexpr std::chrono::seconds kLong{100};
 
@@ -79,6 +91,9 @@ class CountedTopic {
   Publisher publisher_;
   std::deque<Subscriber> subscribers_;
   const tensorbus::Layout layout_ = tensorbus::Layout::contiguous(tensorbus::DType::kUInt8, {64});
+  const tensorbus::Layout rows_layout_ =
+      tensorbus::Layout::contiguous(tensorbus::DType::kUInt8, {kBatch, 64});
+  std::array<std::byte, kBatch * 64> rows_{};
   std::vector<Loan> loans_;
   std::array<Sample, kBatch> samples_;
   std::array<std::byte, 64> copied_{};
@@ -120,6 +135,10 @@ void count_calls(const std::string& interface, const std::string& domain) {
   count(named("receive_many() of 64 loans, each"), publish_loans, receive_many, nothing);
   count(named("receive_many() of 64 times 48 B of fields, each"), publish_fields, receive_many,
         nothing);
+  const auto publish_many = [&] { one.publish_many(); };
+  const auto receive_into = [&] { one.receive_into(); };
+  count(named("publish_many() of 64 rows of 64 B, each"), nothing, publish_many, receive_into);
+  count(named("receive_into() of 64 rows of 64 B, each"), publish_many, receive_into, nothing);
   CountedTopic<Api...> five(participant, interface + "/five", 5);
   count(
       named("publish() of 48 B of fields to five"), nothing, [&] { five.publish_fields(); },

@@ -15,6 +15,14 @@ struct Published {
   std::uint32_t subscribers = 0;  // that have it in their queues
 };
 
+// The result of a publish_many().
+struct PublishedMany {
+  Outcome outcome = Outcome::kDone;  // kDone if all were published, else as of a publish()
+  std::size_t count = 0;             // so many were published, in their order
+  std::uint64_t sequence = 0;        // of the last of them
+  std::uint32_t subscribers = 0;     // that have it in their queues
+};
+
 // Counters of a publisher since it was made, and its present state.
 struct PublisherStats {
   std::uint64_t sent = 0;            // samples published

@@ -75,6 +75,24 @@ class Subscriber {
   Outcome receive_many(std::span<Sample> samples, std::size_t& count,
                        std::chrono::nanoseconds timeout, const GiveUp& give_up = {});
 
+  // Receives messages of one tensor into the rows of an array: waits like receive() for the first,
+  // and takes the others that are there then. Each is copied into the next row, and nothing is held
+  // afterwards; the first `count` rows are new. For many small messages: it makes no samples.
+  // `layout`: of the array, contiguous; a row is what is behind its first dimension. Throws as
+  // receive(), and Error(kInvalidArgument) if the next message is no tensor of the dtype and shape
+  // of a row: receive() returns it.
+  //   std::vector<float> poses(1000 * 7);
+  //   std::size_t count = 0;
+  //   subscriber.receive_into(poses.data(), {1000, 7}, count, std::chrono::seconds(1));
+  Outcome receive_into(void* rows, const Layout& layout, std::size_t& count,
+                       std::chrono::nanoseconds timeout, const GiveUp& give_up = {});
+  template <typename T>
+  Outcome receive_into(T* rows, Dims shape, std::size_t& count, std::chrono::nanoseconds timeout,
+                       const GiveUp& give_up = {}) {
+    return receive_into(rows, Layout::contiguous(dtype_of<T>(), std::move(shape)), count, timeout,
+                        give_up);
+  }
+
   // Returns true if receive() would return now: a sample is there, max_held is reached, or it is
   // closed. Takes nothing.
   bool ready() { return tb_subscriber_ready(get()) != 0; }
@@ -173,6 +191,14 @@ inline Outcome Subscriber::receive_many(std::span<Sample> samples, std::size_t& 
   const Outcome outcome = internal::outcome_of(asked.ended(status));
   for (std::size_t i = 0; i < count; ++i) samples[i].describe_tensors();
   return outcome;
+}
+
+inline Outcome Subscriber::receive_into(void* rows, const Layout& layout, std::size_t& count,
+                                        std::chrono::nanoseconds timeout, const GiveUp& give_up) {
+  const tb_layout given = internal::described(layout);
+  internal::Asked asked(give_up);
+  return internal::outcome_of(asked.ended(
+      tb_subscriber_receive_into(get(), rows, &given, timeout.count(), asked.get(), &count)));
 }
 
 inline std::vector<Sample> Subscriber::receive_many(std::size_t most,

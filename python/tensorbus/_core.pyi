@@ -1,6 +1,6 @@
 from collections.abc import Mapping, Sequence
 import enum
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from typing_extensions import CapsuleType
 
@@ -378,6 +378,11 @@ class Publisher:
         The same of a message; `stream`: on which all that lies on GPUs is written.
         """
 
+    def publish_many(self, rows: object, timeout: float | None) -> tuple[Outcome, int] | None:
+        """
+        How many rows of a plain array were published, each as a message; None for any other object.
+        """
+
     def loan_bytes(self, bytes: int, timeout: float | None) -> memoryview:
         """Memory to fill; Outgoing.add_at() takes tensors in it."""
 
@@ -426,6 +431,9 @@ class Subscriber:
 
     def receive_many(self, most: int, timeout: float | None) -> list[Sample] | Outcome:
         """At least one, or the Outcome that says why there is none."""
+
+    def receive_into(self, array: object, timeout: float | None) -> int | Outcome:
+        """How many rows of the array are new: one at least."""
 
     def ready(self) -> bool: ...
 
@@ -529,6 +537,17 @@ def is_shared(memory: Memory, participant: Participant) -> bool: ...
 
 def empty(dtype: str, shape: Sequence[int], shared: bool, participant: Participant, device: int = -1) -> Memory: ...
 
+def is_plain(item: object) -> bool:
+    """Is that an everyday value, in which no tensor can be?"""
+
+def plain_fields(item: object) -> bytes | None:
+    """The fields of the message of an everyday value; None for others."""
+
+def plain_pickle(fields: bytes) -> bytes | None:
+    """
+    The pickle in such fields; None for others, and for one that names something of PyTorch's.
+    """
+
 class Pending:
     """A request of a queue that is under way."""
 
@@ -615,12 +634,25 @@ class Queue:
 
     def get(self, timeout: float | None) -> Sample | Outcome: ...
 
+    def put_plain(self, item: object, timeout: float | None) -> Literal[True] | Outcome | None:
+        """
+        Puts an everyday value, and returns True or why not; None for other values.
+        """
+
+    def get_item(self, timeout: float | None) -> tuple[Any] | Sample | Outcome:
+        """
+        The value of an everyday item in a tuple, or the Sample of another one.
+        """
+
     def put_many(self, fields: list[bytes], timeout: float | None) -> tuple[int, Outcome]:
         """
         Puts messages of fields alone, in order; how many are in the queue, and what kept the next one out.
         """
 
-    def get_many(self, max_count: int, timeout: float | None) -> list[Sample] | Outcome: ...
+    def get_many(self, max_count: int, timeout: float | None) -> tuple[list[Any], list[Sample]] | Outcome:
+        """
+        The values of everyday items, up to the first other one, and the Samples from that one on.
+        """
 
     def start_put(self, outgoing: Outgoing, fields: bytes, waits: bool = True) -> Pending: ...
 

@@ -238,6 +238,38 @@ static void test_receive_many(const char* argument) {
   tb_publisher_destroy(publisher);
 }
 
+static void test_rows(const char* argument) {
+  (void)argument;
+  tb_publisher_options options = TB_PUBLISHER_OPTIONS_INIT;
+  options.depth = MANY;
+  options.reliable = 1;
+  tb_publisher* publisher = publisher_of("rows", &options);
+  tb_subscriber* subscriber = subscriber_of("rows", NULL);
+  CHECK_OK(tb_subscriber_wait_for_publishers(subscriber, 1, LONG_NS));
+  CHECK_OK(tb_publisher_wait_for_subscribers(publisher, 1, LONG_NS));
+  static float sent[MANY + 1][3];
+  static float received[MANY][3];
+  for (int i = 0; i <= MANY; ++i) sent[i][1] = (float)i;
+  const int64_t sizes[] = {MANY + 1, 3};
+  tb_tensor rows = TB_TENSOR_INIT;
+  rows.layout = (tb_layout){TB_FLOAT32, 0, 2, sizes, NULL};
+  rows.data = sent;
+  tb_published_many published = TB_PUBLISHED_MANY_INIT;
+  CHECK_STATUS(tb_publisher_publish_many(publisher, &rows, TB_NOW, NULL, &published), TB_TIMED_OUT);
+  CHECK(published.count == MANY && published.sequence == MANY - 1 && published.subscribers == 1);
+  const int64_t room[] = {MANY, 3};
+  const tb_layout layout = {TB_FLOAT32, 0, 2, room, NULL};
+  size_t count = 0;
+  CHECK_OK(tb_subscriber_receive_into(subscriber, received, &layout, LONG_NS, NULL, &count));
+  CHECK(count == MANY);
+  for (int i = 0; i < MANY; ++i) CHECK(received[i][1] == (float)i && received[i][2] == 0);
+  CHECK_STATUS(tb_subscriber_receive_into(subscriber, received, &layout, TB_NOW, NULL, &count),
+               TB_TIMED_OUT);
+  CHECK(count == 0);
+  tb_subscriber_destroy(subscriber);
+  tb_publisher_destroy(publisher);
+}
+
 /* Two subscribers that ask for the end of the stream; one of them blocks and is cut off. */
 static void test_ends(const char* argument) {
   (void)argument;
@@ -719,6 +751,7 @@ static const struct {
     {"isolated", test_isolated},
     {"receive", test_receive},
     {"receive_many", test_receive_many},
+    {"rows", test_rows},
     {"ends", test_ends},
     {"wait", test_wait},
     {"queue", test_queue},

@@ -100,6 +100,8 @@ static void test_publishers(void) {
   CHECK_REFUSED(tb_publisher_publish(NULL, &message, NULL), "publisher");
   CHECK_REFUSED(tb_publisher_publish_within(publisher, NULL, TB_NOW, NULL, NULL), "message");
   CHECK_REFUSED(tb_publisher_publish_within(NULL, &message, TB_NOW, NULL, NULL), "publisher");
+  CHECK_REFUSED(tb_publisher_publish_many(publisher, NULL, TB_NOW, NULL, NULL), "rows");
+  CHECK_REFUSED(tb_publisher_publish_many(NULL, &tensor, TB_NOW, NULL, NULL), "publisher");
   CHECK_REFUSED(tb_publisher_publish_within(publisher, &message, TB_NOW, &nobody, NULL),
                 "give_up->asked");
   const tb_message without_tensors = message_of(NULL);
@@ -131,6 +133,13 @@ static void test_subscribers(void) {
   CHECK_REFUSED(tb_subscriber_receive_many(NULL, &sample, 1, TB_NOW, NULL, &count), "subscriber");
   CHECK_REFUSED(tb_subscriber_receive_many(subscriber, NULL, 1, TB_NOW, NULL, &count), "samples");
   CHECK_REFUSED(tb_subscriber_receive_many(subscriber, &sample, 1, TB_NOW, NULL, NULL), "count");
+  const tb_layout rows = {TB_UINT8, 0, 1, &(int64_t){1}, NULL};
+  unsigned char row = 0;
+  CHECK_REFUSED(tb_subscriber_receive_into(NULL, &row, &rows, TB_NOW, NULL, &count), "subscriber");
+  CHECK_REFUSED(tb_subscriber_receive_into(subscriber, &row, NULL, TB_NOW, NULL, &count), "layout");
+  CHECK_REFUSED(tb_subscriber_receive_into(subscriber, &row, &rows, TB_NOW, NULL, NULL), "count");
+  CHECK_REFUSED(tb_subscriber_receive_into(subscriber, NULL, &rows, TB_NOW, NULL, &count),
+                "rows");
   CHECK_REFUSED(tb_subscriber_receive_many(subscriber, &sample, 1, LONG_NS, &nobody, &count),
                 "give_up->asked");
   CHECK(tb_subscriber_ready(NULL) == 0);

@@ -120,10 +120,11 @@ struct QueueTableState {
 
   static void encode(const Table& table, std::string& to) {
     const auto put = [&](auto value) { to.push_back(static_cast<char>(value)); };
-    put(table.last_number_), put(table.unfinished_), put(table.lost_), put(table.waiting_.size());
-    for (const auto& [number, entry] : table.waiting_)
+    put(table.items_.last_number()), put(table.unfinished()), put(table.lost()),
+        put(table.items_.waiting().size());
+    for (const auto& [number, entry] : table.items_.waiting())
       put(number), put(entry.item), put(entry.rests_until > Table::Clock::time_point());
-    for (const auto& [client, hands] : table.clients_) {
+    for (const auto& [client, hands] : table.items_.clients()) {
       put(client), put(hands.holds), put(hands.finished_with), put(hands.offered.size()),
           put(hands.taken.size());
       for (const auto& [request, entry] : hands.offered)
@@ -138,15 +139,16 @@ struct QueueTableState {
     for (const auto& from : table.getters_) put(from.client), put(from.number);
   }
   static bool somebody_waits_for_what_is_there(const Table& table) {
-    return (!table.waiting_.empty() && !table.getters_.empty()) ||
+    return (!table.items_.waiting().empty() && !table.getters_.empty()) ||
            (!table.putters_.empty() && table.has_room_for(table.putters_.front()));
   }
   // What a getter may be told only if nothing can come to it, and must be told then.
   static bool may_come(const Table& table, int client) {
-    if (!table.waiting_.empty()) return true;
+    if (!table.items_.waiting().empty()) return true;
     if (table.end_ == Table::End::kAtOnce) return false;
-    for (const auto& [other, hands] : table.clients_)
-      if (!hands.offered.empty() || (table.redeliver_ && other != client && !hands.taken.empty()))
+    for (const auto& [other, hands] : table.items_.clients())
+      if (!hands.offered.empty() ||
+          (table.items_.redeliver() && other != client && !hands.taken.empty()))
         return true;
     return false;
   }
@@ -157,34 +159,36 @@ struct QueueTableState {
     return !table.putters_.empty() || !table.arriving_.empty();
   }
   static std::size_t all(const Table& table) {
-    std::size_t count = table.waiting_.size();
-    for (const auto& [client, hands] : table.clients_)
+    std::size_t count = table.items_.waiting().size();
+    for (const auto& [client, hands] : table.items_.clients())
       count += hands.offered.size() + hands.taken.size() + hands.finished_with;
     return count;
   }
   static int times_waiting(const Table& table, int item) {
     int times = 0;
-    for (const auto& [number, entry] : table.waiting_) times += entry.item == item ? 1 : 0;
+    for (const auto& [number, entry] : table.items_.waiting()) times += entry.item == item ? 1 : 0;
     return times;
   }
   // The lowest number in the client's hand; 0: it has none.
   static std::uint64_t first_in_hand(const Table& table, int client) {
-    const auto hands = table.clients_.find(client);
-    const bool empty = hands == table.clients_.end() || hands->second.taken.empty();
+    const auto hands = table.items_.clients().find(client);
+    const bool empty = hands == table.items_.clients().end() || hands->second.taken.empty();
     return empty ? 0 : hands->second.taken.begin()->first;
   }
   static std::vector<int> offered_items(const Table& table, int client) {
     std::vector<int> items;
-    if (const auto hands = table.clients_.find(client); hands != table.clients_.end())
+    if (const auto hands = table.items_.clients().find(client);
+        hands != table.items_.clients().end())
       for (const auto& [request, entry] : hands->second.offered) items.push_back(entry.item);
     return items;
   }
-  static bool any_waits(const Table& table) { return !table.waiting_.empty(); }
-  static bool has_offers(const Table& table) { return table.offered_ != 0; }
+  static bool any_waits(const Table& table) { return !table.items_.waiting().empty(); }
+  static bool has_offers(const Table& table) { return table.items_.offered() != 0; }
   // Every offer, as a request of the client that has it.
   static std::vector<ClientRequest<int>> offers(const Table& table, int client) {
     std::vector<ClientRequest<int>> found;
-    if (const auto hands = table.clients_.find(client); hands != table.clients_.end())
+    if (const auto hands = table.items_.clients().find(client);
+        hands != table.items_.clients().end())
       for (const auto& [request, entry] : hands->second.offered)
         found.push_back({client, static_cast<std::uint32_t>(request)});
     return found;

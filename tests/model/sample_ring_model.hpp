@@ -22,6 +22,7 @@ struct Sizes {
   int depth = 1;
   int max_held = 1;
   int publishes = 4;
+  int batch = 1;  // publish_many(): so many are pushed between two looks at the return ring
   int returns() const { return static_cast<int>(std::bit_ceil(unsigned(depth + max_held))); }
 };
 
@@ -34,6 +35,7 @@ enum class Mistake {
   kTailBeforeToken,     // release moves the tail first
   kReturnRingTooSmall,  // one slot fewer than leases, rounded down
   kHeldIsNotBounded,    // the borrower pops beyond max_held
+  kBatchBeyondRoom,     // room is looked for before the first of a batch alone
   kJumpTooFar,          // a reader that was overtaken skips one that is still there
 };
 
@@ -73,6 +75,8 @@ struct State {
   std::uint8_t written = 0;  // which words of the entry are in the slot
   std::uint8_t tail_seen = 0;
   std::uint8_t drained = 0;
+  std::uint8_t in_batch = 0;  // pushed since the last look at the return ring
+  std::uint8_t unused = 0;    // no padding
   // Private to the borrower: SampleRingReader and ReturnRingWriter.
   BorrowerAt borrower = BorrowerAt::kLook;
   std::uint8_t looking_at = 0;
@@ -172,7 +176,9 @@ class SampleRingModel {
           s.owner = OwnerAt::kWords;
         } else {
           ++s.next;
-          s.owner = OwnerAt::kTail;  // drain_links() after each push
+          if (++s.in_batch < sizes_.batch) return before_push(s);
+          s.in_batch = 0;
+          s.owner = OwnerAt::kTail;  // drain_after_push()
         }
         return enter(s);
       case OwnerAt::kOver:
@@ -198,7 +204,8 @@ class SampleRingModel {
     // in_ring(): what came back was popped before.
     s.oldest = static_cast<std::uint8_t>(std::max<int>(s.oldest, s.next - std::popcount(s.leases)));
     const bool ring_full = s.next - s.oldest >= sizes_.depth;
-    if (ring_full && mistake_ != Mistake::kOverwriteUntaken) {
+    const bool looks = mistake_ != Mistake::kBatchBeyondRoom || s.in_batch == 0;
+    if (ring_full && looks && mistake_ != Mistake::kOverwriteUntaken) {
       s.owner = OwnerAt::kOldest;
     } else if (std::popcount(s.leases) == sizes_.depth + sizes_.max_held) {
       expect(!has_drained, "an honest borrower holds more than it may");

@@ -11,9 +11,11 @@
 #include <functional>
 #include <iostream>
 #include <map>
+#include <span>
 #include <sstream>
 #include <string>
 
+#include "tensorbus/bus/queue.hpp"
 #include "tensorbus/bus/share.hpp"
 #include "tests/unit/bus/test_support.hpp"
 
@@ -59,6 +61,7 @@ class PeerProcess {
   }
 
  private:
+  static constexpr std::int64_t kRowWords = 64;
   using Command = std::function<std::string(PeerProcess&, const Arguments&)>;
 
   static std::string name_of(Outcome outcome) {
@@ -124,6 +127,20 @@ class PeerProcess {
     }
     return "ok";
   }
+  // "publish_rows 6": the patterns of so many seeds at once, each a message.
+  std::string publish_rows(const Arguments& with) {
+    const auto count = std::stoull(with.first);
+    std::vector<std::uint64_t> rows(count * kRowWords);
+    for (std::size_t i = 0; i < count; ++i)
+      write_pattern(std::span(rows).subspan(i * kRowWords, kRowWords), seed_ + i);
+    seed_ += count;
+    const TensorView view =
+        TensorView::of(rows.data(), {static_cast<std::int64_t>(count), kRowWords});
+    for (Publisher& publisher : publishers_)
+      if (const auto done = publisher.publish_many(view); done.count != count)
+        return name_of(done.outcome);
+    return "ok";
+  }
   // "publish_kept": what was received or attached last goes on, by reference, on every publisher.
   std::string publish_kept() {
     for (Publisher& publisher : publishers_)
@@ -148,6 +165,15 @@ class PeerProcess {
     shares_.push_back(tensorbus::share(message, options, participants_.back()));
     return "ok " + shares_.back().handle().text();
   }
+  // "put <address> count=5": the numbers from 0 on, one by one.
+  std::string put(const Arguments& with) {
+    Queue queue = Queue::open(with.first, kLong, participants_.back());
+    for (std::uint64_t number = 0; number < with.get("count", 1); ++number) {
+      const auto fields = std::as_bytes(std::span(&number, 1));
+      if (queue.put({.tensors = {}, .fields = fields}, kLong) != Outcome::kDone) return "not put";
+    }
+    return "ok";
+  }
   // Attaches by this handle, with "own" by that of the last share, and keeps it.
   std::string attach(const Arguments& with) {
     const Handle handle = with.first == "own" ? shares_.back().handle() : Handle::parse(with.first);
@@ -168,6 +194,27 @@ class PeerProcess {
         if (with.get("scribble", 0) != 0)
           write_pattern(sample->tensor().as_mutable<std::uint64_t>(), 123456);
         if (with.get("keep", 0) != 0) kept_.push_back(std::move(*sample));
+      }
+    }
+    return seeds;
+  }
+  // "receive_into 4": so many, into an array, from every subscriber.
+  std::string receive_into(const Arguments& with) {
+    std::string seeds = "ok";
+    const std::size_t all = std::stoull(with.first);
+    for (Subscriber& subscriber : subscribers_) {
+      std::vector<std::uint64_t> rows(all * kRowWords);
+      std::size_t count = 0;
+      for (std::size_t taken = 0; taken < all; taken += count) {
+        const auto left = static_cast<std::int64_t>(all - taken);
+        if (subscriber.receive_into(&rows[taken * kRowWords],
+                                    Layout::contiguous(DType::kUInt64, {left, kRowWords}), count,
+                                    kLong) != Outcome::kDone)
+          return "nothing came after" + seeds.substr(2);
+      }
+      for (std::size_t i = 0; i < all; ++i) {
+        const auto seed = seed_of(std::span(rows).subspan(i * kRowWords, kRowWords));
+        seeds += seed ? " " + std::to_string(*seed) : " torn";
       }
     }
     return seeds;
@@ -328,12 +375,15 @@ const std::map<std::string, PeerProcess::Command> PeerProcess::commands_ = {
     {"publisher", &PeerProcess::publisher},
     {"subscriber", &PeerProcess::subscriber},
     {"publish", &PeerProcess::publish},
+    {"publish_rows", &PeerProcess::publish_rows},
     {"publish_kept", [](PeerProcess& p, const Arguments&) { return p.publish_kept(); }},
     {"share", &PeerProcess::share},
     {"share_kept", [](PeerProcess& p, const Arguments&) { return p.share_kept(); }},
+    {"put", &PeerProcess::put},
     {"close_shares", [](PeerProcess& p, const Arguments&) { return p.shares_.clear(), "ok"; }},
     {"attach", &PeerProcess::attach},
     {"receive", &PeerProcess::receive},
+    {"receive_into", &PeerProcess::receive_into},
     {"receive_many", [](PeerProcess& p, const Arguments&) { return p.receive_many(); }},
     {"look", [](PeerProcess& p, const Arguments&) { return p.look(); }},
     {"ready", [](PeerProcess& p, const Arguments&) { return p.ready(); }},

@@ -53,6 +53,8 @@ const std::vector<std::string_view> kAsSubscriber = {"socket.bound",
 // (handing_on_test.cpp).
 const std::vector<std::string_view> kAsSharer = {"request.sent", "lent.sent", "return.sent"};
 const std::vector<std::string_view> kAsMiddleman = {"claim.received", "handed.sent"};
+// And one that puts into a queue (putting_test.cpp).
+const std::vector<std::string_view> kAsProducer = {"put_ring.written", "put_ring.committed"};
 
 using Place = std::tuple<std::string_view, int>;  // the n-th passage of a point
 
@@ -230,6 +232,32 @@ TEST_P(StopsOfAPublisher, a_stop_costs_the_others_nothing_and_itself_only_time) 
   all_is_as_before();
 }
 
+// Many messages at once: those that are visible are whole, and nothing is left of the others.
+class StepsOfRows : public StepsOfAPublisher {
+ protected:
+  std::vector<std::string> script() override {
+    return Steps::script("publisher topic depth=3 history=2 seed=" + std::to_string(kFirstSeed),
+                         {"await_subscribers 3", "publish_rows 2", "publish_rows 7",
+                          "publish_rows 7", "close_publishers"});
+  }
+};
+
+TEST_P(StepsOfRows, a_death_costs_the_others_nothing) {
+  Peer victim(domain, order("kill"));
+  tell(victim);
+  dies(victim);
+  everybody_forgets_it();
+  all_is_as_before();
+}
+
+TEST_P(StepsOfRows, a_stop_costs_the_others_nothing_and_itself_only_time) {
+  Peer victim(domain, order("stop"));
+  tell(victim);
+  is_stopped_and_goes_on(victim);
+  everybody_forgets_it();
+  all_is_as_before();
+}
+
 class StepsOfASubscriber : public Steps {
  protected:
   StepsOfASubscriber() {
@@ -270,6 +298,22 @@ TEST_P(StopsOfASubscriber, a_stop_costs_the_others_nothing_and_itself_only_time)
   Peer victim(domain, order("stop"));
   tell(victim);
   is_stopped_and_goes_on(victim);
+  everybody_forgets_it();
+  all_is_as_before();
+}
+
+class StepsOfAReaderOfRows : public StepsOfASubscriber {
+ protected:
+  std::vector<std::string> script() override {
+    return Steps::script("subscriber topic", {"await_publishers 3", "receive_into 2",
+                                              "receive_into 6", "close_subscribers"});
+  }
+};
+
+TEST_P(StepsOfAReaderOfRows, a_death_costs_the_others_nothing) {
+  Peer victim(domain, order("kill"));
+  tell(victim);
+  dies(victim);
   everybody_forgets_it();
   all_is_as_before();
 }
@@ -325,6 +369,19 @@ const auto kPassages = ::testing::Values(1, kOfEach);
 
 INSTANTIATE_TEST_SUITE_P(At, StepsOfAPublisher,
                          ::testing::Combine(::testing::ValuesIn(kAsPublisher), kPassages),
+                         place_name);
+INSTANTIATE_TEST_SUITE_P(
+    At, StepsOfRows,
+    ::testing::Combine(::testing::Values("publish.copied", "publish.described", "publish.issued",
+                                         "publish.segment_sent", "publish.entry_written",
+                                         "publish.entry_full", "publish.woken", "drop.taken"),
+                       kPassages),
+    place_name);
+INSTANTIATE_TEST_SUITE_P(At, StepsOfAReaderOfRows,
+                         ::testing::Combine(::testing::Values("receive.popped", "receive.described",
+                                                              "release.token_written",
+                                                              "release.tail_moved"),
+                                            kPassages),
                          place_name);
 INSTANTIATE_TEST_SUITE_P(At, StepsOfASubscriber,
                          ::testing::Combine(::testing::ValuesIn(kAsSubscriber), kPassages),
@@ -394,7 +451,7 @@ TEST_F(NothingFound, ready_tells_of_a_sample_beyond_the_limit_that_comes_then) {
 
 TEST(AllSteps, none_is_forgotten_here) {
   std::set<std::string_view> tested(kAsPublisher.begin(), kAsPublisher.end());
-  for (const auto* more : {&kAsSubscriber, &kAsSharer, &kAsMiddleman})
+  for (const auto* more : {&kAsSubscriber, &kAsSharer, &kAsMiddleman, &kAsProducer})
     tested.insert(more->begin(), more->end());
   EXPECT_EQ(tested, (std::set<std::string_view>(platform::kKillPoints.begin(),
                                                 platform::kKillPoints.end())));

@@ -68,6 +68,24 @@ TB_API tb_status tb_publisher_publish_within(tb_publisher* publisher, const tb_m
                                              int64_t timeout_ns, const tb_give_up* give_up,
                                              tb_published* published);
 
+/* The result of publishing many messages. */
+typedef struct tb_published_many {
+  uint32_t struct_size;
+  uint32_t subscribers; /* that have the last of them in their queues */
+  uint64_t count;       /* so many were published, in their order */
+  uint64_t sequence;    /* of the last of them */
+} tb_published_many;
+#define TB_PUBLISHED_MANY_INIT {sizeof(tb_published_many), 0, 0, 0}
+
+/* Publishes each row of a tensor in host memory, along its first dimension, as a message of its
+ * own, as tb_publisher_publish_within() would one after the other; each is copied once. For many
+ * small messages: it takes its locks, and wakes the subscribers, once for many. Without TB_OK only
+ * the first `count` were published: with TB_INTERRUPTED after the first, another call publishes the
+ * others, or returns the error that stopped this one. */
+TB_API tb_status tb_publisher_publish_many(tb_publisher* publisher, const tb_tensor* rows,
+                                           int64_t timeout_ns, const tb_give_up* give_up,
+                                           tb_published_many* published);
+
 /* Waits for `count` subscribers. Returns TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED. */
 TB_API tb_status tb_publisher_wait_for_subscribers(tb_publisher* publisher, uint32_t count,
                                                    int64_t timeout_ns);

@@ -63,6 +63,18 @@ TB_API tb_status tb_subscriber_receive_many(tb_subscriber* subscriber, tb_sample
                                             size_t capacity, int64_t timeout_ns,
                                             const tb_give_up* give_up, size_t* count);
 
+/* Receives messages of one tensor into the rows of an array: waits as above for the first, and
+ * takes the others that are there then, at most as many as there are rows. Each is copied into the
+ * next row, and its lease ends at once. `layout`: of the array at `rows`, contiguous; a row is what
+ * is behind its first dimension. The first `*count` rows are new, whatever this returns. For many
+ * small messages: it makes no samples.
+ *
+ * Returns the same statuses; TB_ERROR_INVALID_ARGUMENT if the next message is no tensor of the dtype
+ * and shape of a row: tb_subscriber_receive() returns it. */
+TB_API tb_status tb_subscriber_receive_into(tb_subscriber* subscriber, void* rows,
+                                            const tb_layout* layout, int64_t timeout_ns,
+                                            const tb_give_up* give_up, size_t* count);
+
 /* 1 if receiving would not wait now. Takes nothing. */
 TB_API int32_t tb_subscriber_ready(tb_subscriber* subscriber);
 /* For poll() and event loops: a descriptor that is readable when receiving may find something. The

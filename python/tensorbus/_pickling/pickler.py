@@ -21,7 +21,7 @@ from tensorbus._base.participant import participant
 from tensorbus._codec import torch_indices
 from tensorbus._codec.fields import Restorer, fields_of_pickle, flatten, list_of, unflatten
 from tensorbus._pickling import lending, torch_sharing
-from tensorbus._pickling.plain import is_plain, plain_fields, plain_pickle
+from tensorbus._pickling.plain import plain_fields, plain_pickle
 from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus._tensors.library import TENSOR_CLASSES, Library, library_of
 
@@ -34,7 +34,7 @@ _HAS_HISTORY = (
 
 
 # Of all messages without tensors: it keeps nothing, and may be sent any number of times.
-_NO_TENSORS = _core.Outgoing()
+NO_TENSORS = _core.Outgoing()
 
 
 def dump(item: object, *, shared: bool = False, stream: Any = None) -> tuple[_core.Outgoing, bytes]:
@@ -52,8 +52,8 @@ def dump(item: object, *, shared: bool = False, stream: Any = None) -> tuple[_co
         OutOfMemory: there is no room for what is to be shared; the message names the limit.
         Exception: whatever pickling it raises.
     """
-    if stream is None and is_plain(item):
-        return _NO_TENSORS, plain_fields(item)
+    if stream is None and (plain := plain_fields(item)) is not None:
+        return NO_TENSORS, plain
     handle = None if stream is None else stream_of(stream)
     library = library_of(item)
     if library is not None and type(item) in _classes_of(library) and not _is_apart(item, shared):

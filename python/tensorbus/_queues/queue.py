@@ -22,9 +22,11 @@ from tensorbus._base.public import public
 from tensorbus._base.stats import QueueStats
 from tensorbus._core import Outcome
 from tensorbus._pickling import pickler
+from tensorbus._pickling.pickler import NO_TENSORS
 from tensorbus._queues.ending import forks, wait_for_takers
 from tensorbus._queues.pending import checked, taken
 
+_getpid = os.getpid
 _BATCH = 128  # items that put_many() hands to the core at once
 _LOOK = 0.5  # seconds, after which open_async() notices that it was cancelled
 
@@ -171,7 +173,7 @@ class Queue(Closing, Generic[T]):
         """The core's queue, of this process: a forked child opens its own."""
         if self._closed:
             raise Closed("this process has closed the queue")
-        if self._process != os.getpid():
+        if self._process != _getpid():
             home = participant(self._domain)
             self._core = _core.Queue.open(self._address, None, home)
             self._process = os.getpid()
@@ -228,8 +230,13 @@ class Queue(Closing, Generic[T]):
             Timeout: the process that has the queue does not say whether the item is in it.
             Exception: whatever pickling the item raises.
         """
-        outgoing, fields = pickler.dump(item, shared=self._shared, stream=stream)
-        outcome = self._here.put(outgoing, fields, _wait(block, timeout))
+        limit = None if block and timeout is None else _wait(block, timeout)
+        outcome = self._here.put_plain(item, limit) if stream is None else None
+        if outcome is True:
+            return
+        if outcome is None:
+            outgoing, fields = pickler.dump(item, shared=self._shared, stream=stream)
+            outcome = self._here.put(outgoing, fields, limit)
         if outcome is Outcome.TIMED_OUT:
             raise queue.Full
         checked(outcome)
@@ -265,7 +272,7 @@ class Queue(Closing, Generic[T]):
         waiting: list[bytes] = []
         for item in items:
             outgoing, fields = pickler.dump(item, shared=self._shared, stream=stream)
-            if len(outgoing) == 0:
+            if outgoing is NO_TENSORS or len(outgoing) == 0:
                 waiting.append(fields)
                 if len(waiting) < _BATCH:
                     continue
@@ -308,7 +315,9 @@ class Queue(Closing, Generic[T]):
             Closed: the queue, or the process that has it, is gone.
             Exception: whatever unpickling the item raises.
         """
-        item: T = pickler.load(self._found(_wait(block, timeout)))
+        limit = None if block and timeout is None else _wait(block, timeout)
+        found = self._item(limit)
+        item: T = found[0] if isinstance(found, tuple) else pickler.load(found)
         return item
 
     def get_many(self, max_count: int, timeout: float | None = None) -> list[T]:
@@ -337,15 +346,14 @@ class Queue(Closing, Generic[T]):
         limit = _wait(True, timeout)
         if self._has_unread():
             samples = [self._unread.popleft() for _ in range(min(most, len(self._unread)))]
-        else:
-            found = self._here.get_many(most, limit)
-            if isinstance(found, Outcome):
-                found = [self._sample(found)]  # raises
-            samples = found
-        return self._loaded(deque(samples))
+            return self._loaded([], deque(samples))
+        found = self._here.get_many(most, limit)
+        if isinstance(found, Outcome):
+            return [pickler.load(self._sample(found))]  # raises
+        values, samples = found
+        return self._loaded(values, deque(samples)) if samples else values
 
-    def _loaded(self, samples: deque[_core.Sample]) -> list[T]:
-        items: list[T] = []
+    def _loaded(self, items: list[T], samples: deque[_core.Sample]) -> list[T]:
         while samples:
             try:
                 items.append(pickler.load(samples[0]))
@@ -367,10 +375,10 @@ class Queue(Closing, Generic[T]):
         """The items as they come, until the queue is closed."""
         while True:
             try:
-                found = self._found(None)
+                found = self._item(None)
             except Closed:
                 return
-            item = pickler.load(found)
+            item = found[0] if isinstance(found, tuple) else pickler.load(found)
             del found  # nothing is kept while we wait for the next
             yield item
             del item
@@ -529,6 +537,13 @@ class Queue(Closing, Generic[T]):
         if self._has_unread():
             return self._unread.popleft()
         return self._sample(self._here.get(timeout))
+
+    def _item(self, timeout: float | None) -> tuple[Any] | _core.Sample:
+        """An everyday value, in a tuple, or the sample of another one."""
+        if self._unread and self._has_unread():
+            return self._unread.popleft()
+        found = self._here.get_item(timeout)
+        return found if isinstance(found, tuple) else self._sample(found)
 
     async def _found_async(self) -> _core.Sample:
         if self._has_unread():

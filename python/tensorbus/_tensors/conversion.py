@@ -7,7 +7,7 @@ from typing import Any
 from tensorbus._base.errors import Unsupported
 from tensorbus._core import Memory
 from tensorbus._tensors import numpy_arrays, torch_tensors
-from tensorbus._tensors.library import CONJUGATE, FROM_TORCH, NEGATIVE, Library
+from tensorbus._tensors.library import CONJUGATE, FROM_TORCH, NEGATIVE, TENSOR_CLASSES, Library
 
 
 def tensor_from(memory: Memory, library: Library | None) -> Any:
@@ -40,6 +40,17 @@ def from_array(array: Any, library: Library) -> Any:
     return (
         _checked_jax(_jax().numpy.asarray(array), array.dtype.name) if library == "jax" else array
     )
+
+
+def learn_class_of(value: object) -> None:
+    """If it is a tensor of NumPy or PyTorch, the core knows its class from then on."""
+    if type(value) in TENSOR_CLASSES:
+        return
+    library = type(value).__module__.partition(".")[0]
+    if library == "torch":
+        torch_tensors.learn()
+    elif library == "numpy":
+        numpy_arrays.learn()
 
 
 def _jax_from(memory: Memory) -> Any:

@@ -23,6 +23,7 @@ from tensorbus._base.participant import participant
 from tensorbus._base.public import public, renamed
 from tensorbus._codec.typed import plan_or_none
 from tensorbus._core import Outcome
+from tensorbus._tensors.conversion import learn_class_of
 from tensorbus._tensors.library import Library, library_or_none
 from tensorbus._topics.sample import Sample, sample_of
 
@@ -218,6 +219,35 @@ class Subscriber(Closing, Generic[T]):
             return [sample_of(core, library, plan) for core in found]
         self._raise_for(found)
         return []
+
+    def receive_into(self, array: Any, timeout: float | None = None) -> int:
+        """Messages of one tensor each, into the rows of an array: for many small ones.
+
+        Waits like `receive` for the first, and takes what else is there, at most as many as there
+        are rows. Each is copied into the next row, in the order in which `receive` would return
+        them; nothing is held, and no sample is made. See `Publisher.publish_many`.
+
+        Args:
+            array: a NumPy array or a torch tensor in main memory, contiguous and writable. Its rows
+                along the first dimension have the dtype and the shape of the messages, whichever
+                library they are from.
+            timeout: seconds to wait for the first; the default is the subscriber's own.
+
+        Returns:
+            How many rows are new: one at least.
+
+        Raises:
+            InvalidArgument: an array that is none of these; or the next message is no tensor of the
+                dtype and shape of a row: then `receive` returns it.
+            Timeout, TypeMismatch, Closed, HoldLimit, OutOfMemory: as `receive`, and only if there
+                is no row: what ends it after the first, the next call raises.
+        """
+        learn_class_of(array)
+        found = self._core.receive_into(array, self._timeout if timeout is None else timeout)
+        if isinstance(found, int):
+            return found
+        self._raise_for(found)
+        raise Timeout(f"no sample on {self._topic!r} in time{self._hint()}")
 
     def __iter__(self) -> Iterator[Sample[T]]:
         """Samples until none comes for the subscriber's timeout, or it is closed.

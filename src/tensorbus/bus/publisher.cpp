@@ -1,5 +1,7 @@
 #include "tensorbus/bus/publisher.hpp"
 
+#include <algorithm>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -17,6 +19,7 @@ namespace tensorbus {
 
 namespace {
 
+constexpr std::size_t kAlwaysInline = 4;  // dimensions: whatever they are, the descriptor fits
 constexpr std::size_t kWorthTakingBackFirst = std::size_t{64} << 10;
 
 // Returns true for one tensor in host memory and nothing else.
@@ -63,7 +66,7 @@ struct Publisher::State final : bus::SampleBuilder::Allocator {
   bool copy(bus::LoanedSample& sample, const Layout& layout, const ByteSpan& span,
             const std::byte* data, std::uint64_t fingerprint) const {
     if (data == nullptr || span.bytes() == 0 || !layout.is_contiguous() ||
-        encoded_bytes_alone(layout) > link::kInlineBytes ||
+        (layout.shape.size() > kAlwaysInline && encoded_bytes_alone(layout) > link::kInlineBytes) ||
         memory::MappedFile::at(data) != nullptr || participant->lent().find(data, span.bytes()))
       return false;
     memory::BlockRef block = allocate(span.bytes());
@@ -106,6 +109,46 @@ struct Publisher::State final : bus::SampleBuilder::Allocator {
     const Outcome outcome = participant->when_there_is_room(
         stop, [&] { published = core->closed() ? Published{Outcome::kClosed} : publish(); });
     return outcome == Outcome::kDone ? published : Published{outcome};
+  }
+  // Copies rows of the contiguous layout `row` into one block, `step` bytes apart, and publishes
+  // each.
+  void publish_rows(const TensorView& rows, const Layout& row, std::size_t step,
+                    const platform::StopCondition& stop, PublishedMany& done) const {
+    const auto count = static_cast<std::uint32_t>(rows.layout.shape[0]);
+    memory::BlockRef block;
+    platform::with_memory_errors(
+        [&] { done.outcome = with_room(stop, [&] { block = allocate(count * step); }); });
+    if (done.outcome != Outcome::kDone) return;
+    Layout target = rows.layout;
+    std::copy(row.strides.begin(), row.strides.end(), target.strides.begin() + 1);
+    target.strides[0] = static_cast<std::int64_t>(step / item_bytes(row.dtype));
+    const bool solid = row.packed_bytes() == step && rows.layout.is_contiguous();
+    if (solid)
+      std::memcpy(block->data(), rows.data, count * step);
+    else
+      copy_elements(block->data(), target, static_cast<const std::byte*>(rows.data), rows.layout,
+                    Stores::kOrdinary);
+    platform::kill_point("publish.copied");
+    bus::OutgoingRows out{.left = count, .step = step, .bytes_each = row.packed_bytes()};
+    out.next.length =
+        static_cast<std::uint32_t>(encode_alone(row, *block, 0, out.next.inline_bytes));
+    (void)block->mark_published();
+    platform::kill_point("publish.described");
+    platform::with_memory_errors([&] {
+      out.issued = std::make_shared<const link::PublishedSample>(std::move(block), count);
+      core->publish_many(out, stop, done);
+    });
+  }
+  bool waits_for_memory(const platform::StopCondition& stop) const {
+    return core->options().reliable && stop.timeout() != std::chrono::nanoseconds::max();
+  }
+  // Calls `work`, which allocates: again when there may be room, if the publisher waits for that.
+  template <typename Work>
+  Outcome with_room(const platform::StopCondition& stop, const Work& work) const {
+    if (core->closed()) return Outcome::kClosed;
+    if (waits_for_memory(stop)) return participant->when_there_is_room(stop, work);
+    work();
+    return Outcome::kDone;
   }
   // Publishes a LoanedSample or a SampleBuilder.
   template <typename Sample>
@@ -156,9 +199,7 @@ Published Publisher::publish(std::span<const TensorView> tensors, const Message&
   const auto publish = [&] { return state.publish(tensors, rest, stop, loan, as); };
   try {
     return platform::with_memory_errors([&] {
-      const bool waits =
-          state.core->options().reliable && stop.timeout() != std::chrono::nanoseconds::max();
-      return waits ? state.publish_with_room(stop, publish) : publish();
+      return state.waits_for_memory(stop) ? state.publish_with_room(stop, publish) : publish();
     });
   } catch (const Error& error) {
     // The publisher was closed meanwhile, and the memory of an isolated publisher with it.
@@ -208,6 +249,90 @@ Published Publisher::publish(Loan&& loan, void* stream) {
   });
   if (published.outcome == Outcome::kDone) loan.state_.reset();
   return published;
+}
+
+namespace {
+
+constexpr std::int64_t kRowsAtOnce = 256;         // in one block, which all of them keep
+constexpr std::int64_t kMostOfABlock = 64 << 10;  // bytes
+constexpr std::int64_t kMostOfARow = 4 << 10;     // bytes; larger ones have their own blocks
+constexpr std::int64_t kRowAlignment =
+    64;  // bytes: what is read of one row is in no other's cache line
+
+Dims inner(const Dims& dims) { return Dims(std::span(dims.begin() + 1, dims.end())); }
+
+// Rows of a tensor, from one on.
+TensorView rows_of(const TensorView& tensor, std::int64_t first, std::int64_t count) {
+  TensorView part = tensor;
+  const auto item = static_cast<std::int64_t>(item_bytes(tensor.layout.dtype));
+  part.data = static_cast<const std::byte*>(tensor.data) + first * tensor.layout.strides[0] * item;
+  part.layout.shape[0] = count;
+  return part;
+}
+
+TensorView row_of(const TensorView& tensor, std::int64_t index) {
+  TensorView row = rows_of(tensor, index, 1);
+  row.layout.shape = inner(row.layout.shape);
+  row.layout.strides = inner(row.layout.strides);
+  return row;
+}
+
+void require_rows(const TensorView& tensor) {
+  span_of(tensor.layout);
+  if (tensor.layout.shape.empty())
+    throw Error(Code::kInvalidArgument, "publish_many: a tensor without dimensions has no rows");
+  if (!tensor.device.is_host())
+    throw Error(Code::kInvalidArgument,
+                "publish_many: rows on a GPU are published one by one, or as one tensor");
+}
+
+}  // namespace
+
+PublishedMany Publisher::publish_many(const TensorView& tensor,
+                                      const platform::StopCondition& stop) {
+  require_rows(tensor);
+  const State& state = *state_;
+  const std::int64_t count = tensor.layout.shape[0];
+  PublishedMany done;
+  if (count == 0 && state.core->closed()) done.outcome = Outcome::kClosed;
+  if (count == 0) return done;
+  const TensorView first = row_of(tensor, 0);
+  const Layout row = Layout::contiguous(first.layout.dtype, first.layout.shape, first.layout.flags);
+  const auto bytes = static_cast<std::int64_t>(row.packed_bytes());
+  const bool together =
+      bytes != 0 && bytes <= kMostOfARow && encoded_bytes_alone(row) <= link::kInlineBytes;
+  const std::int64_t step = (bytes + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+  const std::int64_t most = together ? std::min(kRowsAtOnce, kMostOfABlock / step) : 1;
+  while (done.outcome == Outcome::kDone && static_cast<std::int64_t>(done.count) < count) {
+    const auto next = static_cast<std::int64_t>(done.count);
+    try {
+      if (together) {
+        state.publish_rows(rows_of(tensor, next, std::min(most, count - next)), row,
+                           static_cast<std::size_t>(step), stop, done);
+      } else {
+        const TensorView one = row_of(tensor, next);
+        const Published published = publish({&one, 1}, {}, stop, nullptr);
+        done.outcome = published.outcome;
+        if (published.outcome != Outcome::kDone) break;
+        ++done.count;
+        done.sequence = published.sequence;
+        done.subscribers = published.subscribers;
+      }
+    } catch (const Error& error) {
+      // As in publish(): the memory of an isolated publisher is gone when it is closed.
+      if (error.code() == Code::kClosed && state.core->closed())
+        done.outcome = Outcome::kClosed;
+      else if (done.count != 0)
+        done.outcome = Outcome::kInterrupted;
+      else
+        throw;
+    }
+  }
+  return done;
+}
+
+PublishedMany Publisher::publish_many(const TensorView& rows) {
+  return publish_many(rows, state_->core->options().timeout);
 }
 
 bool Publisher::ready() { return state_->core->ready(); }

@@ -55,6 +55,10 @@ class TENSORBUS_API Publisher {
   Published publish(const TensorView& tensor);
   Published publish(const Value& fields, const std::vector<TensorView>& tensors);
   Published publish(const Message& message, const platform::StopCondition& stop);
+  // Publishes each row of a tensor, along its first dimension, as a message. What stops it after
+  // the first message is an outcome: an Error is thrown by the next call.
+  PublishedMany publish_many(const TensorView& rows, const platform::StopCondition& stop);
+  PublishedMany publish_many(const TensorView& rows);
   // For a mirror: see bus::PublisherCore.
   Published publish_as(const Message& message, const bus::Stamp& as,
                        const platform::StopCondition& stop);

@@ -12,14 +12,13 @@
 #include "tensorbus/bus/queue_client/open_queue.hpp"
 #include "tensorbus/bus/queue_client/queue_client.hpp"
 #include "tensorbus/bus/queue_client/queue_markers.hpp"
+#include "tensorbus/bus/queue_client/queue_putters.hpp"
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/waiting/poller.hpp"
 
 namespace tensorbus {
 namespace {
-
 constexpr std::chrono::nanoseconds kNow{};
-
 }  // namespace
 
 struct Queue::State {
@@ -31,20 +30,22 @@ struct Queue::State {
   std::string marker{};  // of a named queue that was made here
   bool made_here = false;
   std::optional<Access> wanted{};  // by receive_with()
+  std::shared_ptr<bus::QueuePutter> putter{};
 
   ~State() {
     if (made_here) close({});
   }
-  bus::QueueClient client() const { return {*participant, address}; }
+  bus::QueueClient client() const { return {*participant, address, putter}; }
+  std::size_t put_at_once(std::span<const Message> items,
+                          const platform::StopCondition& stop) const {
+    return stop.timeout() > kNow ? putter->put_soon(items) : putter->put_now(items);
+  }
   Access access() const noexcept {
     if (wanted) return *wanted;
     return options.shared ? Access::kShared : Access::kRead;
   }
   bus::SampleBuilder prepare(const Message& item) const {
     return {item.tensors, item, participant->supplies(grant())};
-  }
-  void prepare(const Message& item, std::optional<bus::SampleBuilder>& to) const {
-    to.emplace(item.tensors, item, participant->supplies(grant()));
   }
   // Without a timeout nothing bounds the wait for memory, which perhaps nobody frees: then the
   // first attempt counts.
@@ -90,6 +91,7 @@ Queue::Queue(const QueueOptions& options, const Participant& participant,
     bus::ParticipantCore& core = *state.participant;
     state.address = {core.id(), bus::make_queue(core, options)};
     state.made_here = true;
+    state.putter = core.kept<bus::QueuePutters>().of(state.address);
     state.text = bus::to_text(state.address);
     if (options.name.empty()) return;
     state.marker = bus::add_queue_marker(core.domain(), options.name, state.address,
@@ -101,6 +103,7 @@ Queue Queue::elsewhere(const Participant& participant, QueueOptions options,
                        const bus::QueueAddress& address) {
   bus::ForkSafe<State> state;
   state.emplace(participant.core(), std::move(options), address, bus::to_text(address));
+  state->putter = participant.core()->kept<bus::QueuePutters>().of(address);
   return Queue(std::move(state));
 }
 
@@ -150,8 +153,11 @@ bool Queue::made_here() const { return state_->made_here; }
 Outcome Queue::put(const Message& item, const platform::StopCondition& stop) {
   const State& state = *state_;
   return platform::with_memory_errors([&] {
+    if (state.put_at_once({&item, 1}, stop) == 1) return Outcome::kDone;
     std::optional<bus::SampleBuilder> prepared;
-    const Outcome ready = state.when_there_is_room(stop, [&] { state.prepare(item, prepared); });
+    const Outcome ready = state.when_there_is_room(stop, [&] {
+      prepared.emplace(item.tensors, item, state.participant->supplies(state.grant()));
+    });
     if (ready != Outcome::kDone) return ready;
     const Outcome outcome = state.client().put(*prepared, stop);
     if (outcome == Outcome::kDone) prepared->mark_done();
@@ -172,10 +178,13 @@ Outcome Queue::put_many(std::span<const Message> items, std::size_t& count,
   count = 0;
   return platform::with_memory_errors([&] {
     Outcome outcome = Outcome::kDone;
-    while (count < items.size() && outcome == Outcome::kDone) {
+    while (outcome == Outcome::kDone) {
+      count += state.put_at_once(items.subspan(count), stop);
+      if (count == items.size()) break;
+      const std::size_t batch = state.putter->has_ring() ? 1 : kBatch;  // the next need not ask
       std::list<bus::SampleBuilder> prepared;
       const std::exception_ptr why_not_all = state.prepare_all(
-          items.subspan(count, std::min(kBatch, items.size() - count)), prepared, stop, outcome);
+          items.subspan(count, std::min(batch, items.size() - count)), prepared, stop, outcome);
       const Outcome put = state.client().put_many(prepared, stop, [&] {
         prepared.front().mark_done();
         prepared.pop_front();
@@ -318,8 +327,12 @@ void Queue::Pending::spoil() {
 Queue::Pending Queue::start_put(const Message& item, bool waits) {
   const State& state = *state_;
   return platform::with_memory_errors([&] {
-    bus::SampleBuilder prepared = state.prepare(item);
     std::unique_ptr<Pending::Impl> impl(new Pending::Impl{state.participant});
+    if (state.putter->put_now({&item, 1}) == 1) {
+      impl->told.awaited = bus::QueueClient::answered();
+      return Pending(std::move(impl));
+    }
+    bus::SampleBuilder prepared = state.prepare(item);
     impl->told = state.client().start_put(prepared, waits);
     prepared.mark_done();
     return Pending(std::move(impl));

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/bus/subscribe/row_sink.hpp"
 #include "tensorbus/link/lease/kept_lease.hpp"
 #include "tensorbus/platform/limits.hpp"
 
@@ -66,6 +67,21 @@ Outcome Subscriber::receive_many(std::span<Sample> samples, std::size_t& count,
   });
   for (Sample& sample : samples.subspan(batch.taken)) sample = Sample();
   count = batch.taken;
+  return outcome;
+}
+
+Outcome Subscriber::receive_into(void* first, const Layout& rows, std::size_t& count,
+                                 const platform::StopCondition& stop) {
+  const State& state = *state_;
+  count = 0;
+  bus::RowSink sink(static_cast<std::byte*>(first), rows);
+  Sample other;  // that is not copied from its entry at once
+  bus::SubscriberCore::Batch batch{.room = {&other, 1}, .rows = &sink};
+  const Outcome outcome = platform::with_memory_errors([&] {
+    return stop.timeout().count() > 0 ? state.core->receive(batch, stop)
+                                      : state.core->try_receive(batch);
+  });
+  count = sink.taken();
   return outcome;
 }
 

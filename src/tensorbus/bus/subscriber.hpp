@@ -40,6 +40,11 @@ class TENSORBUS_API Subscriber {
   // Receives several samples at once; the first `count` of `samples` are new then.
   Outcome receive_many(std::span<Sample> samples, std::size_t& count,
                        const platform::StopCondition& stop);
+  // Receives messages of one tensor, each into a row of an array; `count` of them are new then.
+  // `rows`: contiguous. Throws Error(kInvalidArgument) if the first message is no row: receive()
+  // returns it.
+  Outcome receive_into(void* first, const Layout& rows, std::size_t& count,
+                       const platform::StopCondition& stop);
   bool ready();
 
   int event_descriptor();

@@ -101,6 +101,8 @@ Device device_of(std::int32_t device);
 std::int32_t number_of(const Device& device) noexcept;
 
 Layout layout_of(const tb_layout& layout);
+// Returns the tensor. Takes over its keeper, also if it throws.
+TensorView view_of(const tb_tensor& tensor);
 // Returns the message, valid as long as `message`. Takes over the keepers, also if it throws.
 Message message_of(const tb_message& message);
 // Points into `layout`.

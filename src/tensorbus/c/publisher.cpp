@@ -87,6 +87,21 @@ tb_status tb_publisher_publish_within(tb_publisher* publisher, const tb_message*
   });
 }
 
+tb_status tb_publisher_publish_many(tb_publisher* publisher, const tb_tensor* rows,
+                                    int64_t timeout_ns, const tb_give_up* give_up,
+                                    tb_published_many* published) {
+  return guarded([&] {
+    const TensorView view = view_of(required(rows, "rows"));
+    const PublishedMany done =
+        required(publisher, "publisher").publisher.publish_many(view, stop_of(timeout_ns, give_up));
+    give(published, {.struct_size = 0,
+                     .subscribers = done.subscribers,
+                     .count = done.count,
+                     .sequence = done.sequence});
+    return status_of(done.outcome);
+  });
+}
+
 tb_status tb_publisher_wait_for_subscribers(tb_publisher* publisher, uint32_t count,
                                             int64_t timeout_ns) {
   return guarded([&] {

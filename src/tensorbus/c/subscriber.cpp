@@ -74,6 +74,17 @@ tb_status tb_subscriber_receive_many(tb_subscriber* subscriber, tb_sample** samp
   });
 }
 
+tb_status tb_subscriber_receive_into(tb_subscriber* subscriber, void* rows, const tb_layout* layout,
+                                     int64_t timeout_ns, const tb_give_up* give_up, size_t* count) {
+  return guarded([&] {
+    Subscriber& from = required(subscriber, "subscriber").subscriber;
+    std::size_t& given = required(count, "count") = 0;
+    (void)required(static_cast<std::byte*>(rows), "rows");
+    return status_of(from.receive_into(rows, layout_of(required(layout, "layout")), given,
+                                       stop_of(timeout_ns, give_up)));
+  });
+}
+
 int32_t tb_subscriber_ready(tb_subscriber* subscriber) {
   int32_t ready = 0;
   (void)done([&] { ready = required(subscriber, "subscriber").subscriber.ready() ? 1 : 0; });

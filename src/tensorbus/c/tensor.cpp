@@ -99,6 +99,13 @@ std::vector<TensorView> views_of(const tb_message& message) {
 
 }  // namespace
 
+TensorView view_of(const tb_tensor& given) {
+  const tb_tensor tensor = taken(given);
+  TensorView view = kept_view(tensor);
+  describe_view(view, tensor);
+  return view;
+}
+
 Message message_of(const tb_message& given) {
   const tb_message message = taken(given);
   Message made;

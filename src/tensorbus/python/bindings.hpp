@@ -38,6 +38,7 @@ void bind_indices(nb::module_& module);
 void bind_endpoints(nb::module_& module);
 void bind_born(nb::module_& module);
 void bind_shares(nb::module_& module);
+void bind_plain_items(nb::module_& module);
 void bind_queues(nb::module_& module);
 void bind_mirror_queues(nb::module_& module);
 void bind_ipc(nb::module_& module);

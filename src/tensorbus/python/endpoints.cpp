@@ -111,6 +111,16 @@ nb::object publish_any(Publisher& self, nb::handle data, Seconds timeout,
   return publish_message(self, packer.tensors().take(std::span(fields)), timeout);
 }
 
+// The outcome, and how many rows were published; None if these are no rows of a plain array.
+nb::object publish_many(Publisher& self, nb::handle rows, Seconds timeout) {
+  const auto view = plain_view_of(rows);
+  if (!view || view->layout.shape.empty()) return nb::none();
+  const ParentsOfContext parents(self);
+  const PublishedMany done = wait_hearing_signals(
+      timeout, [&](const platform::StopCondition& stop) { return self.publish_many(*view, stop); });
+  return nb::make_tuple(done.outcome, done.count);
+}
+
 // Returns the shape in a tuple or list of plain ints; nothing for any other object.
 std::optional<Dims> plain_shape(nb::handle value) {
   const bool is_list = PyList_CheckExact(value.ptr());
@@ -194,6 +204,19 @@ nb::object receive_many(SampleSubscriber& self, std::size_t most, Seconds timeou
   for (Sample& sample : std::span(samples).first(count))
     list.append(nb::cast(ReceivedSample(std::move(sample), self.strict)));
   return list;
+}
+
+nb::object receive_into(SampleSubscriber& self, nb::handle array, Seconds timeout) {
+  const auto view = writable_view_of(array);
+  if (!view)
+    throw Error(Code::kInvalidArgument,
+                "receive_into: a NumPy array or a PyTorch tensor is needed, in main memory and "
+                "writable");
+  std::size_t count = 0;
+  const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+    return self.receive_into(const_cast<void*>(view->data), view->layout, count, stop);
+  });
+  return outcome == Outcome::kDone ? nb::cast(count) : nb::cast(outcome);
 }
 
 nb::dict stats_of(const PublisherStats& stats) {
@@ -318,6 +341,11 @@ void bind_publisher(nb::module_& module) {
                    "stream: int | None = None, plan: MessagePlan | None = None) "
                    "-> int | Outcome"),
            "The same of a message; `stream`: on which all that lies on GPUs is written.")
+      .def("publish_many", publish_many, nb::arg("rows").none(), nb::arg("timeout").none(),
+           nb::sig("def publish_many(self, rows: object, timeout: float | None) "
+                   "-> tuple[Outcome, int] | None"),
+           "How many rows of a plain array were published, each as a message; None for any other "
+           "object.")
       .def("loan_bytes", loan_bytes, nb::arg("bytes"), nb::arg("timeout").none(),
            nb::sig("def loan_bytes(self, bytes: int, timeout: float | None) -> memoryview"),
            "Memory to fill; Outgoing.add_at() takes tensors in it.")
@@ -387,6 +415,10 @@ void bind_subscriber(nb::module_& module) {
            nb::sig("def receive_many(self, most: int, timeout: float | None) -> "
                    "list[Sample] | Outcome"),
            "At least one, or the Outcome that says why there is none.")
+      .def("receive_into", receive_into, nb::arg("array").none(), nb::arg("timeout").none(),
+           nb::sig("def receive_into(self, array: object, timeout: float | None) "
+                   "-> int | Outcome"),
+           "How many rows of the array are new: one at least.")
       .def("ready", &Subscriber::ready)
       .def("fileno", &Subscriber::event_descriptor)
       .def(

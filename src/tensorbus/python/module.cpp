@@ -24,6 +24,7 @@ NB_MODULE(_core, module) {
   bind_endpoints(module);
   bind_born(module);
   bind_shares(module);
+  bind_plain_items(module);
   bind_queues(module);
   bind_mirror_queues(module);
   bind_ipc(module);

@@ -107,6 +107,13 @@ std::optional<TensorView> plain_view_of(nb::handle value) {
   return view ? std::move(view) : Buffer(value).view(TensorFlags::kFromNumpy);
 }
 
+std::optional<TensorView> writable_view_of(nb::handle value) {
+  const Numpy* const numpy = known_numpy();
+  if (numpy == nullptr || Py_TYPE(value.ptr()) != numpy->array) return view_of_plain_torch(value);
+  const auto& array = *reinterpret_cast<const numpy_abi::Array*>(value.ptr());
+  return (array.flags & numpy_abi::kWriteable) != 0 ? view_of_plain_array(value) : std::nullopt;
+}
+
 int Outgoing::append(TensorView view, nb::object keeper) {
   taken_ = false;
   tensors_.push_back(std::move(view));

@@ -14,6 +14,8 @@ namespace tensorbus::python {
 // Describes a torch.Tensor or a numpy.ndarray if its place and layout are all there is to send.
 // Returns nothing for any other object.
 std::optional<TensorView> plain_view_of(nb::handle value);
+// The same of an array or tensor that may be written; nothing for any other object.
+std::optional<TensorView> writable_view_of(nb::handle value);
 
 // The tensors of a message that is about to be published, and the objects that keep them until
 // then. Used with the GIL.

@@ -14,9 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include "tensorbus/link/ring/put_ring.hpp"
 #include "tensorbus/link/wire/queue_messages.hpp"
 #include "tensorbus/platform/faults/private_pages.hpp"
 #include "tensorbus/python/bindings.hpp"
+#include "tensorbus/python/codec/plain_items.hpp"
 #include "tensorbus/python/outgoing.hpp"
 #include "tensorbus/python/waiting.hpp"
 
@@ -60,6 +62,32 @@ nb::object get(SampleQueue& self, Seconds timeout) {
   return sample_or_outcome(outcome, std::move(sample), self.strict);
 }
 
+// Puts an everyday value. Returns True, None for other values, which were not put, or why not.
+nb::object put_plain(SampleQueue& self, nb::handle item, Seconds timeout) {
+  if (!is_plain(item)) return nb::none();
+  std::vector<std::byte> fields;
+  fields.reserve(link::PutSlot::kMostBytes);
+  append_plain(item, fields);
+  const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+    return self.put({.tensors = {}, .fields = fields}, stop);
+  });
+  return outcome == Outcome::kDone ? nb::cast(true) : nb::cast(outcome);
+}
+
+nb::object plain_value_of(const Sample& sample) {
+  return sample.tensors().empty() ? load_plain(sample.field_bytes()) : nb::object();
+}
+
+// Returns a tuple with an everyday value; the Sample of other items, or why there is none.
+nb::object get_item(SampleQueue& self, Seconds timeout) {
+  Sample sample;
+  const Outcome outcome = wait_hearing_signals(
+      timeout, [&](const platform::StopCondition& stop) { return self.get(sample, stop); });
+  if (outcome == Outcome::kDone)
+    if (const nb::object value = plain_value_of(sample)) return nb::make_tuple(value);
+  return sample_or_outcome(outcome, std::move(sample), self.strict);
+}
+
 // Messages of fields alone, which `fields` keeps.
 std::pair<std::size_t, Outcome> put_many(SampleQueue& self, const nb::list& fields,
                                          Seconds timeout) {
@@ -77,8 +105,17 @@ std::pair<std::size_t, Outcome> put_many(SampleQueue& self, const nb::list& fiel
   return {count, outcome};
 }
 
+// Also of an item that cannot be unpickled: whoever reads it meets that again.
+nb::object value_or_nothing(const Sample& sample) {
+  try {
+    return plain_value_of(sample);
+  } catch (const nb::python_error&) {
+    return {};
+  }
+}
+
 // Waits for the first item, and takes those behind it that wait already. Once there is one, nothing
-// throws: what was taken is returned.
+// throws: what was taken is returned, first the values of everyday items, then the other Samples.
 nb::object get_many(SampleQueue& self, std::size_t max_count, Seconds timeout) {
   std::vector<Sample> items;
   const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
@@ -86,9 +123,17 @@ nb::object get_many(SampleQueue& self, std::size_t max_count, Seconds timeout) {
     return self.get_many(items, max_count, stop);
   });
   if (outcome != Outcome::kDone) return nb::cast(outcome);
-  nb::list list;
-  for (Sample& item : items) list.append(nb::cast(ReceivedSample(std::move(item), self.strict)));
-  return list;
+  nb::list values;
+  nb::list rest;
+  for (Sample& item : items) {
+    if (nb::len(rest) == 0)
+      if (const nb::object value = value_or_nothing(item)) {
+        values.append(value);
+        continue;
+      }
+    rest.append(nb::cast(ReceivedSample(std::move(item), self.strict)));
+  }
+  return nb::make_tuple(values, rest);
 }
 
 SamplePending start_put(SampleQueue& self, Outgoing& outgoing, const nb::bytes& fields,
@@ -222,14 +267,24 @@ void bind_queues(nb::module_& module) {
                    "Outcome"))
       .def("get", get, nb::arg("timeout").none(),
            nb::sig("def get(self, timeout: float | None) -> Sample | Outcome"))
+      .def("put_plain", put_plain, nb::arg("item").none(), nb::arg("timeout").none(),
+           nb::sig("def put_plain(self, item: object, timeout: float | None) -> "
+                   "typing.Literal[True] | Outcome | None"),
+           "Puts an everyday value, and returns True or why not; None for other values.")
+      .def("get_item", get_item, nb::arg("timeout").none(),
+           nb::sig("def get_item(self, timeout: float | None) -> tuple[typing.Any] | Sample | "
+                   "Outcome"),
+           "The value of an everyday item in a tuple, or the Sample of another one.")
       .def("put_many", put_many, nb::arg("fields"), nb::arg("timeout").none(),
            nb::sig("def put_many(self, fields: list[bytes], timeout: float | None) -> tuple[int, "
                    "Outcome]"),
            "Puts messages of fields alone, in order; how many are in the queue, and what kept the "
            "next one out.")
       .def("get_many", get_many, nb::arg("max_count"), nb::arg("timeout").none(),
-           nb::sig("def get_many(self, max_count: int, timeout: float | None) -> list[Sample] | "
-                   "Outcome"))
+           nb::sig("def get_many(self, max_count: int, timeout: float | None) -> "
+                   "tuple[list[typing.Any], list[Sample]] | Outcome"),
+           "The values of everyday items, up to the first other one, and the Samples from that one "
+           "on.")
       .def("start_put", start_put, nb::arg("outgoing"), nb::arg("fields"), nb::arg("waits") = true,
            nb::sig("def start_put(self, outgoing: Outgoing, fields: bytes, waits: bool = True) -> "
                    "Pending"))

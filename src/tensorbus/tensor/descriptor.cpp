@@ -1,6 +1,7 @@
 #include "tensorbus/tensor/descriptor.hpp"
 
 #include <bit>
+#include <cstddef>
 #include <cstring>
 #include <string>
 
@@ -16,6 +17,8 @@ constexpr std::uint8_t kVersion = 1;
 constexpr std::uint8_t kHasOrigin = 1;
 constexpr std::uint8_t kHandedOn = 2;    // the owners follow, and the owner of each tensor
 constexpr std::uint8_t kContiguous = 1;  // a flag of a tensor: no strides follow
+constexpr std::uint8_t kNarrow = 128;    // the same: sizes and strides have 32 bits
+constexpr unsigned kOfTheForm = kContiguous | kNarrow;
 
 struct Head {
   std::uint8_t version = kVersion;
@@ -42,15 +45,46 @@ constexpr std::size_t kOriginBytes = 40;
   throw Error(Code::kProtocol, "sample.descriptor: " + why);
 }
 
-std::size_t bytes_of(const Dims& dims) { return dims.size() * sizeof(std::int64_t); }
-
-std::size_t bytes_of(const Layout& layout, bool contiguous) {
-  return sizeof(TensorHead) + bytes_of(layout.shape) * (contiguous ? 1 : 2);
+constexpr std::size_t width_of(bool narrow) {
+  return narrow ? sizeof(std::int32_t) : sizeof(std::int64_t);
 }
 
-std::uint8_t flags_of(const Layout& layout, bool contiguous) {
-  return static_cast<std::uint8_t>(static_cast<unsigned>(layout.flags) |
-                                   (contiguous ? kContiguous : 0U));
+// How sizes and strides are written: the same layout has one form.
+struct Form {
+  bool contiguous;
+  bool narrow;
+
+  explicit Form(const Layout& layout)
+      : contiguous(layout.is_contiguous()),
+        narrow(fits(layout.shape) && (contiguous || fits(layout.strides))) {}
+  std::size_t bytes(const Layout& layout) const {
+    return sizeof(TensorHead) + layout.shape.size() * width_of(narrow) * (contiguous ? 1 : 2);
+  }
+  std::uint8_t flags(const Layout& layout) const {
+    return static_cast<std::uint8_t>(static_cast<unsigned>(layout.flags) |
+                                     (contiguous ? kContiguous : 0U) | (narrow ? kNarrow : 0U));
+  }
+
+ private:
+  static bool fits(const Dims& dims) {
+    bool all = true;
+    for (const std::int64_t value : dims) all &= value == static_cast<std::int32_t>(value);
+    return all;
+  }
+};
+
+// Reads sizes, which are not negative, or strides.
+void read_values(Dims& dims, const std::byte* from, bool narrow) {
+  if (!narrow) {
+    std::memcpy(dims.begin(), from, dims.size() * sizeof(std::int64_t));
+    return;
+  }
+  for (std::int64_t& value : dims) {
+    std::int32_t read = 0;
+    std::memcpy(&read, from, sizeof read);
+    value = read;
+    from += sizeof read;
+  }
 }
 
 // Writes values one behind the other.
@@ -61,14 +95,23 @@ class Writer {
     if (count != 0) std::memcpy(at_, from, count);
     at_ += count;
   }
-  void put(const TensorHead& head, const Layout& layout, bool contiguous) {
+  void put(const TensorHead& head, const Layout& layout, const Form& form) {
     put(&head, sizeof head);
-    put(layout.shape.begin(), bytes_of(layout.shape));
-    if (!contiguous) put(layout.strides.begin(), bytes_of(layout.strides));
+    put(layout.shape, form.narrow);
+    if (!form.contiguous) put(layout.strides, form.narrow);
   }
   const std::byte* at() const { return at_; }
 
  private:
+  void put(const Dims& dims, bool narrow) {
+    if (!narrow) return put(dims.begin(), dims.size() * sizeof(std::int64_t));
+    for (const std::int64_t value : dims) {
+      const auto written = static_cast<std::int32_t>(value);
+      std::memcpy(at_, &written, sizeof written);
+      at_ += sizeof written;
+    }
+  }
+
   std::byte* at_;
 };
 
@@ -78,10 +121,10 @@ class Cursor {
   void read(void* target, std::size_t count, const char* what) {
     std::memcpy(target, take(count, what).data(), count);
   }
-  void read_dims(Dims& dims, std::size_t count, const char* what) {
-    const auto part = take(count * sizeof(std::int64_t), what);
+  void read_dims(Dims& dims, std::size_t count, bool narrow, const char* what) {
+    const auto part = take(count * width_of(narrow), what);
     dims = Dims(count);
-    std::memcpy(dims.begin(), part.data(), part.size());
+    read_values(dims, part.data(), narrow);
   }
   std::span<const std::byte> take(std::size_t count, const char* what) {
     if (count > rest_.size()) refuse(std::string("cut short in ") + what);
@@ -107,13 +150,14 @@ void read_tensor(Cursor& cursor, TensorEntry& entry) {
   entry.generation = head.generation;
   Layout& layout = entry.layout;
   layout.dtype = head.dtype;
-  layout.flags = static_cast<TensorFlags>(head.flags & ~kContiguous);
-  cursor.read_dims(layout.shape, head.dims, "a shape");
+  layout.flags = static_cast<TensorFlags>(head.flags & ~kOfTheForm);
+  const bool narrow = (head.flags & kNarrow) != 0;
+  cursor.read_dims(layout.shape, head.dims, narrow, "a shape");
   try {
     if ((head.flags & kContiguous) != 0) {
       entry.span = internal::lay_out_in_rows(layout);
     } else {
-      cursor.read_dims(layout.strides, head.dims, "strides");
+      cursor.read_dims(layout.strides, head.dims, narrow, "strides");
       entry.span = span_of(layout);
     }
   } catch (const Error& error) {
@@ -138,8 +182,7 @@ std::size_t Descriptor::encoded_bytes() const noexcept {
   std::size_t bytes = sizeof(Head) + (origin ? kOriginBytes : 0) + fields.size();
   if (!owners.empty())
     bytes += sizeof(std::uint16_t) * (1 + tensors.size()) + sizeof(Id) * owners.size();
-  for (const TensorEntry& entry : tensors)
-    bytes += bytes_of(entry.layout, entry.layout.is_contiguous());
+  for (const TensorEntry& entry : tensors) bytes += Form(entry.layout).bytes(entry.layout);
   return bytes;
 }
 
@@ -163,34 +206,41 @@ void Descriptor::encode(std::span<std::byte> target) const {
   }
   for (const TensorEntry& entry : tensors) {
     const Layout& layout = entry.layout;
-    const bool contiguous = layout.is_contiguous();
+    const Form form(layout);
     const TensorHead tensor{layout.dtype,    static_cast<std::uint8_t>(layout.shape.size()),
-                            entry.kind,      flags_of(layout, contiguous),
+                            entry.kind,      form.flags(layout),
                             entry.segment,   entry.offset,
                             entry.generation};
-    writer.put(tensor, layout, contiguous);
+    writer.put(tensor, layout, form);
   }
   writer.put(fields.data(), fields.size());
   check(writer.at() == target.data() + target.size());
 }
 
 std::size_t encoded_bytes_alone(const Layout& layout) {
-  return sizeof(Head) + bytes_of(layout, layout.is_contiguous());
+  return sizeof(Head) + Form(layout).bytes(layout);
 }
 
 std::size_t encode_alone(const Layout& layout, const memory::Block& block, std::uint64_t offset,
                          std::span<std::byte> target) {
-  const bool contiguous = layout.is_contiguous();
-  const std::size_t bytes = sizeof(Head) + bytes_of(layout, contiguous);
+  const Form form(layout);
+  const std::size_t bytes = sizeof(Head) + form.bytes(layout);
   if (bytes > target.size()) return 0;
   Writer writer(target.data());
   const Head head{.tensors = 1};
   writer.put(&head, sizeof head);
-  writer.put(
-      {layout.dtype, static_cast<std::uint8_t>(layout.shape.size()), block.kind(),
-       flags_of(layout, contiguous), block.segment(), block.offset() + offset, block.generation()},
-      layout, contiguous);
+  writer.put({layout.dtype, static_cast<std::uint8_t>(layout.shape.size()), block.kind(),
+              form.flags(layout), block.segment(), block.offset() + offset, block.generation()},
+             layout, form);
   return bytes;
+}
+
+void move_alone(std::span<std::byte> descriptor, std::uint64_t bytes) noexcept {
+  std::byte* const at = descriptor.data() + sizeof(Head) + offsetof(TensorHead, offset);
+  std::uint64_t offset = 0;
+  std::memcpy(&offset, at, sizeof offset);
+  offset += bytes;
+  std::memcpy(at, &offset, sizeof offset);
 }
 
 Descriptor Descriptor::decode(std::span<const std::byte> bytes) {
@@ -217,6 +267,46 @@ Descriptor Descriptor::decode(std::span<const std::byte> bytes) {
   return descriptor;
 }
 
+namespace {
+
+std::uint32_t kind_word(const std::byte* tensor_head) noexcept {
+  std::uint32_t word = 0;  // dtype, dimensions, kind of memory, flags
+  static_assert(offsetof(TensorHead, segment) == sizeof word);
+  std::memcpy(&word, tensor_head, sizeof word);
+  return word;
+}
+
+}  // namespace
+
+LoneTensors::LoneTensors(DType dtype, const Dims& shape, TensorFlags flags) {
+  const Layout layout = Layout::contiguous(dtype, shape);
+  bytes_ = layout.packed_bytes();
+  const Form form(layout);
+  descriptor_.resize(sizeof(Head) + form.bytes(layout));
+  Writer writer(descriptor_.data());
+  const Head head{.tensors = 1};
+  writer.put(&head, sizeof head);
+  writer.put({dtype, static_cast<std::uint8_t>(shape.size()), memory::BufferKind::kHost,
+              form.flags(layout), 0, 0, 0},
+             layout, form);
+  const auto compared = static_cast<std::uint8_t>(static_cast<unsigned>(flags) | kOfTheForm);
+  flags_mask_ = 0x00ffffffU | std::uint32_t{compared} << 24;
+}
+
+std::optional<LoneTensor> LoneTensors::find(std::span<const std::byte> bytes) const noexcept {
+  constexpr std::size_t kHeads = sizeof(Head) + sizeof(TensorHead);
+  const std::byte* const known = descriptor_.data();
+  const std::byte* const given = bytes.data();
+  if (bytes.size() != descriptor_.size() || std::memcmp(given, known, sizeof(Head)) != 0 ||
+      ((kind_word(given + sizeof(Head)) ^ kind_word(known + sizeof(Head))) & flags_mask_) != 0)
+    return std::nullopt;
+  for (std::size_t at = kHeads; at < bytes.size(); at += sizeof(std::int32_t))
+    if (std::memcmp(given + at, known + at, sizeof(std::int32_t)) != 0) return std::nullopt;
+  TensorHead tensor;
+  std::memcpy(&tensor, given + sizeof(Head), sizeof tensor);
+  return LoneTensor{tensor.segment, tensor.offset, tensor.generation, bytes_};
+}
+
 std::optional<LoneTensor> decode_alone(std::span<const std::byte> bytes, Layout& layout) {
   Head head;
   TensorHead tensor;
@@ -224,15 +314,16 @@ std::optional<LoneTensor> decode_alone(std::span<const std::byte> bytes, Layout&
   if (bytes.size() < kHeads) return std::nullopt;
   std::memcpy(&head, bytes.data(), sizeof head);
   std::memcpy(&tensor, bytes.data() + sizeof head, sizeof tensor);
+  const bool narrow = (tensor.flags & kNarrow) != 0;
   const bool plain = head.version == kVersion && head.flags == 0 && head.tensors == 1 &&
                      head.field_bytes == 0 && tensor.kind == memory::BufferKind::kHost &&
                      (tensor.flags & kContiguous) != 0 &&
-                     bytes.size() == kHeads + tensor.dims * sizeof(std::int64_t);
+                     bytes.size() == kHeads + tensor.dims * width_of(narrow);
   if (!plain) return std::nullopt;
   layout.dtype = tensor.dtype;
-  layout.flags = static_cast<TensorFlags>(tensor.flags & ~kContiguous);
+  layout.flags = static_cast<TensorFlags>(tensor.flags & ~kOfTheForm);
   layout.shape = Dims(tensor.dims);
-  std::memcpy(layout.shape.begin(), bytes.data() + kHeads, bytes.size() - kHeads);
+  read_values(layout.shape, bytes.data() + kHeads, narrow);
   try {
     const ByteSpan span = internal::lay_out_in_rows(layout);
     return LoneTensor{tensor.segment, tensor.offset, tensor.generation, span.bytes()};

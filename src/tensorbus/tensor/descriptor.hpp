@@ -51,14 +51,30 @@ struct LoneTensor {
 };
 
 // Reads a descriptor of one contiguous tensor without fields. Most are of this kind: with up to
-// four dimensions it fits into an entry of the ring. Returns nothing for all other bytes; then
+// eight dimensions it fits into an entry of the ring. Returns nothing for all other bytes; then
 // decode() reads them, and `layout` may have changed.
 std::optional<LoneTensor> decode_alone(std::span<const std::byte> bytes, Layout& layout);
+
+// Finds the descriptors of one contiguous tensor of this dtype and shape among those of which
+// decode_alone() returns something: sooner, since they differ in their place alone.
+class LoneTensors {
+ public:
+  // `flags`: a tensor with one of these is another one.
+  LoneTensors(DType dtype, const Dims& shape, TensorFlags flags);
+  std::optional<LoneTensor> find(std::span<const std::byte> descriptor) const noexcept;
+
+ private:
+  std::vector<std::byte> descriptor_;  // of one of them
+  std::uint32_t flags_mask_ = 0;       // what is compared of dtype, dimensions, kind and flags
+  std::size_t bytes_ = 0;              // of a tensor
+};
 
 // Writes the descriptor of one tensor, `offset` bytes into `block`, without fields. Returns its
 // size in bytes; 0, and nothing is written, if `target` is too small.
 std::size_t encode_alone(const Layout& layout, const memory::Block& block, std::uint64_t offset,
                          std::span<std::byte> target);
+// Moves the tensor of that descriptor `bytes` further on in its block.
+void move_alone(std::span<std::byte> descriptor, std::uint64_t bytes) noexcept;
 // Returns the size of that descriptor in bytes.
 std::size_t encoded_bytes_alone(const Layout& layout);
 

@@ -64,16 +64,31 @@ def test_what_contains_itself_is_no_plain_value() -> None:
         assert got[1] is got
 
 
-@pytest.mark.parametrize("size", [0, 1, 200, 255, 256, 65_519, 65_520, 100_000])
+@pytest.mark.parametrize("size", [0, 1, 200, 255, 256, *range(65_490, 65_521), 100_000])
 def test_the_fields_are_those_of_any_pickle(size: int) -> None:
-    pickled = b"." * size
-    fields = plain.fields_of(pickled)
+    pickled = pickle.dumps(b"." * size, pickle.HIGHEST_PROTOCOL)
+    fields = plain.plain_fields(b"." * size)
     with tb.Queue() as there:
         there.put(1)
         sample = there._sample(there._here.get(None))
     assert Restorer(sample, None).decode_pickled(fields) == (pickled, [])
     short = plain.plain_pickle(fields)
     assert short == pickled or (short is None and len(fields) > 65_536)
+
+
+@pytest.mark.parametrize("item", [None, [None], {None: None}, (1, [2.5, {"a": b"b"}]), True])
+def test_plain_fields_restore_the_value(item: Any) -> None:
+    fields = plain.plain_fields(item)
+    assert fields is not None
+    assert pickle.loads(plain.plain_pickle(fields) or b"") == item
+
+
+def test_what_is_deep_or_long_is_left_to_the_pickler() -> None:
+    assert plain.plain_fields([[[[1]]]]) is not None
+    assert plain.plain_fields([[[[[1]]]]]) is None
+    assert plain.plain_fields([1] * 64) is not None
+    assert plain.plain_fields([1] * 65) is None
+    assert plain.plain_fields({(1, 2): 3}) is None
 
 
 def test_fields_that_only_look_so_are_read_the_long_way() -> None:

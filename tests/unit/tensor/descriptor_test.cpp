@@ -94,6 +94,75 @@ TEST(Descriptor, of_one_contiguous_image_rides_in_the_entry) {
   EXPECT_LE(descriptor.encoded_bytes(), 64U);
 }
 
+TEST(Descriptor, of_one_contiguous_tensor_of_eight_dimensions_rides_in_the_entry) {
+  const Layout layout = Layout::contiguous(DType::kFloat32, {2, 3, 1, 4, 1, 0x7fffffff, 1, 2});
+  EXPECT_EQ(encoded_bytes_alone(layout), 64U);
+  EXPECT_EQ(encoded_bytes_alone(Layout::contiguous(DType::kUInt8, {5, 4, 3, 2, 1})), 52U);
+}
+
+TEST(Descriptor, has_64_bits_for_sizes_and_strides_that_need_them) {
+  constexpr std::int64_t kTooLarge = std::int64_t{1} << 31;
+  const std::vector<Layout> layouts = {
+      Layout::contiguous(DType::kUInt8, {kTooLarge - 1, 2}),
+      Layout::contiguous(DType::kUInt8, {kTooLarge, 2}),
+      Layout::contiguous(DType::kUInt8, {2, kTooLarge, 0}),
+      {DType::kUInt8, {2, 2}, {kTooLarge, 1}},
+      {DType::kUInt8, {2, 2}, {-kTooLarge, 1}},
+      {DType::kUInt8, {2, 2}, {-kTooLarge - 1, 1}},
+      {DType::kUInt8, {3, 2}, {-2, 1}, TensorFlags::kFromTorch | TensorFlags::kNegative},
+  };
+  const std::vector<std::size_t> widths = {4, 8, 8, 8, 4, 8, 4};
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    Descriptor descriptor;
+    descriptor.tensors = {{.layout = layouts[i], .segment = 1, .offset = 2, .generation = 3}};
+    const Bytes bytes = encoded(descriptor);
+    const std::size_t values = layouts[i].shape.size() * (layouts[i].is_contiguous() ? 1 : 2);
+    EXPECT_EQ(bytes.size(), 32 + values * widths[i]) << i;
+    expect_equal(Descriptor::decode(bytes), descriptor);
+    Layout alone;
+    EXPECT_EQ(decode_alone(bytes, alone).has_value(), layouts[i].is_contiguous()) << i;
+    if (layouts[i].is_contiguous()) {
+      EXPECT_EQ(alone, layouts[i]) << i;
+    }
+  }
+}
+
+TEST(Descriptor, with_negative_sizes_of_32_bits_is_refused) {
+  Descriptor descriptor;
+  descriptor.tensors = {{.layout = Layout::contiguous(DType::kUInt8, {5})}};
+  Bytes bytes = encoded(descriptor);
+  bytes.back() = std::byte{0xff};
+  EXPECT_EQ(outcome_of(bytes), "Protocol");
+  Layout layout;
+  EXPECT_FALSE(decode_alone(bytes, layout));
+}
+
+TEST(LoneTensors, are_those_that_differ_in_their_place_alone) {
+  const LoneTensors rows(DType::kFloat32, {7}, TensorFlags::kConjugate | TensorFlags::kNegative);
+  const auto found = [&](const Layout& layout, memory::BufferKind kind = memory::BufferKind::kHost,
+                         std::span<const std::byte> fields = {}) {
+    Descriptor descriptor;
+    descriptor.fields = fields;
+    descriptor.tensors = {
+        {.layout = layout, .kind = kind, .segment = 5, .offset = 600, .generation = 7}};
+    return rows.find(encoded(descriptor));
+  };
+  const auto lone = found(Layout::contiguous(DType::kFloat32, {7}, TensorFlags::kFromTorch));
+  ASSERT_TRUE(lone);
+  EXPECT_EQ(lone->segment, 5U);
+  EXPECT_EQ(lone->offset, 600U);
+  EXPECT_EQ(lone->generation, 7U);
+  EXPECT_EQ(lone->bytes, 28U);
+  EXPECT_FALSE(found(Layout::contiguous(DType::kInt32, {7})));
+  EXPECT_FALSE(found(Layout::contiguous(DType::kFloat32, {6})));
+  EXPECT_FALSE(found(Layout::contiguous(DType::kFloat32, {7, 1})));
+  EXPECT_FALSE(found({DType::kFloat32, {7}, {2}}));
+  EXPECT_FALSE(found(Layout::contiguous(DType::kFloat32, {7}, TensorFlags::kNegative)));
+  EXPECT_FALSE(found(Layout::contiguous(DType::kFloat32, {7}), memory::BufferKind::kFile));
+  EXPECT_FALSE(found(Layout::contiguous(DType::kFloat32, {7}), memory::BufferKind::kHost, kFields));
+  EXPECT_FALSE(rows.find({}));
+}
+
 TEST(Descriptor, has_the_layout_that_the_protocol_says) {
   const Bytes fields(1, std::byte{0xc0});
   Descriptor descriptor;
@@ -103,12 +172,11 @@ TEST(Descriptor, has_the_layout_that_the_protocol_says) {
                          .offset = 0x0102,
                          .generation = 9}};
   const unsigned char expected[] = {
-      1,   0, 1, 0, 1, 0, 0, 0,  // version, flags, tensors, field bytes
-      5,   1, 0, 8, 5, 0, 0, 0,
-      2,   1, 0, 0, 0, 0, 0, 0,  // dtype, ndim, kind, flags, segment, offset
-      9,   0, 0, 0, 0, 0, 0, 0,  // generation
-      2,   0, 0, 0, 0, 0, 0, 0,
-      3,   0, 0, 0, 0, 0, 0, 0,  // shape, strides
+      1,   0, 1, 0,   1, 0, 0, 0,  // version, flags, tensors, field bytes
+      5,   1, 0, 136, 5, 0, 0, 0,
+      2,   1, 0, 0,   0, 0, 0, 0,  // dtype, ndim, kind, flags, segment, offset
+      9,   0, 0, 0,   0, 0, 0, 0,  // generation
+      2,   0, 0, 0,   3, 0, 0, 0,  // shape, strides
       0xc0};
   const auto bytes = std::as_bytes(std::span(expected));
   EXPECT_EQ(encoded(descriptor), Bytes(bytes.begin(), bytes.end()));
@@ -217,8 +285,8 @@ TEST(Descriptor, of_a_tensor_alone_goes_where_there_is_room_for_it) {
   const memory::BlockRef block = arena->allocate(1000);
   const Layout columns{DType::kUInt8, {4, 2}, {1, 4}};
   Bytes bytes(64);
-  EXPECT_EQ(encode_alone(columns, *block, 0, bytes), 64U);
-  EXPECT_EQ(encode_alone(columns, *block, 0, std::span(bytes).first(63)), 0U);
+  EXPECT_EQ(encode_alone(columns, *block, 0, bytes), 48U);
+  EXPECT_EQ(encode_alone(columns, *block, 0, std::span(bytes).first(47)), 0U);
 }
 
 TEST(Descriptor, of_random_bytes_is_valid_or_refused) {
@@ -251,7 +319,7 @@ TEST(Descriptor, refuses_what_it_does_not_know_and_names_it) {
   EXPECT_EQ(refusal(8, 99), "Protocol: sample.descriptor: tensor: unknown dtype number 99");
   EXPECT_EQ(refusal(9, 65), "Protocol: sample.descriptor: 65 dimensions");
   EXPECT_EQ(refusal(10, 3), "Protocol: sample.descriptor: buffer kind 3 is not known here");
-  EXPECT_EQ(refusal(39, 0x80).substr(0, 51), "Protocol: sample.descriptor: tensor: negative size ");
+  EXPECT_EQ(refusal(35, 0x80).substr(0, 51), "Protocol: sample.descriptor: tensor: negative size ");
 }
 
 }  // namespace

@@ -151,6 +151,15 @@ void EventLoop::run_or_post(Handler task, bool after_messages) {
   run_soon();
 }
 
+bool EventLoop::run_now(void (*work)(const void*), const void* with) {
+  if (is_in_turn() || !turn_.try_lock()) return false;
+  const Turn turn(*this, std::adopt_lock);
+  if (stopping_.load(std::memory_order_relaxed)) return false;  // as in run_or_post()
+  work(with);
+  run_soon();
+  return true;
+}
+
 void EventLoop::post_later(std::chrono::milliseconds delay, Handler task) {
   Timers one;
   one.push_back({Clock::now() + delay, std::move(task)});

@@ -55,6 +55,12 @@ class EventLoop {
   // another thread runs handlers just now, as post() does. The caller holds no lock, and none is
   // waited for. `after_messages`: what descriptors have by now is handled before, too.
   void run_or_post(Handler task, bool after_messages = false);
+  // Runs `work` in a turn in the calling thread, now. Returns false if that is not possible at
+  // once, or after stop(): then it did not run. Throws what `work` throws.
+  template <typename Work>
+  bool run_now(const Work& work) {
+    return run_now([](const void* what) { (*static_cast<const Work*>(what))(); }, &work);
+  }
   // Runs `task` on the thread after about this delay.
   void post_later(std::chrono::milliseconds delay, Handler task);
 
@@ -95,6 +101,7 @@ class EventLoop {
   static constexpr Tag kPoller = 1;
   static constexpr Tag kKick = 0;
 
+  bool run_now(void (*work)(const void*), const void* with);
   bool is_in_turn() const noexcept;
   bool try_lock_turn() noexcept TB_TRY_ACQUIRE(true, turn_);
   void run();

@@ -84,6 +84,17 @@ class ParticipantCore {
   SampleBuilder::Supplies supplies(memory::Grant grant);
   // Returns the items that were taken from queues of any host.
   TakenItems& taken_items() noexcept { return taken_items_; }
+  // Something that layers above this one keep for the whole participant: made at the first call,
+  // which every call must mean the same by. Lives as long as the participant.
+  struct Kept {
+    virtual ~Kept() = default;
+  };
+  template <typename T>
+  T& kept() {
+    const platform::MutexLock lock(kept_mutex_);
+    if (!kept_) kept_ = std::make_unique<T>(*this);
+    return static_cast<T&>(*kept_);
+  }
   // Runs `task` on the event loop.
   void post(std::function<void(ParticipantContext&)> task) {
     loop_.post([this, task = std::move(task)] { task(context_); });
@@ -92,6 +103,12 @@ class ParticipantCore {
   // The same in the calling thread, where that is possible at once (EventLoop::run_or_post()).
   void run_or_post(std::function<void(ParticipantContext&)> task, bool after_messages = false) {
     loop_.run_or_post([this, task = std::move(task)] { task(context_); }, after_messages);
+  }
+  // See EventLoop::run_now().
+  template <typename Work>
+  bool run_now(const Work& work) {
+    const auto in_turn = [&] { work(context_); };
+    return loop_.run_now(in_turn);
   }
   // For threads that wait for what the event loop does.
   EventLoop& loop() noexcept { return loop_; }
@@ -173,6 +190,8 @@ class ParticipantCore {
 
   CopyTuner copies_;  // for shares and items of queues
   TakenItems taken_items_;
+  platform::Mutex kept_mutex_;
+  std::unique_ptr<Kept> kept_ TB_GUARDED_BY(kept_mutex_);
   KeptMessages kept_messages_{context_};
 
   std::vector<memory::SegmentId> untold_;  // retired segments that peers must be told of

@@ -36,6 +36,17 @@ Published PublisherCore::publish(OutgoingSample& sample, const platform::StopCon
                                  const Stamp* as) {
   const platform::MutexLock lock(mutex_);
   if (as != nullptr) require_next(as->sequence);
+  const Outcome outcome = wait_for_room_in_all(stop);
+  if (outcome != Outcome::kDone) return {outcome};
+  if (as != nullptr) {
+    require_next(as->sequence);  // another thread may have published meanwhile
+    next_sequence_ = as->sequence;
+  }
+  return push_to_all(sample, as);
+}
+
+// Returns kDone if every reliable link has room for a sample, or another outcome.
+Outcome PublisherCore::wait_for_room_in_all(const platform::StopCondition& stop) {
   if (!closed_ && options_.reliable && !all_have_room()) {
     ++stats_.waited;
     ++stats_.waiting;
@@ -43,14 +54,9 @@ Published PublisherCore::publish(OutgoingSample& sample, const platform::StopCon
     while (outcome == Outcome::kDone && !closed_ && !all_have_room()) outcome = wait_for_room(stop);
     --stats_.waiting;
     if (outcome == Outcome::kTimedOut) ++stats_.timed_out;
-    if (outcome != Outcome::kDone) return {outcome};
+    if (outcome != Outcome::kDone) return outcome;
   }
-  if (closed_) return {Outcome::kClosed};
-  if (as != nullptr) {
-    require_next(as->sequence);  // another thread may have published meanwhile
-    next_sequence_ = as->sequence;
-  }
-  return push_to_all(sample, as);
+  return closed_ ? Outcome::kClosed : Outcome::kDone;
 }
 
 void PublisherCore::require_next(std::uint64_t sequence) const {
@@ -250,15 +256,9 @@ Published PublisherCore::push_to_all(OutgoingSample& sample, const Stamp* as) {
   const link::PublishedSample* const issued = sample.issued.get();
   std::uint32_t reached = 0;
   for (const auto& link : links_) {
-    if (!link->borrower().reliable && link->room() != link::OwnerLink::Room::kYes) {
-      stats_.dropped_depth += link->drop_until_room();
-      note_drops();
-      if (link->room() != link::OwnerLink::Room::kYes) {
-        ++stats_.dropped_held;
-        link->count_dropped_held();
-        continue;
-      }
-    }
+    if (!link->borrower().reliable && link->room() != link::OwnerLink::Room::kYes &&
+        !make_room(*link))
+      continue;
     try {
       // The last link takes the caller's reference: counting another takes a locked instruction.
       const bool last = &link == &links_.back();
@@ -270,21 +270,40 @@ Published PublisherCore::push_to_all(OutgoingSample& sample, const Stamp* as) {
       drop_unsent(*link);
     }
   }
-  link::full_fence();  // one for all links; pairs with Sleeper::enter()
-  for (const auto& link : links_) link->subscriber().wake_if_sleeping();
-  platform::kill_point("publish.woken");
+  wake_subscribers();
   ++stats_.sent;
   stats_.bytes_copied += sample.copied_bytes;
   bytes_sent_ += sample.bytes;
   stats_.delivered += reached;
   // If a link or the history keeps the sample, it still exists: samples come back under our mutex.
   if (issued != nullptr && (reached != 0 || options_.history != 0)) issued->count_in(in_flight_);
+  drain_after_push();
+  return {Outcome::kDone, entry.sequence, reached};
+}
+
+// Drops samples of a link that publish() does not wait for. Returns false, and counts a sample that
+// the link does not get, if its borrower holds all that it may.
+bool PublisherCore::make_room(link::OwnerLink& link) {
+  stats_.dropped_depth += link.drop_until_room();
+  note_drops();
+  if (link.room() == link::OwnerLink::Room::kYes) return true;
+  ++stats_.dropped_held;
+  link.count_dropped_held();
+  return false;
+}
+
+void PublisherCore::wake_subscribers() {
+  link::full_fence();  // one for all links; pairs with Sleeper::enter()
+  for (const auto& link : links_) link->subscriber().wake_if_sleeping();
+  platform::kill_point("publish.woken");
+}
+
+void PublisherCore::drain_after_push() {
   bool all_sound = true;
   for (const auto& link : links_)
     if (link->worth_draining()) all_sound = link->drain() && all_sound;
   for (const auto& link : stopped_) (void)link->drain();
   if (!all_sound) stop_broken_links();
-  return {Outcome::kDone, entry.sequence, reached};
 }
 
 void PublisherCore::remember(const link::Entry& entry, const link::PublishedRef& sample) {

@@ -17,6 +17,7 @@
 
 #include "tensorbus/bus/copy/copy_tuner.hpp"
 #include "tensorbus/bus/event_loop/polled_event.hpp"
+#include "tensorbus/bus/publish/outgoing_rows.hpp"
 #include "tensorbus/bus/publish/outgoing_sample.hpp"
 #include "tensorbus/link/lease/mirror_origin.hpp"
 #include "tensorbus/link/ring/owner_link.hpp"
@@ -54,6 +55,10 @@ class PublisherCore {
   // it. With `as`, throws Error(kInvalidArgument) if the number is not at or beyond the next one.
   Published publish(OutgoingSample& sample, const platform::StopCondition& stop,
                     const Stamp* as = nullptr);
+  // Publishes the messages in their order, as publish() would one after the other; of a reliable
+  // publisher as many at a time as all links have room for. Counts them in `done`. Unless its
+  // outcome is kDone, no subscriber gets those that are left. Throws like publish().
+  void publish_many(OutgoingRows& rows, const platform::StopCondition& stop, PublishedMany& done);
   // Forgets the history and goes on with this number, unless there are subscribers, or the
   // publisher is closed: then it returns false.
   bool restart(std::uint64_t sequence);
@@ -144,7 +149,14 @@ class PublisherCore {
   std::uint32_t stop_links(const Which& which, void (link::OwnerLink::*stop)() noexcept)
       TB_REQUIRES(mutex_);
   Outcome wait_for_room(const platform::StopCondition& stop) TB_REQUIRES(mutex_);
+  Outcome wait_for_room_in_all(const platform::StopCondition& stop) TB_REQUIRES(mutex_);
   Published push_to_all(OutgoingSample& sample, const Stamp* as) TB_REQUIRES(mutex_);
+  void push_rows_to_all(OutgoingRows& rows, PublishedMany& done) TB_REQUIRES(mutex_);
+  bool push_rows(link::OwnerLink& link, const OutgoingRows& rows, std::uint32_t count)
+      TB_REQUIRES(mutex_);
+  bool make_room(link::OwnerLink& link) TB_REQUIRES(mutex_);
+  void wake_subscribers() TB_REQUIRES(mutex_);
+  void drain_after_push() TB_REQUIRES(mutex_);
   void require_next(std::uint64_t sequence) const TB_REQUIRES(mutex_);
   PublisherStats stats_now() TB_REQUIRES(mutex_);
   void note_change() TB_REQUIRES(mutex_);

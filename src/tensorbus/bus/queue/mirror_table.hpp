@@ -218,7 +218,7 @@ class MirrorTable {
 
   template <typename Port>
   void forget_in_hand(Port& port, const Client& client) {
-    const typename Table::InHand removed = table_.remove_in_hand(client);
+    const auto removed = table_.remove_in_hand(client);
     if (!redeliver_) {
       if (!removed.items.empty()) port.died(removed.items.size());
       if (removed.finished_with != 0) port.done(removed.finished_with);

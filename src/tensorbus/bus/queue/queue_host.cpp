@@ -4,6 +4,7 @@
 
 #include "tensorbus/bus/queue/reoffer.hpp"
 #include "tensorbus/bus/session/acquire_leases.hpp"
+#include "tensorbus/link/ring/message_lease_source.hpp"
 #include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus::bus {
@@ -33,6 +34,8 @@ struct QueueHost::Port {
 
 namespace {
 
+constexpr std::chrono::milliseconds kLookAgain{1};
+
 std::uint64_t bytes_of(const LentSample& item) {
   std::uint64_t bytes = item.descriptor.fields.size();
   for (const TensorEntry& entry : item.descriptor.tensors)
@@ -41,6 +44,75 @@ std::uint64_t bytes_of(const LentSample& item) {
 }
 
 }  // namespace
+
+QueueHost::QueueHost(ParticipantContext& context)
+    : context_(context), looking_again_(context.loop.add_task([this] {
+        for (auto& [number, hosted] : queues_) const Touch touch(*this, hosted);
+      })) {}
+
+void QueueHost::pull(Hosted& queue) {
+  if (queue.rings.empty()) return;
+  bool any = false;
+  const auto enter_one = [&](const PutRings::Lender& from, const link::PutSlot& slot) {
+    enter(queue, from, slot);
+    any = true;
+  };
+  const auto done = [&] {
+    queue.table.set_promised(queue.rings.promised());
+    if (!any) return;
+    Port port{context_, queue.grant()};
+    queue.table.settle(port);
+  };
+  try {
+    queue.rings.pull(enter_one);
+  } catch (...) {
+    done();
+    throw;
+  }
+  done();
+}
+
+// What is malformed is in no queue, and ends nothing: its client may be another program.
+void QueueHost::enter(Hosted& queue, const PutRings::Lender& from, const link::PutSlot& slot) {
+  const std::size_t length = slot.length;
+  if (length > link::PutSlot::kMostBytes) return;
+  LentRef item;
+  try {
+    item = std::make_shared<LentSample>(from, std::span(slot.bytes).first(length));
+  } catch (const Error& error) {
+    if (error.code() == Code::kOutOfMemory) throw;
+    return;
+  }
+  const std::uint64_t bytes = bytes_of(*item);
+  queue.table.enter(std::move(item), bytes);
+}
+
+PutRings::Lender QueueHost::lender_of(const PeerSession& client, const Hosted& queue) const {
+  return std::make_shared<link::MessageLeaseSource>(client.source(), client.peer_memory(),
+                                                    queue.grant(), context_.lent, 0);
+}
+
+// The second time, no entry is left for its time.
+void QueueHost::pull_all(Hosted& queue) {
+  queue.rings.take_back();
+  pull(queue);
+  pull(queue);
+}
+
+void QueueHost::look_after(Hosted& queue) noexcept {
+  if (queue.rings.empty()) return;
+  constexpr int kMostRounds = 4;
+  try {
+    for (int i = 0; i < kMostRounds; ++i) {
+      queue.rings.promise(queue.table.room_to_promise(), queue.options.maxsize);
+      queue.table.set_promised(queue.rings.promised());
+      if (!queue.rings.wait(queue.table.waiting_gets() != 0)) return;
+      pull(queue);
+    }
+  } catch (const std::exception&) {  // no memory
+  }
+  context_.loop.schedule(looking_again_, kLookAgain);
+}
 
 link::QueueName QueueHost::make(const QueueOptions& options) { return add(options, nullptr); }
 
@@ -61,6 +133,7 @@ link::QueueName QueueHost::add(const QueueOptions& options, std::shared_ptr<Mirr
 }
 
 void QueueHost::close(std::uint64_t number) {
+  if (const auto found = queues_.find(number); found != queues_.end()) pull_all(found->second);
   auto closed = queues_.extract(number);
   if (!closed) return;
   if (closed.mapped().mirror) return closed.mapped().mirror->close();
@@ -83,12 +156,14 @@ QueueHost::Hosted& QueueHost::find(const link::QueueName& name, bool by_name) {
 }
 
 void QueueHost::on_put(const Client& from, const link::Put& asked) {
+  note_own(from);
   const Table::Request request{from, asked.request};
   memory::Grant grant{};
   try {
     Hosted& queue = find(asked.queue);
     if (queue.mirror) return queue.mirror->on_put(from, asked);
     grant = queue.grant();
+    const Touch touch(*this, queue);
     Port port{context_, grant};
     if (!queue.table.arrive(port, request, (asked.flags & link::Put::kWait) != 0))
       return from->give_back(asked.lent);
@@ -103,14 +178,39 @@ void QueueHost::on_put(const Client& from, const link::Put& asked) {
       request.client->deny(request.number, error);
   };
   collect(context_, from, asked.lent, grant,
-          {[this, request, name = asked.queue](LentRef item) {
-             const auto found = queues_.find(name.number);
-             if (found == queues_.end()) return;
-             Port port{context_, found->second.grant()};
-             const std::uint64_t bytes = bytes_of(*item);
-             found->second.table.put(port, request, std::move(item), bytes);
+          {[this, request, number = asked.queue.number](LentRef item) {
+             put(request, number, std::move(item));
            },
            fail});
+}
+
+// Room that was promised, and is not used, is for those that ask.
+void QueueHost::put(const Table::Request& request, std::uint64_t number, LentRef item) {
+  const auto found = queues_.find(number);
+  if (found == queues_.end()) return;
+  Hosted& queue = found->second;
+  const Touch touch(*this, queue);
+  if (!queue.table.has_room()) pull_all(queue);
+  Port port{context_, queue.grant()};
+  const std::uint64_t bytes = bytes_of(*item);
+  queue.table.put(port, request, std::move(item), bytes);
+}
+
+void QueueHost::on_ring(const Client& from, const link::QueueRing& asked, platform::Fd ring) {
+  Hosted& queue = find(asked.queue);
+  if (queue.mirror || queue.options.max_bytes != 0)
+    throw Error(Code::kUnsupported, "each item of this queue is asked for");
+  const Touch touch(*this, queue);
+  queue.rings.add(from, lender_of(*from, queue), std::move(ring));
+  look_after(queue);
+  from->tell({.request = asked.request});
+}
+
+void QueueHost::on_wake(const Client& from, const link::QueueWake& woken) {
+  const auto found = queues_.find(woken.queue.number);
+  if (found == queues_.end()) return;
+  found->second.rings.woken(from);
+  const Touch touch(*this, found->second);
 }
 
 void QueueHost::on_get(const Client& from, const link::Get& asked) {
@@ -118,6 +218,8 @@ void QueueHost::on_get(const Client& from, const link::Get& asked) {
     return from->tell({.request = asked.request, .refused = link::Reply::kShutDown});
   Hosted& queue = find(asked.queue);
   if (queue.mirror) return queue.mirror->on_get(from, asked);
+  note_own(from);
+  const Touch touch(*this, queue);
   Port port{context_, queue.grant()};
   queue.table.get(port, {from, asked.request}, (asked.flags & link::Get::kWait) != 0,
                   (asked.flags & link::Get::kHold) != 0);
@@ -127,6 +229,7 @@ void QueueHost::on_take(const Client& from, const link::Take& taken) {
   const auto found = queues_.find(taken.queue.number);
   if (found == queues_.end()) return;  // the queue was closed meanwhile
   if (found->second.mirror) return found->second.mirror->on_take(from, taken);
+  const Touch touch(*this, found->second);
   Port port{context_, found->second.grant()};
   if (taken.spoilt != 0)
     found->second.table.spoil(port, {from, taken.request});
@@ -138,6 +241,11 @@ void QueueHost::on_call(const Client& from, const link::QueueCall& asked) {
   const auto verb = static_cast<link::QueueVerb>(asked.verb);
   Hosted& queue = find(asked.queue, verb == link::QueueVerb::kOpen);
   if (queue.mirror && verb != link::QueueVerb::kOpen) return queue.mirror->on_call(from, asked);
+  if (verb == link::QueueVerb::kClose) {
+    close(asked.queue.number);
+    return from->tell({.request = asked.request});
+  }
+  const Touch touch(*this, queue);
   Port port{context_, queue.grant()};
   switch (verb) {
     case link::QueueVerb::kOpen:
@@ -159,9 +267,9 @@ void QueueHost::on_call(const Client& from, const link::QueueCall& asked) {
     case link::QueueVerb::kJoin:
       return queue.table.join(port, {from, asked.request});
     case link::QueueVerb::kClose:
-      close(asked.queue.number);
-      return from->tell({.request = asked.request});
+      return;
     case link::QueueVerb::kShutDown:
+      pull_all(queue);
       queue.table.shut_down(port, asked.number != 0);
       return from->tell({.request = asked.request,
                          .first = queue.table.items(),
@@ -182,52 +290,74 @@ void QueueHost::on_cancel(const Client& from, const link::Cancel& cancelled) {
       hosted.mirror->on_cancel(from, cancelled);
       continue;
     }
+    const Touch touch(*this, hosted);
     Port port{context_, hosted.grant()};
     hosted.table.cancel(port, {from, cancelled.request}, cancelled.read != 0);
   }
 }
 
 void QueueHost::forget(const Client& client) {
+  if (own_ == client) {
+    own_.reset();
+    for (auto& [number, hosted] : queues_) hosted.own_lender.reset();
+  }
   for (auto& [number, hosted] : queues_) {
-    if (hosted.mirror) {
-      hosted.mirror->forget(client);
-      continue;
-    }
-    Port port{context_, hosted.grant()};
-    hosted.table.forget(port, client);
-  }
-}
-
-template <typename Table>
-void describe(const Table& table, QueueReport& report) {
-  report.stats = {table.items(), table.unfinished(), table.lost(), table.bytes()};
-  report.shut_down = table.is_shut_down();
-  report.redelivered = table.redelivered();
-  for (const auto& [client, use] : table.clients()) {
-    report.in_hand += use.in_hand;
-    report.clients.push_back(
-        {client->peer_name(), use.in_hand, use.waiting_puts, use.waiting_gets});
-  }
-}
-
-std::vector<QueueReport> QueueHost::report() const {
-  std::vector<QueueReport> all;
-  for (const auto& [number, hosted] : queues_) {
-    const QueueOptions& options = hosted.options;
-    QueueReport report{.name = options.name,
-                       .number = number,
-                       .maxsize = options.maxsize,
-                       .max_bytes = options.max_bytes,
-                       .redeliver = options.redeliver};
-    if (options.name.starts_with(kServiceQueue))
-      report.service = options.name.substr(kServiceQueue.size());
     if (hosted.mirror)
-      describe(hosted.mirror->items(), report);
+      hosted.mirror->forget(client);
     else
-      describe(hosted.table, report);
-    all.push_back(std::move(report));
+      forget(hosted, client);
   }
-  return all;
+}
+
+// What the client has put before it died is in the queue.
+void QueueHost::forget(Hosted& queue, const Client& client) {
+  queue.rings.end(client);
+  try {
+    pull(queue);
+    pull(queue);
+  } catch (const std::exception&) {  // no memory: it stays in the ring
+    context_.loop.schedule(looking_again_, kLookAgain);
+  }
+  Port port{context_, queue.grant()};
+  queue.table.forget(port, client);
+  look_after(queue);
+}
+
+// Not by its id, which any peer may claim.
+void QueueHost::note_own(const Client& client) {
+  if (!own_ && client->peer_memory()->channel->is_loop_back()) own_ = client;
+}
+
+QueueHost::Hosted* QueueHost::find_for_own(const link::QueueName& name) noexcept {
+  const auto found = queues_.find(name.number);
+  const bool is_here = found != queues_.end() && found->second.key == name.key;
+  return own_ && is_here && !found->second.mirror ? &found->second : nullptr;
+}
+
+bool QueueHost::put_now(const link::QueueName& name, std::span<const std::byte> descriptor) {
+  Hosted* const queue = find_for_own(name);
+  if (queue == nullptr || queue->table.is_shut_down()) return false;
+  const Touch touch(*this, *queue);
+  if (!queue->table.has_room()) pull_all(*queue);
+  if (!queue->own_lender) queue->own_lender = lender_of(*own_, *queue);
+  auto item = std::make_shared<LentSample>(queue->own_lender, descriptor);
+  const std::uint64_t bytes = bytes_of(*item);
+  Port port{context_, queue->grant()};
+  return queue->table.put_now(port, std::move(item), bytes);
+}
+
+std::optional<std::uint64_t> QueueHost::take_now(const link::QueueName& name,
+                                                 const std::function<bool(LentSample&)>& read,
+                                                 bool& none_left) {
+  Hosted* const queue = find_for_own(name);
+  if (queue == nullptr) return std::nullopt;
+  const Touch touch(*this, *queue);
+  Port port{context_, queue->grant()};
+  const std::uint64_t number =
+      queue->table.take_now(port, own_, [&](const LentRef& item) { return read(*item); });
+  none_left = queue->table.items() == 0;
+  if (number == 0) return std::nullopt;
+  return queue->options.redeliver ? number : 0;
 }
 
 }  // namespace tensorbus::bus

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tensorbus/bus/queue/mirror_host.hpp"
+#include "tensorbus/bus/queue/put_rings.hpp"
 #include "tensorbus/bus/queue/queue_table.hpp"
 #include "tensorbus/bus/session/lent_sample.hpp"
 #include "tensorbus/bus/session/participant_context.hpp"
@@ -21,7 +22,7 @@ namespace tensorbus::bus {
 // The queues of a participant, in its ParticipantContext. On the event loop only.
 class QueueHost final : public QueueRequests {
  public:
-  explicit QueueHost(ParticipantContext& context) : context_(context) {}
+  explicit QueueHost(ParticipantContext& context);
 
   link::QueueName make(const QueueOptions& options) override;
   MadeMirror make_mirror(const QueueOptions& options,
@@ -29,12 +30,19 @@ class QueueHost final : public QueueRequests {
   void close(std::uint64_t number) override;
 
   void on_put(const Client& from, const link::Put& asked) override;
+  void on_ring(const Client& from, const link::QueueRing& asked, platform::Fd ring) override;
   void on_get(const Client& from, const link::Get& asked) override;
   void on_call(const Client& from, const link::QueueCall& asked) override;
   void on_take(const Client& from, const link::Take& taken) override;
   void on_cancel(const Client& from, const link::Cancel& cancelled) override;
+  void on_wake(const Client& from, const link::QueueWake& woken) override;
   void forget(const Client& client) override;
-  std::vector<QueueReport> report() const override;
+  std::vector<QueueReport> report() override;
+
+  bool put_now(const link::QueueName& queue, std::span<const std::byte> descriptor) override;
+  std::optional<std::uint64_t> take_now(const link::QueueName& queue,
+                                        const std::function<bool(LentSample&)>& read,
+                                        bool& none_left) override;
 
  private:
   using Table = QueueTable<Client, LentRef>;
@@ -44,12 +52,28 @@ class QueueHost final : public QueueRequests {
     QueueOptions options;
     Table table;
     std::shared_ptr<MirrorHost> mirror{};  // serves the clients instead of the table
+    PutRings rings{};
+    PutRings::Lender own_lender{};  // of what this participant puts; null before that
 
     memory::Grant grant() const noexcept {
       return options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
     }
   };
   struct Port;
+  class Touch;
+
+  // Enters what clients have put through rings. Before anything is decided.
+  void pull(Hosted& queue);
+  // The same, with all room taken back that was promised: nothing is put before look_after().
+  void pull_all(Hosted& queue);
+  // Promises room, and has clients wake us while somebody waits for an item.
+  void look_after(Hosted& queue) noexcept;
+  void enter(Hosted& queue, const PutRings::Lender& from, const link::PutSlot& slot);
+  PutRings::Lender lender_of(const PeerSession& client, const Hosted& queue) const;
+  void put(const Table::Request& request, std::uint64_t number, LentRef item);
+  void note_own(const Client& client);
+  void forget(Hosted& queue, const Client& client);
+  Hosted* find_for_own(const link::QueueName& name) noexcept;
 
   link::QueueName add(const QueueOptions& options, std::shared_ptr<MirrorHost> mirror);
   Hosted& find(const link::QueueName& name, bool by_name = false);
@@ -57,10 +81,25 @@ class QueueHost final : public QueueRequests {
   ParticipantContext& context_;
   std::map<std::uint64_t, Hosted> queues_;
   std::uint64_t next_ = 1;
+  Client own_;  // this participant, as a client; null before its first request by message
+  EventLoop::Task& looking_again_;
   // The numbers of closed queues that had been shut down and were empty: a client that asks now is
   // told that, and not that the queue is closed. The latest of them.
   static constexpr std::size_t kMostRemembered = 1024;
   std::set<std::uint64_t> shut_down_;
+};
+
+// What rings have is pulled before, and room promised after, a queue's table is looked at.
+class QueueHost::Touch {
+ public:
+  Touch(QueueHost& host, Hosted& queue) : host_(host), queue_(queue) { host_.pull(queue_); }
+  ~Touch() { host_.look_after(queue_); }
+  Touch(const Touch&) = delete;
+  Touch& operator=(const Touch&) = delete;
+
+ private:
+  QueueHost& host_;
+  Hosted& queue_;
 };
 
 }  // namespace tensorbus::bus

@@ -3,19 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "tensorbus/bus/queue_client/call_limits.hpp"
+
 namespace tensorbus::bus {
 namespace {
 
 using namespace std::chrono_literals;
 
 using platform::StopCondition;
-
-// Limits for answers that the host owes at once: to a call without a time-out, to a request that
-// does not wait, and to a put that was given up.
-constexpr std::chrono::nanoseconds kGrace = 5s;
-constexpr std::chrono::nanoseconds kAtOnce = 1s;
-constexpr std::chrono::nanoseconds kLastAnswer = 200ms;
-constexpr std::chrono::nanoseconds kLeastForAnAnswer = 100ms;  // even if less time is left
 
 using OnGone = std::function<void(const Error&)>;
 
@@ -41,37 +36,13 @@ OnGone gone(ReplyCompletion awaited) {
   return [awaited = std::move(awaited)](const Error& error) { awaited->fail(error); };
 }
 
-// Returns Outcome::kClosed for Error(kClosed).
-template <typename Wait>
-Outcome closed_is_an_outcome(Wait wait) {
-  try {
-    return wait();
-  } catch (const Error& error) {
-    if (error.code() != Code::kClosed) throw;
-    return Outcome::kClosed;
-  }
-}
-
-// Once the socket has the acceptances, the host gets them, even if this process dies.
-void wait_until_sent(link::Channel& channel) {
-  const std::uint64_t mark = channel.mark();
-  (void)StopCondition::ignoring_signals(kGrace).wait(
-      [&] {
-        channel.flush();
-        return channel.has_taken(mark);
-      },
-      [&](std::chrono::nanoseconds most) {
-        platform::wait_until_writable(channel.fd(), most);
-        return platform::FutexWait::kWoken;
-      });
-}
-
-// Returns true if the caller waits for room or for an item.
-bool waits_for(const StopCondition& stop) { return stop.timeout().count() > 0; }
-
-// Returns how long to wait for an answer. A call that does not wait for an item needs one, too.
-StopCondition patience(const StopCondition& stop) {
-  return waits_for(stop) ? stop : StopCondition(kAtOnce, stop.give_up());
+// The same of a put, which has ended before its caller learns of it.
+template <typename Then>
+auto end_before(std::shared_ptr<QueuePutter::ByMessage> put, Then then) {
+  return [put = std::move(put), then = std::move(then)](auto& came) {
+    if (put) put->end();
+    then(came);
+  };
 }
 
 }  // namespace
@@ -87,15 +58,16 @@ link::QueueName make_queue(ParticipantCore& core, const QueueOptions& options) {
 
 QueueClient::Request QueueClient::start_put(const SampleBuilder& item, bool waits) const {
   const auto awaited = std::make_shared<Completion<link::Reply>>();
+  const auto begun = putter_ ? putter_->begin_by_message() : nullptr;
   const std::uint32_t flags = waits ? link::Put::kWait : 0;
   auto asked = ask_host(
       core_, address_.host,
       [queue = address_.queue, flags, entry = item.entry(), issued = item.issued(),
-       grant = item.most_granted(), awaited](
+       grant = item.most_granted(), awaited, begun](
           ParticipantContext&, const std::shared_ptr<PeerSession>& host, const QueueRequestRef&) {
-        return host->put(queue, flags, entry, issued, grant, tell(awaited));
+        return host->put(queue, flags, entry, issued, grant, end_before(begun, tell(awaited)));
       },
-      gone(awaited));
+      end_before(begun, gone(awaited)));
   return {awaited, cancel(core_, std::move(asked))};
 }
 
@@ -170,87 +142,6 @@ Outcome QueueClient::put_many(std::list<SampleBuilder>& items, const StopConditi
   });
 }
 
-QueueGet QueueClient::start_get(Access access, QueueGet::Mode mode) const {
-  return {core_, address_, access, mode};
-}
-
-Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop) const {
-  EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
-  QueueGet getting = start_get(access, {.waits = waits_for(stop)});
-  return closed_is_an_outcome([&] {
-    try {
-      Outcome outcome = getting.take(item, patience(stop), &driver);
-      if (outcome == Outcome::kTimedOut && getting.has_come())  // it came just now
-        outcome = getting.take(item, StopCondition(0ns, stop.give_up()));
-      if (outcome != Outcome::kDone) getting.cancel();
-      return outcome;
-    } catch (...) {
-      getting.cancel();
-      throw;
-    }
-  });
-}
-
-Outcome QueueClient::get_many(std::vector<Sample>& items, std::size_t most, Access access,
-                              const StopCondition& stop) const {
-  constexpr std::size_t kFirst = 4;
-  constexpr std::size_t kMost = 64;  // requests at a time
-  const std::size_t end = items.size() + most;
-  items.reserve(items.size() + 1);  // nothing throws once an item was taken
-  Sample first;
-  const Outcome outcome = get(first, access, stop);
-  if (outcome != Outcome::kDone) return outcome;
-  items.push_back(std::move(first));
-  try {
-    for (std::size_t batch = kFirst; items.size() < end; batch = std::min(2 * batch, kMost))
-      if (!get_waiting(items, std::min(batch, end - items.size()), access)) break;
-  } catch (const std::exception&) {  // what was taken is returned; the next call meets it again
-  }
-  return Outcome::kDone;
-}
-
-// Null if the host has not been reached yet.
-std::unique_ptr<link::Channel::Batch> QueueClient::batch_of_requests() const {
-  if (address_.host == core_.id()) return nullptr;
-  const auto awaited = std::make_shared<Completion<std::shared_ptr<link::Channel>>>();
-  core_.run_or_post([awaited, host = address_.host](ParticipantContext& context) {
-    context.reach(host, [awaited](const std::shared_ptr<PeerSession>& reached) {
-      awaited->set(reached ? std::shared_ptr(reached->peer_memory()->channel) : nullptr);
-    });
-  });
-  if (!awaited->done()) return nullptr;
-  const auto channel = awaited->take();
-  return channel ? std::make_unique<link::Channel::Batch>(channel) : nullptr;
-}
-
-// All requests are on their way before the first answer comes.
-bool QueueClient::get_waiting(std::vector<Sample>& items, std::size_t count, Access access) const {
-  items.reserve(items.size() + count);
-  EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
-  std::list<QueueGet> gets;
-  auto batch = batch_of_requests();
-  for (std::size_t i = 0; i < count; ++i)
-    gets.emplace_back(core_, address_, access, QueueGet::Mode{.waits = false});
-  batch.reset();
-  const auto stop = StopCondition::ignoring_signals(kAtOnce);
-  std::shared_ptr<link::Channel> channel;
-  try {
-    for (; !gets.empty(); gets.pop_front()) {
-      Sample item;
-      if (gets.front().take(item, stop, &driver) != Outcome::kDone) break;
-      items.push_back(std::move(item));
-      if (channel) continue;
-      channel = gets.front().host_channel();
-      batch = std::make_unique<link::Channel::Batch>(channel);  // of the acceptances that follow
-    }
-  } catch (const std::exception&) {  // what was taken is returned; the next call meets it again
-  }
-  for (QueueGet& get : gets) get.cancel();
-  batch.reset();
-  if (channel) wait_until_sent(*channel);
-  return gets.empty();
-}
-
 link::Reply QueueClient::call(link::QueueVerb verb, const GiveUp& give_up,
                               std::uint64_t number) const {
   EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
@@ -287,6 +178,12 @@ void QueueClient::task_done(const GiveUp& give_up) const {
     if (error.code() == Code::kClosed) core_.taken_items().forget(name());
     throw;
   }
+}
+
+ReplyCompletion QueueClient::answered() {
+  auto awaited = std::make_shared<Completion<link::Reply>>();
+  awaited->set({});
+  return awaited;
 }
 
 Outcome QueueClient::outcome_of(const link::Reply& reply) {

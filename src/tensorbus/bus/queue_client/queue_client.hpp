@@ -12,6 +12,7 @@
 #include "tensorbus/bus/participant/participant_core.hpp"
 #include "tensorbus/bus/publish/sample_builder.hpp"
 #include "tensorbus/bus/queue_client/queue_get.hpp"
+#include "tensorbus/bus/queue_client/queue_putter.hpp"
 #include "tensorbus/bus/session/queue_requests.hpp"
 #include "tensorbus/link/wire/queue_messages.hpp"
 
@@ -24,8 +25,10 @@ link::QueueName make_queue(ParticipantCore& core, const QueueOptions& options);
 // and waits for the answers. It refers to a ParticipantCore and is made for each call. Thread-safe.
 class QueueClient {
  public:
-  QueueClient(ParticipantCore& core, const QueueAddress& address)
-      : core_(core), address_(address) {}
+  // `putter`: of puts that need no question; null: each asks.
+  QueueClient(ParticipantCore& core, const QueueAddress& address,
+              std::shared_ptr<QueuePutter> putter = nullptr)
+      : core_(core), address_(address), putter_(std::move(putter)) {}
 
   using ReplyCompletion = std::shared_ptr<Completion<link::Reply>>;
   struct Request {
@@ -35,6 +38,8 @@ class QueueClient {
   Request start_put(const SampleBuilder& item, bool waits) const;
   QueueGet start_get(Access access, QueueGet::Mode mode) const;
   Request start_call(link::QueueVerb verb, std::uint64_t number = 0) const;
+  // What tells of a put that was done at once.
+  static ReplyCompletion answered();
   // Returns the outcome of a put or a call that has come.
   static Outcome outcome_of(const link::Reply& reply);
 
@@ -63,6 +68,12 @@ class QueueClient {
   static Outcome last_outcome_of_put(const Request& request, Outcome ended,
                                      EventLoop::Driver& driver);
   std::unique_ptr<link::Channel::Batch> batch_of_requests() const;
+  bool is_host() const noexcept { return address_.host == core_.id(); }
+  bool take_soon(Sample& item, bool waits) const;
+  Outcome get_by_message(Sample& item, Access access, const platform::StopCondition& stop) const;
+  // Takes items that can be had in the calling thread (QueueRequests::take_now()). Returns true if
+  // none waits behind them.
+  bool take_now(std::vector<Sample>& items, std::size_t most) const;
   // Appends items that wait. Returns false if there were fewer.
   bool get_waiting(std::vector<Sample>& items, std::size_t count, Access access) const;
   Outcome wait(const Request& request, const platform::StopCondition& stop) const;
@@ -70,6 +81,7 @@ class QueueClient {
 
   ParticipantCore& core_;
   const QueueAddress address_;
+  const std::shared_ptr<QueuePutter> putter_;
 };
 
 }  // namespace tensorbus::bus

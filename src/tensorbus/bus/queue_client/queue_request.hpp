@@ -12,6 +12,7 @@ namespace tensorbus::bus {
 struct QueueAddress {
   Id host;
   link::QueueName queue;
+  bool operator==(const QueueAddress&) const = default;
 };
 
 // A request to the host of a queue. On the event loop only.

@@ -52,6 +52,17 @@ LentSample::LentSample(const PeerSession& from, const link::Lent& lent, memory::
   require_own_tensors();
 }
 
+LentSample::LentSample(std::shared_ptr<link::LeaseSource> from,
+                       std::span<const std::byte> described)
+    : lender(std::move(from)), bytes(described.begin(), described.end()) {
+  entry.length = static_cast<std::uint32_t>(bytes.size());
+  if (bytes.size() <= link::kInlineBytes)
+    std::copy(bytes.begin(), bytes.end(), entry.inline_bytes.begin());
+  descriptor = Descriptor::decode(bytes);
+  if (!descriptor.tensors.empty())
+    throw Error(Code::kProtocol, "an item of a ring: it has tensors");
+}
+
 void LentSample::copy_descriptor(const link::Lent& lent) {
   if (entry.is_inline()) {
     const auto first = std::as_bytes(std::span(lent.inline_bytes));

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "tensorbus/bus/session/acquired_leases.hpp"
@@ -20,6 +21,9 @@ struct LentSample {
   // descriptor, or if a segment of the sender's own tensors never came; Error(kOutOfMemory).
   LentSample(const PeerSession& from, const link::Lent& lent, memory::Grant grant,
              std::shared_ptr<link::LeaseIndex> lent_memory);
+  // A sample that is all in its descriptor. Throws Error(kProtocol) if that is malformed, or names
+  // tensors.
+  LentSample(std::shared_ptr<link::LeaseSource> from, std::span<const std::byte> descriptor);
   LentSample(const LentSample&) = delete;
   LentSample& operator=(const LentSample&) = delete;
 

@@ -59,7 +59,8 @@ PeerName PeerSession::peer_name() const {
 }
 
 template <typename Request>
-std::uint32_t PeerSession::ask(Request request, link::ControlType answered_by, OnAnswer on_answer) {
+std::uint32_t PeerSession::ask(Request request, link::ControlType answered_by, OnAnswer on_answer,
+                               std::vector<platform::Fd> fds) {
   if (ended_) {
     Answer closed = Error(Code::kClosed, "the other process has hung up");
     on_answer(closed);
@@ -71,7 +72,7 @@ std::uint32_t PeerSession::ask(Request request, link::ControlType answered_by, O
   std::uint64_t token = 0;
   if constexpr (std::is_same_v<Request, link::Put>) token = request.lent.token;
   asked_.emplace(request.request, Asked{answered_by, kMayBeTold, token, std::move(on_answer)});
-  peer_memory_->channel->send(request);
+  peer_memory_->channel->send(request, std::move(fds));
   platform::kill_point("request.sent");
   return request.request;
 }
@@ -110,6 +111,14 @@ std::uint32_t PeerSession::put(const link::QueueName& queue, std::uint32_t flags
   }
 }
 
+std::uint32_t PeerSession::offer_ring(const link::QueueName& queue, platform::Fd ring,
+                                      OnAnswer on_answer) {
+  std::vector<platform::Fd> fds;
+  fds.push_back(std::move(ring));
+  return ask(link::QueueRing{0, queue}, link::ControlType::kReply, std::move(on_answer),
+             std::move(fds));
+}
+
 std::uint32_t PeerSession::get(const link::QueueName& queue, std::uint32_t flags,
                                OnAnswer on_answer) {
   return ask(link::Get{0, queue, flags}, link::ControlType::kLent, std::move(on_answer));
@@ -132,6 +141,14 @@ bool PeerSession::on_message(link::Channel::Received& received) {
 
 void PeerSession::on(const link::Put& asked) {
   serve(asked.request, [&] { queues().on_put(shared_from_this(), asked); });
+}
+
+void PeerSession::on(const link::QueueRing& asked, platform::Fd ring) {
+  serve(asked.request, [&] { queues().on_ring(shared_from_this(), asked, std::move(ring)); });
+}
+
+void PeerSession::on(const link::QueueWake& woken) {
+  if (context_.queues) context_.queues->on_wake(shared_from_this(), woken);
 }
 
 void PeerSession::on(const link::Get& asked) {

@@ -62,6 +62,8 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   // was answered at once.
   std::uint32_t put(const link::QueueName& queue, std::uint32_t flags, const link::Entry& entry,
                     const link::PublishedRef& issued, memory::Grant grant, OnAnswer on_answer);
+  // Offers the host a ring of a queue (put_ring.hpp); answered by a Reply.
+  std::uint32_t offer_ring(const link::QueueName& queue, platform::Fd ring, OnAnswer on_answer);
   std::uint32_t get(const link::QueueName& queue, std::uint32_t flags, OnAnswer on_answer);
   // `number`: of the item that is done.
   std::uint32_t call(const link::QueueName& queue, link::QueueVerb verb, std::uint64_t number,
@@ -107,7 +109,8 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   };
 
   template <typename Request>
-  std::uint32_t ask(Request request, link::ControlType answered_by, OnAnswer on_answer);
+  std::uint32_t ask(Request request, link::ControlType answered_by, OnAnswer on_answer,
+                    std::vector<platform::Fd> fds = {});
   void answer(std::uint32_t request, link::ControlType by, Answer answer);
   void require_room_for_a_lease() const;
   // Records a lease and returns its message, before it is sent.
@@ -131,6 +134,8 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   void on(const link::HandOver& asked);
   void on(const link::Return& returned);
   void on(const link::Put& asked);
+  void on(const link::QueueRing& asked, platform::Fd ring);
+  void on(const link::QueueWake& woken);
   void on(const link::Get& asked);
   void on(const link::QueueCall& asked);
   void on(const link::Take& taken);

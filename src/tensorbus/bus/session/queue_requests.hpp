@@ -1,13 +1,18 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string_view>
 #include <tensorbus/inspected.hpp>
 #include <tensorbus/options.hpp>
 #include <vector>
 
 #include "tensorbus/link/wire/queue_messages.hpp"
+#include "tensorbus/platform/fd.hpp"
 
 namespace tensorbus::bus {
 
@@ -17,6 +22,7 @@ inline constexpr std::string_view kServiceQueue = "service:";
 class PeerSession;
 class MirrorEvents;
 class MirrorHost;
+struct LentSample;
 
 // A mirror that was made (mirror_queue.hpp).
 struct MadeMirror {
@@ -42,15 +48,30 @@ class QueueRequests {
 
   // Serve requests of clients. A request is denied with the Error that they throw.
   virtual void on_put(const Client& from, const link::Put& asked) = 0;
+  virtual void on_ring(const Client& from, const link::QueueRing& asked, platform::Fd ring) = 0;
   virtual void on_get(const Client& from, const link::Get& asked) = 0;
   virtual void on_call(const Client& from, const link::QueueCall& asked) = 0;
   // These have no answer.
   virtual void on_take(const Client& from, const link::Take& taken) = 0;
   virtual void on_cancel(const Client& from, const link::Cancel& cancelled) = 0;
+  virtual void on_wake(const Client& from, const link::QueueWake& woken) = 0;
   // Removes a client that is gone.
   virtual void forget(const Client& client) = 0;
 
-  virtual std::vector<QueueReport> report() const = 0;
+  virtual std::vector<QueueReport> report() = 0;
+
+  // Calls of this participant's own threads, in a turn, which are done at once: items without
+  // memory, in a queue where nobody else has to be waited for. Nothing happens if they return
+  // false or nothing: then the same is requested by message.
+
+  // Puts an item with this descriptor.
+  virtual bool put_now(const link::QueueName& queue, std::span<const std::byte> descriptor) = 0;
+  // Calls `read` with the oldest item; if that returns true, it is taken. Returns its number for
+  // task_done(), 0 without `redeliver`. Throws what `read` throws, and nothing was taken. Sets
+  // `none_left` if no item waits.
+  virtual std::optional<std::uint64_t> take_now(const link::QueueName& queue,
+                                                const std::function<bool(LentSample&)>& read,
+                                                bool& none_left) = 0;
 };
 
 }  // namespace tensorbus::bus

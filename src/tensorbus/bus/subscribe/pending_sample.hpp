@@ -19,6 +19,8 @@ namespace tensorbus::bus {
 //   Refused   they cannot be had: the sample is dropped
 //   Read      it was read, and the owner was asked to keep its pages, so that they can be pinned
 //     the owner answered: delivered
+// Read, too, is a sample that is no row of the array that it was to be copied into: it is delivered
+// to the next receive().
 struct PendingSample {
   struct Asked {};
   struct Refused {};

@@ -56,6 +56,8 @@ struct SampleData {
   // Reads a sample that was lent by message. With kDone the sample takes the lender's lease; after
   // an Error of the descriptor it has gone back; else `held` keeps it. `held` has all other leases.
   [[nodiscard]] static Read read(Sample& sample, LentSample& held, const ReceiveOptions& how);
+  // Reads one without tensors, which goes on holding what it has.
+  static void read_fields(Sample& sample, const LentSample& held);
   // Returns the descriptor, without fields, of an entry that read() could not read completely.
   static Descriptor handed_on(link::LeaseSource& lender, const link::Entry& entry);
   // Returns the tensors of an entry for which read() returned kOutOfReach.

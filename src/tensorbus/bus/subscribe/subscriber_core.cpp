@@ -119,27 +119,28 @@ Outcome SubscriberCore::look_for_a_while(Batch& batch) {
 Outcome SubscriberCore::take(Batch& batch) {
   if (closed_) return Outcome::kClosed;
   throw_untold();
-  const Outcome outcome = take_next(batch.room.front());
+  const Outcome outcome = take_next(batch);
   if (outcome != Outcome::kDone)
     return outcome == Outcome::kTimedOut && stream_has_ended() ? Outcome::kClosed : outcome;
   batch.taken = 1;
-  while (batch.taken < batch.room.size() && take_another(batch.room[batch.taken])) ++batch.taken;
+  while (!batch.full() && take_another(batch)) ++batch.taken;
   return Outcome::kDone;
 }
 
 // Takes another sample of a batch. The next call throws an Error that ends the batch.
-bool SubscriberCore::take_another(Sample& sample) {
+bool SubscriberCore::take_another(Batch& batch) {
   try {
-    return take_next(sample) == Outcome::kDone;
+    return take_next(batch) == Outcome::kDone;
   } catch (const Error& error) {
-    // A sample that lacked memory is set aside, and is tried again.
-    if (error.code() != Code::kOutOfMemory) untold_ = error;
+    // A sample that lacked memory, or that is no row, is set aside, and is tried again.
+    const bool is_no_row = batch.rows != nullptr && error.code() == Code::kInvalidArgument;
+    if (error.code() != Code::kOutOfMemory && !is_no_row) untold_ = error;
   } catch (const std::bad_alloc&) {
   }
   return false;
 }
 
-Outcome SubscriberCore::take_next(Sample& sample) {
+Outcome SubscriberCore::take_next(Batch& batch) {
   bool at_limit = false;
   const std::size_t count = links_.size();
   for (std::size_t i = 0; i < count; ++i) {
@@ -149,7 +150,7 @@ Outcome SubscriberCore::take_next(Sample& sample) {
       at_limit = true;
       continue;
     }
-    if (take_from(link, sample)) return Outcome::kDone;
+    if (take_from(link, batch)) return Outcome::kDone;
   }
   if (at_limit) return Outcome::kHoldLimit;
   spare_.refill();

@@ -20,6 +20,7 @@
 #include "tensorbus/bus/session/host_copy_request.hpp"
 #include "tensorbus/bus/subscribe/pending_sample.hpp"
 #include "tensorbus/bus/subscribe/receive_options.hpp"
+#include "tensorbus/bus/subscribe/row_sink.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/bus/subscribe/sample_cache.hpp"
 #include "tensorbus/bus/subscribe/stream_end.hpp"
@@ -83,6 +84,12 @@ class SubscriberCore {
   struct Batch {
     std::span<Sample> room;  // room for at least one
     std::size_t taken = 0;   // the number of samples received
+    // What takes them in place of `room`, which is for one then; null: nothing. Throws
+    // Error(kInvalidArgument) if the first is no row; the next call returns that sample.
+    RowSink* rows = nullptr;
+
+    bool full() const noexcept { return rows != nullptr ? rows->full() : taken == room.size(); }
+    Sample& next() const noexcept { return rows != nullptr ? room.front() : room[taken]; }
   };
   Outcome receive(Batch& batch, const platform::StopCondition& stop);
   Outcome try_receive(Batch& batch);
@@ -149,9 +156,13 @@ class SubscriberCore {
   };
   Outcome look_for_a_while(Batch& batch) TB_EXCLUDES(mutex_);
   Outcome take(Batch& batch) TB_REQUIRES(mutex_);
-  bool take_another(Sample& sample) TB_REQUIRES(mutex_);
-  Outcome take_next(Sample& sample) TB_REQUIRES(mutex_);
-  bool take_from(const LinkRef& link, Sample& sample) TB_REQUIRES(mutex_);
+  bool take_another(Batch& batch) TB_REQUIRES(mutex_);
+  Outcome take_next(Batch& batch) TB_REQUIRES(mutex_);
+  bool take_from(const LinkRef& link, Batch& batch) TB_REQUIRES(mutex_);
+  bool take_row(link::BorrowerLink& link, const link::Entry& entry, RowSink& rows)
+      TB_REQUIRES(mutex_);
+  void give_to_rows(const LinkRef& link, const link::Entry& entry, Batch& batch)
+      TB_REQUIRES(mutex_);
   void end_broken(link::BorrowerLink& link) noexcept TB_REQUIRES(mutex_);
   bool stream_has_ended() const noexcept TB_REQUIRES(mutex_);
   void ask_to_rejoin() noexcept TB_REQUIRES(mutex_);

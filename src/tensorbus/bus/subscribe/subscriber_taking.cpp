@@ -17,7 +17,7 @@ constexpr int kSkippedAtATime = 64;
 
 // Reads the link's next sample. Counts and skips malformed samples, at most kSkippedAtATime: a
 // publisher that sends nothing else must not keep the thread here.
-bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
+bool SubscriberCore::take_from(const LinkRef& link, Batch& batch) {
   link::Entry entry;
   for (int skipped = 0; skipped < kSkippedAtATime; ++skipped) {
     if (link->set_aside) {
@@ -29,15 +29,10 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
       return false;
     }
     settle_later(*link);
+    if (batch.rows != nullptr && take_row(*link, entry, *batch.rows)) return true;
+    Taken taken = Taken::kNever;
     try {
-      switch (take_entry(link, entry, sample)) {
-        case Taken::kDone:
-          return true;
-        case Taken::kLater:
-          return false;
-        case Taken::kNever:
-          break;
-      }
+      taken = take_entry(link, entry, batch.next());
     } catch (const Error& error) {
       if (error.code() == Code::kOutOfMemory) {
         try_again_later(*link, entry);
@@ -50,8 +45,34 @@ bool SubscriberCore::take_from(const LinkRef& link, Sample& sample) {
       try_again_later(*link, entry);
       throw;
     }
+    if (taken == Taken::kDone && batch.rows != nullptr) give_to_rows(link, entry, batch);
+    if (taken != Taken::kNever) return taken == Taken::kDone;
   }
   return false;
+}
+
+// Copies the common row at once: no Sample and no lease are made. Returns false for another sample.
+bool SubscriberCore::take_row(link::BorrowerLink& link, const link::Entry& entry, RowSink& rows) {
+  if (!pending_.empty() || trace_ || !rows.take(link, entry)) return false;
+  platform::kill_point("receive.described");
+  link.release_soon(entry.token);
+  stats_.missed += link.gap_before(entry.sequence);
+  ++stats_.received;
+  return true;
+}
+
+// A sample that is no row is set aside as it was read, for the next receive().
+void SubscriberCore::give_to_rows(const LinkRef& link, const link::Entry& entry, Batch& batch) {
+  Sample& sample = batch.room.front();
+  if (batch.rows->take(sample)) {
+    sample = Sample();
+    return;
+  }
+  Error refused(Code::kInvalidArgument, batch.rows->refusal(sample));
+  pending_[link.get()] = {entry.token, std::move(sample)};
+  (void)set_aside(*link, entry);
+  link->look_again = true;
+  throw refused;
 }
 
 SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link::Entry& entry,
@@ -68,7 +89,7 @@ SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link
   if (auto* const acquired = std::get_if<PendingSample::Acquired>(&pending.state))
     return read_entry(link, entry, acquired, sample);
   sample = std::move(std::get<PendingSample::Read>(pending.state));
-  return pin(link, entry, sample);
+  return options_.pin ? pin(link, entry, sample) : Taken::kDone;
 }
 
 // `claimed` has the leases and copies that were requested for this entry; null if none were.

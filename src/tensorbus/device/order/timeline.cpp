@@ -117,10 +117,8 @@ struct Written {
 
 void write_on_host(void* argument) {
   const std::unique_ptr<const Written> written(static_cast<const Written*>(argument));
-  // Release: pairs with the loads in TimelinePages::reached() and reached_own().
-  written->own.store(written->value, std::memory_order_release);
-  if (&written->passed != &written->own)
-    written->passed.store(written->value, std::memory_order_release);
+  written->own.reach(written->value);
+  if (&written->passed != &written->own) written->passed.reach(written->value);
 }
 
 }  // namespace

@@ -13,23 +13,6 @@ namespace {
 
 using platform::Gpu;
 
-// Larger than any mark: GPUs compare by the sign of the difference. The low bits keep how far the
-// writer came.
-constexpr std::uint64_t kReleased = std::uint64_t{1} << 62;
-
-bool is_released(std::uint64_t counter) noexcept {
-  return (counter & ~Mark::kMostValue) == kReleased;
-}
-
-// Only we write the counter now, or a peer that breaks the protocol.
-void release(std::atomic<std::uint64_t>& counter) noexcept {
-  std::uint64_t seen = counter.load(std::memory_order_acquire);
-  while (!is_released(seen) &&
-         !counter.compare_exchange_weak(seen, kReleased | (seen & Mark::kMostValue),
-                                        std::memory_order_acq_rel)) {
-  }
-}
-
 platform::Mapping private_page() {
   constexpr std::size_t kBytes = TimelinePages::kBytes / 2;
   const platform::Fd memfd = platform::create_sealed_memfd("tensorbus-passed", kBytes);
@@ -73,28 +56,26 @@ platform::cu::DevicePtr TimelinePages::address_of(const Counter& counter, const 
 }
 
 void TimelinePages::peer_died() noexcept {
-  for (Counter& counter : theirs_) release(counter);
+  for (Counter& counter : theirs_) counter.give_up();
   dead_.store(true, std::memory_order_relaxed);
 }
 
 bool TimelinePages::failed(Mark mark) const noexcept {
-  if (!mark) return false;
-  const std::uint64_t counter = theirs(mark.slot).load(std::memory_order_acquire);
-  return is_released(counter) && (counter & Mark::kMostValue) < mark.value;
+  return mark && theirs(mark.slot).failed(mark.value);
 }
 
 void TimelinePages::give_up_broken() noexcept {
   for (std::uint32_t slot = 0; slot < Mark::kSlots; ++slot) {
     const Gpu* const device = device_of_[slot].load(std::memory_order_relaxed);
     if (device == nullptr || !device->is_broken()) continue;
-    release(own(slot));
-    release(passed(slot));
+    own(slot).give_up();
+    passed(slot).give_up();
   }
 }
 
 void TimelinePages::give_up() noexcept {
-  for (Counter& counter : own_) release(counter);
-  for (Counter& counter : passed_) release(counter);
+  for (Counter& counter : own_) counter.give_up();
+  for (Counter& counter : passed_) counter.give_up();
 }
 
 const platform::Fd* TimelinePages::living_peer() const noexcept {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tensorbus/device/gpu_stream.hpp"
-#include "tensorbus/device/order/mark.hpp"
+#include "tensorbus/device/order/mark_counter.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/files/mapping.hpp"
 #include "tensorbus/platform/mutex.hpp"
@@ -24,7 +24,7 @@ namespace tensorbus::memory {
 // Thread-safe. Only address_of() calls the driver, without a lock that another function takes.
 class TimelinePages {
  public:
-  using Counter = std::atomic<std::uint64_t>;
+  using Counter = MarkCounter;
   static constexpr std::size_t kBytes = 2 * Mark::kSlots * sizeof(Counter);
 
   // `own_page`: 0 or 1. `peer`: a pidfd, or null. `shared`: other processes have the memory too.
@@ -46,11 +46,9 @@ class TimelinePages {
 
   // Acquire: the work before the mark has been done.
   bool reached_own(Mark mark) const noexcept {
-    return !mark || passed(mark.slot).load(std::memory_order_acquire) >= mark.value;
+    return !mark || passed(mark.slot).reached(mark.value);
   }
-  bool reached(Mark mark) const noexcept {
-    return !mark || theirs(mark.slot).load(std::memory_order_acquire) >= mark.value;
-  }
+  bool reached(Mark mark) const noexcept { return !mark || theirs(mark.slot).reached(mark.value); }
 
   // The peer's process is dead and will signal nothing more. All that wait go on, and marks that
   // were not reached by now have failed. A second call does nothing.
@@ -78,7 +76,6 @@ class TimelinePages {
   bool restless() const noexcept;
 
  private:
-  static_assert(sizeof(Counter) == sizeof(std::uint64_t) && Counter::is_always_lock_free);
   static std::span<Counter> page(const platform::Mapping& mapping, std::size_t index) noexcept;
 
   platform::Mapping mapping_;

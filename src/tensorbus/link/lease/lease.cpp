@@ -11,9 +11,11 @@
 namespace tensorbus::link {
 
 bool PeerMemory::is_over() const noexcept {
-  if (!channel || channel->peer_is_gone()) return true;
-  pollfd death{pidfd ? pidfd->get() : -1, POLLIN, 0};  // a child may keep the socket open
-  return ::poll(&death, 1, 0) == 1;
+  if (!channel) return true;
+  if (channel->is_loop_back()) return channel->peer_is_gone();
+  // As platform::peer_has_hung_up(). A child may keep the socket open.
+  pollfd either[] = {{channel->fd(), POLLRDHUP, 0}, {pidfd ? pidfd->get() : -1, POLLIN, 0}};
+  return ::poll(either, 2, 0) > 0;
 }
 
 std::optional<Place> Lease::place_of(const std::byte* first, std::size_t bytes) const {

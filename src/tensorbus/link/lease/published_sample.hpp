@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <tensorbus/internal/one_or_many.hpp>
 #include <utility>
@@ -16,8 +17,9 @@ namespace tensorbus::link {
 // reference. With the last one the blocks go back to the arena.
 class PublishedSample {
  public:
-  explicit PublishedSample(memory::BlockRef block)
-      : on_device_(block->kind() == memory::BufferKind::kDevice) {
+  // `messages`: how many lie in the block, each with a lease of its own.
+  explicit PublishedSample(memory::BlockRef block, std::uint32_t messages = 1)
+      : messages_(messages), on_device_(block->kind() == memory::BufferKind::kDevice) {
     blocks_.push_back(std::move(block));
   }
   // `files`: segments of files in which it lies; `kept` keeps them mapped. `leases`: of its memory
@@ -47,6 +49,9 @@ class PublishedSample {
     return bytes;
   }
 
+  // Returns the share of one lease in them.
+  std::size_t bytes_of_each() const noexcept { return bytes() / messages_; }
+
   const OneOrMany<memory::BlockRef>& blocks() const noexcept { return blocks_; }
   memory::Block& block() const noexcept { return **blocks_.begin(); }  // only if it has one
   const OneOrMany<memory::SegmentId>& files() const noexcept { return files_; }
@@ -74,6 +79,7 @@ class PublishedSample {
   OneOrMany<memory::SegmentId> files_;
   OneOrMany<std::shared_ptr<const void>> kept_;
   OneOrMany<std::shared_ptr<const Lease>> leases_;
+  std::uint32_t messages_ = 1;
   bool on_device_ = false;
   mutable CountedBytes in_flight_;  // a statistic
 };

@@ -58,6 +58,17 @@ OwnerLink::Room OwnerLink::room() {
   return leases_.full() && (!drain() || leases_.full()) ? Room::kAllHeld : Room::kYes;
 }
 
+std::uint32_t OwnerLink::room_for(std::uint32_t most) {
+  const auto leases = [this] {
+    return static_cast<std::uint32_t>(leases_.capacity()) - leases_.outstanding();
+  };
+  if (leases() < most) (void)drain();
+  most = std::min({most, leases(), limits_.depth});
+  while (in_ring() + most > limits_.depth && oldest_ != next_ && samples_.is_taken(oldest_))
+    ++oldest_;
+  return std::min(most, limits_.depth - static_cast<std::uint32_t>(next_ - oldest_));
+}
+
 std::uint32_t OwnerLink::drop_until_room() {
   std::uint32_t count = 0;
   while (room() != Room::kYes && oldest_ != next_) count += drop_oldest() ? 1 : 0;
@@ -95,6 +106,10 @@ void OwnerLink::push(Entry& entry, PublishedRef sample, const platform::GpuStrea
   if (!prepared_) prepare(sample, writer);
   entry.timeline = prepared_->packed();
   prepared_.reset();
+  push_another(entry, std::move(sample));
+}
+
+void OwnerLink::push_another(Entry& entry, PublishedRef sample) noexcept {
   if (sample) ++with_memory_;
   entry.token = leases_.issue(std::move(sample), entry.timestamp_ns);
   platform::kill_point("publish.issued");
@@ -144,7 +159,7 @@ void OwnerLink::recall() noexcept {
 HeldSamples OwnerLink::held_samples() const noexcept {
   HeldSamples held{.leases = leases_.outstanding()};
   leases_.for_each([&](const PublishedRef& sample, std::uint64_t published_ns) {
-    if (sample) held.bytes += sample->bytes();
+    if (sample) held.bytes += sample->bytes_of_each();
     if (held.oldest_published_ns == 0 || published_ns < held.oldest_published_ns)
       held.oldest_published_ns = published_ns;
   });

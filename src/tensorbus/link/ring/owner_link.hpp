@@ -65,6 +65,8 @@ class OwnerLink {
 
   enum class Room { kYes, kRingFull, kAllHeld };
   Room room();
+  // Returns how many samples may be pushed one after the other, at most `most`.
+  std::uint32_t room_for(std::uint32_t most);
   using Clock = platform::Clock;
   // publish() waits for room here. Keeps the time of the first call since the last push().
   void mark_blocked(Clock::time_point now) noexcept {
@@ -96,6 +98,9 @@ class OwnerLink {
   // the subscriber. Throws like prepare(), and then leaves everything unchanged; after prepare() it
   // does not throw. `writer`: see SegmentSender::mark_for().
   void push(Entry& entry, PublishedRef sample, const platform::GpuStream* writer = nullptr);
+  // Pushes another message that lies in the memory of the last one, in host memory. The entry has
+  // been given its mark by push(). Does not throw.
+  void push_another(Entry& entry, PublishedRef sample) noexcept;
 
   // Takes back what the borrower returned. Returns false if its return ring is invalid: then the
   // link is broken for ever, and its samples come back when it ends.

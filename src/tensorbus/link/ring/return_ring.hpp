@@ -1,9 +1,9 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <span>
 
+#include "tensorbus/platform/atomic.hpp"
 #include "tensorbus/platform/kill_point.hpp"
 
 namespace tensorbus::link {
@@ -11,7 +11,7 @@ namespace tensorbus::link {
 // Leases on their way back from the borrower. The ring has a slot for every lease that can be
 // outstanding on the link (a power of two). So the borrower never waits, and never reads the
 // owner's position.
-using ReturnWord = std::atomic<std::uint64_t>;
+using ReturnWord = platform::Atomic<std::uint64_t>;
 struct ReturnSlot {
   ReturnWord token{0};
   ReturnWord mark{0};  // packed, of the borrower's timeline: the lease is back when reached

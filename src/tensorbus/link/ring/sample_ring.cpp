@@ -61,9 +61,10 @@ void SampleRingWriter::fetch_to_write(std::uint64_t position) const noexcept {
 
 bool SampleRingWriter::drop(std::uint64_t position) noexcept {
   std::uint64_t expected = full(position);
-  // Acquire: if the borrower won, its reads of the slot come before we overwrite it.
+  // Acquire: if the borrower won, its reads of the slot come before we overwrite it. Relaxed: if it
+  // did not, it throws away what it reads.
   const bool dropped = slot(position).state.compare_exchange_strong(
-      expected, taken(position), std::memory_order_acq_rel, std::memory_order_acquire);
+      expected, taken(position), std::memory_order_relaxed, std::memory_order_acquire);
   if (dropped) platform::kill_point("drop.taken");
   return dropped;
 }
@@ -93,6 +94,7 @@ bool SampleRingReader::pop(Entry& entry) noexcept {
       continue;
     }
     if (state == full(next_)) {
+      platform::fetch_to_write(&source.state);  // for the swap, while the second line is on its way
       copy_words(source, 0, kHeadWords, entry);
       copy_words(source, kHeadWords, words_in_use(entry.segment, entry.length), entry);
       // Release: the copy above is complete before the owner may see the slot taken. If the owner
@@ -127,14 +129,14 @@ bool SampleRingReader::is_possible(std::uint64_t state) const noexcept {
 }
 
 void SampleRingReader::skip_dropped() noexcept {
-  // Acquire: as in pop(). A drop leaves nothing to read, so this ends at what may be popped.
+  // Relaxed: a drop leaves nothing to read, so this ends at what may be popped.
   for (std::size_t skipped = 0; skipped < slots_.size(); ++skipped, ++next_)
-    if (slot(next_).state.load(std::memory_order_acquire) != taken(next_)) return;
+    if (slot(next_).state.load(std::memory_order_relaxed) != taken(next_)) return;
 }
 
 bool SampleRingReader::ready() const noexcept {
-  // Acquire: as in pop(), which is called next. The same comparison, so that both agree.
-  const std::uint64_t state = slot(next_).state.load(std::memory_order_acquire);
+  // Relaxed: pop(), which is called next, acquires. The same comparison, so that both agree.
+  const std::uint64_t state = slot(next_).state.load(std::memory_order_relaxed);
   return !broken_ && state >= full(next_);
 }
 

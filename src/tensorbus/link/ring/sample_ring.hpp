@@ -1,12 +1,12 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "tensorbus/memory/segment_id.hpp"
+#include "tensorbus/platform/atomic.hpp"
 
 namespace tensorbus::link {
 
@@ -30,8 +30,8 @@ struct Entry {
 // 128 bytes: two cache lines that the adjacent-line prefetcher fetches together. All words are
 // atomics, because a borrower may copy an entry while the owner overwrites it.
 struct alignas(128) Slot {
-  std::atomic<std::uint64_t> state;
-  std::array<std::atomic<std::uint64_t>, 15> words;
+  platform::Atomic<std::uint64_t> state;
+  std::array<platform::Atomic<std::uint64_t>, 15> words;
 };
 static_assert(sizeof(Slot) == 128 && sizeof(Entry) == 120);
 

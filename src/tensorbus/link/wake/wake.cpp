@@ -70,7 +70,7 @@ void Sleeper::leave(std::uint32_t how) noexcept {
 }
 
 void Sleeper::wake_own() noexcept {
-  slot().wake.fetch_add(1, std::memory_order_release);  // pairs with the acquire in park()
+  slot().wake.fetch_add(1, std::memory_order_release);  // pairs with the acquire in wakes()
   platform::futex_wake_all(slot().wake);
 }
 
@@ -83,7 +83,8 @@ Waker::Waker(PeerWakePage page, std::uint32_t index) : page_(std::move(page)) {
 
 void Waker::wake(std::uint32_t sleeping) noexcept {
   if ((sleeping & kSleepsOnFutex) != 0) {
-    slot_->wake.fetch_add(1, std::memory_order_release);  // pairs with the acquire in park()
+    // Relaxed: the sleeper looks again after its fence, which comes after the caller's.
+    slot_->wake.fetch_add(1, std::memory_order_relaxed);
     platform::futex_wake_all(slot_->wake);
   }
   if ((sleeping & kSleepsOnEvent) != 0 && notifier_) platform::notify(notifier_.get());

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "tensorbus/platform/atomic.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/files/mapping.hpp"
 #include "tensorbus/platform/mutex.hpp"
@@ -17,8 +17,8 @@ namespace tensorbus::link {
 
 // docs/protocol.md, section 3, "The wake page".
 struct alignas(64) WakeSlot {
-  std::atomic<std::uint32_t> sleeping;  // written only by the participant that owns the page
-  std::atomic<std::uint32_t> wake;      // written by wakers
+  platform::Atomic<std::uint32_t> sleeping;  // written only by the participant that owns the page
+  platform::Atomic<std::uint32_t> wake;      // written by wakers
 };
 static_assert(sizeof(WakeSlot) == 64);
 
@@ -60,7 +60,7 @@ class Sleeper {
 
   std::uint32_t index() const noexcept { return index_; }
 
-  // Returns how often this sleeper was woken. Acquire: pairs with the release of the waker.
+  // Returns how often this sleeper was woken. Acquire: pairs with wake_own().
   std::uint32_t wakes() const noexcept { return slot().wake.load(std::memory_order_acquire); }
 
   // Sleeps until it was woken more often than `seen`, for at most `most` and kParkSlice. `ready()`
@@ -130,6 +130,6 @@ class Waker {
   platform::Fd notifier_;
 };
 
-inline void full_fence() noexcept { std::atomic_thread_fence(std::memory_order_seq_cst); }
+inline void full_fence() noexcept { platform::atomic_fence(std::memory_order_seq_cst); }
 
 }  // namespace tensorbus::link

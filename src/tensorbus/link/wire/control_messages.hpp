@@ -102,6 +102,9 @@ inline constexpr std::tuple kControlMessages{
     ControlMessage<Put>{"PUT", "client", TakenBy::kSession,
                         "request, queue, key, flags, zero, token, length, segment, offset, inline, "
                         "zero, mark"},
+    ControlMessage<QueueRing>{"QUEUE_RING", "client", TakenBy::kSession, "request, queue, key", 1,
+                              1, "the ring"},
+    ControlMessage<QueueWake>{"QUEUE_WAKE", "client", TakenBy::kSession, "queue, key"},
     ControlMessage<Get>{"GET", "client", TakenBy::kSession, "request, queue, key, flags"},
     ControlMessage<Take>{"TAKE", "client", TakenBy::kSession,
                          "request of the GET, queue, key, spoilt"},

@@ -25,6 +25,21 @@ struct Put {
   void visit(auto& archive) { archive(request, queue, flags, lent); }
 };
 
+// Offers the host a ring by which the client puts items (put_ring.hpp). Its memory comes with it.
+struct QueueRing {
+  static constexpr ControlType kType = ControlType::kQueueRing;
+  std::uint32_t request = 0;
+  QueueName queue;
+  void visit(auto& archive) { archive(request, queue); }
+};
+
+// There is an entry in the client's ring, and the host waits for one.
+struct QueueWake {
+  static constexpr ControlType kType = ControlType::kQueueWake;
+  QueueName queue;
+  void visit(auto& archive) { archive(queue); }
+};
+
 struct Get {
   static constexpr ControlType kType = ControlType::kGet;
   static constexpr std::uint32_t kWait = 1;  // wait for an item

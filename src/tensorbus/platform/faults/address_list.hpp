@@ -3,11 +3,11 @@
 #include <poll.h>
 #include <sched.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "tensorbus/platform/faults/spin_lock.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::platform {
@@ -63,8 +63,7 @@ class TB_CAPABILITY("address list") AddressList {
   void lock() noexcept TB_ACQUIRE() {
     while (!try_lock()) ::sched_yield();
   }
-  // Release: pairs with the acquire in try_lock; the next holder sees the list as we leave it.
-  void unlock() noexcept TB_RELEASE() { lock_.clear(std::memory_order_release); }
+  void unlock() noexcept TB_RELEASE() { lock_.unlock(); }
 
   // Takes the lock in a signal handler; false after so many attempts, each of about 1 ms. The
   // holder may be a thread that waits for a core, so this sleeps between the attempts. If the list
@@ -78,12 +77,9 @@ class TB_CAPABILITY("address list") AddressList {
   }
 
  private:
-  // Acquire: pairs with the release in unlock.
-  bool try_lock() noexcept TB_TRY_ACQUIRE(true) {
-    return !lock_.test_and_set(std::memory_order_acquire);
-  }
+  bool try_lock() noexcept TB_TRY_ACQUIRE(true) { return lock_.try_lock(); }
 
-  std::atomic_flag lock_;
+  SpinLock lock_;
   T* newest_ TB_GUARDED_BY(this) = nullptr;
 };
 

@@ -10,10 +10,10 @@
 
 namespace tensorbus::platform {
 
-static_assert(sizeof(std::atomic<std::uint32_t>) == 4);
-static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+static_assert(sizeof(Atomic<std::uint32_t>) == 4);
+static_assert(Atomic<std::uint32_t>::is_always_lock_free);
 
-FutexWait futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
+FutexWait futex_wait(Atomic<std::uint32_t>& word, std::uint32_t expected,
                      std::chrono::nanoseconds timeout) noexcept {
   if (timeout.count() <= 0) return FutexWait::kTimedOut;
   const timespec relative{.tv_sec = timeout.count() / 1'000'000'000,
@@ -24,7 +24,7 @@ FutexWait futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
   return errno == EINTR ? FutexWait::kInterrupted : FutexWait::kWoken;
 }
 
-void futex_wake_all(std::atomic<std::uint32_t>& word) noexcept {
+void futex_wake_all(Atomic<std::uint32_t>& word) noexcept {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tensorbus/bus/session/peer_session.hpp"
+#include "tensorbus/link/ring/put_ring.hpp"
+#include "tensorbus/memory/peer_budget.hpp"
+#include "tensorbus/platform/clock.hpp"
+
+namespace tensorbus::bus {
+
+// The time by which entries of several rings are put in order.
+inline std::uint64_t put_clock_ns() noexcept {
+  return static_cast<std::uint64_t>(platform::Clock::now().time_since_epoch().count());
+}
+
+// The rings by which clients put items into one queue (docs/protocol.md, section 7), at its host.
+// On the event loop only.
+class PutRings {
+ public:
+  using Client = std::shared_ptr<PeerSession>;
+  using Lender = std::shared_ptr<link::LeaseSource>;  // of items on which there is no lease
+  static constexpr std::size_t kMost = 64;  // of a queue: each is looked at with each message
+  static constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
+
+  bool empty() const noexcept { return rings_.empty(); }
+  // Throws Error(kProtocol), Error(kOutOfMemory).
+  void add(const Client& client, Lender lender, platform::Fd memory);
+
+  // Calls enter(lender, slot) for each entry, in the order in which they were put, and then removes
+  // it. Entries that were put while this looks may stay for the next pull(). If `enter` throws, its
+  // entry stays.
+  template <typename Enter>
+  void pull(Enter enter);
+  // Returns for how many items room was promised that were not pulled.
+  std::size_t promised() const noexcept;
+  // Takes all room back: what was put is left, and nothing more is put before promise().
+  void take_back() noexcept;
+  // Promises `room` more items, divided among the rings; not each time that there is some. `most`:
+  // the maxsize of the queue, 0 for no limit.
+  void promise(std::size_t room, std::size_t most) noexcept;
+  // Has clients wake us for their next entry, or not. Returns true if there are entries already.
+  bool wait(bool waits) noexcept;
+  // The client has swapped its word: it wakes us once.
+  void woken(const Client& client) noexcept;
+  // The client is gone. What it put is left.
+  void end(const Client& client) noexcept;
+
+ private:
+  struct Ring {
+    Client client;
+    Lender lender;
+    std::unique_ptr<link::PutRingSegment> segment;
+    link::PutRingReader reader;
+    memory::PeerCharge charge;
+    std::uint32_t known = 0;  // entries that the last pull() saw and left
+    std::uint32_t now = 0;    // entries that this one sees
+    bool waits = false;
+    bool ended = false;
+  };
+  static constexpr std::uint32_t kChunk = 16;
+
+  Ring* oldest(std::uint64_t before) noexcept;
+  void drop_ended() noexcept;
+
+  std::vector<Ring> rings_;
+};
+
+// An entry of another ring may have been put before one that this reads, and be seen later: so
+// entries that were put after this began to look are left. `known`: such an entry is not left
+// twice, whatever time it tells.
+template <typename Enter>
+void PutRings::pull(Enter enter) {
+  if (rings_.empty()) return;
+  const std::uint64_t before = rings_.size() == 1 ? 0 : put_clock_ns();
+  std::uint32_t any = 0;
+  for (Ring& ring : rings_) any += ring.now = ring.reader.waiting();
+  while (any != 0) {
+    Ring* const next = rings_.size() == 1 ? rings_.data() : oldest(before);
+    if (next == nullptr || next->now == 0) break;
+    enter(next->lender, next->reader.at(0));
+    next->reader.pop();
+    --next->now;
+    if (next->known != 0) --next->known;
+  }
+  for (Ring& ring : rings_) ring.known = ring.now;
+  drop_ended();
+}
+
+}  // namespace tensorbus::bus

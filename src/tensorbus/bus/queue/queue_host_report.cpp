@@ -1,0 +1,42 @@
+// What an inspection says of queues.
+#include "tensorbus/bus/queue/queue_host.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+template <typename Table>
+void describe(const Table& table, QueueReport& report) {
+  report.stats = {table.items(), table.unfinished(), table.lost(), table.bytes()};
+  report.shut_down = table.is_shut_down();
+  report.redelivered = table.redelivered();
+  for (const auto& [client, use] : table.clients()) {
+    report.in_hand += use.in_hand;
+    report.clients.push_back(
+        {client->peer_name(), use.in_hand, use.waiting_puts, use.waiting_gets});
+  }
+}
+
+}  // namespace
+
+std::vector<QueueReport> QueueHost::report() {
+  std::vector<QueueReport> all;
+  for (auto& [number, hosted] : queues_) {
+    const Touch touch(*this, hosted);
+    const QueueOptions& options = hosted.options;
+    QueueReport report{.name = options.name,
+                       .number = number,
+                       .maxsize = options.maxsize,
+                       .max_bytes = options.max_bytes,
+                       .redeliver = options.redeliver};
+    if (options.name.starts_with(kServiceQueue))
+      report.service = options.name.substr(kServiceQueue.size());
+    if (hosted.mirror)
+      describe(hosted.mirror->items(), report);
+    else
+      describe(hosted.table, report);
+    all.push_back(std::move(report));
+  }
+  return all;
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,166 @@
+// The part of QueueClient that gets items.
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "tensorbus/bus/queue_client/call_limits.hpp"
+#include "tensorbus/bus/queue_client/queue_client.hpp"
+#include "tensorbus/bus/subscribe/sample_data.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+// Once the socket has the acceptances, the host gets them, even if this process dies.
+void wait_until_sent(link::Channel& channel) {
+  const std::uint64_t mark = channel.mark();
+  (void)StopCondition::ignoring_signals(kGrace).wait(
+      [&] {
+        channel.flush();
+        return channel.has_taken(mark);
+      },
+      [&](std::chrono::nanoseconds most) {
+        platform::wait_until_writable(channel.fd(), most);
+        return platform::FutexWait::kWoken;
+      });
+}
+
+}  // namespace
+
+QueueGet QueueClient::start_get(Access access, QueueGet::Mode mode) const {
+  return {core_, address_, access, mode};
+}
+
+bool QueueClient::take_now(std::vector<Sample>& items, std::size_t most) const {
+  if (!is_host()) return false;
+  bool none_left = false;
+  Sample sample;
+  const std::function<bool(LentSample&)> read = [&](LentSample& held) {
+    if (!held.descriptor.tensors.empty()) return false;
+    SampleData::read_fields(sample, held);
+    return true;
+  };
+  const auto take_all = [&](ParticipantContext& context) {
+    for (; most != 0; --most) {
+      if (items.size() == items.capacity())  // nothing throws once an item was taken
+        items.reserve(std::max<std::size_t>(2 * items.size(), 1));
+      const auto number = context.queues->take_now(address_.queue, read, none_left);
+      if (!number) return;
+      items.push_back(std::move(sample));
+      core_.taken_items().add(name(), *number);
+    }
+  };
+  try {
+    (void)core_.run_now(take_all);
+  } catch (const std::exception&) {  // what was taken is returned; the caller meets it again
+  }
+  return none_left;
+}
+
+Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop) const {
+  if (take_soon(item, waits_for(stop))) return Outcome::kDone;
+  const auto begin = platform::Clock::now();
+  const Outcome outcome = get_by_message(item, access, stop);
+  const bool soon = platform::Clock::now() - begin < kSoon;
+  if (putter_ && is_host()) putter_->set_looks_for_items(outcome == Outcome::kDone && soon);
+  return outcome;
+}
+
+// If the last items came one soon after the other, it looks before it asks and sleeps.
+bool QueueClient::take_soon(Sample& item, bool waits) const {
+  std::vector<Sample> taken;
+  bool again = is_host();
+  const platform::Deadline deadline(
+      waits && again && putter_ && putter_->looks_for_items() ? QueuePutter::look_for() : 0ns);
+  for (; again; std::this_thread::yield()) {
+    take_now(taken, 1);
+    again = taken.empty() && !deadline.passed();
+    if (!again) break;
+  }
+  if (taken.empty()) return false;
+  item = std::move(taken.front());
+  return true;
+}
+
+Outcome QueueClient::get_by_message(Sample& item, Access access, const StopCondition& stop) const {
+  EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
+  QueueGet getting = start_get(access, {.waits = waits_for(stop)});
+  return closed_is_an_outcome([&] {
+    try {
+      Outcome outcome = getting.take(item, patience(stop), &driver);
+      if (outcome == Outcome::kTimedOut && getting.has_come())  // it came just now
+        outcome = getting.take(item, StopCondition(0ns, stop.give_up()));
+      if (outcome != Outcome::kDone) getting.cancel();
+      return outcome;
+    } catch (...) {
+      getting.cancel();
+      throw;
+    }
+  });
+}
+
+Outcome QueueClient::get_many(std::vector<Sample>& items, std::size_t most, Access access,
+                              const StopCondition& stop) const {
+  constexpr std::size_t kFirst = 4;
+  constexpr std::size_t kMost = 64;  // requests at a time
+  const std::size_t end = items.size() + most;
+  items.reserve(items.size() + 1);  // nothing throws once an item was taken
+  const std::size_t before = items.size();
+  if (take_now(items, most) && items.size() != before) return Outcome::kDone;
+  if (items.size() == before) {
+    Sample first;
+    const Outcome outcome = get(first, access, stop);
+    if (outcome != Outcome::kDone) return outcome;
+    items.push_back(std::move(first));
+    if (take_now(items, end - items.size())) return Outcome::kDone;
+  }
+  try {
+    for (std::size_t batch = kFirst; items.size() < end; batch = std::min(2 * batch, kMost))
+      if (!get_waiting(items, std::min(batch, end - items.size()), access)) break;
+  } catch (const std::exception&) {  // what was taken is returned; the next call meets it again
+  }
+  return Outcome::kDone;
+}
+
+// Null if the host has not been reached yet.
+std::unique_ptr<link::Channel::Batch> QueueClient::batch_of_requests() const {
+  if (address_.host == core_.id()) return nullptr;
+  const auto awaited = std::make_shared<Completion<std::shared_ptr<link::Channel>>>();
+  core_.run_or_post([awaited, host = address_.host](ParticipantContext& context) {
+    context.reach(host, [awaited](const std::shared_ptr<PeerSession>& reached) {
+      awaited->set(reached ? std::shared_ptr(reached->peer_memory()->channel) : nullptr);
+    });
+  });
+  if (!awaited->done()) return nullptr;
+  const auto channel = awaited->take();
+  return channel ? std::make_unique<link::Channel::Batch>(channel) : nullptr;
+}
+
+// All requests are on their way before the first answer comes.
+bool QueueClient::get_waiting(std::vector<Sample>& items, std::size_t count, Access access) const {
+  items.reserve(items.size() + count);
+  EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
+  std::list<QueueGet> gets;
+  auto batch = batch_of_requests();
+  for (std::size_t i = 0; i < count; ++i)
+    gets.emplace_back(core_, address_, access, QueueGet::Mode{.waits = false});
+  batch.reset();
+  const auto stop = StopCondition::ignoring_signals(kOwedAtOnce);
+  std::shared_ptr<link::Channel> channel;
+  try {
+    for (; !gets.empty(); gets.pop_front()) {
+      Sample item;
+      if (gets.front().take(item, stop, &driver) != Outcome::kDone) break;
+      items.push_back(std::move(item));
+      if (channel) continue;
+      channel = gets.front().host_channel();
+      batch = std::make_unique<link::Channel::Batch>(channel);  // of the acceptances that follow
+    }
+  } catch (const std::exception&) {  // what was taken is returned; the next call meets it again
+  }
+  for (QueueGet& get : gets) get.cancel();
+  batch.reset();
+  if (channel) wait_until_sent(*channel);
+  return gets.empty();
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,180 @@
+#include "tensorbus/bus/queue_client/queue_putter.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include "tensorbus/bus/queue/put_rings.hpp"
+#include "tensorbus/bus/session/queue_requests.hpp"
+#include "tensorbus/tensor/descriptor.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+// Made when the library is loaded (docs/threading.md, "Forks").
+const bool kOneProcessor = ::sysconf(_SC_NPROCESSORS_ONLN) < 2;
+constexpr std::chrono::microseconds kLookForRoom{50};
+
+// The descriptor of an item without tensors that is short enough for a ring.
+class ShortDescriptor {
+ public:
+  // Returns false if the item has tensors, or is too long.
+  bool encode(const Message& item) {
+    if (!item.tensors.empty() || item.fields.size() > bytes_.size()) return false;
+    Descriptor descriptor;
+    descriptor.origin = item.origin;
+    descriptor.fields = item.fields;
+    length_ = descriptor.encoded_bytes();
+    if (length_ > bytes_.size()) return false;
+    descriptor.encode(std::span(bytes_).first(length_));
+    return true;
+  }
+  std::span<const std::byte> bytes() const noexcept { return std::span(bytes_).first(length_); }
+
+ private:
+  std::array<std::byte, link::PutSlot::kMostBytes> bytes_;
+  std::size_t length_ = 0;
+};
+
+}  // namespace
+
+QueuePutter::~QueuePutter() {
+  if (writer_) writer_->end();
+}
+
+void QueuePutter::ByMessage::end() noexcept {
+  if (!ended_.exchange(true)) of_->by_message_.fetch_sub(1);
+}
+
+std::shared_ptr<QueuePutter::ByMessage> QueuePutter::begin_by_message() {
+  auto begun = std::make_shared<ByMessage>(shared_from_this());
+  by_message_.fetch_add(1);
+  if (address_.host == core_.id()) return begun;
+  bool offers = false;
+  {
+    const platform::MutexLock lock(mutex_);
+    offers = ring_ == Ring::kNone;
+    if (offers) ring_ = Ring::kOffered;
+  }
+  if (offers) offer_ring();
+  return begun;
+}
+
+void QueuePutter::offer_ring() {
+  core_.run_or_post([self = shared_from_this()](ParticipantContext& context) {
+    context.reach(self->address_.host, [self](const std::shared_ptr<PeerSession>& host) {
+      if (!host) return self->set(Ring::kNone);
+      std::shared_ptr<link::PutRingSegment> segment;
+      try {
+        segment = std::make_shared<link::PutRingSegment>();
+      } catch (const Error&) {  // no memory: items go by message
+        return self->set(Ring::kNever);
+      }
+      platform::Fd memory = segment->take_descriptor();
+      host->offer_ring(self->address_.queue, std::move(memory),
+                       [self, segment, memory = host->peer_memory()](PeerSession::Answer& answer) {
+                         if (std::holds_alternative<link::Reply>(answer))
+                           self->open(segment, memory);
+                         else
+                           self->set(memory->is_over() ? Ring::kNone : Ring::kNever);
+                       });
+    });
+  });
+}
+
+void QueuePutter::open(std::shared_ptr<link::PutRingSegment> segment,
+                       const std::shared_ptr<link::PeerMemory>& host) {
+  const platform::MutexLock lock(mutex_);
+  segment_ = std::move(segment);
+  host_ = host;
+  writer_.emplace(*segment_);
+  ring_ = Ring::kOpen;
+}
+
+void QueuePutter::set(Ring ring) {
+  const platform::MutexLock lock(mutex_);
+  ring_ = ring;
+}
+
+bool QueuePutter::host_is_gone() {
+  const platform::MutexLock lock(mutex_);
+  return writer_ && host_.expired();
+}
+
+bool QueuePutter::has_ring() {
+  const platform::MutexLock lock(mutex_);
+  return ring_ == Ring::kOpen;
+}
+
+std::size_t QueuePutter::put_now(std::span<const Message> items) {
+  if (by_message_.load() != 0) return 0;
+  if (address_.host == core_.id()) return put_here(items);
+  const platform::MutexLock lock(mutex_);
+  if (!writer_) return 0;
+  const auto host = host_.lock();
+  if (!host || host->is_over()) {  // nobody reads the ring
+    writer_.reset();
+    segment_.reset();
+    host_.reset();
+    ring_ = Ring::kNone;
+    return 0;
+  }
+  ShortDescriptor descriptor;
+  std::size_t put = 0;
+  while (put < items.size()) {
+    const std::uint32_t room = writer_->room();
+    const std::uint64_t now = put_clock_ns();
+    std::uint32_t written = 0;
+    while (written < room && put + written < items.size() &&
+           descriptor.encode(items[put + written]))
+      writer_->write(written++, descriptor.bytes(), now);
+    const std::uint32_t committed = written == 0 ? 0 : writer_->commit(written);
+    if (committed != 0 && writer_->wakes()) host->channel->send(link::QueueWake{address_.queue});
+    put += committed;
+    if (committed == 0 || committed < written) break;
+  }
+  return put;
+}
+
+bool QueuePutter::waits_for_room() {
+  if (by_message_.load() != 0) return false;
+  const platform::MutexLock lock(mutex_);
+  return writer_ && writer_->room() == 0;
+}
+
+std::size_t QueuePutter::put_soon(std::span<const Message> items) {
+  std::size_t put = put_now(items);
+  if (put != 0) {
+    looks_for_room_.store(true, std::memory_order_relaxed);
+    return put;
+  }
+  if (!looks_for_room_.load(std::memory_order_relaxed) || !waits_for_room()) return 0;
+  const platform::Deadline deadline(look_for());
+  while (put == 0 && !deadline.passed() && by_message_.load() == 0) {
+    std::this_thread::yield();
+    if (!waits_for_room()) put = put_now(items);
+  }
+  if (put == 0) looks_for_room_.store(false, std::memory_order_relaxed);
+  return put;
+}
+
+std::chrono::nanoseconds QueuePutter::look_for() noexcept {
+  return kOneProcessor ? std::chrono::nanoseconds{} : kLookForRoom;
+}
+
+std::size_t QueuePutter::put_here(std::span<const Message> items) {
+  ShortDescriptor descriptor;
+  std::size_t put = 0;
+  const auto put_all = [&](ParticipantContext& context) {
+    while (put < items.size() && descriptor.encode(items[put]) &&
+           context.queues->put_now(address_.queue, descriptor.bytes()))
+      ++put;
+  };
+  (void)core_.run_now(put_all);
+  return put;
+}
+
+}  // namespace tensorbus::bus

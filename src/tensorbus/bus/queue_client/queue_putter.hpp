@@ -1,0 +1,92 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <tensorbus/message.hpp>
+
+#include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/bus/queue_client/queue_request.hpp"
+#include "tensorbus/bus/session/peer_session.hpp"
+#include "tensorbus/link/ring/put_ring.hpp"
+#include "tensorbus/platform/mutex.hpp"
+
+namespace tensorbus::bus {
+
+// Puts small items into one queue without a question to the queue's host: through a ring in
+// shared memory (put_ring.hpp), or, where this participant is the host, in the calling thread.
+// Thread-safe.
+class QueuePutter : public std::enable_shared_from_this<QueuePutter> {
+ public:
+  QueuePutter(ParticipantCore& core, const QueueAddress& address)
+      : core_(core), address_(address) {}
+
+  ~QueuePutter();
+  QueuePutter(const QueuePutter&) = delete;
+  QueuePutter& operator=(const QueuePutter&) = delete;
+
+  const QueueAddress& address() const noexcept { return address_; }
+  // Returns true if there was a ring whose reader has gone.
+  bool host_is_gone();
+
+  // Puts the first of these items that can be put so, in order. Returns how many.
+  std::size_t put_now(std::span<const Message> items);
+  // The same; if only room is missing, and there was some a moment ago, it looks for some
+  // microseconds. For callers that would wait for room.
+  std::size_t put_soon(std::span<const Message> items);
+  // Returns true if small items have a ring, though perhaps no room at the moment.
+  bool has_ring();
+
+  // For getters in the host's process: whether the next item is likely to come within microseconds,
+  // as the last ones did.
+  bool looks_for_items() const noexcept { return looks_for_items_.load(); }
+  void set_looks_for_items(bool looks) noexcept { looks_for_items_.store(looks); }
+  // How long it is worth while to look before one sleeps.
+  static std::chrono::nanoseconds look_for() noexcept;
+
+  // A put by message that is under way. None overtakes it: put_now() does nothing meanwhile.
+  class ByMessage {
+   public:
+    explicit ByMessage(std::shared_ptr<QueuePutter> of) : of_(std::move(of)) {}
+    ~ByMessage() { end(); }
+    ByMessage(const ByMessage&) = delete;
+    ByMessage& operator=(const ByMessage&) = delete;
+    // The put was answered. The first call counts.
+    void end() noexcept;
+
+   private:
+    std::shared_ptr<QueuePutter> of_;
+    std::atomic<bool> ended_ = false;
+  };
+  // Called before the message is sent. Offers the host a ring, if it has none of ours.
+  std::shared_ptr<ByMessage> begin_by_message();
+
+ private:
+  enum class Ring : std::uint8_t { kNone, kOffered, kOpen, kNever };
+
+  std::size_t put_here(std::span<const Message> items);
+  bool waits_for_room();
+  void offer_ring();
+  void open(std::shared_ptr<link::PutRingSegment> segment,
+            const std::shared_ptr<link::PeerMemory>& host);
+  void set(Ring ring);
+
+  ParticipantCore& core_;
+  const QueueAddress address_;
+  // Sequentially consistent: a thread that has begun a put by message sees its own count.
+  std::atomic<std::size_t> by_message_ = 0;
+  // Hints, which order nothing.
+  std::atomic<bool> looks_for_room_ = true;
+  std::atomic<bool> looks_for_items_ = true;
+  platform::Mutex mutex_;
+  Ring ring_ TB_GUARDED_BY(mutex_) = Ring::kNone;
+  std::shared_ptr<link::PutRingSegment> segment_ TB_GUARDED_BY(mutex_);
+  std::optional<link::PutRingWriter> writer_ TB_GUARDED_BY(mutex_);
+  std::weak_ptr<link::PeerMemory> host_ TB_GUARDED_BY(mutex_);  // of the connection
+};
+
+}  // namespace tensorbus::bus

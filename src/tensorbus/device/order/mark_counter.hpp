@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+
+#include "tensorbus/device/order/mark.hpp"
+#include "tensorbus/platform/atomic.hpp"
+
+namespace tensorbus::memory {
+
+// One counter of a timeline, in memory that processes and GPUs share: how far its writer has come.
+// Its bytes are that number, which streams write and wait for. Zero at the beginning.
+class MarkCounter {
+ public:
+  // Release: pairs with reached() and failed(); the work before the mark comes before it.
+  void reach(std::uint64_t value) noexcept { word_.store(value, std::memory_order_release); }
+  bool reached(std::uint64_t value) const noexcept {
+    return word_.load(std::memory_order_acquire) >= value;
+  }
+  // Returns true if the writer was given up before it came so far. If it was given up later, what
+  // it wrote before the mark can be read.
+  bool failed(std::uint64_t value) const noexcept {
+    const std::uint64_t word = word_.load(std::memory_order_acquire);  // pairs with reach()
+    return is_given_up(word) && (word & Mark::kMostValue) < value;
+  }
+
+  // The writer comes no further: all marks count as reached. Only we write the counter now, or a
+  // peer that breaks the protocol. Relaxed: whoever reads what this writes also acquires from the
+  // writer, since this continues its release sequence ([intro.races]).
+  void give_up() noexcept {
+    std::uint64_t seen = word_.load(std::memory_order_relaxed);
+    while (!is_given_up(seen) &&
+           !word_.compare_exchange_strong(seen, kGivenUp | (seen & Mark::kMostValue),
+                                          std::memory_order_relaxed, std::memory_order_relaxed)) {
+    }
+  }
+
+ private:
+  // Larger than any mark: GPUs compare by the sign of the difference. The low bits keep how far the
+  // writer came.
+  static constexpr std::uint64_t kGivenUp = std::uint64_t{1} << 62;
+
+  static bool is_given_up(std::uint64_t word) noexcept {
+    return (word & ~Mark::kMostValue) == kGivenUp;
+  }
+
+  platform::Atomic<std::uint64_t> word_;
+};
+static_assert(sizeof(MarkCounter) == sizeof(std::uint64_t));
+
+}  // namespace tensorbus::memory

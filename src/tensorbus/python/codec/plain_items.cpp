@@ -1,0 +1,161 @@
+#include "tensorbus/python/codec/plain_items.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace tensorbus::python {
+namespace {
+
+constexpr int kMostDepth = 4;
+constexpr Py_ssize_t kMostValues = 64;  // of a container
+
+// MessagePack: an extension of type 3: ["pickle", binary, []], both with lengths of 16 or of 32
+// bits.
+constexpr std::string_view kName = "\x03\x93\xa6pickle";
+constexpr std::size_t kShort = 3 + kName.size() + 3;  // bytes before a short pickle
+constexpr std::size_t kShortAround =
+    kName.size() - 1 + 3 + 1;  // of the extension, without its type
+constexpr std::size_t kMostShort = 0xFFFF - kShortAround;
+constexpr std::size_t kLongAround = kShortAround + 2;
+constexpr std::byte kNothing{0x90};
+
+// Of the module pickle, set when ours is made; they live as long as the interpreter.
+PyObject* dumps = nullptr;
+PyObject* loads = nullptr;
+PyObject* protocol = nullptr;
+
+bool is_scalar(PyObject* item) {
+  return item == Py_None || PyLong_CheckExact(item) || PyUnicode_CheckExact(item) ||
+         PyFloat_CheckExact(item) || PyBool_Check(item) || PyBytes_CheckExact(item);
+}
+
+bool is_plain_at(PyObject* item, int depth);
+
+bool is_plain_sequence(PyObject* items, int depth) {
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
+  if (count > kMostValues) return false;
+  for (Py_ssize_t i = 0; i < count; ++i)
+    if (!is_plain_at(PySequence_Fast_GET_ITEM(items, i), depth)) return false;
+  return true;
+}
+
+bool is_plain_dict(PyObject* items, int depth) {
+  if (PyDict_GET_SIZE(items) > kMostValues) return false;
+  Py_ssize_t at = 0;
+  PyObject* key = nullptr;
+  PyObject* value = nullptr;
+  while (PyDict_Next(items, &at, &key, &value) != 0)
+    if (!is_scalar(key) || !is_plain_at(value, depth)) return false;
+  return true;
+}
+
+bool is_plain_at(PyObject* item, int depth) {
+  if (is_scalar(item)) return true;
+  if (depth == kMostDepth) return false;
+  if (PyTuple_CheckExact(item) || PyList_CheckExact(item))
+    return is_plain_sequence(item, depth + 1);
+  return PyDict_CheckExact(item) && is_plain_dict(item, depth + 1);
+}
+
+nb::object call(PyObject* function, PyObject* first, PyObject* second = nullptr) {
+  PyObject* arguments[] = {first, second};
+  nb::object result =
+      nb::steal(PyObject_Vectorcall(function, arguments, second == nullptr ? 1 : 2, nullptr));
+  if (!result.is_valid()) throw nb::python_error();
+  return result;
+}
+
+void append(std::string_view text, std::vector<std::byte>& to) {
+  const auto bytes = std::as_bytes(std::span(text));
+  to.insert(to.end(), bytes.begin(), bytes.end());
+}
+
+// A marker and a length, with the most significant byte first.
+void append_length(unsigned char marker, std::size_t length, int bytes,
+                   std::vector<std::byte>& to) {
+  to.push_back(std::byte{marker});
+  while (bytes-- > 0) to.push_back(static_cast<std::byte>(length >> (8 * bytes)));
+}
+
+std::size_t length_at(const std::byte* at) {
+  return std::to_integer<std::size_t>(at[0]) << 8 | std::to_integer<std::size_t>(at[1]);
+}
+
+}  // namespace
+
+bool is_plain(nb::handle item) { return is_plain_at(item.ptr(), 0); }
+
+std::size_t append_plain(nb::handle item, std::vector<std::byte>& to) {
+  const auto pickled = nb::borrow<nb::bytes>(call(dumps, item.ptr(), protocol));
+  const std::size_t before = to.size();
+  const std::size_t count = pickled.size();
+  const bool is_short = count <= kMostShort;
+  if (is_short) {
+    append_length(0xc8, count + kShortAround, 2, to);
+    append(kName, to);
+    append_length(0xc5, count, 2, to);
+  } else {
+    append_length(0xc9, count + kLongAround, 4, to);
+    append(kName, to);
+    append_length(0xc6, count, 4, to);
+  }
+  append({pickled.c_str(), count}, to);
+  to.push_back(kNothing);
+  return to.size() - before;
+}
+
+std::optional<std::span<const std::byte>> plain_pickle(std::span<const std::byte> fields) {
+  if (fields.size() < kShort + 1 || fields[0] != std::byte{0xc8}) return std::nullopt;
+  const std::size_t count = fields.size() - kShort - 1;
+  if (std::memcmp(&fields[3], kName.data(), kName.size()) != 0 ||
+      length_at(&fields[1]) != count + kShortAround || fields[kShort - 3] != std::byte{0xc5} ||
+      length_at(&fields[kShort - 2]) != count || fields.back() != kNothing)
+    return std::nullopt;
+  const auto pickled = fields.subspan(kShort, count);
+  const std::string_view text(reinterpret_cast<const char*>(pickled.data()), count);
+  if (text.find("torch") != std::string_view::npos) return std::nullopt;
+  return pickled;
+}
+
+nb::object load_plain(std::span<const std::byte> fields) {
+  const auto pickled = plain_pickle(fields);
+  if (!pickled) return {};
+  const nb::bytes bytes(pickled->data(), pickled->size());
+  return call(loads, bytes.ptr());
+}
+
+void bind_plain_items(nb::module_& module) {
+  const nb::module_ pickle = nb::module_::import_("pickle");
+  dumps = nb::object(pickle.attr("dumps")).release().ptr();
+  loads = nb::object(pickle.attr("loads")).release().ptr();
+  protocol = nb::object(pickle.attr("HIGHEST_PROTOCOL")).release().ptr();
+  module.def(
+      "is_plain", [](nb::handle item) { return is_plain(item); }, nb::arg("item").none(),
+      nb::sig("def is_plain(item: object) -> bool"),
+      "Is that an everyday value, in which no tensor can be?");
+  module.def(
+      "plain_fields",
+      [](nb::handle item) -> std::optional<nb::bytes> {
+        if (!is_plain(item)) return std::nullopt;
+        std::vector<std::byte> fields;
+        append_plain(item, fields);
+        return nb::bytes(fields.data(), fields.size());
+      },
+      nb::arg("item").none(), nb::sig("def plain_fields(item: object) -> bytes | None"),
+      "The fields of the message of an everyday value; None for others.");
+  module.def(
+      "plain_pickle",
+      [](const nb::bytes& fields) -> std::optional<nb::bytes> {
+        const auto found =
+            plain_pickle(std::span(static_cast<const std::byte*>(fields.data()), fields.size()));
+        if (!found) return std::nullopt;
+        return nb::bytes(found->data(), found->size());
+      },
+      nb::arg("fields"), nb::sig("def plain_pickle(fields: bytes) -> bytes | None"),
+      "The pickle in such fields; None for others, and for one that names something of PyTorch's.");
+}
+
+}  // namespace tensorbus::python

@@ -1,0 +1,84 @@
+#pragma once
+
+// What a state of the model of the rings of producers is made of: see put_ring_model.hpp.
+
+#include <array>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "tensorbus/link/ring/put_ring.hpp"
+
+namespace tensorbus::link::testing {
+
+struct PutRingSizes {
+  int producers = 2;
+  int puts = 2;     // of each
+  int maxsize = 2;  // 0: no limit
+  int slots = 2;
+  bool asks = false;  // a client puts one item by message
+  bool shuts_down = false;
+};
+
+// Mistakes that the model must find.
+enum class PutRingMistake : std::uint8_t {
+  kNone,
+  kStoreOfTheTail,      // the producer does not swap the word
+  kSleepsWithoutLook,   // the host does not look for entries after it has set `waits`
+  kNoLeftover,          // entries are taken in the order of rings, whenever they were put
+  kPromisesTwice,       // room that was promised counts as room
+  kAsksWithoutTaking,   // a put by message does not take room back
+  kDeathBeforeEntries,  // a dead producer's entries are dropped
+};
+
+inline constexpr int kMostProducers = 2;
+enum class ProducerAt : std::uint8_t { kIdle, kBegun, kWritten, kPut, kWakes, kDead };
+enum class RingHostAt : std::uint8_t {
+  kAsleep,
+  kPull,      // reads the tail of `ring`
+  kTakeBack,  // takes the room of `ring` back
+  kPullAgain,
+  kPullLast,
+  kPromise,
+  kSetWaits,
+  kLook,
+};
+struct ModelRing {
+  PutRoom room;           // the word, which both change
+  std::int8_t waits = 0;  // the same
+  std::int8_t head = 0;   // the host's
+  std::int8_t limit = 0;  // the host's
+  std::int8_t known = 0;  // the host's
+  std::int8_t now = 0;    // the host's
+  bool wakes = false;     // a message is under way
+  bool armed = false;     // the host's
+  bool dropped = false;   // the host's: its client is gone
+  ProducerAt at = ProducerAt::kIdle;
+  std::int8_t begun = 0;                // puts
+  PutRoom read;                         // what the producer saw, for a mistake
+  std::array<std::int8_t, 4> stamps{};  // of its entries
+  std::array<std::int8_t, 4> after{};   // how many puts had returned before it began
+};
+struct PutRingState {
+  std::array<ModelRing, kMostProducers> rings{};
+  RingHostAt at = RingHostAt::kAsleep;
+  std::int8_t ring = 0;    // at which the host is
+  std::int8_t before = 0;  // the time at which it began to pull
+  std::int8_t clock = 1;
+  std::int8_t items = 0;  // that wait in the table
+  std::int8_t got = 0;
+  std::int8_t returned = 0;  // puts through rings
+  bool getter = false;       // waits
+  bool came = false;         // it has come
+  bool asked = false;        // the put by message is under way
+  bool refused = false;      // it waits for room
+  bool put = false;          // it was put
+  bool touched = false;      // the host has a message to handle
+  bool over = false;         // was shut down, which holds from the next decision on
+  bool closed = false;       // it holds
+  std::vector<std::pair<std::int8_t, std::int8_t>>
+      order;  // what was entered: the ring, and the position
+  std::vector<std::pair<std::int8_t, std::int8_t>> done;  // what has returned, in order
+};
+
+}  // namespace tensorbus::link::testing

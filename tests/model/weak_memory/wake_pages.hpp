@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "tensorbus/link/wake/wake.hpp"
+
+namespace tensorbus::model {
+
+// The wake page of a participant, as it and its peer have mapped it. Both are files, so they are
+// made once.
+struct WakePages {
+  static const std::shared_ptr<link::WakePage>& own() {
+    static const auto page = std::make_shared<link::WakePage>();
+    return page;
+  }
+  static const link::PeerWakePage& of_peer() {
+    static const auto mapping = link::map_peer_wake_page(own()->memfd());
+    return mapping;
+  }
+  // Returns the address in our mapping of what may lie in the peer's.
+  static const void* canonical(const void* location) {
+    const auto offset =
+        static_cast<std::size_t>(static_cast<const std::byte*>(location) - of_peer()->data());
+    if (offset >= link::kWakePageBytes) return location;
+    return reinterpret_cast<const std::byte*>(&own()->slot(0)) + offset;
+  }
+};
+
+}  // namespace tensorbus::model

@@ -1,0 +1,107 @@
+// A producer dies, or is stopped, at each step of a put through its ring. What it had put by then
+// is in the queue, and nothing else.
+
+#include <cstring>
+#include <tuple>
+#include <vector>
+
+#include "support.hpp"
+#include "tensorbus/bus/queue.hpp"
+
+namespace tensorbus {
+namespace {
+
+using namespace tensorbus::testing;
+
+constexpr int kPuts = 300;  // more than the ring has slots
+using Numbers = std::vector<std::uint64_t>;
+
+// A step, the passage of it, and how many items are in the queue then: the first one goes by
+// message.
+using Place = std::tuple<std::string, int, int>;
+
+class Putting : public ::testing::TestWithParam<Place> {
+ protected:
+  std::string order(const std::string& action) const {
+    return std::get<0>(GetParam()) + ":" + std::to_string(std::get<1>(GetParam())) + ":" + action;
+  }
+  Numbers those_put() const { return numbers(0, std::get<2>(GetParam())); }
+  static Numbers numbers(int first, int end) {
+    Numbers all;
+    for (int number = first; number < end; ++number) all.push_back(static_cast<unsigned>(number));
+    return all;
+  }
+  Numbers get(std::size_t count, std::chrono::nanoseconds timeout) {
+    Numbers got;
+    Sample sample;
+    while (got.size() < count && queue.get(sample, timeout) == Outcome::kDone) {
+      std::uint64_t number = 0;
+      if (sample.field_bytes().size() != sizeof number) break;
+      std::memcpy(&number, sample.field_bytes().data(), sizeof number);
+      got.push_back(number);
+    }
+    return got;
+  }
+  void tell_to_put(Peer& producer) const {
+    producer.tell("put " + queue.address() + " count=" + std::to_string(kPuts));
+  }
+  void goes_on() {
+    Peer fresh(domain);
+    EXPECT_EQ(fresh.ask("put " + queue.address() + " count=5"), "ok");
+    EXPECT_EQ(get(6, 0s), numbers(0, 5));
+  }
+
+  const FreshDomain domain;
+  const Participant host = domain.join();
+  Queue queue{{}, host};
+};
+
+TEST_P(Putting, what_a_dead_producer_had_put_is_there_and_nothing_else) {
+  Peer producer(domain, order("kill"));
+  tell_to_put(producer);
+  ASSERT_TRUE(eventually([&] { return producer.has_ended(); }));
+  producer.close_pipes();
+  EXPECT_EQ(queue.stats().items, those_put().size());
+  EXPECT_EQ(get(kPuts, 0s), those_put());
+  goes_on();
+}
+
+TEST_P(Putting, a_getter_that_waits_gets_what_a_dead_producer_had_put) {
+  Peer producer(domain, order("kill"));
+  tell_to_put(producer);
+  EXPECT_EQ(get(those_put().size(), kLong), those_put());
+  ASSERT_TRUE(eventually([&] { return producer.has_ended(); }));
+  producer.close_pipes();
+  goes_on();
+}
+
+TEST_P(Putting, what_a_stopped_producer_had_put_is_there) {
+  Peer producer(domain, order("stop"));
+  tell_to_put(producer);
+  ASSERT_TRUE(producer.wait_until_stopped());
+  EXPECT_EQ(get(kPuts, 0s), those_put());
+  producer.signal(SIGCONT);
+  EXPECT_EQ(get(kPuts - those_put().size(), kLong),
+            numbers(static_cast<int>(those_put().size()), kPuts));
+  EXPECT_EQ(producer.reply(), "ok");
+  goes_on();
+}
+
+TEST_P(Putting, a_stopped_producer_puts_nothing_after_a_shutdown) {
+  Peer producer(domain, order("stop"));
+  tell_to_put(producer);
+  ASSERT_TRUE(producer.wait_until_stopped());
+  queue.shutdown();
+  producer.signal(SIGCONT);
+  EXPECT_EQ(producer.reply(), "not put");
+  EXPECT_EQ(get(kPuts, 0s), those_put());
+}
+
+INSTANTIATE_TEST_SUITE_P(At, Putting,
+                         ::testing::Values(Place{"put_ring.written", 1, 1},
+                                           Place{"put_ring.written", 3, 3},
+                                           Place{"put_ring.committed", 1, 2},
+                                           Place{"put_ring.committed", 3, 4}));
+
+}  // namespace
+}  // namespace tensorbus
