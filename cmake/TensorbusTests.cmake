@@ -71,7 +71,9 @@ target_sources(weak_memory_tests
                        "${PROJECT_SOURCE_DIR}/src/tensorbus/link/ring/sample_ring.cpp"
                        "${PROJECT_SOURCE_DIR}/src/tensorbus/link/wake/wake.cpp")
 target_compile_definitions(weak_memory_tests PRIVATE TENSORBUS_ATOMICS_OF_A_MODEL)
-target_compile_options(weak_memory_tests PRIVATE -O2)
+target_compile_options(
+  weak_memory_tests PRIVATE -O2 -include
+                            "${PROJECT_SOURCE_DIR}/tests/model/weak_memory/modelled_atomic.hpp")
 tensorbus_add_tests(system "${PROJECT_SOURCE_DIR}/tests/system")
 tensorbus_add_tests(bench "${PROJECT_SOURCE_DIR}/bench/harness")
 # In a program of its own: its operator new fails when told to.

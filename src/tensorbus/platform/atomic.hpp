@@ -3,11 +3,9 @@
 #include <atomic>
 
 // The atomics of what two processes, or two threads, do in turn without a lock: std::atomic. The
-// tests of memory orders compile the same code with atomics of a model in their place
-// (tests/model/weak_memory), so that the orders in the code are the ones that are tested.
-#ifdef TENSORBUS_ATOMICS_OF_A_MODEL
-#include "tests/model/weak_memory/modelled_atomic.hpp"
-#else
+// tests of memory orders compile the same code with atomics of a model, which they include before
+// everything else (tests/model/weak_memory). So the orders in the code are the ones that are tested.
+#ifndef TENSORBUS_ATOMICS_OF_A_MODEL
 namespace tensorbus::platform {
 
 template <typename T>

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -214,6 +215,34 @@ TEST_F(FakeOwner, whose_samples_make_no_sense_is_counted_and_the_good_ones_arriv
   ring.push(2, garbage);
   ring.push(3, entry_of(0, 64));
   EXPECT_EQ(next_seeds(*subscriber, 1), Seeds{3});
+  EXPECT_EQ(subscriber->stats().bad, 3U);
+  EXPECT_EQ(subscriber->stats().held, 0U);
+}
+
+TEST_F(FakeOwner, whose_rows_make_no_sense_is_counted_and_the_good_ones_are_copied) {
+  accept();
+  std::array<std::uint64_t, 4 * 64> rows{};
+  const Layout layout = Layout::contiguous(DType::kUInt64, {4, 64});
+  std::size_t count = 0;
+  ring.push(0, entry_of(0, 64));  // before its segment
+  EXPECT_EQ(subscriber->receive_into(rows.data(), layout, count, 5ms), Outcome::kTimedOut);
+  const platform::Fd segment = platform::create_sealed_memfd("x", 4096);
+  const platform::Mapping mapping(segment.get(), 4096, platform::Mapping::Access::kReadWrite);
+  write_pattern({reinterpret_cast<std::uint64_t*>(mapping.data()), 64}, 3);
+  peer->channel.send(link::SegmentMessage{0, 4096, 0},
+                     fds_of(platform::reopen_read_only(segment.get())));
+  ring.push(1, entry_of(4096 - 63 * 8, 64));  // beyond the segment
+  ring.push(2, entry_of(~std::uint64_t{0} - 7, 64));
+  link::Entry garbage = entry_of(0, 64);
+  garbage.length = 1000;  // inline, which has room for 64
+  ring.push(3, garbage);
+  for (const std::uint64_t position : {3, 4}) {
+    ASSERT_EQ(subscriber->receive_into(rows.data(), layout, count, kLong), Outcome::kDone);
+    EXPECT_EQ(count, 1U);
+    EXPECT_EQ(seed_of(std::span(rows).first(64)), 3U);
+    rows.fill(0);
+    if (position == 3) ring.push(4, entry_of(0, 64));
+  }
   EXPECT_EQ(subscriber->stats().bad, 3U);
   EXPECT_EQ(subscriber->stats().held, 0U);
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "tensorbus/memory/file/mapped_file.hpp"
+#include "tensorbus/platform/files/populate.hpp"
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/memory_room.hpp"
 
@@ -20,6 +21,8 @@ namespace {
 using Piece = std::span<const std::byte>;
 
 constexpr std::size_t kMostPieces = 1024;  // IOV_MAX
+constexpr std::size_t kManyPages = std::size_t{1}
+                                   << 18;  // bytes, from which they are mapped at once
 
 [[noreturn]] void throw_not_made(const std::string& path, int error_number) {
   const std::string what = memory::about_file(path) + "making it";
@@ -53,6 +56,7 @@ int FileOutput::append(std::span<const Piece> pieces) noexcept {
     for (; count < std::min(pieces.size(), kMostPieces); ++count) {
       const Piece piece = pieces[count].subspan(count == 0 ? within : 0);
       if (end_ + bytes > most || piece.size() > most - end_ - bytes) break;
+      if (piece.size() >= kManyPages) platform::map_pages_to_read(piece);
       vectors[count] = {const_cast<std::byte*>(piece.data()), piece.size()};
       bytes += piece.size();
     }
