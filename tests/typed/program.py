@@ -66,6 +66,18 @@ def record() -> None:
         )
         poses: list[tb.PoseMessage] = [sample.data for sample in some[1:]]
         print(poses, [sample.data for sample in recording])
+        windows: tb.RecordingDataset = recording.dataset("a", window=2, step=1)
+        print(len(windows), windows[0])
+
+
+def play() -> None:
+    with tb.Player("run.mcap", "a", rate=2.0, remap={"a": "b"}, clock="clock") as player:
+        player.pause()
+        player.step(2)
+        player.rate = 0.5
+        player.resume()
+        stats: tb.PlayerStats = player.stats
+        print(player.wait_for_subscribers(1.0), player.wait(1.0), stats.left, player.path)
 
 
 def receive() -> list[Any]:

@@ -43,7 +43,16 @@ ALL = [
     "view",
     "trace",
     "record",
+    "recorder status",
+    "recorder snapshot",
     "recording info",
+    "recording cut",
+    "recording merge",
+    "recording convert",
+    "recording export",
+    "play",
+    "player status",
+    "player step",
 ]
 
 

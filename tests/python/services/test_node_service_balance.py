@@ -81,7 +81,7 @@ def test_a_call_goes_to_the_server_with_the_fewest_unanswered_ones() -> None:
 
 def test_a_slow_server_gets_fewer_calls_of_a_client_with_one_at_a_time() -> None:
     def slow(request: object) -> str:
-        time.sleep(0.05)  # what its work takes
+        time.sleep(0.2)  # what its work takes: long, also where others keep the processors busy
         return "slow"
 
     with tb.Node("slow") as late, tb.Node("fast") as early:

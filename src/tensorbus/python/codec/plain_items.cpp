@@ -22,10 +22,24 @@ constexpr std::size_t kMostShort = 0xFFFF - kShortAround;
 constexpr std::size_t kLongAround = kShortAround + 2;
 constexpr std::byte kNoTensors{0x90};
 
-// Of the module pickle, set when ours is made; they live as long as the interpreter.
-PyObject* dumps = nullptr;
-PyObject* loads = nullptr;
-PyObject* protocol = nullptr;
+// Of the module pickle. It is imported when it is needed, since it takes longer than all of ours.
+// With the GIL; never freed.
+struct Pickle {
+  nb::object dumps;
+  nb::object loads;
+  nb::object protocol;
+};
+const Pickle* known_pickle = nullptr;
+
+const Pickle& pickle() {
+  if (known_pickle == nullptr) {
+    const nb::module_ found = nb::module_::import_("pickle");
+    const auto* const made =
+        new Pickle{found.attr("dumps"), found.attr("loads"), found.attr("HIGHEST_PROTOCOL")};
+    known_pickle = made;  // of two threads' that were here, both will do
+  }
+  return *known_pickle;
+}
 
 bool is_scalar(PyObject* item) {
   return item == Py_None || PyLong_CheckExact(item) || PyUnicode_CheckExact(item) ||
@@ -89,7 +103,8 @@ std::size_t length_at(const std::byte* at) {
 bool is_plain(nb::handle item) { return is_plain_at(item.ptr(), 0); }
 
 std::size_t append_plain(nb::handle item, std::vector<std::byte>& to) {
-  const auto pickled = nb::borrow<nb::bytes>(call(dumps, item.ptr(), protocol));
+  const auto pickled =
+      nb::borrow<nb::bytes>(call(pickle().dumps.ptr(), item.ptr(), pickle().protocol.ptr()));
   const std::size_t before = to.size();
   const std::size_t count = pickled.size();
   const bool is_short = count <= kMostShort;
@@ -124,14 +139,10 @@ nb::object load_plain(std::span<const std::byte> fields) {
   const auto pickled = plain_pickle(fields);
   if (!pickled) return {};
   const nb::bytes bytes(pickled->data(), pickled->size());
-  return call(loads, bytes.ptr());
+  return call(pickle().loads.ptr(), bytes.ptr());
 }
 
 void bind_plain_items(nb::module_& module) {
-  const nb::module_ pickle = nb::module_::import_("pickle");
-  dumps = nb::object(pickle.attr("dumps")).release().ptr();
-  loads = nb::object(pickle.attr("loads")).release().ptr();
-  protocol = nb::object(pickle.attr("HIGHEST_PROTOCOL")).release().ptr();
   module.def(
       "is_plain", [](nb::handle item) { return is_plain(item); }, nb::arg("item").none(),
       nb::sig("def is_plain(item: object) -> bool"),
