@@ -66,9 +66,10 @@ def test_cflags_keep_our_headers_out_of_the_warnings_of_others() -> None:
 
 
 @pytest.mark.timeout(600)
-def test_every_installed_header_compiles_alone_and_without_warnings(tmp_path: Path) -> None:
+def test_every_public_header_compiles_alone_and_without_warnings(tmp_path: Path) -> None:
     include = Path(config("--includedir"))
-    headers = [path for path in include.rglob("*.hpp") if path.name not in ADAPTERS]
+    # Those in internal/ come through these.
+    headers = [path for path in (include / "tensorbus").glob("*.hpp") if path.name not in ADAPTERS]
     assert include / "tensorbus" / "tensorbus.hpp" in headers
 
     def compile_alone(header: Path) -> None:
