@@ -76,23 +76,35 @@ struct Loaded {
   std::uint32_t in = fork_generation();
 };
 Immortal<Loaded> first_loaded;
-Loaded* loaded = &*first_loaded;
+std::atomic<Loaded*> loaded{&*first_loaded};
+
+// In a child, the mutex of its parent may be held by a thread that does not exist there.
+Loaded& loaded_here() {
+  Loaded* found = loaded.load(std::memory_order_acquire);
+  if (found->in == fork_generation()) return *found;
+  auto* const fresh = new Loaded;
+  // Release and acquire: of several threads, all have the one that was first.
+  if (loaded.compare_exchange_strong(found, fresh, std::memory_order_acq_rel,
+                                     std::memory_order_acquire))
+    return *fresh;
+  delete fresh;
+  return *found;
+}
 
 }  // namespace
 
 const CudaDriver& CudaDriver::get() {
   if (const CudaDriver* const loaded_before = in_use()) return *loaded_before;
-  // In a child, the mutex may be held by a thread that does not exist there.
-  if (loaded->in != fork_generation()) loaded = new Loaded;
   if (exiting.load(std::memory_order_relaxed))
     throw Error(Code::kClosed, "the process is about to exit, and CUDA is left alone");
   if (is_child())
     throw Error(Code::kForked,
                 "CUDA was initialised before this process was forked, and cannot be used in it: "
                 "start it with the spawn method, or fork before the first use of CUDA");
-  const platform::MutexLock lock(loaded->mutex);
-  if (loaded->driver == nullptr) loaded->driver = new CudaDriver;
-  return *loaded->driver;
+  Loaded& here = loaded_here();
+  const platform::MutexLock lock(here.mutex);
+  if (here.driver == nullptr) here.driver = new CudaDriver;
+  return *here.driver;
 }
 
 const CudaDriver* CudaDriver::in_use() noexcept {
