@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from support.harness import PATIENCE, Elsewhere, eventually, hear, in_a_fork, tell
 from support.shortage import no_descriptor_for_a_peer
 
-SHORTAGE = "accepting a connection"
+# What meets the limit first, a peer that connects or a look at the domain, begins the line.
+SHORTAGE = "(trying again until there is room)"
 
 
 def records() -> list[tuple[str, str, str]]:
@@ -37,8 +39,7 @@ def test_a_line_of_the_core_is_logged_while_the_main_thread_sleeps(elsewhere: El
         eventually(lambda: found)
         for name, level, text in found:  # one, and on a slow machine one more each 10 s
             assert (name, level) == ("tensorbus.core", "WARNING")
-            assert text.startswith(SHORTAGE)
-            assert text.endswith("(trying again until there is room)")
+            assert text.endswith(SHORTAGE)
 
     elsewhere.run(look)
 
@@ -83,7 +84,7 @@ def test_a_line_that_is_being_logged_at_the_end_is_logged(elsewhere: Elsewhere) 
         atexit.register(ends.set)
 
     other = elsewhere.start(look)
-    assert other.hear().startswith(SHORTAGE)
+    assert other.hear().endswith(SHORTAGE)
     other.finish()
 
 
@@ -138,6 +139,6 @@ def test_an_error_of_a_handler_ends_nothing(elsewhere: Elsewhere) -> None:
 
     other = elsewhere.start(look)
     assert other.hear() == "waits"
-    eventually(lambda: f"tensorbus: {SHORTAGE}" in other.errors())
+    eventually(lambda: re.search(f"tensorbus: .*{re.escape(SHORTAGE)}", other.errors()))
     other.tell("go on")
     other.finish(quietly=False)
