@@ -6,6 +6,7 @@ import queue
 import signal
 import threading
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -168,6 +169,21 @@ def test_nothing_is_put_into_the_queue_of_a_dead_process(elsewhere: Elsewhere) -
     with pytest.raises(tb.Closed):
         line.put(10)
     unused()
+
+
+def rings() -> int:
+    return Path("/proc/self/maps").read_text().count("memfd:tensorbus-put")
+
+
+def test_the_ring_of_a_dead_process_is_unmapped(elsewhere: Elsewhere) -> None:
+    before = rings()
+    maker = elsewhere.start(make_queue)
+    line = tb.Queue.open(maker.hear())
+    for number in range(10):  # the first put asks for the ring
+        line.put(number)
+    eventually(lambda: rings() == before + 1)
+    maker.kill()
+    eventually(lambda: rings() == before)
 
 
 def test_nothing_is_put_after_a_shutdown(elsewhere: Elsewhere) -> None:

@@ -88,6 +88,8 @@ class ParticipantCore {
   // which every call must mean the same by. Lives as long as the participant.
   struct Kept {
     virtual ~Kept() = default;
+    // A session with a peer has ended. On the event loop.
+    virtual void on_session_end() {}
   };
   template <typename T>
   T& kept() {

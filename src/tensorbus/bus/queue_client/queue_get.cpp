@@ -1,7 +1,9 @@
 #include "tensorbus/bus/queue_client/queue_get.hpp"
 
+#include <algorithm>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "tensorbus/bus/queue/queue_table.hpp"
 #include "tensorbus/bus/queue_client/queue_client.hpp"
@@ -54,16 +56,25 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
   // If the caller has given up, cancel() tells the host.
   void collect_offer(const link::Lent& lent) {
     const std::uint32_t request = lent.request;
-    collect(context, host, lent, grant,
-            {[self = shared_from_this(), request, number = lent.number](LentRef held) {
-               if (self->is_current(request)) self->offer(request, std::move(held), number);
-             },
-             [self = shared_from_this(), request](const Error& error) {
-               if (self->is_current(request)) self->fail(request, error);
-             }});
-    if (answer->done()) return;
-    context.loop.post_later(kOfferPatience, [self = shared_from_this(), request] {
-      if (self->is_current(request)) self->ask_for_another(request);
+    std::vector<Id> owners =
+        collect(context, host, lent, grant,
+                {[self = shared_from_this(), request, number = lent.number](LentRef held) {
+                   if (self->is_current(request)) self->offer(request, std::move(held), number);
+                 },
+                 [self = shared_from_this(), request](const Error& error) {
+                   if (self->is_current(request)) self->fail(request, error);
+                 }});
+    if (!answer->done()) wait_for_owners(request, std::move(owners));
+  }
+  // Only an owner that lives can be stopped. The memory of a dead one comes from the host, however
+  // busy the machine is, or an error does.
+  void wait_for_owners(std::uint32_t request, std::vector<Id> owners) {
+    context.loop.post_later(kOfferPatience, [self = shared_from_this(), request, owners]() mutable {
+      if (!self->is_current(request)) return;
+      if (std::ranges::any_of(owners, self->context.is_dead))
+        self->wait_for_owners(request, std::move(owners));
+      else
+        self->ask_for_another(request);
     });
   }
 

@@ -99,9 +99,21 @@ void QueuePutter::set(Ring ring) {
   ring_ = ring;
 }
 
-bool QueuePutter::host_is_gone() {
+// Returns null without a ring, and unmaps one that nobody reads any more.
+std::shared_ptr<link::PeerMemory> QueuePutter::living_host() {
+  if (!writer_) return nullptr;
+  auto host = host_.lock();
+  if (host && !host->is_over()) return host;
+  writer_.reset();
+  segment_.reset();
+  host_.reset();
+  ring_ = Ring::kNone;
+  return nullptr;
+}
+
+void QueuePutter::close_if_host_is_gone() {
   const platform::MutexLock lock(mutex_);
-  return writer_ && host_.expired();
+  (void)living_host();
 }
 
 bool QueuePutter::has_ring() {
@@ -113,15 +125,8 @@ std::size_t QueuePutter::put_now(std::span<const Message> items) {
   if (by_message_.load() != 0) return 0;
   if (address_.host == core_.id()) return put_here(items);
   const platform::MutexLock lock(mutex_);
-  if (!writer_) return 0;
-  const auto host = host_.lock();
-  if (!host || host->is_over()) {  // nobody reads the ring
-    writer_.reset();
-    segment_.reset();
-    host_.reset();
-    ring_ = Ring::kNone;
-    return 0;
-  }
+  const auto host = living_host();
+  if (!host) return 0;
   ShortDescriptor descriptor;
   std::size_t put = 0;
   while (put < items.size()) {

@@ -30,8 +30,8 @@ class QueuePutter : public std::enable_shared_from_this<QueuePutter> {
   QueuePutter& operator=(const QueuePutter&) = delete;
 
   const QueueAddress& address() const noexcept { return address_; }
-  // Returns true if there was a ring whose reader has gone.
-  bool host_is_gone();
+  // Unmaps the ring that nobody reads any more.
+  void close_if_host_is_gone();
 
   // Puts the first of these items that can be put so, in order. Returns how many.
   std::size_t put_now(std::span<const Message> items);
@@ -74,6 +74,7 @@ class QueuePutter : public std::enable_shared_from_this<QueuePutter> {
   void open(std::shared_ptr<link::PutRingSegment> segment,
             const std::shared_ptr<link::PeerMemory>& host);
   void set(Ring ring);
+  std::shared_ptr<link::PeerMemory> living_host() TB_REQUIRES(mutex_);
 
   ParticipantCore& core_;
   const QueueAddress address_;

@@ -14,13 +14,14 @@ std::shared_ptr<QueuePutter> QueuePutters::of(const QueueAddress& address) {
     kept_.splice(kept_.begin(), kept_, found);
     return kept_.front();
   }
-  for (auto next = kept_.begin(); next != kept_.end();) {
-    const auto putter = next++;
-    if ((*putter)->host_is_gone()) over.splice(over.end(), kept_, putter);
-  }
   if (kept_.size() == kMostKept) over.splice(over.end(), kept_, std::prev(kept_.end()));
   kept_.push_front(std::make_shared<QueuePutter>(core_, address));
   return kept_.front();
+}
+
+void QueuePutters::on_session_end() {
+  const platform::MutexLock lock(mutex_);
+  for (const auto& putter : kept_) putter->close_if_host_is_gone();
 }
 
 }  // namespace tensorbus::bus

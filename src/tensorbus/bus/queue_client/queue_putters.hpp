@@ -16,6 +16,7 @@ class QueuePutters final : public ParticipantCore::Kept {
   explicit QueuePutters(ParticipantCore& core) : core_(core) {}
 
   std::shared_ptr<QueuePutter> of(const QueueAddress& address);
+  void on_session_end() override;
 
  private:
   static constexpr std::size_t kMostKept = 64;

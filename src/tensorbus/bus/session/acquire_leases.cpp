@@ -29,11 +29,13 @@ void hand_in(ParticipantContext& context, const LentRef& held, memory::Grant gra
 }  // namespace
 
 // Holds the sender's lease until the owners' leases are there (docs/protocol.md, invariant 5).
-void collect(ParticipantContext& context, const std::shared_ptr<PeerSession>& from,
-             const link::Lent& lent, memory::Grant grant, Receiver receiver) noexcept {
+std::vector<Id> collect(ParticipantContext& context, const std::shared_ptr<PeerSession>& from,
+                        const link::Lent& lent, memory::Grant grant, Receiver receiver) noexcept {
+  std::vector<Id> asked;
   guarded(receiver, [&] {
     const auto held = std::make_shared<LentSample>(*from, lent, grant, context.lent);
     if (held->descriptor.owners.empty()) return hand_in(context, held, grant, receiver);
+    asked = held->descriptor.owners;
     LeaseAcquisition::start(
         context, held->descriptor, {from, 0, lent.token}, grant,
         [&context, held, grant, receiver](std::variant<AcquiredLeases, Error> claimed) {
@@ -44,6 +46,7 @@ void collect(ParticipantContext& context, const std::shared_ptr<PeerSession>& fr
           });
         });
   });
+  return asked;
 }
 
 }  // namespace tensorbus::bus

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "tensorbus/bus/session/lent_sample.hpp"
 
@@ -14,8 +15,8 @@ struct Receiver {
 
 // Takes over a sample that `from` has lent, with leases of the owners of handed-on memory. On the
 // event loop, which reads none of its tensors. Throws nothing: `receiver` gets the error, and the
-// lease goes back.
-void collect(ParticipantContext& context, const std::shared_ptr<PeerSession>& from,
-             const link::Lent& lent, memory::Grant grant, Receiver receiver) noexcept;
+// lease goes back. Returns the owners that are asked.
+std::vector<Id> collect(ParticipantContext& context, const std::shared_ptr<PeerSession>& from,
+                        const link::Lent& lent, memory::Grant grant, Receiver receiver) noexcept;
 
 }  // namespace tensorbus::bus

@@ -48,6 +48,8 @@ struct ParticipantContext {
   std::shared_ptr<Tracing> tracing{};       // empty: it cannot be traced
   std::shared_ptr<QueueRequests> queues{};  // empty: this participant has no queues
   std::unique_ptr<memory::HostCopies> host_copies{};
+  // Called when a session has ended.
+  std::function<void()> on_session_end = [] {};
   // Keeps, or drops, what a peer has shared. Throws Error(kProtocol).
   std::function<void(const std::shared_ptr<PeerSession>&, const link::Keep&)> keep =
       [](const std::shared_ptr<PeerSession>&, const link::Keep&) {};

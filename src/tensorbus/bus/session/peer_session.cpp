@@ -326,6 +326,7 @@ void PeerSession::end(const std::string& why) {
         Error(Code::kClosed, why.empty() ? "the other process has exited, or hung up" : why);
     waiting.on_answer(closed);
   }
+  context_.on_session_end();
 }
 
 }  // namespace tensorbus::bus
