@@ -7,6 +7,7 @@
 // that acts late. Left out: closing the queue, memory that is gone (TAKE with `spoilt`), lack of
 // memory.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -33,11 +34,15 @@ class QueueModel {
     using Table = QueueTable<int, int>;
     const auto patience =
         sizes_.items_rest ? Table::Clock::duration::zero() : std::chrono::hours(1);
-    enter({Table(static_cast<std::size_t>(sizes_.maxsize), sizes_.redeliver, patience),
-           {},
-           {},
-           {},
-           0});
+    QueueState first{Table(static_cast<std::size_t>(sizes_.maxsize), sizes_.redeliver, patience),
+                     {},
+                     {},
+                     {},
+                     0,
+                     {}};
+    if (sizes_.ahead != 0)
+      for (int c = producers_; c < clients(); ++c) first.table.expect_from(c);
+    enter(std::move(first));
     while (!todo_.empty() && violation_.empty()) {
       const QueueState state = std::move(todo_.back());
       todo_.pop_back();
@@ -51,6 +56,7 @@ class QueueModel {
         die(state, c);
       }
       for (std::size_t i = 0; i < state.arriving.size(); ++i) leases_arrive(state, i);
+      collect_later(state);
       shut_down(state);
       if (!moved_) at_rest(state);
     }
@@ -152,6 +158,7 @@ class QueueModel {
         if (item.holder == c && !sizes_.redeliver) item.passed = true;
       enter(std::move(s));
     }
+    if (self.at == ClientAt::kIdle && self.asked < sizes_.gets) take_ahead(from, c);
     if (self.at == ClientAt::kAsked || self.at == ClientAt::kOffered) {  // Empty
       QueueState s = from;
       ModelClient& me = s.clients[index];
@@ -197,7 +204,7 @@ class QueueModel {
 
   void take(QueueState s, int c) {
     ModelClient& me = s.clients[static_cast<std::size_t>(c)];
-    if (me.at == ClientAt::kOffered) deliver(s, c);
+    if (me.at == ClientAt::kOffered) deliver(s, c, me.item, me.number);
     if (me.at == ClientAt::kOffered && (sizes_.holds || mistake_ == QueueMistake::kGetBeforeTake)) {
       me.at = ClientAt::kTaking;  // get() has returned, and TAKE follows
     } else {
@@ -207,16 +214,65 @@ class QueueModel {
     enter(std::move(s));
   }
 
-  void deliver(QueueState& s, int c) {
-    const ModelClient& me = s.clients[static_cast<std::size_t>(c)];
-    ModelItem& item = s.items[static_cast<std::size_t>(me.item)];
+  void deliver(QueueState& s, int c, int which, int number) {
+    ModelItem& item = s.items[static_cast<std::size_t>(which)];
+    if (sizes_.getters == 1 && producers_ == 1 && sizes_.deaths == 0)
+      for (int i = 0; i < which; ++i)
+        expect(s.items[static_cast<std::size_t>(i)].put != Answered::kIn ||
+                   s.items[static_cast<std::size_t>(i)].holder != -1,
+               "an item overtakes another");
     expect(item.holder == -1 || sizes_.redeliver, "an item is delivered twice");
     expect(item.holder == -1 || !lives(s.clients[static_cast<std::size_t>(item.holder)]),
            "two clients have the same item");
     expect(!item.done, "an item that was done is delivered again");
     item.holder = to_int8(c);
-    item.number = me.number;
+    item.number = to_int8(number);
     item.passed = false;
+  }
+
+  // --- What is lent ahead: one swap takes the oldest. The host collects before all that it does.
+  // ---
+
+  void take_ahead(QueueState s, int c) {
+    const auto first =
+        std::ranges::find_if(s.ahead, [](const ModelAhead& lent) { return lent.taker == -1; });
+    if (first == s.ahead.end()) return;
+    const Wire& said = s.clients[static_cast<std::size_t>(c)].to_host;
+    if (mistake_ != QueueMistake::kAheadOfAGet &&
+        std::any_of(said.messages.begin(), said.messages.begin() + said.count,
+                    [](const Message& message) { return message.say == Say::kGet; }))
+      return;
+    first->taker = to_int8(c);
+    ++s.clients[static_cast<std::size_t>(c)].asked;
+    for (ModelItem& item : s.items)
+      if (item.holder == c && !sizes_.redeliver) item.passed = true;
+    deliver(s, c, first->item, first->number);
+    enter(std::move(s));
+  }
+  static void collect(QueueState& s) {
+    for (; !s.ahead.empty() && s.ahead.front().taker != -1; s.ahead.erase(s.ahead.begin()))
+      s.table.take_ahead(s.ahead.front().taker);
+  }
+  // The getter has woken the host.
+  void collect_later(const QueueState& from) {
+    if (from.ahead.empty() || from.ahead.front().taker == -1) return;
+    QueueState s = from;
+    Port port{s, *this};
+    collect(s);
+    s.table.settle(port);
+    settled(std::move(s));
+  }
+  void take_back_ahead(QueueState& s) const {
+    if (mistake_ != QueueMistake::kClaimIsNotSeen) collect(s);
+    s.ahead.clear();
+    s.table.take_back_ahead();
+  }
+  void lend_ahead(QueueState& s) const {
+    s.table.lend_ahead([&](int item, std::uint64_t number) {
+      if (s.ahead.size() == static_cast<std::size_t>(sizes_.ahead)) return false;
+      s.ahead.push_back({to_int8(item), to_int8(number)});
+      return true;
+    });
   }
 
   // --- The host: one message of one client, or the end of one. ---
@@ -226,6 +282,8 @@ class QueueModel {
     if (from.clients[index].to_host.count != 0) {
       QueueState s = from;
       Port port{s, *this};
+      collect(s);
+      s.table.settle(port);
       hear(s, port, c, s.clients[index].to_host.pop());
       settled(std::move(s));
     }
@@ -237,6 +295,10 @@ class QueueModel {
       if (mistake_ == QueueMistake::kOfferDiesWithGetter)
         for (const auto& offer : QueueTableState::offers(s.table, c)) s.table.spoil(port, offer);
       if (holds() && !sizes_.redeliver) lose_offers(s, c);
+      if (mistake_ == QueueMistake::kClaimsOfTheDead)
+        for (ModelAhead& lent : s.ahead)
+          if (lent.taker == c) lent.taker = -1;
+      take_back_ahead(s);
       s.table.forget(port, c);
       s.clients[index] = {};
       s.clients[index].at = ClientAt::kForgotten;
@@ -262,6 +324,7 @@ class QueueModel {
         if (mistake_ == QueueMistake::kOverTooEarly && s.table.is_shut_down() &&
             !QueueTableState::any_waits(s.table))
           return port.shut_down(from);
+        take_back_ahead(s);
         return s.table.get(port, from, true, holds());
       case Say::kTake:
         s.table.take(port, from);
@@ -271,6 +334,7 @@ class QueueModel {
       case Say::kGiveBack:
         try {
           const auto number = static_cast<std::uint64_t>(heard.number);
+          take_back_ahead(s);
           if (mistake_ == QueueMistake::kGiveBackIsDone) return s.table.task_done(port, c, number);
           return s.table.give_back(port, c, number);
         } catch (const Error&) {
@@ -314,6 +378,7 @@ class QueueModel {
     const auto [from, item] = s.arriving[which];
     s.arriving.erase(s.arriving.begin() + static_cast<std::ptrdiff_t>(which));
     Port port{s, *this};
+    collect(s);
     s.table.put(port, from, item);
     settled(std::move(s));
   }
@@ -322,6 +387,8 @@ class QueueModel {
     if (sizes_.shut_down == ShutDown::kNever || from.table.is_shut_down()) return;
     QueueState s = from;
     Port port{s, *this};
+    collect(s);
+    if (sizes_.shut_down == ShutDown::kDrops) take_back_ahead(s);
     s.table.shut_down(
         port, sizes_.shut_down == ShutDown::kDrops || mistake_ == QueueMistake::kShutDownDrops);
     settled(std::move(s));
@@ -334,6 +401,7 @@ class QueueModel {
           Port port{s, *this};
           s.table.take(port, offer);
         }
+    lend_ahead(s);
     expect(!QueueTableState::somebody_waits_for_what_is_there(s.table),
            "somebody waits for what is there");
     expect(!QueueTableState::somebody_waits_in_vain(s.table), "somebody waits in vain");
@@ -375,6 +443,7 @@ class QueueModel {
           put(item.lost);
     }
     for (const auto& [from, item] : s.arriving) put(from.client), put(from.number), put(item);
+    for (const ModelAhead& lent : s.ahead) put(lent.item), put(lent.number), put(lent.taker);
     if (seen_.insert(fingerprint(key_)).second) todo_.push_back(std::move(s));
   }
 

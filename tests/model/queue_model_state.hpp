@@ -25,6 +25,7 @@ struct QueueSizes {
   ShutDown shut_down = ShutDown::kNever;  // at any time, once
   bool give_back = false;                 // a getter may give back what it has in hand
   bool holds = false;                     // a getter hands its offer on before it sends TAKE
+  int ahead = 0;                          // items that the host lends ahead
 };
 
 // Mistakes that the model must find, or it proves nothing.
@@ -43,6 +44,9 @@ enum class QueueMistake {
   kGiveBackIsDone,       // what a getter gives back counts as done
   kHoldIsNotHeard,       // a getter that hands offers on is dealt with as others are
   kOverTooEarly,         // a getter is told that nothing is left while an offer may come back
+  kClaimIsNotSeen,       // what is lent ahead is taken back from those who have it, too
+  kAheadOfAGet,          // a getter takes ahead while the host has not heard its last GET
+  kClaimsOfTheDead,      // the host forgets a client before it has collected its claims
 };
 
 enum class Say : std::uint8_t { kPut, kGet, kTake, kCancel, kTaskDone, kGiveBack };
@@ -102,12 +106,20 @@ struct ModelClient {
   Wire to_host;
 };
 
+// An item that was lent ahead, until its claim is collected.
+struct ModelAhead {
+  std::int8_t item = 0;
+  std::int8_t number = 0;
+  std::int8_t taker = -1;
+};
+
 struct QueueState {
   QueueTable<int, int> table;
   std::array<ModelClient, kMostClients> clients{};
   std::array<ModelItem, kMostItems> items{};
   std::vector<std::pair<ClientRequest<int>, int>> arriving;  // their leases are being collected
   std::int8_t deaths = 0;
+  std::vector<ModelAhead> ahead{};
 };
 
 }  // namespace tensorbus::bus::testing
@@ -131,7 +143,7 @@ struct QueueTableState {
         put(request), put(entry.item), put(entry.number);
       for (const auto& [number, entry] : hands.taken) put(number), put(entry.item);
     }
-    put(table.end_);
+    put(table.end_), put(table.lent_ahead_);
     put(table.arriving_.size()), put(table.putters_.size());
     for (const auto& from : table.arriving_) put(from.from.client), put(from.from.number);
     for (const auto& from : table.putters_)

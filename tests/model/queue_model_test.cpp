@@ -13,7 +13,8 @@ void PrintTo(const QueueSizes& sizes, std::ostream* to) {
   *to << sizes.getters << " getters, " << sizes.gets << " gets, maxsize " << sizes.maxsize
       << (sizes.redeliver ? ", redeliver, " : ", ") << sizes.deaths << " deaths"
       << (sizes.shut_down == ShutDown::kNever ? "" : ", shut down")
-      << (sizes.give_back ? ", give back" : "") << (sizes.holds ? ", hold" : "");
+      << (sizes.ahead == 0 ? "" : ", ahead") << (sizes.give_back ? ", give back" : "")
+      << (sizes.holds ? ", hold" : "");
 }
 
 namespace {
@@ -40,6 +41,13 @@ const QueueSizes kHolds{.puts = kTwo, .getters = 2, .gets = 1, .maxsize = 1, .ho
 constexpr auto kGivesBack = [](bool redeliver) {
   return QueueSizes{{{0}}, 2, 2, 1, redeliver, 1, false, ShutDown::kNever, true};
 };
+constexpr auto kLends = [](bool redeliver) {
+  return QueueSizes{
+      .puts = kTwo, .getters = 2, .gets = 2, .maxsize = 2, .redeliver = redeliver, .ahead = 2};
+};
+const QueueSizes kLendsInOrder{
+    .puts = {{0, 1, 2}}, .getters = 1, .gets = 4, .deaths = 0, .ahead = 2};
+const QueueSizes kLendsAndDrops{.puts = kTwo, .gets = 1, .shut_down = ShutDown::kDrops, .ahead = 1};
 const QueueSizes kDrops{{{0, 1}}, 2, 2, 0, true, 1, false, ShutDown::kDrops};
 
 INSTANTIATE_TEST_SUITE_P(OfAQueue, EveryOrder,
@@ -47,7 +55,8 @@ INSTANTIATE_TEST_SUITE_P(OfAQueue, EveryOrder,
                                            QueueSizes{kTwo, 2, 2, 1, true, 1},
                                            QueueSizes{{{0, 1}}, 2, 2, 0, true, 2, true},
                                            kDrains(false), kDrains(true), kDrops, kGivesBack(false),
-                                           kGivesBack(true), kHolds));
+                                           kGivesBack(true), kHolds, kLends(false), kLends(true),
+                                           kLendsInOrder, kLendsAndDrops));
 
 // These take minutes: scripts/deep models runs them.
 INSTANTIATE_TEST_SUITE_P(DISABLED_OfALargerQueue, EveryOrder,
@@ -78,6 +87,12 @@ TEST(QueueModel, finds_each_of_the_mistakes_that_one_could_make) {
     EXPECT_EQ(QueueModel(kDrains(redeliver), QueueMistake::kOverTooEarly).explore(),
               "a getter is told that nothing is left, and something is");
   }
+  EXPECT_EQ(QueueModel(kLends(false), QueueMistake::kAheadOfAGet).explore(),
+            "lost items are counted wrongly");
+  EXPECT_EQ(QueueModel(kLends(false), QueueMistake::kClaimsOfTheDead).explore(),
+            "an item came back that had been delivered");
+  EXPECT_EQ(QueueModel(kLends(true), QueueMistake::kClaimIsNotSeen).explore(),
+            "an item that a client took is not in its hand");
   EXPECT_EQ(QueueModel(kHolds, QueueMistake::kHoldIsNotHeard).explore(),
             "an item came back that had been delivered");
   EXPECT_EQ(QueueModel(kGivesBack(true), QueueMistake::kGiveBackIsDone).explore(),

@@ -174,6 +174,18 @@ class PeerProcess {
     }
     return "ok";
   }
+  // "get <address> count=5": says each number when it has it.
+  std::string get(const Arguments& with) {
+    Queue queue = Queue::open(with.first, kLong, participants_.back());
+    Sample sample;
+    for (std::uint64_t i = 0; i < with.get("count", 1); ++i) {
+      if (queue.get(sample, kLong) != Outcome::kDone) return "not got";
+      std::uint64_t number = 0;
+      std::memcpy(&number, sample.field_bytes().data(), sizeof number);
+      std::cout << number << std::endl;
+    }
+    return "ok";
+  }
   // Attaches by this handle, with "own" by that of the last share, and keeps it.
   std::string attach(const Arguments& with) {
     const Handle handle = with.first == "own" ? shares_.back().handle() : Handle::parse(with.first);
@@ -380,6 +392,7 @@ const std::map<std::string, PeerProcess::Command> PeerProcess::commands_ = {
     {"share", &PeerProcess::share},
     {"share_kept", [](PeerProcess& p, const Arguments&) { return p.share_kept(); }},
     {"put", &PeerProcess::put},
+    {"get", &PeerProcess::get},
     {"close_shares", [](PeerProcess& p, const Arguments&) { return p.shares_.clear(), "ok"; }},
     {"attach", &PeerProcess::attach},
     {"receive", &PeerProcess::receive},

@@ -12,7 +12,7 @@
 #include "tensorbus/bus/queue_client/open_queue.hpp"
 #include "tensorbus/bus/queue_client/queue_client.hpp"
 #include "tensorbus/bus/queue_client/queue_markers.hpp"
-#include "tensorbus/bus/queue_client/queue_putters.hpp"
+#include "tensorbus/bus/queue_client/queue_rings.hpp"
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/waiting/poller.hpp"
 
@@ -30,15 +30,15 @@ struct Queue::State {
   std::string marker{};  // of a named queue that was made here
   bool made_here = false;
   std::optional<Access> wanted{};  // by receive_with()
-  std::shared_ptr<bus::QueuePutter> putter{};
+  std::shared_ptr<const bus::QueueRings> rings{};
 
   ~State() {
     if (made_here) close({});
   }
-  bus::QueueClient client() const { return {*participant, address, putter}; }
+  bus::QueueClient client() const { return {*participant, address, rings}; }
   std::size_t put_at_once(std::span<const Message> items,
                           const platform::StopCondition& stop) const {
-    return stop.timeout() > kNow ? putter->put_soon(items) : putter->put_now(items);
+    return stop.timeout() > kNow ? rings->putter->put_soon(items) : rings->putter->put_now(items);
   }
   Access access() const noexcept {
     if (wanted) return *wanted;
@@ -91,7 +91,7 @@ Queue::Queue(const QueueOptions& options, const Participant& participant,
     bus::ParticipantCore& core = *state.participant;
     state.address = {core.id(), bus::make_queue(core, options)};
     state.made_here = true;
-    state.putter = core.kept<bus::QueuePutters>().of(state.address);
+    state.rings = core.kept<bus::KeptQueueRings>().of(state.address);
     state.text = bus::to_text(state.address);
     if (options.name.empty()) return;
     state.marker = bus::add_queue_marker(core.domain(), options.name, state.address,
@@ -103,7 +103,7 @@ Queue Queue::elsewhere(const Participant& participant, QueueOptions options,
                        const bus::QueueAddress& address) {
   bus::ForkSafe<State> state;
   state.emplace(participant.core(), std::move(options), address, bus::to_text(address));
-  state->putter = participant.core()->kept<bus::QueuePutters>().of(address);
+  state->rings = participant.core()->kept<bus::KeptQueueRings>().of(address);
   return Queue(std::move(state));
 }
 
@@ -181,7 +181,7 @@ Outcome Queue::put_many(std::span<const Message> items, std::size_t& count,
     while (outcome == Outcome::kDone) {
       count += state.put_at_once(items.subspan(count), stop);
       if (count == items.size()) break;
-      const std::size_t batch = state.putter->has_ring() ? 1 : kBatch;  // the next need not ask
+      const std::size_t batch = state.rings->putter->has_ring() ? 1 : kBatch;  // the next need not ask
       std::list<bus::SampleBuilder> prepared;
       const std::exception_ptr why_not_all = state.prepare_all(
           items.subspan(count, std::min(batch, items.size() - count)), prepared, stop, outcome);
@@ -328,7 +328,7 @@ Queue::Pending Queue::start_put(const Message& item, bool waits) {
   const State& state = *state_;
   return platform::with_memory_errors([&] {
     std::unique_ptr<Pending::Impl> impl(new Pending::Impl{state.participant});
-    if (state.putter->put_now({&item, 1}) == 1) {
+    if (state.rings->putter->put_now({&item, 1}) == 1) {
       impl->told.awaited = bus::QueueClient::answered();
       return Pending(std::move(impl));
     }

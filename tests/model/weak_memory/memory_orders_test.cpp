@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/model/weak_memory/link_scenario.hpp"
+#include "tests/model/weak_memory/prefetch_scenario.hpp"
 #include "tests/model/weak_memory/put_scenario.hpp"
 #include "tests/model/weak_memory/small_scenarios.hpp"
 
@@ -55,6 +56,10 @@ const std::array kScenarios = {
     Named{"sleeping_publisher", make<LinkScenario, kSleepingPublisher>},
     Named{"put_and_take_back", make<PutScenario, PutScenario::Host::kTakesBack, 3U>},
     Named{"put_for_a_sleeping_host", make<PutScenario, PutScenario::Host::kSleeps, 2U>},
+    Named{"lent_for_a_sleeping_host", make<PrefetchScenario, PrefetchScenario::Host::kSleeps, 1U>},
+    Named{"lent_again", make<PrefetchScenario, PrefetchScenario::Host::kLendsAgain, 1U>},
+    Named{"lent_and_taken_back", make<PrefetchScenario, PrefetchScenario::Host::kTakesBack, 1U>},
+    Named{"lent_to_two", make<PrefetchScenario, PrefetchScenario::Host::kTakesBack, 2U>},
     Named{"one_slot", make<LinkScenario, kOneSlot>},
     Named{"two_slots", make<LinkScenario, kTwoSlots>},
 };

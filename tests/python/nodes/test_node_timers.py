@@ -16,7 +16,7 @@ from support.node_runs import becomes, running
 
 
 def test_ticks_stay_on_the_grid_whatever_each_of_them_takes(run: Run) -> None:
-    """Counted from the end of the last callback each, the last fifty would be 100 ms late."""
+    """Counted from the end of the last callback each, the last fifty would be 300 ms late."""
 
     async def main() -> tuple[float, tb.Timer]:
         ticks: list[float] = []
@@ -29,13 +29,13 @@ def test_ticks_stay_on_the_grid_whatever_each_of_them_takes(run: Run) -> None:
             begin = time.monotonic()
             timer = node.create_timer(0.005, tick)
             async with running(node):
-                await becomes(lambda: len(ticks) >= 100)
-        grid = [begin + 0.005 * (number + 1) for number in range(100)]
+                await becomes(lambda: len(ticks) >= 200)
+        grid = [begin + 0.005 * (number + 1) for number in range(200)]
         assert all(tick >= due for tick, due in zip(ticks, grid, strict=False))  # never early
-        return min(tick - due for tick, due in zip(ticks[50:], grid[50:], strict=False)), timer
+        return min(tick - due for tick, due in zip(ticks[150:], grid[150:], strict=False)), timer
 
     least_late, timer = run(main())
-    assert least_late < 0.1
+    assert least_late < 0.3
     assert timer.ticks >= 100
 
 

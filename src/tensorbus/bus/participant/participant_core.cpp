@@ -116,8 +116,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
       id(), [this] { return publishers_.living(); }, [this] { return subscriptions_.living(); });
   context_.queues = std::make_shared<QueueHost>(context_);
   context_.on_session_end = [this] {
-    const platform::MutexLock lock(kept_mutex_);
-    if (kept_) kept_->on_session_end();
+    if (Kept* const kept = kept_or_null()) kept->on_session_end();
   };
   context_.host_copies = std::make_unique<memory::HostCopies>(
       context_.arena, context_.device_memory, [this] { loop_.schedule(delivering_copies_); });

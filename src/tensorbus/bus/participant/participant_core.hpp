@@ -97,6 +97,10 @@ class ParticipantCore {
     if (!kept_) kept_ = std::make_unique<T>(*this);
     return static_cast<T&>(*kept_);
   }
+  Kept* kept_or_null() {
+    const platform::MutexLock lock(kept_mutex_);
+    return kept_.get();
+  }
   // Runs `task` on the event loop.
   void post(std::function<void(ParticipantContext&)> task) {
     loop_.post([this, task = std::move(task)] { task(context_); });

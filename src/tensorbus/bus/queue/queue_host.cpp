@@ -2,117 +2,15 @@
 
 #include <cstring>
 
-#include "tensorbus/bus/queue/reoffer.hpp"
+#include "tensorbus/bus/queue/queue_port.hpp"
 #include "tensorbus/bus/session/acquire_leases.hpp"
-#include "tensorbus/link/ring/message_lease_source.hpp"
-#include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus::bus {
-
-// Sends the answers of a queue's table to its clients.
-struct QueueHost::Port {
-  ParticipantContext& context;
-  memory::Grant grant;
-  using Request = Table::Request;
-
-  void offer(const Request& to, const LentRef& item, std::uint64_t number) const {
-    platform::with_memory_errors([&] {
-      const Reoffer named = reoffer(context, item, grant);
-      to.client->lend(to.number, named.entry, named.issued, grant, number);
-    });
-  }
-  void done(const Request& to) const { to.client->tell({.request = to.number}); }
-  void timed_out(const Request& to) const {
-    to.client->tell({.request = to.number, .refused = link::Reply::kTimedOut});
-  }
-  void shut_down(const Request& to) const {
-    to.client->tell({.request = to.number, .refused = link::Reply::kShutDown});
-  }
-  void deny(const Request& to, const Error& why) const { to.client->deny(to.number, why); }
-  Table::Clock::time_point now() const noexcept { return Table::Clock::now(); }
-};
-
-namespace {
-
-constexpr std::chrono::milliseconds kLookAgain{1};
-
-std::uint64_t bytes_of(const LentSample& item) {
-  std::uint64_t bytes = item.descriptor.fields.size();
-  for (const TensorEntry& entry : item.descriptor.tensors)
-    bytes += static_cast<std::uint64_t>(span_of(entry.layout).bytes());
-  return bytes;
-}
-
-}  // namespace
 
 QueueHost::QueueHost(ParticipantContext& context)
     : context_(context), looking_again_(context.loop.add_task([this] {
         for (auto& [number, hosted] : queues_) const Touch touch(*this, hosted);
       })) {}
-
-void QueueHost::pull(Hosted& queue) {
-  if (queue.rings.empty()) return;
-  bool any = false;
-  const auto enter_one = [&](const PutRings::Lender& from, const link::PutSlot& slot) {
-    enter(queue, from, slot);
-    any = true;
-  };
-  const auto done = [&] {
-    queue.table.set_promised(queue.rings.promised());
-    if (!any) return;
-    Port port{context_, queue.grant()};
-    queue.table.settle(port);
-  };
-  try {
-    queue.rings.pull(enter_one);
-  } catch (...) {
-    done();
-    throw;
-  }
-  done();
-}
-
-// What is malformed is in no queue, and ends nothing: its client may be another program.
-void QueueHost::enter(Hosted& queue, const PutRings::Lender& from, const link::PutSlot& slot) {
-  const std::size_t length = slot.length;
-  if (length > link::PutSlot::kMostBytes) return;
-  LentRef item;
-  try {
-    item = std::make_shared<LentSample>(from, std::span(slot.bytes).first(length));
-  } catch (const Error& error) {
-    if (error.code() == Code::kOutOfMemory) throw;
-    return;
-  }
-  const std::uint64_t bytes = bytes_of(*item);
-  queue.table.enter(std::move(item), bytes);
-}
-
-PutRings::Lender QueueHost::lender_of(const PeerSession& client, const Hosted& queue) const {
-  return std::make_shared<link::MessageLeaseSource>(client.source(), client.peer_memory(),
-                                                    queue.grant(), context_.lent, 0);
-}
-
-// The second time, no entry is left for its time.
-void QueueHost::pull_all(Hosted& queue) {
-  queue.rings.take_back();
-  pull(queue);
-  pull(queue);
-}
-
-void QueueHost::look_after(Hosted& queue) noexcept {
-  if (queue.rings.empty()) return;
-  constexpr int kMostRounds = 4;
-  try {
-    for (int i = 0; i < kMostRounds; ++i) {
-      queue.rings.promise(queue.table.room_to_promise(), queue.options.maxsize);
-      queue.table.set_promised(queue.rings.promised());
-      if (!queue.rings.wait(queue.table.waiting_gets() != 0)) return;
-      pull(queue);
-    }
-  } catch (const std::exception&) {  // no memory
-  }
-  context_.loop.schedule(looking_again_, kLookAgain);
-}
 
 link::QueueName QueueHost::make(const QueueOptions& options) { return add(options, nullptr); }
 
@@ -133,7 +31,10 @@ link::QueueName QueueHost::add(const QueueOptions& options, std::shared_ptr<Mirr
 }
 
 void QueueHost::close(std::uint64_t number) {
-  if (const auto found = queues_.find(number); found != queues_.end()) pull_all(found->second);
+  if (const auto found = queues_.find(number); found != queues_.end()) {
+    pull_all(found->second);
+    take_back_ahead(found->second);
+  }
   auto closed = queues_.extract(number);
   if (!closed) return;
   if (closed.mapped().mirror) return closed.mapped().mirror->close();
@@ -192,25 +93,8 @@ void QueueHost::put(const Table::Request& request, std::uint64_t number, LentRef
   const Touch touch(*this, queue);
   if (!queue.table.has_room()) pull_all(queue);
   Port port{context_, queue.grant()};
-  const std::uint64_t bytes = bytes_of(*item);
+  const std::uint64_t bytes = item->payload_bytes();
   queue.table.put(port, request, std::move(item), bytes);
-}
-
-void QueueHost::on_ring(const Client& from, const link::QueueRing& asked, platform::Fd ring) {
-  Hosted& queue = find(asked.queue);
-  if (queue.mirror || queue.options.max_bytes != 0)
-    throw Error(Code::kUnsupported, "each item of this queue is asked for");
-  const Touch touch(*this, queue);
-  queue.rings.add(from, lender_of(*from, queue), std::move(ring));
-  look_after(queue);
-  from->tell({.request = asked.request});
-}
-
-void QueueHost::on_wake(const Client& from, const link::QueueWake& woken) {
-  const auto found = queues_.find(woken.queue.number);
-  if (found == queues_.end()) return;
-  found->second.rings.woken(from);
-  const Touch touch(*this, found->second);
 }
 
 void QueueHost::on_get(const Client& from, const link::Get& asked) {
@@ -220,6 +104,7 @@ void QueueHost::on_get(const Client& from, const link::Get& asked) {
   if (queue.mirror) return queue.mirror->on_get(from, asked);
   note_own(from);
   const Touch touch(*this, queue);
+  take_back_ahead(queue);
   Port port{context_, queue.grant()};
   queue.table.get(port, {from, asked.request}, (asked.flags & link::Get::kWait) != 0,
                   (asked.flags & link::Get::kHold) != 0);
@@ -270,6 +155,7 @@ void QueueHost::on_call(const Client& from, const link::QueueCall& asked) {
       return;
     case link::QueueVerb::kShutDown:
       pull_all(queue);
+      if (asked.number != 0) take_back_ahead(queue);
       queue.table.shut_down(port, asked.number != 0);
       return from->tell({.request = asked.request,
                          .first = queue.table.items(),
@@ -278,6 +164,7 @@ void QueueHost::on_call(const Client& from, const link::QueueCall& asked) {
     case link::QueueVerb::kDrain:
       return queue.table.drain(port, {from, asked.request});
     case link::QueueVerb::kGiveBack:
+      take_back_ahead(queue);
       queue.table.give_back(port, from, asked.number);
       return from->tell({.request = asked.request});
   }
@@ -318,6 +205,8 @@ void QueueHost::forget(Hosted& queue, const Client& client) {
   } catch (const std::exception&) {  // no memory: it stays in the ring
     context_.loop.schedule(looking_again_, kLookAgain);
   }
+  take_back_ahead(queue);
+  queue.prefetch.leave(client);
   Port port{context_, queue.grant()};
   queue.table.forget(port, client);
   look_after(queue);
@@ -326,38 +215,6 @@ void QueueHost::forget(Hosted& queue, const Client& client) {
 // Not by its id, which any peer may claim.
 void QueueHost::note_own(const Client& client) {
   if (!own_ && client->peer_memory()->channel->is_loop_back()) own_ = client;
-}
-
-QueueHost::Hosted* QueueHost::find_for_own(const link::QueueName& name) noexcept {
-  const auto found = queues_.find(name.number);
-  const bool is_here = found != queues_.end() && found->second.key == name.key;
-  return own_ && is_here && !found->second.mirror ? &found->second : nullptr;
-}
-
-bool QueueHost::put_now(const link::QueueName& name, std::span<const std::byte> descriptor) {
-  Hosted* const queue = find_for_own(name);
-  if (queue == nullptr || queue->table.is_shut_down()) return false;
-  const Touch touch(*this, *queue);
-  if (!queue->table.has_room()) pull_all(*queue);
-  if (!queue->own_lender) queue->own_lender = lender_of(*own_, *queue);
-  auto item = std::make_shared<LentSample>(queue->own_lender, descriptor);
-  const std::uint64_t bytes = bytes_of(*item);
-  Port port{context_, queue->grant()};
-  return queue->table.put_now(port, std::move(item), bytes);
-}
-
-std::optional<std::uint64_t> QueueHost::take_now(const link::QueueName& name,
-                                                 const std::function<bool(LentSample&)>& read,
-                                                 bool& none_left) {
-  Hosted* const queue = find_for_own(name);
-  if (queue == nullptr) return std::nullopt;
-  const Touch touch(*this, *queue);
-  Port port{context_, queue->grant()};
-  const std::uint64_t number =
-      queue->table.take_now(port, own_, [&](const LentRef& item) { return read(*item); });
-  none_left = queue->table.items() == 0;
-  if (number == 0) return std::nullopt;
-  return queue->options.redeliver ? number : 0;
 }
 
 }  // namespace tensorbus::bus

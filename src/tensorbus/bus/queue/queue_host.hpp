@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tensorbus/bus/queue/mirror_host.hpp"
+#include "tensorbus/bus/queue/prefetch.hpp"
 #include "tensorbus/bus/queue/put_rings.hpp"
 #include "tensorbus/bus/queue/queue_table.hpp"
 #include "tensorbus/bus/session/lent_sample.hpp"
@@ -31,6 +32,7 @@ class QueueHost final : public QueueRequests {
 
   void on_put(const Client& from, const link::Put& asked) override;
   void on_ring(const Client& from, const link::QueueRing& asked, platform::Fd ring) override;
+  void on_prefetch(const Client& from, const link::Prefetch& asked) override;
   void on_get(const Client& from, const link::Get& asked) override;
   void on_call(const Client& from, const link::QueueCall& asked) override;
   void on_take(const Client& from, const link::Take& taken) override;
@@ -53,6 +55,7 @@ class QueueHost final : public QueueRequests {
     Table table;
     std::shared_ptr<MirrorHost> mirror{};  // serves the clients instead of the table
     PutRings rings{};
+    Prefetch prefetch{};
     PutRings::Lender own_lender{};  // of what this participant puts; null before that
 
     memory::Grant grant() const noexcept {
@@ -62,11 +65,17 @@ class QueueHost final : public QueueRequests {
   struct Port;
   class Touch;
 
-  // Enters what clients have put through rings. Before anything is decided.
+  // Notes what clients have taken ahead, and enters what they have put through rings. Before
+  // anything is decided.
   void pull(Hosted& queue);
+  void collect_taken(Hosted& queue) noexcept;
+  // What was lent ahead and not taken waits again: for what may change the order, or the end.
+  void take_back_ahead(Hosted& queue) noexcept;
+  bool lend_ahead(Hosted& queue) noexcept;
+  static void note_taken(Table& table, const Client& client) noexcept;
   // The same, with all room taken back that was promised: nothing is put before look_after().
   void pull_all(Hosted& queue);
-  // Promises room, and has clients wake us while somebody waits for an item.
+  // Promises room, lends items ahead, and has clients wake us while somebody waits for an item.
   void look_after(Hosted& queue) noexcept;
   void enter(Hosted& queue, const PutRings::Lender& from, const link::PutSlot& slot);
   PutRings::Lender lender_of(const PeerSession& client, const Hosted& queue) const;
@@ -83,6 +92,7 @@ class QueueHost final : public QueueRequests {
   std::uint64_t next_ = 1;
   Client own_;  // this participant, as a client; null before its first request by message
   EventLoop::Task& looking_again_;
+  static constexpr std::chrono::milliseconds kLookAgain{1};  // if memory was short
   // The numbers of closed queues that had been shut down and were empty: a client that asks now is
   // told that, and not that the queue is closed. The latest of them.
   static constexpr std::size_t kMostRemembered = 1024;

@@ -112,6 +112,7 @@ class QueueItems {
     waiting_.erase(item);
     lose(1);
   }
+  void lose_first() noexcept { lose(waiting_.begin()); }
   // Returns the oldest item that does not rest, or the oldest if all rest.
   typename Items::iterator next(Clock::time_point now) noexcept {
     const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& item) {

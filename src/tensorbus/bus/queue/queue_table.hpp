@@ -74,6 +74,8 @@ class QueueTable {
   }
   bool has_asked(const Client& client) const { return items_.clients().contains(client); }
   std::size_t waiting_gets() const noexcept { return getters_.size(); }
+  // Returns true if a call waits until fewer items are there.
+  bool waits_for_takes() const noexcept { return !putters_.empty() || !drainers_.empty(); }
   bool any_waits() const noexcept { return !items_.waiting().empty(); }
   // Returns true if nothing more can come to this client.
   bool is_over_for(const Client& client) const { return is_shut_down() && is_drained_for(client); }
@@ -165,9 +167,43 @@ class QueueTable {
     settle(port);
     return true;
   }
+  // The oldest items, which clients may take without asking (prefetch.hpp). There are some only
+  // while no GET waits and no item is offered: what is offered may come back, and is older.
+  std::size_t lent_ahead() const noexcept { return lent_ahead_; }
+  bool all_lent_ahead() const noexcept { return lent_ahead_ == items_.waiting().size(); }
+  // Calls lend(item, number) for the next ones, in order, until it returns false.
+  template <typename Lend>
+  void lend_ahead(const Lend& lend) {
+    if (!getters_.empty() || items_.offered() != 0) return;
+    const auto& waiting = items_.waiting();
+    auto next = lent_ahead_ == 0 ? waiting.begin() : waiting.upper_bound(last_ahead_);
+    for (; next != waiting.end(); ++next) {
+      const auto& entry = next->second;
+      if (entry.rests_until != typename Clock::time_point{}) return;
+      if (!lend(entry.item, items_.redeliver() ? next->first : 0)) return;
+      last_ahead_ = next->first;
+      ++lent_ahead_;
+    }
+  }
+  // The client, which has asked before, has taken the oldest of them. The caller calls settle().
+  void take_ahead(const Client& client) noexcept {
+    items_.finish_with_taken(client);
+    items_.take_first(client);
+    --lent_ahead_;
+  }
+  // Somebody unknown has taken it.
+  void lose_ahead() noexcept {
+    items_.lose_first();
+    --lent_ahead_;
+  }
+  // They can be taken no more, and wait as others do.
+  void take_back_ahead() noexcept { lent_ahead_ = 0; }
+  // The client may take items that are lent ahead.
+  void expect_from(const Client& client) { items_.of(client); }
+
   // Gives the client the oldest item at once, if nobody else waits for one and none may come back
   // before it. Calls read(item) first: it is taken if that returns true. Returns its number, 0 if
-  // it was not taken. `keeps`: as of take().
+  // it was not taken. If items are lent ahead, the caller has taken the oldest one back.
   template <typename Port, typename Read>
   std::uint64_t take_now(Port& port, const Client& client, const Read& read) {
     if (!any_waits() || !getters_.empty() || items_.offered() != 0) return 0;
@@ -176,6 +212,7 @@ class QueueTable {
     items_.finish_with_taken(client);
     if (!read(first.item)) return 0;
     const std::uint64_t number = items_.take_first(client);
+    if (lent_ahead_ != 0) --lent_ahead_;
     settle(port);
     return number;
   }
@@ -388,7 +425,9 @@ class QueueTable {
   Clock::duration patience_;
   States items_;
   std::size_t promised_ = 0;  // room that producers may use without asking
-  std::uint64_t bytes_ = 0;   // of waiting and offered items
+  std::size_t lent_ahead_ = 0;
+  std::uint64_t last_ahead_ = 0;  // the number of the last one
+  std::uint64_t bytes_ = 0;       // of waiting and offered items
   End end_ = End::kNone;
   std::list<Putter> arriving_;
   std::list<Putter> putters_;  // in the order in which they get room

@@ -38,7 +38,7 @@ OnGone gone(ReplyCompletion awaited) {
 
 // The same of a put, which has ended before its caller learns of it.
 template <typename Then>
-auto end_before(std::shared_ptr<QueuePutter::ByMessage> put, Then then) {
+auto end_before(std::shared_ptr<UnderWay::Request> put, Then then) {
   return [put = std::move(put), then = std::move(then)](auto& came) {
     if (put) put->end();
     then(came);
@@ -58,7 +58,7 @@ link::QueueName make_queue(ParticipantCore& core, const QueueOptions& options) {
 
 QueueClient::Request QueueClient::start_put(const SampleBuilder& item, bool waits) const {
   const auto awaited = std::make_shared<Completion<link::Reply>>();
-  const auto begun = putter_ ? putter_->begin_by_message() : nullptr;
+  const auto begun = rings_ ? rings_->putter->begin_by_message() : nullptr;
   const std::uint32_t flags = waits ? link::Put::kWait : 0;
   auto asked = ask_host(
       core_, address_.host,

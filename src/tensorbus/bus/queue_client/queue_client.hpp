@@ -12,7 +12,7 @@
 #include "tensorbus/bus/participant/participant_core.hpp"
 #include "tensorbus/bus/publish/sample_builder.hpp"
 #include "tensorbus/bus/queue_client/queue_get.hpp"
-#include "tensorbus/bus/queue_client/queue_putter.hpp"
+#include "tensorbus/bus/queue_client/queue_rings.hpp"
 #include "tensorbus/bus/session/queue_requests.hpp"
 #include "tensorbus/link/wire/queue_messages.hpp"
 
@@ -25,10 +25,10 @@ link::QueueName make_queue(ParticipantCore& core, const QueueOptions& options);
 // and waits for the answers. It refers to a ParticipantCore and is made for each call. Thread-safe.
 class QueueClient {
  public:
-  // `putter`: of puts that need no question; null: each asks.
+  // `rings`: for puts and gets that need no question; null: each asks.
   QueueClient(ParticipantCore& core, const QueueAddress& address,
-              std::shared_ptr<QueuePutter> putter = nullptr)
-      : core_(core), address_(address), putter_(std::move(putter)) {}
+              std::shared_ptr<const QueueRings> rings = nullptr)
+      : core_(core), address_(address), rings_(std::move(rings)) {}
 
   using ReplyCompletion = std::shared_ptr<Completion<link::Reply>>;
   struct Request {
@@ -69,11 +69,14 @@ class QueueClient {
                                      EventLoop::Driver& driver);
   std::unique_ptr<link::Channel::Batch> batch_of_requests() const;
   bool is_host() const noexcept { return address_.host == core_.id(); }
+  std::shared_ptr<UnderWay::Request> begin_get() const;
   bool take_soon(Sample& item, bool waits) const;
   Outcome get_by_message(Sample& item, Access access, const platform::StopCondition& stop) const;
-  // Takes items that can be had in the calling thread (QueueRequests::take_now()). Returns true if
-  // none waits behind them.
+  // Takes items that can be had in the calling thread: from the table of this process, or from what
+  // its host has lent ahead. Returns true if none waits behind them.
   bool take_now(std::vector<Sample>& items, std::size_t most) const;
+  bool take_here(std::vector<Sample>& items, std::size_t most) const;
+  bool take_ahead(std::vector<Sample>& items, std::size_t most) const;
   // Appends items that wait. Returns false if there were fewer.
   bool get_waiting(std::vector<Sample>& items, std::size_t count, Access access) const;
   Outcome wait(const Request& request, const platform::StopCondition& stop) const;
@@ -81,7 +84,7 @@ class QueueClient {
 
   ParticipantCore& core_;
   const QueueAddress address_;
-  const std::shared_ptr<QueuePutter> putter_;
+  const std::shared_ptr<const QueueRings> rings_;
 };
 
 }  // namespace tensorbus::bus

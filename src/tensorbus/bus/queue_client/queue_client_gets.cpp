@@ -10,6 +10,11 @@
 namespace tensorbus::bus {
 namespace {
 
+// Nothing throws once an item was taken.
+void reserve_one(std::vector<Sample>& items) {
+  if (items.size() == items.capacity()) items.reserve(std::max<std::size_t>(2 * items.size(), 1));
+}
+
 // Once the socket has the acceptances, the host gets them, even if this process dies.
 void wait_until_sent(link::Channel& channel) {
   const std::uint64_t mark = channel.mark();
@@ -27,11 +32,48 @@ void wait_until_sent(link::Channel& channel) {
 }  // namespace
 
 QueueGet QueueClient::start_get(Access access, QueueGet::Mode mode) const {
-  return {core_, address_, access, mode};
+  return {core_, address_, access, mode, begin_get()};
+}
+
+std::shared_ptr<UnderWay::Request> QueueClient::begin_get() const {
+  return rings_ && !is_host() ? rings_->prefetch->begin_by_message() : nullptr;
 }
 
 bool QueueClient::take_now(std::vector<Sample>& items, std::size_t most) const {
-  if (!is_host()) return false;
+  return is_host() ? take_here(items, most) : take_ahead(items, most);
+}
+
+// If more waits than was lent, the host may be lending it just now.
+bool QueueClient::take_ahead(std::vector<Sample>& items, std::size_t most) const {
+  if (!rings_) return false;
+  QueuePrefetch& prefetch = *rings_->prefetch;
+  std::size_t taken = 0;
+  Sample item;
+  const auto take_all = [&] {
+    const std::size_t before = taken;
+    for (; taken < most; ++taken) {
+      reserve_one(items);
+      if (!prefetch.take(item)) break;
+      items.push_back(std::move(item));
+    }
+    return taken != before;
+  };
+  try {
+    take_all();
+    while (most > 1 && taken < most) {
+      if (!prefetch.more()) return taken != 0;
+      const platform::Deadline deadline(kLookFor);
+      while (!take_all()) {
+        if (deadline.passed()) return false;
+        std::this_thread::yield();
+      }
+    }
+  } catch (const std::exception&) {  // what was taken is returned; the caller meets it again
+  }
+  return false;
+}
+
+bool QueueClient::take_here(std::vector<Sample>& items, std::size_t most) const {
   bool none_left = false;
   Sample sample;
   const std::function<bool(LentSample&)> read = [&](LentSample& held) {
@@ -41,8 +83,7 @@ bool QueueClient::take_now(std::vector<Sample>& items, std::size_t most) const {
   };
   const auto take_all = [&](ParticipantContext& context) {
     for (; most != 0; --most) {
-      if (items.size() == items.capacity())  // nothing throws once an item was taken
-        items.reserve(std::max<std::size_t>(2 * items.size(), 1));
+      reserve_one(items);
       const auto number = context.queues->take_now(address_.queue, read, none_left);
       if (!number) return;
       items.push_back(std::move(sample));
@@ -60,22 +101,22 @@ Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop)
   if (take_soon(item, waits_for(stop))) return Outcome::kDone;
   const auto begin = platform::Clock::now();
   const Outcome outcome = get_by_message(item, access, stop);
-  const bool soon = platform::Clock::now() - begin < kSoon;
-  if (putter_ && is_host()) putter_->set_looks_for_items(outcome == Outcome::kDone && soon);
+  if (rings_)
+    rings_->prefetch->asked(outcome == Outcome::kDone && platform::Clock::now() - begin < kSoon);
   return outcome;
 }
 
 // If the last items came one soon after the other, it looks before it asks and sleeps.
 bool QueueClient::take_soon(Sample& item, bool waits) const {
+  const bool looks = waits && rings_ && rings_->prefetch->looks();
+  const platform::Deadline deadline(looks ? kLookFor : 0ns);
   std::vector<Sample> taken;
-  bool again = is_host();
-  const platform::Deadline deadline(
-      waits && again && putter_ && putter_->looks_for_items() ? QueuePutter::look_for() : 0ns);
-  for (; again; std::this_thread::yield()) {
+  for (;;) {
     take_now(taken, 1);
-    again = taken.empty() && !deadline.passed();
-    if (!again) break;
+    if (!taken.empty() || deadline.passed()) break;
+    std::this_thread::yield();
   }
+  if (looks) rings_->prefetch->looked(!taken.empty());
   if (taken.empty()) return false;
   item = std::move(taken.front());
   return true;
@@ -142,7 +183,7 @@ bool QueueClient::get_waiting(std::vector<Sample>& items, std::size_t count, Acc
   std::list<QueueGet> gets;
   auto batch = batch_of_requests();
   for (std::size_t i = 0; i < count; ++i)
-    gets.emplace_back(core_, address_, access, QueueGet::Mode{.waits = false});
+    gets.emplace_back(core_, address_, access, QueueGet::Mode{.waits = false}, begin_get());
   batch.reset();
   const auto stop = StopCondition::ignoring_signals(kOwedAtOnce);
   std::shared_ptr<link::Channel> channel;

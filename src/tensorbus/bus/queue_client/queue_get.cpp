@@ -31,19 +31,23 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
   const std::uint32_t flags;
   const std::weak_ptr<QueueRequest> asked;
   const Answer answer;
+  std::shared_ptr<UnderWay::Request> under_way;  // of the GET that is under way
 
   Asking(ParticipantContext& in, std::shared_ptr<PeerSession> of, const link::QueueName& name,
-         memory::Grant granted, std::uint32_t how, const QueueRequestRef& request, Answer to)
+         memory::Grant granted, std::uint32_t how, const QueueRequestRef& request, Answer to,
+         std::shared_ptr<UnderWay::Request> begun)
       : context(in),
         host(std::move(of)),
         queue(name),
         grant(granted),
         flags(how),
         asked(request),
-        answer(std::move(to)) {}
+        answer(std::move(to)),
+        under_way(std::move(begun)) {}
 
   std::uint32_t ask() {
     return host->get(queue, flags, [self = shared_from_this()](PeerSession::Answer& came) {
+      if (self->under_way) self->under_way->end();
       if (const auto* lent = std::get_if<link::Lent>(&came))
         self->collect_offer(*lent);
       else if (const auto* error = std::get_if<Error>(&came))
@@ -99,7 +103,8 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
   }
 };
 
-QueueGet::QueueGet(ParticipantCore& core, const QueueAddress& address, Access access, Mode mode)
+QueueGet::QueueGet(ParticipantCore& core, const QueueAddress& address, Access access, Mode mode,
+                   std::shared_ptr<UnderWay::Request> under_way)
     : core_(&core),
       address_(address),
       access_(access),
@@ -107,10 +112,12 @@ QueueGet::QueueGet(ParticipantCore& core, const QueueAddress& address, Access ac
       awaited_(std::make_shared<Completion<std::variant<Outcome, Offer>>>()) {
   asked_ = ask_host(
       core, address.host,
-      [queue = address.queue, grant = grant_for(access), flags = flags_of(mode), answer = awaited_](
-          ParticipantContext& context, const std::shared_ptr<PeerSession>& host,
-          const QueueRequestRef& asked) {
-        return std::make_shared<Asking>(context, host, queue, grant, flags, asked, answer)->ask();
+      [queue = address.queue, grant = grant_for(access), flags = flags_of(mode), answer = awaited_,
+       under_way](ParticipantContext& context, const std::shared_ptr<PeerSession>& host,
+                  const QueueRequestRef& asked) {
+        return std::make_shared<Asking>(context, host, queue, grant, flags, asked, answer,
+                                        under_way)
+            ->ask();
       },
       [answer = awaited_](const Error& error) { answer->fail(error); });
 }

@@ -8,6 +8,7 @@
 #include "tensorbus/bus/event_loop/completion.hpp"
 #include "tensorbus/bus/participant/sample_read.hpp"
 #include "tensorbus/bus/queue_client/queue_request.hpp"
+#include "tensorbus/bus/queue_client/under_way.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
 
 namespace tensorbus::bus {
@@ -24,7 +25,9 @@ class QueueGet {
     // without `redeliver` it is lost if this process dies then.
     bool holds = false;
   };
-  QueueGet(ParticipantCore& core, const QueueAddress& address, Access access, Mode mode);
+  // `under_way` ends with the host's answer.
+  QueueGet(ParticipantCore& core, const QueueAddress& address, Access access, Mode mode,
+           std::shared_ptr<UnderWay::Request> under_way = nullptr);
 
   // Returns kDone with an item, which the host counts as taken; kTimedOut if it has not come or
   // there is none; kShutDown if none will come; kInterrupted. Throws an Error that came instead. If

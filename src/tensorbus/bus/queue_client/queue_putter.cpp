@@ -1,22 +1,17 @@
 #include "tensorbus/bus/queue_client/queue_putter.hpp"
 
-#include <unistd.h>
-
 #include <array>
 #include <thread>
 #include <utility>
 #include <variant>
 
 #include "tensorbus/bus/queue/put_rings.hpp"
+#include "tensorbus/bus/queue_client/call_limits.hpp"
 #include "tensorbus/bus/session/queue_requests.hpp"
 #include "tensorbus/tensor/descriptor.hpp"
 
 namespace tensorbus::bus {
 namespace {
-
-// Made when the library is loaded (docs/threading.md, "Forks").
-const bool kOneProcessor = ::sysconf(_SC_NPROCESSORS_ONLN) < 2;
-constexpr std::chrono::microseconds kLookForRoom{50};
 
 // The descriptor of an item without tensors that is short enough for a ring.
 class ShortDescriptor {
@@ -45,13 +40,8 @@ QueuePutter::~QueuePutter() {
   if (writer_) writer_->end();
 }
 
-void QueuePutter::ByMessage::end() noexcept {
-  if (!ended_.exchange(true)) of_->by_message_.fetch_sub(1);
-}
-
-std::shared_ptr<QueuePutter::ByMessage> QueuePutter::begin_by_message() {
-  auto begun = std::make_shared<ByMessage>(shared_from_this());
-  by_message_.fetch_add(1);
+std::shared_ptr<UnderWay::Request> QueuePutter::begin_by_message() {
+  auto begun = by_message_.begin();
   if (address_.host == core_.id()) return begun;
   bool offers = false;
   {
@@ -122,7 +112,7 @@ bool QueuePutter::has_ring() {
 }
 
 std::size_t QueuePutter::put_now(std::span<const Message> items) {
-  if (by_message_.load() != 0) return 0;
+  if (by_message_.any()) return 0;
   if (address_.host == core_.id()) return put_here(items);
   const platform::MutexLock lock(mutex_);
   const auto host = living_host();
@@ -145,7 +135,7 @@ std::size_t QueuePutter::put_now(std::span<const Message> items) {
 }
 
 bool QueuePutter::waits_for_room() {
-  if (by_message_.load() != 0) return false;
+  if (by_message_.any()) return false;
   const platform::MutexLock lock(mutex_);
   return writer_ && writer_->room() == 0;
 }
@@ -157,17 +147,13 @@ std::size_t QueuePutter::put_soon(std::span<const Message> items) {
     return put;
   }
   if (!looks_for_room_.load(std::memory_order_relaxed) || !waits_for_room()) return 0;
-  const platform::Deadline deadline(look_for());
-  while (put == 0 && !deadline.passed() && by_message_.load() == 0) {
+  const platform::Deadline deadline(kLookFor);
+  while (put == 0 && !deadline.passed() && !by_message_.any()) {
     std::this_thread::yield();
     if (!waits_for_room()) put = put_now(items);
   }
   if (put == 0) looks_for_room_.store(false, std::memory_order_relaxed);
   return put;
-}
-
-std::chrono::nanoseconds QueuePutter::look_for() noexcept {
-  return kOneProcessor ? std::chrono::nanoseconds{} : kLookForRoom;
 }
 
 std::size_t QueuePutter::put_here(std::span<const Message> items) {

@@ -11,6 +11,7 @@
 
 #include "tensorbus/bus/participant/participant_core.hpp"
 #include "tensorbus/bus/queue_client/queue_request.hpp"
+#include "tensorbus/bus/queue_client/under_way.hpp"
 #include "tensorbus/bus/session/peer_session.hpp"
 #include "tensorbus/link/ring/put_ring.hpp"
 #include "tensorbus/platform/mutex.hpp"
@@ -41,29 +42,9 @@ class QueuePutter : public std::enable_shared_from_this<QueuePutter> {
   // Returns true if small items have a ring, though perhaps no room at the moment.
   bool has_ring();
 
-  // For getters in the host's process: whether the next item is likely to come within microseconds,
-  // as the last ones did.
-  bool looks_for_items() const noexcept { return looks_for_items_.load(); }
-  void set_looks_for_items(bool looks) noexcept { looks_for_items_.store(looks); }
-  // How long it is worth while to look before one sleeps.
-  static std::chrono::nanoseconds look_for() noexcept;
-
-  // A put by message that is under way. None overtakes it: put_now() does nothing meanwhile.
-  class ByMessage {
-   public:
-    explicit ByMessage(std::shared_ptr<QueuePutter> of) : of_(std::move(of)) {}
-    ~ByMessage() { end(); }
-    ByMessage(const ByMessage&) = delete;
-    ByMessage& operator=(const ByMessage&) = delete;
-    // The put was answered. The first call counts.
-    void end() noexcept;
-
-   private:
-    std::shared_ptr<QueuePutter> of_;
-    std::atomic<bool> ended_ = false;
-  };
-  // Called before the message is sent. Offers the host a ring, if it has none of ours.
-  std::shared_ptr<ByMessage> begin_by_message();
+  // Called before a put is sent by message. None overtakes it: put_now() does nothing meanwhile.
+  // Offers the host a ring, if it has none of ours.
+  std::shared_ptr<UnderWay::Request> begin_by_message();
 
  private:
   enum class Ring : std::uint8_t { kNone, kOffered, kOpen, kNever };
@@ -78,11 +59,8 @@ class QueuePutter : public std::enable_shared_from_this<QueuePutter> {
 
   ParticipantCore& core_;
   const QueueAddress address_;
-  // Sequentially consistent: a thread that has begun a put by message sees its own count.
-  std::atomic<std::size_t> by_message_ = 0;
-  // Hints, which order nothing.
-  std::atomic<bool> looks_for_room_ = true;
-  std::atomic<bool> looks_for_items_ = true;
+  const UnderWay by_message_;
+  std::atomic<bool> looks_for_room_ = true;  // a hint, which orders nothing
   platform::Mutex mutex_;
   Ring ring_ TB_GUARDED_BY(mutex_) = Ring::kNone;
   std::shared_ptr<link::PutRingSegment> segment_ TB_GUARDED_BY(mutex_);

@@ -63,6 +63,13 @@ LentSample::LentSample(std::shared_ptr<link::LeaseSource> from,
     throw Error(Code::kProtocol, "an item of a ring: it has tensors");
 }
 
+std::uint64_t LentSample::payload_bytes() const noexcept {
+  std::uint64_t sum = descriptor.fields.size();
+  for (const TensorEntry& tensor : descriptor.tensors)
+    sum += static_cast<std::uint64_t>(span_of(tensor.layout).bytes());
+  return sum;
+}
+
 void LentSample::copy_descriptor(const link::Lent& lent) {
   if (entry.is_inline()) {
     const auto first = std::as_bytes(std::span(lent.inline_bytes));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -29,6 +30,8 @@ struct LentSample {
 
   // Returns the sender's lease: all tensors belong to other owners, which have lent them to us.
   void let_go_of_sender(memory::Grant grant, std::shared_ptr<link::LeaseIndex> lent_memory);
+  // Returns how many bytes its fields and tensors have.
+  std::uint64_t payload_bytes() const noexcept;
   // Returns true if the sender itself owns a part of it.
   bool is_of_sender() const noexcept;
 

@@ -119,6 +119,10 @@ std::uint32_t PeerSession::offer_ring(const link::QueueName& queue, platform::Fd
              std::move(fds));
 }
 
+std::uint32_t PeerSession::prefetch(const link::QueueName& queue, OnAnswer on_answer) {
+  return ask(link::Prefetch{0, queue}, link::ControlType::kPrefetchRing, std::move(on_answer));
+}
+
 std::uint32_t PeerSession::get(const link::QueueName& queue, std::uint32_t flags,
                                OnAnswer on_answer) {
   return ask(link::Get{0, queue, flags}, link::ControlType::kLent, std::move(on_answer));
@@ -149,6 +153,14 @@ void PeerSession::on(const link::QueueRing& asked, platform::Fd ring) {
 
 void PeerSession::on(const link::QueueWake& woken) {
   if (context_.queues) context_.queues->on_wake(shared_from_this(), woken);
+}
+
+void PeerSession::on(const link::Prefetch& asked) {
+  serve(asked.request, [&] { queues().on_prefetch(shared_from_this(), asked); });
+}
+
+void PeerSession::on(const link::PrefetchRing& lent, platform::Fd ring) {
+  answer(lent.request, link::PrefetchRing::kType, Prefetch{std::move(ring), lent.taker});
 }
 
 void PeerSession::on(const link::Get& asked) {

@@ -24,9 +24,15 @@ namespace tensorbus::bus {
 class PeerSession : public std::enable_shared_from_this<PeerSession> {
  public:
   // Error: the request was denied, or the peer is gone (kClosed).
-  using Answer = std::variant<link::Lent, link::Staged, memory::SharedSegment, link::Reply, Error>;
+  struct Prefetch {
+    platform::Fd ring;
+    std::uint32_t taker = 0;
+  };
+  using Answer =
+      std::variant<link::Lent, link::Staged, memory::SharedSegment, Prefetch, link::Reply, Error>;
   // Called once, with an Error or: Lent for attach(), claim() and get(); Staged for stage();
-  // SharedSegment for hand_over(); Reply for put(), call(), and a get() without an item.
+  // SharedSegment for hand_over(); Prefetch for prefetch(); Reply for put(), call(), and a get()
+  // without an item.
   using OnAnswer = std::function<void(Answer&)>;
 
   PeerSession(ParticipantContext& context, std::shared_ptr<link::PeerMemory> peer_memory,
@@ -64,6 +70,8 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
                     const link::PublishedRef& issued, memory::Grant grant, OnAnswer on_answer);
   // Offers the host a ring of a queue (put_ring.hpp); answered by a Reply.
   std::uint32_t offer_ring(const link::QueueName& queue, platform::Fd ring, OnAnswer on_answer);
+  // Asks for the ring of getters of a queue (prefetch_ring.hpp).
+  std::uint32_t prefetch(const link::QueueName& queue, OnAnswer on_answer);
   std::uint32_t get(const link::QueueName& queue, std::uint32_t flags, OnAnswer on_answer);
   // `number`: of the item that is done.
   std::uint32_t call(const link::QueueName& queue, link::QueueVerb verb, std::uint64_t number,
@@ -136,6 +144,8 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   void on(const link::Put& asked);
   void on(const link::QueueRing& asked, platform::Fd ring);
   void on(const link::QueueWake& woken);
+  void on(const link::Prefetch& asked);
+  void on(const link::PrefetchRing& lent, platform::Fd ring);
   void on(const link::Get& asked);
   void on(const link::QueueCall& asked);
   void on(const link::Take& taken);

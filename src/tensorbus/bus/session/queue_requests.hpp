@@ -49,6 +49,7 @@ class QueueRequests {
   // Serve requests of clients. A request is denied with the Error that they throw.
   virtual void on_put(const Client& from, const link::Put& asked) = 0;
   virtual void on_ring(const Client& from, const link::QueueRing& asked, platform::Fd ring) = 0;
+  virtual void on_prefetch(const Client& from, const link::Prefetch& asked) = 0;
   virtual void on_get(const Client& from, const link::Get& asked) = 0;
   virtual void on_call(const Client& from, const link::QueueCall& asked) = 0;
   // These have no answer.

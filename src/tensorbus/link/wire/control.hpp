@@ -17,7 +17,7 @@
 namespace tensorbus::link {
 
 inline constexpr std::uint32_t kControlMagic = 0x73756274;  // "tbus"
-inline constexpr std::uint16_t kProtocolVersion = 12;
+inline constexpr std::uint16_t kProtocolVersion = 13;
 // The version of all structures in shared memory: links, wake pages, descriptors, timelines.
 inline constexpr std::uint32_t kLayoutVersion = 1;
 inline constexpr std::size_t kMaxControlBytes = 4096;
@@ -62,6 +62,8 @@ enum class ControlType : std::uint16_t {
   kTraced = 37,
   kQueueRing = 38,
   kQueueWake = 39,
+  kPrefetch = 40,
+  kPrefetchRing = 41,
 };
 
 struct ControlHeader {

@@ -33,7 +33,23 @@ struct QueueRing {
   void visit(auto& archive) { archive(request, queue); }
 };
 
-// There is an entry in the client's ring, and the host waits for one.
+// Asks for the ring by which the host lends items ahead (prefetch_ring.hpp).
+struct Prefetch {
+  static constexpr ControlType kType = ControlType::kPrefetch;
+  std::uint32_t request = 0;
+  QueueName queue;
+  void visit(auto& archive) { archive(request, queue); }
+};
+
+// The answer, with the ring's memory.
+struct PrefetchRing {
+  static constexpr ControlType kType = ControlType::kPrefetchRing;
+  std::uint32_t request = 0;
+  std::uint32_t taker = 0;  // by which the client claims items
+  void visit(auto& archive) { archive(request, taker); }
+};
+
+// There is an entry in the client's ring, or it has taken an item, and the host waits for that.
 struct QueueWake {
   static constexpr ControlType kType = ControlType::kQueueWake;
   QueueName queue;

@@ -1,0 +1,28 @@
+#include "tensorbus/bus/queue/prefetch.hpp"
+
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::bus {
+
+PeerSession::Prefetch Prefetch::join(const Client& client) {
+  for (const auto& [taker, known] : takers_)
+    if (known == client) return {segment_->descriptor(), taker};
+  if (next_taker_ == link::PrefetchClaim::kMostTakers)
+    throw Error(Code::kUnsupported,
+                "this queue has had as many getters with a ring as it may have");
+  if (!segment_) {
+    auto segment = std::make_unique<link::PrefetchSegment>();
+    writer_.emplace(*segment);
+    segment_ = std::move(segment);
+  }
+  PeerSession::Prefetch joined{segment_->descriptor(), next_taker_};
+  takers_.emplace(next_taker_, client);
+  ++next_taker_;
+  return joined;
+}
+
+void Prefetch::leave(const Client& client) noexcept {
+  std::erase_if(takers_, [&](const auto& known) { return known.second == client; });
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "tensorbus/bus/session/peer_session.hpp"
+#include "tensorbus/link/ring/prefetch_ring.hpp"
+
+namespace tensorbus::bus {
+
+// The items of one queue that getters in other processes may take without asking
+// (docs/protocol.md, section 7, "The ring of getters"), at the queue's host. On the event loop
+// only.
+class Prefetch {
+ public:
+  using Client = std::shared_ptr<PeerSession>;
+
+  // Returns true if nobody takes items so.
+  bool empty() const noexcept { return takers_.empty(); }
+  // Lets a client take items. Throws Error(kOutOfMemory), Error(kUnsupported).
+  PeerSession::Prefetch join(const Client& client);
+  // The client is gone, and what it took was collected.
+  void leave(const Client& client) noexcept;
+
+  bool has_room() const noexcept { return writer_->lent() < most_; }
+  void lend(std::span<const std::byte> bytes, std::uint64_t number) noexcept {
+    writer_->lend(bytes, number);
+  }
+  // Calls taken(client) for each item that was taken since, in order. Null: by nobody who is known.
+  template <typename Taken>
+  void collect(const Taken& taken) {
+    if (!writer_) return;
+    for (; writer_->lent() != 0; writer_->pop()) {
+      const std::uint32_t taker = writer_->taker();
+      if (taker == link::PrefetchClaim::kFree) return;
+      count(taker, taken);
+    }
+  }
+  // Takes all back that nobody has taken, and collects the others.
+  template <typename Taken>
+  void take_back(const Taken& taken) {
+    if (!writer_ || writer_->lent() == 0) return;
+    writer_->take_back([&](std::uint32_t taker) { count(taker, taken); });
+    most_ = std::max<std::uint64_t>(most_ / 2, 1);
+  }
+  // Takes the oldest back. Returns false if there is none that nobody has taken.
+  bool take_back_first() noexcept {
+    return writer_ && writer_->lent() != 0 && writer_->take_back_first();
+  }
+  // Has the getter wake us that leaves so many behind it; or none. Tells getters whether `more`
+  // items wait. Returns true if there are items to collect already.
+  bool wake_when_left(std::optional<std::uint64_t> left, bool more) noexcept {
+    writer_->tell_more(more);
+    writer_->wake_when_left(left);
+    return writer_->lent() != 0 && writer_->taker() != link::PrefetchClaim::kFree;
+  }
+  // Half of what may be lent at a time.
+  std::uint64_t half() const noexcept { return most_ / 2; }
+  void woken() noexcept {
+    if (writer_) writer_->woken();
+  }
+
+ private:
+  template <typename Taken>
+  void count(std::uint32_t taker, const Taken& taken) {
+    const auto client = takers_.find(taker);
+    taken(client == takers_.end() ? nullptr : client->second);
+    most_ = std::min<std::uint64_t>(most_ + 2, link::PrefetchSegment::kSlots);
+  }
+
+  std::unique_ptr<link::PrefetchSegment> segment_;
+  std::optional<link::PrefetchWriter> writer_;
+  std::map<std::uint32_t, Client> takers_;
+  std::uint32_t next_taker_ = link::PrefetchClaim::kFirstGetter;
+  // How many are lent at a time: more while they are taken, fewer when they have to be taken back.
+  std::uint64_t most_ = link::PrefetchSegment::kSlots;
+};
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "tensorbus/bus/queue/queue_host.hpp"
+#include "tensorbus/bus/queue/reoffer.hpp"
+#include "tensorbus/platform/limits.hpp"
+
+namespace tensorbus::bus {
+
+// Sends the answers of a queue's table to its clients.
+struct QueueHost::Port {
+  ParticipantContext& context;
+  memory::Grant grant;
+  using Request = Table::Request;
+
+  void offer(const Request& to, const LentRef& item, std::uint64_t number) const {
+    platform::with_memory_errors([&] {
+      const Reoffer named = reoffer(context, item, grant);
+      to.client->lend(to.number, named.entry, named.issued, grant, number);
+    });
+  }
+  void done(const Request& to) const { to.client->tell({.request = to.number}); }
+  void timed_out(const Request& to) const {
+    to.client->tell({.request = to.number, .refused = link::Reply::kTimedOut});
+  }
+  void shut_down(const Request& to) const {
+    to.client->tell({.request = to.number, .refused = link::Reply::kShutDown});
+  }
+  void deny(const Request& to, const Error& why) const { to.client->deny(to.number, why); }
+  Table::Clock::time_point now() const noexcept { return Table::Clock::now(); }
+};
+
+}  // namespace tensorbus::bus

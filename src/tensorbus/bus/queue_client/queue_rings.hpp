@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <list>
+#include <memory>
+
+#include "tensorbus/bus/queue_client/queue_prefetch.hpp"
+#include "tensorbus/bus/queue_client/queue_putter.hpp"
+#include "tensorbus/platform/mutex.hpp"
+
+namespace tensorbus::bus {
+
+// What a participant has for one queue: the ways to put and to get items without a question.
+struct QueueRings {
+  QueueRings(ParticipantCore& core, const QueueAddress& of)
+      : address(of),
+        putter(std::make_shared<QueuePutter>(core, of)),
+        prefetch(std::make_shared<QueuePrefetch>(core, of)) {}
+
+  const QueueAddress address;
+  const std::shared_ptr<QueuePutter> putter;
+  const std::shared_ptr<QueuePrefetch> prefetch;
+};
+
+// The QueueRings of a participant: queue objects of one queue share one, also if one object comes
+// after the other. The latest are kept. Thread-safe.
+class KeptQueueRings final : public ParticipantCore::Kept {
+ public:
+  explicit KeptQueueRings(ParticipantCore& core) : core_(core) {}
+
+  std::shared_ptr<const QueueRings> of(const QueueAddress& address);
+  void on_session_end() override;
+
+ private:
+  static constexpr std::size_t kMostKept = 64;
+
+  ParticipantCore& core_;
+  platform::Mutex mutex_;
+  std::list<std::shared_ptr<const QueueRings>> kept_ TB_GUARDED_BY(mutex_);  // the latest first
+};
+
+}  // namespace tensorbus::bus

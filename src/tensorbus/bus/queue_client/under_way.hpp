@@ -1,0 +1,41 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+namespace tensorbus::bus {
+
+// Counts requests from before they are sent until they are answered, also if their callers have
+// given up. Thread-safe.
+class UnderWay {
+ public:
+  class Request {
+   public:
+    explicit Request(std::shared_ptr<std::atomic<std::size_t>> count) : count_(std::move(count)) {
+      count_->fetch_add(1);
+    }
+    ~Request() { end(); }
+    Request(const Request&) = delete;
+    Request& operator=(const Request&) = delete;
+    // It was answered. The first call counts.
+    void end() noexcept {
+      if (!ended_.exchange(true)) count_->fetch_sub(1);
+    }
+
+   private:
+    const std::shared_ptr<std::atomic<std::size_t>> count_;
+    std::atomic<bool> ended_ = false;
+  };
+
+  std::shared_ptr<Request> begin() const { return std::make_shared<Request>(count_); }
+  // Sequentially consistent: a thread that has begun a request sees its own count.
+  bool any() const noexcept { return count_->load() != 0; }
+
+ private:
+  const std::shared_ptr<std::atomic<std::size_t>> count_ =
+      std::make_shared<std::atomic<std::size_t>>(0);
+};
+
+}  // namespace tensorbus::bus

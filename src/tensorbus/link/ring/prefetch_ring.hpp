@@ -1,0 +1,240 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+
+#include "tensorbus/platform/atomic.hpp"
+#include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/files/mapping.hpp"
+#include "tensorbus/platform/kill_point.hpp"
+
+namespace tensorbus::link {
+
+// The ring by which the host of a queue lends items ahead to all who get them (docs/protocol.md,
+// section 7, "The ring of getters"). The host makes the memory; all map it writable. Invariants:
+// 1. The slot of a position has one claim. Who swaps its taker from 0 has the item: a getter, or
+//    the host, which takes it back. So each item has one taker, and the host reads which.
+// 2. Positions are claimed in their order by getters; the host takes back from the last one on.
+// 3. The host writes to a slot only when its item was claimed and it has seen that. A getter reads
+//    the bytes before it swaps, so that what it read is right if the swap succeeds.
+
+// Who has the item at a position. Positions begin with 1, and are never used again.
+struct PrefetchClaim {
+  static constexpr std::uint32_t kFree = 0;
+  static constexpr std::uint32_t kHost = 1;
+  static constexpr std::uint32_t kFirstGetter = 2;
+  static constexpr std::uint32_t kMostTakers = 1U << 24;
+  std::uint64_t position = 0;
+  std::uint32_t taker = kFree;
+
+  std::uint64_t packed() const noexcept { return position << 24 | taker; }
+  static PrefetchClaim unpack(std::uint64_t word) noexcept {
+    return {word >> 24, static_cast<std::uint32_t>(word & (kMostTakers - 1))};
+  }
+};
+
+struct alignas(64) PrefetchSlot {
+  static constexpr std::size_t kMostBytes = 240;
+  platform::Atomic<std::uint64_t> claim{0};
+  platform::Atomic<std::uint64_t> what{0};  // the number of the item << 8 | its bytes
+  // The descriptor. Atomic, since a getter that comes too late reads while the host writes.
+  std::array<platform::Atomic<std::uint64_t>, kMostBytes / 8> words;
+};
+static_assert(PrefetchSlot::kMostBytes < 256 && sizeof(PrefetchSlot) == 256);
+
+struct PrefetchHeader {
+  alignas(64) platform::Atomic<std::uint64_t> taken{0};  // a hint: all up to here were claimed
+  // The getter that claims this position, or a later one, sends QUEUE_WAKE.
+  alignas(64) platform::Atomic<std::uint64_t> wake_at{0};
+  platform::Atomic<std::uint32_t> more{0};  // a hint: 1 if more items wait than were lent
+  static constexpr std::uint64_t kNever = ~std::uint64_t{0};
+};
+
+// Owns the memory of one ring.
+class PrefetchSegment {
+ public:
+  static constexpr std::uint32_t kSlots = 128;
+  static constexpr std::size_t kHeaderBytes = 4096;
+  static constexpr std::size_t kBytes = kHeaderBytes + kSlots * sizeof(PrefetchSlot);
+
+  // The host's end: makes the memory. Throws Error(kOutOfMemory).
+  PrefetchSegment();
+  // A getter's end: maps the memory it was sent. Throws Error(kProtocol).
+  explicit PrefetchSegment(platform::Fd memfd);
+
+  PrefetchHeader& header() const noexcept {
+    return *reinterpret_cast<PrefetchHeader*>(mapping_.data());
+  }
+  std::span<PrefetchSlot> slots() const noexcept {
+    return {reinterpret_cast<PrefetchSlot*>(mapping_.data() + kHeaderBytes), kSlots};
+  }
+  // Returns another descriptor of the memory, to be sent. Throws Error(kOutOfMemory).
+  platform::Fd descriptor() const;
+
+ private:
+  platform::Fd memfd_;
+  platform::Mapping mapping_;
+};
+
+// The host's end. Not thread-safe: on the event loop. Believes nothing but claims of its positions.
+class PrefetchWriter {
+ public:
+  explicit PrefetchWriter(const PrefetchSegment& segment)
+      : PrefetchWriter(segment.header(), segment.slots()) {}
+  PrefetchWriter(PrefetchHeader& header, std::span<PrefetchSlot> slots)
+      : header_(&header), slots_(slots) {}
+
+  // Returns how many items were lent whose claims were not seen.
+  std::uint64_t lent() const noexcept { return tail_ - head_; }
+  bool has_room() const noexcept { return lent() < slots_.size(); }
+  // Lends one more item, of at most kMostBytes bytes. There must be room.
+  void lend(std::span<const std::byte> bytes, std::uint64_t number) noexcept {
+    PrefetchSlot& slot = at(++tail_);
+    std::array<std::uint64_t, PrefetchSlot::kMostBytes / 8> words;
+    const std::size_t count = (bytes.size() + 7) / 8;
+    words[count == 0 ? 0 : count - 1] = 0;
+    std::memcpy(words.data(), bytes.data(), bytes.size());
+    for (std::size_t i = 0; i < count; ++i)
+      slot.words[i].store(words[i], std::memory_order_relaxed);
+    slot.what.store(number << 8 | bytes.size(), std::memory_order_relaxed);
+    // Release: the bytes come before it, for the getter's acquire.
+    slot.claim.store(PrefetchClaim{tail_}.packed(), std::memory_order_release);
+    platform::kill_point("prefetch_ring.lent");
+  }
+  // Returns who has claimed the oldest item that was lent, kFree: nobody. There must be one.
+  std::uint32_t taker() const noexcept {
+    // Acquire: pairs with the claim, before which the getter has read the slot.
+    const std::uint64_t word = at(head_ + 1).claim.load(std::memory_order_acquire);
+    const auto claim = PrefetchClaim::unpack(word);
+    return claim.position == head_ + 1 ? claim.taker : PrefetchClaim::kHost;
+  }
+  // The claim of the oldest was seen.
+  void pop() noexcept { ++head_; }
+  // Takes the oldest item back. Returns false if a getter has it.
+  bool take_back_first() noexcept {
+    if (!claim(head_ + 1)) return false;
+    ++head_;
+    return true;
+  }
+  // Takes all back that nobody has, the last ones first: no getter meets a hole. Then calls
+  // taken(taker) for the others.
+  template <typename Taken>
+  void take_back(const Taken& taken) {
+    std::uint64_t last = tail_;
+    while (last != head_ && claim(last)) --last;
+    for (; head_ != last; ++head_) taken(taker());
+    head_ = tail_;
+  }
+  // Has a getter wake us that claims one of those that are lent, when at most `left` are left
+  // behind it; or none. The caller looks at taker() afterwards.
+  void wake_when_left(std::optional<std::uint64_t> left) noexcept {
+    const std::uint64_t lent = this->lent();
+    const std::uint64_t at =
+        !left || lent == 0 ? PrefetchHeader::kNever : tail_ - std::min(*left, lent - 1);
+    if (at == wake_at_) return;
+    wake_at_ = at;
+    header_->wake_at.store(at, std::memory_order_relaxed);
+    // Pairs with the claim: the getter sees the word, or we see its claim.
+    platform::atomic_fence(std::memory_order_seq_cst);
+  }
+  void tell_more(bool more) noexcept {
+    if (more != more_) header_->more.store(more ? 1 : 0, std::memory_order_relaxed);
+    more_ = more;
+  }
+  // A getter has swapped the word: it wakes us once.
+  void woken() noexcept { wake_at_.reset(); }
+
+ private:
+  PrefetchSlot& at(std::uint64_t position) const noexcept {
+    return slots_[position & (slots_.size() - 1)];
+  }
+  bool claim(std::uint64_t position) noexcept {
+    std::uint64_t free = PrefetchClaim{position}.packed();
+    // Acquire, if it fails: the claims of all positions before it are seen, too.
+    return at(position).claim.compare_exchange_strong(
+        free, PrefetchClaim{position, PrefetchClaim::kHost}.packed(), std::memory_order_relaxed,
+        std::memory_order_acquire);
+  }
+
+  PrefetchHeader* header_;
+  std::span<PrefetchSlot> slots_;
+  std::uint64_t head_ = 0;  // of the last claim that was seen
+  std::uint64_t tail_ = 0;  // the last that was lent
+  std::optional<std::uint64_t> wake_at_;
+  bool more_ = false;
+};
+
+// A getter's end. Thread-safe.
+class PrefetchReader {
+ public:
+  PrefetchReader(const PrefetchSegment& segment, std::uint32_t taker)
+      : PrefetchReader(segment.header(), segment.slots(), taker) {}
+  PrefetchReader(PrefetchHeader& header, std::span<PrefetchSlot> slots, std::uint32_t taker)
+      : header_(&header), slots_(slots), taker_(taker) {}
+
+  struct Taken {
+    std::uint64_t number = 0;  // of the item
+    bool wakes = false;        // the caller must wake the host
+  };
+  bool more() const noexcept { return header_->more.load(std::memory_order_relaxed) != 0; }
+  // Takes the oldest item that is lent; none if there is none. Calls read(bytes) before it is
+  // taken, perhaps for several items, of which the last one is taken. What that throws ends it.
+  template <typename Read>
+  std::optional<Taken> take(const Read& read) {
+    std::array<std::uint64_t, PrefetchSlot::kMostBytes / 8> words;
+    // Acquire: who sees our claim sees those before it, too.
+    std::uint64_t position = header_->taken.load(std::memory_order_acquire) + 1;
+    for (;;) {
+      PrefetchSlot& slot = slots_[position & (slots_.size() - 1)];
+      // Acquire: pairs with lend(); the bytes of this position, or of a later one, are there.
+      std::uint64_t word = slot.claim.load(std::memory_order_acquire);
+      const auto claim = PrefetchClaim::unpack(word);
+      if (claim.position < position) return std::nullopt;
+      if (claim.position > position) {  // all that this slot had before was claimed
+        position = std::max(position, claim.position - slots_.size()) + 1;
+        continue;
+      }
+      if (claim.taker == PrefetchClaim::kFree) {
+        const std::uint64_t what = slot.what.load(std::memory_order_relaxed);
+        const std::size_t bytes = std::min<std::size_t>(what & 255, PrefetchSlot::kMostBytes);
+        for (std::size_t i = 0; i < (bytes + 7) / 8; ++i)
+          words[i] = slot.words[i].load(std::memory_order_relaxed);
+        read(std::as_bytes(std::span(words)).first(bytes));
+        platform::kill_point("prefetch_ring.read");
+        // Sequentially consistent: the reads come before it, for the host's acquire; and it comes
+        // before wakes(). It fails if another has the item.
+        if (slot.claim.compare_exchange_strong(word, PrefetchClaim{position, taker_}.packed(),
+                                               std::memory_order_seq_cst,
+                                               std::memory_order_relaxed)) {
+          header_->taken.store(position, std::memory_order_release);
+          platform::kill_point("prefetch_ring.claimed");
+          return Taken{what >> 8, wakes(position)};
+        }
+        continue;
+      }
+      ++position;
+    }
+  }
+
+ private:
+  bool wakes(std::uint64_t position) noexcept {
+    // Sequentially consistent: after the claim. Pairs with PrefetchWriter::wake_when_left().
+    std::uint64_t at = header_->wake_at.load(std::memory_order_seq_cst);
+    while (at <= position)  // what the host has set meanwhile may be for another
+      if (header_->wake_at.compare_exchange_strong(
+              at, PrefetchHeader::kNever, std::memory_order_relaxed, std::memory_order_relaxed))
+        return true;
+    return false;
+  }
+
+  PrefetchHeader* header_;
+  std::span<PrefetchSlot> slots_;
+  const std::uint32_t taker_;
+};
+
+}  // namespace tensorbus::link

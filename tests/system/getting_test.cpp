@@ -1,0 +1,124 @@
+// A getter dies, or is stopped, at each step of a get through the ring of getters. It has what it
+// had taken by then, and nothing else.
+
+#include <cstring>
+#include <tuple>
+#include <vector>
+
+#include "support.hpp"
+#include "tensorbus/bus/queue.hpp"
+
+namespace tensorbus {
+namespace {
+
+using namespace tensorbus::testing;
+
+constexpr int kItemsToGet = 300;  // more than the ring has slots
+
+struct GetPlace {
+  const char* step = "";
+  int passage = 0;
+  bool has_it = false;  // at this step the item is the getter's
+  bool redeliver = false;
+};
+
+void PrintTo(const GetPlace& place, std::ostream* to) {  // NOLINT(readability-identifier-naming)
+  *to << place.step << ':' << place.passage << (place.redeliver ? ", redeliver" : "");
+}
+
+class Getting : public ::testing::TestWithParam<GetPlace> {
+ protected:
+  std::string order(const std::string& action) const {
+    return GetParam().step + (":" + std::to_string(GetParam().passage) + ":" + action);
+  }
+  void put_all() {
+    for (std::uint64_t number = 0; number < kItemsToGet; ++number)
+      ASSERT_EQ(queue.put({.tensors = {}, .fields = std::as_bytes(std::span(&number, 1))}, 0s),
+                Outcome::kDone);
+  }
+  std::vector<int> get_rest() {
+    std::vector<int> got;
+    Sample sample;
+    while (queue.get(sample, 0s) == Outcome::kDone) {
+      std::uint64_t number = 0;
+      std::memcpy(&number, sample.field_bytes().data(), sizeof number);
+      got.push_back(static_cast<int>(number));
+    }
+    return got;
+  }
+  static std::vector<int> from(int first) {
+    std::vector<int> all;
+    for (int number = first; number < kItemsToGet; ++number) all.push_back(number);
+    return all;
+  }
+  void tell_to_get(Peer& getter, int count = kItemsToGet) const {
+    getter.tell("get " + queue.address() + " count=" + std::to_string(count));
+  }
+  // How many items it has said that it has.
+  static int said(Peer& getter) {
+    int count = 0;
+    while (getter.reply() == std::to_string(count)) ++count;
+    return count;
+  }
+
+  const FreshDomain domain;
+  const Participant host = domain.join();
+  Queue queue{{.redeliver = GetParam().redeliver}, host};
+};
+
+TEST_P(Getting, a_dead_getter_has_what_it_had_taken) {
+  put_all();
+  Peer getter(domain, order("kill"));
+  tell_to_get(getter);
+  const int had = said(getter) + (GetParam().has_it ? 1 : 0);
+  ASSERT_TRUE(eventually([&] { return getter.has_ended(); }));
+  const int left = GetParam().redeliver ? kItemsToGet : kItemsToGet - had;
+  EXPECT_TRUE(eventually([&] {
+    return queue.stats().lost == (GetParam().redeliver ? 0U : static_cast<unsigned>(had)) &&
+           queue.stats().items == static_cast<unsigned>(left);
+  }));
+  EXPECT_EQ(get_rest(), from(kItemsToGet - left));
+}
+
+TEST_P(Getting, others_go_on_beside_a_stopped_getter) {
+  put_all();
+  Peer stopped(domain, order("stop"));
+  tell_to_get(stopped);
+  ASSERT_TRUE(stopped.wait_until_stopped());
+  const auto taken = static_cast<int>(kItemsToGet - queue.stats().items);
+  Peer other(domain);
+  tell_to_get(other, kItemsToGet - taken);
+  for (int number = taken; number < kItemsToGet; ++number)
+    EXPECT_EQ(other.reply(), std::to_string(number));
+  EXPECT_EQ(other.reply(), "ok");
+  stopped.signal(SIGCONT);
+  for (int number = 0; number < taken; ++number) EXPECT_EQ(stopped.reply(), std::to_string(number));
+  put_all();  // it goes on with these
+  for (int number = 0; number < kItemsToGet - taken; ++number)
+    EXPECT_EQ(stopped.reply(), std::to_string(number));
+  EXPECT_EQ(stopped.reply(), "ok");
+  EXPECT_EQ(get_rest(), from(kItemsToGet - taken));
+}
+
+TEST_P(Getting, a_stopped_getter_takes_nothing_after_the_end) {
+  put_all();
+  Peer stopped(domain, order("stop"));
+  tell_to_get(stopped);
+  ASSERT_TRUE(stopped.wait_until_stopped());
+  const auto taken = static_cast<int>(kItemsToGet - queue.stats().items);
+  queue.shutdown(true);
+  stopped.signal(SIGCONT);
+  for (int number = 0; number < taken; ++number) EXPECT_EQ(stopped.reply(), std::to_string(number));
+  EXPECT_EQ(stopped.reply(), "not got");
+}
+
+INSTANTIATE_TEST_SUITE_P(At, Getting,
+                         ::testing::Values(GetPlace{"prefetch_ring.read", 1, false},
+                                           GetPlace{"prefetch_ring.read", 40, false},
+                                           GetPlace{"prefetch_ring.claimed", 1, true},
+                                           GetPlace{"prefetch_ring.claimed", 200, true},
+                                           GetPlace{"prefetch_ring.read", 2, false, true},
+                                           GetPlace{"prefetch_ring.claimed", 2, true, true}));
+
+}  // namespace
+}  // namespace tensorbus
