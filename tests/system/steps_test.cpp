@@ -55,6 +55,8 @@ const std::vector<std::string_view> kAsSharer = {"request.sent", "lent.sent", "r
 const std::vector<std::string_view> kAsMiddleman = {"claim.received", "handed.sent"};
 // And one that puts into a queue (putting_test.cpp).
 const std::vector<std::string_view> kAsProducer = {"put_ring.written", "put_ring.committed"};
+const std::vector<std::string_view> kAsGetter = {"prefetch_ring.read",  // getting_test.cpp
+                                                 "prefetch_ring.claimed"};
 
 using Place = std::tuple<std::string_view, int>;  // the n-th passage of a point
 
@@ -451,7 +453,7 @@ TEST_F(NothingFound, ready_tells_of_a_sample_beyond_the_limit_that_comes_then) {
 
 TEST(AllSteps, none_is_forgotten_here) {
   std::set<std::string_view> tested(kAsPublisher.begin(), kAsPublisher.end());
-  for (const auto* more : {&kAsSubscriber, &kAsSharer, &kAsMiddleman, &kAsProducer})
+  for (const auto* more : {&kAsSubscriber, &kAsSharer, &kAsMiddleman, &kAsProducer, &kAsGetter})
     tested.insert(more->begin(), more->end());
   EXPECT_EQ(tested, (std::set<std::string_view>(platform::kKillPoints.begin(),
                                                 platform::kKillPoints.end())));

@@ -107,6 +107,7 @@ bool QueuePrefetch::take(Sample& item) {
 // What is malformed is nobody's: the host has lent something else, or another getter wrote to it.
 bool QueuePrefetch::take_one(Sample& item, bool& spoilt) {
   const auto read = [&](std::span<const std::byte> bytes) {
+    mutex_.assert_held();
     try {
       LentSample held(lender_, bytes);
       SampleData::read_fields(item, held);

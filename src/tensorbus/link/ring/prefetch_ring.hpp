@@ -104,7 +104,6 @@ class PrefetchWriter {
     slot.what.store(number << 8 | bytes.size(), std::memory_order_relaxed);
     // Release: the bytes come before it, for the getter's acquire.
     slot.claim.store(PrefetchClaim{tail_}.packed(), std::memory_order_release);
-    platform::kill_point("prefetch_ring.lent");
   }
   // Returns who has claimed the oldest item that was lent, kFree: nobody. There must be one.
   std::uint32_t taker() const noexcept {
