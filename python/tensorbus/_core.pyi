@@ -1002,7 +1002,7 @@ class Tracer:
 class Recorder:
     """Writes topics to a file."""
 
-    def __init__(self, path: str, topics: Sequence[str], *, all: bool, pattern: str, reliable: bool, buffer_bytes: int, depth: int, overwrite: bool, split_bytes: int, split_seconds: float, snapshot_seconds: float, domain: str) -> None: ...
+    def __init__(self, path: str, topics: Sequence[str], *, all: bool, pattern: str, reliable: bool, buffer_bytes: int, depth: int, overwrite: bool, split_bytes: int, split_seconds: float, snapshot_seconds: float, compress: str, compress_topics: Mapping[str, str], domain: str) -> None: ...
 
     def snapshot(self, timeout: float | None) -> str | Outcome:
         """The path of the file to which what was kept was written."""

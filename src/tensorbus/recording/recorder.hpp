@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,10 @@ struct RecorderOptions {
   std::chrono::nanoseconds split_time{0};
   // Nothing is written until snapshot(), and then the samples of so long a time before. 0: all are.
   std::chrono::nanoseconds snapshot_time{0};
+  // By name, as "zstd", "lz4": of all topics, but for messages of 1 MiB or more; and of these,
+  // large messages, too, or "" for none.
+  std::string compress{};
+  std::map<std::string, std::string> compress_topics{};
   std::string domain{};
 };
 
@@ -46,7 +51,8 @@ struct RecorderStats {
 class TENSORBUS_API Recorder {
  public:
   // Makes the file and subscribes. Throws Error(kInvalidArgument) that names the option,
-  // Error(kPermission), Error(kOutOfMemory), Error(kSystem) for a file that cannot be made.
+  // Error(kUnsupported) for a compression whose library is not there, Error(kPermission),
+  // Error(kOutOfMemory), Error(kSystem) for a file that cannot be made.
   explicit Recorder(const RecorderOptions& options);
   Recorder(Recorder&&) noexcept;
   Recorder& operator=(Recorder&&) noexcept;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,10 +18,14 @@ namespace tensorbus {
 namespace link {
 struct Source;
 }
+namespace bus {
+class ChunkCache;
+}
 
 // A file that a Recorder has written, mapped. Samples of it have tensors in the mapping, which live
-// as long as they are held, and which publish() and share() lend by reference. Immutable, so any
-// thread may use it, and forked children; a copy is the same recording.
+// as long as they are held, and which publish() and share() lend by reference; those of compressed
+// chunks have them in memory. Immutable but for the chunks that it keeps, so any thread may use it,
+// and forked children; a copy is the same recording.
 class TENSORBUS_API Recording {
  public:
   // Opens the file; without an index at its end it is searched. Throws Error with the file and
@@ -40,10 +45,14 @@ class TENSORBUS_API Recording {
 
  private:
   Sample sample_at(const recording::MessageEntry& entry) const;
+  Sample sample_in(std::span<const std::byte> records, std::uint64_t at,
+                   const recording::MessageEntry& entry,
+                   const std::shared_ptr<const void>& keeper) const;
 
   std::shared_ptr<memory::MappedFile> file_;
   std::shared_ptr<const recording::Contents> contents_;
   std::map<std::uint16_t, std::shared_ptr<const link::Source>> sources_;  // of channels
+  std::shared_ptr<bus::ChunkCache> chunks_;
 };
 
 }  // namespace tensorbus

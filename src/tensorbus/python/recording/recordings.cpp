@@ -1,4 +1,5 @@
 // Recorders and recordings; tensorbus/_recording has what users see.
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -119,7 +120,8 @@ void bind_recordings(nb::module_& module) {
           [](Recorder* self, const std::string& path, const std::vector<std::string>& topics,
              bool all, const std::string& pattern, bool reliable, std::uint64_t buffer_bytes,
              std::uint32_t depth, bool overwrite, std::uint64_t split_bytes, double split_seconds,
-             double snapshot_seconds, const std::string& domain) {
+             double snapshot_seconds, const std::string& compress,
+             const std::map<std::string, std::string>& compress_topics, const std::string& domain) {
             const WithoutGil release;
             new (self) Recorder({.path = path,
                                  .topics = topics,
@@ -132,16 +134,19 @@ void bind_recordings(nb::module_& module) {
                                  .split_bytes = split_bytes,
                                  .split_time = to_timeout(split_seconds),
                                  .snapshot_time = to_timeout(snapshot_seconds),
+                                 .compress = compress,
+                                 .compress_topics = compress_topics,
                                  .domain = domain});
           },
           nb::arg("path"), nb::arg("topics"), nb::kw_only(), nb::arg("all"), nb::arg("pattern"),
           nb::arg("reliable"), nb::arg("buffer_bytes"), nb::arg("depth"), nb::arg("overwrite"),
           nb::arg("split_bytes"), nb::arg("split_seconds"), nb::arg("snapshot_seconds"),
-          nb::arg("domain"),
-          nb::sig("def __init__(self, path: str, topics: collections.abc.Sequence[str], *, all: "
-                  "bool, pattern: str, reliable: bool, buffer_bytes: int, depth: int, overwrite: "
-                  "bool, split_bytes: int, split_seconds: float, snapshot_seconds: float, domain: "
-                  "str) -> None"))
+          nb::arg("compress"), nb::arg("compress_topics"), nb::arg("domain"),
+          nb::sig(
+              "def __init__(self, path: str, topics: collections.abc.Sequence[str], *, all: "
+              "bool, pattern: str, reliable: bool, buffer_bytes: int, depth: int, overwrite: "
+              "bool, split_bytes: int, split_seconds: float, snapshot_seconds: float, compress: "
+              "str, compress_topics: collections.abc.Mapping[str, str], domain: str) -> None"))
       .def("snapshot", snapshot, nb::arg("timeout").none(),
            nb::sig("def snapshot(self, timeout: float | None) -> str | Outcome"),
            "The path of the file to which what was kept was written.")
