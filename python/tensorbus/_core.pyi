@@ -1027,9 +1027,9 @@ class Recording:
         """What the recorder says of itself."""
 
     @property
-    def channels(self) -> list[tuple[str, str, str, dict[str, str], int, int, int, int]]:
+    def topics(self) -> list[tuple[str, list[str], int, int, int, int, int]]:
         """
-        Of each publisher: topic, definition of the type, encoding, metadata, messages, lost, the times of its first and last message.
+        Of each topic: name, definitions of its types, publishers, messages, lost, the times of its first and last message.
         """
 
     @property

@@ -162,4 +162,30 @@ std::vector<std::uint32_t> Recording::select(const std::vector<std::string>& top
   return found;
 }
 
+std::vector<RecordedTopic> Recording::topics() const {
+  std::map<std::string, RecordedTopic> topics;
+  for (const auto& [id, channel] : contents_->channels) {
+    RecordedTopic& topic = topics[channel.topic];
+    topic.name = channel.topic;
+    ++topic.publishers;
+    const auto schema = contents_->schemas.find(channel.schema);
+    if (schema == contents_->schemas.end() || schema->second.definition.empty()) continue;
+    const std::string& type = schema->second.definition;
+    const auto place = std::ranges::lower_bound(topic.types, type);
+    if (place == topic.types.end() || *place != type) topic.types.insert(place, type);
+  }
+  std::map<std::uint16_t, RecordedTopic*> of_channel;
+  for (const auto& [id, channel] : contents_->channels) of_channel[id] = &topics[channel.topic];
+  for (const MessageEntry& entry : contents_->messages) {
+    RecordedTopic& topic = *of_channel.at(entry.channel);
+    if (topic.messages++ == 0) topic.begin_ns = entry.log_time;
+    topic.end_ns = entry.log_time;
+  }
+  for (const recording::Lost& lost : contents_->lost)
+    of_channel.at(lost.channel)->lost += lost.count;
+  std::vector<RecordedTopic> all;
+  for (auto& [name, topic] : topics) all.push_back(std::move(topic));
+  return all;
+}
+
 }  // namespace tensorbus

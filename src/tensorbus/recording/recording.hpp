@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <tensorbus/recorded.hpp>
 #include <vector>
 
 #include "tensorbus/bus/subscribe/sample.hpp"
@@ -38,6 +39,7 @@ class TENSORBUS_API Recording {
   // Returns the message with this number, in the order of time. Throws Error(kInvalidArgument) that
   // says what of it is damaged, Error(kUnsupported) if another program wrote it.
   Sample sample(std::size_t index) const;
+  std::vector<RecordedTopic> topics() const;  // by name
   // Returns the numbers of the messages on these topics (none: all), recorded from `begin` to
   // before `end`.
   std::vector<std::uint32_t> select(const std::vector<std::string>& topics, std::uint64_t begin,
