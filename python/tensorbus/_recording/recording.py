@@ -67,7 +67,7 @@ class Recording(Closing, Sequence[Sample[Any]]):
     Raises:
         OSError: as `open` has it (FileNotFoundError, PermissionError, ...).
         InvalidArgument: it is no recording; the message says what is wrong.
-        Unsupported: another program wrote it, in chunks.
+        Unsupported: the library of a compression is not there; the message names it.
 
     >>> import os, tempfile
     >>> from tensorbus import Publisher, Recorder

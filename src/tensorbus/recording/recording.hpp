@@ -30,7 +30,7 @@ class ChunkCache;
 class TENSORBUS_API Recording {
  public:
   // Opens the file; without an index at its end it is searched. Throws Error with the file and
-  // what is wrong in its text: kInvalidArgument, kUnsupported (written by another program),
+  // what is wrong in its text: kInvalidArgument, kUnsupported (a library is not there),
   // kPermission, kOutOfMemory, kSystem.
   explicit Recording(const std::string& path);
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,19 @@ def test_samples_stay_valid_and_a_forked_child_reads(tmp_path: Path) -> None:
     recording.close()
     os.unlink(path)
     assert all((image == number).all() for number, image in enumerate(images))
+
+
+def test_threads_read_chunks_in_any_order(tmp_path: Path) -> None:
+    path = tmp_path / "run.mcap"
+    record_both(path, 300_000, compress="lz4")
+    images = tb.Recording(path).select("image")
+
+    def read(seed: int) -> int:
+        order = np.random.default_rng(seed).permutation(COUNT)
+        return sum(bool((images[int(number)].data == number).all()) for number in order)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert [*threads.map(read, range(8))] == [COUNT] * 8
 
 
 @EACH

@@ -12,6 +12,15 @@ namespace {
 
 constexpr std::align_val_t kChunkAlignment{4096};
 
+// In a file a name that is not known is as likely to be damaged.
+Compression compression_in(const std::string& name) {
+  try {
+    return compression_named(name);
+  } catch (const Error& error) {
+    refuse_record(error.what());
+  }
+}
+
 }  // namespace
 
 void encode_chunk(const ChunkHead& head, std::vector<std::byte>& bytes) {
@@ -33,7 +42,7 @@ ChunkHead decode_chunk(std::span<const std::byte> start, std::uint64_t content_b
   head.last_time = cursor.number<std::uint64_t>();
   head.bytes = cursor.number<std::uint64_t>();
   head.crc = cursor.number<std::uint32_t>();
-  head.compression = compression_named(cursor.text());
+  head.compression = compression_in(cursor.text());
   head.stored_bytes = cursor.number<std::uint64_t>();
   if (head.stored_bytes != content_bytes - head.head_bytes())
     refuse_record("a chunk of " + std::to_string(content_bytes) + " bytes that says it has " +

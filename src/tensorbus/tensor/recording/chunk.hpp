@@ -34,7 +34,7 @@ struct ChunkHead {
 // Appends a chunk's record up to where its records begin.
 void encode_chunk(const ChunkHead& head, std::vector<std::byte>& bytes);
 // `start`: the first bytes of the record's content, all or at least kMostChunkHead. Throws
-// Error(kInvalidArgument), Error(kUnsupported) for an unknown compression.
+// Error(kInvalidArgument).
 ChunkHead decode_chunk(std::span<const std::byte> start, std::uint64_t content_bytes);
 
 // Times and, from the beginning of the chunk's records, places of the messages of each channel.
@@ -57,7 +57,7 @@ void encode(const ChunkPlace& place, std::vector<std::byte>& bytes);
 class TENSORBUS_API UnpackedChunk {
  public:
   // `content`: of the chunk's record. Throws Error(kInvalidArgument) that says what is damaged,
-  // Error(kUnsupported) as decompress() and decode_chunk().
+  // Error(kUnsupported) as decompress().
   explicit UnpackedChunk(std::span<const std::byte> content);
 
   std::span<const std::byte> records() const noexcept { return {records_.get(), bytes_}; }

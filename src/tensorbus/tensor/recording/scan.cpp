@@ -136,7 +136,7 @@ class Scanner {
     contents_.channels.emplace(channel.id, std::move(channel));
   }
 
-  // Where compression is not known, or its library is missing, the chunk is named.
+  // Where the library of its compression is missing, the chunk is named.
   template <typename Work>
   static auto with_place(const Record& chunk, Work work) {
     try {
@@ -150,7 +150,7 @@ class Scanner {
   void take_chunk(const Record& chunk) {
     const auto start =
         window_.at(chunk.content(), std::min<std::uint64_t>(kMostChunkHead, chunk.bytes));
-    const ChunkHead head = with_place(chunk, [&] { return decode_chunk(start, chunk.bytes); });
+    const ChunkHead head = decode_chunk(start, chunk.bytes);
     if (head.compression == Compression::kNone) return take_plain_chunk(chunk, head);
     if (chunk.bytes > kMostChunkBytes) refuse_record("a chunk that is larger than any");
     std::string content = window_.file().read(chunk.content(), chunk.bytes);
