@@ -261,7 +261,7 @@ def main() -> None:
         write_sparse(ticks, ticked, 64, step_ns=1_000_000)
         write_sparse(sparse, 100_000, 1_000_000)
         for repetition in range(repetitions):
-            write(memory, "tmpfs", repetition, 20)
+            write(memory, "tmpfs", repetition, 40)
             write(Path(disk), "disk", repetition, count)
             publish_beside(memory / "beside.mcap", repetition, 100 if quick else 300)
             report("replay: memcpy", repetition, each_ns=memcpy_ns(kept, 20))
