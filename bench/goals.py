@@ -5,6 +5,7 @@ from __future__ import annotations
 from item_goals import ITEM_GOALS
 from judges import (
     Goal,
+    beside_goal,
     call_goal,
     fan_out_goal,
     faster_at_all_sizes_goal,
@@ -145,6 +146,11 @@ GOALS: list[tuple[str, str, Goal]] = [
         "python_recording",
         "recording to a disk: >= 0.9 x dd in the same run",
         recording_goal("disk", 0.9),
+    ),
+    (
+        "python_recording",
+        "publish beside a recorder, 2 MB at 100 Hz: median <= 1.05 x alone",
+        beside_goal("publish: beside a recorder", "publish: alone", "publish_ns", 1.05),
     ),
     (
         "python_recording",

@@ -184,6 +184,16 @@ def recording_goal(where: str, least: float) -> Goal:
     return goal
 
 
+def beside_goal(row: str, floor: str, key: str, most: float) -> Goal:
+    """How much longer something takes beside something else."""
+
+    def goal(rows: Rows) -> tuple[bool, str]:
+        times = over(rows, row, floor, key)
+        return times <= most, f"{times:.2f} x"
+
+    return goal
+
+
 def share_goal(row: str, least: float) -> Goal:
     def goal(rows: Rows) -> tuple[bool, str]:
         if row not in rows:

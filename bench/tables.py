@@ -95,6 +95,9 @@ OTHER_FLOORS = {
         "read": "replay: memcpy",
         "late": "1 kHz: sleep, late",
         "GB": "",
+        "alone": "publish: alone",
+        "subscriber": "publish: alone",
+        "recorder": "publish: alone",
     },
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "fuzz/fuzz.hpp"
+#include "tensorbus/tensor/recording/chunk.hpp"
 #include "tensorbus/tensor/recording/message_head.hpp"
 #include "tensorbus/tensor/recording/read_contents.hpp"
 #include "tests/unit/tensor/file_test_support.hpp"
@@ -27,9 +28,12 @@ constexpr int kMostChanges = 8;
 std::string file_of(Input& input) {
   static const std::string whole = test::recorded();
   static const std::string killed = test::recorded(true);
-  const std::uint8_t kind = input.byte() % 3;
+  static const std::string zstd = test::recorded_in_chunks(recording::Compression::kZstd);
+  static const std::string lz4 = test::recorded_in_chunks(recording::Compression::kLz4);
+  const std::uint8_t kind = input.byte() % 7;
   if (kind == 0) return std::string(text_of(input.rest()));
-  std::string file = kind == 1 ? whole : killed;
+  std::string file = kind < 3 ? (kind == 1 ? whole : killed) : (kind < 5 ? zstd : lz4);
+  if (kind % 2 == 0 && kind > 2) file.resize(file.size() - 1);  // so that it is searched
   for (int i = 0; i < kMostChanges && !input.empty() && !file.empty(); ++i) {
     const std::uint8_t what = input.byte() % 4;
     const std::size_t at = input.take<std::uint16_t>() % file.size();
@@ -74,6 +78,24 @@ void require_same(const MessageHead& head, std::span<const std::byte> data) {
   }
 }
 
+// A chunk is unpacked, or refused; a message that lies in it can be read, or is refused.
+void read_packed(std::span<const std::byte> file, const MessageEntry& entry) {
+  const auto read = [&] {
+    recording::RecordCursor cursor(file.subspan(entry.offset));
+    (void)cursor.number<std::uint8_t>();
+    const recording::UnpackedChunk chunk(cursor.take(cursor.number<std::uint64_t>()));
+    recording::RecordCursor record(chunk.records());
+    (void)record.take(std::uint64_t{entry.in_chunk} + kRecordHead + kMessageHead);
+    const auto data = record.take(entry.bytes - kMessageHead);
+    if (const auto head = head_of(data)) require_same(*head, data);
+  };
+  try {
+    read();
+  } catch (const Error& error) {  // or another compression
+    check(error.code() == Code::kInvalidArgument || error.code() == Code::kUnsupported);
+  }
+}
+
 void run(Input input) {
   const std::string file = file_of(input);
   Contents contents;
@@ -82,7 +104,7 @@ void run(Input input) {
     try {
       contents = recording::read_contents(test::Content(file).bytes());
     } catch (const Error& error) {
-      chunked = error.code() == Code::kUnsupported;  // as other programs write them
+      chunked = error.code() == Code::kUnsupported;  // another compression
       if (!chunked) throw;
     }
   };
@@ -91,7 +113,12 @@ void run(Input input) {
   const auto bytes = std::as_bytes(std::span(file));
   for (const MessageEntry& entry : contents.messages) {
     check(contents.channels.contains(entry.channel));
-    check(entry.bytes >= kMessageHead && entry.offset + kRecordHead + entry.bytes <= file.size());
+    check(entry.bytes >= kMessageHead);
+    if (entry.is_packed()) {
+      read_packed(bytes, entry);
+      continue;
+    }
+    check(entry.offset + kRecordHead + entry.bytes <= file.size());
     const auto data =
         bytes.subspan(entry.offset + kRecordHead + kMessageHead, entry.bytes - kMessageHead);
     if (const auto head = head_of(data)) require_same(*head, data);

@@ -37,6 +37,7 @@
 #include <tensorbus/c/participant.h>
 #include <tensorbus/c/publisher.h>
 #include <tensorbus/c/queue.h>
+#include <tensorbus/c/recording.h>
 #include <tensorbus/c/sample.h>
 #include <tensorbus/c/share.h>
 #include <tensorbus/c/status.h>

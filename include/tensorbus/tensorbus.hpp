@@ -34,6 +34,9 @@
 #include <tensorbus/participant.hpp>
 #include <tensorbus/publisher.hpp>
 #include <tensorbus/queue.hpp>
+#include <tensorbus/recorded.hpp>
+#include <tensorbus/recorder.hpp>
+#include <tensorbus/recording.hpp>
 #include <tensorbus/sample.hpp>
 #include <tensorbus/sample_header.hpp>
 #include <tensorbus/service.hpp>

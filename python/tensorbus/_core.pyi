@@ -1002,7 +1002,7 @@ class Tracer:
 class Recorder:
     """Writes topics to a file."""
 
-    def __init__(self, path: str, topics: Sequence[str], *, all: bool, pattern: str, reliable: bool, buffer_bytes: int, depth: int, overwrite: bool, split_bytes: int, split_seconds: float, snapshot_seconds: float, domain: str) -> None: ...
+    def __init__(self, path: str, topics: Sequence[str], *, all: bool, pattern: str, reliable: bool, buffer_bytes: int, depth: int, overwrite: bool, split_bytes: int, split_seconds: float, snapshot_seconds: float, compress: str, compress_topics: Mapping[str, str], domain: str) -> None: ...
 
     def snapshot(self, timeout: float | None) -> str | Outcome:
         """The path of the file to which what was kept was written."""
@@ -1027,9 +1027,9 @@ class Recording:
         """What the recorder says of itself."""
 
     @property
-    def channels(self) -> list[tuple[str, str, str, dict[str, str], int, int, int, int]]:
+    def topics(self) -> list[tuple[str, list[str], int, int, int, int, int]]:
         """
-        Of each publisher: topic, definition of the type, encoding, metadata, messages, lost, the times of its first and last message.
+        Of each topic: name, definitions of its types, publishers, messages, lost, the times of its first and last message.
         """
 
     @property

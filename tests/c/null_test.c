@@ -306,6 +306,78 @@ static int remove_one(const char* path, const struct stat* status, int kind, str
 }
 static void remove_domain(void) { (void)nftw(domain, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
 
+static void test_recordings(void) {
+  char path[128], text[128];
+  tb_recorder_options options = TB_RECORDER_OPTIONS_INIT;
+  tb_recorder* recorder = NULL;
+  tb_recorder_stats stats = TB_RECORDER_STATS_INIT;
+  tb_recording* recording = NULL;
+  tb_recorded_topic topic = TB_RECORDED_TOPIC_INIT;
+  tb_sample* sample = NULL;
+  const char* const topics[] = {"t"};
+  uint64_t time = 0;
+  uint32_t indices[4];
+  size_t count = 7;
+  CHECK(snprintf(path, sizeof path, "%s/run.mcap", domain) > 0);
+
+  CHECK_REFUSED(tb_recorder_create(NULL, NULL, &recorder), "path");
+  CHECK(tb_recorder_create(path, NULL, &recorder) == TB_ERROR_INVALID_ARGUMENT);
+  options.topic_count = 1;
+  CHECK_REFUSED(tb_recorder_create(path, &options, &recorder), "topics");
+  options.topics = topics;
+  CHECK_REFUSED(tb_recorder_create(path, &options, NULL), "recorder");
+  options.compressed_count = 1;
+  CHECK_REFUSED(tb_recorder_create(path, &options, &recorder), "compressed_topics");
+  options.compressed_topics = topics;
+  CHECK_REFUSED(tb_recorder_create(path, &options, &recorder), "compressions");
+  options.compressed_count = 0;
+  CHECK_OK(tb_recorder_create(path, &options, &recorder));
+  CHECK_REFUSED(tb_recorder_get_stats(NULL, &stats), "recorder");
+  CHECK_REFUSED(tb_recorder_get_stats(recorder, NULL), "stats");
+  CHECK_REFUSED(tb_recorder_last_error(NULL, text, sizeof text), "recorder");
+  CHECK_REFUSED(tb_recorder_last_error(recorder, NULL, 1), "text");
+  CHECK_OK(tb_recorder_last_error(recorder, NULL, 0));
+  CHECK_OK(tb_recorder_last_error(recorder, text, sizeof text));
+  CHECK(strcmp(text, "") == 0);
+  CHECK_REFUSED(tb_recorder_wait(NULL, TB_NOW, NULL), "recorder");
+  CHECK_REFUSED(tb_recorder_snapshot(NULL, TB_NOW, NULL, text, sizeof text), "recorder");
+  CHECK(tb_recorder_snapshot(recorder, TB_NOW, NULL, text, sizeof text) == TB_ERROR_INVALID_ARGUMENT);
+  CHECK_REFUSED(tb_recorder_close(NULL), "recorder");
+  CHECK_OK(tb_recorder_close(recorder));
+  CHECK_OK(tb_recorder_get_stats(recorder, &stats));
+  CHECK(stats.messages == 0 && stats.topics == 1 && stats.files == 1);
+  tb_recorder_destroy(recorder);
+  tb_recorder_destroy(NULL);
+
+  CHECK_REFUSED(tb_recording_open(NULL, &recording), "path");
+  CHECK_REFUSED(tb_recording_open(path, NULL), "recording");
+  CHECK_OK(tb_recording_open(path, &recording));
+  CHECK(tb_recording_message_count(NULL) == 0 && tb_recording_message_count(recording) == 0);
+  CHECK(tb_recording_topic_count(NULL) == 0 && tb_recording_topic_count(recording) == 0);
+  CHECK_REFUSED(tb_recording_time(NULL, 0, &time), "recording");
+  CHECK(tb_recording_time(recording, 0, &time) == TB_ERROR_INVALID_ARGUMENT);
+  CHECK_REFUSED(tb_recording_get(NULL, 0, &sample), "recording");
+  CHECK_REFUSED(tb_recording_get(recording, 0, NULL), "sample");
+  CHECK(tb_recording_get(recording, 0, &sample) == TB_ERROR_INVALID_ARGUMENT);
+  CHECK_REFUSED(tb_recording_topic(NULL, 0, &topic), "recording");
+  CHECK(tb_recording_topic(recording, 0, &topic) == TB_ERROR_INVALID_ARGUMENT);
+  CHECK_REFUSED(tb_recording_select(NULL, NULL, 0, 0, 1, indices, 4, &count), "recording");
+  CHECK_REFUSED(tb_recording_select(recording, NULL, 1, 0, 1, indices, 4, &count), "topics");
+  CHECK_REFUSED(tb_recording_select(recording, NULL, 0, 0, 1, indices, 4, NULL), "count");
+  CHECK_OK(tb_recording_select(recording, topics, 1, 0, UINT64_MAX, indices, 4, &count));
+  CHECK(count == 0);
+  CHECK(tb_recording_about(NULL, "version") == NULL && tb_recording_about(recording, NULL) == NULL);
+  CHECK(tb_recording_about(recording, "version") != NULL);
+  CHECK(tb_recording_about(recording, "nothing") == NULL);
+  CHECK(strcmp(tb_recording_recovered(NULL), "") == 0);
+  CHECK(strcmp(tb_recording_damage(recording), "") == 0);
+  CHECK_REFUSED(tb_recording_check(NULL), "recording");
+  CHECK_OK(tb_recording_check(recording));
+  tb_recording_destroy(recording);
+  tb_recording_destroy(NULL);
+  CHECK(remove(path) == 0);
+}
+
 int main(void) {
   CHECK(mkdtemp(domain) != NULL && setenv("TENSORBUS_DOMAIN", domain, 1) == 0);
   CHECK(atexit(remove_domain) == 0);
@@ -318,5 +390,6 @@ int main(void) {
   test_samples();
   test_queues();
   test_files();
+  test_recordings();
   return 0;
 }

@@ -44,6 +44,7 @@ VALUES = {
             "options",
             "origin",
             "outcome",
+            "recorded",
             "sample_header",
             "stats",
             "value",

@@ -30,6 +30,8 @@ Examples:
   tensorbus record camera/image pose -o run.mcap
   tensorbus record --all --seconds 60 -o run.mcap
   tensorbus record --regex 'camera/.*' --reliable -o run.mcap
+  tensorbus record --all --compress zstd -o run.mcap
+  tensorbus record camera/image pose --compress pose=lz4 -o run.mcap
   tensorbus record --all --split-size 4G --split-duration 600 -o run.mcap
   tensorbus record --all --snapshot 30    and, elsewhere: tensorbus recorder snapshot"""
 
@@ -66,6 +68,23 @@ def seconds_in(text: str) -> float:
     if not found > 0:
         raise typer.BadParameter(f"{text!r}: expected seconds, as in 30s or 2m")
     return found
+
+
+def compressions(given: list[str]) -> str | dict[str, str] | None:
+    """What `Recorder` takes, of `zstd`, or of some `TOPIC=zstd`.
+
+    >>> compressions(["zstd"]), compressions(["a=zstd", "b=lz4"]), compressions([])
+    ('zstd', {'a': 'zstd', 'b': 'lz4'}, None)
+    """
+    if not given:
+        return None
+    if len(given) == 1 and "=" not in given[0]:
+        return given[0]
+    pairs = [text.rpartition("=") for text in given]
+    for text, (topic, _, how) in zip(given, pairs, strict=True):
+        if not (topic and how):
+            raise typer.BadParameter(f"--compress {text!r}: expected TOPIC=zstd or TOPIC=lz4")
+    return {topic: how for topic, _, how in pairs}
 
 
 @app.command("record", epilog=_EXAMPLES)
@@ -107,6 +126,13 @@ def record(
             parser=seconds_in, help="Keep so long in memory; write it when told.", metavar="S"
         ),
     ] = None,
+    compress: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="zstd or lz4: all but large messages; TOPIC=zstd: all of a topic. Repeatable.",
+            metavar="[TOPIC=]HOW",
+        ),
+    ] = None,
     name: Annotated[
         str, typer.Option(help="By which `tensorbus recorder` finds it.", metavar="NAME")
     ] = NAME,
@@ -120,6 +146,7 @@ def record(
     """
     if not (topics or every or regex):
         raise typer.BadParameter("name topics, or give --all or --regex")
+    compressed = compressions(compress or [])
     leave_gpus()
     with Node(name, domain=domain) as node, stop_signals(node.stop):
         recorder = Recorder(
@@ -133,6 +160,7 @@ def record(
             split_size=split_size,
             split_duration=split_duration,
             snapshot=snapshot,
+            compress=compressed,
             domain=domain,
         )
         node.create_service(name, callback=partial(_answer, recorder), mode="sync")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tensorbus import _core
@@ -62,11 +62,15 @@ class Recorder(Closing):
         split_duration: seconds after which another file is begun.
         snapshot: seconds for which samples are kept, in their publishers' memory and within
             `buffer`, and not written until `snapshot` is called.
+        compress: `"zstd"` or `"lz4"`: messages of less than 1 MiB are compressed, and larger ones,
+            which are written from where they lie, are not. A mapping from topics to one of these
+            chooses for each topic, whatever its messages' size. By default nothing is.
         domain: see `tensorbus.participant`.
 
     Raises:
         InvalidArgument: no topic, a file that exists, an option out of range.
         AccessDenied: the file may not be written.
+        Unsupported: the library of a compression is not there; the message names it.
         SystemCallError: it cannot be made.
 
     >>> import os, tempfile
@@ -98,6 +102,7 @@ class Recorder(Closing):
         split_size: int | None = None,
         split_duration: float | None = None,
         snapshot: float | None = None,
+        compress: str | Mapping[str, str] | None = None,
         domain: str | None = None,
     ) -> None:
         self._path = os.fsdecode(path)
@@ -116,6 +121,8 @@ class Recorder(Closing):
             else whole_number("split_size", split_size, least=1, most=_MOST_BUFFER),
             split_seconds=_duration("split_duration", split_duration),
             snapshot_seconds=_duration("snapshot", snapshot),
+            compress=compress if isinstance(compress, str) else "",
+            compress_topics=_compressed_topics(compress),
             domain=domain or "",
         )
 
@@ -166,6 +173,12 @@ class Recorder(Closing):
             f"<tensorbus.Recorder {self._path!r} messages={stats.messages} bytes={stats.bytes} "
             f"lost={stats.lost}>"
         )
+
+
+def _compressed_topics(compress: str | Mapping[str, str] | None) -> dict[str, str]:
+    if compress is None or isinstance(compress, str):
+        return {}
+    return {topic_name(topic): how for topic, how in compress.items()}
 
 
 def _duration(name: str, value: float | None) -> float:

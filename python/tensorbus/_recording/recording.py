@@ -67,7 +67,7 @@ class Recording(Closing, Sequence[Sample[Any]]):
     Raises:
         OSError: as `open` has it (FileNotFoundError, PermissionError, ...).
         InvalidArgument: it is no recording; the message says what is wrong.
-        Unsupported: another program wrote it, in chunks.
+        Unsupported: the library of a compression is not there; the message names it.
 
     >>> import os, tempfile
     >>> from tensorbus import Publisher, Recorder
@@ -286,18 +286,4 @@ class Recording(Closing, Sequence[Sample[Any]]):
 
 
 def _topics_of(core: _core.Recording) -> dict[str, RecordedTopic]:
-    topics: dict[str, RecordedTopic] = {}
-    for name, definition, _, _, messages, lost, start, end in core.channels:
-        before = topics.get(name) or RecordedTopic(name, (), 0, 0, 0, 0, 0)
-        starts = [at for at in (before.start_ns, start) if at]
-        types = {*before.types, definition} - {""}
-        topics[name] = RecordedTopic(
-            name,
-            tuple(sorted(types)),
-            before.publishers + 1,
-            before.messages + messages,
-            before.lost + lost,
-            min(starts, default=0),
-            max(before.end_ns, end),
-        )
-    return dict(sorted(topics.items()))
+    return {name: RecordedTopic(name, tuple(types), *rest) for name, types, *rest in core.topics}

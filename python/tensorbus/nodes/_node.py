@@ -22,6 +22,7 @@ from tensorbus._services.service import Service
 from tensorbus._tensors.library import Library
 from tensorbus._topics.publisher import Publisher
 from tensorbus._topics.subscriber import Subscriber
+from tensorbus.nodes._clock_timer import Clock, new_timer
 from tensorbus.nodes._declared import DeclaredParameters, OnSet, service_name
 from tensorbus.nodes._lifecycle import HasLifecycle, Lifecycle
 from tensorbus.nodes._parameters import Parameter, tell_undeclared
@@ -54,6 +55,7 @@ class Node(HasLifecycle):
             "stop" ends `run`; "raise" makes `run` raise it.
         parameters: values for `declare_parameter`, where neither the command line nor the
             environment has one. Each must be declared before `run` or `spin`.
+        clock: a topic whose time its timers follow, as a `Player` publishes it.
 
     Raises:
         InvalidArgument: a name that is none, or another `on_error`.
@@ -86,11 +88,13 @@ class Node(HasLifecycle):
         domain: str | None = None,
         on_error: OnError = "log",
         parameters: Mapping[str, Any] | None = None,
+        clock: str | None = None,
     ) -> None:
         if not isinstance(name, str) or not name:
             raise InvalidArgument(f"name={name!r}: expected a str that is not empty")
         self.__name = name
         self.__domain = domain
+        self.__clock = None if clock is None else Clock(topic_name(clock), name, domain)
         self.__declared = DeclaredParameters(name, parameters or {})
         self.__offered = False  # the service for these
         self.__publishers: dict[str, Publisher] = {}
@@ -235,8 +239,9 @@ class Node(HasLifecycle):
     ) -> Timer:
         """Calls `callback()` every `period` seconds while the node runs, first after one period.
 
-        Ticks stay on a fixed grid of the monotonic clock. One that was due before the last had
-        ended comes late, or is left out with `skip=True`; `timer.overruns` counts both.
+        Ticks stay on a fixed grid of the monotonic clock, or of the node's `clock`. One that was
+        due before the last had ended comes late, or is left out with `skip=True`;
+        `timer.overruns` counts both.
 
         Args:
             at_once: the first tick comes when the node starts to run.
@@ -250,14 +255,9 @@ class Node(HasLifecycle):
         self.__lifecycle.check_open()
         callback = checked_callback(callback, checked_mode(mode), ())
         place = Place.of(mode, cpu_affinity, sched_priority)
-        timer = Timer(
-            period,
-            callback,
-            skip=skip,
-            at_once=at_once,
-            mode=mode,
-            failures=self.__lifecycle.failures,
-        )
+        options: Any = {"skip": skip, "at_once": at_once, "mode": mode}
+        failures = self.__lifecycle.failures
+        timer = new_timer(self.__clock, period, callback, failures=failures, **options)
         self.__lifecycle.add(timer, place)
         return timer
 

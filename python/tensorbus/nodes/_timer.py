@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -50,6 +51,11 @@ class Timer:
     def overruns(self) -> int:
         """Ticks that were due before the one before them had ended."""
         return self._executor.overruns
+
+    @property
+    def time_ns(self) -> int:
+        """What time it is, in nanoseconds since 1970: that of the node's clock, if it has one."""
+        return time.time_ns()
 
     def cancel(self) -> None:
         """No more ticks. In the loop's thread, or, of a synchronous one, from any."""

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 
@@ -73,6 +74,12 @@ class Condition {
   void wait(Mutex& mutex) TB_REQUIRES(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);
     condition_.wait(lock);
+    (void)lock.release();
+  }
+  // The same, and at the latest then.
+  void wait_until(Mutex& mutex, std::chrono::steady_clock::time_point then) TB_REQUIRES(mutex) {
+    std::unique_lock lock(mutex.mutex_, std::adopt_lock);
+    (void)condition_.wait_until(lock, then);
     (void)lock.release();
   }
   void notify_one() noexcept { condition_.notify_one(); }

@@ -211,7 +211,7 @@ void RecordCollector::take(Sample&& sample) {
   if (sequence < source.seen) source.next = source.seen = sequence;  // a mirror that began anew
   count_lost(sequence - source.seen);
   source.seen = sequence + 1;
-  last_time_ = std::max(last_time_, platform::wall_clock_ns());
+  last_time_ = std::max(last_time_ + 1, platform::wall_clock_ns());  // no two have the same
   RecordedSample recorded{.publisher = source.publisher,
                           .bytes = bytes_of(sample) + kOfSample,
                           .log_time = last_time_,

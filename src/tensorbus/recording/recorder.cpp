@@ -57,13 +57,30 @@ void require_no_file(const std::string& path) {
                 memory::about_file(path) + "it exists: choose another name, or overwrite it");
 }
 
+recording::Compression compression_option(const std::string& name) {
+  try {
+    return recording::compression_named(name);
+  } catch (const Error& error) {
+    throw Error(Code::kInvalidArgument, std::string("compress: ") + error.what());
+  }
+}
+
+bus::RecordCompression compression_of(const RecorderOptions& options) {
+  bus::RecordCompression compression;
+  compression.all = compression_option(options.compress);
+  for (const auto& [topic, name] : options.compress_topics)
+    compression.topics[topic] = compression_option(name);
+  return compression;
+}
+
 bus::RecordOutputOptions files_of(const RecorderOptions& options, const Participant& participant) {
   return {.path = options.path,
           .overwrite = options.overwrite,
           .numbered = splits(options) || options.snapshot_time.count() != 0,
           .split_bytes = options.split_bytes,
           .split_ns = static_cast<std::uint64_t>(options.split_time.count()),
-          .about = about_recorder(options, participant)};
+          .about = about_recorder(options, participant),
+          .compression = compression_of(options)};
 }
 
 }  // namespace
@@ -120,18 +137,25 @@ struct Recorder::State {
   }
 
   void write_all() {
+    std::size_t left = 0;
     try {
       platform::with_memory_errors([this] { keeps ? write_snapshots() : write_samples(); });
     } catch (const Error& error) {
       progress->fail(error);
-      dropped += buffer.stop();
+      left = buffer.stop();
     }
-    output.finish();
+    try {
+      platform::with_memory_errors([this] { output.finish(); });
+    } catch (const Error& error) {
+      progress->fail(error);
+    }
     note_written();
+    dropped += left + (taken - output.messages());
   }
 
   void write_samples() {
-    for (auto samples = buffer.take(); !samples.empty(); samples = buffer.take()) {
+    while (!buffer.ended()) {
+      auto samples = buffer.take(output.due());
       const std::uint64_t held = write(samples);
       samples.clear();  // their leases go back
       buffer.release(held);
@@ -166,7 +190,8 @@ struct Recorder::State {
   // Returns the bytes that the samples hold.
   std::uint64_t write(const std::vector<RecordedSample>& samples) {
     std::uint64_t held = 0;
-    const std::uint64_t before = output.messages();
+    taken +=
+        static_cast<std::uint64_t>(std::ranges::count(samples, true, &RecordedSample::has_sample));
     try {
       for (const RecordedSample& one : samples) {
         held += one.bytes;
@@ -175,8 +200,6 @@ struct Recorder::State {
       output.commit();
     } catch (...) {
       note_written();
-      const auto lost = std::ranges::count(samples, true, &RecordedSample::has_sample);
-      dropped += static_cast<std::uint64_t>(lost) - (output.messages() - before);
       throw;
     }
     note_written();
@@ -202,6 +225,7 @@ struct Recorder::State {
   bus::RecordCollector collector;
   bus::RecordOutput output;  // of the thread that writes, but for path_of()
   const std::shared_ptr<bus::RecordProgress> progress = std::make_shared<bus::RecordProgress>();
+  std::uint64_t taken = 0;  // samples, by the thread that writes
   std::atomic<std::uint64_t> messages = 0;
   std::atomic<std::uint64_t> bytes = 0;
   std::atomic<std::uint32_t> files = 0;

@@ -1,10 +1,7 @@
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <optional>
 #include <string>
-#include <vector>
+#include <tensorbus/recorded.hpp>
 
 #include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/platform/export.hpp"
@@ -12,41 +9,13 @@
 
 namespace tensorbus {
 
-struct RecorderOptions {
-  std::string path;
-  std::vector<std::string> topics{};
-  bool all = false;       // every topic that has a publisher, now or later
-  std::string pattern{};  // every topic whose whole name matches this regular expression
-  bool reliable = false;  // publishers wait for the recorder; else it drops, and counts
-  std::uint64_t buffer_bytes = std::uint64_t{2} << 30;  // that wait to be written, at most
-  std::uint32_t depth = 64;  // samples that may wait in each publisher, until they are taken
-  bool overwrite = false;
-  // A file that would get larger, or longer, is ended, and another one begun: "NAME-0001.mcap", ...
-  // 0: there is one file, `path`.
-  std::uint64_t split_bytes = 0;
-  std::chrono::nanoseconds split_time{0};
-  // Nothing is written until snapshot(), and then the samples of so long a time before. 0: all are.
-  std::chrono::nanoseconds snapshot_time{0};
-  std::string domain{};
-};
-
-struct RecorderStats {
-  std::uint64_t messages = 0;        // in the files
-  std::uint64_t bytes = 0;           // of the files
-  std::uint32_t files = 0;           // that were begun
-  std::uint64_t lost = 0;            // known to be missing there
-  std::uint64_t unwritable = 0;      // among the lost: with tensors on a GPU
-  std::uint64_t buffered_bytes = 0;  // received, and not yet written
-  std::uint32_t topics = 0;
-  std::string error{};  // for which it has ended; empty: none
-};
-
 // Writes topics to a file (docs/recording.md). It is a participant of its own, which holds leases
 // until their bytes are in the file. One thread receives, another one writes. Thread-safe.
 class TENSORBUS_API Recorder {
  public:
   // Makes the file and subscribes. Throws Error(kInvalidArgument) that names the option,
-  // Error(kPermission), Error(kOutOfMemory), Error(kSystem) for a file that cannot be made.
+  // Error(kUnsupported) for a compression whose library is not there, Error(kPermission),
+  // Error(kOutOfMemory), Error(kSystem) for a file that cannot be made.
   explicit Recorder(const RecorderOptions& options);
   Recorder(Recorder&&) noexcept;
   Recorder& operator=(Recorder&&) noexcept;

@@ -12,6 +12,7 @@
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/subscribe/sample_data.hpp"
 #include "tensorbus/platform/limits.hpp"
+#include "tensorbus/recording/read/chunk_cache.hpp"
 #include "tensorbus/tensor/recording/message_head.hpp"
 #include "tensorbus/tensor/recording/read_contents.hpp"
 
@@ -90,6 +91,7 @@ Recording::Recording(const std::string& path) {
     for (const auto& [id, channel] : contents_->channels) sources_[id] = source_of_channel(channel);
     return bytes.size();
   });
+  chunks_ = std::make_shared<bus::ChunkCache>();
   file_ = std::make_shared<memory::MappedFile>(fd.get(), path, 0, size,
                                                memory::MappedFile::Mode::kRead);
 }
@@ -106,13 +108,24 @@ Sample Recording::sample(std::size_t index) const {
 }
 
 Sample Recording::sample_at(const MessageEntry& entry) const {
+  if (!entry.is_packed()) return sample_in(file_->bytes(), entry.offset, entry, file_);
+  const auto chunk = chunks_->get(file_->bytes(), entry.offset);
+  return sample_in(chunk->records(), entry.in_chunk, entry, chunk);
+}
+
+// `records`: of the file, or of a chunk, in which that of the message begins at byte `at`.
+Sample Recording::sample_in(std::span<const std::byte> records, std::uint64_t at,
+                            const MessageEntry& entry,
+                            const std::shared_ptr<const void>& keeper) const {
   constexpr std::size_t kBefore = recording::kRecordHead + recording::kMessageHead;
   const recording::Channel& channel = contents_->channels.at(entry.channel);
   if (channel.encoding != recording::kEncoding)
     throw Error(Code::kUnsupported,
                 "it is encoded as '" + channel.encoding + "': Tensorbus reads its own messages");
-  const std::span<const std::byte> record =
-      file_->bytes().subspan(entry.offset, recording::kRecordHead + entry.bytes);
+  if (at > records.size() || records.size() - at < recording::kRecordHead ||
+      entry.bytes > records.size() - at - recording::kRecordHead)
+    recording::refuse_record("it does not lie in its chunk");
+  const auto record = records.subspan(at, recording::kRecordHead + entry.bytes);
   require_record(record, entry);
   const auto data = record.subspan(kBefore);
   // Copied before it is looked at: whoever writes to the file meanwhile changes nothing in it.
@@ -131,7 +144,7 @@ Sample Recording::sample_at(const MessageEntry& entry) const {
                             .publisher_number = source->publisher,
                             .topic = source->topic,
                             .origin = {}};
-  return bus::SampleData::of_file(header, source, std::move(head), decoded, data.data(), file_);
+  return bus::SampleData::of_file(header, source, std::move(head), decoded, data.data(), keeper);
 }
 
 std::vector<std::uint32_t> Recording::select(const std::vector<std::string>& topics,
@@ -147,6 +160,32 @@ std::vector<std::uint32_t> Recording::select(const std::vector<std::string>& top
     if (channels.contains(entry->channel))
       found.push_back(static_cast<std::uint32_t>(entry - contents_->messages.begin()));
   return found;
+}
+
+std::vector<RecordedTopic> Recording::topics() const {
+  std::map<std::string, RecordedTopic> topics;
+  for (const auto& [id, channel] : contents_->channels) {
+    RecordedTopic& topic = topics[channel.topic];
+    topic.name = channel.topic;
+    ++topic.publishers;
+    const auto schema = contents_->schemas.find(channel.schema);
+    if (schema == contents_->schemas.end() || schema->second.definition.empty()) continue;
+    const std::string& type = schema->second.definition;
+    const auto place = std::ranges::lower_bound(topic.types, type);
+    if (place == topic.types.end() || *place != type) topic.types.insert(place, type);
+  }
+  std::map<std::uint16_t, RecordedTopic*> of_channel;
+  for (const auto& [id, channel] : contents_->channels) of_channel[id] = &topics[channel.topic];
+  for (const MessageEntry& entry : contents_->messages) {
+    RecordedTopic& topic = *of_channel.at(entry.channel);
+    if (topic.messages++ == 0) topic.begin_ns = entry.log_time;
+    topic.end_ns = entry.log_time;
+  }
+  for (const recording::Lost& lost : contents_->lost)
+    of_channel.at(lost.channel)->lost += lost.count;
+  std::vector<RecordedTopic> all;
+  for (auto& [name, topic] : topics) all.push_back(std::move(topic));
+  return all;
 }
 
 }  // namespace tensorbus

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <tensorbus/recorded.hpp>
 #include <vector>
 
 #include "tensorbus/bus/subscribe/sample.hpp"
@@ -17,14 +19,18 @@ namespace tensorbus {
 namespace link {
 struct Source;
 }
+namespace bus {
+class ChunkCache;
+}
 
 // A file that a Recorder has written, mapped. Samples of it have tensors in the mapping, which live
-// as long as they are held, and which publish() and share() lend by reference. Immutable, so any
-// thread may use it, and forked children; a copy is the same recording.
+// as long as they are held, and which publish() and share() lend by reference; those of compressed
+// chunks have them in memory. Immutable but for the chunks that it keeps, so any thread may use it,
+// and forked children; a copy is the same recording.
 class TENSORBUS_API Recording {
  public:
   // Opens the file; without an index at its end it is searched. Throws Error with the file and
-  // what is wrong in its text: kInvalidArgument, kUnsupported (written by another program),
+  // what is wrong in its text: kInvalidArgument, kUnsupported (a library is not there),
   // kPermission, kOutOfMemory, kSystem.
   explicit Recording(const std::string& path);
 
@@ -33,6 +39,7 @@ class TENSORBUS_API Recording {
   // Returns the message with this number, in the order of time. Throws Error(kInvalidArgument) that
   // says what of it is damaged, Error(kUnsupported) if another program wrote it.
   Sample sample(std::size_t index) const;
+  std::vector<RecordedTopic> topics() const;  // by name
   // Returns the numbers of the messages on these topics (none: all), recorded from `begin` to
   // before `end`.
   std::vector<std::uint32_t> select(const std::vector<std::string>& topics, std::uint64_t begin,
@@ -40,10 +47,14 @@ class TENSORBUS_API Recording {
 
  private:
   Sample sample_at(const recording::MessageEntry& entry) const;
+  Sample sample_in(std::span<const std::byte> records, std::uint64_t at,
+                   const recording::MessageEntry& entry,
+                   const std::shared_ptr<const void>& keeper) const;
 
   std::shared_ptr<memory::MappedFile> file_;
   std::shared_ptr<const recording::Contents> contents_;
   std::map<std::uint16_t, std::shared_ptr<const link::Source>> sources_;  // of channels
+  std::shared_ptr<bus::ChunkCache> chunks_;
 };
 
 }  // namespace tensorbus

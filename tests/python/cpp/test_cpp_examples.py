@@ -96,3 +96,21 @@ def test_python_hears_c(tmp_path: Path) -> None:
         assert count == sample.header.sequence
         assert multiples.dtype == np.float32
         assert multiples.tolist() == [count * number for number in range(5)]
+
+
+@pytest.mark.parametrize("compression", [[], ["zstd"]])
+def test_a_recorder_in_cpp_records_and_sends_again(tmp_path: Path, compression: list[str]) -> None:
+    program, file = build(EXAMPLES / "cpp", tmp_path) / "record", tmp_path / "run.mcap"
+    with (
+        tb.Publisher("camera", reliable=True, timeout=PATIENCE) as publisher,
+        tb.Subscriber("camera/again", timeout=PATIENCE) as subscriber,
+        running(program, "camera", str(file), "20", *compression) as record,
+    ):
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        for number in range(20):
+            publisher.publish(np.full((40, 30), number, np.float32))
+        for number in range(20):
+            assert (subscriber.receive().data == number).all()
+        assert record.communicate(timeout=PATIENCE)[0] == "camera: 20 messages, 0 lost\n"
+        assert record.returncode == 0
+    assert [sample.data[0, 0] for sample in tb.Recording(file)] == [*range(20)]

@@ -10,9 +10,11 @@ TOPIC = "storm"
 PATIENCE = 60.0
 
 
-def record(path: str) -> None:
+def record(path: str, compress: str = "") -> None:
     """Says, again and again, how many messages are in the file."""
-    with tb.Recorder(path, TOPIC, reliable=True, buffer=1 << 22, overwrite=True) as recorder:
+    with tb.Recorder(
+        path, TOPIC, reliable=True, buffer=1 << 22, overwrite=True, compress=compress or None
+    ) as recorder:
         told = -1
         while not recorder.wait(0.0002):
             messages = recorder.stats.messages
@@ -31,4 +33,4 @@ def play(path: str) -> None:
 
 
 if __name__ == "__main__":
-    {"record": record, "play": play}[sys.argv[1]](sys.argv[2])
+    {"record": record, "play": play}[sys.argv[1]](*sys.argv[2:])

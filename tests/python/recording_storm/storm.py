@@ -60,9 +60,9 @@ def check(data: dict[str, Any]) -> int:
 
 
 @contextmanager
-def victim(role: str, path: Path) -> Iterator[subprocess.Popen[str]]:
+def victim(role: str, path: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """A process in a role, which is killed at the end of the block, if not before."""
-    command = [sys.executable, "-m", "recording_storm.roles", role, str(path)]
+    command = [sys.executable, "-m", "recording_storm.roles", role, str(path), *options]
     path_of_modules = f"{_HERE}:{os.environ.get('PYTHONPATH', '')}"
     env = {**os.environ, "PYTHONPATH": path_of_modules}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
@@ -99,7 +99,7 @@ def published() -> Iterator[None]:
 
 def kill_a_recorder(path: Path, chance: random.Random, figures: Figures) -> None:
     """Somebody must publish meanwhile."""
-    with victim("record", path) as process:
+    with victim("record", path, chance.choice(("", "zstd", "lz4"))) as process:
         assert process.stdout
         lines = [process.stdout.readline()]
         timer = threading.Timer(chance.random() * _LONGEST, process.kill)

@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("mcap")
 from mcap import reader, records, stream_reader
+from mcap.data_stream import ReadDataStream
 
 LOST = "tensorbus.lost"
 
@@ -47,6 +48,7 @@ def read_mcap(path: str | Path) -> McapFile:
         assert about.name == "tensorbus.recording"
         messages = Counter(channel.topic for _, channel, _ in whole.iter_messages())
     _compare(found, summary)
+    _compare_chunks(Path(path), summary)
     _require_summary_checksum(Path(path).read_bytes())
     return McapFile(found, summary, messages)
 
@@ -65,19 +67,49 @@ def _compare(found: list[Any], summary: Any) -> None:
     assert statistics.schema_count == len(of(records.Schema)) == len(summary.schemas)
     assert statistics.metadata_count == len(of(records.Metadata))
     assert statistics.attachment_count == len(of(records.Attachment))
-    assert statistics.chunk_count == 0
     counts: Mapping[int, int] = Counter(message.channel_id for message in messages)
     assert {key: count for key, count in statistics.channel_message_counts.items() if count} == (
         counts
     )
     times = [message.log_time for message in messages]
-    assert times == sorted(times)
+    if not summary.chunk_indexes:
+        assert times == sorted(times)
     if times:
-        assert (statistics.message_start_time, statistics.message_end_time) == (times[0], times[-1])
+        bounds = min(times), max(times)
+        assert (statistics.message_start_time, statistics.message_end_time) == bounds
     for channel in of(records.Channel):
         assert summary.channels[channel.id] == channel
     for schema in of(records.Schema):
         assert summary.schemas[schema.id] == schema
+
+
+def _compare_chunks(path: Path, summary: Any) -> None:
+    """Each chunk has an index in the summary, and each of its messages one behind it."""
+    with path.open("rb") as file:
+        chunks = [
+            record
+            for record in stream_reader.StreamReader(file, emit_chunks=True).records
+            if isinstance(record, records.Chunk)
+        ]
+        assert summary.statistics.chunk_count == len(chunks) == len(summary.chunk_indexes)
+        for chunk, index in zip(chunks, summary.chunk_indexes, strict=True):
+            times = chunk.message_start_time, chunk.message_end_time
+            assert times == (index.message_start_time, index.message_end_time)
+            assert index.compression == chunk.compression
+            assert index.compressed_size == len(chunk.data)
+            assert index.uncompressed_size == chunk.uncompressed_size
+            within = [
+                record
+                for record in stream_reader.breakup_chunk(chunk, validate_crc=True)
+                if isinstance(record, records.Message)
+            ]
+            indexed = []
+            for channel, offset in index.message_index_offsets.items():
+                file.seek(offset + 9)
+                behind = records.MessageIndex.read(ReadDataStream(file))
+                assert behind.channel_id == channel
+                indexed += [(channel, log_time) for log_time, _ in behind.records]
+            assert sorted(indexed) == sorted((one.channel_id, one.log_time) for one in within)
 
 
 def _require_summary_checksum(file: bytes) -> None:

@@ -70,4 +70,24 @@ inline std::string recorded(bool killed = false) {
   return file.bytes();
 }
 
+// Forty messages, every second one compressed, in a file with chunks; without an end if `killed`.
+inline std::string recorded_in_chunks(recording::Compression how, bool killed = false) {
+  const NamelessFile file;
+  recording::RecordingWriter writer(file.path(), true, {{"version", "test"}}, true);
+  const std::uint16_t first = writer.add_channel("one", "robot.One\nlabel: str", {{"node", "n"}});
+  const std::uint16_t second = writer.add_channel("two", "", {});
+  std::string tensor;
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    tensor.assign(300, static_cast<char>('a' + i % 26));
+    const bool packed = i % 2 == 0;
+    auto message = message_of(packed ? first : second, i, tensor, "fields");
+    if (packed) message.compression = how;
+    if (i == 20) writer.add_lost({second, 3, 2, 1'020});
+    writer.add_message(message);
+    writer.commit();
+  }
+  if (!killed) writer.finish();
+  return file.bytes();
+}
+
 }  // namespace tensorbus::test

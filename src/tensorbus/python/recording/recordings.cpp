@@ -1,4 +1,5 @@
 // Recorders and recordings; tensorbus/_recording has what users see.
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -45,32 +46,15 @@ nb::dict text_map(const recording::TextMap& map) {
   return dict;
 }
 
-// Of each channel: topic, definition of the type, encoding, metadata, messages, lost, the times of
-// its first and last message.
-nb::list channels_of(const Recording& self) {
-  struct Counts {
-    std::uint64_t messages = 0;
-    std::uint64_t lost = 0;
-    std::uint64_t first = 0;
-    std::uint64_t last = 0;
-  };
-  const recording::Contents& contents = self.contents();
-  std::map<std::uint16_t, Counts> counts;
-  for (const recording::MessageEntry& entry : contents.messages) {
-    Counts& of_channel = counts[entry.channel];
-    if (of_channel.messages++ == 0) of_channel.first = entry.log_time;
-    of_channel.last = entry.log_time;
-  }
-  for (const recording::Lost& lost : contents.lost) counts[lost.channel].lost += lost.count;
+// Of each topic: name, definitions of its types, publishers, messages, lost, the times of its first
+// and last message.
+nb::list topics_of(const Recording& self) {
   nb::list list;
-  for (const auto& [id, channel] : contents.channels) {
-    const auto schema = contents.schemas.find(channel.schema);
-    const Counts& of_channel = counts[id];
-    list.append(nb::make_tuple(
-        text_of(channel.topic),
-        text_of(schema == contents.schemas.end() ? std::string() : schema->second.definition),
-        text_of(channel.encoding), text_map(channel.metadata), of_channel.messages, of_channel.lost,
-        of_channel.first, of_channel.last));
+  for (const RecordedTopic& topic : run_without_gil([&] { return self.topics(); })) {
+    nb::list types;
+    for (const std::string& type : topic.types) types.append(text_of(type));
+    list.append(nb::make_tuple(text_of(topic.name), types, topic.publishers, topic.messages,
+                               topic.lost, topic.begin_ns, topic.end_ns));
   }
   return list;
 }
@@ -119,7 +103,8 @@ void bind_recordings(nb::module_& module) {
           [](Recorder* self, const std::string& path, const std::vector<std::string>& topics,
              bool all, const std::string& pattern, bool reliable, std::uint64_t buffer_bytes,
              std::uint32_t depth, bool overwrite, std::uint64_t split_bytes, double split_seconds,
-             double snapshot_seconds, const std::string& domain) {
+             double snapshot_seconds, const std::string& compress,
+             const std::map<std::string, std::string>& compress_topics, const std::string& domain) {
             const WithoutGil release;
             new (self) Recorder({.path = path,
                                  .topics = topics,
@@ -132,16 +117,19 @@ void bind_recordings(nb::module_& module) {
                                  .split_bytes = split_bytes,
                                  .split_time = to_timeout(split_seconds),
                                  .snapshot_time = to_timeout(snapshot_seconds),
+                                 .compress = compress,
+                                 .compress_topics = compress_topics,
                                  .domain = domain});
           },
           nb::arg("path"), nb::arg("topics"), nb::kw_only(), nb::arg("all"), nb::arg("pattern"),
           nb::arg("reliable"), nb::arg("buffer_bytes"), nb::arg("depth"), nb::arg("overwrite"),
           nb::arg("split_bytes"), nb::arg("split_seconds"), nb::arg("snapshot_seconds"),
-          nb::arg("domain"),
-          nb::sig("def __init__(self, path: str, topics: collections.abc.Sequence[str], *, all: "
-                  "bool, pattern: str, reliable: bool, buffer_bytes: int, depth: int, overwrite: "
-                  "bool, split_bytes: int, split_seconds: float, snapshot_seconds: float, domain: "
-                  "str) -> None"))
+          nb::arg("compress"), nb::arg("compress_topics"), nb::arg("domain"),
+          nb::sig(
+              "def __init__(self, path: str, topics: collections.abc.Sequence[str], *, all: "
+              "bool, pattern: str, reliable: bool, buffer_bytes: int, depth: int, overwrite: "
+              "bool, split_bytes: int, split_seconds: float, snapshot_seconds: float, compress: "
+              "str, compress_topics: collections.abc.Mapping[str, str], domain: str) -> None"))
       .def("snapshot", snapshot, nb::arg("timeout").none(),
            nb::sig("def snapshot(self, timeout: float | None) -> str | Outcome"),
            "The path of the file to which what was kept was written.")
@@ -169,11 +157,10 @@ void bind_recordings(nb::module_& module) {
           "about", [](const Recording& self) { return text_map(self.contents().about); },
           nb::sig("def about(self) -> dict[str, str]"), "What the recorder says of itself.")
       .def_prop_ro(
-          "channels", channels_of,
-          nb::sig("def channels(self) -> list[tuple[str, str, str, dict[str, str], int, "
-                  "int, int, int]]"),
-          "Of each publisher: topic, definition of the type, encoding, metadata, messages, "
-          "lost, the times of its first and last message.")
+          "topics", topics_of,
+          nb::sig("def topics(self) -> list[tuple[str, list[str], int, int, int, int, int]]"),
+          "Of each topic: name, definitions of its types, publishers, messages, lost, the times of "
+          "its first and last message.")
       .def_prop_ro("recovered",
                    [](const Recording& self) { return text_of(self.contents().recovered); })
       .def_prop_ro("damage", [](const Recording& self) { return text_of(self.contents().damage); })

@@ -25,10 +25,18 @@ bool RecordBuffer::put(RecordedSample& sample, bool wait) {
   return true;
 }
 
-std::vector<RecordedSample> RecordBuffer::take() {
+std::vector<RecordedSample> RecordBuffer::take(std::optional<platform::Clock::time_point> until) {
   std::vector<RecordedSample> taken;
   const platform::MutexLock lock(mutex_);
-  while (samples_.empty() && !closed_) changed_.wait(mutex_);
+  while (samples_.empty() && !closed_) {
+    if (!until) {
+      changed_.wait(mutex_);
+    } else if (platform::Clock::now() >= *until) {
+      return taken;
+    } else {
+      changed_.wait_until(mutex_, *until);
+    }
+  }
   std::uint64_t bytes = 0;
   while (!samples_.empty() && taken.size() < kMostTaken && bytes < kMostTakenBytes) {
     bytes += samples_.front().bytes;
@@ -36,6 +44,11 @@ std::vector<RecordedSample> RecordBuffer::take() {
     samples_.pop_front();
   }
   return taken;
+}
+
+bool RecordBuffer::ended() const {
+  const platform::MutexLock lock(mutex_);
+  return closed_ && samples_.empty();
 }
 
 void RecordBuffer::drop_oldest(Samples& gone) {

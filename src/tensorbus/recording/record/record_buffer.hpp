@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/recording/record/recorded_sample.hpp"
 
@@ -25,8 +26,10 @@ class RecordBuffer {
   // sample that is larger than the buffer has room when nothing else waits. With `wait` it waits
   // for room.
   [[nodiscard]] bool put(RecordedSample& sample, bool wait);
-  // Waits for samples, and takes some; none: it is closed, and all were taken.
-  std::vector<RecordedSample> take();
+  // Waits for samples, and takes some; none: it is closed, and all were taken, or it is `until`.
+  std::vector<RecordedSample> take(std::optional<platform::Clock::time_point> until = {});
+  // Returns true if all were taken, and nothing is put in any more.
+  bool ended() const;
   // The same of all samples of a snapshot. Nothing: it is closed, and all were taken.
   std::optional<std::deque<RecordedSample>> take_snapshot();
   // What is here now is to be written. Returns the number of the snapshot, from 1 on; 0 if nothing

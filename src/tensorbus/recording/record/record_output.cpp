@@ -6,9 +6,32 @@
 namespace tensorbus::bus {
 namespace {
 
+using recording::Compression;
+
 constexpr std::size_t kDigits = 4;
+constexpr std::uint64_t kLarge = std::uint64_t{1} << 20;  // bytes of a message
 
 }  // namespace
+
+bool RecordCompression::any() const noexcept {
+  const auto is_one = [](const auto& of) { return of.second != Compression::kNone; };
+  return all != Compression::kNone || std::ranges::any_of(topics, is_one);
+}
+
+Compression RecordCompression::of(const std::string& topic, std::uint64_t bytes) const {
+  const auto found = topics.find(topic);
+  if (found == topics.end()) return bytes < kLarge ? all : Compression::kNone;
+  return bytes < recording::kMostChunkBytes / 2 ? found->second : Compression::kNone;
+}
+
+void RecordCompression::require_libraries() const {
+  recording::require_library(all);
+  for (const auto& [topic, how] : topics) recording::require_library(how);
+}
+
+RecordOutput::RecordOutput(RecordOutputOptions options) : options_(std::move(options)) {
+  options_.compression.require_libraries();
+}
 
 std::string RecordOutput::path_of(std::uint32_t number) const {
   if (!options_.numbered) return options_.path;
@@ -28,7 +51,8 @@ void RecordOutput::begin() {
     writer_.reset();
   }
   first_time_ = 0;
-  writer_.emplace(path_of(files_ + 1), options_.overwrite, options_.about);
+  writer_.emplace(path_of(files_ + 1), options_.overwrite, options_.about,
+                  options_.compression.any());
   ++files_;
 }
 
@@ -53,11 +77,17 @@ void RecordOutput::stage(const RecordedSample& sample) {
   if (sample.lost != 0)
     writer_->add_lost({publisher.channel, sample.first_lost, sample.lost, sample.log_time});
   if (!sample.has_sample) return;
-  writer_->add_message(outgoing(sample));
+  auto message = outgoing(sample);
+  message.compression = options_.compression.of(publisher.topic, sample.bytes);
+  writer_->add_message(message);
   if (first_time_ == 0) first_time_ = std::max<std::uint64_t>(sample.log_time, 1);
 }
 
 void RecordOutput::commit() { writer_->commit(); }
+
+std::optional<std::chrono::steady_clock::time_point> RecordOutput::due() const {
+  return writer_ ? writer_->due() : std::nullopt;
+}
 
 void RecordOutput::finish() {
   if (writer_) writer_->finish();

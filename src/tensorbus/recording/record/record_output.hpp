@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -10,6 +12,17 @@
 
 namespace tensorbus::bus {
 
+// Which messages are compressed.
+struct RecordCompression {
+  recording::Compression all = recording::Compression::kNone;  // but for large ones
+  std::map<std::string, recording::Compression> topics{};      // of these, large ones, too
+
+  bool any() const noexcept;
+  recording::Compression of(const std::string& topic, std::uint64_t bytes) const;
+  // Throws Error(kUnsupported) for a library that cannot be loaded.
+  void require_libraries() const;
+};
+
 struct RecordOutputOptions {
   std::string path;
   bool overwrite = false;
@@ -17,12 +30,14 @@ struct RecordOutputOptions {
   std::uint64_t split_bytes = 0;  // a file that would be larger is ended; 0: none
   std::uint64_t split_ns = 0;     // the same of one that would be longer
   recording::TextMap about{};     // of the recorder
+  RecordCompression compression{};
 };
 
 // The files that a recorder writes, one after the other. For one thread.
 class TENSORBUS_API RecordOutput {
  public:
-  explicit RecordOutput(RecordOutputOptions options) : options_(std::move(options)) {}
+  // Throws as RecordCompression::require_libraries().
+  explicit RecordOutput(RecordOutputOptions options);
 
   // Begins the next file. Throws as RecordingWriter.
   void begin();
@@ -30,6 +45,8 @@ class TENSORBUS_API RecordOutput {
   // The sample must live until then. Throws as RecordingWriter.
   void stage(const RecordedSample& sample);
   void commit();
+  // When commit() is to be called again, also if nothing is staged.
+  std::optional<std::chrono::steady_clock::time_point> due() const;
   // Ends the file, if there is one. Throws as RecordingWriter::finish().
   void finish();
 

@@ -36,12 +36,20 @@ struct Channel {
 
 // Where a message is; or, in an index, which messages are not in the file.
 struct MessageEntry {
-  std::uint64_t offset = 0;  // of its record in the file; of lost messages the first sequence
-  std::uint64_t bytes = 0;   // of the record's content; of lost messages how many
+  static constexpr std::uint16_t kInFile = 0;
+  static constexpr std::uint16_t kLost = 1;
+  static constexpr std::uint16_t kPacked = 2;  // in a chunk that is compressed
+
+  std::uint64_t offset =
+      0;                    // of its record in the file, or of its chunk's; the first lost sequence
+  std::uint64_t bytes = 0;  // of the record's content; of lost messages how many
   std::uint64_t log_time = 0;
   std::uint16_t channel = 0;
-  std::uint16_t is_lost = 0;
-  std::uint32_t unused = 0;
+  std::uint16_t kind = kInFile;
+  std::uint32_t in_chunk = 0;  // of a packed one: where its record begins, in the chunk's records
+
+  bool is_lost() const noexcept { return kind == kLost; }
+  bool is_packed() const noexcept { return kind == kPacked; }
 };
 static_assert(sizeof(MessageEntry) == 32);  // it is written as it is
 

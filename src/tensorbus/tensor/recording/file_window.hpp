@@ -15,7 +15,7 @@ class FileWindow {
  public:
   explicit FileWindow(const FileBytes& file) : file_(file) {}
 
-  std::uint64_t file_bytes() const noexcept { return file_.size(); }
+  const FileBytes& file() const noexcept { return file_; }
   // Returns these bytes, fewer if the file ends before. Valid until the next call.
   std::span<const std::byte> at(std::uint64_t offset, std::size_t count) {
     if (offset < begin_ || offset - begin_ > part_.size() ||

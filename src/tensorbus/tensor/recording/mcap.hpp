@@ -32,6 +32,8 @@ enum class Opcode : std::uint8_t {
   kChannel = 4,
   kMessage = 5,
   kChunk = 6,
+  kMessageIndex = 7,
+  kChunkIndex = 8,
   kAttachment = 9,
   kAttachmentIndex = 10,
   kStatistics = 11,

@@ -128,7 +128,7 @@ class EndReader {
     if (!contents_.channels.contains(entry.channel))
       refuse_record("it has a message of channel " + std::to_string(entry.channel) +
                     ", which was not named");
-    if (entry.is_lost != 0)
+    if (entry.is_lost())
       contents_.lost.push_back({entry.channel, entry.offset, entry.bytes, entry.log_time});
     else
       contents_.messages.push_back(entry);

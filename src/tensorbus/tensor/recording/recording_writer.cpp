@@ -12,18 +12,12 @@
 namespace tensorbus::recording {
 namespace {
 
-constexpr std::size_t kLargeBytes = std::size_t{1} << 20;
-constexpr std::size_t kPage = 4096;
-constexpr std::size_t kLine = 64;
-constexpr std::array<std::byte, kPage> kZeros{};
 constexpr std::size_t kMostIds = 65'535;
 constexpr std::size_t kIndexEntries = 65'536;  // of each index: 2 MiB
 
-// Returns the bytes from `at` to where a run of so many bytes is aligned.
-std::size_t gap_before(std::uint64_t at, std::size_t run_bytes) {
-  const std::size_t alignment = run_bytes >= kLargeBytes ? kPage : kLine;
-  return (alignment - at % alignment) % alignment;
-}
+// A compressed chunk is written when it has so many bytes, or is so old.
+constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
+constexpr std::chrono::seconds kChunkTime{1};
 
 std::string name_in(const std::string& definition) {
   return definition.substr(0, definition.find('\n'));
@@ -31,8 +25,9 @@ std::string name_in(const std::string& definition) {
 
 }  // namespace
 
-RecordingWriter::RecordingWriter(const std::string& path, bool overwrite, const TextMap& about)
-    : output_(path, overwrite) {
+RecordingWriter::RecordingWriter(const std::string& path, bool overwrite, const TextMap& about,
+                                 bool chunks)
+    : output_(path, overwrite), chunks_(chunks) {
   RecordWriter out(made_);
   out.raw(kMagic);
   out.begin(Opcode::kHeader);
@@ -64,6 +59,7 @@ std::uint16_t RecordingWriter::add_channel(const std::string& topic, const std::
     throw Error(Code::kUnsupported, memory::about_file(path()) +
                                         "it has 65,535 publishers, and MCAP has numbers for no "
                                         "more: begin another file");
+  close_plain_chunk();
   const auto id = static_cast<std::uint16_t>(summary_.channels.size() + 1);
   const Channel channel{id, schema_of(definition), topic, std::string(kEncoding), metadata};
   const std::size_t begin = made_.size();
@@ -80,43 +76,97 @@ void RecordingWriter::add_lost(const Lost& lost) {
                              {"first", std::to_string(lost.first)},
                              {"count", std::to_string(lost.count)},
                              {"log_time", std::to_string(lost.log_time)}});
-  staged_.push_back({{lost.first, lost.count, lost.log_time, lost.channel, 1}, staged_end()});
+  staged_.push_back(
+      {{lost.first, lost.count, lost.log_time, lost.channel, MessageEntry::kLost}, staged_end()});
 }
 
 void RecordingWriter::add_message(const OutgoingMessage& message) {
-  const std::uint64_t data_at = staged_end() + kRecordHead + kMessageHead;
-  MessageHead head = message.head;
-  std::vector<std::uint64_t> begins(message.runs.size());
-  std::uint64_t at = data_at + head_bytes(head);
-  for (std::size_t i = 0; i < begins.size(); ++i) {
-    at += gap_before(at, message.runs[i].size());
-    begins[i] = at - data_at;
-    at += message.runs[i].size();
+  if (!chunks_) return put_message(message);
+  if (message.compression == Compression::kNone) {
+    open_plain_chunk();
+    return put_message(message);
   }
-  for (std::size_t i = 0; i < head.tensors.size(); ++i)
-    if (message.run_of[i] < begins.size()) head.tensors[i].offset += begins[message.run_of[i]];
+  auto [found, is_new] = packing_.try_emplace(message.compression, message.compression);
+  found->second.add(message);
+  if (found->second.bytes() >= kChunkBytes) pack(found->second);
+}
 
+void RecordingWriter::put_message(const OutgoingMessage& message) {
+  const std::uint64_t at = staged_end();
+  const MessageRecord record = lay_out(message, at);
   const std::size_t begin = made_.size();
-  const std::uint64_t record_at = staged_end();
-  RecordWriter out(made_);
-  out.begin(Opcode::kMessage);
-  out.number(message.channel);
-  out.number(static_cast<std::uint32_t>(head.sequence));
-  out.number(message.log_time);
-  out.number(message.publish_time);
-  out.end(at - data_at);
-  encode_head(head, made_);
-  const std::uint64_t content = kMessageHead + (at - data_at);
+  encode_start(message, record, made_);
   put_made(begin);
-  put(head.fields);
-  for (std::size_t i = 0; i < begins.size(); ++i) {
-    put(std::span(kZeros).first(data_at + begins[i] - staged_end()));
-    put(message.runs[i]);
-  }
-  staged_.push_back({{record_at, content, message.log_time, message.channel}, staged_end()});
+  for_each_piece(message, record, [this](std::span<const std::byte> piece) { put(piece); });
+  staged_.push_back(
+      {{at, kMessageHead + record.data_bytes, message.log_time, message.channel}, staged_end()});
+}
+
+void RecordingWriter::open_plain_chunk() {
+  if (plain_.open) return;
+  plain_ = {true, staged_end(), made_.size(), staged_.size()};
+  encode_chunk({}, made_);
+  put_made(plain_.head_at);
+}
+
+// Its size is known now. What a full disk cuts within it is lost as a whole.
+void RecordingWriter::close_plain_chunk() {
+  if (!plain_.open) return;
+  plain_.open = false;
+  std::vector<MessageEntry> entries;
+  for (std::size_t i = plain_.first; i < staged_.size(); ++i) entries.push_back(staged_[i].entry);
+  ChunkPlace place{.record = {plain_.at, staged_end() - plain_.at},
+                   .head = head_of(entries, Compression::kNone)};
+  const std::uint64_t before = kRecordHead + place.head.head_bytes();
+  place.head.bytes = place.head.stored_bytes = place.record.bytes - before;
+  std::vector<std::byte> head;
+  encode_chunk(place.head, head);
+  std::ranges::copy(head, made_.begin() + static_cast<std::ptrdiff_t>(plain_.head_at));
+  const std::size_t begin = made_.size();
+  encode_message_indexes(times_of(entries, plain_.at + before), staged_end(), place, made_);
+  put_made(begin);
+  for (std::size_t i = plain_.first; i < staged_.size(); ++i) staged_[i].end = staged_end();
+  summary_.chunks.push_back(std::move(place));
+}
+
+void RecordingWriter::pack(ChunkBuilder& chunk) {
+  close_plain_chunk();
+  const std::size_t begin = made_.size();
+  std::vector<std::byte> packed;
+  std::vector<MessageEntry> entries;
+  summary_.chunks.push_back(chunk.finish(staged_end(), packed, entries));
+  made_.insert(made_.end(), packed.begin(), packed.end());
+  put_made(begin);
+  for (const MessageEntry& entry : entries) staged_.push_back({entry, staged_end()});
+}
+
+void RecordingWriter::pack_due() {
+  const auto now = std::chrono::steady_clock::now();
+  for (auto& [how, chunk] : packing_)
+    if (!chunk.empty() && now >= chunk.begun() + kChunkTime) pack(chunk);
+}
+
+void RecordingWriter::pack_all() {
+  for (auto& [how, chunk] : packing_)
+    if (!chunk.empty()) pack(chunk);
+}
+
+std::optional<std::chrono::steady_clock::time_point> RecordingWriter::due() const {
+  std::optional<std::chrono::steady_clock::time_point> first;
+  for (const auto& [how, chunk] : packing_)
+    if (!chunk.empty() && (!first || chunk.begun() + kChunkTime < *first))
+      first = chunk.begun() + kChunkTime;
+  return first;
+}
+
+std::size_t RecordingWriter::staged_bytes() const noexcept {
+  std::size_t bytes = staged_bytes_;
+  for (const auto& [how, chunk] : packing_) bytes += chunk.bytes();
+  return bytes;
 }
 
 void RecordingWriter::stage_metadata(std::string_view name, const TextMap& metadata) {
+  close_plain_chunk();
   const std::size_t begin = made_.size();
   RecordWriter out(made_);
   out.begin(Opcode::kMetadata);
@@ -145,6 +195,7 @@ void RecordingWriter::put_made(std::size_t begin) {
 
 // Returns 0, or the errno for which it could not write all; then the file ends with a message.
 int RecordingWriter::write() {
+  close_plain_chunk();
   std::vector<std::span<const std::byte>> pieces;
   pieces.reserve(pieces_.size());
   const std::byte* made = made_.data();
@@ -166,9 +217,10 @@ int RecordingWriter::write() {
 void RecordingWriter::take_written() {
   for (const auto& [entry, end] : staged_) {
     entries_.push_back(entry);
-    if (entry.is_lost != 0) continue;
+    if (entry.is_lost()) continue;
     if (messages_++ == 0) summary_.first_time = entry.log_time;
-    summary_.last_time = entry.log_time;
+    summary_.first_time = std::min(summary_.first_time, entry.log_time);
+    summary_.last_time = std::max(summary_.last_time, entry.log_time);
     ++summary_.messages[entry.channel];
   }
   staged_.clear();
@@ -183,6 +235,7 @@ void RecordingWriter::fail(const std::string& during, int error_number) {
 }
 
 void RecordingWriter::commit() {
+  if (!failed_) pack_due();
   if (failed_) throw Error(Code::kClosed, memory::about_file(path()) + "nothing can be added");
   if (const int error_number = write(); error_number != 0) fail("writing to it", error_number);
   if (entries_.size() < kIndexEntries) return;
@@ -192,18 +245,31 @@ void RecordingWriter::commit() {
 }
 
 void RecordingWriter::finish() {
-  if (!failed_) commit();
+  if (std::exchange(finished_, true)) return;
+  std::optional<Error> failure;
+  if (!failed_) {
+    try {
+      pack_all();
+      commit();
+    } catch (const Error& error) {
+      failure = error;
+    }
+  }
   const std::uint64_t data_end = output_.end();
   failed_ = true;  // nothing comes behind its end
   std::erase_if(summary_.indexes, [data_end](const IndexPlace& index) {
     return index.record.offset >= data_end;  // its writing failed
   });
+  std::erase_if(summary_.chunks, [data_end](const ChunkPlace& chunk) {
+    return chunk.record.offset + chunk.record.bytes + chunk.index_bytes > data_end;
+  });
   stage_index();
   stage_end();
   if (const int error_number = write(); error_number != 0) {
     output_.cut(data_end);
-    fail("writing the index at its end", error_number);
+    if (!failure) fail("writing the index at its end", error_number);
   }
+  if (failure) throw Error(*failure);
 }
 
 void RecordingWriter::stage_index() {

@@ -1,38 +1,35 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "tensorbus/platform/export.hpp"
+#include "tensorbus/tensor/recording/chunk_builder.hpp"
 #include "tensorbus/tensor/recording/contents.hpp"
 #include "tensorbus/tensor/recording/file_output.hpp"
-#include "tensorbus/tensor/recording/message_head.hpp"
+#include "tensorbus/tensor/recording/message_record.hpp"
 #include "tensorbus/tensor/recording/summary.hpp"
 
 namespace tensorbus::recording {
 
-// A message that is to be written.
-struct OutgoingMessage {
-  std::uint16_t channel = 0;
-  std::uint64_t log_time = 0;      // nanoseconds since 1970
-  std::uint64_t publish_time = 0;  // the same
-  MessageHead head{};              // offsets: from the beginning of the tensor's run
-  std::vector<std::span<const std::byte>> runs{};  // ranges of bytes in which the tensors lie
-  std::vector<std::size_t> run_of{};               // of each tensor
-};
-
-// Writes a recording: an MCAP file without chunks (docs/recording.md). What is added is staged; a
-// commit writes it, and copies no bytes of tensors and fields, which stay where they are until
-// then. A process that is killed leaves a file that can be read up to the last complete record. For
-// one thread.
+// Writes a recording: an MCAP file (docs/recording.md). What is added is staged; a commit writes
+// it, and copies no bytes of tensors and fields, which stay where they are until then. A process
+// that is killed leaves a file that can be read up to the last complete record.
+//
+// With `chunks` all messages lie in chunks: those that are to be compressed are copied, and wait
+// until there are enough for one; the others of a commit become one without compression, by
+// reference. Without it, there are none, and nothing is compressed. For one thread.
 class TENSORBUS_API RecordingWriter {
  public:
   // Makes the file, and writes its beginning. Throws as FileOutput and as commit().
-  RecordingWriter(const std::string& path, bool overwrite, const TextMap& about);
+  RecordingWriter(const std::string& path, bool overwrite, const TextMap& about,
+                  bool chunks = false);
 
   // Returns the id of a new channel. `definition`: of its message type; empty: none. Throws
   // Error(kUnsupported) if there are 65,535 of them.
@@ -40,16 +37,20 @@ class TENSORBUS_API RecordingWriter {
                             const TextMap& metadata);
   void add_lost(const Lost& lost);
   void add_message(const OutgoingMessage& message);
-  // Writes what is staged. Throws Error that says why it could not: then the file ends with its
-  // last complete record, and nothing can be added.
+  // Writes what is staged, and compressed chunks that are due. Throws Error that says why it could
+  // not: then the file ends with its last complete record, and nothing can be added.
   void commit();
-  // Writes what is staged, the index, and the end of the file; after a failure the latter two, if
-  // there is room. Throws as commit(); the messages stay readable.
+  // When a commit writes what waits to be compressed.
+  std::optional<std::chrono::steady_clock::time_point> due() const;
+  // Writes what is staged and waits, the index, and the end of the file; after a failure the latter
+  // two, if there is room. Throws as commit(); the messages stay readable. The second call does
+  // nothing.
   void finish();
 
   std::uint64_t messages() const noexcept { return messages_; }  // in the file
   std::uint64_t bytes() const noexcept { return output_.end(); }
-  std::size_t staged_bytes() const noexcept { return staged_bytes_; }
+  // That are not in the file yet; before compression.
+  std::size_t staged_bytes() const noexcept;
   const std::string& path() const noexcept { return output_.path(); }
 
  private:
@@ -63,10 +64,24 @@ class TENSORBUS_API RecordingWriter {
     std::uint64_t end = 0;  // in the file, of its record
   };
 
+  // The messages of a commit that are not compressed, in a file with chunks.
+  struct PlainChunk {
+    bool open = false;
+    std::uint64_t at = 0;     // of its record, in the file
+    std::size_t head_at = 0;  // in `made_`
+    std::size_t first = 0;    // of its messages in `staged_`
+  };
+
   std::uint64_t staged_end() const noexcept { return output_.end() + staged_bytes_; }
   std::uint16_t schema_of(const std::string& definition);
   void put(std::span<const std::byte> bytes);
   void put_made(std::size_t begin);
+  void put_message(const OutgoingMessage& message);
+  void open_plain_chunk();
+  void close_plain_chunk();
+  void pack(ChunkBuilder& chunk);
+  void pack_due();
+  void pack_all();
   void stage_metadata(std::string_view name, const TextMap& metadata);
   void stage_index();
   void stage_end();
@@ -84,7 +99,11 @@ class TENSORBUS_API RecordingWriter {
   std::vector<Piece> pieces_;
   std::size_t staged_bytes_ = 0;
   std::vector<StagedEntry> staged_;
+  const bool chunks_;
+  PlainChunk plain_;
+  std::map<Compression, ChunkBuilder> packing_;
   bool failed_ = false;
+  bool finished_ = false;
 };
 
 }  // namespace tensorbus::recording

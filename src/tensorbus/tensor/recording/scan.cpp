@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "tensorbus/tensor/recording/chunk.hpp"
 #include "tensorbus/tensor/recording/file_window.hpp"
 #include "tensorbus/tensor/recording/summary.hpp"
 
@@ -37,12 +38,7 @@ class Scanner {
     while (!done_ && at < size_) {
       const std::optional<Record> record = next(at);
       if (!record) break;
-      try {
-        take(*record);
-      } catch (const Error& error) {
-        if (error.code() != Code::kInvalidArgument) throw;
-        note_damage(*record, error.what());
-      }
+      with_damage_noted(*record, [&] { take(*record); });
       at = record->end();
     }
     if (contents_.recovered.empty())
@@ -55,6 +51,16 @@ class Scanner {
     if (size_ < 2 * kMagic.size()) return false;
     const auto end = window_.at(size_ - kMagic.size(), kMagic.size());
     return std::string_view(reinterpret_cast<const char*>(end.data()), end.size()) == kMagic;
+  }
+
+  template <typename Work>
+  void with_damage_noted(const Record& record, Work work) {
+    try {
+      work();
+    } catch (const Error& error) {
+      if (error.code() != Code::kInvalidArgument) throw;
+      note_damage(record, error.what());
+    }
   }
 
   // Returns nothing, and says why, if no whole record follows.
@@ -102,16 +108,12 @@ class Scanner {
 
   void take(const Record& record) {
     if (record.is(Opcode::kMessage)) return take_message(record);
-    if (record.is(Opcode::kChunk))
-      throw Error(Code::kUnsupported, at_byte(record.at) +
-                                          ": its messages lie in chunks, as other programs write "
-                                          "them: Tensorbus reads files that it has written");
+    if (record.is(Opcode::kChunk)) return take_chunk(record);
+    if (record.is(Opcode::kMessageIndex)) return;  // the chunk before it says the same
     if (record.is(Opcode::kSchema)) {
-      Schema schema = decode_schema(content_of(record));
-      contents_.schemas.emplace(schema.id, std::move(schema));
+      take_schema(content_of(record));
     } else if (record.is(Opcode::kChannel)) {
-      Channel channel = decode_channel(content_of(record));
-      contents_.channels.emplace(channel.id, std::move(channel));
+      take_channel(content_of(record));
     } else if (record.is(Opcode::kMetadata)) {
       note_metadata(content_of(record), contents_);
     } else if (record.is(Opcode::kHeader)) {
@@ -125,15 +127,97 @@ class Scanner {
     }
   }
 
+  void take_schema(std::span<const std::byte> content) {
+    Schema schema = decode_schema(content);
+    contents_.schemas.emplace(schema.id, std::move(schema));
+  }
+  void take_channel(std::span<const std::byte> content) {
+    Channel channel = decode_channel(content);
+    contents_.channels.emplace(channel.id, std::move(channel));
+  }
+
+  // Where the library of its compression is missing, the chunk is named.
+  template <typename Work>
+  static auto with_place(const Record& chunk, Work work) {
+    try {
+      return work();
+    } catch (const Error& error) {
+      if (error.code() != Code::kUnsupported) throw;
+      throw Error(Code::kUnsupported, "the chunk at " + at_byte(chunk.at) + ": " + error.what());
+    }
+  }
+
+  void take_chunk(const Record& chunk) {
+    const auto start =
+        window_.at(chunk.content(), std::min<std::uint64_t>(kMostChunkHead, chunk.bytes));
+    const ChunkHead head = decode_chunk(start, chunk.bytes);
+    if (head.compression == Compression::kNone) return take_plain_chunk(chunk, head);
+    if (chunk.bytes > kMostChunkBytes) refuse_record("a chunk that is larger than any");
+    std::string content = window_.file().read(chunk.content(), chunk.bytes);
+    if (content.size() != chunk.bytes) refuse_record("the file was cut meanwhile");
+    const UnpackedChunk unpacked =
+        with_place(chunk, [&] { return UnpackedChunk(std::as_bytes(std::span(content))); });
+    take_packed(chunk, unpacked.records());
+  }
+  // Its records are those of the file.
+  void take_plain_chunk(const Record& chunk, const ChunkHead& head) {
+    for (std::uint64_t at = chunk.content() + head.head_bytes(); at < chunk.end();) {
+      const auto bytes = window_.at(at, kRecordHead);
+      if (chunk.end() - at < kRecordHead || bytes.size() < kRecordHead)
+        refuse_record("the last record in the chunk is cut");
+      RecordCursor cursor(bytes);
+      Record record{at, cursor.number<std::uint8_t>(), 0};
+      record.bytes = cursor.number<std::uint64_t>();
+      if (record.bytes > chunk.end() - record.content())
+        refuse_record("a record at " + at_byte(at) + " is larger than its chunk");
+      with_damage_noted(record, [&] {
+        if (record.is(Opcode::kMessage)) return take_message(record);
+        if (record.is(Opcode::kSchema)) return take_schema(content_of(record));
+        if (record.is(Opcode::kChannel)) return take_channel(content_of(record));
+        refuse_record("there is no record of this kind in a chunk");
+      });
+      at = record.end();
+    }
+  }
+
+  void take_packed(const Record& chunk, std::span<const std::byte> records) {
+    RecordCursor cursor(records);
+    while (cursor.left() > 0) {
+      const std::size_t at = records.size() - cursor.left();
+      const auto opcode = static_cast<Opcode>(cursor.number<std::uint8_t>());
+      const auto content = cursor.take(cursor.number<std::uint64_t>());
+      if (opcode == Opcode::kSchema)
+        take_schema(content);
+      else if (opcode == Opcode::kChannel)
+        take_channel(content);
+      else if (opcode == Opcode::kMessage)
+        note_message({.offset = chunk.at,
+                      .bytes = content.size(),
+                      .kind = MessageEntry::kPacked,
+                      .in_chunk = static_cast<std::uint32_t>(at)},
+                     content);
+      else
+        refuse_record("there is no record of this kind in a chunk");
+    }
+  }
+
   void take_message(const Record& record) {
     if (record.bytes < kMessageHead) refuse_record("it is shorter than any message");
-    RecordCursor cursor(window_.at(record.content(), kMessageHead));
+    note_message({.offset = record.at, .bytes = record.bytes},
+                 window_.at(record.content(), kMessageHead));
+  }
+
+  void note_message(MessageEntry entry, std::span<const std::byte> start) {
+    RecordCursor cursor(start.first(std::min(start.size(), kMessageHead)));
     const auto channel = cursor.number<std::uint16_t>();
     (void)cursor.number<std::uint32_t>();
     const auto log_time = cursor.number<std::uint64_t>();
     if (!contents_.channels.contains(channel))
       refuse_record("it is of channel " + std::to_string(channel) + ", which was not named");
-    contents_.messages.push_back({record.at, record.bytes, log_time, channel});
+    if (entry.bytes < kMessageHead) refuse_record("it is shorter than any message");
+    entry.channel = channel;
+    entry.log_time = log_time;
+    contents_.messages.push_back(entry);
   }
 
   void take_header(const Record& record) {

@@ -27,7 +27,7 @@ void encode_statistics(const Summary& summary, std::vector<std::byte>& bytes) {
   out.number(static_cast<std::uint32_t>(summary.channels.size()));
   out.number(static_cast<std::uint32_t>(summary.indexes.size()));
   out.number(summary.metadata_count);
-  out.number(std::uint32_t{0});  // chunks
+  out.number(static_cast<std::uint32_t>(summary.chunks.size()));
   out.number(summary.first_time);
   out.number(summary.last_time);
   out.number(static_cast<std::uint32_t>(summary.messages.size() * 10));
@@ -69,6 +69,16 @@ void encode_footer(std::uint64_t begin, std::uint64_t offsets, std::size_t start
   out.end(sizeof(std::uint32_t));
   out.number(crc32(std::span(bytes).subspan(start)));
   out.raw(kMagic);
+}
+
+// A packed message: its chunk is looked at when it is read.
+void require_in_file(const MessageEntry& entry, std::uint64_t end) {
+  if (entry.is_lost()) return;
+  if (entry.kind > MessageEntry::kPacked) refuse_record("a message of a kind that is not known");
+  const std::uint64_t bytes = entry.is_packed() ? 0 : entry.bytes;
+  if (entry.offset > end || bytes > end - entry.offset ||
+      end - entry.offset - bytes < kRecordHead || entry.bytes < kMessageHead)
+    refuse_record("a message does not lie in the file");
 }
 
 }  // namespace
@@ -114,11 +124,7 @@ std::vector<MessageEntry> decode_index(std::span<const std::byte> record, std::u
   if (!messages.empty())
     std::memcpy(messages.data(), data.take(data.left()).data(),
                 messages.size() * sizeof(MessageEntry));
-  for (const MessageEntry& entry : messages)
-    if (entry.is_lost == 0 &&
-        (entry.offset > end || entry.bytes > end - entry.offset ||
-         end - entry.offset - entry.bytes < kRecordHead || entry.bytes < kMessageHead))
-      refuse_record("a message does not lie in the file");
+  for (const MessageEntry& entry : messages) require_in_file(entry, end);
   return messages;
 }
 
@@ -178,6 +184,7 @@ void encode_summary(const Summary& summary, std::uint64_t begin, std::vector<std
   groups.push_back({Opcode::kStatistics, at()});
   encode_statistics(summary, bytes);
   groups.back().bytes = at() - groups.back().begin;
+  add_group(Opcode::kChunkIndex, summary.chunks);
   add_group(Opcode::kAttachmentIndex, summary.indexes);
   add_group(Opcode::kMetadataIndex, std::array{summary.about});
   const std::uint64_t offsets = at();

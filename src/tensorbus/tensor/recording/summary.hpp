@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tensorbus/tensor/recording/chunk.hpp"
 #include "tensorbus/tensor/recording/contents.hpp"
 
 namespace tensorbus::recording {
@@ -38,6 +39,7 @@ struct Summary {
   std::uint64_t first_time = 0;                       // of a message
   std::uint64_t last_time = 0;
   std::vector<IndexPlace> indexes{};
+  std::vector<ChunkPlace> chunks{};
   RecordPlace about{};               // the metadata about the recorder
   std::uint32_t metadata_count = 0;  // with those about lost messages, which no index names
 };

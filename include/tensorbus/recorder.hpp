@@ -1,0 +1,113 @@
+#pragma once
+
+#include <tensorbus/c/recording.h>
+
+#include <array>
+#include <chrono>
+#include <string>
+#include <tensorbus/internal/call.hpp>
+#include <tensorbus/outcome.hpp>
+#include <tensorbus/recorded.hpp>
+#include <vector>
+
+namespace tensorbus::inline v0 {
+
+// Writes the messages of topics to a file, from the memory in which they were published
+// (docs/recording.md). It is a participant of its own, with two threads. It records until close(),
+// or its end.
+//
+//   tensorbus::Recorder recorder({.path = "run.mcap", .topics = {"camera/image"}, .reliable =
+//   true});
+//   ...
+//   recorder.close();
+//   std::printf("%lu messages\n", recorder.stats().messages);
+class Recorder {
+ public:
+  // Makes the file and subscribes. Throws Error(kInvalidArgument) that names the option, or if the
+  // file exists; Error(kUnsupported) for a compression whose library is not there;
+  // Error(kPermission), Error(kOutOfMemory), Error(kSystem) for a file that cannot be made.
+  explicit Recorder(const RecorderOptions& options) : recorder_(made(options)) {}
+
+  // Writes what was kept to a file of its own, and goes on; `path` is then that of the file.
+  // Outcomes: kTimedOut, kInterrupted (it still will be written), kClosed if recording has ended.
+  // Throws Error(kInvalidArgument) without `snapshot_time`.
+  [[nodiscard]] Outcome snapshot(std::string& path,
+                                 std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max(),
+                                 const GiveUp& give_up = {}) {
+    const internal::Asked asked(give_up);
+    std::array<char, kMostPath> text{};
+    const Outcome outcome = internal::outcome_of(asked.ended(
+        tb_recorder_snapshot(alive(), timeout.count(), asked.get(), text.data(), text.size())));
+    if (outcome == Outcome::kDone) path = text.data();
+    return outcome;
+  }
+  // Waits until recording has ended by itself, as on a full disk: close() then throws why.
+  // Outcomes: kTimedOut, kInterrupted.
+  [[nodiscard]] Outcome wait(std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max(),
+                             const GiveUp& give_up = {}) {
+    const internal::Asked asked(give_up);
+    return internal::outcome_of(
+        asked.ended(tb_recorder_wait(alive(), timeout.count(), asked.get())));
+  }
+  RecorderStats stats() const {
+    tb_recorder_stats told = TB_RECORDER_STATS_INIT;
+    internal::require_done(tb_recorder_get_stats(alive(), &told));
+    std::array<char, kMostPath> error{};
+    internal::require_done(tb_recorder_last_error(alive(), error.data(), error.size()));
+    return {.messages = told.messages,
+            .bytes = told.bytes,
+            .files = told.files,
+            .lost = told.lost,
+            .unwritable = told.unwritable,
+            .buffered_bytes = told.buffered_bytes,
+            .topics = told.topics,
+            .error = error.data()};
+  }
+  // Writes all that was received, and the end of the file. Throws the Error for which recording has
+  // ended by itself, which says what is in the file; the second call does nothing.
+  void close() { internal::require_done(tb_recorder_close(alive())); }
+
+ private:
+  static constexpr std::size_t kMostPath = 8192;
+  using Owned = internal::Owned<tb_recorder, tb_recorder_destroy>;
+
+  static std::vector<const char*> texts_of(const std::vector<std::string>& texts) {
+    std::vector<const char*> pointers;
+    for (const std::string& text : texts)
+      pointers.push_back(internal::c_text(text, "the name of a topic"));
+    return pointers;
+  }
+  static Owned made(const RecorderOptions& options) {
+    const std::vector<const char*> topics = texts_of(options.topics);
+    std::vector<const char*> compressed, how;
+    for (const auto& [topic, compression] : options.compress_topics) {
+      compressed.push_back(internal::c_text(topic, "the name of a topic"));
+      how.push_back(internal::c_text(compression, "the compression"));
+    }
+    tb_recorder_options given = TB_RECORDER_OPTIONS_INIT;
+    given.depth = options.depth;
+    given.topics = topics.data();
+    given.topic_count = topics.size();
+    given.pattern = internal::c_text_or_null(options.pattern, "the pattern");
+    given.all = options.all ? 1 : 0;
+    given.reliable = options.reliable ? 1 : 0;
+    given.overwrite = options.overwrite ? 1 : 0;
+    given.buffer_bytes = options.buffer_bytes;
+    given.split_bytes = options.split_bytes;
+    given.split_ns = options.split_time.count();
+    given.snapshot_ns = options.snapshot_time.count();
+    given.compress = internal::c_text_or_null(options.compress, "the compression");
+    given.compressed_topics = compressed.data();
+    given.compressions = how.data();
+    given.compressed_count = compressed.size();
+    given.domain = internal::c_text_or_null(options.domain, "the domain");
+    return internal::created<Owned>([&](tb_recorder** recorder) {
+      return tb_recorder_create(internal::c_text(options.path, "the path"), &given, recorder);
+    });
+  }
+  tb_recorder* alive() const { return internal::living(recorder_, "recorder"); }
+
+  Owned recorder_;
+};
+
+}  // namespace tensorbus::inline v0

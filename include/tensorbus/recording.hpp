@@ -1,0 +1,98 @@
+#pragma once
+
+#include <tensorbus/c/recording.h>
+
+#include <cstdint>
+#include <string>
+#include <tensorbus/internal/call.hpp>
+#include <tensorbus/recorded.hpp>
+#include <tensorbus/sample.hpp>
+#include <vector>
+
+namespace tensorbus::inline v0 {
+
+// A file that a Recorder has written, mapped: its messages, in the order of time. Their tensors are
+// read-only views of the file, which outlive the recording; publishing or sharing one lends the
+// file. It does not change, and may be used in several threads, and in forked children.
+//
+//   const tensorbus::Recording recording("run.mcap");
+//   for (std::size_t i = 0; i < recording.size(); ++i) use(recording[i].tensor("image"));
+//   for (const std::uint32_t i : recording.select({"pose"})) use(recording[i].fields());
+class Recording {
+ public:
+  // Opens the file; one without an index at its end, as of a recorder that was killed, is searched.
+  // Throws Error with the file and what is wrong in its text: kInvalidArgument, kUnsupported,
+  // kPermission, kOutOfMemory, kSystem.
+  explicit Recording(const std::string& path)
+      : recording_(internal::created<Owned>([&](tb_recording** recording) {
+          return tb_recording_open(internal::c_text(path, "the path"), recording);
+        })) {}
+
+  std::size_t size() const { return tb_recording_message_count(alive()); }
+  // Returns a message. Throws Error(kInvalidArgument) if there is none of this number, or that says
+  // what of it is damaged; Error(kUnsupported) if another program has encoded it.
+  Sample operator[](std::size_t index) const {
+    Sample sample;
+    (void)internal::receive_into(
+        sample, [&](tb_sample** given) { return tb_recording_get(alive(), index, given); });
+    return sample;
+  }
+  // When a message was recorded, ns since 1970. Throws Error(kInvalidArgument).
+  std::uint64_t time_ns(std::size_t index) const {
+    std::uint64_t time = 0;
+    internal::require_done(tb_recording_time(alive(), index, &time));
+    return time;
+  }
+  // Returns the numbers of the messages on these topics (none: all), recorded from `begin_ns` to
+  // before `end_ns`.
+  std::vector<std::uint32_t> select(const std::vector<std::string>& topics = {},
+                                    std::uint64_t begin_ns = 0,
+                                    std::uint64_t end_ns = UINT64_MAX) const {
+    std::vector<const char*> names;
+    for (const std::string& topic : topics)
+      names.push_back(internal::c_text(topic, "the name of a topic"));
+    std::vector<std::uint32_t> indices(size());
+    std::size_t count = 0;
+    internal::require_done(tb_recording_select(alive(), names.data(), names.size(), begin_ns,
+                                               end_ns, indices.data(), indices.size(), &count));
+    indices.resize(count);
+    return indices;
+  }
+
+  // Returns what was recorded, in the order of the names.
+  std::vector<RecordedTopic> topics() const {
+    std::vector<RecordedTopic> topics(tb_recording_topic_count(alive()));
+    for (std::uint32_t i = 0; i < topics.size(); ++i) {
+      tb_recorded_topic told = TB_RECORDED_TOPIC_INIT;
+      internal::require_done(tb_recording_topic(alive(), i, &told));
+      topics[i] = {.name = told.name,
+                   .types = {told.types, told.types + told.type_count},
+                   .publishers = told.publishers,
+                   .messages = told.messages,
+                   .lost = told.lost,
+                   .begin_ns = told.begin_ns,
+                   .end_ns = told.end_ns};
+    }
+    return topics;
+  }
+  // Returns what the recorder says of itself: "version", "host", "domain", "started"; "" if it says
+  // nothing of this name.
+  std::string about(const std::string& name) const {
+    const char* const found = tb_recording_about(alive(), internal::c_text(name, "the name"));
+    return found == nullptr ? "" : found;
+  }
+  // Why the file had to be searched for its messages, and where it ends; "": it is whole.
+  std::string recovered() const { return tb_recording_recovered(alive()); }
+  // What of the file could not be read; "": nothing.
+  std::string damage() const { return tb_recording_damage(alive()); }
+  // Throws Error(kSystem) if the memory is not what the file holds, as MappedFile::check().
+  void check() const { internal::require_done(tb_recording_check(alive())); }
+
+ private:
+  using Owned = internal::Owned<tb_recording, tb_recording_destroy>;
+  tb_recording* alive() const { return internal::living(recording_, "recording"); }
+
+  Owned recording_;
+};
+
+}  // namespace tensorbus::inline v0

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tensorbus/platform/mutex.hpp"
+#include "tensorbus/tensor/recording/chunk.hpp"
+
+namespace tensorbus::bus {
+
+// The chunks of a recording that were unpacked last. Thread-safe, also in a forked child, where a
+// thread that is not there may have held the mutex: who finds it held does without.
+class ChunkCache {
+ public:
+  // Returns the chunk whose record begins at `offset`. Throws as UnpackedChunk.
+  std::shared_ptr<const recording::UnpackedChunk> get(std::span<const std::byte> file,
+                                                      std::uint64_t offset);
+
+ private:
+  struct Kept {
+    std::uint64_t offset = 0;
+    std::shared_ptr<const recording::UnpackedChunk> chunk{};
+  };
+  std::shared_ptr<const recording::UnpackedChunk> find(std::uint64_t offset);
+  void keep(std::uint64_t offset, std::shared_ptr<const recording::UnpackedChunk> chunk);
+
+  platform::Mutex mutex_;
+  std::vector<Kept> kept_ TB_GUARDED_BY(mutex_);  // the last used one is the last
+};
+
+}  // namespace tensorbus::bus

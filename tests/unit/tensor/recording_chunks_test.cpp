@@ -1,0 +1,213 @@
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "tensorbus/tensor/recording/chunk.hpp"
+#include "tensorbus/tensor/recording/crc32.hpp"
+#include "tensorbus/tensor/recording/read_contents.hpp"
+#include "tests/unit/tensor/file_test_support.hpp"
+#include "tests/unit/tensor/recording_test_support.hpp"
+
+namespace tensorbus::recording {
+namespace {
+
+using test::Content;
+using test::message_of;
+using test::NamelessFile;
+using test::recorded_in_chunks;
+using test::span_of_text;
+
+constexpr Compression kEach[] = {Compression::kZstd, Compression::kLz4};
+
+Contents contents_in(const std::string& file) { return read_contents(Content(file).bytes()); }
+
+std::string string_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::span<const std::byte> chunk_at(const std::string& file, std::uint64_t offset) {
+  RecordCursor cursor(span_of_text(file).subspan(offset));
+  EXPECT_EQ(cursor.number<std::uint8_t>(), static_cast<std::uint8_t>(Opcode::kChunk));
+  return cursor.take(cursor.number<std::uint64_t>());
+}
+
+// Returns the data of a message's only tensor.
+std::string tensor_of(const std::string& file, const MessageEntry& entry) {
+  std::optional<UnpackedChunk> chunk;
+  if (entry.is_packed()) chunk.emplace(chunk_at(file, entry.offset));
+  const auto record = chunk ? chunk->records().subspan(entry.in_chunk, kRecordHead + entry.bytes)
+                            : span_of_text(file).subspan(entry.offset, kRecordHead + entry.bytes);
+  const auto data = record.subspan(kRecordHead + kMessageHead);
+  const MessageHead head = decode_head(data.first(head_bytes_in(data, data.size())), data.size());
+  const auto bytes = static_cast<std::size_t>(head.tensors.at(0).layout.shape[0]);
+  return bytes == 0 ? "" : string_of(data.subspan(head.tensors[0].offset, bytes));
+}
+
+TEST(Chunks, what_is_compressed_comes_back) {
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) text += std::to_string(i);
+  for (const Compression how : kEach) {
+    std::vector<std::byte> packed;
+    compress(how, span_of_text(text), packed);
+    EXPECT_LT(packed.size(), text.size());
+    std::string back(text.size(), '\0');
+    decompress(how, packed, std::as_writable_bytes(std::span(back)));
+    EXPECT_EQ(back, text);
+  }
+}
+
+TEST(Chunks, damaged_data_and_wrong_sizes_are_refused) {
+  const std::string text(10'000, 't');
+  for (const Compression how : kEach) {
+    std::vector<std::byte> packed;
+    compress(how, span_of_text(text), packed);
+    std::string back(text.size(), '\0');
+    const auto refused = [&](std::span<const std::byte> bytes, std::size_t room) {
+      back.assign(room, '\0');
+      try {
+        decompress(how, bytes, std::as_writable_bytes(std::span(back)));
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::kInvalidArgument);
+        return std::string(error.what()).find(name_of(how)) != std::string::npos;
+      }
+      return false;
+    };
+    EXPECT_TRUE(refused(packed, text.size() - 1));
+    EXPECT_TRUE(refused(packed, text.size() + 1));
+    EXPECT_TRUE(refused(packed, 0));
+    EXPECT_TRUE(refused(span_of_text("this is nothing of the kind"), text.size()));
+    for (std::size_t size = 0; size < packed.size(); ++size)
+      EXPECT_TRUE(refused(std::span(packed).first(size), text.size())) << size;
+  }
+}
+
+TEST(Chunks, other_compressions_are_named) {
+  EXPECT_EQ(compression_named("zstd"), Compression::kZstd);
+  try {
+    (void)compression_named("bz2");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kUnsupported);
+    EXPECT_STREQ(error.what(), "compression 'bz2' is not known: there are 'zstd' and 'lz4'");
+  }
+}
+
+TEST(Chunks, messages_are_found_by_the_index_and_by_a_search) {
+  for (const Compression how : kEach) {
+    const std::string whole = recorded_in_chunks(how);
+    for (const std::string& file : {whole, whole.substr(0, whole.size() - 1)}) {
+      const Contents contents = contents_in(file);
+      EXPECT_EQ(contents.recovered == "", file == whole) << contents.recovered;
+      EXPECT_EQ(contents.damage, "");
+      ASSERT_EQ(contents.messages.size(), 40U);
+      ASSERT_EQ(contents.lost.size(), 1U);
+      for (std::size_t i = 0; i < 40; ++i) {
+        const MessageEntry& entry = contents.messages[i];
+        EXPECT_EQ(entry.log_time, 1'000 + i);
+        EXPECT_EQ(entry.is_packed(), i % 2 == 0);
+        EXPECT_EQ(tensor_of(file, entry), std::string(300, static_cast<char>('a' + i % 26)));
+      }
+    }
+  }
+}
+
+TEST(Chunks, tensors_are_aligned_in_the_file_and_in_the_chunk) {
+  const std::string file = recorded_in_chunks(Compression::kZstd);
+  for (const MessageEntry& entry : contents_in(file).messages) {
+    std::optional<UnpackedChunk> chunk;
+    if (entry.is_packed()) chunk.emplace(chunk_at(file, entry.offset));
+    const std::uint64_t at = entry.is_packed() ? entry.in_chunk : entry.offset;
+    const auto data = (chunk ? chunk->records() : span_of_text(file))
+                          .subspan(at + kRecordHead + kMessageHead, entry.bytes - kMessageHead);
+    const MessageHead head = decode_head(data.first(head_bytes_in(data, data.size())), data.size());
+    EXPECT_EQ((at + kRecordHead + kMessageHead + head.tensors[0].offset) % 64, 0U);
+  }
+}
+
+TEST(Chunks, a_file_that_was_cut_anywhere_has_all_whole_chunks_before) {
+  const std::string whole = recorded_in_chunks(Compression::kZstd);
+  const std::size_t all = contents_in(whole).messages.size();
+  std::size_t before = 0;
+  for (std::size_t size = kMagic.size(); size < whole.size(); ++size) {
+    const Contents found = contents_in(whole.substr(0, size));
+    EXPECT_GE(found.messages.size(), before) << size;
+    before = found.messages.size();
+    EXPECT_EQ(found.damage, "") << size;
+    EXPECT_NE(found.recovered, "") << size;
+  }
+  EXPECT_EQ(before, all);
+}
+
+TEST(Chunks, a_damaged_chunk_is_named_and_the_others_are_read) {
+  const std::string whole = recorded_in_chunks(Compression::kZstd);
+  const auto messages = contents_in(whole).messages;
+  const std::uint64_t chunk = messages[0].offset;
+  for (std::size_t at = 0; at < 60; ++at) {
+    std::string file = whole.substr(0, whole.size() - 1);
+    const std::size_t place = chunk + kRecordHead + 16 + at;
+    file[place] = static_cast<char>(file[place] ^ 0x41);
+    const Contents contents = contents_in(file);
+    EXPECT_NE(contents.damage.find("byte " + std::to_string(chunk)), std::string::npos)
+        << at << contents.damage;
+    EXPECT_LT(contents.messages.size(), messages.size());
+    EXPECT_GE(contents.messages.size(), messages.size() / 2);
+  }
+}
+
+TEST(Chunks, a_size_that_no_memory_has_is_refused) {
+  std::vector<std::byte> bytes;
+  encode_chunk({.bytes = std::uint64_t{1} << 62, .compression = Compression::kZstd}, bytes);
+  EXPECT_THROW(UnpackedChunk(std::span(bytes).subspan(kRecordHead)), Error);
+}
+
+// Of a chunk all messages are written, or none.
+TEST(Chunks, where_there_is_no_room_the_file_ends_with_a_whole_chunk) {
+  const NamelessFile out;
+  RecordingWriter writer(out.path(), true, {}, true);
+  const std::uint16_t channel = writer.add_channel("topic", "", {});
+  const std::string tensor(10'000, 't');
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{writer.bytes() + 45'000, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  std::string why;
+  try {
+    for (std::uint64_t i = 0; i < 6; ++i) {
+      writer.add_message(message_of(channel, i, tensor, ""));
+      if (i % 3 == 2) writer.commit();
+    }
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  EXPECT_NE(why.find("3 complete messages"), std::string::npos) << why;
+  writer.finish();  // for which there is room
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  const Contents contents = contents_in(out.bytes());
+  EXPECT_EQ(contents.messages.size(), 3U);
+  EXPECT_EQ(contents.recovered, "");
+}
+
+TEST(Chunks, a_large_chunk_is_written_before_the_end_and_all_at_the_end) {
+  const NamelessFile out;
+  RecordingWriter writer(out.path(), true, {}, true);
+  const std::uint16_t channel = writer.add_channel("topic", "", {});
+  const std::string tensor(400'000, 't');
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    OutgoingMessage message = message_of(channel, i, tensor, "");
+    message.compression = Compression::kLz4;
+    writer.add_message(message);
+    writer.commit();
+    EXPECT_EQ(writer.messages(), i < 2 ? 0U : 3U);
+    EXPECT_EQ(writer.due().has_value(), i != 2);
+  }
+  writer.finish();
+  EXPECT_EQ(writer.messages(), 4U);
+  EXPECT_LT(writer.bytes(), 40'000U);
+  writer.finish();
+  EXPECT_EQ(contents_in(out.bytes()).messages.size(), 4U);
+}
+
+}  // namespace
+}  // namespace tensorbus::recording
