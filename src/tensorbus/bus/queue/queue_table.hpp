@@ -427,7 +427,6 @@ class QueueTable {
   std::size_t promised_ = 0;  // room that producers may use without asking
   std::size_t lent_ahead_ = 0;
   std::uint64_t last_ahead_ = 0;  // the number of the last one
-  std::uint64_t bytes_ = 0;       // of waiting and offered items
   End end_ = End::kNone;
   std::list<Putter> arriving_;
   std::list<Putter> putters_;  // in the order in which they get room

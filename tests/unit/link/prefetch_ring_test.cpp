@@ -1,0 +1,134 @@
+#include "tensorbus/link/ring/prefetch_ring.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tensorbus/platform/error.hpp"
+
+namespace tensorbus::link {
+namespace {
+
+constexpr std::uint32_t kGetter = PrefetchClaim::kFirstGetter;
+constexpr std::uint32_t kOther = kGetter + 1;
+
+class PrefetchRing : public ::testing::Test {
+ protected:
+  void lend(const std::string& text) { writer.lend(std::as_bytes(std::span(text)), ++number); }
+  static std::string take(PrefetchReader& reader) {
+    std::string text;
+    const auto taken = reader.take([&](std::span<const std::byte> bytes) {
+      text.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    });
+    return taken ? text + ":" + std::to_string(taken->number) : "nothing";
+  }
+  std::vector<std::uint32_t> collect() {
+    std::vector<std::uint32_t> takers;
+    for (; writer.lent() != 0 && writer.taker() != PrefetchClaim::kFree; writer.pop())
+      takers.push_back(writer.taker());
+    return takers;
+  }
+
+  const PrefetchSegment memory;
+  const PrefetchSegment mapped{memory.descriptor()};
+  PrefetchWriter writer{memory};
+  PrefetchReader getter{mapped, kGetter};
+  PrefetchReader other{mapped, kOther};
+  std::uint64_t number = 0;
+};
+
+TEST_F(PrefetchRing, items_go_to_whoever_comes_first) {
+  EXPECT_EQ(take(getter), "nothing");
+  lend("first");
+  lend("");
+  lend(std::string(PrefetchSlot::kMostBytes, 'x'));
+  EXPECT_EQ(take(getter), "first:1");
+  EXPECT_EQ(take(other), ":2");
+  EXPECT_EQ(take(getter), std::string(PrefetchSlot::kMostBytes, 'x') + ":3");
+  EXPECT_EQ(take(getter), "nothing");
+  EXPECT_EQ(collect(), (std::vector{kGetter, kOther, kGetter}));
+}
+
+TEST_F(PrefetchRing, it_goes_round) {
+  for (int round = 0; round < 3; ++round) {
+    while (writer.has_room()) lend(std::to_string(number));
+    EXPECT_EQ(writer.lent(), PrefetchSegment::kSlots);
+    for (std::uint32_t i = 0; i < PrefetchSegment::kSlots; ++i) {
+      const std::uint64_t next = round * PrefetchSegment::kSlots + i;
+      EXPECT_EQ(take(i % 2 == 0 ? getter : other),
+                std::to_string(next) + ":" + std::to_string(next + 1));
+    }
+    EXPECT_EQ(collect().size(), PrefetchSegment::kSlots);
+  }
+}
+
+TEST_F(PrefetchRing, what_was_taken_back_is_nobodys) {
+  for (const char* text : {"a", "b", "c"}) lend(text);
+  EXPECT_EQ(take(getter), "a:1");
+  std::vector<std::uint32_t> takers;
+  writer.take_back([&](std::uint32_t taker) { takers.push_back(taker); });
+  EXPECT_EQ(takers, std::vector{kGetter});
+  EXPECT_EQ(take(getter), "nothing");
+  lend("d");
+  EXPECT_EQ(take(other), "d:4");
+}
+
+TEST_F(PrefetchRing, the_oldest_can_be_taken_back_alone) {
+  lend("a");
+  lend("b");
+  EXPECT_TRUE(writer.take_back_first());
+  EXPECT_EQ(take(getter), "b:2");
+  EXPECT_FALSE(writer.take_back_first());
+  EXPECT_EQ(collect(), std::vector{kGetter});
+}
+
+TEST_F(PrefetchRing, a_getter_that_throws_has_taken_nothing) {
+  lend("a");
+  EXPECT_THROW(
+      getter.take([](std::span<const std::byte>) { throw Error(Code::kOutOfMemory, "no memory"); }),
+      Error);
+  EXPECT_EQ(take(other), "a:1");
+}
+
+TEST_F(PrefetchRing, the_getter_that_leaves_so_many_wakes_the_host) {
+  for (const char* text : {"a", "b", "c", "d"}) lend(text);
+  const auto wakes = [&] { return getter.take([](std::span<const std::byte>) {})->wakes; };
+  writer.wake_when_left(2);
+  EXPECT_FALSE(wakes());
+  EXPECT_TRUE(wakes());
+  EXPECT_FALSE(wakes());
+  writer.woken();
+  writer.wake_when_left(3);  // they are fewer already
+  EXPECT_TRUE(wakes());
+}
+
+TEST_F(PrefetchRing, garbage_ends_nothing) {
+  const std::uint64_t words[] = {0, 1, 77, ~std::uint64_t{0}, PrefetchClaim{5, 9}.packed()};
+  for (const std::uint64_t word : words) {
+    lend("a");
+    lend("b");
+    for (PrefetchSlot& slot : mapped.slots()) {
+      slot.claim.store(word);
+      slot.what.store(word);
+    }
+    mapped.header().taken.store(word);
+    mapped.header().wake_at.store(word);
+    (void)take(getter);
+    (void)take(other);
+    writer.wake_when_left(1);
+    writer.take_back([](std::uint32_t) {});
+    EXPECT_EQ(writer.lent(), 0U);
+    mapped.header().taken.store(0);
+    lend("c");
+    writer.take_back([](std::uint32_t) {});
+  }
+}
+
+TEST_F(PrefetchRing, memory_of_another_size_is_refused) {
+  EXPECT_THROW(PrefetchSegment(platform::duplicate(STDIN_FILENO)), Error);
+}
+
+}  // namespace
+}  // namespace tensorbus::link
