@@ -76,7 +76,8 @@ emulated() {
   # shellcheck disable=SC2016
   unshare --user --map-root-user --mount --pid --fork --kill-child bash -euc '
     mount -t proc proc /proc
-    mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc
+    mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc ||
+      { echo "error: binfmt_misc of a user namespace needs Linux 6.7" >&2 && exit 1; }
     cat /usr/lib/binfmt.d/qemu-aarch64.conf >/proc/sys/fs/binfmt_misc/register
     exec "$@"
   ' bash "$@"

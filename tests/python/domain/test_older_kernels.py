@@ -10,6 +10,7 @@ import pytest
 
 import tensorbus as tb
 from support.harness import PATIENCE, eventually
+from support.repository import ROOT
 
 OPTIONAL = ["pidfd", "future-write", "populate", "newer-than-5.4"]
 NEEDED = {
@@ -30,7 +31,7 @@ HOLDER = """
 
 
 def running(program: str, *without: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "support.without", *without, "--"]
+    command = [sys.executable, "-I", ROOT / "tests/python/support/without.py", *without, "--"]
     return subprocess.Popen(
         [*command, sys.executable, "-c", dedent(program)],
         stdin=subprocess.PIPE,
