@@ -30,6 +30,9 @@ ORDER = [
     "bridge",
     "view",
     "fuzz",
+    "older",
+    "containers",
+    "arm64",
     "debian",
 ]
 HEAD = ["part", "result", "when, commit", "took", "figures"]
@@ -53,6 +56,16 @@ def tests(log: str) -> str:
         if (count := last(log, rf"(\d+) {what}\b.* in [\d.]+s")) != "?":
             said += f", {count} Python tests {what}"
     return said
+
+
+def repeated(log: str) -> str:
+    """What ctest and pytest say in the end, where they run several times."""
+    ctests = [int(each) for each in re.findall(r"tests (?:passed|failed) out of (\d+)", log)]
+    said = [f"{sum(ctests):,} runs of C++ tests"] if ctests else []
+    for what in ("passed", "failed", "skipped"):
+        if counts := re.findall(rf"(\d+) {what}\b.* in [\d.]+s", log):
+            said.append(f"{sum(map(int, counts)):,} of Python tests {what}")
+    return ", ".join(said) or "no figures"
 
 
 def tidy(log: str) -> str:
@@ -141,6 +154,9 @@ FIGURES: dict[str, Callable[[str], str]] = {
     "bridge": bridge,
     "view": view,
     "fuzz": fuzz,
+    "older": repeated,
+    "containers": repeated,
+    "arm64": repeated,
     "debian": debian,
 }
 

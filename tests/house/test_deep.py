@@ -61,6 +61,14 @@ def test_the_page_has_the_place_and_every_part_has_figures() -> None:
         ("kills", "seed    7\nkills    10049\nwrong samples      0\n", "10,049 kills, ? samples"),
         ("storm", "seed   7\nkilled    20000\nitems    4\n", "20,000 kills, ? stops"),
         ("bridge", "seed   7\nfaults    500\nwrong   0\n", "500 faults, ? connections"),
+        (
+            "older",
+            "100% tests passed out of 900\n== 90 passed, 1 skipped in 9.1s ==\n"
+            "100% tests passed out of 100\n== 10 passed in 9.1s ==\n",
+            "1,000 runs of C++ tests, 100 of Python tests passed, 1 of Python tests skipped",
+        ),
+        ("containers", "== 5 passed in 31.02s ==\n", "5 of Python tests passed"),
+        ("arm64", "100% tests passed out of 1700\n" * 3, "5,100 runs of C++ tests"),
         ("debian", "-- debootstrap of bookworm from http://x\n", "? C++ tests; bookworm"),
     ],
 )

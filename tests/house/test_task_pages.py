@@ -83,7 +83,8 @@ def test_every_program_is_run_here(tmp_path: Path) -> None:
     ]
     tests = Path(__file__).read_text()
     assert len(programs) > 6
-    # test_camera.py is run by tests/python/domain/test_pytest_plugin.py.
+    # test_camera.py is run by tests/python/domain/test_pytest_plugin.py; compose.yaml and pod.yaml
+    # are by tests/containers, which make the image of Containerfile.
     assert [name for name in programs if name.split(".")[0] not in tests] == []
 
 
@@ -130,6 +131,18 @@ def test_a_camera_pipeline(folder: Path) -> None:
         seen, _ = viewer.communicate(timeout=PATIENCE)
     assert found == "200 frames, 0 missed\n"
     assert re.fullmatch(r"(viewer: \d+ \(1080, 1920, 3\)\n)*", seen)
+
+
+def test_the_programs_of_containers_without_containers(folder: Path) -> None:
+    pytest.importorskip("numpy", reason="NumPy is not installed")
+    write_programs("containers", folder)
+    with (
+        running(*python(folder / "detector.py")) as detector,
+        running(*python(folder / "camera.py")) as camera,
+    ):
+        found, _ = detector.communicate(timeout=3 * PATIENCE)
+        assert camera.wait(PATIENCE) == 0
+    assert found == "200 images, the last of 199\n"
 
 
 def test_an_inference_service_whose_worker_is_killed(folder: Path) -> None:

@@ -67,6 +67,17 @@ def from_memory(memory: Memory) -> Any:
     return array
 
 
+def check_dimensions(count: int) -> None:
+    """NumPy 1.26 does not check those of an `__array_interface__`: the process would crash.
+
+    Raises:
+        Unsupported: NumPy has no arrays of so many dimensions.
+    """
+    most = getattr(learn(), "MAXDIMS", 64)  # in NumPy 1.x a constant
+    if count > most:
+        raise Unsupported(f"a tensor of {count} dimensions: this NumPy has at most {most}")
+
+
 def ml_dtype(name: str, from_torch: bool) -> Any:
     """A dtype that NumPy gets from the ml_dtypes package."""
     what_else = 'receive it with library="torch"' if from_torch else "install a newer one"

@@ -105,6 +105,7 @@ class PackedTensor:
         known = self.dtype in numpy_arrays.OWN
         dtype = np.dtype(self.dtype if known else f"u{self._itemsize()}")
         self.check_size(dtype.itemsize)
+        numpy_arrays.check_dimensions(len(self.shape))
         return {
             "version": 3,
             "shape": self.shape,

@@ -39,7 +39,7 @@ void require_version(const std::string& release) {
 
 void try_pidfd() {
   const platform::Fd own = platform::open_own_pidfd();
-  if (!own) throw_system("pidfd_open", errno);
+  if (!own) platform::throw_system_of_needed("pidfd_open", errno);
   if (!platform::is_pidfd(own.get()))
     throw Error(Code::kUnsupported,
                 "/proc/self/fd does not tell what a pidfd is: is /proc mounted?");

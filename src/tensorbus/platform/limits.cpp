@@ -127,6 +127,15 @@ void throw_system(const std::string& what, int error_number, During during) {
   throw Error(permission ? Code::kPermission : Code::kOutOfMemory, what + ": " + *limit);
 }
 
+void throw_system_of_needed(const std::string& call, int error_number) {
+  if (error_number != ENOSYS && error_number != EINVAL && !is_permission(error_number))
+    throw_system(call, error_number);
+  throw Error(Code::kUnsupported,
+              call + ": " + std::generic_category().message(error_number) +
+                  ". Tensorbus needs this call of Linux; the kernel does not have it, or a sandbox "
+                  "(a seccomp profile, gVisor) refuses it");
+}
+
 void throw_no_memory() { throw Error(kNoMemory); }
 
 }  // namespace platform

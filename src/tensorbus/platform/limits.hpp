@@ -21,6 +21,10 @@ std::optional<std::string> limit_behind(int error_number, During during = During
 [[noreturn]] void throw_system(const std::string& what, int error_number, During during);
 using tensorbus::throw_system;
 
+// The same for a call without which there is no bus: throws Error(kUnsupported) if the kernel does
+// not have it, or a sandbox refuses it.
+[[noreturn]] void throw_system_of_needed(const std::string& call, int error_number);
+
 // Throws Error(kOutOfMemory) in place of std::bad_alloc. Allocates nothing: the Error was made when
 // the program started.
 [[noreturn]] void throw_no_memory();

@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "tensorbus/platform/files/memfd.hpp"
 #include "tests/fakes/test_sockets.hpp"
 
 namespace tensorbus::link {
@@ -62,12 +63,13 @@ TEST_F(Sender, retires_a_segment_once_and_with_all_its_grants) {
 
 // What waits for a borrower that was stopped has a descriptor each.
 TEST_F(Sender, passes_no_more_than_so_many_to_a_borrower_that_does_not_read) {
-  arena = memory::Arena::create({.segment_bytes = 4096, .warm_bytes = 0});
+  const std::size_t page = platform::page_bytes();
+  arena = memory::Arena::create({.segment_bytes = page, .warm_bytes = 0});
   SegmentSender small(owner, arena);
   std::vector<memory::BlockRef> blocks;
   std::optional<Code> refused;
   while (!refused && blocks.size() < 2000) {
-    blocks.push_back(arena->allocate(4096));
+    blocks.push_back(arena->allocate(page));
     try {
       small.ensure_sent(blocks.back()->segment(), Grant::kRead);
     } catch (const Error& error) {

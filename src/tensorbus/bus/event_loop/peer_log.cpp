@@ -22,7 +22,8 @@ std::string line_of(std::string_view topic, pid_t pid,
   line += ": ";
   for (const std::string_view part : text) line += part;
   line.resize(std::min(line.size(), line.find('\n')));
-  std::ranges::replace_if(line, [](char c) { return ('\0' <= c && c < ' ') || c == '\x7f'; }, '?');
+  const auto is_control = [](unsigned char c) { return c < ' ' || c == '\x7f'; };
+  std::ranges::replace_if(line, is_control, '?');
   return line;
 }
 

@@ -30,9 +30,10 @@ Fd create(const std::string& name, std::size_t bytes, int seals) {
   if (bytes > max_file_bytes())  // ftruncate would raise SIGXFSZ
     throw_system("cannot make " + std::to_string(bytes) + " bytes of shared memory", EFBIG);
   Fd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) throw_system("memfd_create", errno);
+  if (!fd) throw_system_of_needed("memfd_create(MFD_ALLOW_SEALING)", errno);
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) < 0) throw_system("sizing a memfd", errno);
-  if (::fcntl(fd.get(), F_ADD_SEALS, seals) < 0) throw_system("sealing a memfd", errno);
+  if (::fcntl(fd.get(), F_ADD_SEALS, seals) < 0)
+    throw_system_of_needed("fcntl(F_ADD_SEALS) of a memfd", errno);
   return fd;
 }
 

@@ -13,6 +13,7 @@
 #include <new>
 
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/files/memfd.hpp"
 #include "tensorbus/platform/fork/lineage.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
 #include "tensorbus/platform/limits.hpp"
@@ -28,7 +29,6 @@ std::atomic<ForkEpoch> newest_guard{0};
 namespace {
 
 constexpr ForkEpoch kForking = std::numeric_limits<ForkEpoch>::max();
-constexpr std::size_t kMark = 4096;  // bytes of address space in a child
 
 // Counts what was made in this process; a child begins at 0.
 std::array<std::atomic<std::size_t>, 2> inheritable{};
@@ -116,7 +116,7 @@ struct flock byte_of(const ForkGuard& guard) noexcept {
 
 // Closes the parent's copies: the child has its own now, or there is no child.
 void close_childs(ForkGuard& guard) noexcept {
-  if (guard.childs_mark != nullptr) ::munmap(guard.childs_mark, kMark);
+  if (guard.childs_mark != nullptr) ::munmap(guard.childs_mark, page_bytes());
   if (guard.childs_pipe >= 0) ::close(guard.childs_pipe);
   if (guard.childs_lock >= 0) ::close(guard.childs_lock);
   guard.childs_mark = nullptr;
@@ -147,7 +147,7 @@ bool ForkGuards::fill(ForkGuard& guard) noexcept {
   if (guard.childs_lock < 0) return false;
   struct flock byte = byte_of(guard);
   if (::fcntl(guard.childs_lock, F_OFD_SETLK, &byte) < 0) return false;
-  void* const mark = ::mmap(nullptr, kMark, PROT_NONE, MAP_SHARED, guard.childs_lock, 0);
+  void* const mark = ::mmap(nullptr, page_bytes(), PROT_NONE, MAP_SHARED, guard.childs_lock, 0);
   if (mark == MAP_FAILED) return false;
   guard.childs_mark = mark;
   epoll_event hang_up{};  // wait for nothing but the hang-up
