@@ -95,13 +95,12 @@ class PrefetchWriter {
   // Lends one more item, of at most kMostBytes bytes. There must be room.
   void lend(std::span<const std::byte> bytes, std::uint64_t number) noexcept {
     PrefetchSlot& slot = at(++tail_);
-    std::array<std::uint64_t, PrefetchSlot::kMostBytes / 8> words;
-    const std::size_t count = (bytes.size() + 7) / 8;
-    words[count == 0 ? 0 : count - 1] = 0;
-    std::memcpy(words.data(), bytes.data(), bytes.size());
-    for (std::size_t i = 0; i < count; ++i)
+    std::array<std::uint64_t, PrefetchSlot::kMostBytes / 8> words{};
+    const std::size_t length = std::min(bytes.size(), PrefetchSlot::kMostBytes);
+    std::memcpy(words.data(), bytes.data(), length);
+    for (std::size_t i = 0; i < (length + 7) / 8; ++i)
       slot.words[i].store(words[i], std::memory_order_relaxed);
-    slot.what.store(number << 8 | bytes.size(), std::memory_order_relaxed);
+    slot.what.store(number << 8 | length, std::memory_order_relaxed);
     // Release: the bytes come before it, for the getter's acquire.
     slot.claim.store(PrefetchClaim{tail_}.packed(), std::memory_order_release);
   }
