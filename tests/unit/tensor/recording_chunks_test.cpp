@@ -7,6 +7,7 @@
 #include "tensorbus/tensor/recording/chunk.hpp"
 #include "tensorbus/tensor/recording/crc32.hpp"
 #include "tensorbus/tensor/recording/read_contents.hpp"
+#include "tensorbus/tensor/recording/summary.hpp"
 #include "tests/unit/tensor/file_test_support.hpp"
 #include "tests/unit/tensor/recording_test_support.hpp"
 
@@ -160,6 +161,66 @@ TEST(Chunks, a_size_that_no_memory_has_is_refused) {
   std::vector<std::byte> bytes;
   encode_chunk({.bytes = std::uint64_t{1} << 62, .compression = Compression::kZstd}, bytes);
   EXPECT_THROW(UnpackedChunk(std::span(bytes).subspan(kRecordHead)), Error);
+}
+
+// One channel, and a chunk of these records, without an end.
+std::string file_with(Compression how, std::span<const std::byte> records) {
+  std::vector<std::byte> packed;
+  compress(how, records, packed);
+  std::vector<std::byte> bytes;
+  RecordWriter out(bytes);
+  out.raw(kMagic);
+  encode(Channel{1, 0, "topic", "json", {}}, bytes);
+  encode_chunk({.bytes = records.size(), .compression = how, .stored_bytes = packed.size()}, bytes);
+  bytes.insert(bytes.end(), packed.begin(), packed.end());
+  return string_of(bytes);
+}
+
+std::vector<std::byte> short_message(std::uint16_t channel) {
+  std::vector<std::byte> record;
+  RecordWriter out(record);
+  out.begin(Opcode::kMessage);
+  out.number(channel);
+  out.number(std::uint32_t{0});
+  out.number(std::uint64_t{5});
+  out.number(std::uint64_t{5});
+  out.end();
+  return record;
+}
+
+constexpr std::size_t kMostKept = std::size_t{33} << 20;  // of what a small file unpacks to
+
+TEST(Chunks, a_small_file_that_unpacks_to_many_messages_does_not_fill_the_memory) {
+  const std::vector<std::byte> record = short_message(1);
+  std::vector<std::byte> records;
+  for (std::size_t i = 0; i < 2'000'000; ++i)
+    records.insert(records.end(), record.begin(), record.end());
+  const std::string file = file_with(Compression::kZstd, records);
+  ASSERT_LT(file.size(), 50'000U);
+  const Contents contents = contents_in(file);
+  EXPECT_LT(contents.messages.size() * sizeof(MessageEntry), kMostKept);
+  EXPECT_GT(contents.messages.size(), 1'000'000U);
+  EXPECT_NE(contents.damage.find("its chunks unpack to more than"), std::string::npos)
+      << contents.damage;
+  EXPECT_NE(contents.recovered.find("it was searched up to byte"), std::string::npos)
+      << contents.recovered;
+}
+
+TEST(Chunks, a_small_file_that_unpacks_to_long_texts_does_not_fill_the_memory) {
+  std::vector<std::byte> records;
+  for (std::uint16_t id = 2; id < 50; ++id)
+    encode(Schema{id, std::string(1 << 20, 'n'), "", ""}, records);
+  const Contents schemas = contents_in(file_with(Compression::kZstd, records));
+  EXPECT_LT(schemas.schemas.size(), 33U);
+  EXPECT_NE(schemas.damage.find("its chunks unpack to more than"), std::string::npos);
+
+  records.clear();
+  Channel channel{2, 0, "other", "json", {}};
+  for (int i = 0; i < 300'000; ++i) channel.metadata[std::to_string(i)] = "";
+  encode(channel, records);
+  const Contents channels = contents_in(file_with(Compression::kZstd, records));
+  EXPECT_EQ(channels.channels.size(), 1U);
+  EXPECT_NE(channels.damage.find("its chunks unpack to more than"), std::string::npos);
 }
 
 // Of a chunk all messages are written, or none.
