@@ -2,9 +2,12 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
+#include <stdexcept>
 
 #include "tensorbus/tensor/recording/chunk.hpp"
+#include "tensorbus/tensor/recording/chunk_builder.hpp"
 #include "tensorbus/tensor/recording/crc32.hpp"
 #include "tensorbus/tensor/recording/read_contents.hpp"
 #include "tensorbus/tensor/recording/summary.hpp"
@@ -221,6 +224,51 @@ TEST(Chunks, a_small_file_that_unpacks_to_long_texts_does_not_fill_the_memory) {
   const Contents channels = contents_in(file_with(Compression::kZstd, records));
   EXPECT_EQ(channels.channels.size(), 1U);
   EXPECT_NE(channels.damage.find("its chunks unpack to more than"), std::string::npos);
+}
+
+TEST(Chunks, a_message_that_cannot_be_added_leaves_those_before_it) {
+  ChunkBuilder chunk(Compression::kZstd);
+  const std::string tensor(300, 't');
+  chunk.add(message_of(1, 1, tensor, "fields"));
+  const std::size_t before = chunk.bytes();
+  OutgoingMessage large = message_of(1, 2, tensor, "fields");
+  large.runs.push_back({large.runs[0].data(), SIZE_MAX / 2});
+  EXPECT_THROW(chunk.add(large), std::length_error);
+  EXPECT_EQ(chunk.bytes(), before);
+  std::vector<std::byte> bytes;
+  std::vector<MessageEntry> entries;
+  (void)chunk.finish(0, bytes, entries);
+  ASSERT_EQ(entries.size(), 1U);
+  EXPECT_EQ(tensor_of(string_of(bytes), entries[0]), tensor);
+}
+
+// As if an exception came before the commit: their memory goes.
+TEST(Chunks, what_was_dropped_is_not_written) {
+  const NamelessFile out;
+  RecordingWriter writer(out.path(), true, {}, true);
+  const std::uint16_t channel = writer.add_channel("topic", "", {});
+  const std::string kept(10'000, 'k');
+  writer.add_message(message_of(channel, 0, kept, ""));
+  writer.commit();
+  {
+    const std::string gone(5'000'000, 'g');
+    const std::uint16_t other = writer.add_channel("other", "", {});
+    OutgoingMessage packed = message_of(other, 1, "small", "");
+    packed.compression = Compression::kZstd;
+    writer.add_message(packed);
+    writer.add_message(message_of(other, 2, gone, ""));
+    writer.drop_staged();
+  }
+  EXPECT_THROW(writer.commit(), Error);
+  writer.finish();
+  const std::string whole = out.bytes();
+  for (const std::string& file : {whole, whole.substr(0, whole.size() - 1)}) {
+    const Contents contents = contents_in(file);
+    EXPECT_EQ(contents.recovered == "", file == whole) << contents.recovered;
+    EXPECT_EQ(contents.damage, "");
+    ASSERT_EQ(contents.messages.size(), 1U);
+    EXPECT_EQ(tensor_of(file, contents.messages[0]), kept);
+  }
 }
 
 // Of a chunk all messages are written, or none.
