@@ -221,6 +221,7 @@ def test_ticks_follow_a_player_in_another_process(
 ) -> None:
     with ticking(mode, 0.1) as timer, playing(path, "--paused") as process:
         eventually(lambda: timer.time_ns == BEGIN)
+        eventually(lambda: main(["player", "status", "--name", "player"]) == 0)  # it is served
         player("step", "4")
         eventually(lambda: timer.ticks == 30)
         player("step")
