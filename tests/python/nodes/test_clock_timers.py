@@ -97,7 +97,7 @@ def test_a_node_stops_within_a_long_step() -> None:
 
             async def publish() -> None:
                 with tb.Publisher("clock") as publisher:
-                    await asyncio.to_thread(publisher.wait_for_subscribers, timeout=PATIENCE)
+                    await asyncio.to_thread(connected, publisher)
                     publisher.publish({"time_ns": BEGIN})
                     while timer.time_ns == 0:
                         await asyncio.sleep(0)
