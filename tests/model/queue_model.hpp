@@ -100,7 +100,9 @@ class QueueModel {
       getter.asked = to_int8(model.sizes_.gets);  // it asks for nothing more
     }
     void timed_out(const Request& to) {
-      if (model.is_producer(to.client)) answer(to, Answered::kNotIn);
+      if (model.is_producer(to.client)) return answer(to, Answered::kNotIn);
+      ModelClient& getter = client(to);
+      if (getter.at == ClientAt::kAsked && getter.asked == to_int8(to.number)) forget_offer(getter);
     }
     void deny(const Request&, const Error&) {}
     QueueTableState::Table::Clock::time_point now() const { return {}; }
@@ -152,7 +154,7 @@ class QueueModel {
     if (self.at == ClientAt::kIdle && self.asked < sizes_.gets) {
       QueueState s = from;
       ModelClient& me = s.clients[index];
-      me.to_host.push({Say::kGet, ++me.asked});
+      me.to_host.push({sizes_.polls ? Say::kPoll : Say::kGet, ++me.asked});
       me.at = ClientAt::kAsked;
       for (ModelItem& item : s.items)
         if (item.holder == c && !sizes_.redeliver) item.passed = true;
@@ -240,7 +242,9 @@ class QueueModel {
     const Wire& said = s.clients[static_cast<std::size_t>(c)].to_host;
     if (mistake_ != QueueMistake::kAheadOfAGet &&
         std::any_of(said.messages.begin(), said.messages.begin() + said.count,
-                    [](const Message& message) { return message.say == Say::kGet; }))
+                    [](const Message& message) {
+                      return message.say == Say::kGet || message.say == Say::kPoll;
+                    }))
       return;
     first->taker = to_int8(c);
     ++s.clients[static_cast<std::size_t>(c)].asked;
@@ -262,10 +266,12 @@ class QueueModel {
     s.table.settle(port);
     settled(std::move(s));
   }
-  void take_back_ahead(QueueState& s) const {
+  void take_back_ahead(QueueState& s) {
     if (mistake_ != QueueMistake::kClaimIsNotSeen) collect(s);
     s.ahead.clear();
     s.table.take_back_ahead();
+    Port port{s, *this};
+    if (mistake_ != QueueMistake::kRoomIsNotSeen) s.table.settle(port);
   }
   void lend_ahead(QueueState& s) const {
     s.table.lend_ahead([&](int item, std::uint64_t number) {
@@ -282,9 +288,12 @@ class QueueModel {
     if (from.clients[index].to_host.count != 0) {
       QueueState s = from;
       Port port{s, *this};
-      collect(s);
-      s.table.settle(port);
-      hear(s, port, c, s.clients[index].to_host.pop());
+      const Message heard = s.clients[index].to_host.pop();
+      if (heard.say != Say::kGet && heard.say != Say::kPoll) {  // for these, claims come later
+        collect(s);
+        s.table.settle(port);
+      }
+      hear(s, port, c, heard);
       settled(std::move(s));
     }
     const bool heard_all =
@@ -326,6 +335,9 @@ class QueueModel {
           return port.shut_down(from);
         take_back_ahead(s);
         return s.table.get(port, from, true, holds());
+      case Say::kPoll:
+        take_back_ahead(s);
+        return s.table.get(port, from, false, holds());
       case Say::kTake:
         s.table.take(port, from);
         return;

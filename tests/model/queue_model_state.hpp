@@ -26,6 +26,7 @@ struct QueueSizes {
   bool give_back = false;                 // a getter may give back what it has in hand
   bool holds = false;                     // a getter hands its offer on before it sends TAKE
   int ahead = 0;                          // items that the host lends ahead
+  bool polls = false;                     // getters wait for nothing
 };
 
 // Mistakes that the model must find, or it proves nothing.
@@ -46,10 +47,11 @@ enum class QueueMistake {
   kOverTooEarly,         // a getter is told that nothing is left while an offer may come back
   kClaimIsNotSeen,       // what is lent ahead is taken back from those who have it, too
   kAheadOfAGet,          // a getter takes ahead while the host has not heard its last GET
+  kRoomIsNotSeen,        // what is claimed while all is taken back gives nobody room
   kClaimsOfTheDead,      // the host forgets a client before it has collected its claims
 };
 
-enum class Say : std::uint8_t { kPut, kGet, kTake, kCancel, kTaskDone, kGiveBack };
+enum class Say : std::uint8_t { kPut, kGet, kPoll, kTake, kCancel, kTaskDone, kGiveBack };
 struct Message {
   Say say{};
   std::int8_t request = 0;

@@ -13,8 +13,8 @@ void PrintTo(const QueueSizes& sizes, std::ostream* to) {
   *to << sizes.getters << " getters, " << sizes.gets << " gets, maxsize " << sizes.maxsize
       << (sizes.redeliver ? ", redeliver, " : ", ") << sizes.deaths << " deaths"
       << (sizes.shut_down == ShutDown::kNever ? "" : ", shut down")
-      << (sizes.ahead == 0 ? "" : ", ahead") << (sizes.give_back ? ", give back" : "")
-      << (sizes.holds ? ", hold" : "");
+      << (sizes.ahead == 0 ? "" : ", ahead") << (sizes.polls ? ", polls" : "")
+      << (sizes.give_back ? ", give back" : "") << (sizes.holds ? ", hold" : "");
 }
 
 namespace {
@@ -47,6 +47,13 @@ constexpr auto kLends = [](bool redeliver) {
 };
 const QueueSizes kLendsInOrder{
     .puts = {{0, 1, 2}}, .getters = 1, .gets = 4, .deaths = 0, .ahead = 2};
+const QueueSizes kLendsToPolls{.puts = {{0, 1}},
+                               .getters = 2,
+                               .gets = 2,
+                               .maxsize = 1,
+                               .deaths = 0,
+                               .ahead = 1,
+                               .polls = true};
 const QueueSizes kLendsAndDrops{.puts = kTwo, .gets = 1, .shut_down = ShutDown::kDrops, .ahead = 1};
 const QueueSizes kDrops{{{0, 1}}, 2, 2, 0, true, 1, false, ShutDown::kDrops};
 
@@ -56,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(OfAQueue, EveryOrder,
                                            QueueSizes{{{0, 1}}, 2, 2, 0, true, 2, true},
                                            kDrains(false), kDrains(true), kDrops, kGivesBack(false),
                                            kGivesBack(true), kHolds, kLends(false), kLends(true),
-                                           kLendsInOrder, kLendsAndDrops));
+                                           kLendsInOrder, kLendsToPolls, kLendsAndDrops));
 
 // These take minutes: scripts/deep models runs them.
 INSTANTIATE_TEST_SUITE_P(DISABLED_OfALargerQueue, EveryOrder,
@@ -87,12 +94,14 @@ TEST(QueueModel, finds_each_of_the_mistakes_that_one_could_make) {
     EXPECT_EQ(QueueModel(kDrains(redeliver), QueueMistake::kOverTooEarly).explore(),
               "a getter is told that nothing is left, and something is");
   }
+  EXPECT_EQ(QueueModel(kLendsToPolls, QueueMistake::kRoomIsNotSeen).explore(),
+            "somebody waits for what is there");
   EXPECT_EQ(QueueModel(kLends(false), QueueMistake::kAheadOfAGet).explore(),
             "lost items are counted wrongly");
   EXPECT_EQ(QueueModel(kLends(false), QueueMistake::kClaimsOfTheDead).explore(),
             "an item came back that had been delivered");
   EXPECT_EQ(QueueModel(kLends(true), QueueMistake::kClaimIsNotSeen).explore(),
-            "an item that a client took is not in its hand");
+            "two clients have the same item");
   EXPECT_EQ(QueueModel(kHolds, QueueMistake::kHoldIsNotHeard).explore(),
             "an item came back that had been delivered");
   EXPECT_EQ(QueueModel(kGivesBack(true), QueueMistake::kGiveBackIsDone).explore(),

@@ -64,8 +64,8 @@ class PrefetchScenario : public Scenario {
     link::PrefetchWriter writer{header, slots};
     platform::Atomic<std::uint32_t> messages{0};                // of the socket: QUEUE_WAKE
     std::uint64_t next = 1;                                     // item, which says its number
-    std::vector<std::uint64_t> lent{};  // what the host has not seen taken
-    std::vector<std::uint64_t> back{};  // what it took back
+    std::vector<std::uint64_t> lent{};                          // what the host has not seen taken
+    std::vector<std::uint64_t> back{};                          // what it took back
     std::array<std::vector<std::uint64_t>, kMostGetters> got;   // by each getter
     std::array<std::vector<std::uint64_t>, kMostGetters> seen;  // by the host
   };
@@ -124,6 +124,7 @@ class PrefetchScenario : public Scenario {
       std::uint64_t item = 0;
       const auto taken = reader.take([&](std::span<const std::byte> bytes) {
         if (bytes.size() == sizeof item) std::memcpy(&item, bytes.data(), sizeof item);
+        return true;
       });
       if (!taken) continue;
       require(item == taken->number, "it is another item");

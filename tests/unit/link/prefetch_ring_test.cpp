@@ -21,6 +21,7 @@ class PrefetchRing : public ::testing::Test {
     std::string text;
     const auto taken = reader.take([&](std::span<const std::byte> bytes) {
       text.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      return true;
     });
     return taken ? text + ":" + std::to_string(taken->number) : "nothing";
   }
@@ -86,15 +87,25 @@ TEST_F(PrefetchRing, the_oldest_can_be_taken_back_alone) {
 
 TEST_F(PrefetchRing, a_getter_that_throws_has_taken_nothing) {
   lend("a");
-  EXPECT_THROW(
-      getter.take([](std::span<const std::byte>) { throw Error(Code::kOutOfMemory, "no memory"); }),
-      Error);
+  EXPECT_THROW(getter.take([](std::span<const std::byte>) -> bool {
+    throw Error(Code::kOutOfMemory, "no memory");
+  }),
+               Error);
   EXPECT_EQ(take(other), "a:1");
+}
+
+TEST_F(PrefetchRing, what_nobody_can_read_is_nobodys) {
+  lend("a");
+  EXPECT_TRUE(getter.take([](std::span<const std::byte>) { return false; }));
+  EXPECT_EQ(collect(), std::vector{PrefetchClaim::kHost});
+  EXPECT_EQ(take(other), "nothing");
 }
 
 TEST_F(PrefetchRing, the_getter_that_leaves_so_many_wakes_the_host) {
   for (const char* text : {"a", "b", "c", "d"}) lend(text);
-  const auto wakes = [&] { return getter.take([](std::span<const std::byte>) {})->wakes; };
+  const auto wakes = [&] {
+    return getter.take([](std::span<const std::byte>) { return true; })->wakes;
+  };
   writer.wake_when_left(2);
   EXPECT_FALSE(wakes());
   EXPECT_TRUE(wakes());
@@ -118,7 +129,7 @@ TEST_F(PrefetchRing, garbage_ends_nothing) {
     (void)take(getter);
     (void)take(other);
     writer.wake_when_left(1);
-    writer.take_back([](std::uint32_t) {});
+    writer.take_back([](std::uint32_t taker) { EXPECT_NE(taker, PrefetchClaim::kFree); });
     EXPECT_EQ(writer.lent(), 0U);
     mapped.header().taken.store(0);
     lend("c");

@@ -68,9 +68,9 @@ class QueueHost final : public QueueRequests {
   // Notes what clients have taken ahead, and enters what they have put through rings. Before
   // anything is decided.
   void pull(Hosted& queue);
-  void collect_taken(Hosted& queue) noexcept;
+  void collect_taken(Hosted& queue);
   // What was lent ahead and not taken waits again: for what may change the order, or the end.
-  void take_back_ahead(Hosted& queue) noexcept;
+  void take_back_ahead(Hosted& queue);
   bool lend_ahead(Hosted& queue) noexcept;
   static void note_taken(Table& table, const Client& client) noexcept;
   // The same, with all room taken back that was promised: nothing is put before look_after().

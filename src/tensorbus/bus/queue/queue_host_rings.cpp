@@ -71,7 +71,7 @@ void QueueHost::look_after(Hosted& queue) noexcept {
   context_.loop.schedule(looking_again_, kLookAgain);
 }
 
-void QueueHost::collect_taken(Hosted& queue) noexcept {
+void QueueHost::collect_taken(Hosted& queue) {
   bool any = false;
   queue.prefetch.collect([&](const Client& client) {
     any = true;
@@ -89,22 +89,29 @@ void QueueHost::note_taken(Table& table, const Client& client) noexcept {
     table.lose_ahead();
 }
 
-void QueueHost::take_back_ahead(Hosted& queue) noexcept {
-  queue.prefetch.take_back([&](const Client& client) { note_taken(queue.table, client); });
+void QueueHost::take_back_ahead(Hosted& queue) {
+  bool any = false;
+  queue.prefetch.take_back([&](const Client& client) {
+    any = true;
+    note_taken(queue.table, client);
+  });
   queue.table.take_back_ahead();
+  if (!any) return;
+  Port port{context_, queue.grant()};
+  queue.table.settle(port);
 }
 
 // Returns true if something of it was taken meanwhile.
 bool QueueHost::lend_ahead(Hosted& queue) noexcept {
   if (queue.prefetch.empty()) return false;
+  bool more = false;  // could be lent
   queue.table.lend_ahead([&](const LentRef& item, std::uint64_t number) {
-    if (!queue.prefetch.has_room() || !item->descriptor.tensors.empty() ||
-        item->bytes.size() > link::PrefetchSlot::kMostBytes)
+    if (!item->descriptor.tensors.empty() || item->bytes.size() > link::PrefetchSlot::kMostBytes)
       return false;
-    queue.prefetch.lend(item->bytes, number);
-    return true;
+    more = !queue.prefetch.has_room();
+    if (!more) queue.prefetch.lend(item->bytes, number);
+    return !more;
   });
-  const bool more = !queue.table.all_lent_ahead();
   std::optional<std::uint64_t> left;  // unless nothing waits for what becomes of them
   if (queue.table.waits_for_takes())
     left = queue.table.lent_ahead();
@@ -168,17 +175,18 @@ std::optional<std::uint64_t> QueueHost::take_now(const link::QueueName& name,
   Hosted* const queue = find_for_own(name);
   if (queue == nullptr) return std::nullopt;
   const Touch touch(*this, *queue);
-  while (queue->table.lent_ahead() != 0 && !queue->prefetch.take_back_first())
-    collect_taken(*queue);
   Port port{context_, queue->grant()};
+  const auto read_it = [&](const LentRef& item) { return read(*item); };
+  bool lost = false;  // a getter has taken it meanwhile
+  const auto take_back = [&] {
+    lost = !queue->prefetch.take_back_first();
+    return !lost;
+  };
   std::uint64_t number = 0;
-  try {
-    number = queue->table.take_now(port, own_, [&](const LentRef& item) { return read(*item); });
-  } catch (...) {
-    take_back_ahead(*queue);
-    throw;
-  }
-  if (number == 0) take_back_ahead(*queue);
+  do {
+    if (std::exchange(lost, false)) collect_taken(*queue);
+    number = queue->table.take_now(port, own_, read_it, take_back);
+  } while (lost);
   none_left = queue->table.items() == 0;
   if (number == 0) return std::nullopt;
   return queue->options.redeliver ? number : 0;

@@ -170,7 +170,6 @@ class QueueTable {
   // The oldest items, which clients may take without asking (prefetch.hpp). There are some only
   // while no GET waits and no item is offered: what is offered may come back, and is older.
   std::size_t lent_ahead() const noexcept { return lent_ahead_; }
-  bool all_lent_ahead() const noexcept { return lent_ahead_ == items_.waiting().size(); }
   // Calls lend(item, number) for the next ones, in order, until it returns false.
   template <typename Lend>
   void lend_ahead(const Lend& lend) {
@@ -203,14 +202,15 @@ class QueueTable {
 
   // Gives the client the oldest item at once, if nobody else waits for one and none may come back
   // before it. Calls read(item) first: it is taken if that returns true. Returns its number, 0 if
-  // it was not taken. If items are lent ahead, the caller has taken the oldest one back.
-  template <typename Port, typename Read>
-  std::uint64_t take_now(Port& port, const Client& client, const Read& read) {
+  // it was not taken. If it is lent ahead, it is taken only if take_back() then returns true.
+  template <typename Port, typename Read, typename TakeBack>
+  std::uint64_t take_now(Port& port, const Client& client, const Read& read,
+                         const TakeBack& take_back) {
     if (!any_waits() || !getters_.empty() || items_.offered() != 0) return 0;
     const auto& first = items_.waiting().begin()->second;
     if (first.offered_for != Clock::duration{}) return 0;
     items_.finish_with_taken(client);
-    if (!read(first.item)) return 0;
+    if (!read(first.item) || (lent_ahead_ != 0 && !take_back())) return 0;
     const std::uint64_t number = items_.take_first(client);
     if (lent_ahead_ != 0) --lent_ahead_;
     settle(port);

@@ -70,7 +70,7 @@ class QueueClient {
   std::unique_ptr<link::Channel::Batch> batch_of_requests() const;
   bool is_host() const noexcept { return address_.host == core_.id(); }
   std::shared_ptr<UnderWay::Request> begin_get() const;
-  bool take_soon(Sample& item, bool waits) const;
+  bool take_soon(Sample& item, const platform::StopCondition& stop) const;
   Outcome get_by_message(Sample& item, Access access, const platform::StopCondition& stop) const;
   // Takes items that can be had in the calling thread: from the table of this process, or from what
   // its host has lent ahead. Returns true if none waits behind them.

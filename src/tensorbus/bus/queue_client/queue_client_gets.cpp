@@ -98,18 +98,18 @@ bool QueueClient::take_here(std::vector<Sample>& items, std::size_t most) const 
 }
 
 Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop) const {
-  if (take_soon(item, waits_for(stop))) return Outcome::kDone;
+  if (take_soon(item, stop)) return Outcome::kDone;
   const auto begin = platform::Clock::now();
   const Outcome outcome = get_by_message(item, access, stop);
-  if (rings_)
-    rings_->prefetch->asked(outcome == Outcome::kDone && platform::Clock::now() - begin < kSoon);
+  if (rings_ && outcome == Outcome::kDone)
+    rings_->prefetch->asked(platform::Clock::now() - begin < kSoon);
   return outcome;
 }
 
 // If the last items came one soon after the other, it looks before it asks and sleeps.
-bool QueueClient::take_soon(Sample& item, bool waits) const {
-  const bool looks = waits && rings_ && rings_->prefetch->looks();
-  const platform::Deadline deadline(looks ? kLookFor : 0ns);
+bool QueueClient::take_soon(Sample& item, const StopCondition& stop) const {
+  const bool looks = waits_for(stop) && rings_ && rings_->prefetch->looks();
+  const platform::Deadline deadline(looks ? std::min(kLookFor, stop.timeout()) : 0ns);
   std::vector<Sample> taken;
   for (;;) {
     take_now(taken, 1);

@@ -99,6 +99,7 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
   }
   void ask_for_another(std::uint32_t request) {
     host->cancel(request);
+    if (under_way) under_way = under_way->again();
     if (const auto known = asked.lock()) known->request = ask();
   }
 };

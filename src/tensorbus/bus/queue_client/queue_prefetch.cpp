@@ -29,8 +29,8 @@ void QueuePrefetch::asked(bool soon) {
   if (asked_.fetch_add(1, std::memory_order_relaxed) + 1 < kAsksBefore) return;
   {
     const platform::MutexLock lock(mutex_);
-    if (ring_ != Ring::kNone) return;
-    ring_ = Ring::kAsked;
+    if (state_ != State::kNone) return;
+    state_ = State::kAsked;
   }
   ask();
 }
@@ -38,90 +38,93 @@ void QueuePrefetch::asked(bool soon) {
 void QueuePrefetch::ask() {
   core_.run_or_post([self = shared_from_this()](ParticipantContext& context) {
     context.reach(self->address_.host, [self, &context](const std::shared_ptr<PeerSession>& host) {
-      if (!host) return self->set(Ring::kNone);
-      host->prefetch(self->address_.queue,
-                     [self, weak = std::weak_ptr(host), &context](PeerSession::Answer& answer) {
-                       const auto session = weak.lock();
-                       if (!session || session->ended()) return self->set(Ring::kNone);
-                       try {
-                         if (auto* joined = std::get_if<PeerSession::Prefetch>(&answer))
-                           return self->open(std::move(*joined), *session, context.lent);
-                       } catch (const Error&) {  // no memory: items are asked for
-                       }
-                       self->set(Ring::kNever);
-                     });
+      if (!host) return self->set(State::kNone);
+      const auto open = [self, weak = std::weak_ptr(host), &context](PeerSession::Answer& answer) {
+        const auto session = weak.lock();
+        if (!session || session->ended()) return self->set(State::kNone);
+        auto* const joined = std::get_if<PeerSession::Prefetch>(&answer);
+        if (joined == nullptr) return self->set(State::kNever);
+        try {
+          self->set(State::kOpen,
+                    std::make_unique<Ring>(std::move(*joined), session, context.lent));
+        } catch (const std::exception&) {  // no memory: items are asked for
+          self->set(State::kNever);
+        }
+      };
+      host->prefetch(self->address_.queue, open);
     });
   });
 }
 
-void QueuePrefetch::open(PeerSession::Prefetch joined, const PeerSession& host,
-                         const std::shared_ptr<link::LeaseIndex>& lent) {
-  auto segment = std::make_unique<link::PrefetchSegment>(std::move(joined.ring));
-  auto lender = std::make_shared<link::MessageLeaseSource>(host.source(), host.peer_memory(),
-                                                           memory::Grant::kRead, lent, 0);
+QueuePrefetch::Ring::Ring(PeerSession::Prefetch joined, const std::shared_ptr<PeerSession>& with,
+                          const std::shared_ptr<link::LeaseIndex>& lent)
+    : segment(std::move(joined.ring)),
+      reader(segment, joined.taker),
+      session(with),
+      channel(with->peer_memory()->channel),
+      lender(std::make_shared<link::MessageLeaseSource>(with->source(), with->peer_memory(),
+                                                        memory::Grant::kRead, lent, 0)) {}
+
+// What was there is destroyed without the lock.
+void QueuePrefetch::set(State state, std::unique_ptr<Ring> ring) {
   const platform::MutexLock lock(mutex_);
-  segment_ = std::move(segment);
-  lender_ = std::move(lender);
-  reader_.emplace(*segment_, joined.taker);
-  host_ = host.peer_memory();
-  ring_ = Ring::kOpen;
+  state_ = state;
+  std::swap(ring_, ring);
 }
 
-void QueuePrefetch::set(Ring ring) {
-  const platform::MutexLock lock(mutex_);
-  ring_ = ring;
-}
-
-void QueuePrefetch::close_if_host_is_gone() {
-  const platform::MutexLock lock(mutex_);
-  const auto host = host_.lock();
-  if (!reader_ || (host && !host->is_over())) return;
-  reader_.reset();
-  segment_.reset();
-  lender_.reset();
-  host_.reset();
-  ring_ = Ring::kNone;
+void QueuePrefetch::close_if_session_has_ended() {
+  {
+    const platform::MutexLock lock(mutex_);
+    if (!ring_) return;
+    const auto session = ring_->session.lock();
+    if (session && !session->ended()) return;
+  }
+  set(State::kNone);
 }
 
 bool QueuePrefetch::looks() {
   if (rest_.load(std::memory_order_relaxed) != 0) return false;
   if (address_.host == core_.id()) return true;
   const platform::MutexLock lock(mutex_);
-  return reader_.has_value();
+  return ring_ != nullptr;
 }
 
 bool QueuePrefetch::more() {
   const platform::MutexLock lock(mutex_);
-  return reader_ && reader_->more();
+  return ring_ && ring_->reader.more();
 }
 
 bool QueuePrefetch::take(Sample& item) {
   if (by_message_.any()) return false;
   const platform::MutexLock lock(mutex_);
-  bool spoilt = true;
-  while (reader_ && spoilt)
-    if (!take_one(item, spoilt)) return false;
-  return !spoilt;
+  bool readable = false;
+  while (ring_ && !readable)
+    if (!take_one(item, readable)) return false;
+  return readable;
 }
 
 // What is malformed is nobody's: the host has lent something else, or another getter wrote to it.
-bool QueuePrefetch::take_one(Sample& item, bool& spoilt) {
+bool QueuePrefetch::take_one(Sample& item, bool& readable) {
+  if (!ring_->wake)  // it is sent when an item was taken, which must work without memory
+    ring_->wake.emplace(link::Channel::prepare(link::QueueWake{address_.queue}));
   const auto read = [&](std::span<const std::byte> bytes) {
     mutex_.assert_held();
     try {
-      LentSample held(lender_, bytes);
+      LentSample held(ring_->lender, bytes);
       SampleData::read_fields(item, held);
-      spoilt = false;
+      return readable = true;
     } catch (const Error& error) {
       if (error.code() == Code::kOutOfMemory) throw;
-      spoilt = true;
+      return readable = false;
     }
   };
-  const auto taken = reader_->take(read);
+  const auto taken = ring_->reader.take(read);
   if (!taken) return false;
-  if (taken->wakes)
-    if (const auto host = host_.lock()) host->channel->send(link::QueueWake{address_.queue});
-  if (!spoilt) core_.taken_items().add({address_.host, address_.queue.number}, taken->number);
+  if (taken->wakes) {
+    ring_->channel->send(std::move(*ring_->wake));
+    ring_->wake.reset();
+  }
+  if (readable) core_.taken_items().add({address_.host, address_.queue.number}, taken->number);
   return true;
 }
 

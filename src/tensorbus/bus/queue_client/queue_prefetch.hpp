@@ -28,13 +28,13 @@ class QueuePrefetch : public std::enable_shared_from_this<QueuePrefetch> {
   // Takes the oldest item; it is this process's from then on. Returns false if none is lent, or
   // while a GET is under way: the host would take that for the later one.
   bool take(Sample& item);
-  // Notes that an item had to be asked for, and came `soon` or not. Asks for the ring, if such
-  // items keep coming.
+  // Notes that an item was asked for and came, `soon` or not. Asks for the ring, if such items keep
+  // coming.
   void asked(bool soon);
   // Called before a GET is sent.
   std::shared_ptr<UnderWay::Request> begin_by_message() const { return by_message_.begin(); }
-  // Unmaps the ring that nobody fills any more.
-  void close_if_host_is_gone();
+  // Unmaps the ring if its session has ended. On the event loop.
+  void close_if_session_has_ended();
 
   // Returns true if more items wait than were lent.
   bool more();
@@ -46,14 +46,23 @@ class QueuePrefetch : public std::enable_shared_from_this<QueuePrefetch> {
   void looked(bool found) noexcept;
 
  private:
-  enum class Ring : std::uint8_t { kNone, kAsked, kOpen, kNever };
+  enum class State : std::uint8_t { kNone, kAsked, kOpen, kNever };
+  struct Ring {
+    Ring(PeerSession::Prefetch joined, const std::shared_ptr<PeerSession>& with,
+         const std::shared_ptr<link::LeaseIndex>& lent);
+
+    link::PrefetchSegment segment;
+    link::PrefetchReader reader;
+    std::weak_ptr<PeerSession> session;
+    std::shared_ptr<link::Channel> channel;
+    std::shared_ptr<link::LeaseSource> lender;  // of items without a lease
+    std::optional<link::Channel::Prepared> wake{};
+  };
 
   void ask();
-  void open(PeerSession::Prefetch joined, const PeerSession& host,
-            const std::shared_ptr<link::LeaseIndex>& lent);
-  void set(Ring ring);
-  // Returns false if no item was taken. Sets `spoilt` if nobody can read the one that was.
-  bool take_one(Sample& item, bool& spoilt) TB_REQUIRES(mutex_);
+  void set(State state, std::unique_ptr<Ring> ring = nullptr);
+  // Returns false if no item was taken. Sets `readable` if the one that was can be read.
+  bool take_one(Sample& item, bool& readable) TB_REQUIRES(mutex_);
 
   ParticipantCore& core_;
   const QueueAddress address_;
@@ -63,11 +72,8 @@ class QueuePrefetch : public std::enable_shared_from_this<QueuePrefetch> {
   std::atomic<std::uint32_t> rest_ = 0;
   std::atomic<std::uint32_t> asked_ = 0;
   platform::Mutex mutex_;
-  Ring ring_ TB_GUARDED_BY(mutex_) = Ring::kNone;
-  std::unique_ptr<link::PrefetchSegment> segment_ TB_GUARDED_BY(mutex_);
-  std::optional<link::PrefetchReader> reader_ TB_GUARDED_BY(mutex_);
-  std::weak_ptr<link::PeerMemory> host_ TB_GUARDED_BY(mutex_);       // of the connection
-  std::shared_ptr<link::LeaseSource> lender_ TB_GUARDED_BY(mutex_);  // of items without a lease
+  State state_ TB_GUARDED_BY(mutex_) = State::kNone;
+  std::unique_ptr<Ring> ring_ TB_GUARDED_BY(mutex_);  // if it is open
 };
 
 }  // namespace tensorbus::bus

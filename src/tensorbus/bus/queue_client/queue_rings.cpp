@@ -1,6 +1,8 @@
 #include "tensorbus/bus/queue_client/queue_rings.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <vector>
 
 namespace tensorbus::bus {
 
@@ -14,16 +16,23 @@ std::shared_ptr<const QueueRings> KeptQueueRings::of(const QueueAddress& address
     kept_.splice(kept_.begin(), kept_, found);
     return kept_.front();
   }
-  if (kept_.size() == kMostKept) over.splice(over.end(), kept_, std::prev(kept_.end()));
+  const auto unused = std::ranges::find_if(
+      kept_.rbegin(), kept_.rend(), [](const auto& rings) { return rings.use_count() == 1; });
+  if (kept_.size() >= kMostKept && unused != kept_.rend())  // those in use learn of ends here
+    over.splice(over.end(), kept_, std::prev(unused.base()));
   kept_.push_front(std::make_shared<const QueueRings>(core_, address));
   return kept_.front();
 }
 
 void KeptQueueRings::on_session_end() {
-  const platform::MutexLock lock(mutex_);
-  for (const auto& rings : kept_) {
+  std::vector<std::shared_ptr<const QueueRings>> all;
+  {
+    const platform::MutexLock lock(mutex_);
+    all.assign(kept_.begin(), kept_.end());
+  }
+  for (const auto& rings : all) {
     rings->putter->close_if_host_is_gone();
-    rings->prefetch->close_if_host_is_gone();
+    rings->prefetch->close_if_session_has_ended();
   }
 }
 

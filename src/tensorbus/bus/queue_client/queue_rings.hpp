@@ -23,7 +23,7 @@ struct QueueRings {
 };
 
 // The QueueRings of a participant: queue objects of one queue share one, also if one object comes
-// after the other. The latest are kept. Thread-safe.
+// after the other. Those in use and the latest are kept. Thread-safe.
 class KeptQueueRings final : public ParticipantCore::Kept {
  public:
   explicit KeptQueueRings(ParticipantCore& core) : core_(core) {}

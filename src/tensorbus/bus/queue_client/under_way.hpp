@@ -24,6 +24,9 @@ class UnderWay {
       if (!ended_.exchange(true)) count_->fetch_sub(1);
     }
 
+    // Another one after this.
+    std::shared_ptr<Request> again() const { return std::make_shared<Request>(count_); }
+
    private:
     const std::shared_ptr<std::atomic<std::size_t>> count_;
     std::atomic<bool> ended_ = false;

@@ -125,7 +125,10 @@ class PrefetchWriter {
   void take_back(const Taken& taken) {
     std::uint64_t last = tail_;
     while (last != head_ && claim(last)) --last;
-    for (; head_ != last; ++head_) taken(taker());
+    for (; head_ != last; ++head_) {
+      (void)claim(head_ + 1);  // a claim that was not seen yet; after garbage, it was nobody's
+      taken(taker());
+    }
     head_ = tail_;
   }
   // Has a getter wake us that claims one of those that are lent, when at most `left` are left
@@ -153,7 +156,7 @@ class PrefetchWriter {
   }
   bool claim(std::uint64_t position) noexcept {
     std::uint64_t free = PrefetchClaim{position}.packed();
-    // Acquire, if it fails: the claims of all positions before it are seen, too.
+    // Acquire, if it fails: as taker().
     return at(position).claim.compare_exchange_strong(
         free, PrefetchClaim{position, PrefetchClaim::kHost}.packed(), std::memory_order_relaxed,
         std::memory_order_acquire);
@@ -181,12 +184,12 @@ class PrefetchReader {
   };
   bool more() const noexcept { return header_->more.load(std::memory_order_relaxed) != 0; }
   // Takes the oldest item that is lent; none if there is none. Calls read(bytes) before it is
-  // taken, perhaps for several items, of which the last one is taken. What that throws ends it.
+  // taken, perhaps for several items, of which the last one is taken. What that throws ends it. If
+  // it returns false, the item is nobody's, and counts as lost.
   template <typename Read>
   std::optional<Taken> take(const Read& read) {
     std::array<std::uint64_t, PrefetchSlot::kMostBytes / 8> words;
-    // Acquire: who sees our claim sees those before it, too.
-    std::uint64_t position = header_->taken.load(std::memory_order_acquire) + 1;
+    std::uint64_t position = header_->taken.load(std::memory_order_relaxed) + 1;
     for (;;) {
       PrefetchSlot& slot = slots_[position & (slots_.size() - 1)];
       // Acquire: pairs with lend(); the bytes of this position, or of a later one, are there.
@@ -202,14 +205,14 @@ class PrefetchReader {
         const std::size_t bytes = std::min<std::size_t>(what & 255, PrefetchSlot::kMostBytes);
         for (std::size_t i = 0; i < (bytes + 7) / 8; ++i)
           words[i] = slot.words[i].load(std::memory_order_relaxed);
-        read(std::as_bytes(std::span(words)).first(bytes));
+        const bool readable = read(std::as_bytes(std::span(words)).first(bytes));
         platform::kill_point("prefetch_ring.read");
         // Sequentially consistent: the reads come before it, for the host's acquire; and it comes
         // before wakes(). It fails if another has the item.
-        if (slot.claim.compare_exchange_strong(word, PrefetchClaim{position, taker_}.packed(),
-                                               std::memory_order_seq_cst,
+        const PrefetchClaim ours{position, readable ? taker_ : PrefetchClaim::kHost};
+        if (slot.claim.compare_exchange_strong(word, ours.packed(), std::memory_order_seq_cst,
                                                std::memory_order_relaxed)) {
-          header_->taken.store(position, std::memory_order_release);
+          header_->taken.store(position, std::memory_order_relaxed);
           platform::kill_point("prefetch_ring.claimed");
           return Taken{what >> 8, wakes(position)};
         }
