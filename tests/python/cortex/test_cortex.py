@@ -320,7 +320,7 @@ def test_a_mismatch_is_strict_in_mode_sync_and_logged_otherwise(
     with Publisher("/number", StringMessage) as publisher:
         with Node("strict") as node, pytest.raises(MessageFingerprintError):
             node.create_subscriber("/number", IntMessage, never, mode="sync")
-        assert not caplog.records
+        assert "MessageFingerprintError" not in caplog.text
         with Node("relaxed") as node:
             node.create_subscriber(
                 "/number", IntMessage, never, mode="sync", strict_fingerprint=False

@@ -148,7 +148,7 @@ def test_many_to_many_each_item_arrives_exactly_once(method: str, maxsize: int) 
         consumers = [started(method, consume, line, greeting, seen) for greeting in greetings]
         for process in producers:
             ended(process)
-        # An item that cannot be mapped for a while, on a busy machine, may be passed by others.
+        # An item that cannot be mapped for seconds, on a busy machine, may be passed by others.
         eventually(line.empty)
         for _ in consumers:
             line.put(None)

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <new>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "tensorbus/bus/inspect/process_info.hpp"
 #include "tensorbus/bus/queue/queue_table.hpp"
 #include "tensorbus/bus/queue_client/queue_client.hpp"
 #include "tensorbus/bus/session/acquire_leases.hpp"
@@ -13,6 +15,7 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr std::chrono::milliseconds kTryAgain{20};
+constexpr int kMostLooks = 20;  // at owners that do not answer, one for each kOfferPatience
 
 memory::Grant grant_for(Access access) {
   return access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
@@ -68,18 +71,31 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
                  [self = shared_from_this(), request](const Error& error) {
                    if (self->is_current(request)) self->fail(request, error);
                  }});
-    if (!answer->done()) wait_for_owners(request, std::move(owners));
+    if (!answer->done()) wait_for_owners(request, std::move(owners), 1);
   }
-  // Only an owner that lives can be stopped. The memory of a dead one comes from the host, however
-  // busy the machine is, or an error does.
-  void wait_for_owners(std::uint32_t request, std::vector<Id> owners) {
-    context.loop.post_later(kOfferPatience, [self = shared_from_this(), request, owners]() mutable {
+  // An owner that is stopped is not waited for. Others will answer, however busy the machine is, and
+  // the memory of a dead one comes from the host, or an error does.
+  void wait_for_owners(std::uint32_t request, std::vector<Id> owners, int look) {
+    const auto then = [self = shared_from_this(), request, owners = std::move(owners), look] {
       if (!self->is_current(request)) return;
-      if (std::ranges::any_of(owners, self->context.is_dead))
-        self->wait_for_owners(request, std::move(owners));
-      else
+      const auto stopped = [&](const Id& owner) { return self->may_be_stopped(owner); };
+      if (look == kMostLooks || std::ranges::any_of(owners, stopped))
         self->ask_for_another(request);
+      else
+        self->wait_for_owners(request, owners, look + 1);
+    };
+    context.loop.post_later(kOfferPatience, then);
+  }
+  bool may_be_stopped(const Id& owner) const {
+    if (context.is_dead(owner)) return false;
+    const auto stopped = std::make_shared<bool>(true);  // until it is known
+    context.reach(owner, [stopped](const std::shared_ptr<PeerSession>& reached) {
+      const pid_t pid = reached ? reached->peer_memory()->account.pid() : 0;
+      if (pid <= 0) return;  // of another pid namespace
+      const std::string state = process_state(std::to_string(pid));
+      *stopped = state == "is stopped" || state == "is being traced";
     });
+    return *stopped;
   }
 
   // Returns true if the caller still waits for the answer to this request.
