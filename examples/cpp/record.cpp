@@ -34,7 +34,7 @@ int main(int count, char** arguments) try {
   tensorbus::Publisher again(topic + "/again", {.reliable = true});
   if (again.wait_for_subscribers(1, 60s) != tensorbus::Outcome::kDone) return 1;
   for (std::size_t i = 0; i < recording.size(); ++i)
-    again.publish(recording[i].tensor().view());  // lends the file
+    again.publish(recording[i].tensor().view());  // lends the file; a compressed one is copied
   return 0;
 } catch (const tensorbus::Error& error) {
   std::cerr << "record: " << error.what() << "\n";

@@ -16,8 +16,7 @@ namespace tensorbus::inline v0 {
 // (docs/recording.md). It is a participant of its own, with two threads. It records until close(),
 // or its end.
 //
-//   tensorbus::Recorder recorder({.path = "run.mcap", .topics = {"camera/image"}, .reliable =
-//   true});
+//   tensorbus::Recorder recorder({.path = "run.mcap", .topics = {"camera/image"}});
 //   ...
 //   recorder.close();
 //   std::printf("%lu messages\n", recorder.stats().messages);

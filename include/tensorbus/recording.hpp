@@ -13,7 +13,9 @@ namespace tensorbus::inline v0 {
 
 // A file that a Recorder has written, mapped: its messages, in the order of time. Their tensors are
 // read-only views of the file, which outlive the recording; publishing or sharing one lends the
-// file. It does not change, and may be used in several threads, and in forked children.
+// file. Those of compressed messages are views of memory, to which their chunk is unpacked;
+// publishing or sharing one copies it. A recording does not change, and may be used in several
+// threads, and in forked children.
 //
 //   const tensorbus::Recording recording("run.mcap");
 //   for (std::size_t i = 0; i < recording.size(); ++i) use(recording[i].tensor("image"));
@@ -21,8 +23,8 @@ namespace tensorbus::inline v0 {
 class Recording {
  public:
   // Opens the file; one without an index at its end, as of a recorder that was killed, is searched.
-  // Throws Error with the file and what is wrong in its text: kInvalidArgument, kUnsupported,
-  // kPermission, kOutOfMemory, kSystem.
+  // Throws Error with the file and what is wrong in its text: kInvalidArgument, kUnsupported (it is
+  // searched, and the library of its compression is not there), kPermission, kOutOfMemory, kSystem.
   explicit Recording(const std::string& path)
       : recording_(internal::created<Owned>([&](tb_recording** recording) {
           return tb_recording_open(internal::c_text(path, "the path"), recording);
@@ -30,7 +32,8 @@ class Recording {
 
   std::size_t size() const { return tb_recording_message_count(alive()); }
   // Returns a message. Throws Error(kInvalidArgument) if there is none of this number, or that says
-  // what of it is damaged; Error(kUnsupported) if another program has encoded it.
+  // what of it is damaged; Error(kUnsupported) if another program has encoded it, or if the library
+  // of its compression is not there; Error(kOutOfMemory).
   Sample operator[](std::size_t index) const {
     Sample sample;
     (void)internal::receive_into(

@@ -341,6 +341,7 @@ static void test_recordings(void) {
   CHECK(strcmp(text, "") == 0);
   CHECK_REFUSED(tb_recorder_wait(NULL, TB_NOW, NULL), "recorder");
   CHECK_REFUSED(tb_recorder_snapshot(NULL, TB_NOW, NULL, text, sizeof text), "recorder");
+  CHECK_REFUSED(tb_recorder_snapshot(recorder, TB_NOW, NULL, NULL, 1), "path");
   CHECK(tb_recorder_snapshot(recorder, TB_NOW, NULL, text, sizeof text) == TB_ERROR_INVALID_ARGUMENT);
   CHECK_REFUSED(tb_recorder_close(NULL), "recorder");
   CHECK_OK(tb_recorder_close(recorder));

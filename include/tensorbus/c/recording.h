@@ -52,8 +52,9 @@ TB_API void tb_recorder_destroy(tb_recorder* recorder);
 TB_API tb_status tb_recorder_close(tb_recorder* recorder);
 
 /* Writes what was kept to a file of its own, and goes on; its path, cut to `bytes` with the
- * terminating zero. Returns TB_TIMED_OUT, TB_INTERRUPTED (it still will be written), TB_CLOSED if
- * recording has ended; TB_ERROR_INVALID_ARGUMENT without `snapshot_ns`. */
+ * terminating zero. `bytes` of 0: `path` may be NULL. Returns TB_TIMED_OUT, TB_INTERRUPTED (it
+ * still will be written), TB_CLOSED if recording has ended; TB_ERROR_INVALID_ARGUMENT without
+ * `snapshot_ns`. */
 TB_API tb_status tb_recorder_snapshot(tb_recorder* recorder, int64_t timeout_ns,
                                       const tb_give_up* give_up, char* path, size_t bytes);
 /* Waits until recording has ended by itself. Returns TB_TIMED_OUT, TB_INTERRUPTED. */
@@ -81,8 +82,8 @@ TB_API tb_status tb_recorder_last_error(const tb_recorder* recorder, char* text,
 typedef struct tb_recording tb_recording;
 
 /* Opens a file; one without an index at its end is searched. Returns TB_ERROR_INVALID_ARGUMENT that
- * says what is wrong in the file; TB_ERROR_UNSUPPORTED, TB_ERROR_PERMISSION,
- * TB_ERROR_OUT_OF_MEMORY, TB_ERROR_SYSTEM. */
+ * says what is wrong in the file; TB_ERROR_UNSUPPORTED if it is searched, and the library of its
+ * compression is not there; TB_ERROR_PERMISSION, TB_ERROR_OUT_OF_MEMORY, TB_ERROR_SYSTEM. */
 TB_API tb_status tb_recording_open(const char* path, tb_recording** recording);
 /* Samples stay valid. */
 TB_API void tb_recording_destroy(tb_recording* recording);
@@ -93,9 +94,11 @@ TB_API uint64_t tb_recording_message_count(const tb_recording* recording);
  * this number. */
 TB_API tb_status tb_recording_time(const tb_recording* recording, uint64_t index,
                                    uint64_t* time_ns);
-/* A message, whose tensors lie in the mapped file: publishing one lends the file. Returns
- * TB_ERROR_INVALID_ARGUMENT that says what of it is damaged; TB_ERROR_UNSUPPORTED if another
- * program has encoded it. */
+/* A message, whose tensors lie in the mapped file: publishing one lends the file. Those of a
+ * compressed message lie in memory, to which its chunk is unpacked: publishing one copies it.
+ * Returns TB_ERROR_INVALID_ARGUMENT that says what of it is damaged; TB_ERROR_UNSUPPORTED if
+ * another program has encoded it, or if the library of its compression is not there;
+ * TB_ERROR_OUT_OF_MEMORY. */
 TB_API tb_status tb_recording_get(const tb_recording* recording, uint64_t index,
                                   tb_sample** sample);
 /* The numbers of the messages on these topics (`topic_count` of 0: all), recorded from `begin_ns`

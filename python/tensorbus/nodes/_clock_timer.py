@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -150,6 +151,8 @@ class ClockTimer(Timer):
         while self._is_due():
             await self._executor._tick()
             self._grid.advance()
+            if self._is_due():  # a callback that awaits nothing leaves the loop to others
+                await asyncio.sleep(0)
 
     def _on_time_sync(self, message: Any, header: Header) -> None:
         self._tell(message, header)

@@ -94,9 +94,10 @@ tb_status tb_recorder_close(tb_recorder* recorder) {
 tb_status tb_recorder_snapshot(tb_recorder* recorder, int64_t timeout_ns, const tb_give_up* give_up,
                                char* path, size_t bytes) {
   return guarded([&] {
+    Recorder& known = required(recorder, "recorder").recorder;
+    if (bytes > 0) (void)required(path, "path");  // before a snapshot is asked for
     std::string file;
-    const Outcome outcome =
-        required(recorder, "recorder").recorder.snapshot(file, stop_of(timeout_ns, give_up));
+    const Outcome outcome = known.snapshot(file, stop_of(timeout_ns, give_up));
     if (outcome == Outcome::kDone) give_text(file, path, bytes);
     return status_of(outcome);
   });

@@ -199,6 +199,7 @@ struct Recorder::State {
       }
       output.commit();
     } catch (...) {
+      output.drop_staged();  // it points into the samples, which go now
       note_written();
       throw;
     }

@@ -79,6 +79,41 @@ def test_ticks_come_with_the_clock_and_stand_with_it(mode: Any) -> None:
     assert timer.ticks == 102
 
 
+def test_a_node_stops_within_a_long_step() -> None:
+    """Also if the callback awaits nothing: the loop has its turn between two ticks."""
+
+    async def run() -> tuple[int, int]:
+        asked_at = 0
+        async with tb.Node("node", clock="clock") as node:
+
+            def ask() -> None:
+                nonlocal asked_at
+                asked_at = timer.ticks
+                node.stop()
+
+            def tick() -> None:
+                if timer.ticks == 3:
+                    asyncio.get_running_loop().call_soon(ask)
+
+            async def publish() -> None:
+                with tb.Publisher("clock") as publisher:
+                    await asyncio.to_thread(connected, publisher)
+                    publisher.publish({"time_ns": BEGIN})
+                    while timer.time_ns == 0:
+                        await asyncio.sleep(0)
+                    publisher.publish({"time_ns": BEGIN + 100 * SECOND})
+                    await asyncio.Event().wait()
+
+            timer = node.create_timer(0.001, tick)
+            task = asyncio.create_task(publish())
+            await node.run()
+            task.cancel()
+            return asked_at, timer.ticks
+
+    asked_at, ticks = asyncio.run(run())
+    assert asked_at <= ticks <= asked_at + 2 < 100
+
+
 @BOTH
 def test_a_long_step_has_one_tick_with_skip(mode: Any) -> None:
     with ticking(mode, 0.1, skip=True) as timer, tb.Publisher("clock") as publisher:
@@ -186,6 +221,7 @@ def test_ticks_follow_a_player_in_another_process(
 ) -> None:
     with ticking(mode, 0.1) as timer, playing(path, "--paused") as process:
         eventually(lambda: timer.time_ns == BEGIN)
+        eventually(lambda: main(["player", "status", "--name", "player"]) == 0)  # it is served
         player("step", "4")
         eventually(lambda: timer.ticks == 30)
         player("step")

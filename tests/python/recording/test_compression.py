@@ -229,13 +229,20 @@ def test_threads_read_chunks_in_any_order(tmp_path: Path) -> None:
         assert [*threads.map(read, range(8))] == [COUNT] * 8
 
 
+@pytest.mark.parametrize("recorded", [None, "zstd"])
+@pytest.mark.parametrize("copies", [False, True])
 @EACH
-def test_chunks_of_other_programs_are_read(tmp_path: Path, how: str) -> None:
-    """As the `mcap` package writes them, of messages that Tensorbus has encoded."""
+def test_chunks_of_other_programs_are_read(
+    tmp_path: Path, how: str, copies: bool, recorded: str | None
+) -> None:
+    """As the `mcap` package writes them, of messages that Tensorbus has encoded.
+
+    A program that copies attachments and metadata copies an index of the file that was.
+    """
     from mcap import reader, writer
 
     plain, other = tmp_path / "plain.mcap", tmp_path / "other.mcap"
-    record_both(plain)
+    record_both(plain, compress=recorded)
     kind = {"zstd": writer.CompressionType.ZSTD, "lz4": writer.CompressionType.LZ4}[how]
     with plain.open("rb") as source, other.open("wb") as target:
         out = writer.Writer(target, compression=kind, chunk_size=200_000)
@@ -253,9 +260,20 @@ def test_chunks_of_other_programs_are_read(tmp_path: Path, how: str) -> None:
                 message.publish_time,
                 message.sequence,
             )
+        if copies:
+            source.seek(0)
+            for found in reader.make_reader(source).iter_attachments():
+                out.add_attachment(
+                    found.create_time, found.log_time, found.name, found.media_type, found.data
+                )
+            source.seek(0)
+            for about in reader.make_reader(source).iter_metadata():
+                out.add_metadata(about.name, about.metadata)
         out.finish()
     recording = tb.Recording(other)
     assert recording.damage == ""
+    assert "has not finished" not in recording.recovered
+    assert recording.about.get("format") == ("1" if copies else None)
     assert len(recording) == 2 * COUNT
     for number, sample in enumerate(recording.select("image")):
         assert (sample.data == image_of(number, 100_000)).all()

@@ -2,11 +2,15 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
+#include <stdexcept>
 
 #include "tensorbus/tensor/recording/chunk.hpp"
+#include "tensorbus/tensor/recording/chunk_builder.hpp"
 #include "tensorbus/tensor/recording/crc32.hpp"
 #include "tensorbus/tensor/recording/read_contents.hpp"
+#include "tensorbus/tensor/recording/summary.hpp"
 #include "tests/unit/tensor/file_test_support.hpp"
 #include "tests/unit/tensor/recording_test_support.hpp"
 
@@ -162,6 +166,111 @@ TEST(Chunks, a_size_that_no_memory_has_is_refused) {
   EXPECT_THROW(UnpackedChunk(std::span(bytes).subspan(kRecordHead)), Error);
 }
 
+// One channel, and a chunk of these records, without an end.
+std::string file_with(Compression how, std::span<const std::byte> records) {
+  std::vector<std::byte> packed;
+  compress(how, records, packed);
+  std::vector<std::byte> bytes;
+  RecordWriter out(bytes);
+  out.raw(kMagic);
+  encode(Channel{1, 0, "topic", "json", {}}, bytes);
+  encode_chunk({.bytes = records.size(), .compression = how, .stored_bytes = packed.size()}, bytes);
+  bytes.insert(bytes.end(), packed.begin(), packed.end());
+  return string_of(bytes);
+}
+
+std::vector<std::byte> short_message(std::uint16_t channel) {
+  std::vector<std::byte> record;
+  RecordWriter out(record);
+  out.begin(Opcode::kMessage);
+  out.number(channel);
+  out.number(std::uint32_t{0});
+  out.number(std::uint64_t{5});
+  out.number(std::uint64_t{5});
+  out.end();
+  return record;
+}
+
+constexpr std::size_t kMostKept = std::size_t{33} << 20;  // of what a small file unpacks to
+
+TEST(Chunks, a_small_file_that_unpacks_to_many_messages_does_not_fill_the_memory) {
+  const std::vector<std::byte> record = short_message(1);
+  std::vector<std::byte> records;
+  for (std::size_t i = 0; i < 2'000'000; ++i)
+    records.insert(records.end(), record.begin(), record.end());
+  const std::string file = file_with(Compression::kZstd, records);
+  ASSERT_LT(file.size(), 50'000U);
+  const Contents contents = contents_in(file);
+  EXPECT_LT(contents.messages.size() * sizeof(MessageEntry), kMostKept);
+  EXPECT_GT(contents.messages.size(), 1'000'000U);
+  EXPECT_NE(contents.damage.find("its chunks unpack to more than"), std::string::npos)
+      << contents.damage;
+  EXPECT_NE(contents.recovered.find("it was searched up to byte"), std::string::npos)
+      << contents.recovered;
+}
+
+TEST(Chunks, a_small_file_that_unpacks_to_long_texts_does_not_fill_the_memory) {
+  std::vector<std::byte> records;
+  for (std::uint16_t id = 2; id < 50; ++id)
+    encode(Schema{id, std::string(1 << 20, 'n'), "", ""}, records);
+  const Contents schemas = contents_in(file_with(Compression::kZstd, records));
+  EXPECT_LT(schemas.schemas.size(), 33U);
+  EXPECT_NE(schemas.damage.find("its chunks unpack to more than"), std::string::npos);
+
+  records.clear();
+  Channel channel{2, 0, "other", "json", {}};
+  for (int i = 0; i < 300'000; ++i) channel.metadata[std::to_string(i)] = "";
+  encode(channel, records);
+  const Contents channels = contents_in(file_with(Compression::kZstd, records));
+  EXPECT_EQ(channels.channels.size(), 1U);
+  EXPECT_NE(channels.damage.find("its chunks unpack to more than"), std::string::npos);
+}
+
+TEST(Chunks, a_message_that_cannot_be_added_leaves_those_before_it) {
+  ChunkBuilder chunk(Compression::kZstd);
+  const std::string tensor(300, 't');
+  chunk.add(message_of(1, 1, tensor, "fields"));
+  const std::size_t before = chunk.bytes();
+  OutgoingMessage large = message_of(1, 2, tensor, "fields");
+  large.runs.push_back({large.runs[0].data(), SIZE_MAX / 2});
+  EXPECT_THROW(chunk.add(large), std::length_error);
+  EXPECT_EQ(chunk.bytes(), before);
+  std::vector<std::byte> bytes;
+  std::vector<MessageEntry> entries;
+  (void)chunk.finish(0, bytes, entries);
+  ASSERT_EQ(entries.size(), 1U);
+  EXPECT_EQ(tensor_of(string_of(bytes), entries[0]), tensor);
+}
+
+// As if an exception came before the commit: their memory goes.
+TEST(Chunks, what_was_dropped_is_not_written) {
+  const NamelessFile out;
+  RecordingWriter writer(out.path(), true, {}, true);
+  const std::uint16_t channel = writer.add_channel("topic", "", {});
+  const std::string kept(10'000, 'k');
+  writer.add_message(message_of(channel, 0, kept, ""));
+  writer.commit();
+  {
+    const std::string gone(5'000'000, 'g');
+    const std::uint16_t other = writer.add_channel("other", "", {});
+    OutgoingMessage packed = message_of(other, 1, "small", "");
+    packed.compression = Compression::kZstd;
+    writer.add_message(packed);
+    writer.add_message(message_of(other, 2, gone, ""));
+    writer.drop_staged();
+  }
+  EXPECT_THROW(writer.commit(), Error);
+  writer.finish();
+  const std::string whole = out.bytes();
+  for (const std::string& file : {whole, whole.substr(0, whole.size() - 1)}) {
+    const Contents contents = contents_in(file);
+    EXPECT_EQ(contents.recovered == "", file == whole) << contents.recovered;
+    EXPECT_EQ(contents.damage, "");
+    ASSERT_EQ(contents.messages.size(), 1U);
+    EXPECT_EQ(tensor_of(file, contents.messages[0]), kept);
+  }
+}
+
 // Of a chunk all messages are written, or none.
 TEST(Chunks, where_there_is_no_room_the_file_ends_with_a_whole_chunk) {
   const NamelessFile out;
@@ -198,9 +307,9 @@ TEST(Chunks, a_large_chunk_is_written_before_the_end_and_all_at_the_end) {
     OutgoingMessage message = message_of(channel, i, tensor, "");
     message.compression = Compression::kLz4;
     writer.add_message(message);
-    writer.commit();
+    EXPECT_EQ(writer.due().has_value(), i != 2);  // the third one makes it large
+    if (i == 2) writer.commit();
     EXPECT_EQ(writer.messages(), i < 2 ? 0U : 3U);
-    EXPECT_EQ(writer.due().has_value(), i != 2);
   }
   writer.finish();
   EXPECT_EQ(writer.messages(), 4U);

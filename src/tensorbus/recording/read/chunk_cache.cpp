@@ -21,7 +21,11 @@ std::vector<std::byte> content_at(std::span<const std::byte> file, std::uint64_t
   recording::RecordCursor cursor(file.subspan(offset));
   if (cursor.number<std::uint8_t>() != static_cast<std::uint8_t>(recording::Opcode::kChunk))
     recording::refuse_record("there is no chunk any more");
-  const auto bytes = cursor.take(cursor.number<std::uint64_t>());
+  const auto length = cursor.number<std::uint64_t>();
+  if (length > recording::kMostChunkBytes + recording::kMostChunkHead)
+    recording::refuse_record("a chunk of " + std::to_string(length) +
+                             " bytes, which is larger than any");
+  const auto bytes = cursor.take(length);
   return {bytes.begin(), bytes.end()};
 }
 

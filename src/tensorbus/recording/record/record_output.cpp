@@ -85,6 +85,10 @@ void RecordOutput::stage(const RecordedSample& sample) {
 
 void RecordOutput::commit() { writer_->commit(); }
 
+void RecordOutput::drop_staged() noexcept {
+  if (writer_) writer_->drop_staged();
+}
+
 std::optional<std::chrono::steady_clock::time_point> RecordOutput::due() const {
   return writer_ ? writer_->due() : std::nullopt;
 }

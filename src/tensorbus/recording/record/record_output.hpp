@@ -45,6 +45,9 @@ class TENSORBUS_API RecordOutput {
   // The sample must live until then. Throws as RecordingWriter.
   void stage(const RecordedSample& sample);
   void commit();
+  // After stage() or commit() has thrown: the samples need not live any more, and the file can only
+  // be ended.
+  void drop_staged() noexcept;
   // When commit() is to be called again, also if nothing is staged.
   std::optional<std::chrono::steady_clock::time_point> due() const;
   // Ends the file, if there is one. Throws as RecordingWriter::finish().

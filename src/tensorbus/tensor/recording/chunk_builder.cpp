@@ -12,15 +12,20 @@ void ChunkBuilder::add(const OutgoingMessage& message) {
   if (empty()) begun_ = std::chrono::steady_clock::now();
   const std::size_t begin = records_.size();
   const MessageRecord record = lay_out(message, begin);
-  encode_start(message, record, records_);
-  for_each_piece(message, record, [this](std::span<const std::byte> piece) {
-    records_.insert(records_.end(), piece.begin(), piece.end());
-  });
-  entries_.push_back({.bytes = kMessageHead + record.data_bytes,
-                      .log_time = message.log_time,
-                      .channel = message.channel,
-                      .kind = MessageEntry::kPacked,
-                      .in_chunk = static_cast<std::uint32_t>(begin)});
+  try {
+    encode_start(message, record, records_);
+    for_each_piece(message, record, [this](std::span<const std::byte> piece) {
+      records_.insert(records_.end(), piece.begin(), piece.end());
+    });
+    entries_.push_back({.bytes = kMessageHead + record.data_bytes,
+                        .log_time = message.log_time,
+                        .channel = message.channel,
+                        .kind = MessageEntry::kPacked,
+                        .in_chunk = static_cast<std::uint32_t>(begin)});
+  } catch (...) {
+    records_.resize(begin);
+    throw;
+  }
 }
 
 ChunkPlace ChunkBuilder::finish(std::uint64_t at, std::vector<std::byte>& bytes,

@@ -19,6 +19,7 @@ class ChunkBuilder {
   std::size_t bytes() const noexcept { return records_.size(); }
   // When the first message was added.
   std::chrono::steady_clock::time_point begun() const noexcept { return begun_; }
+  // If it throws, nothing was added.
   void add(const OutgoingMessage& message);
   // Appends the chunk, and the indexes behind it, which are written at byte `at` of the file.
   // `entries`: is given those of the messages. It is empty afterwards. Throws as compress().

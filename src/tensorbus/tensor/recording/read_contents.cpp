@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "tensorbus/tensor/recording/chunk.hpp"
 #include "tensorbus/tensor/recording/crc32.hpp"
 #include "tensorbus/tensor/recording/scan.hpp"
 #include "tensorbus/tensor/recording/summary.hpp"
@@ -116,12 +117,46 @@ class EndReader {
     if (cursor.text() != kIndexName) return;
     const std::string record = record_at(file_, offset, bytes, footer_.summary);
     try {
-      for (const MessageEntry& entry : decode_index(bytes_of(record), offset)) take_entry(entry);
+      const auto entries = decode_index(bytes_of(record), offset);
+      for (const MessageEntry& entry : entries) take_entry(entry);
+      require_ends(entries);
     } catch (const Error& error) {
       refuse_record("an index, at byte " + std::to_string(offset) +
                     ", is damaged: " + error.what());
     }
     has_index_ = true;
+  }
+
+  // A program that writes a recording anew may copy what it does not know, as this index, which is
+  // about the places in the other file.
+  void require_ends(const std::vector<MessageEntry>& entries) {
+    const auto is_there = [](const MessageEntry& entry) { return !entry.is_lost(); };
+    const auto first = std::ranges::find_if(entries, is_there);
+    if (first == entries.end()) return;
+    require_record(*first);
+    require_record(*std::ranges::find_if(entries.rbegin(), entries.rend(), is_there));
+  }
+
+  void require_record(const MessageEntry& entry) {
+    const std::string start = file_.read(entry.offset, kRecordHead + kMostChunkHead);
+    RecordCursor cursor(bytes_of(start));
+    const auto opcode = static_cast<Opcode>(cursor.number<std::uint8_t>());
+    const auto bytes = cursor.number<std::uint64_t>();
+    const bool is_right =
+        entry.is_packed()
+            ? opcode == Opcode::kChunk &&
+                  holds(decode_chunk(bytes_of(start).subspan(kRecordHead), bytes), entry)
+            : opcode == Opcode::kMessage && bytes == entry.bytes &&
+                  cursor.number<std::uint16_t>() == entry.channel;
+    if (!is_right)
+      refuse_record("at byte " + std::to_string(entry.offset) +
+                    " there is not the message that it has there");
+  }
+
+  static bool holds(const ChunkHead& chunk, const MessageEntry& entry) {
+    return chunk.compression != Compression::kNone && chunk.first_time <= entry.log_time &&
+           entry.log_time <= chunk.last_time && entry.in_chunk + kRecordHead <= chunk.bytes &&
+           entry.bytes <= chunk.bytes - kRecordHead - entry.in_chunk;
   }
 
   void take_entry(const MessageEntry& entry) {

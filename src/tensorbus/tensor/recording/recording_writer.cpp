@@ -244,6 +244,16 @@ void RecordingWriter::commit() {
   entries_.clear();
 }
 
+void RecordingWriter::drop_staged() noexcept {
+  failed_ = true;
+  plain_.open = false;
+  pieces_.clear();
+  made_.clear();
+  staged_.clear();
+  staged_bytes_ = 0;
+  packing_.clear();  // the record of their channel may have been staged
+}
+
 void RecordingWriter::finish() {
   if (std::exchange(finished_, true)) return;
   std::optional<Error> failure;

@@ -40,6 +40,9 @@ class TENSORBUS_API RecordingWriter {
   // Writes what is staged, and compressed chunks that are due. Throws Error that says why it could
   // not: then the file ends with its last complete record, and nothing can be added.
   void commit();
+  // What was added since the last commit, and waits to be compressed, will not be in the file, and
+  // nothing can be added: for when its memory goes, and commit() was not called.
+  void drop_staged() noexcept;
   // When a commit writes what waits to be compressed.
   std::optional<std::chrono::steady_clock::time_point> due() const;
   // Writes what is staged and waits, the index, and the end of the file; after a failure the latter

@@ -28,21 +28,55 @@ struct Record {
 
 std::string at_byte(std::uint64_t at) { return "byte " + std::to_string(at); }
 
+// Bytes of memory that the records of compressed chunks become: a few thousand bytes can unpack to
+// millions of messages. What lies in the file as it is has at least as many bytes there.
+class Budget {
+ public:
+  explicit Budget(std::uint64_t file_bytes)
+      : most_(kAlways + kPerByte * std::min(file_bytes, kMostCounted)), file_bytes_(file_bytes) {}
+
+  void require(std::uint64_t bytes) {
+    exceeded_ = bytes > most_ - used_;
+    if (exceeded_)
+      refuse_record("its chunks unpack to more than " + std::to_string(most_) +
+                    " bytes of messages' places and texts: no more are read of a file of " +
+                    std::to_string(file_bytes_) + " bytes");
+  }
+  void take(std::uint64_t bytes) {
+    require(bytes);
+    used_ += bytes;
+  }
+  bool is_exceeded() const noexcept { return exceeded_; }
+
+ private:
+  static constexpr std::uint64_t kAlways = std::uint64_t{32} << 20;
+  static constexpr std::uint64_t kPerByte = 16;  // as of messages that take two bytes each
+  static constexpr std::uint64_t kMostCounted = std::uint64_t{1} << 56;
+
+  const std::uint64_t most_;
+  const std::uint64_t file_bytes_;
+  std::uint64_t used_ = 0;
+  bool exceeded_ = false;
+};
+
+// What schemas and channels take beside their texts; and each byte of a map of short texts.
+constexpr std::uint64_t kOfRecord = 256;
+constexpr std::uint64_t kPerMapByte = 16;
+
 class Scanner {
  public:
   explicit Scanner(const FileBytes& file)
-      : window_(file), size_(file.size()), ended_(ends_with_magic()) {}
+      : window_(file), size_(file.size()), ended_(ends_with_magic()), packed_(size_) {}
 
   Contents run() {
     std::uint64_t at = kMagic.size();
-    while (!done_ && at < size_) {
+    while (!done_ && !packed_.is_exceeded() && at < size_) {
       const std::optional<Record> record = next(at);
       if (!record) break;
       with_damage_noted(*record, [&] { take(*record); });
       at = record->end();
     }
-    if (contents_.recovered.empty())
-      contents_.recovered = "it has no index at its end: its recorder has not finished it";
+    if (contents_.recovered.empty()) contents_.recovered = why_searched(at);
     return std::move(contents_);
   }
 
@@ -51,6 +85,12 @@ class Scanner {
     if (size_ < 2 * kMagic.size()) return false;
     const auto end = window_.at(size_ - kMagic.size(), kMagic.size());
     return std::string_view(reinterpret_cast<const char*>(end.data()), end.size()) == kMagic;
+  }
+
+  std::string why_searched(std::uint64_t end) const {
+    if (packed_.is_exceeded()) return "it was searched up to " + at_byte(end);
+    if (done_) return "all messages up to the end of its data, " + at_byte(end) + ", were searched";
+    return "it has no index at its end: its recorder has not finished it";
   }
 
   template <typename Work>
@@ -127,13 +167,14 @@ class Scanner {
     }
   }
 
-  void take_schema(std::span<const std::byte> content) {
+  // Returns whether it is new: each chunk may repeat those before it.
+  bool take_schema(std::span<const std::byte> content) {
     Schema schema = decode_schema(content);
-    contents_.schemas.emplace(schema.id, std::move(schema));
+    return contents_.schemas.emplace(schema.id, std::move(schema)).second;
   }
-  void take_channel(std::span<const std::byte> content) {
+  bool take_channel(std::span<const std::byte> content) {
     Channel channel = decode_channel(content);
-    contents_.channels.emplace(channel.id, std::move(channel));
+    return contents_.channels.emplace(channel.id, std::move(channel)).second;
   }
 
   // Where the library of its compression is missing, the chunk is named.
@@ -172,9 +213,12 @@ class Scanner {
         refuse_record("a record at " + at_byte(at) + " is larger than its chunk");
       with_damage_noted(record, [&] {
         if (record.is(Opcode::kMessage)) return take_message(record);
-        if (record.is(Opcode::kSchema)) return take_schema(content_of(record));
-        if (record.is(Opcode::kChannel)) return take_channel(content_of(record));
-        refuse_record("there is no record of this kind in a chunk");
+        if (record.is(Opcode::kSchema))
+          take_schema(content_of(record));
+        else if (record.is(Opcode::kChannel))
+          take_channel(content_of(record));
+        else
+          refuse_record("there is no record of this kind in a chunk");
       });
       at = record.end();
     }
@@ -186,18 +230,27 @@ class Scanner {
       const std::size_t at = records.size() - cursor.left();
       const auto opcode = static_cast<Opcode>(cursor.number<std::uint8_t>());
       const auto content = cursor.take(cursor.number<std::uint64_t>());
-      if (opcode == Opcode::kSchema)
-        take_schema(content);
-      else if (opcode == Opcode::kChannel)
-        take_channel(content);
-      else if (opcode == Opcode::kMessage)
-        note_message({.offset = chunk.at,
-                      .bytes = content.size(),
-                      .kind = MessageEntry::kPacked,
-                      .in_chunk = static_cast<std::uint32_t>(at)},
-                     content);
-      else
-        refuse_record("there is no record of this kind in a chunk");
+      take_packed_record(opcode, content,
+                         {.offset = chunk.at,
+                          .bytes = content.size(),
+                          .kind = MessageEntry::kPacked,
+                          .in_chunk = static_cast<std::uint32_t>(at)});
+    }
+  }
+  void take_packed_record(Opcode opcode, std::span<const std::byte> content, MessageEntry place) {
+    if (opcode == Opcode::kMessage) {
+      packed_.take(sizeof place);
+      note_message(place, content);
+    } else if (opcode == Opcode::kSchema) {
+      const std::uint64_t bytes = kOfRecord + content.size();
+      packed_.require(bytes);
+      if (take_schema(content)) packed_.take(bytes);
+    } else if (opcode == Opcode::kChannel) {
+      const std::uint64_t bytes = kOfRecord + kPerMapByte * content.size();
+      packed_.require(bytes);
+      if (take_channel(content)) packed_.take(bytes);
+    } else {
+      refuse_record("there is no record of this kind in a chunk");
     }
   }
 
@@ -243,8 +296,9 @@ class Scanner {
 
   FileWindow window_;
   const std::uint64_t size_;
-  const bool ended_;  // as a recorder that has finished ends a file
-  bool done_ = false;
+  const bool ended_;   // as a recorder that has finished ends a file
+  bool done_ = false;  // a DataEnd was met
+  Budget packed_;
   Contents contents_;
 };
 
@@ -271,6 +325,10 @@ void note_metadata(std::span<const std::byte> content, Contents& contents) {
     const std::uint64_t channel = number_in(map, "channel");
     if (channel > UINT16_MAX || !contents.channels.contains(static_cast<std::uint16_t>(channel)))
       refuse_record("it is about a channel that was not named");
+    const auto topic = map.find("topic");
+    if (topic != map.end() &&
+        topic->second != contents.channels[static_cast<std::uint16_t>(channel)].topic)
+      refuse_record("it is about a channel of another topic");
     contents.lost.push_back({static_cast<std::uint16_t>(channel), number_in(map, "first"),
                              number_in(map, "count"), number_in(map, "log_time")});
   }
