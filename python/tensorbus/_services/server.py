@@ -77,8 +77,9 @@ class Server:
 
     def get(self, replies: Replies, deadline: float) -> Asked:
         """After a put was answered: before that, nothing may be in the queue, and a join ends."""
-        if self._life is None:
-            self._life = Lifeline(self._queue._here.start_join())
+        with self._lock:
+            if self._life is None:
+                self._life = Lifeline(self._queue._here.start_join())
         return Asked(replies.queue._here.start_get(), deadline, self._life, replies.one_has_come)
 
     def close(self) -> None:

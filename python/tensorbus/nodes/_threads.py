@@ -105,6 +105,7 @@ class Threads:
         self._failed = failed
         self.were_started: bool = False
         self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
 
     def start(
         self, name: str, function: Callable[[], object], place: Place | None = None
@@ -119,8 +120,9 @@ class Threads:
 
         # A program that ends without closing its node does not wait for it.
         thread = threading.Thread(target=run, name=f"{self._node}: {name}", daemon=True)
-        self._threads = [each for each in self._threads if each.is_alive()]
-        self._threads.append(thread)
+        with self._lock:
+            self._threads = [each for each in self._threads if each.is_alive()]
+            self._threads.append(thread)
         self.were_started = True
         thread.start()
         return thread

@@ -125,6 +125,7 @@ nb::object publish_many(Publisher& self, nb::handle rows, Seconds timeout) {
 std::optional<Dims> plain_shape(nb::handle value) {
   const bool is_list = PyList_CheckExact(value.ptr());
   if (!is_list && !PyTuple_Check(value.ptr())) return std::nullopt;
+  const nb::ft_object_guard unchanged(value);
   const auto count = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(value.ptr()));
   if (count > kMaxDims) return std::nullopt;
   Dims dims(count);
