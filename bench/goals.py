@@ -25,6 +25,7 @@ from judges import (
     size_goal,
     soak_goal,
     start_goal,
+    threads_goal,
     time_goal,
 )
 from tables import SAME_GROUP, Rows, Table
@@ -234,6 +235,11 @@ GOALS: list[tuple[str, str, Goal]] = [
         "python_gil",
         "another thread keeps >= 0.5 of its pace beside a copy",
         share_goal("beside publish() that copies", 0.5),
+    ),
+    (
+        "python_threads",
+        "without a GIL: 4 threads receive >= 3 x as fast as one, 2 threads >= 1.8 x",
+        threads_goal("receive", of_2=1.8, others=3),
     ),
     (
         "python_inspection",

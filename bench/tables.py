@@ -45,6 +45,7 @@ TITLES = {
     "python_machines": "Python: small messages, many machines and many topics, over veth",
     "python_inspection": "Python: a reliable topic of 1,000 messages a second, beside an inspector",
     "python_gil": "Python: how often a second another thread counts",
+    "python_threads": "Python: messages a second, by one thread and by one on each core",
 }
 # Those that need a GPU, and run with --gpu alone.
 GPU_TITLES = {
@@ -80,6 +81,7 @@ FLOORS = {
     "python_machines": "64 B, TCP",
     "python_inspection": "alone",
     "python_gil": "alone",
+    "python_threads": SAME_GROUP + "one thread",
     "cuda_round_trip": "24.9 MB, main memory",
     "python_cuda": "24.9 MB, main memory",
     "python_cuda_rate": "tensorbus topic, one 24.9 MB",

@@ -43,8 +43,8 @@ class KeptKeys {
     PyObject* key_ = nullptr;
 #else
     // A reader looks at a key before it holds it, so a key is never replaced. One is kept when it
-    // comes twice in a row: keys that come once leave room. It is interned, and so immortal: threads
-    // that read the same keys write to no common counter of references.
+    // comes twice in a row: keys that come once leave room. It is interned, and so immortal:
+    // threads that read the same keys write to no common counter of references.
     void keep(nb::object& made) noexcept {
       const Py_hash_t hash = PyObject_Hash(made.ptr());
       // Relaxed: a hint. If one is lost, the key is kept when it comes the next time.
