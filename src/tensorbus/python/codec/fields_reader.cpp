@@ -56,11 +56,11 @@ nb::object text_of(std::span<const std::byte> bytes) {
 }
 
 nb::object key_of(std::span<const std::byte> bytes) {
-  if (bytes.size() > KeptKeys::kLongest) return text_of(bytes);
-  KeptKeys::Slot& slot = KeptKeys::slot_of(bytes);
-  if (PyObject* const known = slot.key_of(bytes)) return nb::borrow(known);
+  if (bytes.size() > kLongestKept) return text_of(bytes);
+  KeptKey& place = place_of_key(bytes);
+  if (PyObject* const known = place.key_of(bytes)) return nb::borrow(known);
   nb::object made = text_of(bytes);
-  if (PyUnicode_IS_COMPACT_ASCII(made.ptr())) slot.keep(made);
+  if (PyUnicode_IS_COMPACT_ASCII(made.ptr())) place.keep(made);
   return made;
 }
 
