@@ -154,6 +154,7 @@ def test_arrays_in_a_dict_that_others_replace_arrive_whole() -> None:
             assert (data["image"] == data["image"][0]).all()
             assert (data["other"]["image"] == data["other"]["image"][0]).all()
             assert len(set(data["other"].get("more", ["x"]))) == 1
+        del data
     unused()
 
 
@@ -343,9 +344,12 @@ def test_one_queue_of_many_threads_loses_and_doubles_nothing() -> None:
     unused()
 
 
+@pytest.mark.skipif(
+    IS_FREE_THREADED and sys.version_info < (3, 14),
+    reason="the pickle of CPython 3.13t crashes when a dict or a list changes meanwhile",
+)
 def test_items_that_others_change_while_they_are_put() -> None:
     numbers = itertools.count()
-    # Not a list that others change: CPython's own pickle does not expect that.
     item: dict[str, Any] = {"list": [], "x": 0}
 
     def change() -> None:
