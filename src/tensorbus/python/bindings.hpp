@@ -23,6 +23,7 @@ namespace nb = nanobind;
 
 // Each adds the classes of one file to the module.
 void bind_errors(nb::module_& module);
+void bind_waiting(nb::module_& module);
 void bind_hooks(nb::module_& module);
 void bind_message_plan(nb::module_& module);
 void bind_packer(nb::module_& module);

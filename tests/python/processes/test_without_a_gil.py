@@ -10,7 +10,6 @@ import asyncio
 import itertools
 import queue
 import sys
-import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -23,10 +22,10 @@ import pytest
 
 import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, eventually, joined, tell, unused
+from support.interpreters import IS_FREE_THREADED, pickle_is_safe
 
 THREADS = 4
 ROUNDS = 400
-IS_FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
 @pytest.fixture(autouse=True)
@@ -344,10 +343,7 @@ def test_one_queue_of_many_threads_loses_and_doubles_nothing() -> None:
     unused()
 
 
-@pytest.mark.skipif(
-    IS_FREE_THREADED and sys.version_info < (3, 14),
-    reason="the pickle of CPython 3.13t crashes when a dict or a list changes meanwhile",
-)
+@pickle_is_safe
 def test_items_that_others_change_while_they_are_put() -> None:
     numbers = itertools.count()
     item: dict[str, Any] = {"list": [], "x": 0}
@@ -499,3 +495,33 @@ def test_threads_of_a_node_that_are_started_at_the_same_moment_are_all_waited_fo
 
             in_threads(*[lambda work=work, node=node: node.spawn_thread(work)] * 8)  # type: ignore[misc]
         assert len(ended) == 8
+
+
+def test_who_waits_for_memory_gets_what_another_thread_lets_go_of(elsewhere: Elsewhere) -> None:
+    """The thread that made the samples waits in the core, and runs no Python to free them."""
+
+    def lend() -> None:
+        with joined() as (publisher, subscriber):
+            held: queue.SimpleQueue[Any] = queue.SimpleQueue()
+            with suppress(tb.OutOfMemory):
+                while True:
+                    publisher.publish(publisher.loan(16 << 20, "uint8"))
+                    held.put(subscriber.receive().data)
+            waits = threading.Event()
+
+            def let_go() -> None:
+                waits.wait()
+                while not held.empty():
+                    held.get()
+
+            thread = threading.Thread(target=let_go)
+            thread.start()
+            waits.set()
+            for _ in range(3):
+                loan = publisher.loan(16 << 20, "uint8", timeout=PATIENCE)
+                publisher.publish(loan)
+                del loan
+                subscriber.receive()
+            thread.join()
+
+    elsewhere.run(lend, env={"TENSORBUS_BUDGET": str(128 << 20)})
