@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -392,6 +393,10 @@ def test_what_get_many_left_comes_to_one_thread_each() -> None:
             assert items.empty()
 
 
+def read_into(seen: list[Any], sample: tb.Sample[Any]) -> None:
+    seen.append(sample._core.message(None, None))
+
+
 def test_overlapping_tensors_of_one_sample_are_copied_once_for_all_threads(
     torch: ModuleType,
 ) -> None:
@@ -402,11 +407,7 @@ def test_overlapping_tensors_of_one_sample_are_copied_once_for_all_threads(
             publisher.publish(message)
             sample = subscriber.receive()
             seen: list[Any] = []
-
-            def read(sample: Any = sample, seen: list[Any] = seen) -> None:
-                seen.append(sample._core.message(None, None))
-
-            in_threads(*[read] * THREADS)
+            in_threads(*[partial(read_into, seen, sample)] * THREADS)
             for data in seen:
                 assert [np.asarray(each).tolist() for each in data] == [
                     whole[:9].tolist(),
