@@ -19,6 +19,8 @@ from contextlib import ExitStack
 from tempfile import TemporaryDirectory
 from typing import Any
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads look for work on all cores
+
 import numpy as np
 
 import tensorbus as tb
