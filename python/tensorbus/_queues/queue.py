@@ -344,8 +344,8 @@ class Queue(Closing, Generic[T]):
         """
         most = whole_number("max_count", max_count, least=1)
         limit = _wait(True, timeout)
-        if samples := self._take_unread(most):
-            return self._loaded([], samples)
+        if unread := self._take_unread(most):
+            return self._loaded([], unread)
         found = self._here.get_many(most, limit)
         if isinstance(found, Outcome):
             return [pickler.load(self._sample(found))]  # raises
