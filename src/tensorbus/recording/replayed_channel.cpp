@@ -67,8 +67,11 @@ Published ReplayedChannel::publish(const Sample& sample, const platform::StopCon
   const SampleHeader& header = sample.header();
   if (header.sequence + raised_by_ < next_) raised_by_ = next_ - header.sequence;
   Message message{.fields = sample.field_bytes(), .fingerprint = header.fingerprint};
-  for (const Tensor& tensor : sample.tensors())
-    message.tensors.push_back({.data = tensor.data(), .layout = tensor.layout()});
+  for (const Tensor& tensor : sample.tensors()) {
+    tensor.use_on(nullptr);  // what was copied to a GPU is read behind the copy
+    message.tensors.push_back(
+        {.data = tensor.data(), .layout = tensor.layout(), .device = tensor.device()});
+  }
   const Stamp stamp{header.sequence + raised_by_, header.timestamp_ns};
   const Published result = publisher_.publish_as(message, stamp, stop);
   if (result.outcome == Outcome::kDone) next_ = stamp.sequence + 1;
