@@ -26,6 +26,7 @@ constexpr std::uint32_t kMostHeld = 16'384;
 // segment has arrived.
 constexpr std::chrono::milliseconds kConnecting{5000};
 constexpr std::chrono::milliseconds kOnTheWay{100};
+constexpr std::chrono::milliseconds kFullLook{1};
 constexpr std::chrono::milliseconds kMostLook{200};
 constexpr std::chrono::milliseconds kLook{1000};  // without a change of the domain
 
@@ -154,9 +155,7 @@ void RecordCollector::run() {
       look_around();
       next_search_ = now + kLook;
     }
-    for (std::size_t i = 0; i < by_tag_.size(); ++i)
-      if (by_tag_[i]->has_more) by_tag_[i]->has_more = drain(*by_tag_[i], kMostInTurn);
-    put_collected();
+    look_at_topics();
     look_if_wanted();
   }
   take_last();
@@ -164,16 +163,32 @@ void RecordCollector::run() {
   tell_of_last_lost();
 }
 
+// What came after a look at all topics had begun waits for the next one: another topic may have
+// something that is older. Between two of them, only topics are looked at that may have samples.
+void RecordCollector::look_at_topics() {
+  const auto now = platform::Clock::now();
+  const bool all = by_tag_.size() == 1 || now - last_full_look_ >= kFullLook;
+  const std::uint64_t waits = collected_.empty() ? 0 : collected_.back().time;
+  const std::uint64_t begun = platform::wall_clock_ns();
+  for (std::size_t i = 0; i < by_tag_.size(); ++i)
+    if (by_tag_[i]->has_more || all) by_tag_[i]->has_more = drain(*by_tag_[i], kMostInTurn);
+  if (!all) return put_collected(complete_until_);
+  last_full_look_ = now;
+  complete_until_ = begun;
+  put_collected(std::max(begun, waits));  // the clock may have been set back
+}
+
 // Notes which topics may have samples. Returns true if publishers came or went.
 bool RecordCollector::wait_for_samples() {
-  const bool more = std::ranges::any_of(by_tag_, &Topic::has_more);
+  const bool more = std::ranges::any_of(by_tag_, [](Topic* one) { return one->has_more; });
   const auto now = platform::Clock::now();
   bool at_pace = false;  // some topics are looked at without being told
   for (Topic* const topic : by_tag_) {
     if (topic->pace.changes(now)) topic->subscriber.notify_lazily(topic->pace.lazy());
     at_pace = at_pace || topic->pace.lazy();
   }
-  const auto until = at_pace ? std::min(next_look_, next_search_) : next_search_;
+  auto until = at_pace ? std::min(next_look_, next_search_) : next_search_;
+  if (!collected_.empty()) until = std::min(until, last_full_look_ + kFullLook);
   const auto most = std::chrono::ceil<std::chrono::milliseconds>(std::max(until - now, {}));
   bool changed = false;
   for (const std::uint64_t tag :
@@ -289,15 +304,17 @@ void RecordCollector::collect_not_copied(Topic& topic) {
   }
 }
 
-void RecordCollector::put_collected() {
+// Puts those that came up to `until` into the buffer.
+void RecordCollector::put_collected(std::uint64_t until) {
   std::ranges::stable_sort(collected_, {}, &Collected::time);
-  for (Collected& one : collected_) {
-    if (one.not_copied)
-      note_not_copied(*one.source, std::move(*one.not_copied));
+  const auto end = std::ranges::upper_bound(collected_, until, {}, &Collected::time);
+  for (auto one = collected_.begin(); one != end; ++one) {
+    if (one->not_copied)
+      note_not_copied(*one->source, std::move(*one->not_copied));
     else
-      put(*one.source, std::move(one.sample), one.time);
+      put(*one->source, std::move(one->sample), one->time);
   }
-  collected_.clear();
+  collected_.erase(collected_.begin(), end);
   collected_bytes_ = 0;
 }
 

@@ -62,6 +62,7 @@ class RecordCollector {
   };
 
   bool wait_for_samples();
+  void look_at_topics();
   void look_if_wanted();
   void look_around();
   void subscribe(const std::string& name);
@@ -72,7 +73,7 @@ class RecordCollector {
   bool drain(Topic& topic, std::size_t most);
   void collect(Topic& topic, Sample&& sample, std::uint64_t now);
   void collect_not_copied(Topic& topic);
-  void put_collected();
+  void put_collected(std::uint64_t until = UINT64_MAX);
   void put(Source& source, Sample&& sample, std::uint64_t time);
   void note_not_copied(Source& source, NotCopied&& one);
   void tell_of_last_lost();
@@ -96,11 +97,13 @@ class RecordCollector {
   std::vector<Topic*> by_tag_;
   std::map<PublisherName, Known> known_;  // of recorded topics
   std::map<PublisherName, Source> sources_;
-  // Of all topics, since put_collected(): it puts them into the order of their times.
+  // Of all topics, until put_collected() puts them into the buffer, in the order of their times.
   std::vector<Collected> collected_;
   std::uint64_t collected_bytes_ = 0;
   platform::Clock::time_point next_look_{};    // at all topics
   platform::Clock::time_point next_search_{};  // of the domain
+  platform::Clock::time_point last_full_look_{};
+  std::uint64_t complete_until_ = 0;  // all that came before is collected: when that look began
   std::uint64_t last_time_ = 0;
   std::atomic<std::uint64_t> lost_ = 0;
   std::atomic<std::uint64_t> unwritable_ = 0;  // among the lost: not copied from a GPU

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -52,6 +54,27 @@ def same(one: Any, other: Any) -> bool:
     if type(one).__module__ == "torch":
         return one.dtype == other.dtype and bool((one == other).all())
     return bool(one == other)
+
+
+def test_messages_of_several_topics_are_in_the_order_of_publishing(tmp_path: Path) -> None:
+    path = tmp_path / "run.mcap"
+    names = [f"topic/{number}" for number in range(5)]
+    with (
+        ExitStack() as stack,
+        tb.Recorder(path, names, reliable=True, depth=256) as recorder,
+    ):
+        publishers = [
+            stack.enter_context(tb.Publisher(name, reliable=True, timeout=PATIENCE))
+            for name in names
+        ]
+        assert all(one.wait_for_subscribers(timeout=PATIENCE) for one in publishers)
+        order = [random.randrange(len(names)) for _ in range(400)]
+        for number, which in enumerate(order):
+            publishers[which].publish({"number": number})
+            if number % 50 == 0:  # at most so many wait, which one look takes
+                eventually(lambda at=number: recorder.stats.messages > at)
+        recorder.close()
+    assert [sample.data["number"] for sample in tb.Recording(path)] == [*range(400)]
 
 
 def test_every_kind_of_message_comes_back(tmp_path: Path, torch: ModuleType) -> None:
