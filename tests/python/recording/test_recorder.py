@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -75,6 +77,31 @@ def test_messages_of_several_topics_are_in_the_order_of_publishing(tmp_path: Pat
                 eventually(lambda at=number: recorder.stats.messages > at)
         recorder.close()
     assert [sample.data["number"] for sample in tb.Recording(path)] == [*range(400)]
+
+
+def _publish_until_killed() -> None:
+    with tb.Publisher("topic", depth=64) as publisher:
+        tell("there")
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        for number in range(20):
+            publisher.publish({"number": number, "data": np.full(5000, number)})
+            time.sleep(0.001)  # so that the recorder looks by itself, and is not told
+        for number in range(20, 23):
+            publisher.publish({"number": number, "data": np.full(5000, number)})
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_what_waits_with_a_killed_publisher_is_recorded(
+    tmp_path: Path, elsewhere: Elsewhere
+) -> None:
+    path = tmp_path / "run.mcap"
+    with tb.Recorder(path, "topic") as recorder:
+        other = elsewhere.start(_publish_until_killed)
+        assert other.hear() == "there"
+        assert other.end()[0] == -signal.SIGKILL
+        recorder.close()
+        assert (recorder.stats.messages, recorder.stats.lost) == (23, 0)
+    assert [sample.data["data"][0] for sample in tb.Recording(path)] == [*range(23)]
 
 
 def test_every_kind_of_message_comes_back(tmp_path: Path, torch: ModuleType) -> None:
