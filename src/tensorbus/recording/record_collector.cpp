@@ -163,15 +163,30 @@ void RecordCollector::run() {
   tell_of_last_lost();
 }
 
+bool RecordCollector::poll(std::chrono::milliseconds most) {
+  bool changed = false;
+  for (const std::uint64_t tag : poller_.wait(most)) {
+    if (tag == kToldTag) platform::clear_event(told_.get());
+    if (tag == kDomainTag) participant_.clear_domain_descriptor();
+    if (tag >= kFirstTopicTag) by_tag_[tag - kFirstTopicTag]->has_more = true;
+    changed |= tag == kDomainTag;
+  }
+  return changed;
+}
+
 // What came after a look at all topics had begun waits for the next one: another topic may have
-// something that is older. Between two of them, only topics are looked at that may have samples.
+// something that is older. Between two of them, only topics are looked at that may have samples. A
+// topic that notifies, and has not when the look begins, has nothing older.
 void RecordCollector::look_at_topics() {
   const auto now = platform::Clock::now();
   const bool all = by_tag_.size() == 1 || now - last_full_look_ >= kFullLook;
   const std::uint64_t waits = collected_.empty() ? 0 : collected_.back().time;
   const std::uint64_t begun = platform::wall_clock_ns();
-  for (std::size_t i = 0; i < by_tag_.size(); ++i)
-    if (by_tag_[i]->has_more || all) by_tag_[i]->has_more = drain(*by_tag_[i], kMostInTurn);
+  if (all && by_tag_.size() > 1 && poll(std::chrono::milliseconds(0))) next_search_ = now;
+  for (std::size_t i = 0; i < by_tag_.size(); ++i) {
+    Topic& topic = *by_tag_[i];
+    if (topic.has_more || (all && topic.pace.lazy())) topic.has_more = drain(topic, kMostInTurn);
+  }
   if (!all) return put_collected(complete_until_);
   last_full_look_ = now;
   complete_until_ = begun;
@@ -190,14 +205,7 @@ bool RecordCollector::wait_for_samples() {
   auto until = at_pace ? std::min(next_look_, next_search_) : next_search_;
   if (!collected_.empty()) until = std::min(until, last_full_look_ + kFullLook);
   const auto most = std::chrono::ceil<std::chrono::milliseconds>(std::max(until - now, {}));
-  bool changed = false;
-  for (const std::uint64_t tag :
-       poller_.wait(more ? std::chrono::milliseconds(0) : std::min(most, kLook))) {
-    if (tag == kToldTag) platform::clear_event(told_.get());
-    if (tag == kDomainTag) participant_.clear_domain_descriptor();
-    if (tag >= kFirstTopicTag) by_tag_[tag - kFirstTopicTag]->has_more = true;
-    changed |= tag == kDomainTag;
-  }
+  const bool changed = poll(more ? std::chrono::milliseconds(0) : std::min(most, kLook));
   if (const auto then = platform::Clock::now(); at_pace && then >= next_look_) {
     for (Topic* const topic : by_tag_) topic->has_more |= topic->pace.lazy();
     next_look_ = then + LookPace::kPeriod;

@@ -62,6 +62,7 @@ class RecordCollector {
   };
 
   bool wait_for_samples();
+  bool poll(std::chrono::milliseconds most);
   void look_at_topics();
   void look_if_wanted();
   void look_around();
