@@ -58,10 +58,9 @@ link::MirrorOrigin origin_of(const recording::Channel& channel, const std::strin
 ReplayedChannel::ReplayedChannel(const recording::Channel& channel, const std::string& definition,
                                  const std::string& topic, const std::string& file,
                                  std::uint64_t first, const Participant& participant)
-    : publisher_(topic, options_of(channel, definition), participant, origin_of(channel, file)),
-      next_(first) {
-  (void)publisher_.restart(first);  // else the first subscriber counts those before as missed
-}
+    : publisher_(topic, options_of(channel, definition), participant, origin_of(channel, file),
+                 first),  // else the first subscriber counts those before as missed
+      next_(first) {}
 
 Published ReplayedChannel::publish(const Sample& sample, const platform::StopCondition& stop) {
   const SampleHeader& header = sample.header();
