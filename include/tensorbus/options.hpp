@@ -96,6 +96,8 @@ struct SubscriberOptions {
   // Tensors of a GPU that this process cannot use arrive in host memory. With this option they are
   // copied to this device, into memory of our own (cuda_budget_bytes). All other tensors stay where
   // they are. Throws Error(kUnsupported) that says why this is not possible here.
+  // Device::host(): all tensors of GPUs arrive in host memory, also where this process can use the
+  // GPU, copied by their owner through pinned memory. Not with Access::kShared.
   //
   //   tensorbus::Subscriber subscriber("frames", {.device = tensorbus::Device::cuda(0)});
   std::optional<Device> device{};

@@ -61,7 +61,8 @@ class ParticipantCore {
 
   std::shared_ptr<PublisherCore> add_publisher(const std::string& topic,
                                                const PublisherOptions& options,
-                                               link::MirrorOrigin origin = {});
+                                               link::MirrorOrigin origin = {},
+                                               std::uint64_t first = 0);
   void close(const std::shared_ptr<PublisherCore>& publisher, bool broken_off = false);
   // Returns the name of the marker; the caller removes the marker at the end.
   std::string advertise_node(const std::string& escaped_name, const std::string& name);

@@ -60,8 +60,12 @@ SubscriberCore::SubscriberCore(std::string topic, const SubscriberOptions& optio
                                std::shared_ptr<DeviceCopier> copier)
     : topic_(std::move(topic)),
       options_(options),
-      receiving_{options.access, wanted_on(options.device), std::move(copier)},
+      receiving_{options.access, wanted_on(options.device), std::move(copier),
+                 options.device && options.device->is_host()},
       sleeper_(std::move(wake_page)) {
+  if (receiving_.in_host_memory && options_.access == Access::kShared)
+    throw Error(Code::kInvalidArgument,
+                "device: what is copied to host memory is not shared; use another access");
   if (!options_.pin) return;
   if (options_.access == Access::kPrivate)
     throw Error(Code::kInvalidArgument,
@@ -184,11 +188,21 @@ bool SubscriberCore::would_return() const {
 bool SubscriberCore::arm_event() {
   platform::kill_point("receive.nothing_found");
   event_->clear();
-  if (!event_armed_) sleeper_.arm_event();
+  if (!event_armed_)
+    sleeper_.arm_event(lazily_ ? link::kSleepsUntilHalfFull : link::kSleepsOnEvent);
   event_armed_ = true;
   const bool something = would_return();
-  all_notify_ = !something;
+  all_notify_ = !something && !lazily_;
   return something;
+}
+
+void SubscriberCore::notify_lazily(bool lazily) {
+  const platform::MutexLock lock(mutex_);
+  if (std::exchange(lazily_, lazily) == lazily || !event_armed_) return;
+  // The next look that finds nothing arms it in the new way.
+  event_armed_ = all_notify_ = false;
+  sleeper_.disarm_event();
+  event_->signal();
 }
 
 // The descriptor stays readable until a try_receive() finds nothing, and until then publishers need
@@ -198,6 +212,7 @@ void SubscriberCore::disarm_event() {
   if (!event_armed_ || std::exchange(all_notify_, false)) return;
   event_armed_ = false;
   sleeper_.disarm_event();
+  if (lazily_) return;  // the program looks by itself
   if (!event_->readable())
     event_->signal();  // as a rule a notifier has fired, and asking is cheaper
 }
