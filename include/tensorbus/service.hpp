@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -74,7 +75,10 @@ class Service {
   Outcome try_serve();
   // For poll(), epoll and event loops: readable when try_serve() may find something. Call
   // try_serve() until it finds nothing.
-  int descriptor() const { return state().ready.descriptor(); }
+  int descriptor() const {
+    if (!state().next) state().listen();
+    return state().ready.descriptor();
+  }
 
  private:
   struct State {
@@ -84,9 +88,7 @@ class Service {
           types(std::move(with)),
           callback(std::move(by)),
           queue({.name = internal::queue_of_service(of)}, of_domain),
-          answers(of_domain) {
-      listen();
-    }
+          answers(of_domain) {}
 
     void listen();
     Outcome take(Sample& sample);
@@ -100,7 +102,7 @@ class Service {
     Queue queue;
     internal::Answers answers;  // destroyed before the queue
     internal::Epoll ready;
-    std::optional<Queue::Pending> next;
+    std::optional<Queue::Pending> next;  // once the descriptor is used
     bool listening = false;  // not when `next` has finished
     ServiceStats stats;
   };
@@ -141,6 +143,7 @@ inline void Service::State::listen() {
 }
 
 inline Outcome Service::State::take(Sample& sample) {
+  if (!next) return queue.get(sample, std::chrono::nanoseconds::zero());
   if (!listening) listen();
   listening = false;
   const Outcome outcome = next->take(sample);

@@ -1,8 +1,12 @@
 // A producer dies, or is stopped, at each step of a put through its ring. What it had put by then
 // is in the queue, and nothing else.
 
+#include <csignal>
 #include <cstring>
+#include <optional>
+#include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "support.hpp"
@@ -96,6 +100,44 @@ TEST_P(Putting, a_stopped_producer_puts_nothing_after_a_shutdown) {
   EXPECT_EQ(producer.reply(), "not put");
   EXPECT_EQ(get(kItemsToPut, 0s), those_put());
 }
+
+// The same while the getter, of the host's process, waits: it wakes the getter itself, by the ring.
+class PuttingForOneWhoWaits : public Putting {
+ protected:
+  // Puts one item and gets it, until the producer is at the step. It may find the getter awake.
+  std::string put_and_get(Peer& producer, int most) {
+    std::string reply = "ok";
+    for (int i = 0; i < most && reply == "ok"; ++i) {
+      producer.tell("put " + queue.address() + " count=1");
+      EXPECT_EQ(get(1, kLong), numbers(0, 1));
+      reply = producer.reply();
+    }
+    return reply;
+  }
+};
+
+TEST_P(PuttingForOneWhoWaits, an_item_of_a_dead_producer_comes) {
+  Peer producer(domain, order("kill"));
+  EXPECT_EQ(put_and_get(producer, 10'000), "dead");
+  producer.close_pipes();
+  goes_on();
+}
+
+TEST_P(PuttingForOneWhoWaits, an_item_of_a_stopped_producer_comes_when_it_goes_on) {
+  std::optional<Peer> producer(std::in_place, domain, order("stop"));
+  std::jthread wakes([&] {
+    if (producer->wait_until_stopped()) producer->signal(SIGCONT);
+  });
+  EXPECT_EQ(put_and_get(*producer, 20), "ok");
+  producer->signal(SIGKILL);
+  wakes.join();
+  producer->close_pipes();
+  goes_on();
+}
+
+INSTANTIATE_TEST_SUITE_P(At, PuttingForOneWhoWaits,
+                         ::testing::Values(PutPlace{"put_ring.wakes", 1, 0},
+                                           PutPlace{"put_ring.wakes", 3, 0}));
 
 INSTANTIATE_TEST_SUITE_P(At, Putting,
                          ::testing::Values(PutPlace{"put_ring.written", 1, 1},

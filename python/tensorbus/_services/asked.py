@@ -28,12 +28,10 @@ class Lifeline:
 
     def __init__(self, joining: Pending) -> None:
         self._joining = joining
-        self._cut = False
 
     @property
     def cut(self) -> bool:
-        self._cut = self._cut or self._joining.take() is not Outcome.TIMED_OUT
-        return self._cut
+        return self._joining.answered
 
     @property
     def pending(self) -> Pending:

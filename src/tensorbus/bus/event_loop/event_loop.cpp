@@ -152,7 +152,7 @@ void EventLoop::run_or_post(Handler task, bool after_messages) {
 }
 
 bool EventLoop::run_now(void (*work)(const void*), const void* with) {
-  if (is_in_turn() || !turn_.try_lock()) return false;
+  if (is_in_turn() || !try_lock_turn()) return false;
   const Turn turn(*this, std::adopt_lock);
   if (stopping_.load(std::memory_order_relaxed)) return false;  // as in run_or_post()
   work(with);

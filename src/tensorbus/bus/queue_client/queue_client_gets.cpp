@@ -97,22 +97,25 @@ bool QueueClient::take_here(std::vector<Sample>& items, std::size_t most) const 
   return none_left;
 }
 
-Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop) const {
-  if (take_soon(item, stop)) return Outcome::kDone;
+Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop,
+                         CompletionState* life) const {
+  bool none_left = false;
+  if (take_soon(item, stop, none_left)) return Outcome::kDone;
+  if (none_left && !waits_for(stop)) return Outcome::kTimedOut;
   const auto begin = platform::Clock::now();
-  const Outcome outcome = get_by_message(item, access, stop);
+  const Outcome outcome = get_by_message(item, access, stop, life);
   if (rings_ && outcome == Outcome::kDone)
     rings_->prefetch->asked(platform::Clock::now() - begin < kSoon);
   return outcome;
 }
 
 // If the last items came one soon after the other, it looks before it asks and sleeps.
-bool QueueClient::take_soon(Sample& item, const StopCondition& stop) const {
+bool QueueClient::take_soon(Sample& item, const StopCondition& stop, bool& none_left) const {
   const bool looks = waits_for(stop) && rings_ && rings_->prefetch->looks();
   const platform::Deadline deadline(looks ? std::min(kLookFor, stop.timeout()) : 0ns);
   std::vector<Sample> taken;
   for (;;) {
-    take_now(taken, 1);
+    none_left = take_now(taken, 1);
     if (!taken.empty() || deadline.passed()) break;
     std::this_thread::yield();
   }
@@ -122,12 +125,13 @@ bool QueueClient::take_soon(Sample& item, const StopCondition& stop) const {
   return true;
 }
 
-Outcome QueueClient::get_by_message(Sample& item, Access access, const StopCondition& stop) const {
+Outcome QueueClient::get_by_message(Sample& item, Access access, const StopCondition& stop,
+                                    CompletionState* life) const {
   EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
   QueueGet getting = start_get(access, {.waits = waits_for(stop)});
   return closed_is_an_outcome([&] {
     try {
-      Outcome outcome = getting.take(item, patience(stop), &driver);
+      Outcome outcome = getting.take(item, patience(stop), &driver, life);
       if (outcome == Outcome::kTimedOut && getting.has_come())  // it came just now
         outcome = getting.take(item, StopCondition(0ns, stop.give_up()));
       if (outcome != Outcome::kDone) getting.cancel();
