@@ -73,6 +73,10 @@ class Service {
   // kClosed if the service's queue was closed. Throws Error(kOutOfMemory) if there is no room for a
   // request; the next call goes on.
   Outcome try_serve();
+  // Waits for a request, and serves it: the fastest way for a thread that has nothing else to do,
+  // if descriptor() was never called. Returns kDone, kTimedOut, kInterrupted (`give_up` returned
+  // true, or a signal handler ran) or kClosed. Throws as try_serve().
+  Outcome serve(std::chrono::nanoseconds timeout, const GiveUp& give_up = {});
   // For poll(), epoll and event loops: readable when try_serve() may find something. Call
   // try_serve() until it finds nothing.
   int descriptor() const {
@@ -92,6 +96,7 @@ class Service {
 
     void listen();
     Outcome take(Sample& sample);
+    Outcome wait(Sample& sample, std::chrono::nanoseconds timeout, const GiveUp& give_up);
     void serve(const Sample& sample);
     Content answer_to(internal::Request request);
     void give(const std::string& address, const Content& answer);
@@ -133,6 +138,18 @@ inline Outcome Service::try_serve() {
   return outcome;
 }
 
+inline Outcome Service::serve(std::chrono::nanoseconds timeout, const GiveUp& give_up) {
+  State& serving = state();
+  Sample sample;
+  Outcome outcome = Outcome::kTimedOut;
+  if (serving.next)
+    outcome = serving.wait(sample, timeout, give_up);
+  else
+    outcome = serving.queue.get(sample, timeout, give_up);
+  if (outcome == Outcome::kDone) serving.serve(sample);
+  return outcome;
+}
+
 // The last request stays readable until the next one: if this fails, a polling caller comes again.
 inline void Service::State::listen() {
   Queue::Pending asked = queue.start_get();
@@ -148,6 +165,15 @@ inline Outcome Service::State::take(Sample& sample) {
   listening = false;
   const Outcome outcome = next->take(sample);
   listening = outcome == Outcome::kTimedOut || outcome == Outcome::kClosed;
+  return outcome;
+}
+
+inline Outcome Service::State::wait(Sample& sample, std::chrono::nanoseconds timeout,
+                                    const GiveUp& give_up) {
+  if (!listening) listen();
+  const Outcome outcome =
+      internal::answer_to(*next, sample, internal::Deadline(timeout), give_up);
+  listening = outcome != Outcome::kDone;
   return outcome;
 }
 

@@ -10,6 +10,9 @@
 namespace tensorbus::bus {
 namespace {
 
+// Some microseconds: who answers at once is on another core.
+constexpr int kLooksBeforeYield = 32;
+
 // Nothing throws once an item was taken.
 void reserve_one(std::vector<Sample>& items) {
   if (items.size() == items.capacity()) items.reserve(std::max<std::size_t>(2 * items.size(), 1));
@@ -114,10 +117,10 @@ bool QueueClient::take_soon(Sample& item, const StopCondition& stop, bool& none_
   const bool looks = waits_for(stop) && rings_ && rings_->prefetch->looks();
   const platform::Deadline deadline(looks ? std::min(kLookFor, stop.timeout()) : 0ns);
   std::vector<Sample> taken;
-  for (;;) {
+  for (int looks_left = kLooksBeforeYield;; --looks_left) {
     none_left = take_now(taken, 1);
     if (!taken.empty() || deadline.passed()) break;
-    std::this_thread::yield();
+    if (looks_left <= 0) std::this_thread::yield();
   }
   if (looks) rings_->prefetch->looked(!taken.empty());
   if (taken.empty()) return false;
