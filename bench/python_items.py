@@ -2,9 +2,10 @@
 
 Two processes, each on a core of its own; this one makes the queues. "echo" is an item there and its
 answer back, through two queues; before each there is a pause in which both fall asleep. "polled"
-has no pause, so both look for a moment before they would sleep. "one way" has the other process put while this one gets, or "to a worker" the other way round: nanoseconds for
-one item, with as many on their way as there is room for. Everything takes short turns, so that a
-change of the machine's load meets all rows alike.
+has no pause, so both look for a moment before they would sleep. "one way" has the other process put
+while this one gets, or "to a worker" the other way round: nanoseconds for one item, with as many on
+their way as there is room for. Everything takes short turns, so that a change of the machine's load
+meets all rows alike.
 """
 
 from __future__ import annotations

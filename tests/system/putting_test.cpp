@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <future>
 #include <optional>
 #include <thread>
 #include <tuple>
@@ -11,6 +12,7 @@
 
 #include "support.hpp"
 #include "tensorbus/bus/queue.hpp"
+#include "tests/unit/platform/test_support.hpp"
 
 namespace tensorbus {
 namespace {
@@ -104,12 +106,19 @@ TEST_P(Putting, a_stopped_producer_puts_nothing_after_a_shutdown) {
 // The same while the getter, of the host's process, waits: it wakes the getter itself, by the ring.
 class PuttingForOneWhoWaits : public Putting {
  protected:
-  // Puts one item and gets it, until the producer is at the step. It may find the getter awake.
+  // Puts one item for each get that sleeps, until the producer does not answer any more.
   std::string put_and_get(Peer& producer, int most) {
     std::string reply = "ok";
     for (int i = 0; i < most && reply == "ok"; ++i) {
+      std::promise<pid_t> begins;
+      auto got = std::async(std::launch::async, [&] {
+        begins.set_value(::gettid());
+        return get(1, kLong);
+      });
+      const pid_t getter = begins.get_future().get();
+      EXPECT_TRUE(test::wait_until_asleep(::getpid(), getter));
       producer.tell("put " + queue.address() + " count=1");
-      EXPECT_EQ(get(1, kLong), numbers(0, 1));
+      EXPECT_EQ(got.get(), numbers(0, 1));
       reply = producer.reply();
     }
     return reply;
@@ -118,7 +127,7 @@ class PuttingForOneWhoWaits : public Putting {
 
 TEST_P(PuttingForOneWhoWaits, an_item_of_a_dead_producer_comes) {
   Peer producer(domain, order("kill"));
-  EXPECT_EQ(put_and_get(producer, 10'000), "dead");
+  EXPECT_EQ(put_and_get(producer, 20), "dead");
   producer.close_pipes();
   goes_on();
 }

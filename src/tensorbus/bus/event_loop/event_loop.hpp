@@ -14,6 +14,7 @@
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/mutex.hpp"
+#include "tensorbus/platform/waiting/adaptive_spin.hpp"
 #include "tensorbus/platform/waiting/futex.hpp"
 #include "tensorbus/platform/waiting/poller.hpp"
 
@@ -130,7 +131,7 @@ class EventLoop {
   std::atomic<std::thread::id> running_{};  // relaxed: each thread only looks for itself
   // The thread that waits for poller_ in place of the loop's own; none if empty.
   std::atomic<std::thread::id> driver_{};
-  std::chrono::nanoseconds spin_{};  // of a Driver that has the place
+  platform::AdaptiveSpin spin_;  // of a Driver that has the place
   platform::Mutex mutex_;
   std::unordered_map<Tag, Watched> watched_ TB_GUARDED_BY(mutex_);
   std::size_t paused_ TB_GUARDED_BY(mutex_) = 0;  // of these
@@ -172,12 +173,13 @@ class EventLoop::Driver {
   // thread has it, or the caller is on the event loop.
   bool take() noexcept;
   void leave() noexcept;
-  // With the place: runs handlers until done() is true, for at most `most`. If the last wait was
-  // short, it looks for some microseconds before it sleeps.
+  // With the place: runs handlers until done() is true, for at most `most`. If waits are short, it
+  // looks before it sleeps.
   template <typename Done>
   platform::FutexWait wait_until(const Done& done, std::chrono::nanoseconds most) {
     const platform::Deadline deadline(most);
-    const platform::Deadline sleeps_at(loop_.spin_);
+    const bool looks = loop_.spin_.looks();
+    const platform::Deadline sleeps_at(looks ? loop_.spin_.most() : std::chrono::nanoseconds{});
     const auto begin = Clock::now();
     auto parked = platform::FutexWait::kWoken;
     while (!done() && parked == platform::FutexWait::kWoken) {
@@ -186,7 +188,9 @@ class EventLoop::Driver {
       else if (!turn(sleeps_at.passed() ? deadline.remaining(most) : std::chrono::nanoseconds{}))
         parked = platform::FutexWait::kInterrupted;
     }
-    loop_.spin_ = next_spin(Clock::now() - begin);
+    const bool slept = sleeps_at.passed();
+    if (looks) loop_.spin_.looked(!slept);
+    if (slept) loop_.spin_.slept(Clock::now() - begin);
     return parked;
   }
   // Wakes the thread that waits there. Any thread.
@@ -196,7 +200,6 @@ class EventLoop::Driver {
  private:
   // Returns false after a signal.
   bool turn(std::chrono::nanoseconds most);
-  static std::chrono::nanoseconds next_spin(std::chrono::nanoseconds waited) noexcept;
 
   EventLoop& loop_;
   bool taken_ = false;

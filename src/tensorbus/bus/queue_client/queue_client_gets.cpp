@@ -65,7 +65,7 @@ bool QueueClient::take_ahead(std::vector<Sample>& items, std::size_t most) const
     take_all();
     while (most > 1 && taken < most) {
       if (!prefetch.more()) return taken != 0;
-      const platform::Deadline deadline(kLookFor);
+      const platform::Deadline deadline(platform::AdaptiveSpin::most());
       while (!take_all()) {
         if (deadline.passed()) return false;
         std::this_thread::yield();
@@ -108,14 +108,15 @@ Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop,
   const auto begin = platform::Clock::now();
   const Outcome outcome = get_by_message(item, access, stop, life);
   if (rings_ && outcome == Outcome::kDone)
-    rings_->prefetch->asked(platform::Clock::now() - begin < kSoon);
+    rings_->prefetch->asked(platform::Clock::now() - begin);
   return outcome;
 }
 
 // If the last items came one soon after the other, it looks before it asks and sleeps.
 bool QueueClient::take_soon(Sample& item, const StopCondition& stop, bool& none_left) const {
   const bool looks = waits_for(stop) && rings_ && rings_->prefetch->looks();
-  const platform::Deadline deadline(looks ? std::min(kLookFor, stop.timeout()) : 0ns);
+  const auto most = std::min(platform::AdaptiveSpin::most(), stop.timeout());
+  const platform::Deadline deadline(looks ? most : 0ns);
   std::vector<Sample> taken;
   for (int looks_left = kLooksBeforeYield;; --looks_left) {
     none_left = take_now(taken, 1);
