@@ -75,7 +75,7 @@ class Service {
   Outcome try_serve();
   // Waits for a request, and serves it: the fastest way for a thread that has nothing else to do,
   // if descriptor() was never called. Returns kDone, kTimedOut, kInterrupted (`give_up` returned
-  // true, or a signal handler ran) or kClosed. Throws as try_serve().
+  // true; a signal handler does not end it) or kClosed. Throws as try_serve().
   Outcome serve(std::chrono::nanoseconds timeout, const GiveUp& give_up = {});
   // For poll(), epoll and event loops: readable when try_serve() may find something. Call
   // try_serve() until it finds nothing.
@@ -145,7 +145,7 @@ inline Outcome Service::serve(std::chrono::nanoseconds timeout, const GiveUp& gi
   if (serving.next)
     outcome = serving.wait(sample, timeout, give_up);
   else
-    outcome = serving.queue.get(sample, timeout, give_up);
+    outcome = serving.queue.get(sample, timeout, internal::over_signals(give_up));
   if (outcome == Outcome::kDone) serving.serve(sample);
   return outcome;
 }
@@ -154,8 +154,8 @@ inline Outcome Service::serve(std::chrono::nanoseconds timeout, const GiveUp& gi
 inline void Service::State::listen() {
   Queue::Pending asked = queue.start_get();
   if (next) ready.remove(next->descriptor());
+  ready.add(asked.descriptor(), 0);
   next.emplace(std::move(asked));
-  ready.add(next->descriptor(), 0);
   listening = true;
 }
 
@@ -171,9 +171,10 @@ inline Outcome Service::State::take(Sample& sample) {
 inline Outcome Service::State::wait(Sample& sample, std::chrono::nanoseconds timeout,
                                     const GiveUp& give_up) {
   if (!listening) listen();
+  listening = false;
   const Outcome outcome =
       internal::answer_to(*next, sample, internal::Deadline(timeout), give_up);
-  listening = outcome != Outcome::kDone;
+  listening = outcome != Outcome::kDone && outcome != Outcome::kShutDown;
   return outcome;
 }
 

@@ -5,6 +5,7 @@
 #include <deque>
 #include <exception>
 #include <map>
+#include <optional>
 #include <string>
 #include <tensorbus/error.hpp>
 #include <tensorbus/internal/asking.hpp>
@@ -31,10 +32,12 @@ class Answers {
   // Throws Error(kInvalidArgument) if `address` is not a queue's, and what Queue::put() throws.
   void give(const std::string& address, const Message& answer) {
     Queue& queue = at(address);
-    if (queue.put_now(answer)) return;
-    Queue::Pending giving = queue.start_put(answer);
+    const bool put = queue.put_now(answer);
+    if (put && under_way_.empty()) return;
+    std::optional<Queue::Pending> giving;
+    if (!put) giving.emplace(queue.start_put(answer));
     std::erase_if(under_way_, [](Queue::Pending& each) { return has_ended(each); });
-    under_way_.push_back(std::move(giving));
+    if (giving) under_way_.push_back(*std::move(giving));
     if (under_way_.size() > kMost) under_way_.pop_front();
   }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import select
+import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -28,10 +29,16 @@ class Lifeline:
 
     def __init__(self, joining: Pending) -> None:
         self._joining = joining
+        self._cut = False
+        self._lock = threading.Lock()  # a request is for one thread at a time
 
     @property
     def cut(self) -> bool:
-        return self._joining.answered
+        if not self._joining.answered:
+            return False
+        with self._lock:
+            self._cut = self._cut or self._joining.take() is not Outcome.TIMED_OUT
+            return self._cut
 
     @property
     def pending(self) -> Pending:

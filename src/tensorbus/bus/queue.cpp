@@ -315,7 +315,7 @@ bool Queue::Pending::wait(const platform::StopCondition& stop, Pending* other) {
   if (first == nullptr || (other != nullptr && second == nullptr)) return false;
   bus::EventLoop::Driver driver(impl_->participant->loop(), false);
   const auto sleep = [&](auto most) {
-    return impl_->item ? impl_->item->sleep_on_rings(most, second) : std::nullopt;
+    return impl_->item ? impl_->item->sleep_on_rings(stop, most, second) : std::nullopt;
   };
   (void)first->wait_driving(stop, driver, second, sleep);
   return true;

@@ -35,7 +35,8 @@ class CompletionState {
     const auto any = [&] { return done() || (other != nullptr && other->done()); };
     const Outcome outcome = stop.wait(any, [&](auto most) {
       if (const std::optional<platform::FutexWait> slept = first_sleep(most)) return *slept;
-      return driver.take() ? drive(driver, most, any, other) : sleep(most, other);
+      if (driver.take()) return drive(driver, most, any, other);
+      return sleep(most, stop.give_up() ? other : nullptr);
     });
     driver.leave();
     return outcome;
@@ -55,7 +56,8 @@ class CompletionState {
   static constexpr std::uint32_t kDone = 1;
   static constexpr std::uint32_t kSleeps = 2;  // and a thread waits for it
 
-  // On an older kernel the end of `other` is seen when the caller looks again.
+  // The end of `other` may be seen when the caller looks again: on an older kernel, and of a caller
+  // that signals end (null), since such a wait hears not all of them.
   platform::FutexWait sleep(std::chrono::nanoseconds most, CompletionState* other) noexcept {
     const platform::FutexWord word = to_sleep_on();
     if (other == nullptr || !platform::can_wait_for_any())

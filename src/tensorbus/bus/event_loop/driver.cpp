@@ -16,6 +16,9 @@ bool EventLoop::Driver::take() noexcept {
 
 void EventLoop::Driver::leave() noexcept {
   if (!std::exchange(taken_, false)) return;
+  // Relaxed: nobody kicks any more, and who did has held the lock of what this waited for.
+  if (loop_.kicked_.exchange(false, std::memory_order_relaxed))
+    platform::clear_event(loop_.kick_.get());
   loop_.outer_.modify(loop_.poller_.fd(), kPoller, {});
   loop_.driver_.store({}, std::memory_order_release);  // pairs with take()
 }
@@ -34,8 +37,9 @@ bool EventLoop::Driver::turn(std::chrono::nanoseconds most) {
 }
 
 void EventLoop::Driver::kick(EventLoop& loop) noexcept {
-  if (loop.driver_.load(std::memory_order_relaxed) != std::this_thread::get_id())
-    platform::signal_event(loop.kick_.get());
+  if (loop.driver_.load(std::memory_order_relaxed) == std::this_thread::get_id()) return;
+  loop.kicked_.store(true, std::memory_order_relaxed);
+  platform::signal_event(loop.kick_.get());
 }
 
 }  // namespace tensorbus::bus

@@ -57,10 +57,12 @@ class EventLoop {
   // waited for. `after_messages`: what descriptors have by now is handled before, too.
   void run_or_post(Handler task, bool after_messages = false);
   // Runs `work` in a turn in the calling thread, now. Returns false if that is not possible at
-  // once, or after stop(): then it did not run. Throws what `work` throws.
+  // once, or after stop(): then it did not run. Throws what `work` throws. `after_messages`: see
+  // run_or_post().
   template <typename Work>
-  bool run_now(const Work& work) {
-    return run_now([](const void* what) { (*static_cast<const Work*>(what))(); }, &work);
+  bool run_now(const Work& work, bool after_messages = false) {
+    return run_now([](const void* what) { (*static_cast<const Work*>(what))(); }, &work,
+                   after_messages);
   }
   // Runs `task` on the thread after about this delay.
   void post_later(std::chrono::milliseconds delay, Handler task);
@@ -102,7 +104,7 @@ class EventLoop {
   static constexpr Tag kPoller = 1;
   static constexpr Tag kKick = 0;
 
-  bool run_now(void (*work)(const void*), const void* with);
+  bool run_now(void (*work)(const void*), const void* with, bool after_messages);
   bool is_in_turn() const noexcept;
   bool try_lock_turn() noexcept TB_TRY_ACQUIRE(true, turn_);
   void run();
@@ -126,7 +128,8 @@ class EventLoop {
   platform::Poller poller_;  // what is watched
   platform::Poller outer_;   // what the loop's own thread waits for: poller_, and wake_
   platform::Fd wake_;
-  platform::Fd kick_;  // wakes a Driver
+  platform::Fd kick_;  // wakes a Driver, which alone clears it: others may see it first
+  std::atomic<bool> kicked_{false};
   platform::Mutex turn_;
   std::atomic<std::thread::id> running_{};  // relaxed: each thread only looks for itself
   // The thread that waits for poller_ in place of the loop's own; none if empty.

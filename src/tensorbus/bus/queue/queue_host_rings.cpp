@@ -187,7 +187,10 @@ std::optional<std::uint64_t> QueueHost::take_now(const link::QueueName& name,
     number = queue->table.take_now(port, own_, read_it, take_back);
   } while (lost);
   none_left = queue->table.items() == 0 && !queue->table.is_shut_down();
-  if (number == 0) return std::nullopt;
+  if (number == 0) {
+    (void)queue->table.finish_with_taken(own_);  // as a GET does, also one in vain
+    return std::nullopt;
+  }
   return queue->options.redeliver ? number : 0;
 }
 

@@ -79,7 +79,7 @@ class QueueClient {
   // Takes items that can be had in the calling thread: from the table of this process, or from what
   // its host has lent ahead. Returns true if none waits behind them.
   bool take_now(std::vector<Sample>& items, std::size_t most) const;
-  bool take_here(std::vector<Sample>& items, std::size_t most) const;
+  bool take_here(std::vector<Sample>& items, std::size_t most, bool after_messages = false) const;
   bool take_ahead(std::vector<Sample>& items, std::size_t most) const;
   // Appends items that wait. Returns false if there were fewer.
   bool get_waiting(std::vector<Sample>& items, std::size_t count, Access access) const;

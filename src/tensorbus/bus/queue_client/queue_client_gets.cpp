@@ -76,7 +76,8 @@ bool QueueClient::take_ahead(std::vector<Sample>& items, std::size_t most) const
   return false;
 }
 
-bool QueueClient::take_here(std::vector<Sample>& items, std::size_t most) const {
+bool QueueClient::take_here(std::vector<Sample>& items, std::size_t most,
+                            bool after_messages) const {
   bool none_left = false;
   Sample sample;
   const std::function<bool(LentSample&)> read = [&](LentSample& held) {
@@ -94,7 +95,7 @@ bool QueueClient::take_here(std::vector<Sample>& items, std::size_t most) const 
     }
   };
   try {
-    (void)core_.run_now(take_all);
+    (void)core_.run_now(take_all, after_messages);
   } catch (const std::exception&) {  // what was taken is returned; the caller meets it again
   }
   return none_left;
@@ -124,6 +125,10 @@ bool QueueClient::take_soon(Sample& item, const StopCondition& stop, bool& none_
     if (looks_left <= 0) std::this_thread::yield();
   }
   if (looks) rings_->prefetch->looked(!taken.empty());
+  if (none_left && taken.empty() && !waits_for(stop)) {  // what others have sent by now is there
+    none_left = false;
+    none_left = take_here(taken, 1, true);
+  }
   if (taken.empty()) return false;
   item = std::move(taken.front());
   return true;

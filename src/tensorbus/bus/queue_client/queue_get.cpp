@@ -173,7 +173,7 @@ void QueueGet::spoil() {
 
 Outcome QueueGet::wait_for_offer(const platform::StopCondition& stop, EventLoop::Driver* driver,
                                  CompletionState* life) {
-  const auto sleep = [&](auto most) { return sleep_on_rings(most, life); };
+  const auto sleep = [&](auto most) { return sleep_on_rings(stop, most, life); };
   const Outcome outcome =
       driver != nullptr ? awaited_->wait(stop, *driver, life, sleep) : awaited_->wait(stop);
   if (outcome != Outcome::kDone) return outcome;
@@ -188,9 +188,11 @@ Outcome QueueGet::wait_for_offer(const platform::StopCondition& stop, EventLoop:
   return Outcome::kDone;
 }
 
-std::optional<platform::FutexWait> QueueGet::sleep_on_rings(std::chrono::nanoseconds most,
+std::optional<platform::FutexWait> QueueGet::sleep_on_rings(const platform::StopCondition& stop,
+                                                            std::chrono::nanoseconds most,
                                                             CompletionState* other) {
-  if (address_.host != core_->id() || awaited() != awaited_.get()) return std::nullopt;
+  const bool is_here = address_.host == core_->id();
+  if (!is_here || !stop.give_up() || awaited() != awaited_.get()) return std::nullopt;
   std::vector<CompletionState*> until{awaited_.get()};
   if (other != nullptr) until.push_back(other);
   return bus::sleep_on_rings(*core_, address_.queue, until, most);

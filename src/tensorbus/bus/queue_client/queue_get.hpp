@@ -51,8 +51,9 @@ class QueueGet {
   // Returns what tells that the host has answered; null once its offer was taken.
   CompletionState* awaited() const noexcept { return offer_ ? nullptr : awaited_.get(); }
   // Sleeps until the answer may have come, or `other` is done, for at most `most`; nothing if items
-  // are not to be waited for so (ring_sleep.hpp).
-  std::optional<platform::FutexWait> sleep_on_rings(std::chrono::nanoseconds most,
+  // are not to be waited for so (ring_sleep.hpp), or signals are to end the wait.
+  std::optional<platform::FutexWait> sleep_on_rings(const platform::StopCondition& stop,
+                                                    std::chrono::nanoseconds most,
                                                     CompletionState* other);
   // Calls `tell` once when another take() may succeed, at once if it may now.
   void on_ready(std::function<void()> tell);

@@ -27,7 +27,8 @@ class RingSleepers {
     words.reserve(words.size() + rings_.rings.size());
     for (const auto& ring : rings_.rings) {
       const auto word = link::PutRingSleeper(ring->header()).begin();
-      if (!word) return false;
+      looks_ = !word;
+      if (looks_) return false;
       ++begun_;
       words.push_back(*word);
     }
@@ -37,10 +38,9 @@ class RingSleepers {
  private:
   // Called also where memory is short.
   void end() noexcept {
-    bool woken = false;
     for (std::size_t i = 0; i < begun_; ++i)
-      if (!link::PutRingSleeper(rings_.rings[i]->header()).end()) woken = true;
-    if (!woken) return;
+      if (!link::PutRingSleeper(rings_.rings[i]->header()).end()) looks_ = true;
+    if (!looks_) return;
     try {
       const auto look = [&](ParticipantContext& context) { context.queues->look_again(queue_); };
       if (core_.run_now(look)) return;
@@ -53,6 +53,7 @@ class RingSleepers {
   const link::QueueName queue_;
   RingsToSleepOn rings_;
   std::size_t begun_ = 0;  // of the rings, from the first one on
+  bool looks_ = false;     // a client has put something
 };
 
 }  // namespace

@@ -232,15 +232,18 @@ class PutRingSleeper {
  public:
   explicit PutRingSleeper(PutRingHeader& header) noexcept : header_(&header) {}
 
-  // Has the client wake this thread, in the place of the host. Returns what to sleep on; nothing if
-  // the client has woken the host, who is to look first.
+  // Has the client wake this thread, in the place of the host; as another thread may have done.
+  // Returns what to sleep on; nothing if the client has woken somebody: the host is to look.
   std::optional<platform::FutexWord> begin() noexcept {
     // Acquire: read before the swap below. A client that sees that adds to it.
     const std::uint32_t expected = header_->wake.load(std::memory_order_acquire);
-    if (!swap(PutRingHeader::kWaits, PutRingHeader::kSleeps)) return std::nullopt;
-    return platform::FutexWord{&header_->wake, expected};
+    if (swap(PutRingHeader::kWaits, PutRingHeader::kSleeps) ||
+        header_->waits.load(std::memory_order_relaxed) == PutRingHeader::kSleeps)
+      return platform::FutexWord{&header_->wake, expected};
+    return std::nullopt;
   }
-  // Has the client wake the host. Returns false if it has woken this thread: the host is to look.
+  // Has the client wake the host. Returns false if the host is to look: the client has woken this
+  // thread, or another thread was the first to leave.
   bool end() noexcept { return swap(PutRingHeader::kSleeps, PutRingHeader::kWaits); }
 
  private:

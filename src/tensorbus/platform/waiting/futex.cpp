@@ -27,6 +27,8 @@ struct WaitedWord {
   std::uint32_t reserved = 0;
 };
 constexpr std::uint32_t kFlag32Bits = 2;
+// How long a wait takes that the kernel refused, for lack of memory or by a filter of calls.
+constexpr std::chrono::nanoseconds kRefusedSlice = std::chrono::milliseconds(5);
 
 timespec to_timespec(std::chrono::nanoseconds time) noexcept {
   return {.tv_sec = time.count() / 1'000'000'000, .tv_nsec = time.count() % 1'000'000'000};
@@ -66,8 +68,10 @@ FutexWait futex_wait_any(std::span<const FutexWord> words,
   for (std::size_t i = 0; i < count; ++i)
     waited[i] = {words[i].expected, reinterpret_cast<std::uintptr_t>(words[i].word), kFlag32Bits};
   const timespec until = to_timespec(Clock::now().time_since_epoch() + timeout);
-  return outcome_of_wait(
-      ::syscall(SYS_futex_waitv, waited.data(), count, 0, &until, CLOCK_MONOTONIC));
+  const long result = ::syscall(SYS_futex_waitv, waited.data(), count, 0, &until, CLOCK_MONOTONIC);
+  const bool is_refused = result < 0 && errno != EAGAIN && errno != ETIMEDOUT && errno != EINTR;
+  if (!is_refused) return outcome_of_wait(result);
+  return futex_wait(*words[0].word, words[0].expected, std::min(timeout, kRefusedSlice));
 }
 
 void futex_wake_all(Atomic<std::uint32_t>& word) noexcept {

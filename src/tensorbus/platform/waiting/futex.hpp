@@ -25,7 +25,9 @@ struct FutexWord {
 // Returns true if a thread can sleep on several words at once, which Linux 5.16 and newer can.
 bool can_wait_for_any() noexcept;
 
-// futex_wait() of all these words, at most kMostFutexWords: ends when one of them does.
+// futex_wait() of all these words, at most kMostFutexWords: ends when one of them does. Not with
+// kInterrupted after a handler that was installed with SA_RESTART: the kernel goes on waiting. If
+// it refuses, the first word alone ends the wait, which is then short.
 inline constexpr std::size_t kMostFutexWords = 128;
 FutexWait futex_wait_any(std::span<const FutexWord> words,
                          std::chrono::nanoseconds timeout) noexcept;
