@@ -18,6 +18,7 @@ TITLES = {
     "blocking_latency": "One way, the receiver sleeps",
     "copied_publish": "publish() of what is not in a loan",
     "cpp_api": "C++: a call through the public headers, beside one of the classes inside",
+    "service_call": "C++: a call of a service of another process, through the public headers",
     "message_rate": "Messages of 64 B a second, none lost",
     "soak": "A million messages of 64 B: before (0: after the warm-up) and after",
     "idle": "An idle participant, over the same process without one",

@@ -82,7 +82,8 @@ struct SubscriberOptions {
   // is left of what they sent. One that was killed has not closed: the stream goes on until another
   // publisher has taken its place.
   bool end_of_stream = false;
-  // How long receive() polls before it sleeps; it uses a core meanwhile.
+  // How long receive() polls before it sleeps; it uses a core meanwhile. If the last samples came
+  // within some microseconds of the call, it polls for up to 50 us. 0: it sleeps at once.
   std::chrono::nanoseconds spin = std::chrono::microseconds(5);
   // With kShared, a publisher that is not `shared` refuses the subscriber; stats() reports that.
   Access access = Access::kRead;

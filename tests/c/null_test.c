@@ -245,6 +245,9 @@ static void test_queues(void) {
   CHECK_REFUSED(tb_queue_start_join(NULL, &pending), "queue");
   CHECK_REFUSED(tb_queue_start_join(queue, NULL), "pending");
   CHECK_REFUSED(tb_pending_take(NULL, &got), "pending");
+  CHECK_REFUSED(tb_queue_put_now(NULL, &item), "queue");
+  CHECK_REFUSED(tb_queue_put_now(queue, NULL), "item");
+  CHECK_REFUSED(tb_queue_get_while(queue, NULL, 0, NULL, &got), "unanswered");
   CHECK(tb_pending_descriptor(NULL) == -1);
   CHECK_OK(tb_queue_start_get(queue, &pending));
   CHECK_REFUSED(tb_pending_take(pending, NULL), "item");

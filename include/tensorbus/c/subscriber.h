@@ -19,7 +19,7 @@ typedef struct tb_subscriber_options {
   uint32_t depth;    /* samples that may wait for it; 0: as the publisher says */
   uint32_t max_held; /* samples of one publisher that may be held at once */
   int32_t access;    /* TB_ACCESS_READ, _PRIVATE or _SHARED */
-  int64_t spin_ns;   /* how long receiving polls before it sleeps; it uses a core meanwhile */
+  int64_t spin_ns;   /* how long receiving polls before it sleeps; see docs/topics.md */
   const char* type;  /* the definition of the expected type (docs/messages.md); NULL: any */
   int32_t pin;       /* 1: pins received host memory for GPUs */
   int32_t restores;  /* 1: copies tensors of a GPU that this process cannot use to `device` */

@@ -34,6 +34,8 @@ class Lifeline:
 
     @property
     def cut(self) -> bool:
+        if not self._joining.answered:
+            return False
         with self._lock:
             self._cut = self._cut or self._joining.take() is not Outcome.TIMED_OUT
             return self._cut

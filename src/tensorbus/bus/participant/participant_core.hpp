@@ -113,9 +113,9 @@ class ParticipantCore {
   }
   // See EventLoop::run_now().
   template <typename Work>
-  bool run_now(const Work& work) {
+  bool run_now(const Work& work, bool after_messages = false) {
     const auto in_turn = [&] { work(context_); };
-    return loop_.run_now(in_turn);
+    return loop_.run_now(in_turn, after_messages);
   }
   // For threads that wait for what the event loop does.
   EventLoop& loop() noexcept { return loop_; }

@@ -76,15 +76,12 @@ SubscriberCore::SubscriberCore(std::string topic, const SubscriberOptions& optio
 Outcome SubscriberCore::receive(Batch& batch, const platform::StopCondition& stop) {
   Outcome outcome = try_receive(batch);
   if (outcome != Outcome::kTimedOut) return outcome;
-  const platform::Deadline spin_until(std::min(options_.spin, stop.timeout()));
-  while (!spin_until.passed()) {
-    const platform::Deadline ask_at(spin_until.remaining(platform::kAskSlice));
-    while (!ask_at.passed()) {
-      outcome = look_for_a_while(batch);
-      if (outcome != Outcome::kTimedOut) return outcome;
-    }
-    if (stop.given_up()) return Outcome::kInterrupted;
-  }
+  const auto begin = platform::Clock::now();
+  const bool adapts = options_.spin.count() > 0;
+  const bool looks = adapts && spin_.looks();
+  outcome = spin(batch, stop, looks ? std::max(options_.spin, spin_.most()) : options_.spin);
+  if (looks) spin_.looked(outcome == Outcome::kDone);
+  if (outcome != Outcome::kTimedOut) return outcome;
   std::uint32_t seen = 0;
   const auto received = [&] {
     seen = sleeper_.wakes();  // read first: a segment that arrives later ends the park
@@ -94,7 +91,25 @@ Outcome SubscriberCore::receive(Batch& batch, const platform::StopCondition& sto
   const Outcome waited = stop.wait(received, [&](std::chrono::nanoseconds most) {
     return sleeper_.park(seen, most, [this] { return anything_ready(); });
   });
+  if (adapts) spin_.slept(platform::Clock::now() - begin);
   return waited == Outcome::kDone ? outcome : waited;
+}
+
+// Yields after the program's own time: a publisher may share the core.
+Outcome SubscriberCore::spin(Batch& batch, const platform::StopCondition& stop,
+                             std::chrono::nanoseconds most) {
+  const platform::Deadline until(std::min(most, stop.timeout()));
+  const platform::Deadline own(options_.spin);
+  while (!until.passed()) {
+    const platform::Deadline ask_at(until.remaining(platform::kAskSlice));
+    while (!ask_at.passed()) {
+      const Outcome outcome = look_for_a_while(batch);
+      if (outcome != Outcome::kTimedOut) return outcome;
+      if (own.passed()) std::this_thread::yield();
+    }
+    if (stop.given_up()) return Outcome::kInterrupted;
+  }
+  return Outcome::kTimedOut;
 }
 
 Outcome SubscriberCore::try_receive(Batch& batch) {

@@ -32,6 +32,7 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/mutex.hpp"
+#include "tensorbus/platform/waiting/adaptive_spin.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
 #include "tensorbus/tensor/descriptor.hpp"
 
@@ -162,6 +163,8 @@ class SubscriberCore {
     SubscriberCore& core_;
     const platform::MutexLock lock_;
   };
+  Outcome spin(Batch& batch, const platform::StopCondition& stop, std::chrono::nanoseconds most)
+      TB_EXCLUDES(mutex_);
   Outcome look_for_a_while(Batch& batch) TB_EXCLUDES(mutex_);
   Outcome take(Batch& batch) TB_REQUIRES(mutex_);
   bool take_another(Batch& batch) TB_REQUIRES(mutex_);
@@ -202,6 +205,7 @@ class SubscriberCore {
 
   const std::string topic_;
   const SubscriberOptions options_;
+  platform::AdaptiveSpin spin_;
   const ReceiveOptions receiving_;
   link::Sleeper sleeper_;
 
