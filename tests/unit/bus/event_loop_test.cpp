@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <future>
 
 #include "tensorbus/bus/event_loop/completion.hpp"
 #include "tensorbus/platform/log.hpp"
 #include "tests/unit/bus/test_support.hpp"
+#include "tests/unit/platform/test_support.hpp"
 
 namespace tensorbus::bus {
 namespace {
@@ -235,6 +237,25 @@ TEST_F(Driving, a_result_from_another_thread_wakes_it) {
     EventLoop::Driver driver(loop);
     loop.post([result = result] { result->set(1); });
     EXPECT_EQ(result->wait(10s, driver), Outcome::kDone);
+  }
+}
+
+TEST_F(Driving, a_result_from_another_thread_wakes_it_though_that_handles_messages_at_once) {
+  loop.start();
+  for (int i = 0; i < 100; ++i) {
+    std::atomic<bool> done{false};
+    std::promise<pid_t> waits;
+    std::thread waiting([&] {
+      EventLoop::Driver driver(loop);
+      waits.set_value(::gettid());
+      // Who is not woken waits until CTest kills the test.
+      (void)driver.wait_until([&] { return done.load(); }, 1h);
+    });
+    ASSERT_TRUE(test::wait_until_asleep(::getpid(), waits.get_future().get()));
+    done = true;
+    EventLoop::Driver::kick(loop);
+    loop.run_or_post([] {}, true);
+    waiting.join();
   }
 }
 
