@@ -28,6 +28,9 @@ make_arm64_root() {
     dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink --directory "$arm64_root"
   done
   rm -r "$arm64_root"/var/cache/apt/archives
+  # In a container debootstrap leaves links in their place.
+  rm -rf --one-file-system "$arm64_root"/{proc,sys}
+  mkdir "$arm64_root"/{proc,sys}
   touch "$arm64_root/made"
 }
 
