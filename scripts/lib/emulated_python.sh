@@ -6,7 +6,7 @@
 arm64_python=build/arm64-python
 arm64_root=$arm64_python/root
 arm64_packages=(numpy msgspec hypothesis pytest pytest-timeout pytest-xdist)
-arm64_tests=(api domain topics tensors files messages sharing queues services processes)
+arm64_tests=(domain topics tensors messages sharing queues)
 
 # Tests that qemu-user cannot run, and why, as pytest's --deselect has them.
 python_not_emulated=()
