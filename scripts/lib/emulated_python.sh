@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Sourced after setup.sh, debian.sh and emulated.sh by scripts/arm64: the Python of a Debian for arm64,
-# in build/arm64-python, and tests under it. pip chooses the wheels for it from here: there only the
-# tests run.
+# Sourced after setup.sh, debian.sh and emulated.sh by scripts/arm64: the Python of a Debian for
+# arm64, in build/arm64-python, and tests under it. pip chooses the wheels for it from here: there
+# only the tests run.
 
 arm64_python=build/arm64-python
 arm64_root=$arm64_python/root
@@ -50,7 +50,7 @@ install_for_arm64() { # install_for_arm64 PACKAGE...
     --platform manylinux2014_aarch64 --target "$arm64_root/usr/lib/python3/dist-packages" "$@"
 }
 
-# In the folder where the C++ tests are built. Debian's pyconfig.h is one that includes that of the machine.
+# In the folder where the C++ tests are built. Debian's pyconfig.h includes that of the machine.
 build_arm64_package() {
   local version abi
   version=$(arm64_version) abi=cpython-${version//./}-aarch64-linux-gnu
