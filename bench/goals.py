@@ -25,6 +25,7 @@ from judges import (
     size_goal,
     soak_goal,
     start_goal,
+    threads_goal,
     time_goal,
 )
 from tables import SAME_GROUP, Rows, Table
@@ -65,6 +66,11 @@ GOALS: list[tuple[str, str, Goal]] = [
     ("fan_out", "each further subscriber that is awake < 60 ns", fan_out_goal),
     ("scale", "1,000 topics: discovery < 1 s, idle CPU 0", scale_goal),
     ("cpp_api", "receiving through the public headers: < 100 ns more", headers_goal),
+    (
+        "service_call",
+        "C++, a service call, polled: p50 < 2 us",
+        time_goal("service call, polled", "p50_ns", 2_000),
+    ),
     (
         "copied_publish",
         "a tensor that is not in a loan, 1 MB and more: <= 1.05 x memcpy to a memfd",
@@ -234,6 +240,11 @@ GOALS: list[tuple[str, str, Goal]] = [
         "python_gil",
         "another thread keeps >= 0.5 of its pace beside a copy",
         share_goal("beside publish() that copies", 0.5),
+    ),
+    (
+        "python_threads",
+        "without a GIL: 4 threads receive >= 3 x as fast as one, 2 threads >= 1.8 x",
+        threads_goal("receive", of_2=1.8, others=3),
     ),
     (
         "python_inspection",

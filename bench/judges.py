@@ -204,6 +204,22 @@ def share_goal(row: str, least: float) -> Goal:
     return goal
 
 
+def threads_goal(work: str, **least: float) -> Goal:
+    """How much faster all threads are than one, by how many there are; `others` for any number."""
+
+    def goal(rows: Rows) -> tuple[bool, str]:
+        begin = f"{work}{SAME_GROUP}"
+        row = next((row for row in rows if row.startswith(begin) and row.endswith(" threads")), "")
+        if not row:
+            return False, "this Python has a GIL"
+        pairs = ratios(rows[row]["per_second"], rows[f"{begin}one thread"]["per_second"])
+        times, threads = statistics.median(pairs), row.removeprefix(begin)
+        wanted = least.get(f"of_{threads.split()[0]}", least["others"])
+        return times >= wanted, f"{threads}: {times:.2f} of {wanted:.1f} x one"
+
+    return goal
+
+
 def call_goal(limit: float, *messages: str, floor: str = "torch loan") -> Goal:
     """Both calls of the worst of these messages, in times of the same calls with another one."""
 

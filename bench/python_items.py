@@ -1,10 +1,11 @@
 """Small items through queues and services, beside a topic there and back and multiprocessing.Queue.
 
 Two processes, each on a core of its own; this one makes the queues. "echo" is an item there and its
-answer back, through two queues; before each there is a pause in which both fall asleep. "one way"
-has the other process put while this one gets, or "to a worker" the other way round: nanoseconds for
-one item, with as many on their way as there is room for. Everything takes short turns, so that a
-change of the machine's load meets all rows alike.
+answer back, through two queues; before each there is a pause in which both fall asleep. "polled"
+has no pause, so both look for a moment before they would sleep. "one way" has the other process put
+while this one gets, or "to a worker" the other way round: nanoseconds for one item, with as many on
+their way as there is room for. Everything takes short turns, so that a change of the machine's load
+meets all rows alike.
 """
 
 from __future__ import annotations
@@ -143,10 +144,11 @@ class Bench:
             times.append(now() - begin)
         return times
 
-    def call(self, count: int) -> list[int]:
+    def call(self, count: int, pause: float = PAUSE) -> list[int]:
         times = []
         for _ in range(count):
-            time.sleep(PAUSE)
+            if pause:
+                time.sleep(pause)
             begin = now()
             self._client.call_sync(7, timeout=PATIENCE)
             times.append(now() - begin)
@@ -206,6 +208,7 @@ def rows_of(bench: Bench) -> dict[str, Callable[[], list[int]]]:
     rows: dict[str, Callable[[], list[int]]] = {
         "int: topic, there and back": lambda: bench.echo("topic", "int", 40),
         "int: service call": lambda: bench.call(40),
+        "int: service call, polled": lambda: bench.call(2_000, pause=0.0),
     }
     for item in ITEMS:
         for way in QUEUES:

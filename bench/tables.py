@@ -18,6 +18,7 @@ TITLES = {
     "blocking_latency": "One way, the receiver sleeps",
     "copied_publish": "publish() of what is not in a loan",
     "cpp_api": "C++: a call through the public headers, beside one of the classes inside",
+    "service_call": "C++: a call of a service of another process, through the public headers",
     "message_rate": "Messages of 64 B a second, none lost",
     "soak": "A million messages of 64 B: before (0: after the warm-up) and after",
     "idle": "An idle participant, over the same process without one",
@@ -45,6 +46,7 @@ TITLES = {
     "python_machines": "Python: small messages, many machines and many topics, over veth",
     "python_inspection": "Python: a reliable topic of 1,000 messages a second, beside an inspector",
     "python_gil": "Python: how often a second another thread counts",
+    "python_threads": "Python: messages a second, by one thread and by one on each core",
 }
 # Those that need a GPU, and run with --gpu alone.
 GPU_TITLES = {
@@ -80,6 +82,7 @@ FLOORS = {
     "python_machines": "64 B, TCP",
     "python_inspection": "alone",
     "python_gil": "alone",
+    "python_threads": SAME_GROUP + "one thread",
     "cuda_round_trip": "24.9 MB, main memory",
     "python_cuda": "24.9 MB, main memory",
     "python_cuda_rate": "tensorbus topic, one 24.9 MB",

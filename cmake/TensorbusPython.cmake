@@ -5,7 +5,8 @@ find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
 find_package(nanobind CONFIG REQUIRED)
 
 file(GLOB_RECURSE python_sources CONFIGURE_DEPENDS "${TENSORBUS_SOURCE_DIR}/python/*.cpp")
-nanobind_add_module(_core NB_STATIC NB_DOMAIN tensorbus NOMINSIZE NB_SUPPRESS_WARNINGS
+nanobind_add_module(_core NB_STATIC FREE_THREADED NB_DOMAIN tensorbus NOMINSIZE
+                    NB_SUPPRESS_WARNINGS
                     ${python_sources})
 target_link_libraries(_core PRIVATE tensorbus_inside tensorbus_warnings)
 tensorbus_parse_once(_core PRIVATE "${TENSORBUS_SOURCE_DIR}/python/bindings.hpp"

@@ -69,6 +69,8 @@ void require_same(const MessageHead& head, std::span<const std::byte> data) {
   const MessageHead read = recording::decode_head(again, data.size());
   check(read.sequence == head.sequence && read.fingerprint == head.fingerprint);
   check(read.tensors.size() == head.tensors.size());
+  for (std::size_t i = 0; i < head.tensors.size(); ++i)
+    check(read.tensors[i].published_on == head.tensors[i].published_on);
   for (const recording::PlacedTensor& tensor : head.tensors) {
     const ByteSpan span = span_of(tensor.layout);
     if (span.bytes() == 0) continue;

@@ -82,7 +82,8 @@ struct SubscriberOptions {
   // is left of what they sent. One that was killed has not closed: the stream goes on until another
   // publisher has taken its place.
   bool end_of_stream = false;
-  // How long receive() polls before it sleeps; it uses a core meanwhile.
+  // How long receive() polls before it sleeps; it uses a core meanwhile. If the last samples came
+  // within some microseconds of the call, it polls for up to 50 us. 0: it sleeps at once.
   std::chrono::nanoseconds spin = std::chrono::microseconds(5);
   // With kShared, a publisher that is not `shared` refuses the subscriber; stats() reports that.
   Access access = Access::kRead;
@@ -96,6 +97,8 @@ struct SubscriberOptions {
   // Tensors of a GPU that this process cannot use arrive in host memory. With this option they are
   // copied to this device, into memory of our own (cuda_budget_bytes). All other tensors stay where
   // they are. Throws Error(kUnsupported) that says why this is not possible here.
+  // Device::host(): all tensors of GPUs arrive in host memory, also where this process can use the
+  // GPU, copied by their owner through pinned memory. Not with Access::kShared.
   //
   //   tensorbus::Subscriber subscriber("frames", {.device = tensorbus::Device::cuda(0)});
   std::optional<Device> device{};

@@ -57,6 +57,9 @@ class Queue {
   // release. Throws Error(kOutOfMemory), Error(kInvalidArgument) for an item larger than max_bytes,
   // and Error(kTimeout) if the queue's process does not say whether it has the item.
   Outcome put(const Message& item, Timeout timeout = kForever, const GiveUp& give_up = {});
+  // Puts an item without tensors if that takes no waiting, and no question to another process.
+  // Returns false if it did not: start_put() or put() will. Throws as put().
+  bool put_now(const Message& item);
   // Gets an item. Returns kDone, kTimedOut, kInterrupted, kShutDown or kClosed.
   Outcome get(Sample& item, Timeout timeout = kForever, const GiveUp& give_up = {});
 
@@ -80,6 +83,9 @@ class Queue {
     Owner pending_;
     bool is_get_;
   };
+  // get() that also returns kClosed when another request, a put or a join, has finished.
+  Outcome get_while(Sample& item, const Pending& unanswered, Timeout timeout = kForever,
+                    const GiveUp& give_up = {});
   Pending start_put(const Message& item);
   Pending start_get();
   Pending start_join();
@@ -172,10 +178,25 @@ inline Outcome Queue::put(const Message& item, Timeout timeout, const GiveUp& gi
       asked.ended(tb_queue_put(to, outbound.hand_over(), timeout.count(), asked.get())));
 }
 
+inline bool Queue::put_now(const Message& item) {
+  if (!item.tensors.empty()) return false;
+  internal::Outbound outbound(item);
+  return internal::outcome_of(tb_queue_put_now(queue(), outbound.hand_over())) == Outcome::kDone;
+}
+
 inline Outcome Queue::get(Sample& item, Timeout timeout, const GiveUp& give_up) {
   internal::Asked asked(give_up);
   return internal::receive_into(item, [&](tb_sample** given) {
     return asked.ended(tb_queue_get(queue(), timeout.count(), asked.get(), given));
+  });
+}
+
+inline Outcome Queue::get_while(Sample& item, const Pending& unanswered, Timeout timeout,
+                                const GiveUp& give_up) {
+  internal::Asked asked(give_up);
+  return internal::receive_into(item, [&](tb_sample** given) {
+    return asked.ended(tb_queue_get_while(queue(), unanswered.pending_.get(), timeout.count(),
+                                          asked.get(), given));
   });
 }
 

@@ -92,6 +92,7 @@ class Recording {
   void check() const { internal::require_done(tb_recording_check(alive())); }
 
  private:
+  friend class Player;
   using Owned = internal::Owned<tb_recording, tb_recording_destroy>;
   tb_recording* alive() const { return internal::living(recording_, "recording"); }
 

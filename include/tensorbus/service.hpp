@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -72,9 +73,16 @@ class Service {
   // kClosed if the service's queue was closed. Throws Error(kOutOfMemory) if there is no room for a
   // request; the next call goes on.
   Outcome try_serve();
+  // Waits for a request, and serves it: the fastest way for a thread that has nothing else to do,
+  // if descriptor() was never called. Returns kDone, kTimedOut, kInterrupted (`give_up` returned
+  // true; a signal handler does not end it) or kClosed. Throws as try_serve().
+  Outcome serve(std::chrono::nanoseconds timeout, const GiveUp& give_up = {});
   // For poll(), epoll and event loops: readable when try_serve() may find something. Call
   // try_serve() until it finds nothing.
-  int descriptor() const { return state().ready.descriptor(); }
+  int descriptor() const {
+    if (!state().next) state().listen();
+    return state().ready.descriptor();
+  }
 
  private:
   struct State {
@@ -84,12 +92,11 @@ class Service {
           types(std::move(with)),
           callback(std::move(by)),
           queue({.name = internal::queue_of_service(of)}, of_domain),
-          answers(of_domain) {
-      listen();
-    }
+          answers(of_domain) {}
 
     void listen();
     Outcome take(Sample& sample);
+    Outcome wait(Sample& sample, std::chrono::nanoseconds timeout, const GiveUp& give_up);
     void serve(const Sample& sample);
     Content answer_to(internal::Request request);
     void give(const std::string& address, const Content& answer);
@@ -100,7 +107,7 @@ class Service {
     Queue queue;
     internal::Answers answers;  // destroyed before the queue
     internal::Epoll ready;
-    std::optional<Queue::Pending> next;
+    std::optional<Queue::Pending> next;  // once the descriptor is used
     bool listening = false;  // not when `next` has finished
     ServiceStats stats;
   };
@@ -131,20 +138,43 @@ inline Outcome Service::try_serve() {
   return outcome;
 }
 
+inline Outcome Service::serve(std::chrono::nanoseconds timeout, const GiveUp& give_up) {
+  State& serving = state();
+  Sample sample;
+  Outcome outcome = Outcome::kTimedOut;
+  if (serving.next)
+    outcome = serving.wait(sample, timeout, give_up);
+  else
+    outcome = serving.queue.get(sample, timeout, internal::over_signals(give_up));
+  if (outcome == Outcome::kDone) serving.serve(sample);
+  return outcome;
+}
+
 // The last request stays readable until the next one: if this fails, a polling caller comes again.
 inline void Service::State::listen() {
   Queue::Pending asked = queue.start_get();
   if (next) ready.remove(next->descriptor());
+  ready.add(asked.descriptor(), 0);
   next.emplace(std::move(asked));
-  ready.add(next->descriptor(), 0);
   listening = true;
 }
 
 inline Outcome Service::State::take(Sample& sample) {
+  if (!next) return queue.get(sample, std::chrono::nanoseconds::zero());
   if (!listening) listen();
   listening = false;
   const Outcome outcome = next->take(sample);
   listening = outcome == Outcome::kTimedOut || outcome == Outcome::kClosed;
+  return outcome;
+}
+
+inline Outcome Service::State::wait(Sample& sample, std::chrono::nanoseconds timeout,
+                                    const GiveUp& give_up) {
+  if (!listening) listen();
+  listening = false;
+  const Outcome outcome =
+      internal::answer_to(*next, sample, internal::Deadline(timeout), give_up);
+  listening = outcome != Outcome::kDone && outcome != Outcome::kShutDown;
   return outcome;
 }
 

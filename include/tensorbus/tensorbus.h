@@ -35,6 +35,7 @@
 #include <tensorbus/c/listing.h>
 #include <tensorbus/c/log.h>
 #include <tensorbus/c/participant.h>
+#include <tensorbus/c/player.h>
 #include <tensorbus/c/publisher.h>
 #include <tensorbus/c/queue.h>
 #include <tensorbus/c/recording.h>

@@ -32,6 +32,8 @@
 #include <tensorbus/outcome.hpp>
 #include <tensorbus/parents.hpp>
 #include <tensorbus/participant.hpp>
+#include <tensorbus/played.hpp>
+#include <tensorbus/player.hpp>
 #include <tensorbus/publisher.hpp>
 #include <tensorbus/queue.hpp>
 #include <tensorbus/recorded.hpp>

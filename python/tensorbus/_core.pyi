@@ -422,7 +422,7 @@ class Publisher:
     def close(self) -> None: ...
 
 class Subscriber:
-    def __init__(self, topic: str, participant: Participant, *, depth: int, max_held: int, reliable: bool, end_of_stream: bool, spin: float, access: Access, type: str = '', pin: bool = False, device: int = -1, publisher: str = '', node: str = '') -> None: ...
+    def __init__(self, topic: str, participant: Participant, *, depth: int, max_held: int, reliable: bool, end_of_stream: bool, spin: float, access: Access, type: str = '', pin: bool = False, device: int = -2, publisher: str = '', node: str = '') -> None: ...
 
     def receive(self, timeout: float | None) -> Sample | Outcome:
         """A Sample, or the Outcome that says why there is none."""
@@ -1053,15 +1053,15 @@ class Recording:
 
     def check(self) -> None: ...
 
-def copy_recordings(parts: Sequence[tuple[Recording, Sequence[str], int, int]], path: str, overwrite: bool) -> dict[str, Any]:
+def copy_recordings(parts: Sequence[tuple[Recording, Sequence[str], int, int]], path: str, overwrite: bool, compress: str | None, compress_topics: Mapping[str, str]) -> dict[str, Any]:
     """
-    Writes messages of several recordings to a new one. Of each recording: topics (none: all), and the times from and before which its messages were recorded.
+    Writes messages of several recordings to a new one. Of each recording: topics (none: all), and the times from and before which its messages were recorded. `compress`: None: what was compressed is compressed in the same way.
     """
 
 class Player:
     """Publishes a recording."""
 
-    def __init__(self, recording: Recording, *, topics: Sequence[str], remap: Mapping[str, str], rate: float, loop: bool, paused: bool, begin: int, end: int, clock: str, domain: str) -> None: ...
+    def __init__(self, recording: Recording, *, topics: Sequence[str], remap: Mapping[str, str], rate: float, loop: bool, paused: bool, begin: int, end: int, clock: str, device: int, domain: str) -> None: ...
 
     def pause(self) -> None: ...
 

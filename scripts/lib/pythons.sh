@@ -2,22 +2,34 @@
 # Sourced after setup.sh by scripts/wheels and scripts/matrix: the interpreters of this machine.
 
 # What can make an environment and compile an extension: pyenv's shims may stand for nothing.
-is_python() { # is_python VERSION COMMAND
+is_python() { # is_python VERSION COMMAND; 3.13t is one without a GIL
   "$2" - "$1" 2>/dev/null <<'END'
 import ensurepip, os, sys, sysconfig, venv
 header = os.path.join(sysconfig.get_path("include"), "Python.h")
 found = sys.implementation.name == "cpython" and os.path.exists(header)
-sys.exit(not found or "%d.%d" % sys.version_info[:2] != sys.argv[1])
+free_threaded = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
+sys.exit(not found or "%d.%d" % sys.version_info[:2] + free_threaded != sys.argv[1])
 END
 }
 
-find_python() { # find_python VERSION: on the path, or pyenv's newest
+# On the path, where scripts/free_threaded puts one, or pyenv's newest.
+find_python() { # find_python VERSION
   local candidate pyenv=${PYENV_ROOT:-$HOME/.pyenv}/versions
-  for candidate in "python$1" "python3" $(printf '%s\n' "$pyenv/$1".*/bin/python | sort -rV); do
+  for candidate in "python$1" "python3" "/opt/python-$1/bin/python$1" \
+    $(printf '%s\n' "$pyenv/${1%t}".*/bin/python | sort -rV); do
     if is_python "$1" "$candidate"; then
       echo "$candidate"
       return
     fi
   done
   return 1
+}
+
+# Wheels that no registry has for this interpreter lie beside it: see scripts/free_threaded.
+use_wheels_of() { # use_wheels_of COMMAND
+  local wheels
+  wheels=$(dirname "$(dirname "$(command -v "$1")")")/wheels
+  if [[ -d $wheels ]]; then
+    export PIP_FIND_LINKS="$wheels${PIP_FIND_LINKS:+ $PIP_FIND_LINKS}" PIP_PREFER_BINARY=1
+  fi
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -41,7 +42,14 @@ def find_the_cmake_package() -> None:
     assert (Path(folder) / "tensorbusConfig.cmake").is_file(), folder
 
 
+def keep_the_gil_off() -> None:
+    """Of a Python that has none, the import has not turned it on."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        assert not sys._is_gil_enabled()
+
+
 def main() -> None:
+    keep_the_gil_off()
     # This process is on the bus until it ends, and makes its files again.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as domain:
         os.environ["TENSORBUS_DOMAIN"] = domain

@@ -245,6 +245,9 @@ static void test_queues(void) {
   CHECK_REFUSED(tb_queue_start_join(NULL, &pending), "queue");
   CHECK_REFUSED(tb_queue_start_join(queue, NULL), "pending");
   CHECK_REFUSED(tb_pending_take(NULL, &got), "pending");
+  CHECK_REFUSED(tb_queue_put_now(NULL, &item), "queue");
+  CHECK_REFUSED(tb_queue_put_now(queue, NULL), "item");
+  CHECK_REFUSED(tb_queue_get_while(queue, NULL, 0, NULL, &got), "unanswered");
   CHECK(tb_pending_descriptor(NULL) == -1);
   CHECK_OK(tb_queue_start_get(queue, &pending));
   CHECK_REFUSED(tb_pending_take(pending, NULL), "item");
@@ -305,6 +308,42 @@ static int remove_one(const char* path, const struct stat* status, int kind, str
   return remove(path);
 }
 static void remove_domain(void) { (void)nftw(domain, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
+
+static void test_players(const tb_recording* recording) {
+  char text[128];
+  tb_player_options options = TB_PLAYER_OPTIONS_INIT;
+  tb_player_stats stats = TB_PLAYER_STATS_INIT;
+  tb_player* player = NULL;
+  const char* const topics[] = {"t"};
+  CHECK_REFUSED(tb_player_create(NULL, NULL, &player), "recording");
+  CHECK_REFUSED(tb_player_create(recording, NULL, NULL), "player");
+  options.topic_count = 1;
+  CHECK_REFUSED(tb_player_create(recording, &options, &player), "topics");
+  options.topic_count = 0;
+  options.renamed_count = 1;
+  CHECK_REFUSED(tb_player_create(recording, &options, &player), "renamed");
+  options.renamed = topics;
+  CHECK_REFUSED(tb_player_create(recording, &options, &player), "new_names");
+  CHECK_OK(tb_player_create(recording, NULL, &player));
+  CHECK_REFUSED(tb_player_pause(NULL), "player");
+  CHECK_REFUSED(tb_player_resume(NULL), "player");
+  CHECK_REFUSED(tb_player_step(NULL, 1), "player");
+  CHECK_REFUSED(tb_player_set_rate(NULL, 1), "player");
+  CHECK(tb_player_set_rate(player, 0) == TB_ERROR_INVALID_ARGUMENT);
+  CHECK_REFUSED(tb_player_wait(NULL, TB_NOW, NULL), "player");
+  CHECK_REFUSED(tb_player_wait_for_subscribers(NULL, TB_NOW, NULL), "player");
+  CHECK_REFUSED(tb_player_get_stats(NULL, &stats), "player");
+  CHECK_REFUSED(tb_player_get_stats(player, NULL), "stats");
+  CHECK_REFUSED(tb_player_last_error(player, NULL, 1), "text");
+  CHECK_OK(tb_player_last_error(player, text, sizeof text));
+  CHECK(strcmp(text, "") == 0);
+  CHECK_OK(tb_player_get_stats(player, &stats));
+  CHECK(stats.messages == 0 && stats.left == 0 && stats.rate == 1.0);
+  CHECK_REFUSED(tb_player_close(NULL), "player");
+  CHECK_OK(tb_player_close(player));
+  tb_player_destroy(player);
+  tb_player_destroy(NULL);
+}
 
 static void test_recordings(void) {
   char path[128], text[128];
@@ -374,6 +413,7 @@ static void test_recordings(void) {
   CHECK(strcmp(tb_recording_damage(recording), "") == 0);
   CHECK_REFUSED(tb_recording_check(NULL), "recording");
   CHECK_OK(tb_recording_check(recording));
+  test_players(recording);
   tb_recording_destroy(recording);
   tb_recording_destroy(NULL);
   CHECK(remove(path) == 0);

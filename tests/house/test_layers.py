@@ -44,6 +44,7 @@ VALUES = {
             "options",
             "origin",
             "outcome",
+            "played",
             "recorded",
             "sample_header",
             "stats",

@@ -59,6 +59,7 @@ TEST_F(MovedFromObject, service_and_client_are_closed) {
   says_so([&] { (void)service_from.name(); });
   says_so([&] { (void)service_from.stats(); });
   says_so([&] { (void)service_from.try_serve(); });
+  says_so([&] { (void)service_from.serve(std::chrono::nanoseconds::zero()); });
   says_so([&] { (void)service_from.descriptor(); });
   EXPECT_EQ(service.name(), "service");
   Client from("service", {}, participant);

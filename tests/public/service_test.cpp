@@ -274,6 +274,36 @@ TEST_F(AService, whose_queue_somebody_closes_says_so) {
   EXPECT_EQ(service.try_serve(), Outcome::kClosed);
 }
 
+TEST_F(AService, that_is_polled_serves_what_comes) {
+  Service service = service_of(echo);
+  auto calls = std::async(std::launch::async, [&] {
+    for (std::int64_t i = 0; i < 100; ++i)
+      if (!(client.call(Value(i), kLong).fields == Value(i))) return false;
+    return true;
+  });
+  for (int served = 0; served < 100;)
+    served += service.try_serve() == Outcome::kDone ? 1 : 0;
+  EXPECT_TRUE(calls.get());
+  EXPECT_EQ(service.try_serve(), Outcome::kTimedOut);
+}
+
+TEST_F(AService, waits_for_a_request_with_and_without_a_descriptor) {
+  Service service = service_of(echo);
+  EXPECT_EQ(service.serve(1ms), Outcome::kTimedOut);
+  EXPECT_EQ(service.serve(kLong, [] { return true; }), Outcome::kInterrupted);
+  for (const bool polls : {false, true}) {
+    if (polls) {
+      EXPECT_GE(service.descriptor(), 0);
+    }
+    auto call = std::async(std::launch::async, [&] { return client.call(Value(7), kLong); });
+    EXPECT_EQ(service.serve(kLong), Outcome::kDone);
+    EXPECT_EQ(call.get().fields, Value(7));
+    EXPECT_EQ(service.serve(1ms), Outcome::kTimedOut);
+  }
+  Queue::open("service:service", kLong, {}, participant).close();
+  EXPECT_EQ(service.serve(kLong), Outcome::kClosed);
+}
+
 TEST_F(AService, needs_a_name) {
   EXPECT_EQ(code_of([&] { (void)Service("", echo, participant); }), Code::kInvalidArgument);
   EXPECT_EQ(code_of([&] { (void)Client("", {}, participant); }), Code::kInvalidArgument);

@@ -25,10 +25,7 @@ inline Content echo(Content request) { return request; }
 
 // Waits for a request, and serves it. False if none comes in a very long time.
 [[nodiscard]] inline bool serve_one(Service& service) {
-  pollfd polled{service.descriptor(), POLLIN, 0};
-  while (service.try_serve() != Outcome::kDone)
-    if (::poll(&polled, 1, 30'000) != 1) return false;
-  return true;
+  return service.serve(kLong) == Outcome::kDone;
 }
 
 // A message of these fields alone.

@@ -1,12 +1,18 @@
 // A producer dies, or is stopped, at each step of a put through its ring. What it had put by then
 // is in the queue, and nothing else.
 
+#include <csignal>
 #include <cstring>
+#include <future>
+#include <optional>
+#include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "support.hpp"
 #include "tensorbus/bus/queue.hpp"
+#include "tests/unit/platform/test_support.hpp"
 
 namespace tensorbus {
 namespace {
@@ -96,6 +102,51 @@ TEST_P(Putting, a_stopped_producer_puts_nothing_after_a_shutdown) {
   EXPECT_EQ(producer.reply(), "not put");
   EXPECT_EQ(get(kItemsToPut, 0s), those_put());
 }
+
+// The same while the getter, of the host's process, waits: it wakes the getter itself, by the ring.
+class PuttingForOneWhoWaits : public Putting {
+ protected:
+  // Puts one item for each get that sleeps, until the producer does not answer any more.
+  std::string put_and_get(Peer& producer, int most) {
+    std::string reply = "ok";
+    for (int i = 0; i < most && reply == "ok"; ++i) {
+      std::promise<pid_t> begins;
+      auto got = std::async(std::launch::async, [&] {
+        begins.set_value(::gettid());
+        return get(1, kLong);
+      });
+      const pid_t getter = begins.get_future().get();
+      EXPECT_TRUE(test::wait_until_asleep(::getpid(), getter));
+      producer.tell("put " + queue.address() + " count=1");
+      EXPECT_EQ(got.get(), numbers(0, 1));
+      reply = producer.reply();
+    }
+    return reply;
+  }
+};
+
+TEST_P(PuttingForOneWhoWaits, an_item_of_a_dead_producer_comes) {
+  Peer producer(domain, order("kill"));
+  EXPECT_EQ(put_and_get(producer, 20), "dead");
+  producer.close_pipes();
+  goes_on();
+}
+
+TEST_P(PuttingForOneWhoWaits, an_item_of_a_stopped_producer_comes_when_it_goes_on) {
+  std::optional<Peer> producer(std::in_place, domain, order("stop"));
+  std::jthread wakes([&] {
+    if (producer->wait_until_stopped()) producer->signal(SIGCONT);
+  });
+  EXPECT_EQ(put_and_get(*producer, 20), "ok");
+  producer->signal(SIGKILL);
+  wakes.join();
+  producer->close_pipes();
+  goes_on();
+}
+
+INSTANTIATE_TEST_SUITE_P(At, PuttingForOneWhoWaits,
+                         ::testing::Values(PutPlace{"put_ring.wakes", 1, 0},
+                                           PutPlace{"put_ring.wakes", 3, 0}));
 
 INSTANTIATE_TEST_SUITE_P(At, Putting,
                          ::testing::Values(PutPlace{"put_ring.written", 1, 1},

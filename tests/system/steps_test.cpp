@@ -54,7 +54,8 @@ const std::vector<std::string_view> kAsSubscriber = {"socket.bound",
 const std::vector<std::string_view> kAsSharer = {"request.sent", "lent.sent", "return.sent"};
 const std::vector<std::string_view> kAsMiddleman = {"claim.received", "handed.sent"};
 // And one that puts into a queue (putting_test.cpp).
-const std::vector<std::string_view> kAsProducer = {"put_ring.written", "put_ring.committed"};
+const std::vector<std::string_view> kAsProducer = {"put_ring.written", "put_ring.committed",
+                                                   "put_ring.wakes"};
 const std::vector<std::string_view> kAsGetter = {"prefetch_ring.read",  // getting_test.cpp
                                                  "prefetch_ring.claimed"};
 

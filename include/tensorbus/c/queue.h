@@ -62,6 +62,9 @@ TB_API int32_t tb_queue_made_here(const tb_queue* queue);
  * TB_ERROR_OUT_OF_MEMORY. */
 TB_API tb_status tb_queue_put(tb_queue* queue, const tb_message* item, int64_t timeout_ns,
                               const tb_give_up* give_up);
+/* Puts an item without tensors if that takes no waiting, and no question to another process. Returns
+ * TB_TIMED_OUT if it was not put. */
+TB_API tb_status tb_queue_put_now(tb_queue* queue, const tb_message* item);
 /* Gets an item. Returns TB_TIMED_OUT, TB_INTERRUPTED, TB_SHUT_DOWN, TB_CLOSED. */
 TB_API tb_status tb_queue_get(tb_queue* queue, int64_t timeout_ns, const tb_give_up* give_up,
                               tb_sample** item);
@@ -100,6 +103,10 @@ typedef struct tb_pending tb_pending;
 TB_API tb_status tb_queue_start_put(tb_queue* queue, const tb_message* item, tb_pending** pending);
 TB_API tb_status tb_queue_start_get(tb_queue* queue, tb_pending** pending);
 TB_API tb_status tb_queue_start_join(tb_queue* queue, tb_pending** pending);
+/* tb_queue_get() that also returns TB_CLOSED when `unanswered`, a put or a join, is done. */
+TB_API tb_status tb_queue_get_while(tb_queue* queue, const tb_pending* unanswered,
+                                    int64_t timeout_ns, const tb_give_up* give_up,
+                                    tb_sample** item);
 /* Cancels the request if it has not finished; an item on its way goes back into the queue. */
 TB_API void tb_pending_destroy(tb_pending* pending);
 /* A descriptor that is readable when the request is done; the request owns it. */

@@ -16,15 +16,15 @@ typedef struct tb_subscriber tb_subscriber;
 
 typedef struct tb_subscriber_options {
   uint32_t struct_size;
-  uint32_t depth;      /* samples that may wait for it; 0: as the publisher says */
-  uint32_t max_held;   /* samples of one publisher that may be held at once */
-  int32_t access;      /* TB_ACCESS_READ, _PRIVATE or _SHARED */
-  int64_t spin_ns;     /* how long receiving polls before it sleeps; it uses a core meanwhile */
-  const char* type;    /* the definition of the expected type (docs/messages.md); NULL: any */
-  int32_t pin;         /* 1: pins received host memory for GPUs */
-  int32_t restores;    /* 1: copies tensors of a GPU that this process cannot use to `device` */
-  int32_t device;      /* the ordinal of that GPU */
-  int32_t best_effort; /* 1: a reliable publisher does not wait for it, and drops its oldest */
+  uint32_t depth;    /* samples that may wait for it; 0: as the publisher says */
+  uint32_t max_held; /* samples of one publisher that may be held at once */
+  int32_t access;    /* TB_ACCESS_READ, _PRIVATE or _SHARED */
+  int64_t spin_ns;   /* how long receiving polls before it sleeps; see docs/topics.md */
+  const char* type;  /* the definition of the expected type (docs/messages.md); NULL: any */
+  int32_t pin;       /* 1: pins received host memory for GPUs */
+  int32_t restores;  /* 1: copies tensors of a GPU that this process cannot use to `device` */
+  int32_t device;    /* the ordinal of that GPU; TB_HOST: all tensors of GPUs come in host memory */
+  int32_t best_effort;   /* 1: a reliable publisher does not wait for it, and drops its oldest */
   int32_t end_of_stream; /* 1: receiving returns TB_CLOSED when every publisher that was connected
                             has closed, and nothing is left of what they sent. One that was killed
                             has not closed, until another publisher has taken its place */
@@ -69,8 +69,8 @@ TB_API tb_status tb_subscriber_receive_many(tb_subscriber* subscriber, tb_sample
  * is behind its first dimension. The first `*count` rows are new, whatever this returns. For many
  * small messages: it makes no samples.
  *
- * Returns the same statuses; TB_ERROR_INVALID_ARGUMENT if the next message is no tensor of the dtype
- * and shape of a row: tb_subscriber_receive() returns it. */
+ * Returns the same statuses; TB_ERROR_INVALID_ARGUMENT if the next message is no tensor of the
+ * dtype and shape of a row: tb_subscriber_receive() returns it. */
 TB_API tb_status tb_subscriber_receive_into(tb_subscriber* subscriber, void* rows,
                                             const tb_layout* layout, int64_t timeout_ns,
                                             const tb_give_up* give_up, size_t* count);
@@ -88,7 +88,7 @@ TB_API tb_status tb_subscriber_wait_for_publishers(tb_subscriber* subscriber, ui
 typedef struct tb_subscriber_stats {
   uint32_t struct_size;
   uint32_t publishers;
-  uint32_t held; /* samples whose memory this process still uses */
+  uint32_t held;    /* samples whose memory this process still uses */
   uint32_t cut_off; /* how often a publisher cut it off (`lag_timeout_ns`) */
   uint64_t received;
   uint64_t missed;  /* gaps in the publishers' sequences */

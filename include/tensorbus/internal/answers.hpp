@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <deque>
 #include <exception>
+#include <map>
+#include <optional>
 #include <string>
 #include <tensorbus/error.hpp>
 #include <tensorbus/internal/asking.hpp>
@@ -29,13 +31,25 @@ class Answers {
 
   // Throws Error(kInvalidArgument) if `address` is not a queue's, and what Queue::put() throws.
   void give(const std::string& address, const Message& answer) {
-    Queue::Pending giving = Queue::at(address, {}, participant_).start_put(answer);
+    Queue& queue = at(address);
+    const bool put = queue.put_now(answer);
+    if (put && under_way_.empty()) return;
+    std::optional<Queue::Pending> giving;
+    if (!put) giving.emplace(queue.start_put(answer));
     std::erase_if(under_way_, [](Queue::Pending& each) { return has_ended(each); });
-    under_way_.push_back(std::move(giving));
+    if (giving) under_way_.push_back(*std::move(giving));
     if (under_way_.size() > kMost) under_way_.pop_front();
   }
 
  private:
+  Queue& at(const std::string& address) {
+    const auto found = queues_.find(address);
+    if (found != queues_.end()) return found->second;
+    Queue queue = Queue::at(address, {}, participant_);
+    if (queues_.size() >= kMost) queues_.clear();
+    return queues_.emplace(address, std::move(queue)).first->second;
+  }
+
   // Each has two descriptors. A given-up one still arrives if the client was reached.
   static constexpr std::size_t kMost = 128;
   static constexpr std::chrono::seconds kAtTheEnd{1};
@@ -58,6 +72,7 @@ class Answers {
   }
 
   Participant participant_;
+  std::map<std::string, Queue> queues_;  // of clients that were answered lately
   std::deque<Queue::Pending> under_way_;  // the oldest first
 };
 

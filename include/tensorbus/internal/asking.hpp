@@ -25,7 +25,8 @@ class Lifeline {
  public:
   explicit Lifeline(Queue::Pending joining) : joining_(std::move(joining)) {}
 
-  // Readable when cut() returns true.
+  // Finishes when cut() returns true.
+  const Queue::Pending& pending() const noexcept { return joining_; }
   int descriptor() const noexcept { return joining_.descriptor(); }
   bool cut() {
     const std::lock_guard lock(mutex_);
@@ -71,6 +72,11 @@ inline Outcome answer_to(Queue::Pending& asked, Sample& sample, const Deadline& 
   }
 }
 
+// A call without a GiveUp ends when a signal handler runs.
+inline GiveUp over_signals(const GiveUp& give_up) {
+  return give_up ? give_up : [] { return false; };
+}
+
 // A queue of our own for one answer at a time.
 class ReplyQueue {
  public:
@@ -80,10 +86,10 @@ class ReplyQueue {
   // Gets the answer that is put into it while the lifeline holds, or that was put before it was
   // cut. Only the server knows this queue.
   Outcome get(Sample& answer, const Deadline& deadline, const GiveUp& give_up, Lifeline& life) {
-    Queue::Pending getting = queue_.start_get();
-    Outcome outcome = answer_to(getting, answer, deadline, give_up, &life);
+    const auto left = deadline.remaining(std::chrono::nanoseconds::max());
+    Outcome outcome = queue_.get_while(answer, life.pending(), left, over_signals(give_up));
     if (outcome == Outcome::kClosed && has_come())
-      outcome = closed_unless_done(answer_to(getting, answer, Deadline(kMoment), give_up));
+      outcome = closed_unless_done(queue_.get(answer, kMoment, over_signals(give_up)));
     answered_ += outcome == Outcome::kDone ? 1 : 0;
     return outcome;
   }

@@ -39,6 +39,7 @@ class Server {
 
   // Returns kClosed if the server is gone and has not accepted the request.
   Outcome put(const Message& request, const Deadline& deadline, const GiveUp& give_up) {
+    if (queue_.put_now(request)) return Outcome::kDone;
     Queue::Pending putting = queue_.start_put(request);
     Sample none;
     return answer_to(putting, none, deadline, give_up);

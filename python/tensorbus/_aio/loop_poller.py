@@ -199,5 +199,6 @@ def _told_as_ours() -> Iterator[None]:
         raise_system_error("waiting in an event loop", error.errno or errno.EIO)
 
 
-# A loop's entry is touched by the loop's thread alone.
+# A loop's entry is touched by the loop's thread alone, in one look-up or one assignment. Nobody
+# iterates over the dictionary, which is one for the loops of all threads.
 _pollers: WeakKeyDictionary[asyncio.AbstractEventLoop, ref[LoopPoller]] = WeakKeyDictionary()

@@ -9,6 +9,8 @@ from tensorbus._base.errors import InvalidArgument
 
 # Of main memory, where the core wants the ordinal of a GPU.
 HOST = -1
+# For a subscriber, in place of a device: tensors stay where they are.
+STAYS = -2
 
 
 def ordinal_of(device: Any) -> int:

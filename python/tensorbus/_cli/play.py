@@ -73,6 +73,10 @@ def play(
     clock: Annotated[
         str | None, typer.Option(help="Publish on it what time it is.", metavar="TOPIC")
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(help="Put tensors that were on a GPU onto this one.", metavar="cuda:N"),
+    ] = None,
     name: Annotated[
         str, typer.Option(help="By which `tensorbus player` finds this one.", metavar="NAME")
     ] = NAME,
@@ -83,7 +87,8 @@ def play(
     On a terminal, keys: space pauses and goes on, Enter publishes one message, + and - change the
     rate, q ends it. From another process: `tensorbus player`.
     """
-    leave_gpus()
+    if device is None:
+        leave_gpus()
     player = Player(
         file,
         [*(topics or ()), *(more or ())],
@@ -94,6 +99,7 @@ def play(
         remap=dict(map(renamed, remap or ())),
         paused=True,
         clock=clock,
+        device=device,
         domain=domain,
     )
     with Node(name, domain=domain) as node, stop_signals(node.stop):

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from tensorbus._base.errors import Error, InvalidArgument
+from tensorbus._cli.compression import compressions
 from tensorbus._cli.main_memory import leave_gpus
 from tensorbus._cli.options import Domain, Topics
 from tensorbus._cli.output import fail
@@ -68,23 +69,6 @@ def seconds_in(text: str) -> float:
     if not found > 0:
         raise typer.BadParameter(f"{text!r}: expected seconds, as in 30s or 2m")
     return found
-
-
-def compressions(given: list[str]) -> str | dict[str, str] | None:
-    """What `Recorder` takes, of `zstd`, or of some `TOPIC=zstd`.
-
-    >>> compressions(["zstd"]), compressions(["a=zstd", "b=lz4"]), compressions([])
-    ('zstd', {'a': 'zstd', 'b': 'lz4'}, None)
-    """
-    if not given:
-        return None
-    if len(given) == 1 and "=" not in given[0]:
-        return given[0]
-    pairs = [text.rpartition("=") for text in given]
-    for text, (topic, _, how) in zip(given, pairs, strict=True):
-        if not (topic and how):
-            raise typer.BadParameter(f"--compress {text!r}: expected TOPIC=zstd or TOPIC=lz4")
-    return {topic: how for topic, _, how in pairs}
 
 
 @app.command("record", epilog=_EXAMPLES)

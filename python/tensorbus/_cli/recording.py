@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from tensorbus._base.errors import InvalidArgument
+from tensorbus._cli.compression import compressions
 from tensorbus._cli.options import Json, group
 from tensorbus._cli.output import fail, print_json, print_pairs, print_table
 from tensorbus._inspection.units import bytes_text, rate_text, shown
@@ -24,6 +25,13 @@ File = Annotated[str, typer.Argument(help="A file that `tensorbus record` has wr
 Output = Annotated[str, typer.Option("--output", "-o", help="The new file.", metavar="FILE")]
 Some = Annotated[list[str] | None, typer.Argument(help="Names of recorded topics; without, all.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the new file.")]
+Compress = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="zstd, lz4 or none; TOPIC=zstd: of a topic. Else as it is. Repeatable.",
+        metavar="[TOPIC=]HOW",
+    ),
+]
 
 
 @app.callback()
@@ -60,6 +68,7 @@ def cut(
         float | None, typer.Option(min=0, help="Until so many seconds after it; else to the end.")
     ] = None,
     overwrite: Overwrite = False,
+    compress: Compress = None,
 ) -> None:
     """Write the messages of some topics, or of some time, to a new recording."""
     found = Recording(file)
@@ -71,6 +80,7 @@ def cut(
         topics=topics or (),
         start_ns=begin + round(start * 1e9) if start else 0,
         overwrite=overwrite,
+        compress=compressions(compress or []),
         **last,
     )
     _tell(copied, output)
@@ -81,9 +91,15 @@ def merge(
     files: Annotated[list[str], typer.Argument(help="Recordings.")],
     output: Output = "merged.mcap",
     overwrite: Overwrite = False,
+    compress: Compress = None,
 ) -> None:
     """Write the messages of several recordings to a new one, in the order of their times."""
-    copied = copy_recordings([Recording(file) for file in files], output, overwrite=overwrite)
+    copied = copy_recordings(
+        [Recording(file) for file in files],
+        output,
+        overwrite=overwrite,
+        compress=compressions(compress or []),
+    )
     _tell(copied, output)
 
 

@@ -74,9 +74,9 @@ def lower(outgoing: Outgoing, value: Any) -> Lowered:
 
 
 _BUILT_IN: dict[type, Callable[[Any], Any]] = {
-    set: tuple,
-    frozenset: tuple,
-    OrderedDict: lambda value: [list(item) for item in value.items()],
+    set: list,  # a copy at one moment, also without a GIL, which tuple() is not
+    frozenset: list,
+    OrderedDict: lambda value: [list(item) for item in list(value.items())],
 }
 
 

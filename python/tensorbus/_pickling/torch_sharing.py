@@ -24,6 +24,7 @@ _moving = threading.Lock()  # of one storage, by several threads: each byte once
 
 # The memory of storages that this process moved and that live still, by address.
 _moved: dict[int, weakref.ref[memoryview]] = {}
+_known = threading.RLock()  # of `_moved`; the garbage collector may come to _forget() anywhere
 # Of those that processes before us had moved when they forked: the way to have each from its owner.
 _inherited: dict[int, Callable[[int, int], _core.Memory]] = {}
 # In a child: the ways to what its parent had moved; tensorbus.multiprocessing knows them.
@@ -181,13 +182,15 @@ def new_storage(size: int) -> Any:
     memory = memoryview(_core.empty("uint8", [size], True, participant()))  # type: ignore[arg-type]
     room = _storage_over(memory)
     address = room.data_ptr()
-    _moved[address] = weakref.ref(memory, lambda gone: _forget(address, gone))
+    with _known:
+        _moved[address] = weakref.ref(memory, lambda gone: _forget(address, gone))
     return room
 
 
 def _forget(address: int, gone: weakref.ref[memoryview]) -> None:
-    if _moved.get(address) is gone:  # the memory may be another's by now
-        del _moved[address]
+    with _known:
+        if _moved.get(address) is gone:  # the memory may be another's by now
+            del _moved[address]
 
 
 def _from_owner(storage: torch.UntypedStorage) -> Any:
@@ -208,8 +211,8 @@ def _storage_over(memory: memoryview) -> Any:
 
 def _after_fork() -> None:
     """What our parent has moved is here too, but not ours to lend."""
-    global _moving
-    _moving = threading.Lock()
+    global _moving, _known
+    _moving, _known = threading.Lock(), threading.RLock()
     _inherited.update(lent_to_child())
     _moved.clear()
 

@@ -344,9 +344,8 @@ class Queue(Closing, Generic[T]):
         """
         most = whole_number("max_count", max_count, least=1)
         limit = _wait(True, timeout)
-        if self._has_unread():
-            samples = [self._unread.popleft() for _ in range(min(most, len(self._unread)))]
-            return self._loaded([], deque(samples))
+        if unread := self._take_unread(most):
+            return self._loaded([], unread)
         found = self._here.get_many(most, limit)
         if isinstance(found, Outcome):
             return [pickler.load(self._sample(found))]  # raises
@@ -529,25 +528,31 @@ class Queue(Closing, Generic[T]):
         if is_maker:
             self._core.close()
 
-    def _has_unread(self) -> bool:
+    def _take_unread(self, most: int) -> deque[_core.Sample]:
+        """What get_many() has left, the oldest first. Other threads may take some of it."""
+        samples: deque[_core.Sample] = deque()
         # A forked child has not got what its parent got.
-        return bool(self._unread) and not self._closed and self._process == os.getpid()
+        if self._unread and not self._closed and self._process == os.getpid():
+            with suppress(IndexError):
+                while len(samples) < most:
+                    samples.append(self._unread.popleft())
+        return samples
 
     def _found(self, timeout: float | None) -> _core.Sample:
-        if self._has_unread():
-            return self._unread.popleft()
+        if unread := self._take_unread(1):
+            return unread[0]
         return self._sample(self._here.get(timeout))
 
     def _item(self, timeout: float | None) -> tuple[Any] | _core.Sample:
         """An everyday value, in a tuple, or the sample of another one."""
-        if self._unread and self._has_unread():
-            return self._unread.popleft()
+        if self._unread and (unread := self._take_unread(1)):
+            return unread[0]
         found = self._here.get_item(timeout)
         return found if isinstance(found, tuple) else self._sample(found)
 
     async def _found_async(self) -> _core.Sample:
-        if self._has_unread():
-            return self._unread.popleft()
+        if unread := self._take_unread(1):
+            return unread[0]
         return self._sample(await taken(self._here.start_get()))
 
     def _sample(self, found: _core.Sample | Outcome) -> _core.Sample:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from tensorbus import _core
+from tensorbus._base.arguments import topic_name
 from tensorbus._base.errors import InvalidArgument
 from tensorbus._recording.recording import Recording
 
@@ -32,6 +33,7 @@ def copy_recordings(
     start_ns: int = 0,
     end_ns: int = _END,
     overwrite: bool = False,
+    compress: str | Mapping[str, str] | None = None,
 ) -> Copied:
     """Writes messages of recordings to a new one, in the order of their times.
 
@@ -42,9 +44,13 @@ def copy_recordings(
         start_ns: nanoseconds since 1970: messages that were recorded from then on,
         end_ns: and before then.
         overwrite: `True`: replaces a file of this name.
+        compress: by default what lay in a compressed chunk is compressed again in the same way, and
+            nothing else. `"zstd"` or `"lz4"`: all messages, as `Recorder(compress=)` does it;
+            `"none"`: nothing. A mapping from topics to one of these counts for these topics.
 
     Raises:
-        InvalidArgument: a topic that no recording has; the new file is one of the old.
+        InvalidArgument: a topic that no recording has; the new file is one of the old; a
+            compression of no meaning.
         OutOfMemory: the disk is full.
     """
     names, sources = [*topics], [*sources]
@@ -63,4 +69,11 @@ def copy_recordings(
         for source in sources
         if not names or not source.topics.keys().isdisjoint(names)
     ]
-    return Copied(**_core.copy_recordings(parts, path, overwrite))
+    all_of_them = _core_name(compress) if isinstance(compress, str) else None
+    topics_of_them = compress if isinstance(compress, Mapping) else {}
+    named = {topic_name(topic): _core_name(how) for topic, how in topics_of_them.items()}
+    return Copied(**_core.copy_recordings(parts, path, overwrite, all_of_them, named))
+
+
+def _core_name(compression: str) -> str:
+    return "" if compression == "none" else compression

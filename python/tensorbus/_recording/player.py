@@ -6,10 +6,12 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tensorbus import _core
 from tensorbus._base.arguments import seconds, topic_name, whole_number
 from tensorbus._base.closing import Closing
+from tensorbus._base.device import ordinal_of
 from tensorbus._base.errors import InvalidArgument
 from tensorbus._base.public import public
 from tensorbus._base.stats import Stats
@@ -71,11 +73,14 @@ class Player(Closing):
         paused: `True`: waits for `resume` or `step`.
         clock: a topic on which to publish what time it is in the recording, 100 times a second:
             `{"time_ns": ..., "rate": ..., "paused": ...}`.
+        device: "cuda:0" and so on: tensors that were published on a GPU are copied to this one; by
+            default they are lent from the file, in main memory.
         domain: see `tensorbus.participant`.
 
     Raises:
         InvalidArgument: a topic that is not in the recording, an option out of range; what
             `Recording` raises.
+        Unsupported: `device`, and no GPU here that can do that.
 
     >>> import os, tempfile
     >>> from tensorbus import Publisher, Recorder, Subscriber
@@ -109,6 +114,7 @@ class Player(Closing):
         remap: Mapping[str, str] | None = None,
         paused: bool = False,
         clock: str | None = None,
+        device: Any = None,
         domain: str | None = None,
     ) -> None:
         found = recording if isinstance(recording, Recording) else Recording(recording)
@@ -125,6 +131,7 @@ class Player(Closing):
             begin=_after(begin, _number("start", start)) if start else 0,
             end=_END if end is None else _after(begin, _number("end", end)),
             clock="" if clock is None else topic_name(clock),
+            device=ordinal_of(device),
             domain=domain or "",
         )
 

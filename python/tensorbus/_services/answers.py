@@ -32,6 +32,7 @@ class Answers:
     def __init__(self, domain: str | None, refused: Callable[[Error], object]) -> None:
         self._participant = participant(domain)
         self._refused = refused
+        self._queues: dict[str, Queue] = {}  # of clients that were answered lately
         self._under_way: deque[Pending] = deque()  # the oldest first
         self._lock = threading.Lock()
 
@@ -42,13 +43,31 @@ class Answers:
             InvalidArgument: it is none.
             OutOfMemory: see `Queue.put`.
         """
-        giving = Queue.at(address, self._participant).start_put(*item)
+        queue = self._queue_at(address)
+        if queue.put_now(*item):
+            if self._under_way:
+                self._look()
+            return
+        self._look(queue.start_put(*item))
+
+    def _queue_at(self, address: str) -> Queue:
+        queue = self._queues.get(address)
+        if queue is None:
+            queue = Queue.at(address, self._participant)
+            if len(self._queues) >= _MOST:
+                self._queues.clear()
+            self._queues[address] = queue
+        return queue
+
+    def _look(self, giving: Pending | None = None) -> None:
+        """At what became of earlier answers; and adds one."""
         with self._lock:
             outcomes = [(each, _outcome(each)) for each in self._under_way]
             self._under_way = deque(
                 each for each, outcome in outcomes if outcome is Outcome.TIMED_OUT
             )
-            self._under_way.append(giving)
+            if giving is not None:
+                self._under_way.append(giving)
             while len(self._under_way) > _MOST:
                 self._under_way.popleft().cancel()
         for _, outcome in outcomes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import select
+import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -23,17 +24,21 @@ class Lifeline:
     """Tells when the process that has a queue is gone, or has closed it.
 
     It waits for the end of all of the queue's items, which are never done with, and so hears
-    nothing but that.
+    nothing but that. All calls of the queue share it, in any threads.
     """
 
     def __init__(self, joining: Pending) -> None:
         self._joining = joining
         self._cut = False
+        self._lock = threading.Lock()  # a request is for one thread at a time
 
     @property
     def cut(self) -> bool:
-        self._cut = self._cut or self._joining.take() is not Outcome.TIMED_OUT
-        return self._cut
+        if not self._joining.answered:
+            return False
+        with self._lock:
+            self._cut = self._cut or self._joining.take() is not Outcome.TIMED_OUT
+            return self._cut
 
     @property
     def pending(self) -> Pending:
@@ -42,7 +47,8 @@ class Lifeline:
 
     def fileno(self) -> int:
         """Readable when it is cut."""
-        return self._joining.fileno()
+        with self._lock:
+            return self._joining.fileno()
 
     def close(self) -> None:
         self._joining.cancel()

@@ -26,15 +26,15 @@ def queue_name(service: str) -> str:
     return f"service:{service}"
 
 
-class Types(NamedTuple):
-    """Of the requests and replies of one side."""
+class Types:
+    """Of the requests and replies of one side, and their definitions, which are sent."""
 
-    request: Plan | None
-    reply: Plan | None
-
-    @property
-    def definitions(self) -> list[str]:
-        return ["" if plan is None else plan.definition for plan in self]
+    def __init__(self, request: Plan | None, reply: Plan | None) -> None:
+        self.request = request
+        self.reply = reply
+        self.definitions: list[str] = [
+            "" if plan is None else plan.definition for plan in (request, reply)
+        ]
 
 
 class Request(NamedTuple):

@@ -110,7 +110,7 @@ class Client(Closing, Generic[Request, Reply]):
         with self._call() as calling:
             server = self._asked_sync(calling, request, deadline)
             try:
-                found = server.get(calling.replies, deadline).answer_sync()
+                found = server.get_sync(calling.replies, deadline)
             except (Timeout, Closed) as error:
                 raise self._told(error, server) from None
         return self._read(found)
@@ -150,7 +150,7 @@ class Client(Closing, Generic[Request, Reply]):
         while (server := self._finder.chosen_sync(deadline)) is not None:
             calling.server = server
             try:
-                server.put(item, deadline).answer_sync()
+                server.put_sync(item, deadline)
                 return server
             except Closed:
                 server.found_gone()
@@ -160,7 +160,7 @@ class Client(Closing, Generic[Request, Reply]):
         raise self._missing()
 
     def _item(self, replies: Replies, request: Any) -> calls.Item:
-        return calls.request_item(replies.queue.address, self._types, request)
+        return calls.request_item(replies.address, self._types, request)
 
     async def wait_for_service_async(self, timeout: float | None = None) -> bool:
         """Waits until there is such a service; False after `timeout` seconds."""

@@ -14,7 +14,7 @@ from random import shuffle
 from tensorbus._base.arguments import Access
 from tensorbus._base.errors import Closed, Timeout
 from tensorbus._base.participant import participant
-from tensorbus._core import Participant
+from tensorbus._core import Outcome, Participant, Sample
 from tensorbus._core import Queue as CoreQueue
 from tensorbus._queues.queue import Queue
 from tensorbus._services import calls
@@ -33,6 +33,7 @@ class Replies:
     def __init__(self, domain: str | None, access: Access | None) -> None:
         self.queue = Queue(domain=domain)
         self.queue._receive_with(access)
+        self.address: str = self.queue.address
         self.taken = 0  # none of which is ever done
 
     def one_has_come(self) -> bool:
@@ -75,11 +76,30 @@ class Server:
     def put(self, item: calls.Item, deadline: float) -> Asked:
         return Asked(self._queue._here.start_put(*item), deadline)
 
+    def put_sync(self, item: calls.Item, deadline: float) -> None:
+        if not self._queue._here.put_now(*item):
+            self.put(item, deadline).answer_sync()
+
     def get(self, replies: Replies, deadline: float) -> Asked:
+        getting = replies.queue._here.start_get()
+        return Asked(getting, deadline, self._lifeline(), replies.one_has_come)
+
+    def get_sync(self, replies: Replies, deadline: float) -> Sample | Outcome:
+        left = None if math.isinf(deadline) else _left(deadline)
+        found = replies.queue._here.get_while(self._lifeline().pending, left)
+        if found is Outcome.TIMED_OUT:
+            raise Timeout("no answer in time")
+        if isinstance(found, Sample):
+            return found
+        return self.get(replies, deadline).answer_sync()  # it may have answered before its end
+
+    def _lifeline(self) -> Lifeline:
         """After a put was answered: before that, nothing may be in the queue, and a join ends."""
         if self._life is None:
-            self._life = Lifeline(self._queue._here.start_join())
-        return Asked(replies.queue._here.start_get(), deadline, self._life, replies.one_has_come)
+            with self._lock:
+                if self._life is None:
+                    self._life = Lifeline(self._queue._here.start_join())
+        return self._life
 
     def close(self) -> None:
         if self._life is not None:

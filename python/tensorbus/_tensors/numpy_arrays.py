@@ -32,10 +32,10 @@ def learn() -> Any:
             'numpy, or receive it with library="torch"'
         ) from None
     if numpy.ndarray not in TENSOR_CLASSES:
-        TENSOR_CLASSES.add(numpy.ndarray)
         _core.know_numpy(
             numpy.ndarray, _functions(numpy), [numpy.dtype(name) for name in sorted(OWN)]
         )
+        TENSOR_CLASSES.add(numpy.ndarray)  # last: another thread looks here first
     return numpy
 
 

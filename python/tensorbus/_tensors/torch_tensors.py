@@ -40,9 +40,10 @@ def learn() -> Any:
             'or receive it with library="numpy"'
         ) from None
     if torch.Tensor not in TENSOR_CLASSES:
-        TENSOR_CLASSES.update((torch.Tensor, torch.nn.Parameter))
         dtypes = [value for value in vars(torch).values() if isinstance(value, torch.dtype)]
         _core.know_torch(torch.Tensor, {dtype: dtype_name(dtype) for dtype in dtypes})
+        # Last: another thread looks here first.
+        TENSOR_CLASSES.update((torch.nn.Parameter, torch.Tensor))
     return torch
 
 

@@ -156,7 +156,9 @@ class AsyncReceiver(Generic[T]):
 
     # Who finds nothing has cleared the descriptor, which may have told of a publisher.
     def _pass_on(self) -> None:
-        for joining in tuple(self._joining):
+        if not self._joining:
+            return
+        for joining in list(self._joining):  # a copy at one moment, also without a GIL
             wait = joining()
             if wait is not None:
                 wait.wake_soon()

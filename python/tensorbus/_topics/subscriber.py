@@ -16,7 +16,7 @@ from tensorbus._base.arguments import (
     whole_number,
 )
 from tensorbus._base.closing import Closing
-from tensorbus._base.device import ordinal_of
+from tensorbus._base.device import STAYS, ordinal_of
 from tensorbus._base.errors import Closed, HoldLimit, Timeout
 from tensorbus._base.generics import T
 from tensorbus._base.participant import participant
@@ -51,7 +51,8 @@ class Subscriber(Closing, Generic[T]):
             `receive` raises `Closed`. Then iteration that waits longer than `timeout` raises
             `Timeout`. A publisher that was killed has not finished: the stream goes on until
             another one has taken its place.
-        spin: seconds that `receive` looks by itself before it parks; costs a core for that time.
+        spin: seconds that `receive` looks by itself before it parks; costs a core for that time. If
+            the last samples came soon, it looks for up to 50 us. 0: it parks at once.
         access: "copy-on-write": torch tensors can be written to, and the write is this process's
             own: the pages of a tensor become so at the first write to it. NumPy arrays are flagged
             read-only. With `pin` it is as "read".
@@ -67,7 +68,8 @@ class Subscriber(Closing, Generic[T]):
             the copy has run. Not with access "private".
         device: "cuda:0" and so on: tensors that were on a GPU which this process cannot use, and
             came in main memory, are put onto this one (see `tensorbus.Publisher.loan`). All others
-            stay where they are: it restores, and does not move.
+            stay where they are: it restores, and does not move. "cpu": all tensors of GPUs arrive
+            in main memory, copied by their publisher. Not with access "shared".
         node: the node's name that `inspect` shows; `Node.create_subscriber` says its own.
         library: "torch", "numpy", "jax" or "dlpack" (an object that offers `__dlpack__` and the
             buffer protocol); by default a tensor arrives as what it was sent from.
@@ -131,7 +133,7 @@ class Subscriber(Closing, Generic[T]):
             access=access_named(access),
             type="" if self._type is None else self._type.definition,
             pin=pin,
-            device=ordinal_of(device),
+            device=STAYS if device is None else ordinal_of(device),
             node=node,
         )
 

@@ -31,6 +31,7 @@ _look: queue.SimpleQueue[None] = queue.SimpleQueue()
 _asked = False  # is there something in it?
 _rarely = False
 _watching = 0  # the process whose thread runs
+_first: dict[int, object] = {}  # by process: of the call that started it
 
 
 def inode_of(descriptor: int) -> int:
@@ -44,8 +45,9 @@ def watch(*, rarely: bool) -> None:
     rarely: a fork server of another process, unknown here, may be about to take descriptors.
     """
     global _watching, _rarely
-    if _watching != os.getpid():
-        _watching, _rarely = os.getpid(), rarely
+    process, ours = os.getpid(), object()
+    if _watching != process and _first.setdefault(process, ours) is ours:
+        _watching, _rarely = process, rarely
         threading.Thread(target=_run, name="tensorbus-carriers", daemon=True).start()
 
 
@@ -151,8 +153,9 @@ def _run() -> None:
 
 
 def _after_fork() -> None:
-    global _look, _asked
-    _look, _asked = queue.SimpleQueue(), False
+    global _look, _asked, _watching
+    _look, _asked, _watching = queue.SimpleQueue(), False, 0
+    _first.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

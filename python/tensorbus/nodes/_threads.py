@@ -105,6 +105,7 @@ class Threads:
         self._failed = failed
         self.were_started: bool = False
         self._threads: list[threading.Thread] = []
+        self._lock = threading.RLock()  # a handler of a signal may start one, too
 
     def start(
         self, name: str, function: Callable[[], object], place: Place | None = None
@@ -119,10 +120,11 @@ class Threads:
 
         # A program that ends without closing its node does not wait for it.
         thread = threading.Thread(target=run, name=f"{self._node}: {name}", daemon=True)
-        self._threads = [each for each in self._threads if each.is_alive()]
-        self._threads.append(thread)
-        self.were_started = True
-        thread.start()
+        with self._lock:
+            self._threads = [each for each in self._threads if each.is_alive()]
+            self._threads.append(thread)
+            self.were_started = True
+            thread.start()  # with the lock: before it, the thread is not alive yet
         return thread
 
     def join(self) -> None:

@@ -161,11 +161,12 @@ struct Publisher::State final : bus::SampleBuilder::Allocator {
 };
 
 Publisher::Publisher(const std::string& topic, const PublisherOptions& options,
-                     const Participant& participant, link::MirrorOrigin origin) {
+                     const Participant& participant, link::MirrorOrigin origin,
+                     std::uint64_t first) {
   platform::with_memory_errors([&] {
     // The allocations come first: once there is a publisher, it has to be closed.
     state_.emplace(participant.core());
-    state_->core = participant.core()->add_publisher(topic, options, std::move(origin));
+    state_->core = participant.core()->add_publisher(topic, options, std::move(origin), first);
   });
 }
 Publisher::Publisher(Publisher&&) noexcept = default;

@@ -32,10 +32,10 @@ struct Stamp;
 // include/tensorbus/publisher.hpp describes the calls and their errors. Thread-safe.
 class TENSORBUS_API Publisher {
  public:
-  // `origin`: of a mirror.
+  // `origin`: of a mirror. `first`: the sequence of its first sample.
   explicit Publisher(const std::string& topic, const PublisherOptions& options = {},
                      const Participant& participant = Participant::shared(),
-                     link::MirrorOrigin origin = {});
+                     link::MirrorOrigin origin = {}, std::uint64_t first = 0);
   Publisher(Publisher&&) noexcept;
   Publisher& operator=(Publisher&&) noexcept;
   ~Publisher();  // close()

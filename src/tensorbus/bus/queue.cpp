@@ -171,6 +171,11 @@ Outcome Queue::get(Sample& item, const platform::StopCondition& stop) {
       [&] { return state.client().get(item, state.access(), stop); });
 }
 
+bool Queue::put_now(const Message& item) {
+  return platform::with_memory_errors(
+      [&] { return state_->rings->putter->put_now({&item, 1}) == 1; });
+}
+
 Outcome Queue::put_many(std::span<const Message> items, std::size_t& count,
                         const platform::StopCondition& stop) {
   constexpr std::size_t kBatch = 128;
@@ -308,8 +313,20 @@ bool Queue::Pending::wait(const platform::StopCondition& stop, Pending* other) {
   bus::CompletionState* const first = impl_->awaited();
   bus::CompletionState* const second = other != nullptr ? other->impl_->awaited() : nullptr;
   if (first == nullptr || (other != nullptr && second == nullptr)) return false;
-  bus::EventLoop::Driver driver(impl_->participant->loop());
-  return first->wait_driving(stop, driver, second).has_value();
+  bus::EventLoop::Driver driver(impl_->participant->loop(), false);
+  const auto sleep = [&](auto most) {
+    return impl_->item ? impl_->item->sleep_on_rings(stop, most, second) : std::nullopt;
+  };
+  (void)first->wait_driving(stop, driver, second, sleep);
+  return true;
+}
+
+Outcome Queue::get_while(Sample& item, const Pending& unanswered,
+                         const platform::StopCondition& stop) {
+  const State& state = *state_;
+  return platform::with_memory_errors([&] {
+    return state.client().get(item, state.access(), stop, unanswered.impl_->awaited());
+  });
 }
 
 Outcome Queue::Pending::accept() {
@@ -328,7 +345,7 @@ Queue::Pending Queue::start_put(const Message& item, bool waits) {
   const State& state = *state_;
   return platform::with_memory_errors([&] {
     std::unique_ptr<Pending::Impl> impl(new Pending::Impl{state.participant});
-    if (state.rings->putter->put_now({&item, 1}) == 1) {
+    if (put_now(item)) {
       impl->told.awaited = bus::QueueClient::answered();
       return Pending(std::move(impl));
     }

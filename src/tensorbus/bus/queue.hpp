@@ -61,6 +61,13 @@ class TENSORBUS_API Queue {
 
   Outcome put(const Message& item, const platform::StopCondition& stop = kForever);
   Outcome get(Sample& item, const platform::StopCondition& stop = kForever);
+  // Puts an item if that needs no waiting, and no question to the host. Returns false if it did not.
+  bool put_now(const Message& item);
+
+  class Pending;
+  // get() that also ends, with kClosed, when a put or a call is answered.
+  Outcome get_while(Sample& item, const Pending& unanswered,
+                    const platform::StopCondition& stop = kForever);
 
   // Puts items in their order. Returns kDone; or what kept the item of index `count` out, which is
   // how many are in the queue. Throws as put(), with `count` set.

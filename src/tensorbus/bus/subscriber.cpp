@@ -117,6 +117,8 @@ int Subscriber::event_descriptor() {
       [&] { return state.participant->event_descriptor(state.core); });
 }
 
+void Subscriber::notify_lazily(bool lazily) { state_->core->notify_lazily(lazily); }
+
 Outcome Subscriber::wait_for_publishers(std::uint32_t count, const platform::StopCondition& stop) {
   return state_->core->wait_for_publishers(count, stop);
 }
@@ -124,6 +126,10 @@ Outcome Subscriber::wait_for_publishers(std::uint32_t count, const platform::Sto
 SubscriberStats Subscriber::stats() const {
   const State& state = *state_;
   return platform::with_memory_errors([&] { return state.core->stats(); });
+}
+
+std::vector<bus::NotCopied> Subscriber::take_not_copied() {
+  return state_->core->take_not_copied();
 }
 
 void Subscriber::close() { state_->participant->close(state_->core); }

@@ -7,10 +7,12 @@
 #include <string>
 #include <tensorbus/options.hpp>
 #include <tensorbus/stats.hpp>
+#include <vector>
 
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/subscribe/not_copied.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
@@ -48,9 +50,13 @@ class TENSORBUS_API Subscriber {
   bool ready();
 
   int event_descriptor();
+  // For a program that looks by itself every few milliseconds: SubscriberCore::notify_lazily().
+  void notify_lazily(bool lazily);
   Outcome wait_for_publishers(std::uint32_t count, const platform::StopCondition& stop);
   SubscriberStats stats() const;
   void close();
+  // Of Device::host(): the samples since the last call that could not be copied, 1,024 at most.
+  std::vector<bus::NotCopied> take_not_copied();
 
  private:
   struct State;

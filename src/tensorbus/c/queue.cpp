@@ -93,6 +93,13 @@ tb_status tb_queue_put(tb_queue* queue, const tb_message* item, int64_t timeout_
   });
 }
 
+tb_status tb_queue_put_now(tb_queue* queue, const tb_message* item) {
+  return guarded([&] {
+    const Message taken_over = message_of(required(item, "item"));
+    return queue_of(queue).put_now(taken_over) ? TB_OK : TB_TIMED_OUT;
+  });
+}
+
 tb_status tb_queue_get(tb_queue* queue, int64_t timeout_ns, const tb_give_up* give_up,
                        tb_sample** item) {
   return guarded([&] {
@@ -145,6 +152,19 @@ tb_status tb_queue_start_get(tb_queue* queue, tb_pending** pending) {
 
 tb_status tb_queue_start_join(tb_queue* queue, tb_pending** pending) {
   return guarded([&] { return started(queue_of(queue).start_join(), pending); });
+}
+
+tb_status tb_queue_get_while(tb_queue* queue, const tb_pending* unanswered, int64_t timeout_ns,
+                             const tb_give_up* give_up, tb_sample** item) {
+  return guarded([&] {
+    tb_sample*& target = required(item, "item");
+    const Queue::Pending& other = required(unanswered, "unanswered").pending;
+    Sample got;
+    const Outcome outcome =
+        queue_of(queue).get_while(got, other, stop_of(timeout_ns, give_up));
+    if (outcome == Outcome::kDone) target = sample_of(std::move(got));
+    return status_of(outcome);
+  });
 }
 
 void tb_pending_destroy(tb_pending* pending) { delete pending; }

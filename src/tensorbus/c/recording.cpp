@@ -8,6 +8,7 @@
 
 #include "tensorbus/c/guard.hpp"
 #include "tensorbus/c/objects.hpp"
+#include "tensorbus/c/recordings.hpp"
 #include "tensorbus/c/structs.hpp"
 #include "tensorbus/recording/recorder.hpp"
 
@@ -18,28 +19,7 @@ struct tb_recorder {
   Recorder recorder;
 };
 
-struct tb_recording {
-  explicit tb_recording(const char* path) : recording(path), topics(recording.topics()) {
-    for (const RecordedTopic& topic : topics) {
-      std::vector<const char*>& texts = types.emplace_back();
-      for (const std::string& type : topic.types) texts.push_back(type.c_str());
-    }
-  }
-  const Recording recording;
-  const std::vector<RecordedTopic> topics;
-  std::vector<std::vector<const char*>> types;  // of each topic
-};
-
 namespace {
-
-std::vector<std::string> texts_of(const char* const* given, std::size_t count, const char* name) {
-  std::vector<std::string> texts;
-  if (count > 0) (void)required(given, name);
-  for (std::size_t i = 0; i < count; ++i) texts.emplace_back(text_of(given[i], name));
-  return texts;
-}
-
-std::string text_or_none(const char* given) { return given == nullptr ? "" : given; }
 
 RecorderOptions options_of(const char* path, const tb_recorder_options& given) {
   RecorderOptions options{.path = text_of(path, "path"),
@@ -60,14 +40,6 @@ RecorderOptions options_of(const char* path, const tb_recorder_options& given) {
   const auto how = texts_of(given.compressions, given.compressed_count, "compressions");
   for (std::size_t i = 0; i < topics.size(); ++i) options.compress_topics[topics[i]] = how[i];
   return options;
-}
-
-void give_text(const std::string& from, char* text, std::size_t bytes) {
-  if (bytes == 0) return;
-  (void)required(text, "text");
-  const std::size_t count = std::min(from.size(), bytes - 1);
-  std::copy_n(from.data(), count, text);
-  text[count] = '\0';
 }
 
 const Recording& in(const tb_recording* recording) {

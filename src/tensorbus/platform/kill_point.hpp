@@ -7,7 +7,7 @@ namespace tensorbus::platform {
 
 // The places of the protocol at which a test can stop or kill a process. docs/protocol.md says what
 // a death at each leaves behind. Tests walk these lists, and check that they are complete.
-inline constexpr std::array<std::string_view, 34> kKillPoints = {"socket.bound",
+inline constexpr std::array<std::string_view, 35> kKillPoints = {"socket.bound",
                                                                  "socket.listening",
                                                                  "hello.sent",
                                                                  "subscribe.sent",
@@ -39,6 +39,7 @@ inline constexpr std::array<std::string_view, 34> kKillPoints = {"socket.bound",
                                                                  "return.sent",
                                                                  "put_ring.written",
                                                                  "put_ring.committed",
+                                                                 "put_ring.wakes",
                                                                  "prefetch_ring.read",
                                                                  "prefetch_ring.claimed"};
 // The places that are reached only with GPU memory.

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tensorbus/core.hpp"
@@ -22,6 +23,7 @@ namespace nb = nanobind;
 
 // Each adds the classes of one file to the module.
 void bind_errors(nb::module_& module);
+void bind_waiting(nb::module_& module);
 void bind_hooks(nb::module_& module);
 void bind_message_plan(nb::module_& module);
 void bind_packer(nb::module_& module);
@@ -124,6 +126,17 @@ struct CopiedBytes {
   std::shared_ptr<std::byte[]> copy;
 };
 
+// Where a torch tensor of a sample overlaps one of another library, and both are to be in one copy.
+// The mutex guards it in a Python without a GIL; with one, the GIL does.
+struct CopiedTogether {
+  CopiedTogether() = default;
+  // What the copies are of is the same after a move. Nobody else has the sample then.
+  CopiedTogether(CopiedTogether&& other) noexcept : parts(std::move(other.parts)) {}
+
+  nb::ft_mutex mutex;
+  std::optional<std::vector<CopiedBytes>> parts;  // empty: not looked for yet
+};
+
 // A sample, as Python has it.
 struct ReceivedSample : Sample {
   ReceivedSample() = default;
@@ -133,9 +146,7 @@ struct ReceivedSample : Sample {
   bool strict = false;  // no library may write to its tensors
   // Of samples of this process: tells whose writes a page shows. Relaxed: only its value matters.
   std::uint64_t number = newest.fetch_add(1, std::memory_order_relaxed) + 1;
-  // Where a torch tensor overlaps one of another library, and both are to be in one copy. Empty:
-  // not looked for yet. With the GIL.
-  mutable std::optional<std::vector<CopiedBytes>> copied;
+  mutable CopiedTogether copied;
 
  private:
   static inline constinit std::atomic<std::uint64_t> newest{0};

@@ -125,6 +125,7 @@ nb::object publish_many(Publisher& self, nb::handle rows, Seconds timeout) {
 std::optional<Dims> plain_shape(nb::handle value) {
   const bool is_list = PyList_CheckExact(value.ptr());
   if (!is_list && !PyTuple_Check(value.ptr())) return std::nullopt;
+  const nb::ft_object_guard unchanged(value);
   const auto count = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(value.ptr()));
   if (count > kMaxDims) return std::nullopt;
   Dims dims(count);
@@ -192,6 +193,8 @@ nb::object try_receive(SampleSubscriber& self) {
 
 // Few enough that room for all of them is cheap to allocate.
 constexpr std::size_t kMostAtOnce = 1024;
+// Of a subscriber in place of a device: tensors stay where they are. -1 is main memory.
+constexpr int kStays = -2;
 
 nb::object receive_many(SampleSubscriber& self, std::size_t most, Seconds timeout) {
   std::vector<Sample> samples(std::min(most, kMostAtOnce));
@@ -398,15 +401,15 @@ void bind_subscriber(nb::module_& module) {
                  .access = core_access(access),
                  .type = type_of(type),
                  .pin = pin,
-                 .device = device_numbered(device),
+                 .device = device == kStays ? std::nullopt : std::optional(device_numbered(device)),
                  .node = node},
                 // A GPU reads pinned memory where it is: no page can be replaced.
                 access == TensorAccess::kRead || pin, participant, publisher_named(publisher));
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
           nb::arg("max_held"), nb::arg("reliable"), nb::arg("end_of_stream"), nb::arg("spin"),
-          nb::arg("access"), nb::arg("type") = "", nb::arg("pin") = false, nb::arg("device") = -1,
-          nb::arg("publisher") = "", nb::arg("node") = "")
+          nb::arg("access"), nb::arg("type") = "", nb::arg("pin") = false,
+          nb::arg("device") = kStays, nb::arg("publisher") = "", nb::arg("node") = "")
       .def("receive", receive, nb::arg("timeout").none(),
            nb::sig("def receive(self, timeout: float | None) -> Sample | Outcome"),
            "A Sample, or the Outcome that says why there is none.")

@@ -31,6 +31,12 @@ void put_aside(Node* node) noexcept {
                                         std::memory_order_relaxed)) {
   }
   if (node->next != nullptr) return;  // the thread that added that one has requested the call
+#ifdef Py_GIL_DISABLED
+  // A request may wait for the interpreter. It may stand still until all threads that run Python
+  // pause, and none of them may wait for our mutex meanwhile.
+  std::optional<WithoutGil> pause;
+  if (PyThreadState_GetUnchecked() != nullptr) pause.emplace();
+#endif
   const platform::MutexLock lock(interpreter->mutex);
   // If no further pending call fits, the next publishing thread empties the list.
   if (interpreter->ends) return;
@@ -62,6 +68,7 @@ void let_go_of_kept() noexcept {
 
 void bind_keepers(nb::module_&) {
   const auto end = nb::cpp_function([] {
+    const WithoutGil release;
     const platform::MutexLock lock(interpreter->mutex);
     interpreter->ends = true;
   });

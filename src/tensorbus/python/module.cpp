@@ -8,6 +8,7 @@ NB_MODULE(_core, module) {
   module.attr("version") = tensorbus::kVersion;
   nb::set_leak_warnings(false);  // a program may end while it holds samples
   bind_errors(module);
+  bind_waiting(module);
   bind_memory(module);
   bind_files(module);
   bind_torch(module);

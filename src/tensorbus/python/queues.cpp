@@ -55,10 +55,25 @@ Outcome put(SampleQueue& self, Outgoing& outgoing, const nb::bytes& fields, Seco
   return outcome;
 }
 
+// Items with tensors are never put so.
+bool put_now(SampleQueue& self, Outgoing& outgoing, const nb::bytes& fields) {
+  if (outgoing.size() != 0) return false;
+  const Message message = outgoing.take(fields);
+  return run_without_gil([&] { return self.put_now(message); });
+}
+
 nb::object get(SampleQueue& self, Seconds timeout) {
   Sample sample;
   const Outcome outcome = wait_hearing_signals(
       timeout, [&](const platform::StopCondition& stop) { return self.get(sample, stop); });
+  return sample_or_outcome(outcome, std::move(sample), self.strict);
+}
+
+nb::object get_while(SampleQueue& self, const SamplePending& unanswered, Seconds timeout) {
+  Sample sample;
+  const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+    return self.get_while(sample, unanswered, stop);
+  });
   return sample_or_outcome(outcome, std::move(sample), self.strict);
 }
 
@@ -267,6 +282,14 @@ void bind_queues(nb::module_& module) {
                    "Outcome"))
       .def("get", get, nb::arg("timeout").none(),
            nb::sig("def get(self, timeout: float | None) -> Sample | Outcome"))
+      .def("put_now", put_now, nb::arg("outgoing"), nb::arg("fields"),
+           nb::sig("def put_now(self, outgoing: Outgoing, fields: bytes) -> bool"),
+           "Puts the message if that takes no waiting. False if it did not, and `outgoing` keeps "
+           "it.")
+      .def("get_while", get_while, nb::arg("unanswered"), nb::arg("timeout").none(),
+           nb::sig("def get_while(self, unanswered: Pending, timeout: float | None) -> Sample | "
+                   "Outcome"),
+           "get() that also ends, with CLOSED, when `unanswered` has its answer.")
       .def("put_plain", put_plain, nb::arg("item").none(), nb::arg("timeout").none(),
            nb::sig("def put_plain(self, item: object, timeout: float | None) -> "
                    "typing.Literal[True] | Outcome | None"),

@@ -35,10 +35,11 @@ std::vector<CopiedBytes> copied_together(const ReceivedSample& self) {
   return copied;
 }
 
-// Returns the copy that has the byte at this address; null if there is none.
+// Returns the copy that has the byte at this address; null if there is none. With the mutex.
 const CopiedBytes* copy_with(const ReceivedSample& self, const std::byte* address) {
-  if (!self.copied) self.copied = copied_together(self);
-  for (const CopiedBytes& whole : *self.copied)
+  auto& parts = self.copied.parts;
+  if (!parts) parts = copied_together(self);
+  for (const CopiedBytes& whole : *parts)
     if (address >= whole.bytes.data() && address < whole.bytes.data() + whole.bytes.size())
       return &whole;
   return nullptr;
@@ -48,6 +49,7 @@ const CopiedBytes* copy_with(const ReceivedSample& self, const std::byte* addres
 Memory shown(const ReceivedSample& self, Memory memory) {
   show_what_was_published(memory);
   if (self.tensors().size() == 1) return memory;
+  const nb::ft_lock_guard lock(self.copied.mutex);
   if (const CopiedBytes* const whole = copy_with(self, memory.first))
     point_at_copy(memory, whole->bytes, whole->copy);
   return memory;
@@ -57,8 +59,10 @@ Memory shown(const ReceivedSample& self, Memory memory) {
 // storage, since one begins within an element of another.
 void copy_once(const ReceivedSample& self, const Memory& whole, std::span<const std::byte> bytes) {
   if (self.strict || whole.writable || whole.device.is_cuda()) return;
-  if (platform::CopyOnWrite::is_possible(bytes) || copy_with(self, bytes.data()) != nullptr) return;
-  self.copied->push_back({bytes, copy_of(bytes)});
+  if (platform::CopyOnWrite::is_possible(bytes)) return;
+  const nb::ft_lock_guard lock(self.copied.mutex);
+  if (copy_with(self, bytes.data()) == nullptr)
+    self.copied.parts->push_back({bytes, copy_of(bytes)});
 }
 
 // Calls visit(begin, end, members) for each range of memory in which several torch tensors overlap.

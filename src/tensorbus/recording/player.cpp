@@ -8,6 +8,8 @@
 #include <set>
 #include <utility>
 
+#include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/bus/subscribe/sample_data.hpp"
 #include "tensorbus/platform/background_thread.hpp"
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/waiting/timer_slack.hpp"
@@ -55,9 +57,11 @@ struct Player::State {
       : recording(file),
         participant({.domain = options.domain}),
         loops(options.loop),
+        device(options.device),
         time(checked_rate(options.rate)),
         paused(options.paused) {
     require_recorded(recording, options);
+    if (device) bus::DeviceCopier::require(*device);
     order = recording.select(options.topics, options.begin_ns, options.end_ns);
     make_publishers(options);
     if (!options.clock.empty())
@@ -185,6 +189,7 @@ struct Player::State {
     } catch (const Error& error) {
       return pass_over(error);
     }
+    if (device) bus::SampleData::put_on_device(*sample, participant.core()->copier(), *device);
     // A command ends the wait for room, and the message is looked at again.
     const auto stop = platform::StopCondition::ignoring_signals(kUntilTold, [&] {
       return commands.load(std::memory_order_acquire) != turn.commands;  // pairs with command()
@@ -258,7 +263,8 @@ struct Player::State {
   const Recording recording;
   const Participant participant;
   const bool loops;
-  std::vector<std::uint32_t> order;  // constant after construction, as are the next two
+  const std::optional<Device> device;  // that tensors of GPUs are put onto
+  std::vector<std::uint32_t> order;    // constant after construction, as are the next two
   std::map<std::uint16_t, std::unique_ptr<ReplayedChannel>> channels;
   std::optional<Publisher> clock;
 

@@ -6,15 +6,18 @@
 #include "tensorbus/bus/listing.hpp"
 #include "tensorbus/link/lease/mirror_origin.hpp"
 #include "tensorbus/platform/clock.hpp"
+#include "tensorbus/recording/record/look_pace.hpp"
 
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::uint64_t kEndTag = 0;
+constexpr std::uint64_t kToldTag = 0;
 constexpr std::uint64_t kDomainTag = 1;
 constexpr std::uint64_t kFirstTopicTag = 2;
 
-constexpr std::size_t kMostInTurn = 64;   // of a topic, until the others have their turn
+constexpr std::size_t kMostInTurn = 64;  // of a topic, until the others have their turn
+// Bytes that wait outside of the buffer, until they are in the order of their times.
+constexpr std::uint64_t kMostCollected = std::uint64_t{4} << 20;
 constexpr std::uint64_t kOfSample = 512;  // bytes that keeping one takes, roughly
 constexpr std::size_t kMostKnown = 1 << 16;
 // Each costs a slot in the links; small samples reach it where the disk is slow.
@@ -23,6 +26,8 @@ constexpr std::uint32_t kMostHeld = 16'384;
 // segment has arrived.
 constexpr std::chrono::milliseconds kConnecting{5000};
 constexpr std::chrono::milliseconds kOnTheWay{100};
+constexpr std::chrono::milliseconds kFullLook{1};
+constexpr std::chrono::milliseconds kMostLook{200};
 constexpr std::chrono::milliseconds kLook{1000};  // without a change of the domain
 
 recording::TextMap metadata_of(const PublisherInfo& info) {
@@ -50,6 +55,8 @@ struct RecordCollector::Source {
   std::shared_ptr<RecordedPublisher> publisher{};
   std::uint64_t next = 0;  // the sequence that should be written next
   std::uint64_t seen = 0;  // the sequence behind the last that was received
+  std::string why_lost{};  // of the last that is missing, if that is known
+  std::uint64_t time = 0;  // of the last that was received
 };
 
 struct RecordCollector::Topic {
@@ -57,6 +64,7 @@ struct RecordCollector::Topic {
   Subscriber subscriber;
   std::uint64_t received = 0;
   bool has_more = false;  // that it may have more was not yet found out to be wrong
+  LookPace pace;
 };
 
 RecordCollector::RecordCollector(CollectorOptions options, Participant participant,
@@ -64,9 +72,9 @@ RecordCollector::RecordCollector(CollectorOptions options, Participant participa
     : options_(std::move(options)),
       participant_(std::move(participant)),
       buffer_(buffer),
-      end_event_(platform::make_event()) {
+      told_(platform::make_event()) {
   if (!options_.pattern.empty()) pattern_.emplace(options_.pattern);
-  poller_.add(end_event_.get(), kEndTag);
+  poller_.add(told_.get(), kToldTag);
   poller_.add(participant_.domain_descriptor(), kDomainTag);
   for (const std::string& topic : options_.topics) subscribe(topic);
   look_around();
@@ -76,16 +84,42 @@ RecordCollector::~RecordCollector() = default;
 
 void RecordCollector::end() noexcept {
   ended_.store(true, std::memory_order_release);  // pairs with run()
-  platform::signal_event(end_event_.get());
+  platform::signal_event(told_.get());
+}
+
+void RecordCollector::look(const platform::StopCondition& stop) {
+  const std::uint32_t wanted = looks_wanted_.fetch_add(1, std::memory_order_acq_rel) + 1;
+  platform::signal_event(told_.get());
+  std::uint32_t seen = 0;
+  const auto has_looked = [&] {
+    seen = looks_.load(std::memory_order_acquire);  // pairs with look_if_wanted()
+    return static_cast<std::int32_t>(seen - wanted) >= 0;
+  };
+  const auto most = std::min<std::chrono::nanoseconds>(kMostLook, stop.timeout());
+  (void)platform::StopCondition::ignoring_signals(most).wait(
+      has_looked,
+      [&](std::chrono::nanoseconds left) { return platform::futex_wait(looks_, seen, left); });
+}
+
+// Takes what is in the queues now.
+void RecordCollector::look_if_wanted() {
+  const std::uint32_t wanted = looks_wanted_.load(std::memory_order_acquire);
+  if (looks_.load(std::memory_order_relaxed) == wanted) return;
+  for (Topic* const topic : by_tag_) (void)drain(*topic, waiting_in(*topic));
+  put_collected();
+  looks_.store(wanted, std::memory_order_release);  // pairs with look()
+  platform::futex_wake_all(looks_);
 }
 
 void RecordCollector::subscribe(const std::string& name) {
   if (subscribed_.contains(name)) return;
-  auto topic = std::make_unique<Topic>(Topic{
-      name,
-      Subscriber(name,
-                 {.depth = options_.depth, .max_held = kMostHeld, .reliable = options_.reliable},
-                 participant_)});
+  const SubscriberOptions options{.depth = options_.depth,
+                                  .max_held = kMostHeld,
+                                  .reliable = options_.reliable,
+                                  .device = Device::host()};
+  auto topic = std::make_unique<Topic>(Topic{.name = name,
+                                             .subscriber = Subscriber(name, options, participant_),
+                                             .pace = LookPace(platform::wall_clock_ns())});
   poller_.add(topic->subscriber.event_descriptor(), kFirstTopicTag + by_tag_.size());
   topic->has_more = true;
   by_tag_.push_back(topic.get());
@@ -114,30 +148,78 @@ void RecordCollector::look_around() {
 
 void RecordCollector::run() {
   while (!buffer_.stopped() && !ended_.load(std::memory_order_acquire)) {  // pairs with end()
-    const bool more = std::ranges::any_of(by_tag_, [](const Topic* one) { return one->has_more; });
-    bool changed = false;
-    const auto tags = poller_.wait(more ? std::chrono::milliseconds(0) : kLook);
+    const bool changed = wait_for_samples();
     buffer_.expire(platform::wall_clock_ns());
-    for (const std::uint64_t tag : tags) {
-      if (tag == kDomainTag) participant_.clear_domain_descriptor();
-      if (tag >= kFirstTopicTag) by_tag_[tag - kFirstTopicTag]->has_more = true;
-      changed |= tag == kDomainTag;
+    const auto now = platform::Clock::now();
+    if (changed || now >= next_search_) {
+      look_around();
+      next_search_ = now + kLook;
     }
-    if (changed || (tags.empty() && !more)) look_around();
-    for (std::size_t i = 0; i < by_tag_.size(); ++i)
-      if (by_tag_[i]->has_more) by_tag_[i]->has_more = drain(*by_tag_[i], kMostInTurn);
+    look_at_topics();
+    look_if_wanted();
   }
   take_last();
   for (Topic* const topic : by_tag_) topic->subscriber.close();
   tell_of_last_lost();
 }
 
+bool RecordCollector::poll(std::chrono::milliseconds most) {
+  bool changed = false;
+  for (const std::uint64_t tag : poller_.wait(most)) {
+    if (tag == kToldTag) platform::clear_event(told_.get());
+    if (tag == kDomainTag) participant_.clear_domain_descriptor();
+    if (tag >= kFirstTopicTag) by_tag_[tag - kFirstTopicTag]->has_more = true;
+    changed |= tag == kDomainTag;
+  }
+  return changed;
+}
+
+// What came after a look at all topics had begun waits for the next one: another topic may have
+// something that is older. Between two of them, only topics are looked at that may have samples. A
+// topic that notifies, and has not when the look begins, has nothing older.
+void RecordCollector::look_at_topics() {
+  const auto now = platform::Clock::now();
+  const bool all = by_tag_.size() == 1 || now - last_full_look_ >= kFullLook;
+  const std::uint64_t waits = collected_.empty() ? 0 : collected_.back().time;
+  const std::uint64_t begun = platform::wall_clock_ns();
+  if (all && by_tag_.size() > 1 && poll(std::chrono::milliseconds(0))) next_search_ = now;
+  for (std::size_t i = 0; i < by_tag_.size(); ++i) {
+    Topic& topic = *by_tag_[i];
+    if (topic.has_more || (all && topic.pace.lazy())) topic.has_more = drain(topic, kMostInTurn);
+  }
+  if (!all) return put_collected(complete_until_);
+  last_full_look_ = now;
+  complete_until_ = begun;
+  put_collected(std::max(begun, waits));  // the clock may have been set back
+}
+
+// Notes which topics may have samples. Returns true if publishers came or went.
+bool RecordCollector::wait_for_samples() {
+  const bool more = std::ranges::any_of(by_tag_, [](Topic* one) { return one->has_more; });
+  const auto now = platform::Clock::now();
+  bool at_pace = false;  // some topics are looked at without being told
+  for (Topic* const topic : by_tag_) {
+    if (topic->pace.changes(now)) topic->subscriber.notify_lazily(topic->pace.lazy());
+    at_pace = at_pace || topic->pace.lazy();
+  }
+  auto until = at_pace ? std::min(next_look_, next_search_) : next_search_;
+  if (!collected_.empty()) until = std::min(until, last_full_look_ + kFullLook);
+  const auto most = std::chrono::ceil<std::chrono::milliseconds>(std::max(until - now, {}));
+  const bool changed = poll(more ? std::chrono::milliseconds(0) : std::min(most, kLook));
+  if (const auto then = platform::Clock::now(); at_pace && then >= next_look_) {
+    for (Topic* const topic : by_tag_) topic->has_more |= topic->pace.lazy();
+    next_look_ = then + LookPace::kPeriod;
+  }
+  return changed;
+}
+
 // Takes what was published before it was ended. A sample may wait for a segment that is still on
 // its way, so one look is not enough.
 void RecordCollector::take_last() {
-  poller_.remove(end_event_.get());
+  poller_.remove(told_.get());
   poller_.remove(participant_.domain_descriptor());
   wait_for_connections();
+  for (Topic* const topic : by_tag_) topic->subscriber.notify_lazily(false);
   std::map<Topic*, std::size_t> left;
   for (Topic* const topic : by_tag_) left[topic] = waiting_in(*topic);
   bool more = !left.empty();
@@ -147,6 +229,7 @@ void RecordCollector::take_last() {
       (void)drain(*topic, most);
       most -= topic->received - before;
     }
+    put_collected();
     more = false;
     for (const std::uint64_t tag : poller_.wait(kOnTheWay))
       more |= left[by_tag_[tag - kFirstTopicTag]] > 0;
@@ -192,39 +275,85 @@ std::size_t RecordCollector::waiting_in(const Topic& topic) const {
 bool RecordCollector::drain(Topic& topic, std::size_t most) {
   for (std::size_t i = 0; i < most && !buffer_.stopped(); ++i) {
     const std::uint64_t releases = buffer_.releases();
+    const std::uint64_t now = platform::wall_clock_ns();
     Sample sample;
     const Outcome outcome = topic.subscriber.try_receive(sample);
+    collect_not_copied(topic);
     if (outcome == Outcome::kHoldLimit) {
+      put_collected();
       (void)buffer_.wait_for_release(releases);
       continue;
     }
-    if (outcome != Outcome::kDone) return false;
+    if (outcome != Outcome::kDone) {
+      topic.pace.found_nothing(now);
+      return false;
+    }
     ++topic.received;
-    take(std::move(sample));
+    collect(topic, std::move(sample), platform::wall_clock_ns());
   }
   return true;
 }
 
-void RecordCollector::take(Sample&& sample) {
-  Source& source = source_of(sample.header());
+void RecordCollector::collect(Topic& topic, Sample&& sample, std::uint64_t now) {
+  const SampleHeader& header = sample.header();
+  const PublisherName name{header.publisher, header.publisher_number};
+  Source& source = source_of(name, topic.name, header.sequence);
+  source.time = std::max(source.time, topic.pace.came_at(header.timestamp_ns, now));
+  collected_bytes_ += bytes_of(sample);
+  collected_.push_back({.source = &source, .time = source.time, .sample = std::move(sample)});
+  if (collected_bytes_ >= kMostCollected) put_collected();
+}
+
+// Of what was dropped before the sample that was received last.
+void RecordCollector::collect_not_copied(Topic& topic) {
+  for (NotCopied& one : topic.subscriber.take_not_copied()) {
+    Source& source = source_of(one.publisher, topic.name, one.sequence);
+    collected_.push_back({.source = &source, .time = source.time, .not_copied = std::move(one)});
+  }
+}
+
+// Puts those that came up to `until` into the buffer.
+void RecordCollector::put_collected(std::uint64_t until) {
+  std::ranges::stable_sort(collected_, {}, &Collected::time);
+  const auto end = std::ranges::upper_bound(collected_, until, {}, &Collected::time);
+  for (auto one = collected_.begin(); one != end; ++one) {
+    if (one->not_copied)
+      note_not_copied(*one->source, std::move(*one->not_copied));
+    else
+      put(*one->source, std::move(one->sample), one->time);
+  }
+  collected_.erase(collected_.begin(), end);
+  collected_bytes_ = 0;
+}
+
+void RecordCollector::put(Source& source, Sample&& sample, std::uint64_t time) {
   const std::uint64_t sequence = sample.header().sequence;
   if (sequence < source.seen) source.next = source.seen = sequence;  // a mirror that began anew
   count_lost(sequence - source.seen);
   source.seen = sequence + 1;
-  last_time_ = std::max(last_time_ + 1, platform::wall_clock_ns());  // no two have the same
+  last_time_ = std::max(last_time_ + 1, time);  // no two have the same
   RecordedSample recorded{.publisher = source.publisher,
                           .bytes = bytes_of(sample) + kOfSample,
                           .log_time = last_time_,
                           .first_lost = source.next,
                           .lost = sequence - source.next};
-  const bool writable = can_be_written(sample);
-  if (!writable) unwritable_.fetch_add(1, std::memory_order_relaxed);
+  if (recorded.lost != 0) recorded.why_lost = source.why_lost;
   recorded.sample = std::move(sample);
   recorded.has_sample = true;
-  if (writable && buffer_.put(recorded, options_.reliable))
+  if (buffer_.put(recorded, options_.reliable)) {
     source.next = source.seen;
-  else
+    source.why_lost.clear();
+  } else {
     count_lost(1);
+  }
+}
+
+void RecordCollector::note_not_copied(Source& source, NotCopied&& one) {
+  source.why_lost = std::move(one.why);
+  unwritable_.fetch_add(1, std::memory_order_relaxed);
+  if (one.sequence < source.seen) return;  // a mirror that began anew
+  count_lost(one.sequence + 1 - source.seen);
+  source.seen = one.sequence + 1;
 }
 
 void RecordCollector::tell_of_last_lost() {
@@ -233,17 +362,19 @@ void RecordCollector::tell_of_last_lost() {
     RecordedSample recorded{.publisher = source.publisher,
                             .log_time = last_time_,
                             .first_lost = source.next,
-                            .lost = source.seen - source.next};
+                            .lost = source.seen - source.next,
+                            .why_lost = source.why_lost};
     (void)buffer_.put(recorded, true);
   }
 }
 
-RecordCollector::Source& RecordCollector::source_of(const SampleHeader& header) {
-  const PublisherName name{header.publisher, header.publisher_number};
+// `first`: the sequence of the sample that was received.
+RecordCollector::Source& RecordCollector::source_of(const PublisherName& name,
+                                                    const std::string& topic, std::uint64_t first) {
   const auto [found, is_new] = sources_.try_emplace(name);
   if (is_new) {
-    found->second.publisher = known_publisher(name, std::string(header.topic));
-    found->second.next = found->second.seen = header.sequence;
+    found->second.publisher = known_publisher(name, topic);
+    found->second.next = found->second.seen = first;
   }
   return found->second;
 }

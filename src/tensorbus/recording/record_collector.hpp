@@ -12,6 +12,7 @@
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/participant.hpp"
 #include "tensorbus/bus/subscriber.hpp"
+#include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/waiting/poller.hpp"
 #include "tensorbus/recording/record/name_pattern.hpp"
 #include "tensorbus/recording/record/record_buffer.hpp"
@@ -27,8 +28,9 @@ struct CollectorOptions {
   std::uint32_t depth = 0;
 };
 
-// Receives the samples of the recorded topics into a buffer, and finds what is missing. Made by one
-// thread, which may be another one than that which runs it.
+// Receives the samples of the recorded topics into a buffer, and finds what is missing. Tensors of
+// GPUs come in host memory: their owner copies them. Made by one thread, which may be another one
+// than that which runs it.
 class RecordCollector {
  public:
   // Subscribes to the topics. Throws Error(kInvalidArgument) for a name or a pattern that is none.
@@ -39,6 +41,9 @@ class RecordCollector {
   void run();
   // Has run() take what is there now, and return. Any thread.
   void end() noexcept;
+  // Waits until run() has put what was there into the buffer, or kMostLook, as while the buffer is
+  // full. Any thread.
+  void look(const platform::StopCondition& stop);
 
   std::uint64_t lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
   std::uint64_t unwritable() const noexcept { return unwritable_.load(std::memory_order_relaxed); }
@@ -48,7 +53,18 @@ class RecordCollector {
   struct Known;
   struct Source;
   struct Topic;
+  // A sample that was received, or one that could not be copied, and when it came.
+  struct Collected {
+    Source* source = nullptr;
+    std::uint64_t time = 0;
+    Sample sample{};
+    std::optional<NotCopied> not_copied{};
+  };
 
+  bool wait_for_samples();
+  bool poll(std::chrono::milliseconds most);
+  void look_at_topics();
+  void look_if_wanted();
   void look_around();
   void subscribe(const std::string& name);
   bool is_wanted(const std::string& topic) const;
@@ -56,9 +72,13 @@ class RecordCollector {
   void wait_for_connections();
   std::size_t waiting_in(const Topic& topic) const;
   bool drain(Topic& topic, std::size_t most);
-  void take(Sample&& sample);
+  void collect(Topic& topic, Sample&& sample, std::uint64_t now);
+  void collect_not_copied(Topic& topic);
+  void put_collected(std::uint64_t until = UINT64_MAX);
+  void put(Source& source, Sample&& sample, std::uint64_t time);
+  void note_not_copied(Source& source, NotCopied&& one);
   void tell_of_last_lost();
-  Source& source_of(const SampleHeader& header);
+  Source& source_of(const PublisherName& name, const std::string& topic, std::uint64_t first);
   std::shared_ptr<RecordedPublisher> known_publisher(const PublisherName& name,
                                                      const std::string& topic);
   void count_lost(std::uint64_t count) noexcept {
@@ -69,16 +89,25 @@ class RecordCollector {
   std::optional<NamePattern> pattern_;  // empty: none
   const Participant participant_;
   RecordBuffer& buffer_;
-  const platform::Fd end_event_;
+  const platform::Fd told_;  // an event: to end, or to look
   std::atomic<bool> ended_ = false;
+  std::atomic<std::uint32_t> looks_wanted_ = 0;
+  std::atomic<std::uint32_t> looks_ = 0;  // a futex
   platform::Poller poller_;
   std::map<std::string, std::unique_ptr<Topic>> subscribed_;
   std::vector<Topic*> by_tag_;
   std::map<PublisherName, Known> known_;  // of recorded topics
   std::map<PublisherName, Source> sources_;
+  // Of all topics, until put_collected() puts them into the buffer, in the order of their times.
+  std::vector<Collected> collected_;
+  std::uint64_t collected_bytes_ = 0;
+  platform::Clock::time_point next_look_{};    // at all topics
+  platform::Clock::time_point next_search_{};  // of the domain
+  platform::Clock::time_point last_full_look_{};
+  std::uint64_t complete_until_ = 0;  // all that came before is collected: when that look began
   std::uint64_t last_time_ = 0;
   std::atomic<std::uint64_t> lost_ = 0;
-  std::atomic<std::uint64_t> unwritable_ = 0;  // among the lost: with tensors on a GPU
+  std::atomic<std::uint64_t> unwritable_ = 0;  // among the lost: not copied from a GPU
   std::atomic<std::uint32_t> topics_ = 0;
 };
 

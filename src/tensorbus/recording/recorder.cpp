@@ -57,22 +57,6 @@ void require_no_file(const std::string& path) {
                 memory::about_file(path) + "it exists: choose another name, or overwrite it");
 }
 
-recording::Compression compression_option(const std::string& name) {
-  try {
-    return recording::compression_named(name);
-  } catch (const Error& error) {
-    throw Error(Code::kInvalidArgument, std::string("compress: ") + error.what());
-  }
-}
-
-bus::RecordCompression compression_of(const RecorderOptions& options) {
-  bus::RecordCompression compression;
-  compression.all = compression_option(options.compress);
-  for (const auto& [topic, name] : options.compress_topics)
-    compression.topics[topic] = compression_option(name);
-  return compression;
-}
-
 bus::RecordOutputOptions files_of(const RecorderOptions& options, const Participant& participant) {
   return {.path = options.path,
           .overwrite = options.overwrite,
@@ -80,7 +64,7 @@ bus::RecordOutputOptions files_of(const RecorderOptions& options, const Particip
           .split_bytes = options.split_bytes,
           .split_ns = static_cast<std::uint64_t>(options.split_time.count()),
           .about = about_recorder(options, participant),
-          .compression = compression_of(options)};
+          .compression = bus::record_compression(options.compress, options.compress_topics)};
 }
 
 }  // namespace
@@ -246,6 +230,7 @@ Outcome Recorder::snapshot(std::string& path, const platform::StopCondition& sto
   State& state = *state_;
   if (!state.keeps)
     throw Error(Code::kInvalidArgument, "snapshot: this recorder writes all, and keeps nothing");
+  state.collector.look(stop);
   const std::uint32_t number = state.buffer.request_snapshot(platform::wall_clock_ns());
   if (number == 0) return Outcome::kClosed;
   path = state.output.path_of(number);

@@ -107,6 +107,12 @@ Sample Recording::sample(std::size_t index) const {
                            [&] { return sample_at(entry); });
 }
 
+recording::Compression Recording::compression(std::size_t index) const {
+  const MessageEntry& entry = contents_->messages.at(index);
+  if (!entry.is_packed()) return recording::Compression::kNone;
+  return chunks_->get(file_->bytes(), entry.offset)->compression();
+}
+
 Sample Recording::sample_at(const MessageEntry& entry) const {
   if (!entry.is_packed()) return sample_in(file_->bytes(), entry.offset, entry, file_);
   const auto chunk = chunks_->get(file_->bytes(), entry.offset);

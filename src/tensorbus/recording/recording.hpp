@@ -12,6 +12,7 @@
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/memory/file/mapped_file.hpp"
 #include "tensorbus/platform/export.hpp"
+#include "tensorbus/tensor/recording/compression.hpp"
 #include "tensorbus/tensor/recording/contents.hpp"
 
 namespace tensorbus {
@@ -39,6 +40,8 @@ class TENSORBUS_API Recording {
   // Returns the message with this number, in the order of time. Throws Error(kInvalidArgument) that
   // says what of it is damaged, Error(kUnsupported) if another program wrote it.
   Sample sample(std::size_t index) const;
+  // Returns the compression of the chunk in which this message lies. Throws as sample().
+  recording::Compression compression(std::size_t index) const;
   std::vector<RecordedTopic> topics() const;  // by name
   // Returns the numbers of the messages on these topics (none: all), recorded from `begin` to
   // before `end`.

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "tensorbus/platform/clock.hpp"
-#include "tensorbus/recording/record/record_output.hpp"
 
 namespace tensorbus {
 namespace {
@@ -27,8 +26,15 @@ struct CopiedEntry {
 
 class RecordingCopier {
  public:
-  RecordingCopier(std::span<const RecordingPart> parts, const std::string& path, bool overwrite)
-      : parts_(parts), channels_(parts.size()), output_({path, overwrite, false, 0, 0, about()}) {}
+  RecordingCopier(std::span<const RecordingPart> parts, const CopyOptions& options)
+      : parts_(parts),
+        options_(options),
+        channels_(parts.size()),
+        output_({.path = options.path,
+                 .overwrite = options.overwrite,
+                 .about = about(),
+                 .compression = options.compression,
+                 .chunks = options.keep_compression && has_packed()}) {}
 
   CopiedMessages run() {
     output_.begin();
@@ -53,6 +59,13 @@ class RecordingCopier {
     map["copied"] = std::to_string(platform::wall_clock_ns());
     map["format"] = "1";
     return map;
+  }
+
+  bool has_packed() const {
+    return std::ranges::any_of(parts_, [](const RecordingPart& part) {
+      return std::ranges::any_of(part.recording.contents().messages,
+                                 &recording::MessageEntry::is_packed);
+    });
   }
 
   std::vector<CopiedEntry> entries() const {
@@ -99,15 +112,18 @@ class RecordingCopier {
   void add_message(const CopiedEntry& entry) {
     const Recording& recording = parts_[entry.part].recording;
     RecordedSample copied;
+    copied.publisher =
+        publisher_of(entry.part, recording.contents().messages[entry.number].channel);
     try {
       copied.sample = recording.sample(entry.number);
+      if (options_.keep_compression &&
+          !options_.compression.topics.contains(copied.publisher->topic))
+        copied.compression = recording.compression(entry.number);
     } catch (const Error& error) {
       ++copied_.unreadable;
       if (copied_.error.empty()) copied_.error = error.what();
       return;
     }
-    copied.publisher =
-        publisher_of(entry.part, recording.contents().messages[entry.number].channel);
     copied.has_sample = true;
     copied.log_time = entry.log_time;
     copied.bytes = bus::bytes_of(copied.sample);
@@ -123,6 +139,7 @@ class RecordingCopier {
   }
 
   const std::span<const RecordingPart> parts_;
+  const CopyOptions& options_;
   std::vector<std::map<std::uint16_t, std::shared_ptr<RecordedPublisher>>> channels_;  // of parts
   bus::RecordOutput output_;
   std::vector<RecordedSample> staged_;
@@ -132,9 +149,8 @@ class RecordingCopier {
 
 }  // namespace
 
-CopiedMessages copy_messages(std::span<const RecordingPart> parts, const std::string& path,
-                             bool overwrite) {
-  return RecordingCopier(parts, path, overwrite).run();
+CopiedMessages copy_messages(std::span<const RecordingPart> parts, const CopyOptions& options) {
+  return RecordingCopier(parts, options).run();
 }
 
 }  // namespace tensorbus

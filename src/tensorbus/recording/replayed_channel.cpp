@@ -58,17 +58,19 @@ link::MirrorOrigin origin_of(const recording::Channel& channel, const std::strin
 ReplayedChannel::ReplayedChannel(const recording::Channel& channel, const std::string& definition,
                                  const std::string& topic, const std::string& file,
                                  std::uint64_t first, const Participant& participant)
-    : publisher_(topic, options_of(channel, definition), participant, origin_of(channel, file)),
-      next_(first) {
-  (void)publisher_.restart(first);  // else the first subscriber counts those before as missed
-}
+    : publisher_(topic, options_of(channel, definition), participant, origin_of(channel, file),
+                 first),  // else the first subscriber counts those before as missed
+      next_(first) {}
 
 Published ReplayedChannel::publish(const Sample& sample, const platform::StopCondition& stop) {
   const SampleHeader& header = sample.header();
   if (header.sequence + raised_by_ < next_) raised_by_ = next_ - header.sequence;
   Message message{.fields = sample.field_bytes(), .fingerprint = header.fingerprint};
-  for (const Tensor& tensor : sample.tensors())
-    message.tensors.push_back({.data = tensor.data(), .layout = tensor.layout()});
+  for (const Tensor& tensor : sample.tensors()) {
+    tensor.use_on(nullptr);  // what was copied to a GPU is read behind the copy
+    message.tensors.push_back(
+        {.data = tensor.data(), .layout = tensor.layout(), .device = tensor.device()});
+  }
   const Stamp stamp{header.sequence + raised_by_, header.timestamp_ns};
   const Published result = publisher_.publish_as(message, stamp, stop);
   if (result.outcome == Outcome::kDone) next_ = stamp.sequence + 1;

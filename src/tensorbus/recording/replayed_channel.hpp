@@ -25,8 +25,9 @@ class ReplayedChannel {
                   const std::string& topic, const std::string& file, std::uint64_t first,
                   const Participant& participant);
 
-  // Publishes the tensors where they are. A number that is not beyond the last, as after a new
-  // beginning of the file, is raised, as are those that follow. Throws as Publisher::publish_as().
+  // Publishes the tensors where they are, in the file or on a GPU. A number that is not beyond the
+  // last, as after a new beginning of the file, is raised, as are those that follow. Throws as
+  // Publisher::publish_as().
   Published publish(const Sample& sample, const platform::StopCondition& stop);
 
   const Publisher& publisher() const noexcept { return publisher_; }

@@ -56,6 +56,7 @@ const std::array kScenarios = {
     Named{"sleeping_publisher", make<LinkScenario, kSleepingPublisher>},
     Named{"put_and_take_back", make<PutScenario, PutScenario::Host::kTakesBack, 3U>},
     Named{"put_for_a_sleeping_host", make<PutScenario, PutScenario::Host::kSleeps, 2U>},
+    Named{"put_for_a_sleeping_thread", make<PutScenario, PutScenario::Host::kHasThread, 2U>},
     Named{"lent_for_a_sleeping_host", make<PrefetchScenario, PrefetchScenario::Host::kSleeps, 1U>},
     Named{"lent_again", make<PrefetchScenario, PrefetchScenario::Host::kLendsAgain, 1U>},
     Named{"lent_and_taken_back", make<PrefetchScenario, PrefetchScenario::Host::kTakesBack, 1U>},

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -16,7 +17,8 @@ class PutScenario : public Scenario {
  public:
   enum class Host {
     kTakesBack,  // promises room twice, and takes back what is left
-    kSleeps      // until there is an item
+    kSleeps,     // until there is an item, or a message
+    kHasThread   // one of its threads sleeps on the ring until there is an item
   };
   static constexpr std::uint32_t kSlots = 2;
 
@@ -26,7 +28,7 @@ class PutScenario : public Scenario {
   void begin() override { all_.make_again(); }
   void run(std::size_t thread) override {
     if (thread == 0) return put_all();
-    return host_ == Host::kSleeps ? wait_for_all() : take_back();
+    return host_ == Host::kTakesBack ? take_back() : wait_for_all();
   }
   std::string end(bool asleep) override {
     if (asleep) return "the host sleeps, and there is an item";
@@ -72,6 +74,9 @@ class PutScenario : public Scenario {
   void send() {
     all_->messages.fetch_add(1, std::memory_order_release);
     all_->messages.wake_all();
+    if (host_ != Host::kHasThread) return;
+    all_->header.wake.fetch_add(1, std::memory_order_release);  // as the event loop wakes it
+    all_->header.wake.wake_all();
   }
 
   void take_back() {
@@ -94,8 +99,20 @@ class PutScenario : public Scenario {
       all_->reader.wait(true);
       take();
       if (all_->taken + all_->asked.load(std::memory_order_acquire) == puts_) return;
-      all_->messages.sleep_while(seen);
+      if (host_ == Host::kHasThread)
+        sleep_on_ring(seen);
+      else
+        all_->messages.sleep_while(seen);
     }
+  }
+
+  void sleep_on_ring(std::uint32_t seen) {
+    link::PutRingSleeper sleeper(all_->header);
+    const auto word = sleeper.begin();
+    if (!word) return all_->messages.sleep_while(seen);
+    if (all_->messages.load(std::memory_order_acquire) == seen)
+      (void)platform::futex_wait(*word->word, word->expected, std::chrono::hours(1));
+    (void)sleeper.end();
   }
 
   void take() {

@@ -19,6 +19,7 @@ import pytest
 
 import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
+from support.interpreters import classes_are_freed
 from support.loops import started
 from support.node_runs import becomes
 from support.repository import ROOT
@@ -314,6 +315,7 @@ def test_a_header_has_24_bytes_and_says_whose_it_is() -> None:
     run(main())
 
 
+@classes_are_freed
 def test_to_bytes_counts_for_each_class() -> None:
     @dataclass
     class Counted(Message):

@@ -48,6 +48,23 @@ def test_they_arrive_in_main_memory_and_say_where_they_were(elsewhere: Elsewhere
     publisher.tell()
 
 
+def receive_in_main_memory() -> None:
+    with tb.Subscriber("frames", library="numpy", device="cpu", timeout=PATIENCE) as subscriber:
+        sample = subscriber.receive()
+        assert sample.published_on == ("cuda:1",)
+        assert set(sample.data["data"].tolist()) == {7}
+        assert subscriber.stats["staged"] == 1
+    with pytest.raises(tb.InvalidArgument, match="device: "):
+        tb.Subscriber("frames", device="cpu", access="shared")
+
+
+def test_they_arrive_in_main_memory_where_that_is_asked_for(elsewhere: Elsewhere) -> None:
+    publisher = elsewhere.start(publish_frames, env=ENVIRONMENT)
+    publisher.hear()
+    elsewhere.run(receive_in_main_memory, env=ENVIRONMENT)
+    publisher.tell()
+
+
 def test_a_tensor_message_reports_its_device(elsewhere: Elsewhere) -> None:
     def receive() -> None:
         with tb.Subscriber(

@@ -9,6 +9,7 @@ import pytest
 
 import tensorbus as tb
 from support.harness import joined
+from support.interpreters import classes_are_freed
 from support.message_examples import Detection, Pose, typed
 
 
@@ -30,12 +31,14 @@ def test_every_class_is_registered_and_the_newer_of_two_counts() -> None:
     assert tb.MessageType.get(first.fingerprint()) is first
 
 
+@classes_are_freed
 def test_a_registered_class_goes_when_nobody_holds_it() -> None:
     fingerprint = made(bytes).fingerprint()
     gc.collect()
     assert tb.MessageType.get(fingerprint) is None
 
 
+@classes_are_freed
 def test_the_older_class_counts_again_when_the_newer_is_gone() -> None:
     older = made(complex)
     fingerprint = made(complex).fingerprint()

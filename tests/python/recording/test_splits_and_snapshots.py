@@ -28,6 +28,18 @@ def message(number: int, size: int = 1000) -> dict[str, object]:
     return {"id": number, "data": np.full(size, number % 256, np.uint8)}
 
 
+def test_a_snapshot_has_all_that_was_published_before_it(tmp_path: Path) -> None:
+    with (
+        tb.Publisher("pose", reliable=True, timeout=PATIENCE) as pose,
+        tb.Recorder(tmp_path / "run.mcap", "pose", snapshot=3600) as recorder,
+    ):
+        assert pose.wait_for_subscribers(timeout=PATIENCE)
+        for count in range(1, 20):
+            pose.publish({"id": count})
+            kept = tb.Recording(recorder.snapshot(timeout=PATIENCE))
+            assert [sample.data["id"] for sample in kept] == [count]
+
+
 def test_files_are_split_by_size(tmp_path: Path) -> None:
     with (
         tb.Publisher("topic", reliable=True) as publisher,

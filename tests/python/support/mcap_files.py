@@ -28,11 +28,7 @@ class McapFile:
 
     @property
     def lost(self) -> int:
-        return sum(
-            int(record.metadata["count"])
-            for record in self.records
-            if isinstance(record, records.Metadata) and record.name == LOST
-        )
+        return sum(int(one["count"]) for one in lost_in(self))
 
 
 def read_mcap(path: str | Path) -> McapFile:
@@ -51,6 +47,15 @@ def read_mcap(path: str | Path) -> McapFile:
     _compare_chunks(Path(path), summary)
     _require_summary_checksum(Path(path).read_bytes())
     return McapFile(found, summary, messages)
+
+
+def lost_in(file: McapFile) -> list[dict[str, str]]:
+    """What each record of lost messages says."""
+    return [
+        dict(record.metadata)
+        for record in file.records
+        if isinstance(record, records.Metadata) and record.name == LOST
+    ]
 
 
 def _compare(found: list[Any], summary: Any) -> None:

@@ -228,5 +228,42 @@ TEST_F(EventDescriptor, a_receive_that_parks_works_beside_it) {
   thread.join();
 }
 
+// A recorder looks by itself, and is not woken for each sample.
+TEST_F(EventDescriptor, of_a_lazy_subscriber_is_readable_when_half_of_what_may_wait_does) {
+  Publisher four{"four", {.depth = 4}, owner};
+  Subscriber lazy{"four", {}, borrower};
+  const int fd = lazy.event_descriptor();
+  ASSERT_EQ(four.wait_for_subscribers(1, kLong), Outcome::kDone);
+  publish_patterns(four, 99, 1);
+  ASSERT_EQ(next_seeds(lazy, 1), Seeds{99});
+  // The publisher learns of the descriptor by and by.
+  ASSERT_TRUE(eventually([&] {
+    const bool quiet = !lazy.try_receive() && !readable(fd, 0ms);
+    publish_patterns(four, 0, 1);
+    const bool told = quiet && readable(fd, 1ms);
+    seeds_now(lazy);
+    return told;
+  }));
+  lazy.notify_lazily(true);
+  ASSERT_TRUE(eventually([&] { return !lazy.try_receive() && !readable(fd, 0ms); }));
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    publish_patterns(four, 1, 1);
+    EXPECT_FALSE(readable(fd, 0ms));
+    publish_patterns(four, 2, 1);
+    EXPECT_TRUE(readable(fd, 0ms));
+    EXPECT_EQ(seeds_now(lazy), (Seeds{1, 2}));
+    EXPECT_FALSE(readable(fd, 0ms));
+  }
+  publish_patterns(four, 3, 1);
+  EXPECT_EQ(seeds_now(lazy), Seeds{3}) << "a look finds what nobody was told of";
+  lazy.notify_lazily(false);
+  EXPECT_TRUE(readable(fd, 0ms)) << "there may be something";
+  EXPECT_TRUE(seeds_now(lazy).empty());
+  EXPECT_FALSE(readable(fd, 0ms));
+  publish_patterns(four, 4, 1);
+  EXPECT_TRUE(readable(fd, kLong));
+  EXPECT_EQ(seeds_now(lazy), Seeds{4});
+}
+
 }  // namespace
 }  // namespace tensorbus

@@ -95,6 +95,39 @@ TEST_F(Wake, an_armed_event_is_rung) {
   EXPECT_EQ(::poll(&ready, 1, 0), 0);
 }
 
+TEST_F(Wake, one_that_sleeps_until_half_full_is_notified_then_and_only_by_who_knows) {
+  Sleeper sleeper(page);
+  Waker waker = waker_of(sleeper.index());
+  platform::Notifier notifier = platform::make_notifier();
+  waker.set_notifier(std::move(notifier.sender));
+  pollfd ready{notifier.listener.get(), POLLIN, 0};
+  int asked = 0;
+  waker.wake_if_sleeping([&] { return ++asked > 0; });
+  EXPECT_EQ(asked, 0) << "nobody sleeps: nothing is looked at";
+  sleeper.arm_event(kSleepsUntilHalfFull);
+  waker.wake_if_sleeping();
+  waker.wake_if_sleeping([] { return false; });
+  EXPECT_EQ(::poll(&ready, 1, 0), 0);
+  waker.wake_if_sleeping([] { return true; });
+  EXPECT_EQ(::poll(&ready, 1, 0), 1);
+  EXPECT_TRUE(platform::drain(notifier.listener.get()));
+  sleeper.disarm_event();
+  waker.wake_if_sleeping([] { return true; });
+  EXPECT_EQ(::poll(&ready, 1, 0), 0);
+}
+
+TEST_F(Wake, a_thread_that_parks_is_woken_whatever_the_event_waits_for) {
+  Sleeper sleeper(page);
+  Waker waker = waker_of(sleeper.index());
+  sleeper.arm_event(kSleepsUntilHalfFull);
+  const auto outcome = sleeper.park(1h, [&] {
+    waker.wake_if_sleeping([] { return false; });
+    return false;
+  });
+  EXPECT_EQ(outcome, platform::FutexWait::kWoken);
+  EXPECT_EQ(page->slot(sleeper.index()).sleeping.load(), kSleepsUntilHalfFull);
+}
+
 // By a store and a fence, as entries and returns are.
 void store_and_fence(std::atomic<int>& turn, int value) {
   turn.store(value, std::memory_order_relaxed);

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/syscall.h>
 
+#include <array>
 #include <csignal>
 #include <memory>
 #include <thread>
@@ -33,6 +34,41 @@ struct SharedWords {
 TEST(Futex, does_not_park_when_the_word_has_changed) {
   Word word{1};
   EXPECT_EQ(futex_wait(word, 0, kLong), FutexWait::kWoken);
+}
+
+class SeveralWords : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!can_wait_for_any()) GTEST_SKIP() << "this kernel is older than Linux 5.16";
+  }
+
+  FutexWait wait(std::chrono::nanoseconds timeout) {
+    return futex_wait_any(std::array{FutexWord{&first, 0}, FutexWord{&second, 0}}, timeout);
+  }
+  Word first{0};
+  Word second{0};
+};
+
+TEST_F(SeveralWords, does_not_park_when_one_has_changed) {
+  second = 1;
+  EXPECT_EQ(wait(kLong), FutexWait::kWoken);
+}
+
+TEST_F(SeveralWords, gives_up_when_the_time_is_over) {
+  EXPECT_EQ(wait(1ms), FutexWait::kTimedOut);
+  EXPECT_EQ(wait(0ms), FutexWait::kTimedOut);
+}
+
+TEST_F(SeveralWords, is_woken_by_either) {
+  for (Word* const word : {&first, &second}) {
+    first = second = 0;
+    std::thread waker([&] {
+      word->store(1);
+      futex_wake_all(*word);
+    });
+    while (*word == 0) EXPECT_EQ(wait(kLong), FutexWait::kWoken);
+    waker.join();
+  }
 }
 
 TEST(Futex, gives_up_when_the_time_is_over) {

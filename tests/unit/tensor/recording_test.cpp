@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "tensorbus/tensor/recording/crc32.hpp"
 #include "tensorbus/tensor/recording/read_contents.hpp"
@@ -122,6 +123,36 @@ TEST(RecordingTest, a_file_that_was_not_finished_has_what_was_lost_too) {
   ASSERT_EQ(contents.lost.size(), 1U);
   EXPECT_EQ(contents.lost[0].count, 3U);
   EXPECT_EQ(contents.recovered, "it has no index at its end: its recorder has not finished it");
+}
+
+TEST(RecordingTest, a_head_says_on_which_device_a_tensor_was) {
+  const std::string file = recorded();
+  const Contents contents = contents_of(file);
+  EXPECT_EQ(head_of(file, contents.messages[0]).tensors[0].published_on, Device::host());
+  const MessageHead head = head_of(file, contents.messages[2]);
+  EXPECT_EQ(head.tensors[0].published_on, Device::cuda(513));
+  std::vector<std::byte> bytes;
+  encode_head(head, bytes);
+  bytes.insert(bytes.end(), head.fields.begin(), head.fields.end());
+  bytes[51] = std::byte{2};  // of a kind that is not known; the checksum is right
+  const std::uint32_t crc = crc32(std::span(bytes).subspan(8));
+  std::memcpy(bytes.data() + 4, &crc, sizeof crc);
+  EXPECT_THROW((void)decode_head(bytes, 4096), Error);
+}
+
+TEST(RecordingTest, what_is_lost_may_say_why) {
+  const NamelessFile file;
+  RecordingWriter writer(file.path(), true, {});
+  const auto channel = writer.add_channel("one", "", {});
+  writer.add_lost({channel, 1, 3, 1'003}, "no room for a copy");
+  writer.add_message(message_of(channel, 4, "", ""));
+  writer.commit();
+  EXPECT_NE(file.bytes().find("no room for a copy"), std::string::npos);
+  writer.finish();
+  const Contents contents = contents_of(file.bytes());
+  ASSERT_EQ(contents.lost.size(), 1U);
+  EXPECT_EQ(contents.lost[0].count, 3U);
+  EXPECT_EQ(contents.damage, "");
 }
 
 TEST(RecordingTest, a_changed_byte_of_a_head_is_found) {

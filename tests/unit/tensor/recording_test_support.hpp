@@ -64,7 +64,9 @@ inline std::string recorded(bool killed = false) {
   writer.commit();
   writer.add_lost({first, 1, 3, 1'003});
   writer.add_message(message_of(first, 4, "", ""));
-  writer.add_message(message_of(second, 9, std::string_view(tensor).substr(7), "more"));
+  auto of_gpu = message_of(second, 9, std::string_view(tensor).substr(7), "more");
+  of_gpu.head.tensors[0].published_on = Device::cuda(513);
+  writer.add_message(of_gpu);
   writer.commit();
   if (!killed) writer.finish();
   return file.bytes();

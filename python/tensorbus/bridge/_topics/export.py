@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from tensorbus import _core
 from tensorbus._aio.loop_poller import Wait
+from tensorbus._base.device import HOST
 from tensorbus._base.errors import Error, Unsupported
 from tensorbus._core import Outcome
 from tensorbus.bridge._rules import TopicRule
@@ -66,6 +67,7 @@ class Export:
             spin=0,
             access=_core.Access.READ,
             type="",
+            device=HOST,
             publisher=publisher.key,
         )
         self._task: asyncio.Task[None] | None = asyncio.get_running_loop().create_task(

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -25,19 +26,27 @@ class CompletionState {
   bool done() const noexcept {
     return done_.load(std::memory_order_acquire) == kDone;  // pairs with finish()
   }
-  // Called by the waiting thread, which runs handlers meanwhile: waits until this or `other` is
-  // done. Returns kDone, kTimedOut or kInterrupted; nothing if another thread runs them.
-  std::optional<Outcome> wait_driving(const platform::StopCondition& stop,
-                                      EventLoop::Driver& driver, CompletionState* other = nullptr) {
-    bool denied = false;
-    const auto any = [&] { return denied || done() || (other != nullptr && other->done()); };
+  // Called by the waiting thread, which runs handlers meanwhile, if no other one does: waits until
+  // this or `other` is done. Returns kDone, kTimedOut or kInterrupted. It calls first_sleep(most)
+  // before, which may sleep in another way, and returns nothing if it does not.
+  template <typename Sleep>
+  Outcome wait_driving(const platform::StopCondition& stop, EventLoop::Driver& driver,
+                       CompletionState* other, const Sleep& first_sleep) {
+    const auto any = [&] { return done() || (other != nullptr && other->done()); };
     const Outcome outcome = stop.wait(any, [&](auto most) {
-      if (denied = !driver.take(); denied) return platform::FutexWait::kWoken;
-      return drive(driver, most, any, other);
+      if (const std::optional<platform::FutexWait> slept = first_sleep(most)) return *slept;
+      if (driver.take()) return drive(driver, most, any, other);
+      return sleep(most, stop.give_up() ? other : nullptr);
     });
     driver.leave();
-    if (denied) return std::nullopt;
     return outcome;
+  }
+  // Called by the waiting thread: what is woken when this is done.
+  platform::FutexWord to_sleep_on() noexcept {
+    std::uint32_t none = kNothing;
+    // Relaxed: done() orders what is read afterwards.
+    done_.compare_exchange_strong(none, kSleeps, std::memory_order_relaxed);
+    return {&done_, kSleeps};
   }
 
  protected:
@@ -47,16 +56,18 @@ class CompletionState {
   static constexpr std::uint32_t kDone = 1;
   static constexpr std::uint32_t kSleeps = 2;  // and a thread waits for it
 
-  platform::FutexWait sleep(std::chrono::nanoseconds most) noexcept {
-    std::uint32_t none = kNothing;
-    // Relaxed: done() orders what is read afterwards.
-    done_.compare_exchange_strong(none, kSleeps, std::memory_order_relaxed);
-    return platform::futex_wait(done_, kSleeps, most);
+  // The end of `other` may be seen when the caller looks again: on an older kernel, and of a caller
+  // that signals end (null), since such a wait hears not all of them.
+  platform::FutexWait sleep(std::chrono::nanoseconds most, CompletionState* other) noexcept {
+    const platform::FutexWord word = to_sleep_on();
+    if (other == nullptr || !platform::can_wait_for_any())
+      return platform::futex_wait(*word.word, word.expected, most);
+    return platform::futex_wait_any(std::array{word, other->to_sleep_on()}, most);
   }
   // Without the driver's place when it returns: the caller may be asked whether it gives up.
   template <typename Done>
   platform::FutexWait drive(EventLoop::Driver& driver, std::chrono::nanoseconds most,
-                            const Done& until, CompletionState* other = nullptr) {
+                            const Done& until, CompletionState* other) {
     set_driven(&driver.loop());
     if (other != nullptr) other->set_driven(&driver.loop());
     const platform::FutexWait parked = driver.wait_until(until, most);
@@ -110,20 +121,20 @@ class Completion : public CompletionState {
   }
   // Returns kDone, kTimedOut or kInterrupted. Throws the error of fail().
   Outcome wait(const platform::StopCondition& stop) {
-    const Outcome outcome =
-        stop.wait([this] { return done(); }, [this](auto most) { return sleep(most); });
-    if (outcome == Outcome::kDone && failure_) throw Error(failure_->code, failure_->text);
-    return outcome;
+    return checked(
+        stop.wait([this] { return done(); }, [this](auto most) { return sleep(most, nullptr); }));
   }
   // The same of a thread that runs handlers meanwhile, if no other one does.
   Outcome wait(const platform::StopCondition& stop, EventLoop::Driver& driver) {
-    const auto park = [&](auto most) {
-      return driver.take() ? drive(driver, most, [this] { return done(); }) : sleep(most);
-    };
-    const Outcome outcome = stop.wait([this] { return done(); }, park);
-    driver.leave();
-    if (outcome == Outcome::kDone && failure_) throw Error(failure_->code, failure_->text);
-    return outcome;
+    return wait(stop, driver, nullptr,
+                [](auto) { return std::optional<platform::FutexWait>(); });
+  }
+  // See wait_driving(). Returns kClosed if only `other` is done.
+  template <typename Sleep>
+  Outcome wait(const platform::StopCondition& stop, EventLoop::Driver& driver,
+               CompletionState* other, const Sleep& first_sleep) {
+    const Outcome outcome = wait_driving(stop, driver, other, first_sleep);
+    return outcome == Outcome::kDone && !done() ? Outcome::kClosed : checked(outcome);
   }
   // Called once, after kDone.
   T take() { return *std::exchange(value_, std::nullopt); }
@@ -136,6 +147,10 @@ class Completion : public CompletionState {
     std::string text;
   };
 
+  Outcome checked(Outcome outcome) const {
+    if (outcome == Outcome::kDone && failure_) throw Error(failure_->code, failure_->text);
+    return outcome;
+  }
   template <typename Store>
   bool finish(Store store) noexcept {
     bool sleeps = false;

@@ -1,22 +1,7 @@
-#include <unistd.h>
-
 #include "tensorbus/bus/event_loop/event_loop.hpp"
 #include "tensorbus/bus/event_loop/turn.hpp"
 
 namespace tensorbus::bus {
-namespace {
-
-using namespace std::chrono_literals;
-
-// A wait that was short, with what it takes to fall asleep and be woken; and how long the next one
-// looks before it sleeps.
-constexpr std::chrono::nanoseconds kShortWait = 100us;
-constexpr std::chrono::nanoseconds kSpin = 50us;
-
-// Made when the library is loaded (docs/threading.md, "Forks").
-const bool kAlone = ::sysconf(_SC_NPROCESSORS_ONLN) < 2;
-
-}  // namespace
 
 bool EventLoop::Driver::take() noexcept {
   if (taken_) return true;
@@ -31,14 +16,11 @@ bool EventLoop::Driver::take() noexcept {
 
 void EventLoop::Driver::leave() noexcept {
   if (!std::exchange(taken_, false)) return;
+  // Relaxed: nobody kicks any more, and who did has held the lock of what this waited for.
+  if (loop_.kicked_.exchange(false, std::memory_order_relaxed))
+    platform::clear_event(loop_.kick_.get());
   loop_.outer_.modify(loop_.poller_.fd(), kPoller, {});
   loop_.driver_.store({}, std::memory_order_release);  // pairs with take()
-}
-
-// Two processes that answer each other at once do not sleep in between: to wake one takes longer
-// than the answer. One long wait ends that, so who waits for long burns some microseconds once.
-std::chrono::nanoseconds EventLoop::Driver::next_spin(std::chrono::nanoseconds waited) noexcept {
-  return kAlone || waited > kShortWait ? std::chrono::nanoseconds{} : kSpin;
 }
 
 bool EventLoop::Driver::turn(std::chrono::nanoseconds most) {
@@ -55,8 +37,9 @@ bool EventLoop::Driver::turn(std::chrono::nanoseconds most) {
 }
 
 void EventLoop::Driver::kick(EventLoop& loop) noexcept {
-  if (loop.driver_.load(std::memory_order_relaxed) != std::this_thread::get_id())
-    platform::signal_event(loop.kick_.get());
+  if (loop.driver_.load(std::memory_order_relaxed) == std::this_thread::get_id()) return;
+  loop.kicked_.store(true, std::memory_order_relaxed);
+  platform::signal_event(loop.kick_.get());
 }
 
 }  // namespace tensorbus::bus

@@ -136,7 +136,7 @@ bool EventLoop::try_lock_turn() noexcept {
 bool EventLoop::dispatch_ready() {
   const auto ready = poller_.wait(std::chrono::milliseconds(0));
   for (const Tag tag : ready) dispatch(tag);
-  return !ready.empty();
+  return std::ranges::any_of(ready, [](Tag tag) { return tag != kKick; });
 }
 
 void EventLoop::run_or_post(Handler task, bool after_messages) {
@@ -151,10 +151,11 @@ void EventLoop::run_or_post(Handler task, bool after_messages) {
   run_soon();
 }
 
-bool EventLoop::run_now(void (*work)(const void*), const void* with) {
-  if (is_in_turn() || !turn_.try_lock()) return false;
+bool EventLoop::run_now(void (*work)(const void*), const void* with, bool after_messages) {
+  if (is_in_turn() || !try_lock_turn()) return false;
   const Turn turn(*this, std::adopt_lock);
   if (stopping_.load(std::memory_order_relaxed)) return false;  // as in run_or_post()
+  for (int i = 0; after_messages && i < kRounds && dispatch_ready(); ++i) run_soon();
   work(with);
   run_soon();
   return true;
@@ -248,7 +249,7 @@ void EventLoop::run_tasks(Timers due) {
 }
 
 void EventLoop::dispatch(Tag tag) {
-  if (tag == kKick) return platform::clear_event(kick_.get());
+  if (tag == kKick) return;  // it has ended the wait of the driver, which clears it
   std::shared_ptr<Handler> handler;
   {
     const platform::MutexLock lock(mutex_);

@@ -14,6 +14,7 @@
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/mutex.hpp"
+#include "tensorbus/platform/waiting/adaptive_spin.hpp"
 #include "tensorbus/platform/waiting/futex.hpp"
 #include "tensorbus/platform/waiting/poller.hpp"
 
@@ -56,10 +57,12 @@ class EventLoop {
   // waited for. `after_messages`: what descriptors have by now is handled before, too.
   void run_or_post(Handler task, bool after_messages = false);
   // Runs `work` in a turn in the calling thread, now. Returns false if that is not possible at
-  // once, or after stop(): then it did not run. Throws what `work` throws.
+  // once, or after stop(): then it did not run. Throws what `work` throws. `after_messages`: see
+  // run_or_post().
   template <typename Work>
-  bool run_now(const Work& work) {
-    return run_now([](const void* what) { (*static_cast<const Work*>(what))(); }, &work);
+  bool run_now(const Work& work, bool after_messages = false) {
+    return run_now([](const void* what) { (*static_cast<const Work*>(what))(); }, &work,
+                   after_messages);
   }
   // Runs `task` on the thread after about this delay.
   void post_later(std::chrono::milliseconds delay, Handler task);
@@ -101,7 +104,7 @@ class EventLoop {
   static constexpr Tag kPoller = 1;
   static constexpr Tag kKick = 0;
 
-  bool run_now(void (*work)(const void*), const void* with);
+  bool run_now(void (*work)(const void*), const void* with, bool after_messages);
   bool is_in_turn() const noexcept;
   bool try_lock_turn() noexcept TB_TRY_ACQUIRE(true, turn_);
   void run();
@@ -125,12 +128,13 @@ class EventLoop {
   platform::Poller poller_;  // what is watched
   platform::Poller outer_;   // what the loop's own thread waits for: poller_, and wake_
   platform::Fd wake_;
-  platform::Fd kick_;  // wakes a Driver
+  platform::Fd kick_;  // wakes a Driver, which alone clears it: others may see it first
+  std::atomic<bool> kicked_{false};
   platform::Mutex turn_;
   std::atomic<std::thread::id> running_{};  // relaxed: each thread only looks for itself
   // The thread that waits for poller_ in place of the loop's own; none if empty.
   std::atomic<std::thread::id> driver_{};
-  std::chrono::nanoseconds spin_{};  // of a Driver that has the place
+  platform::AdaptiveSpin spin_;  // of a Driver that has the place
   platform::Mutex mutex_;
   std::unordered_map<Tag, Watched> watched_ TB_GUARDED_BY(mutex_);
   std::size_t paused_ TB_GUARDED_BY(mutex_) = 0;  // of these
@@ -172,12 +176,13 @@ class EventLoop::Driver {
   // thread has it, or the caller is on the event loop.
   bool take() noexcept;
   void leave() noexcept;
-  // With the place: runs handlers until done() is true, for at most `most`. If the last wait was
-  // short, it looks for some microseconds before it sleeps.
+  // With the place: runs handlers until done() is true, for at most `most`. If waits are short, it
+  // looks before it sleeps.
   template <typename Done>
   platform::FutexWait wait_until(const Done& done, std::chrono::nanoseconds most) {
     const platform::Deadline deadline(most);
-    const platform::Deadline sleeps_at(loop_.spin_);
+    const bool looks = loop_.spin_.looks();
+    const platform::Deadline sleeps_at(looks ? loop_.spin_.most() : std::chrono::nanoseconds{});
     const auto begin = Clock::now();
     auto parked = platform::FutexWait::kWoken;
     while (!done() && parked == platform::FutexWait::kWoken) {
@@ -186,7 +191,9 @@ class EventLoop::Driver {
       else if (!turn(sleeps_at.passed() ? deadline.remaining(most) : std::chrono::nanoseconds{}))
         parked = platform::FutexWait::kInterrupted;
     }
-    loop_.spin_ = next_spin(Clock::now() - begin);
+    const bool slept = sleeps_at.passed();
+    if (looks) loop_.spin_.looked(!slept);
+    if (slept) loop_.spin_.slept(Clock::now() - begin);
     return parked;
   }
   // Wakes the thread that waits there. Any thread.
@@ -196,7 +203,6 @@ class EventLoop::Driver {
  private:
   // Returns false after a signal.
   bool turn(std::chrono::nanoseconds most);
-  static std::chrono::nanoseconds next_spin(std::chrono::nanoseconds waited) noexcept;
 
   EventLoop& loop_;
   bool taken_ = false;

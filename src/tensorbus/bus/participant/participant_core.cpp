@@ -156,7 +156,8 @@ ParticipantCore::~ParticipantCore() {
 
 std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string& topic,
                                                               const PublisherOptions& options,
-                                                              link::MirrorOrigin origin) {
+                                                              link::MirrorOrigin origin,
+                                                              std::uint64_t first) {
   const std::string escaped = escape_topic(topic);
   check_origin(origin);
   check_option("depth", options.depth, 1, link::kMaxDepth);
@@ -169,6 +170,7 @@ std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string&
   const std::string marker = marker_name(escaped, id(), number);
   auto publisher = std::make_shared<PublisherCore>(topic, number, options, context_.arena,
                                                    context_.wake_page, std::move(origin));
+  if (first != 0) (void)publisher->restart(first);
   publisher->on_link_stopped([this] { loop_.schedule(telling_ended_); });
   publisher->on_drops([this] { loop_.schedule(logging_drops_, kDropsDelay); });
   publisher->on_subscribers_changed([this] { subscribers_event_.signal(); });

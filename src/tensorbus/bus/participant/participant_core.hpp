@@ -61,7 +61,8 @@ class ParticipantCore {
 
   std::shared_ptr<PublisherCore> add_publisher(const std::string& topic,
                                                const PublisherOptions& options,
-                                               link::MirrorOrigin origin = {});
+                                               link::MirrorOrigin origin = {},
+                                               std::uint64_t first = 0);
   void close(const std::shared_ptr<PublisherCore>& publisher, bool broken_off = false);
   // Returns the name of the marker; the caller removes the marker at the end.
   std::string advertise_node(const std::string& escaped_name, const std::string& name);
@@ -112,9 +113,9 @@ class ParticipantCore {
   }
   // See EventLoop::run_now().
   template <typename Work>
-  bool run_now(const Work& work) {
+  bool run_now(const Work& work, bool after_messages = false) {
     const auto in_turn = [&] { work(context_); };
-    return loop_.run_now(in_turn);
+    return loop_.run_now(in_turn, after_messages);
   }
   // For threads that wait for what the event loop does.
   EventLoop& loop() noexcept { return loop_; }

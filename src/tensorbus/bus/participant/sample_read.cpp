@@ -42,7 +42,7 @@ bool SampleRead::read_now(Sample& sample) {
 
 void SampleRead::ask_for_copies() {
   auto copies = std::make_shared<Completion<AcquiredLeases>>();
-  auto tensors = SampleData::out_of_reach(*held_->lender, held_->descriptor, &held_->claimed);
+  auto tensors = SampleData::out_of_reach(*held_->lender, held_->descriptor, &held_->claimed, how_);
   core_->post([copies, tensors = std::move(tensors),
                claimed = held_->claimed](ParticipantContext& context) {
     HostCopyRequest::start(context, tensors, claimed,

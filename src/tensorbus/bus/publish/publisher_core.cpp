@@ -294,7 +294,7 @@ bool PublisherCore::make_room(link::OwnerLink& link) {
 
 void PublisherCore::wake_subscribers() {
   link::full_fence();  // one for all links; pairs with Sleeper::enter()
-  for (const auto& link : links_) link->subscriber().wake_if_sleeping();
+  for (const auto& link : links_) link->wake_subscriber();
   platform::kill_point("publish.woken");
 }
 

@@ -11,7 +11,7 @@ void PutRings::add(const Client& client, Lender lender, platform::Fd memory) {
   rings_.reserve(rings_.size() + 1);
   auto charge = client->peer_memory()->account.take(
       {.mappings = 1, .address_bytes = link::PutRingSegment::kBytes});
-  auto segment = std::make_unique<link::PutRingSegment>(std::move(memory));
+  auto segment = std::make_shared<link::PutRingSegment>(std::move(memory));
   const link::PutRingReader reader(*segment);
   rings_.push_back({client, std::move(lender), std::move(segment), reader, std::move(charge)});
 }
@@ -65,18 +65,18 @@ void PutRings::promise(std::size_t room, std::size_t most) noexcept {
 
 bool PutRings::wait(bool waits) noexcept {
   bool any = false;
-  for (Ring& ring : rings_) {
-    if (ring.waits != waits) ring.reader.wait(waits);
-    ring.waits = waits;
-  }
+  for (Ring& ring : rings_) ring.reader.wait(waits);
   if (!waits) return false;
   for (Ring& ring : rings_) any = ring.reader.waiting() != 0 || any;
   return any;
 }
 
-void PutRings::woken(const Client& client) noexcept {
-  for (Ring& ring : rings_)
-    if (ring.client == client) ring.waits = false;
+std::vector<std::shared_ptr<link::PutRingSegment>> PutRings::to_sleep_on() const {
+  std::vector<std::shared_ptr<link::PutRingSegment>> all;
+  if (!came_last_) return all;
+  all.reserve(rings_.size());
+  for (const Ring& ring : rings_) all.push_back(ring.segment);
+  return all;
 }
 
 void PutRings::end(const Client& client) noexcept {

@@ -47,8 +47,11 @@ class PutRings {
   void promise(std::size_t room, std::size_t most) noexcept;
   // Has clients wake us for their next entry, or not. Returns true if there are entries already.
   bool wait(bool waits) noexcept;
-  // The client has swapped its word: it wakes us once.
-  void woken(const Client& client) noexcept;
+  // What a thread of this process may sleep on after that. None if the last item came another way,
+  // since the event loop's own thread would have to wake this one for such an item.
+  std::vector<std::shared_ptr<link::PutRingSegment>> to_sleep_on() const;
+  // An item came into the queue by message.
+  void passed_by() noexcept { came_last_ = false; }
   // The client is gone. What it put is left.
   void end(const Client& client) noexcept;
 
@@ -56,12 +59,11 @@ class PutRings {
   struct Ring {
     Client client;
     Lender lender;
-    std::unique_ptr<link::PutRingSegment> segment;
+    std::shared_ptr<link::PutRingSegment> segment;
     link::PutRingReader reader;
     memory::PeerCharge charge;
     std::uint32_t known = 0;  // entries that the last pull() saw and left
     std::uint32_t now = 0;    // entries that this one sees
-    bool waits = false;
     bool ended = false;
   };
   static constexpr std::uint32_t kChunk = 16;
@@ -70,6 +72,7 @@ class PutRings {
   void drop_ended() noexcept;
 
   std::vector<Ring> rings_;
+  bool came_last_ = false;  // the last item came through a ring
 };
 
 // An entry of another ring may have been put before one that this reads, and be seen later: so
@@ -85,6 +88,7 @@ void PutRings::pull(Enter enter) {
     Ring* const next = rings_.size() == 1 ? rings_.data() : oldest(before);
     if (next == nullptr || next->now == 0) break;
     enter(next->lender, next->reader.at(0));
+    came_last_ = true;
     next->reader.pop();
     --next->now;
     if (next->known != 0) --next->known;

@@ -95,6 +95,7 @@ void QueueHost::put(const Table::Request& request, std::uint64_t number, LentRef
   Port port{context_, queue.grant()};
   const std::uint64_t bytes = item->payload_bytes();
   queue.table.put(port, request, std::move(item), bytes);
+  queue.rings.passed_by();
 }
 
 void QueueHost::on_get(const Client& from, const link::Get& asked) {

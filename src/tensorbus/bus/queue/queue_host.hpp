@@ -37,7 +37,7 @@ class QueueHost final : public QueueRequests {
   void on_call(const Client& from, const link::QueueCall& asked) override;
   void on_take(const Client& from, const link::Take& taken) override;
   void on_cancel(const Client& from, const link::Cancel& cancelled) override;
-  void on_wake(const Client& from, const link::QueueWake& woken) override;
+  void on_wake(const link::QueueWake& woken) override;
   void forget(const Client& client) override;
   std::vector<QueueReport> report() override;
 
@@ -45,6 +45,8 @@ class QueueHost final : public QueueRequests {
   std::optional<std::uint64_t> take_now(const link::QueueName& queue,
                                         const std::function<bool(LentSample&)>& read,
                                         bool& none_left) override;
+  RingsToSleepOn rings_to_sleep_on(const link::QueueName& queue) override;
+  void look_again(const link::QueueName& queue) override;
 
  private:
   using Table = QueueTable<Client, LentRef>;

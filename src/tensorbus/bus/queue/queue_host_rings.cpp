@@ -130,10 +130,9 @@ void QueueHost::on_ring(const Client& from, const link::QueueRing& asked, platfo
   from->tell({.request = asked.request});
 }
 
-void QueueHost::on_wake(const Client& from, const link::QueueWake& woken) {
+void QueueHost::on_wake(const link::QueueWake& woken) {
   const auto found = queues_.find(woken.queue.number);
   if (found == queues_.end()) return;
-  found->second.rings.woken(from);
   found->second.prefetch.woken();
   const Touch touch(*this, found->second);
 }
@@ -187,9 +186,22 @@ std::optional<std::uint64_t> QueueHost::take_now(const link::QueueName& name,
     if (std::exchange(lost, false)) collect_taken(*queue);
     number = queue->table.take_now(port, own_, read_it, take_back);
   } while (lost);
-  none_left = queue->table.items() == 0;
-  if (number == 0) return std::nullopt;
+  none_left = queue->table.items() == 0 && !queue->table.is_shut_down();
+  if (number == 0) {
+    (void)queue->table.finish_with_taken(own_);  // as a GET does, also one in vain
+    return std::nullopt;
+  }
   return queue->options.redeliver ? number : 0;
+}
+
+RingsToSleepOn QueueHost::rings_to_sleep_on(const link::QueueName& name) {
+  Hosted* const queue = find_for_own(name);
+  if (queue == nullptr || queue->table.waiting_gets() == 0) return {};
+  return {queue->rings.to_sleep_on(), &looking_again_};
+}
+
+void QueueHost::look_again(const link::QueueName& name) {
+  if (Hosted* const queue = find_for_own(name)) const Touch touch(*this, *queue);
 }
 
 }  // namespace tensorbus::bus

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <unistd.h>
-
 #include <chrono>
 #include <tensorbus/outcome.hpp>
 
@@ -19,13 +17,7 @@ using platform::StopCondition;
 inline constexpr std::chrono::nanoseconds kGrace = 5s;
 inline constexpr std::chrono::nanoseconds kOwedAtOnce = 1s;
 inline constexpr std::chrono::nanoseconds kLastAnswer = 200ms;
-inline constexpr std::chrono::nanoseconds kSoon = 100us;  // with what it takes to fall asleep
 inline constexpr std::chrono::nanoseconds kLeastForAnAnswer = 100ms;  // even if less time is left
-
-// How long it is worth while to look for an item, or for room, before one asks and sleeps. Made
-// when the library is loaded (docs/threading.md, "Forks").
-inline const std::chrono::nanoseconds kLookFor =
-    ::sysconf(_SC_NPROCESSORS_ONLN) < 2 ? std::chrono::nanoseconds{} : 50us;
 
 // Returns Outcome::kClosed for Error(kClosed).
 template <typename Wait>

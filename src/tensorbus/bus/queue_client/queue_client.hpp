@@ -48,7 +48,9 @@ class QueueClient {
 
   // See queue.hpp.
   Outcome put(const SampleBuilder& item, const platform::StopCondition& stop) const;
-  Outcome get(Sample& item, Access access, const platform::StopCondition& stop) const;
+  // `life`: the get ends with kClosed when that is done.
+  Outcome get(Sample& item, Access access, const platform::StopCondition& stop,
+              CompletionState* life = nullptr) const;
   // `on_put` is called for each item that is in the queue, in order; it may remove the first one.
   Outcome put_many(std::list<SampleBuilder>& items, const platform::StopCondition& stop,
                    const std::function<void()>& on_put) const;
@@ -70,12 +72,14 @@ class QueueClient {
   std::unique_ptr<link::Channel::Batch> batch_of_requests() const;
   bool is_host() const noexcept { return address_.host == core_.id(); }
   std::shared_ptr<UnderWay::Request> begin_get() const;
-  bool take_soon(Sample& item, const platform::StopCondition& stop) const;
-  Outcome get_by_message(Sample& item, Access access, const platform::StopCondition& stop) const;
+  // Sets `none_left` if no item waits, which only the host's process knows.
+  bool take_soon(Sample& item, const platform::StopCondition& stop, bool& none_left) const;
+  Outcome get_by_message(Sample& item, Access access, const platform::StopCondition& stop,
+                         CompletionState* life) const;
   // Takes items that can be had in the calling thread: from the table of this process, or from what
   // its host has lent ahead. Returns true if none waits behind them.
   bool take_now(std::vector<Sample>& items, std::size_t most) const;
-  bool take_here(std::vector<Sample>& items, std::size_t most) const;
+  bool take_here(std::vector<Sample>& items, std::size_t most, bool after_messages = false) const;
   bool take_ahead(std::vector<Sample>& items, std::size_t most) const;
   // Appends items that wait. Returns false if there were fewer.
   bool get_waiting(std::vector<Sample>& items, std::size_t count, Access access) const;

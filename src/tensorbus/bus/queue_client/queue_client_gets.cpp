@@ -10,6 +10,9 @@
 namespace tensorbus::bus {
 namespace {
 
+// Some microseconds: who answers at once is on another core.
+constexpr int kLooksBeforeYield = 32;
+
 // Nothing throws once an item was taken.
 void reserve_one(std::vector<Sample>& items) {
   if (items.size() == items.capacity()) items.reserve(std::max<std::size_t>(2 * items.size(), 1));
@@ -62,7 +65,7 @@ bool QueueClient::take_ahead(std::vector<Sample>& items, std::size_t most) const
     take_all();
     while (most > 1 && taken < most) {
       if (!prefetch.more()) return taken != 0;
-      const platform::Deadline deadline(kLookFor);
+      const platform::Deadline deadline(platform::AdaptiveSpin::most());
       while (!take_all()) {
         if (deadline.passed()) return false;
         std::this_thread::yield();
@@ -73,7 +76,8 @@ bool QueueClient::take_ahead(std::vector<Sample>& items, std::size_t most) const
   return false;
 }
 
-bool QueueClient::take_here(std::vector<Sample>& items, std::size_t most) const {
+bool QueueClient::take_here(std::vector<Sample>& items, std::size_t most,
+                            bool after_messages) const {
   bool none_left = false;
   Sample sample;
   const std::function<bool(LentSample&)> read = [&](LentSample& held) {
@@ -91,43 +95,52 @@ bool QueueClient::take_here(std::vector<Sample>& items, std::size_t most) const 
     }
   };
   try {
-    (void)core_.run_now(take_all);
+    (void)core_.run_now(take_all, after_messages);
   } catch (const std::exception&) {  // what was taken is returned; the caller meets it again
   }
   return none_left;
 }
 
-Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop) const {
-  if (take_soon(item, stop)) return Outcome::kDone;
+Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop,
+                         CompletionState* life) const {
+  bool none_left = false;
+  if (take_soon(item, stop, none_left)) return Outcome::kDone;
+  if (none_left && !waits_for(stop)) return Outcome::kTimedOut;
   const auto begin = platform::Clock::now();
-  const Outcome outcome = get_by_message(item, access, stop);
+  const Outcome outcome = get_by_message(item, access, stop, life);
   if (rings_ && outcome == Outcome::kDone)
-    rings_->prefetch->asked(platform::Clock::now() - begin < kSoon);
+    rings_->prefetch->asked(platform::Clock::now() - begin);
   return outcome;
 }
 
 // If the last items came one soon after the other, it looks before it asks and sleeps.
-bool QueueClient::take_soon(Sample& item, const StopCondition& stop) const {
+bool QueueClient::take_soon(Sample& item, const StopCondition& stop, bool& none_left) const {
   const bool looks = waits_for(stop) && rings_ && rings_->prefetch->looks();
-  const platform::Deadline deadline(looks ? std::min(kLookFor, stop.timeout()) : 0ns);
+  const auto most = std::min(platform::AdaptiveSpin::most(), stop.timeout());
+  const platform::Deadline deadline(looks ? most : 0ns);
   std::vector<Sample> taken;
-  for (;;) {
-    take_now(taken, 1);
+  for (int looks_left = kLooksBeforeYield;; --looks_left) {
+    none_left = take_now(taken, 1);
     if (!taken.empty() || deadline.passed()) break;
-    std::this_thread::yield();
+    if (looks_left <= 0) std::this_thread::yield();
   }
   if (looks) rings_->prefetch->looked(!taken.empty());
+  if (none_left && taken.empty() && !waits_for(stop)) {  // what others have sent by now is there
+    none_left = false;
+    none_left = take_here(taken, 1, true);
+  }
   if (taken.empty()) return false;
   item = std::move(taken.front());
   return true;
 }
 
-Outcome QueueClient::get_by_message(Sample& item, Access access, const StopCondition& stop) const {
+Outcome QueueClient::get_by_message(Sample& item, Access access, const StopCondition& stop,
+                                    CompletionState* life) const {
   EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
   QueueGet getting = start_get(access, {.waits = waits_for(stop)});
   return closed_is_an_outcome([&] {
     try {
-      Outcome outcome = getting.take(item, patience(stop), &driver);
+      Outcome outcome = getting.take(item, patience(stop), &driver, life);
       if (outcome == Outcome::kTimedOut && getting.has_come())  // it came just now
         outcome = getting.take(item, StopCondition(0ns, stop.give_up()));
       if (outcome != Outcome::kDone) getting.cancel();

@@ -9,6 +9,7 @@
 #include "tensorbus/bus/inspect/process_info.hpp"
 #include "tensorbus/bus/queue/queue_table.hpp"
 #include "tensorbus/bus/queue_client/queue_client.hpp"
+#include "tensorbus/bus/queue_client/ring_sleep.hpp"
 #include "tensorbus/bus/session/acquire_leases.hpp"
 
 namespace tensorbus::bus {
@@ -140,9 +141,9 @@ QueueGet::QueueGet(ParticipantCore& core, const QueueAddress& address, Access ac
 }
 
 Outcome QueueGet::take(Sample& item, const platform::StopCondition& stop,
-                       EventLoop::Driver* driver) {
+                       EventLoop::Driver* driver, CompletionState* life) {
   if (answered_) return Outcome::kTimedOut;
-  Outcome outcome = offer_ ? Outcome::kDone : wait_for_offer(stop, driver);
+  Outcome outcome = offer_ ? Outcome::kDone : wait_for_offer(stop, driver, life);
   if (outcome == Outcome::kDone && !read_) outcome = read(stop);
   if (outcome == Outcome::kDone && !holds_) {
     outcome = send_acceptance(stop);
@@ -170,8 +171,11 @@ void QueueGet::spoil() {
   send_spoilt();
 }
 
-Outcome QueueGet::wait_for_offer(const platform::StopCondition& stop, EventLoop::Driver* driver) {
-  const Outcome outcome = driver != nullptr ? awaited_->wait(stop, *driver) : awaited_->wait(stop);
+Outcome QueueGet::wait_for_offer(const platform::StopCondition& stop, EventLoop::Driver* driver,
+                                 CompletionState* life) {
+  const auto sleep = [&](auto most) { return sleep_on_rings(stop, most, life); };
+  const Outcome outcome =
+      driver != nullptr ? awaited_->wait(stop, *driver, life, sleep) : awaited_->wait(stop);
   if (outcome != Outcome::kDone) return outcome;
   std::optional<std::variant<Outcome, Offer>> found = awaited_->left();
   if (!found) return Outcome::kTimedOut;
@@ -182,6 +186,16 @@ Outcome QueueGet::wait_for_offer(const platform::StopCondition& stop, EventLoop:
   offer_ = std::get<Offer>(std::move(*found));
   reading_.emplace(*core_, std::move(offer_->held), access_);
   return Outcome::kDone;
+}
+
+std::optional<platform::FutexWait> QueueGet::sleep_on_rings(const platform::StopCondition& stop,
+                                                            std::chrono::nanoseconds most,
+                                                            CompletionState* other) {
+  const bool is_here = address_.host == core_->id();
+  if (!is_here || !stop.give_up() || awaited() != awaited_.get()) return std::nullopt;
+  std::vector<CompletionState*> until{awaited_.get()};
+  if (other != nullptr) until.push_back(other);
+  return bus::sleep_on_rings(*core_, address_.queue, until, most);
 }
 
 Outcome QueueGet::read(const platform::StopCondition& stop) {

@@ -32,9 +32,9 @@ class QueueGet {
   // Returns kDone with an item, which the host counts as taken; kTimedOut if it has not come or
   // there is none; kShutDown if none will come; kInterrupted. Throws an Error that came instead. If
   // memory was short, it has refused the offer.
-  // `driver`: runs handlers while this waits.
+  // `driver`: runs handlers while this waits. `life`: kClosed if that is done, and no offer came.
   Outcome take(Sample& item, const platform::StopCondition& stop,
-               EventLoop::Driver* driver = nullptr);
+               EventLoop::Driver* driver = nullptr, CompletionState* life = nullptr);
   // Accepts the item that is held. Returns kDone; kTimedOut or kInterrupted while the socket takes
   // no more. Throws Error(kInvalidArgument) if none is held. task_done() does not know of the item.
   Outcome accept(const platform::StopCondition& stop);
@@ -50,6 +50,11 @@ class QueueGet {
   bool has_come() const noexcept { return awaited_->done(); }
   // Returns what tells that the host has answered; null once its offer was taken.
   CompletionState* awaited() const noexcept { return offer_ ? nullptr : awaited_.get(); }
+  // Sleeps until the answer may have come, or `other` is done, for at most `most`; nothing if items
+  // are not to be waited for so (ring_sleep.hpp), or signals are to end the wait.
+  std::optional<platform::FutexWait> sleep_on_rings(const platform::StopCondition& stop,
+                                                    std::chrono::nanoseconds most,
+                                                    CompletionState* other);
   // Calls `tell` once when another take() may succeed, at once if it may now.
   void on_ready(std::function<void()> tell);
   // Gives the get up. After kDone it does nothing.
@@ -67,7 +72,8 @@ class QueueGet {
 
   // The part of the get that belongs to the event loop.
   struct Asking;
-  Outcome wait_for_offer(const platform::StopCondition& stop, EventLoop::Driver* driver);
+  Outcome wait_for_offer(const platform::StopCondition& stop, EventLoop::Driver* driver,
+                         CompletionState* life);
   Outcome read(const platform::StopCondition& stop);
   Outcome send_acceptance(const platform::StopCondition& stop);
   void require_held() const;

@@ -12,20 +12,13 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr std::uint32_t kAsksBefore = 2;  // a process that gets one item needs no ring
-constexpr std::uint32_t kRestAfter = 16;  // items, after it has looked in vain
 
 }  // namespace
 
-void QueuePrefetch::looked(bool found) noexcept {
-  rest_.store(found ? 0 : kRestAfter, std::memory_order_relaxed);
-}
-
-// In the host's process looking is of use whenever items come soon. Elsewhere it is only if the
-// host itself puts, or is awake.
-void QueuePrefetch::asked(bool soon) {
-  if (address_.host == core_.id()) return rest_.store(soon ? 0 : 1, std::memory_order_relaxed);
-  if (const std::uint32_t rest = rest_.load(std::memory_order_relaxed); soon && rest != 0)
-    rest_.store(rest - 1, std::memory_order_relaxed);
+// Elsewhere than in the host's process looking is of use if the host itself puts, or is awake.
+void QueuePrefetch::asked(std::chrono::nanoseconds waited) {
+  spin_.slept(waited);
+  if (address_.host == core_.id()) return;
   if (asked_.fetch_add(1, std::memory_order_relaxed) + 1 < kAsksBefore) return;
   {
     const platform::MutexLock lock(mutex_);
@@ -83,7 +76,7 @@ void QueuePrefetch::close_if_session_has_ended() {
 }
 
 bool QueuePrefetch::looks() {
-  if (rest_.load(std::memory_order_relaxed) != 0) return false;
+  if (!spin_.looks()) return false;
   if (address_.host == core_.id()) return true;
   const platform::MutexLock lock(mutex_);
   return ring_ != nullptr;

@@ -13,6 +13,7 @@
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/link/ring/prefetch_ring.hpp"
 #include "tensorbus/platform/mutex.hpp"
+#include "tensorbus/platform/waiting/adaptive_spin.hpp"
 
 namespace tensorbus::bus {
 
@@ -28,9 +29,9 @@ class QueuePrefetch : public std::enable_shared_from_this<QueuePrefetch> {
   // Takes the oldest item; it is this process's from then on. Returns false if none is lent, or
   // while a GET is under way: the host would take that for the later one.
   bool take(Sample& item);
-  // Notes that an item was asked for and came, `soon` or not. Asks for the ring, if such items keep
+  // Notes that an item was asked for and came, after `waited`. Asks for the ring, if such items keep
   // coming.
-  void asked(bool soon);
+  void asked(std::chrono::nanoseconds waited);
   // Called before a GET is sent.
   std::shared_ptr<UnderWay::Request> begin_by_message() const { return by_message_.begin(); }
   // Unmaps the ring if its session has ended. On the event loop.
@@ -43,7 +44,7 @@ class QueuePrefetch : public std::enable_shared_from_this<QueuePrefetch> {
   // getter looks before it asks and sleeps.
   bool looks();
   // Looking was of use, or not.
-  void looked(bool found) noexcept;
+  void looked(bool found) noexcept { spin_.looked(found); }
 
  private:
   enum class State : std::uint8_t { kNone, kAsked, kOpen, kNever };
@@ -67,10 +68,8 @@ class QueuePrefetch : public std::enable_shared_from_this<QueuePrefetch> {
   ParticipantCore& core_;
   const QueueAddress address_;
   const UnderWay by_message_;
-  // Hints, which order nothing: how many items to ask for before it looks again, and how many were
-  // asked for.
-  std::atomic<std::uint32_t> rest_ = 0;
-  std::atomic<std::uint32_t> asked_ = 0;
+  platform::AdaptiveSpin spin_;
+  std::atomic<std::uint32_t> asked_ = 0;  // how many items were asked for: a hint
   platform::Mutex mutex_;
   State state_ TB_GUARDED_BY(mutex_) = State::kNone;
   std::unique_ptr<Ring> ring_ TB_GUARDED_BY(mutex_);  // if it is open

@@ -147,7 +147,7 @@ std::size_t QueuePutter::put_soon(std::span<const Message> items) {
     return put;
   }
   if (!looks_for_room_.load(std::memory_order_relaxed) || !waits_for_room()) return 0;
-  const platform::Deadline deadline(kLookFor);
+  const platform::Deadline deadline(platform::AdaptiveSpin::most());
   while (put == 0 && !deadline.passed() && !by_message_.any()) {
     std::this_thread::yield();
     if (!waits_for_room()) put = put_now(items);

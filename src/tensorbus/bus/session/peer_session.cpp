@@ -152,7 +152,7 @@ void PeerSession::on(const link::QueueRing& asked, platform::Fd ring) {
 }
 
 void PeerSession::on(const link::QueueWake& woken) {
-  if (context_.queues) context_.queues->on_wake(shared_from_this(), woken);
+  if (context_.queues) context_.queues->on_wake(woken);
 }
 
 void PeerSession::on(const link::Prefetch& asked) {

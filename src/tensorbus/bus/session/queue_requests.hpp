@@ -11,6 +11,8 @@
 #include <tensorbus/options.hpp>
 #include <vector>
 
+#include "tensorbus/bus/event_loop/event_loop.hpp"
+#include "tensorbus/link/ring/put_ring.hpp"
 #include "tensorbus/link/wire/queue_messages.hpp"
 #include "tensorbus/platform/fd.hpp"
 
@@ -23,6 +25,13 @@ class PeerSession;
 class MirrorEvents;
 class MirrorHost;
 struct LentSample;
+
+// The rings by which items come into a queue of this process; and what makes the event loop look
+// into them, which any thread may schedule.
+struct RingsToSleepOn {
+  std::vector<std::shared_ptr<link::PutRingSegment>> rings;
+  EventLoop::Task* look = nullptr;
+};
 
 // A mirror that was made (mirror_queue.hpp).
 struct MadeMirror {
@@ -55,7 +64,7 @@ class QueueRequests {
   // These have no answer.
   virtual void on_take(const Client& from, const link::Take& taken) = 0;
   virtual void on_cancel(const Client& from, const link::Cancel& cancelled) = 0;
-  virtual void on_wake(const Client& from, const link::QueueWake& woken) = 0;
+  virtual void on_wake(const link::QueueWake& woken) = 0;
   // Removes a client that is gone.
   virtual void forget(const Client& client) = 0;
 
@@ -69,10 +78,14 @@ class QueueRequests {
   virtual bool put_now(const link::QueueName& queue, std::span<const std::byte> descriptor) = 0;
   // Calls `read` with the oldest item; if that returns true, it is taken. Returns its number for
   // task_done(), 0 without `redeliver`. Throws what `read` throws, and nothing was taken. Sets
-  // `none_left` if no item waits.
+  // `none_left` if no item waits and others may come.
   virtual std::optional<std::uint64_t> take_now(const link::QueueName& queue,
                                                 const std::function<bool(LentSample&)>& read,
                                                 bool& none_left) = 0;
+  // What a thread whose GET waits may sleep on; nothing if an item is likely to come another way.
+  virtual RingsToSleepOn rings_to_sleep_on(const link::QueueName& queue) = 0;
+  // Enters what was put, for a thread that slept so.
+  virtual void look_again(const link::QueueName& queue) = 0;
 };
 
 }  // namespace tensorbus::bus

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <variant>
 
 #include "tensorbus/bus/session/acquired_leases.hpp"
@@ -23,7 +24,9 @@ namespace tensorbus::bus {
 // to the next receive().
 struct PendingSample {
   struct Asked {};
-  struct Refused {};
+  struct Refused {
+    std::string why;
+  };
   using Acquired = AcquiredLeases;
   using Read = Sample;
 

@@ -16,6 +16,8 @@ struct ReceiveOptions {
   std::optional<Device> device{};
   // Null: tensors on devices can neither be restored nor copied.
   std::shared_ptr<DeviceCopier> copier{};
+  // Tensors on devices come as copies in host memory, also those that this process could use.
+  bool in_host_memory = false;
 };
 
 }  // namespace tensorbus::bus

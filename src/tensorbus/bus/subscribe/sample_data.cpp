@@ -199,14 +199,15 @@ Descriptor SampleData::handed_on(link::LeaseSource& lender, const link::Entry& e
 
 std::vector<OutOfReach> SampleData::out_of_reach(link::LeaseSource& lender,
                                                  const Descriptor& descriptor,
-                                                 const AcquiredLeases* claimed) {
+                                                 const AcquiredLeases* claimed,
+                                                 const ReceiveOptions& how) {
   std::vector<OutOfReach> all;
   for (std::size_t i = 0; i < descriptor.tensors.size(); ++i) {
     const TensorEntry& from = descriptor.tensors[i];
     const ByteSpan& span = from.span;
     if (from.kind != memory::BufferKind::kDevice || span.bytes() == 0) continue;
     link::LeaseSource& owner = lender_of(from, lender, claimed);
-    if (owner.is_usable(from.segment)) continue;
+    if (!how.in_host_memory && owner.is_usable(from.segment)) continue;
     const auto before = static_cast<std::uint64_t>(-span.begin);
     if (from.offset < before) refuse("a tensor lies before its segment");
     all.push_back({.tensor = i,
@@ -384,6 +385,7 @@ std::shared_ptr<link::Lease> SampleData::lease_of(const Sample& sample) {
 Tensor::Reach Tensor::find_on_device(link::LeaseSource& owner, const TensorEntry& entry,
                                      const ByteSpan& span, const bus::ReceiveOptions& how,
                                      link::Lease& lease) {
+  if (how.in_host_memory) return Reach::kOutOfReach;
   memory::ImportedMemory::Ref mapping;
   try {
     mapping = owner.find_device_memory(entry.segment);

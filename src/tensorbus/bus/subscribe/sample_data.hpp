@@ -63,8 +63,12 @@ struct SampleData {
   // Returns the tensors of an entry for which read() returned kOutOfReach.
   static std::vector<OutOfReach> out_of_reach(link::LeaseSource& lender,
                                               const Descriptor& descriptor,
-                                              const AcquiredLeases* claimed);
+                                              const AcquiredLeases* claimed,
+                                              const ReceiveOptions& how);
   static Sample copy_of(const SampleData& original);
+  // Moves the tensors in host memory that were published on a device to this one.
+  static void put_on_device(Sample& sample, const std::shared_ptr<DeviceCopier>& copier,
+                            const Device& device);
   // Returns a sample of one writable tensor, which lies in memory of another program.
   static Sample of_memory(std::shared_ptr<memory::DeviceKeeper> keeper, const Device& device,
                           const Layout& layout, const std::byte* first);
@@ -101,6 +105,8 @@ struct SampleData {
                          const Descriptor& descriptor, link::Lease& lease);
   // Moves tensors that came in host memory to a device, into a block of our own.
   void restore(const ReceiveOptions& how, const AcquiredLeases& claimed);
+  void move_to(const std::shared_ptr<DeviceCopier>& by, const Device& device,
+               std::span<Tensor* const> moving, std::shared_ptr<const void> read);
   // Copies the originals on devices, and points the tensors at the copies.
   void copy_on_devices(DeviceCopier& by, std::span<const Tensor> originals);
   static void place_in(Tensor& tensor, const std::byte* original, const DevicePlan& plan,

@@ -38,6 +38,7 @@ Sample SampleData::of_file(const SampleHeader& header, std::shared_ptr<const lin
     Tensor& tensor = parts->tensors[i];
     const Layout& layout = decoded.tensors[i].layout;
     tensor.layout_ = layout;
+    tensor.published_on_ = decoded.tensors[i].published_on;
     const ByteSpan span = span_of(layout);
     if (span.bytes() == 0) continue;
     tensor.data_ = data + decoded.tensors[i].offset;

@@ -55,25 +55,46 @@ Sample SampleData::of_memory(std::shared_ptr<memory::DeviceKeeper> keeper, const
 }
 
 void SampleData::restore(const ReceiveOptions& how, const AcquiredLeases& claimed) {
-  DevicePlan plan;
   const auto read = std::make_shared<std::vector<std::shared_ptr<const void>>>();
   std::vector<Tensor*> moving;
   for (const HostCopiedTensor& copy : claimed.staged) {
     Tensor& tensor = tensors[copy.tensor];
     if (tensor.data_ == nullptr) continue;  // its sender has changed the descriptor since
-    const ByteSpan span = span_of(tensor.layout_);
-    plan.add(tensor.data_ + span.begin, span.bytes(), tensor.layout_.packed_bytes());
     read->push_back(copy.lease);
     read->push_back(claimed.lenders[copy.lender]->find_segment(copy.segment));
     moving.push_back(&tensor);
   }
+  move_to(how.copier, *how.device, moving, read);
+}
+
+void SampleData::put_on_device(Sample& sample, const std::shared_ptr<DeviceCopier>& copier,
+                               const Device& device) {
+  const auto read = std::make_shared<std::vector<std::shared_ptr<const void>>>();
+  std::vector<Tensor*> moving;
+  for (Tensor& tensor : sample.parts_->tensors) {
+    if (tensor.data_ == nullptr || !tensor.device_.is_host() || tensor.published_on_.is_host())
+      continue;
+    read->push_back(tensor.keeper_);
+    moving.push_back(&tensor);
+  }
+  sample.parts_->move_to(copier, device, moving, read);
+}
+
+// `read`: keeps the bytes in host memory, all of which are there.
+void SampleData::move_to(const std::shared_ptr<DeviceCopier>& by, const Device& device,
+                         std::span<Tensor* const> moving, std::shared_ptr<const void> read) {
   if (moving.empty()) return;
-  memory::BlockRef block = how.copier->allocate(*how.device, plan.lay_out());
-  how.copier->fill(block, plan, [](const DeviceCopier::Stream&) {});  // the bytes are complete
-  how.copier->keep_until_filled(*block, read);
-  const auto own = how.copier->own(std::move(block), {});
-  for (Tensor* const tensor : moving) place_in(*tensor, tensor->data_, plan, own, *how.device);
-  copier = how.copier;
+  DevicePlan plan;
+  for (const Tensor* const tensor : moving) {
+    const ByteSpan span = span_of(tensor->layout_);
+    plan.add(tensor->data_ + span.begin, span.bytes(), tensor->layout_.packed_bytes());
+  }
+  memory::BlockRef block = by->allocate(device, plan.lay_out());
+  by->fill(block, plan, [](const DeviceCopier::Stream&) {});
+  by->keep_until_filled(*block, std::move(read));
+  const auto own = by->own(std::move(block), {});
+  for (Tensor* const tensor : moving) place_in(*tensor, tensor->data_, plan, own, device);
+  copier = by;
 }
 
 // Allocates memory for all copies before it enqueues any.

@@ -60,8 +60,12 @@ SubscriberCore::SubscriberCore(std::string topic, const SubscriberOptions& optio
                                std::shared_ptr<DeviceCopier> copier)
     : topic_(std::move(topic)),
       options_(options),
-      receiving_{options.access, wanted_on(options.device), std::move(copier)},
+      receiving_{options.access, wanted_on(options.device), std::move(copier),
+                 options.device && options.device->is_host()},
       sleeper_(std::move(wake_page)) {
+  if (receiving_.in_host_memory && options_.access == Access::kShared)
+    throw Error(Code::kInvalidArgument,
+                "device: what is copied to host memory is not shared; use another access");
   if (!options_.pin) return;
   if (options_.access == Access::kPrivate)
     throw Error(Code::kInvalidArgument,
@@ -72,15 +76,12 @@ SubscriberCore::SubscriberCore(std::string topic, const SubscriberOptions& optio
 Outcome SubscriberCore::receive(Batch& batch, const platform::StopCondition& stop) {
   Outcome outcome = try_receive(batch);
   if (outcome != Outcome::kTimedOut) return outcome;
-  const platform::Deadline spin_until(std::min(options_.spin, stop.timeout()));
-  while (!spin_until.passed()) {
-    const platform::Deadline ask_at(spin_until.remaining(platform::kAskSlice));
-    while (!ask_at.passed()) {
-      outcome = look_for_a_while(batch);
-      if (outcome != Outcome::kTimedOut) return outcome;
-    }
-    if (stop.given_up()) return Outcome::kInterrupted;
-  }
+  const auto begin = platform::Clock::now();
+  const bool adapts = options_.spin.count() > 0;
+  const bool looks = adapts && spin_.looks();
+  outcome = spin(batch, stop, looks ? std::max(options_.spin, spin_.most()) : options_.spin);
+  if (looks) spin_.looked(outcome == Outcome::kDone);
+  if (outcome != Outcome::kTimedOut) return outcome;
   std::uint32_t seen = 0;
   const auto received = [&] {
     seen = sleeper_.wakes();  // read first: a segment that arrives later ends the park
@@ -90,7 +91,25 @@ Outcome SubscriberCore::receive(Batch& batch, const platform::StopCondition& sto
   const Outcome waited = stop.wait(received, [&](std::chrono::nanoseconds most) {
     return sleeper_.park(seen, most, [this] { return anything_ready(); });
   });
+  if (adapts) spin_.slept(platform::Clock::now() - begin);
   return waited == Outcome::kDone ? outcome : waited;
+}
+
+// Yields after the program's own time: a publisher may share the core.
+Outcome SubscriberCore::spin(Batch& batch, const platform::StopCondition& stop,
+                             std::chrono::nanoseconds most) {
+  const platform::Deadline until(std::min(most, stop.timeout()));
+  const platform::Deadline own(options_.spin);
+  while (!until.passed()) {
+    const platform::Deadline ask_at(until.remaining(platform::kAskSlice));
+    while (!ask_at.passed()) {
+      const Outcome outcome = look_for_a_while(batch);
+      if (outcome != Outcome::kTimedOut) return outcome;
+      if (own.passed()) std::this_thread::yield();
+    }
+    if (stop.given_up()) return Outcome::kInterrupted;
+  }
+  return Outcome::kTimedOut;
 }
 
 Outcome SubscriberCore::try_receive(Batch& batch) {
@@ -184,11 +203,21 @@ bool SubscriberCore::would_return() const {
 bool SubscriberCore::arm_event() {
   platform::kill_point("receive.nothing_found");
   event_->clear();
-  if (!event_armed_) sleeper_.arm_event();
+  if (!event_armed_)
+    sleeper_.arm_event(lazily_ ? link::kSleepsUntilHalfFull : link::kSleepsOnEvent);
   event_armed_ = true;
   const bool something = would_return();
-  all_notify_ = !something;
+  all_notify_ = !something && !lazily_;
   return something;
+}
+
+void SubscriberCore::notify_lazily(bool lazily) {
+  const platform::MutexLock lock(mutex_);
+  if (std::exchange(lazily_, lazily) == lazily || !event_armed_) return;
+  // The next look that finds nothing arms it in the new way.
+  event_armed_ = all_notify_ = false;
+  sleeper_.disarm_event();
+  event_->signal();
 }
 
 // The descriptor stays readable until a try_receive() finds nothing, and until then publishers need
@@ -198,6 +227,7 @@ void SubscriberCore::disarm_event() {
   if (!event_armed_ || std::exchange(all_notify_, false)) return;
   event_armed_ = false;
   sleeper_.disarm_event();
+  if (lazily_) return;  // the program looks by itself
   if (!event_->readable())
     event_->signal();  // as a rule a notifier has fired, and asking is cheaper
 }

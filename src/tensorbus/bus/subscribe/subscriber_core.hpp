@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -18,6 +19,7 @@
 #include "tensorbus/bus/event_loop/polled_event.hpp"
 #include "tensorbus/bus/session/acquired_leases.hpp"
 #include "tensorbus/bus/session/host_copy_request.hpp"
+#include "tensorbus/bus/subscribe/not_copied.hpp"
 #include "tensorbus/bus/subscribe/pending_sample.hpp"
 #include "tensorbus/bus/subscribe/receive_options.hpp"
 #include "tensorbus/bus/subscribe/row_sink.hpp"
@@ -30,6 +32,7 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/mutex.hpp"
+#include "tensorbus/platform/waiting/adaptive_spin.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
 #include "tensorbus/tensor/descriptor.hpp"
 
@@ -101,6 +104,10 @@ class SubscriberCore {
   // try_receive() that finds nothing re-arms it. The first call makes it and sends each publisher a
   // notifier.
   int event_descriptor();
+  // With `lazily`, publishers make the descriptor readable only when half of the samples that may
+  // wait do, or one is set aside no more: for a program that looks by itself every few
+  // milliseconds.
+  void notify_lazily(bool lazily);
   // Signals the descriptor if a sample was missed: a publisher can be stopped between its entry and
   // its notification. Called every kParkSlice. Returns false if there is no descriptor.
   bool look_after_event();
@@ -111,6 +118,8 @@ class SubscriberCore {
   // Ends all links; held samples stay valid. Returns false if it was closed before.
   bool close();
   bool closed() const;
+  // Of Device::host(): the samples since the last call that could not be copied, 1,024 at most.
+  std::vector<NotCopied> take_not_copied();
 
   // The functions below are for the event loop.
   void add(std::shared_ptr<link::BorrowerLink> link);
@@ -154,6 +163,8 @@ class SubscriberCore {
     SubscriberCore& core_;
     const platform::MutexLock lock_;
   };
+  Outcome spin(Batch& batch, const platform::StopCondition& stop, std::chrono::nanoseconds most)
+      TB_EXCLUDES(mutex_);
   Outcome look_for_a_while(Batch& batch) TB_EXCLUDES(mutex_);
   Outcome take(Batch& batch) TB_REQUIRES(mutex_);
   bool take_another(Batch& batch) TB_REQUIRES(mutex_);
@@ -177,6 +188,8 @@ class SubscriberCore {
   Taken pin(const LinkRef& link, const link::Entry& entry, Sample& sample) TB_REQUIRES(mutex_);
   Taken drop(link::BorrowerLink& link, const link::Entry& entry, std::uint64_t& counter) noexcept
       TB_REQUIRES(mutex_);
+  void note_not_copied(const link::BorrowerLink& link, const link::Entry& entry,
+                       const std::string& why) TB_REQUIRES(mutex_);
   void try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept
       TB_REQUIRES(mutex_);
   void throw_untold() TB_REQUIRES(mutex_);
@@ -192,6 +205,7 @@ class SubscriberCore {
 
   const std::string topic_;
   const SubscriberOptions options_;
+  platform::AdaptiveSpin spin_;
   const ReceiveOptions receiving_;
   link::Sleeper sleeper_;
 
@@ -201,9 +215,12 @@ class SubscriberCore {
   SampleCache spare_ TB_GUARDED_BY(mutex_);
   std::optional<PolledEvent> event_ TB_GUARDED_BY(mutex_);
   bool event_armed_ TB_GUARDED_BY(mutex_) = false;  // publishers notify
+  bool lazily_ TB_GUARDED_BY(mutex_) = false;       // when half of what may wait does
   // All samples since the event was armed have notified, and nothing has cleared it.
   bool all_notify_ TB_GUARDED_BY(mutex_) = false;
   std::map<const link::BorrowerLink*, PendingSample> pending_ TB_GUARDED_BY(mutex_);
+  std::vector<NotCopied> not_copied_ TB_GUARDED_BY(mutex_);
+  std::atomic<bool> has_not_copied_ = false;  // written under the mutex
   // Set before the first link, constant since then.
   Claim claim_;
   Stage stage_;

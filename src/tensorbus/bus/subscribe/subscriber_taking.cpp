@@ -12,6 +12,7 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr int kSkippedAtATime = 64;
+constexpr std::size_t kMostNotCopied = 1024;
 
 }  // namespace
 
@@ -84,8 +85,10 @@ SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link
   if (std::holds_alternative<PendingSample::Asked>(found->second.state))
     return set_aside(*link, entry);
   PendingSample pending = std::move(pending_.extract(found).mapped());
-  if (std::holds_alternative<PendingSample::Refused>(pending.state))
+  if (const auto* refused = std::get_if<PendingSample::Refused>(&pending.state)) {
+    note_not_copied(*link, entry, refused->why);
     return drop(*link, entry, stats_.gone);
+  }
   if (auto* const acquired = std::get_if<PendingSample::Acquired>(&pending.state))
     return read_entry(link, entry, acquired, sample);
   sample = std::move(std::get<PendingSample::Read>(pending.state));
@@ -118,7 +121,8 @@ SubscriberCore::Taken SubscriberCore::read_entry(const LinkRef& link, const link
     case SampleData::Read::kOutOfReach: {
       if (!stage_ || (claimed != nullptr && !claimed->staged.empty()))
         return drop(*link, entry, stats_.gone);
-      auto tensors = SampleData::out_of_reach(*link, SampleData::handed_on(*link, entry), claimed);
+      auto tensors =
+          SampleData::out_of_reach(*link, SampleData::handed_on(*link, entry), claimed, receiving_);
       stage_(link, entry.token, std::move(tensors),
              claimed != nullptr ? std::move(*claimed) : AcquiredLeases());
       pending_[link.get()] = {entry.token};
@@ -197,6 +201,21 @@ SubscriberCore::Taken SubscriberCore::drop(link::BorrowerLink& link, const link:
   return Taken::kNever;
 }
 
+void SubscriberCore::note_not_copied(const link::BorrowerLink& link, const link::Entry& entry,
+                                     const std::string& why) {
+  if (!receiving_.in_host_memory || not_copied_.size() == kMostNotCopied) return;
+  const link::Source& source = *link.source();
+  not_copied_.push_back({{source.participant, source.publisher}, entry.sequence, why});
+  has_not_copied_.store(true, std::memory_order_relaxed);  // for the thread that receives, this one
+}
+
+std::vector<NotCopied> SubscriberCore::take_not_copied() {
+  if (!has_not_copied_.load(std::memory_order_relaxed)) return {};
+  const platform::MutexLock lock(mutex_);
+  has_not_copied_.store(false, std::memory_order_relaxed);
+  return std::exchange(not_copied_, {});
+}
+
 void SubscriberCore::try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept {
   link.set_aside = entry;
   link.look_again = true;  // the sample is still there
@@ -211,7 +230,7 @@ void SubscriberCore::claimed(const LinkRef& link, std::uint64_t token,
   if (auto* const acquired = std::get_if<AcquiredLeases>(&result))
     asked->second.state = std::move(*acquired);
   else
-    asked->second.state = PendingSample::Refused();
+    asked->second.state = PendingSample::Refused{std::get<Error>(result).what()};
   link->look_again = true;
   wake_all();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -62,6 +63,10 @@ class OwnerLink {
   LinkLimits limits() const noexcept { return limits_; }
   const Borrower& borrower() const noexcept { return borrower_; }
   Waker& subscriber() noexcept { return subscriber_; }
+  // Wakes the subscriber after a push and a full fence.
+  void wake_subscriber() noexcept {
+    subscriber_.wake_if_sleeping([this] { return is_half_full(); });
+  }
 
   enum class Room { kYes, kRingFull, kAllHeld };
   Room room();
@@ -153,6 +158,11 @@ class OwnerLink {
   void return_when_reached(std::uint64_t token, std::uint64_t mark) noexcept;
   std::uint32_t in_ring() noexcept;
   bool drop_oldest() noexcept;
+  // Returns true if at least half of the samples that may wait do.
+  bool is_half_full() const noexcept {
+    const std::uint64_t half = std::max(limits_.depth / 2, 1U);
+    return next_ >= half && !samples_.is_taken(next_ - half);
+  }
   std::uint64_t& token_at(std::uint64_t position) noexcept {
     return tokens_[position & (tokens_.size() - 1)];
   }

@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 
 #include "tensorbus/platform/atomic.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/files/mapping.hpp"
 #include "tensorbus/platform/kill_point.hpp"
+#include "tensorbus/platform/waiting/futex.hpp"
 
 namespace tensorbus::link {
 
@@ -47,8 +49,13 @@ static_assert(sizeof(PutSlot) == 256);
 struct PutRingHeader {
   alignas(64) platform::Atomic<std::uint64_t> room{0};
   platform::Atomic<std::uint32_t> over{0};  // 1: the client puts nothing more
-  // 1: the host waits for an entry. The client that swaps it to 0 sends QUEUE_WAKE.
-  alignas(64) platform::Atomic<std::uint32_t> waits{0};
+  // Whether the host waits for an entry, and how the client wakes it that swaps it to kNotWaiting:
+  // by QUEUE_WAKE, or by `wake`, on which a thread of the host sleeps.
+  alignas(64) platform::Atomic<std::uint32_t> waits{kNotWaiting};
+  platform::Atomic<std::uint32_t> wake{0};
+  static constexpr std::uint32_t kNotWaiting = 0;
+  static constexpr std::uint32_t kWaits = 1;
+  static constexpr std::uint32_t kSleeps = 2;
 };
 
 // Owns the memory of one ring.
@@ -116,11 +123,19 @@ class PutRingWriter {
   }
   // Nothing more is put. Release: comes after the last commit().
   void end() noexcept { header_->over.store(1, std::memory_order_release); }
-  // After commit(): returns true if the caller must wake the host.
+  // After commit(): wakes a thread of the host that sleeps on the ring. Returns true if the caller
+  // must wake the host by message.
   bool wakes() noexcept {
     // Sequentially consistent: after the swap of commit(). Pairs with PutRingReader::wait().
-    return header_->waits.load(std::memory_order_seq_cst) != 0 &&
-           header_->waits.exchange(0, std::memory_order_relaxed) != 0;
+    if (header_->waits.load(std::memory_order_seq_cst) == PutRingHeader::kNotWaiting) return false;
+    // Relaxed: the addition depends on what it returns. Pairs with PutRingSleeper::begin().
+    const std::uint32_t waited =
+        header_->waits.exchange(PutRingHeader::kNotWaiting, std::memory_order_relaxed);
+    platform::kill_point("put_ring.wakes");
+    if (waited != PutRingHeader::kSleeps) return waited != PutRingHeader::kNotWaiting;
+    header_->wake.fetch_add(1, std::memory_order_relaxed);
+    platform::futex_wake_all(header_->wake);
+    return false;
   }
 
  private:
@@ -163,9 +178,15 @@ class PutRingReader {
   void take_back() noexcept {
     change_limit([](std::uint32_t tail) { return tail; });
   }
-  // Has the client wake us for the next entry. The caller looks for entries afterwards.
+  // Has the client wake us for the next entry, if it is not to do so already; or not. The caller
+  // looks for entries afterwards.
   void wait(bool waits) noexcept {
-    header_->waits.store(waits ? 1 : 0, std::memory_order_relaxed);
+    // Relaxed: only the client changes it meanwhile, and to kNotWaiting. If it is about to, it has
+    // put its entry before, and wakes us.
+    if (waits == (header_->waits.load(std::memory_order_relaxed) != PutRingHeader::kNotWaiting))
+      return;
+    header_->waits.store(waits ? PutRingHeader::kWaits : PutRingHeader::kNotWaiting,
+                         std::memory_order_relaxed);
     // Pairs with PutRingWriter::wakes(): it sees the word, or we see its entry.
     platform::atomic_fence(std::memory_order_seq_cst);
   }
@@ -203,6 +224,35 @@ class PutRingReader {
   std::uint32_t head_ = 0;
   std::uint32_t limit_ = 0;
   bool broken_ = false;
+};
+
+// A thread of the host that sleeps until there is an entry, after PutRingReader::wait(true) and a
+// look. For any thread.
+class PutRingSleeper {
+ public:
+  explicit PutRingSleeper(PutRingHeader& header) noexcept : header_(&header) {}
+
+  // Has the client wake this thread, in the place of the host; as another thread may have done.
+  // Returns what to sleep on; nothing if the client has woken somebody: the host is to look.
+  std::optional<platform::FutexWord> begin() noexcept {
+    // Acquire: read before the swap below. A client that sees that adds to it.
+    const std::uint32_t expected = header_->wake.load(std::memory_order_acquire);
+    if (swap(PutRingHeader::kWaits, PutRingHeader::kSleeps) ||
+        header_->waits.load(std::memory_order_relaxed) == PutRingHeader::kSleeps)
+      return platform::FutexWord{&header_->wake, expected};
+    return std::nullopt;
+  }
+  // Has the client wake the host. Returns false if the host is to look: the client has woken this
+  // thread, or another thread was the first to leave.
+  bool end() noexcept { return swap(PutRingHeader::kSleeps, PutRingHeader::kWaits); }
+
+ private:
+  bool swap(std::uint32_t from, std::uint32_t to) noexcept {
+    return header_->waits.compare_exchange_strong(from, to, std::memory_order_relaxed,
+                                                  std::memory_order_relaxed);
+  }
+
+  PutRingHeader* header_;
 };
 
 }  // namespace tensorbus::link

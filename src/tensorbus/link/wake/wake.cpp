@@ -54,19 +54,21 @@ Sleeper::~Sleeper() {
 
 void Sleeper::enter(std::uint32_t how) noexcept {
   const platform::MutexLock lock(mutex_);
-  if (how == kSleepsOnFutex) ++parked_;
-  if (how == kSleepsOnEvent) event_armed_ = true;
-  slot().sleeping.store((parked_ > 0 ? kSleepsOnFutex : 0) | (event_armed_ ? kSleepsOnEvent : 0),
-                        std::memory_order_relaxed);
+  if (how == kSleepsOnFutex)
+    ++parked_;
+  else
+    armed_ = how;
+  slot().sleeping.store((parked_ > 0 ? kSleepsOnFutex : 0) | armed_, std::memory_order_relaxed);
   full_fence();  // pairs with the waker's fence: it sees `sleeping`, or we see its entry
 }
 
 void Sleeper::leave(std::uint32_t how) noexcept {
   const platform::MutexLock lock(mutex_);
-  if (how == kSleepsOnFutex) --parked_;
-  if (how == kSleepsOnEvent) event_armed_ = false;
-  slot().sleeping.store((parked_ > 0 ? kSleepsOnFutex : 0) | (event_armed_ ? kSleepsOnEvent : 0),
-                        std::memory_order_relaxed);
+  if (how == kSleepsOnFutex)
+    --parked_;
+  else
+    armed_ = 0;
+  slot().sleeping.store((parked_ > 0 ? kSleepsOnFutex : 0) | armed_, std::memory_order_relaxed);
 }
 
 void Sleeper::wake_own() noexcept {

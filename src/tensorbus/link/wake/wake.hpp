@@ -26,6 +26,7 @@ inline constexpr std::uint32_t kWakeSlots = 16384;
 inline constexpr std::size_t kWakePageBytes = kWakeSlots * sizeof(WakeSlot);
 inline constexpr std::uint32_t kSleepsOnFutex = 1;
 inline constexpr std::uint32_t kSleepsOnEvent = 2;
+inline constexpr std::uint32_t kSleepsUntilHalfFull = 4;  // and looks by itself meanwhile
 
 // A participant's own wake page. Unused slots take no memory. Thread-safe.
 class WakePage {
@@ -87,8 +88,9 @@ class Sleeper {
   // Wakes the threads of this process that sleep here.
   void wake_own() noexcept;
 
-  // From now on until disarm_event(), wakers also notify through their notifiers.
-  void arm_event() noexcept { enter(kSleepsOnEvent); }
+  // From now on until disarm_event(), wakers also notify through their notifiers; `how`: always, or
+  // only when half of what may wait for this sleeper does.
+  void arm_event(std::uint32_t how = kSleepsOnEvent) noexcept { enter(how); }
   void disarm_event() noexcept { leave(kSleepsOnEvent); }
 
  private:
@@ -100,7 +102,7 @@ class Sleeper {
   std::uint32_t index_;
   platform::Mutex mutex_;
   std::uint32_t parked_ TB_GUARDED_BY(mutex_) = 0;
-  bool event_armed_ TB_GUARDED_BY(mutex_) = false;
+  std::uint32_t armed_ TB_GUARDED_BY(mutex_) = 0;  // as what; 0: the event is not
 };
 
 // Wakes one sleeper of a peer. Several threads may wake at once, but not during set_notifier().
@@ -120,6 +122,15 @@ class Waker {
     const std::uint32_t sleeping = slot_->sleeping.load(std::memory_order_seq_cst);
     if (sleeping != 0) [[unlikely]]
       wake(sleeping);
+  }
+  // The same, of a sleeper that may sleep until so much waits for it that `half_full()`.
+  template <typename HalfFull>
+  void wake_if_sleeping(HalfFull half_full) noexcept {
+    const std::uint32_t sleeping = slot_->sleeping.load(std::memory_order_seq_cst);
+    if (sleeping == 0) [[likely]]
+      return;
+    const bool due = (sleeping & kSleepsUntilHalfFull) != 0 && half_full();
+    wake(due ? sleeping | kSleepsOnEvent : sleeping);
   }
 
  private:

@@ -4,11 +4,43 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <ctime>
 
+#include "tensorbus/platform/clock.hpp"
+
+#ifndef SYS_futex_waitv
+#define SYS_futex_waitv 449
+#endif
+
 namespace tensorbus::platform {
+namespace {
+
+// As in linux/futex.h since Linux 5.16.
+struct WaitedWord {
+  std::uint64_t expected = 0;
+  std::uint64_t address = 0;
+  std::uint32_t flags = 0;
+  std::uint32_t reserved = 0;
+};
+constexpr std::uint32_t kFlag32Bits = 2;
+// How long a wait takes that the kernel refused, for lack of memory or by a filter of calls.
+constexpr std::chrono::nanoseconds kRefusedSlice = std::chrono::milliseconds(5);
+
+timespec to_timespec(std::chrono::nanoseconds time) noexcept {
+  return {.tv_sec = time.count() / 1'000'000'000, .tv_nsec = time.count() % 1'000'000'000};
+}
+
+FutexWait outcome_of_wait(long result) noexcept {
+  if (result >= 0) return FutexWait::kWoken;
+  if (errno == ETIMEDOUT) return FutexWait::kTimedOut;
+  return errno == EINTR ? FutexWait::kInterrupted : FutexWait::kWoken;
+}
+
+}  // namespace
 
 static_assert(sizeof(Atomic<std::uint32_t>) == 4);
 static_assert(Atomic<std::uint32_t>::is_always_lock_free);
@@ -16,12 +48,30 @@ static_assert(Atomic<std::uint32_t>::is_always_lock_free);
 FutexWait futex_wait(Atomic<std::uint32_t>& word, std::uint32_t expected,
                      std::chrono::nanoseconds timeout) noexcept {
   if (timeout.count() <= 0) return FutexWait::kTimedOut;
-  const timespec relative{.tv_sec = timeout.count() / 1'000'000'000,
-                          .tv_nsec = timeout.count() % 1'000'000'000};
-  if (::syscall(SYS_futex, &word, FUTEX_WAIT, expected, &relative, nullptr, 0) == 0)
-    return FutexWait::kWoken;
-  if (errno == ETIMEDOUT) return FutexWait::kTimedOut;
-  return errno == EINTR ? FutexWait::kInterrupted : FutexWait::kWoken;
+  const timespec relative = to_timespec(timeout);
+  return outcome_of_wait(
+      ::syscall(SYS_futex, &word, FUTEX_WAIT, expected, &relative, nullptr, 0));
+}
+
+// No words are an invalid argument to a kernel that knows the call.
+bool can_wait_for_any() noexcept {
+  static const bool can =
+      ::syscall(SYS_futex_waitv, nullptr, 0, 0, nullptr, CLOCK_MONOTONIC) < 0 && errno == EINVAL;
+  return can;
+}
+
+FutexWait futex_wait_any(std::span<const FutexWord> words,
+                         std::chrono::nanoseconds timeout) noexcept {
+  if (timeout.count() <= 0) return FutexWait::kTimedOut;
+  std::array<WaitedWord, kMostFutexWords> waited;
+  const std::size_t count = std::min(words.size(), waited.size());
+  for (std::size_t i = 0; i < count; ++i)
+    waited[i] = {words[i].expected, reinterpret_cast<std::uintptr_t>(words[i].word), kFlag32Bits};
+  const timespec until = to_timespec(Clock::now().time_since_epoch() + timeout);
+  const long result = ::syscall(SYS_futex_waitv, waited.data(), count, 0, &until, CLOCK_MONOTONIC);
+  const bool is_refused = result < 0 && errno != EAGAIN && errno != ETIMEDOUT && errno != EINTR;
+  if (!is_refused) return outcome_of_wait(result);
+  return futex_wait(*words[0].word, words[0].expected, std::min(timeout, kRefusedSlice));
 }
 
 void futex_wake_all(Atomic<std::uint32_t>& word) noexcept {

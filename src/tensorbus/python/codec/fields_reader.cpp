@@ -4,10 +4,10 @@
 #include <bit>
 #include <cstring>
 #include <string>
-#include <utility>
 
 #include "tensorbus/python/codec/hooks.hpp"
 #include "tensorbus/python/codec/instance.hpp"
+#include "tensorbus/python/codec/kept_keys.hpp"
 #include "tensorbus/python/numpy/scalars.hpp"
 
 namespace tensorbus::python {
@@ -55,27 +55,12 @@ nb::object text_of(std::span<const std::byte> bytes) {
   refuse("a text that is not UTF-8");
 }
 
-// Strings that are keys again and again: their objects, with the hashes that they remember. The
-// last of each slot is kept. With the GIL, and never freed.
 nb::object key_of(std::span<const std::byte> bytes) {
-  constexpr std::size_t kLongest = 32;
-  constexpr int kBits = 9;
-  static PyObject* kept[1 << kBits];
-  if (bytes.size() > kLongest) return text_of(bytes);
-  std::uint64_t hash = bytes.size();
-  for (const std::byte byte : bytes) hash = hash * 31 + static_cast<std::uint64_t>(byte);
-  // Fibonacci hashing (Knuth, TAOCP 3, 6.4).
-  PyObject*& slot = kept[(hash * 0x9e3779b97f4a7c15ULL) >> (64 - kBits)];
-  if (slot != nullptr) {
-    const auto size = static_cast<std::size_t>(PyUnicode_GET_LENGTH(slot));
-    if (size == bytes.size() && std::memcmp(PyUnicode_1BYTE_DATA(slot), bytes.data(), size) == 0)
-      return nb::borrow(slot);
-  }
+  if (bytes.size() > kLongestKept) return text_of(bytes);
+  KeptKey& place = place_of_key(bytes);
+  if (PyObject* const known = place.key_of(bytes)) return nb::borrow(known);
   nb::object made = text_of(bytes);
-  if (PyUnicode_IS_COMPACT_ASCII(made.ptr())) {
-    PyObject* const replaced = std::exchange(slot, Py_NewRef(made.ptr()));
-    Py_XDECREF(replaced);
-  }
+  if (PyUnicode_IS_COMPACT_ASCII(made.ptr())) place.keep(made);
   return made;
 }
 

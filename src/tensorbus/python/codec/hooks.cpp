@@ -1,27 +1,33 @@
 #include "tensorbus/python/codec/hooks.hpp"
 
+#include <atomic>
+#include <utility>
+
 namespace tensorbus::python {
 namespace {
 
-// Set once, with the GIL, and never freed: the interpreter may end before us.
-const Hooks* known_hooks = nullptr;
+// Set once, and never freed: the interpreter may end before us. Release when written pairs with
+// acquire when read: a reader sees complete Hooks.
+std::atomic<const Hooks*> known_hooks{nullptr};
 
 void know_codec(nb::object lower, nb::object cannot_travel, nb::object blamed, nb::object refused,
                 nb::object restorer, nb::object restore, nb::object extension,
                 nb::object tensor_from, nb::object shared_tensors) {
-  if (known_hooks != nullptr) return;
-  known_hooks =
-      new Hooks{std::move(lower),     std::move(cannot_travel), std::move(blamed),
-                std::move(refused),   std::move(restorer),      std::move(restore),
-                std::move(extension), std::move(tensor_from),   std::move(shared_tensors)};
+  if (known_hooks.load(std::memory_order_relaxed) != nullptr) return;
+  known_hooks.store(
+      new Hooks{std::move(lower), std::move(cannot_travel), std::move(blamed), std::move(refused),
+                std::move(restorer), std::move(restore), std::move(extension),
+                std::move(tensor_from), std::move(shared_tensors)},
+      std::memory_order_release);
 }
 
 }  // namespace
 
 const Hooks& hooks() {
-  if (known_hooks == nullptr)
+  const Hooks* const known = known_hooks.load(std::memory_order_acquire);
+  if (known == nullptr)
     throw Error(Code::kInvalidArgument, "import tensorbus, and not its core alone");
-  return *known_hooks;
+  return *known;
 }
 
 void bind_hooks(nb::module_& module) {

@@ -141,7 +141,13 @@ void Packer::pack_complex(nb::handle value) {
 
 void Packer::pack_dict(nb::handle dict, int depth) {
   check_depth(dict, depth);
-  if (!has_plain_keys(dict)) return pack_pairs(dict, depth);
+  if (!pack_map(dict, depth)) pack_pairs(dict, depth);
+}
+
+// Returns false, and packs nothing, if not all keys are plain.
+bool Packer::pack_map(nb::handle dict, int depth) {
+  const nb::ft_object_guard unchanged(dict);
+  if (!has_plain_keys(dict)) return false;
   const auto items = static_cast<std::size_t>(PyDict_GET_SIZE(dict.ptr()));
   check_size(items);
   writer_.write_map_of(items);
@@ -156,6 +162,7 @@ void Packer::pack_dict(nb::handle dict, int depth) {
     pack_item(value, items - packed, depth);
   }
   if (packed != items) raise_changed("a dict");
+  return true;
 }
 
 // A dict with any keys is a record of pairs, each a list.
@@ -176,6 +183,7 @@ void Packer::pack_pairs(nb::handle dict, int depth) {
 
 void Packer::pack_list(nb::handle list, int depth) {
   check_depth(list, depth);
+  const nb::ft_object_guard unchanged(list);
   const Py_ssize_t items = PyList_GET_SIZE(list.ptr());
   writer_.write_list_of(static_cast<std::size_t>(items));
   for (Py_ssize_t i = 0; i < items; ++i) {

@@ -15,7 +15,9 @@ namespace tensorbus::python {
 // Packs a message in one pass: its tensors go into an Outgoing, the rest becomes MessagePack (the
 // table of extensions is in tensorbus/_codec/fields.py). What is rare is taken apart by Python.
 // For one message, with the GIL. Packing may run code of the program, which may change the
-// containers: references to their items are held.
+// containers: references to their items are held. In a Python without a GIL a dict or a list is
+// locked while its items are packed, but for the time of such code, so that a message is what one
+// thread left, and not half of what another one is about to change.
 class Packer {
  public:
   explicit Packer(Outgoing& tensors) : native_(&tensors) {}
@@ -40,6 +42,7 @@ class Packer {
   void pack_text(nb::handle value);
   void pack_bytes(nb::handle value);
   void pack_dict(nb::handle dict, int depth);
+  bool pack_map(nb::handle dict, int depth);
   void pack_pairs(nb::handle dict, int depth);
   void pack_list(nb::handle list, int depth);
   void pack_tuple(nb::handle tuple, int depth);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -23,22 +24,22 @@ constexpr std::size_t kLongAround = kShortAround + 2;
 constexpr std::byte kNoTensors{0x90};
 
 // Of the module pickle. It is imported when it is needed, since it takes longer than all of ours.
-// With the GIL; never freed.
+// Never freed.
 struct Pickle {
   nb::object dumps;
   nb::object loads;
   nb::object protocol;
 };
-const Pickle* known_pickle = nullptr;
+// Release when written pairs with acquire when read: a reader sees a complete Pickle.
+std::atomic<const Pickle*> known_pickle{nullptr};
 
 const Pickle& pickle() {
-  if (known_pickle == nullptr) {
-    const nb::module_ found = nb::module_::import_("pickle");
-    const auto* const made =
-        new Pickle{found.attr("dumps"), found.attr("loads"), found.attr("HIGHEST_PROTOCOL")};
-    known_pickle = made;  // of two threads' that were here, both will do
-  }
-  return *known_pickle;
+  if (const Pickle* const known = known_pickle.load(std::memory_order_acquire)) return *known;
+  const nb::module_ found = nb::module_::import_("pickle");
+  const auto* const made =
+      new Pickle{found.attr("dumps"), found.attr("loads"), found.attr("HIGHEST_PROTOCOL")};
+  known_pickle.store(made, std::memory_order_release);  // of two threads' that were here, both do
+  return *made;
 }
 
 bool is_scalar(PyObject* item) {
@@ -49,6 +50,7 @@ bool is_scalar(PyObject* item) {
 bool is_plain_at(PyObject* item, int depth);
 
 bool is_plain_sequence(PyObject* items, int depth) {
+  const nb::ft_object_guard unchanged(items);
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
   if (count > kMostPlainValues) return false;
   for (Py_ssize_t i = 0; i < count; ++i)
@@ -57,6 +59,7 @@ bool is_plain_sequence(PyObject* items, int depth) {
 }
 
 bool is_plain_dict(PyObject* items, int depth) {
+  const nb::ft_object_guard unchanged(items);
   if (PyDict_GET_SIZE(items) > kMostPlainValues) return false;
   Py_ssize_t at = 0;
   PyObject* key = nullptr;

@@ -41,25 +41,29 @@ void bind_players(nb::module_& module) {
           "__init__",
           [](Player* self, const Recording& recording, const std::vector<std::string>& topics,
              const std::map<std::string, std::string>& remap, double rate, bool loop, bool paused,
-             std::uint64_t begin, std::uint64_t end, const std::string& clock,
+             std::uint64_t begin, std::uint64_t end, const std::string& clock, int device,
              const std::string& domain) {
             const WithoutGil release;
-            new (self) Player(recording, {.topics = topics,
-                                          .remap = remap,
-                                          .rate = rate,
-                                          .loop = loop,
-                                          .paused = paused,
-                                          .begin_ns = begin,
-                                          .end_ns = end,
-                                          .clock = clock,
-                                          .domain = domain});
+            new (self)
+                Player(recording,
+                       {.topics = topics,
+                        .remap = remap,
+                        .rate = rate,
+                        .loop = loop,
+                        .paused = paused,
+                        .begin_ns = begin,
+                        .end_ns = end,
+                        .clock = clock,
+                        .device = device < 0 ? std::nullopt : std::optional(Device::cuda(device)),
+                        .domain = domain});
           },
           nb::arg("recording"), nb::kw_only(), nb::arg("topics"), nb::arg("remap"), nb::arg("rate"),
           nb::arg("loop"), nb::arg("paused"), nb::arg("begin"), nb::arg("end"), nb::arg("clock"),
-          nb::arg("domain"),
+          nb::arg("device"), nb::arg("domain"),
           nb::sig("def __init__(self, recording: Recording, *, topics: "
                   "collections.abc.Sequence[str], remap: collections.abc.Mapping[str, str], rate: "
-                  "float, loop: bool, paused: bool, begin: int, end: int, clock: str, domain: str) "
+                  "float, loop: bool, paused: bool, begin: int, end: int, clock: str, "
+                  "device: int, domain: str) "
                   "-> None"))
       .def("pause", &Player::pause, nb::call_guard<WithoutGil>())
       .def("resume", &Player::resume, nb::call_guard<WithoutGil>())

@@ -6,6 +6,8 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -75,12 +77,18 @@ std::uint64_t time_of(const Recording& self, std::size_t index) {
 // messages are taken.
 nb::dict copy_recordings(const std::vector<std::tuple<const Recording*, std::vector<std::string>,
                                                       std::uint64_t, std::uint64_t>>& parts,
-                         const std::string& path, bool overwrite) {
+                         const std::string& path, bool overwrite,
+                         const std::optional<std::string>& compress,
+                         const std::map<std::string, std::string>& compress_topics) {
   std::vector<RecordingPart> taken;
   for (const auto& [recording, topics, begin, end] : parts)
     taken.push_back({*recording, topics, begin, end});
-  const CopiedMessages copied =
-      run_without_gil([&] { return copy_messages(taken, path, overwrite); });
+  const CopyOptions options{
+      .path = path,
+      .overwrite = overwrite,
+      .keep_compression = !compress,
+      .compression = bus::record_compression(compress.value_or(""), compress_topics)};
+  const CopiedMessages copied = run_without_gil([&] { return copy_messages(taken, options); });
   nb::dict dict;
   dict["messages"] = copied.messages;
   dict["bytes"] = copied.bytes;
@@ -176,12 +184,14 @@ void bind_recordings(nb::module_& module) {
           "check", [](const Recording& self) { self.file().check(); },
           nb::call_guard<WithoutGil>());
   module.def("copy_recordings", copy_recordings, nb::arg("parts"), nb::arg("path"),
-             nb::arg("overwrite"),
+             nb::arg("overwrite"), nb::arg("compress").none(), nb::arg("compress_topics"),
              nb::sig("def copy_recordings(parts: collections.abc.Sequence[tuple[Recording, "
-                     "collections.abc.Sequence[str], int, int]], path: str, overwrite: bool) -> "
+                     "collections.abc.Sequence[str], int, int]], path: str, overwrite: bool, "
+                     "compress: str | None, compress_topics: collections.abc.Mapping[str, str]) -> "
                      "dict[str, Any]"),
              "Writes messages of several recordings to a new one. Of each recording: topics "
-             "(none: all), and the times from and before which its messages were recorded.");
+             "(none: all), and the times from and before which its messages were recorded. "
+             "`compress`: None: what was compressed is compressed in the same way.");
 }
 
 }  // namespace tensorbus::python

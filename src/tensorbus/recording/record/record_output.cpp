@@ -11,7 +11,23 @@ using recording::Compression;
 constexpr std::size_t kDigits = 4;
 constexpr std::uint64_t kLarge = std::uint64_t{1} << 20;  // bytes of a message
 
+Compression compression_option(const std::string& name) {
+  try {
+    return recording::compression_named(name);
+  } catch (const Error& error) {
+    throw Error(Code::kInvalidArgument, std::string("compress: ") + error.what());
+  }
+}
+
 }  // namespace
+
+RecordCompression record_compression(const std::string& all,
+                                     const std::map<std::string, std::string>& topics) {
+  RecordCompression compression;
+  compression.all = compression_option(all);
+  for (const auto& [topic, name] : topics) compression.topics[topic] = compression_option(name);
+  return compression;
+}
 
 bool RecordCompression::any() const noexcept {
   const auto is_one = [](const auto& of) { return of.second != Compression::kNone; };
@@ -52,7 +68,7 @@ void RecordOutput::begin() {
   }
   first_time_ = 0;
   writer_.emplace(path_of(files_ + 1), options_.overwrite, options_.about,
-                  options_.compression.any());
+                  options_.chunks || options_.compression.any());
   ++files_;
 }
 
@@ -75,10 +91,12 @@ void RecordOutput::stage(const RecordedSample& sample) {
     publisher.file = files_;
   }
   if (sample.lost != 0)
-    writer_->add_lost({publisher.channel, sample.first_lost, sample.lost, sample.log_time});
+    writer_->add_lost({publisher.channel, sample.first_lost, sample.lost, sample.log_time},
+                      sample.why_lost);
   if (!sample.has_sample) return;
   auto message = outgoing(sample);
-  message.compression = options_.compression.of(publisher.topic, sample.bytes);
+  message.compression = sample.compression ? *sample.compression
+                                           : options_.compression.of(publisher.topic, sample.bytes);
   writer_->add_message(message);
   if (first_time_ == 0) first_time_ = std::max<std::uint64_t>(sample.log_time, 1);
 }

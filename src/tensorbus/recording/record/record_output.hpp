@@ -23,6 +23,10 @@ struct RecordCompression {
   void require_libraries() const;
 };
 
+// Throws Error(kInvalidArgument) for a name of no compression.
+TENSORBUS_API RecordCompression
+record_compression(const std::string& all, const std::map<std::string, std::string>& topics);
+
 struct RecordOutputOptions {
   std::string path;
   bool overwrite = false;
@@ -31,6 +35,7 @@ struct RecordOutputOptions {
   std::uint64_t split_ns = 0;     // the same of one that would be longer
   recording::TextMap about{};     // of the recorder
   RecordCompression compression{};
+  bool chunks = false;  // samples say themselves how they are compressed
 };
 
 // The files that a recorder writes, one after the other. For one thread.

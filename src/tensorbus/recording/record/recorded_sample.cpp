@@ -1,6 +1,5 @@
 #include "tensorbus/recording/record/recorded_sample.hpp"
 
-#include <algorithm>
 #include <span>
 
 #include "tensorbus/bus/subscribe/tensor_runs.hpp"
@@ -13,11 +12,6 @@ std::uint64_t bytes_of(const Sample& sample) {
   return bytes;
 }
 
-bool can_be_written(const Sample& sample) {
-  return std::ranges::all_of(sample.tensors(),
-                             [](const Tensor& tensor) { return tensor.device().is_host(); });
-}
-
 recording::OutgoingMessage outgoing(const RecordedSample& recorded) {
   const Sample& sample = recorded.sample;
   const auto tensors = sample.tensors();
@@ -27,7 +21,8 @@ recording::OutgoingMessage outgoing(const RecordedSample& recorded) {
                                      .head = {.fingerprint = sample.header().fingerprint,
                                               .sequence = sample.header().sequence,
                                               .fields = sample.field_bytes()}};
-  for (const Tensor& tensor : tensors) message.head.tensors.push_back({tensor.layout(), 0});
+  for (const Tensor& tensor : tensors)
+    message.head.tensors.push_back({tensor.layout(), 0, tensor.published_on()});
   message.run_of.assign(tensors.size(), tensors.size());  // no run: it has no bytes
   const auto placed = placed_tensors(tensors, [](const Tensor&) { return true; });
   for_each_run(std::span(placed), [&](const std::byte* begin, const std::byte* end,

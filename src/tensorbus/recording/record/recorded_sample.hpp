@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tensorbus/bus/subscribe/sample.hpp"
+#include "tensorbus/tensor/recording/compression.hpp"
 #include "tensorbus/tensor/recording/mcap.hpp"
 #include "tensorbus/tensor/recording/recording_writer.hpp"
 
@@ -25,17 +27,17 @@ struct RecordedPublisher {
 struct RecordedSample {
   std::shared_ptr<RecordedPublisher> publisher{};
   Sample sample{};
-  bool has_sample = false;       // false: only samples that are missing are told of
-  std::uint64_t bytes = 0;       // that it holds
-  std::uint64_t log_time = 0;    // nanoseconds since 1970
+  bool has_sample = false;     // false: only samples that are missing are told of
+  std::uint64_t bytes = 0;     // that it holds
+  std::uint64_t log_time = 0;  // nanoseconds since 1970
+  std::optional<recording::Compression> compression{};  // empty: as the output's options say
   std::uint64_t first_lost = 0;  // the sequence of the first sample before it that is missing
   std::uint64_t lost = 0;        // how many are missing
+  std::string why_lost{};        // of the last of them; empty: for want of room
 };
 
 // Returns the bytes of its tensors and fields.
 std::uint64_t bytes_of(const Sample& sample);
-// Returns false for a sample with a tensor on a GPU, which no system call can write.
-bool can_be_written(const Sample& sample);
 // Describes a sample for the file. It points at the sample's memory.
 recording::OutgoingMessage outgoing(const RecordedSample& recorded);
 

@@ -77,11 +77,7 @@ void encode(const ChunkPlace& place, std::vector<std::byte>& bytes) {
   out.number(place.head.last_time);
   out.number(place.record.offset);
   out.number(place.record.bytes);
-  out.number(static_cast<std::uint32_t>(place.indexes.size() * 10));
-  for (const auto& [channel, offset] : place.indexes) {
-    out.number(channel);
-    out.number(offset);
-  }
+  out.map(place.indexes);
   out.number(place.index_bytes);
   out.text(name_of(place.head.compression));
   out.number(place.head.stored_bytes);
@@ -99,6 +95,7 @@ UnpackedChunk::UnpackedChunk(std::span<const std::byte> content) {
     refuse_record("a chunk that becomes " + std::to_string(head.bytes) + " bytes: at most " +
                   std::to_string(kMostChunkBytes) + " are read");
   bytes_ = head.bytes;
+  compression_ = head.compression;
   records_.reset(
       static_cast<std::byte*>(::operator new(std::max<std::size_t>(bytes_, 1), kChunkAlignment)));
   decompress(head.compression, content.subspan(head.head_bytes()), {records_.get(), bytes_});

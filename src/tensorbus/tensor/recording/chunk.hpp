@@ -61,6 +61,7 @@ class TENSORBUS_API UnpackedChunk {
   explicit UnpackedChunk(std::span<const std::byte> content);
 
   std::span<const std::byte> records() const noexcept { return {records_.get(), bytes_}; }
+  Compression compression() const noexcept { return compression_; }  // of the chunk in the file
 
  private:
   struct Free {
@@ -68,6 +69,7 @@ class TENSORBUS_API UnpackedChunk {
   };
   std::unique_ptr<std::byte, Free> records_;
   std::size_t bytes_ = 0;
+  Compression compression_ = Compression::kNone;
 };
 
 }  // namespace tensorbus::recording

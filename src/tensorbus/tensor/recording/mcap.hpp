@@ -94,6 +94,15 @@ class RecordWriter {
       text(value);
     }
   }
+  // A number of each channel.
+  void map(const std::map<std::uint16_t, std::uint64_t>& of_channels) {
+    constexpr std::size_t kEach = sizeof(std::uint16_t) + sizeof(std::uint64_t);
+    number(static_cast<std::uint32_t>(of_channels.size() * kEach));
+    for (const auto& [channel, value] : of_channels) {
+      number(channel);
+      number(value);
+    }
+  }
 
  private:
   std::vector<std::byte>& bytes_;

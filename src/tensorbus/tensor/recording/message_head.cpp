@@ -17,6 +17,8 @@ constexpr std::size_t kFixed = 48;   // bytes before the table
 constexpr TensorFlags kKnownFlags = TensorFlags::kRequiresGrad | TensorFlags::kFromTorch |
                                     TensorFlags::kFromNumpy | TensorFlags::kParameter |
                                     TensorFlags::kConjugate | TensorFlags::kNegative;
+constexpr std::uint8_t kInHostMemory = 0;  // where a tensor was published
+constexpr std::uint8_t kOnCuda = 1;
 constexpr std::size_t kOfTensor = 16;  // bytes of a tensor in it, before its sizes and strides
 
 std::uint64_t table_bytes(const MessageHead& head) {
@@ -38,12 +40,20 @@ void require_inside(const PlacedTensor& tensor, std::uint64_t head, std::uint64_
                   std::to_string(data));
 }
 
+Device read_device(RecordCursor& cursor) {
+  const auto kind = cursor.number<std::uint8_t>();
+  const auto ordinal = cursor.number<std::uint16_t>();
+  (void)cursor.take(2);
+  if (kind > kOnCuda) refuse_record("a tensor of a device of no meaning");
+  return kind == kOnCuda ? Device::cuda(ordinal) : Device::host();
+}
+
 PlacedTensor read_tensor(RecordCursor& cursor) {
   PlacedTensor tensor;
   tensor.layout.dtype = static_cast<DType>(cursor.number<std::uint8_t>());
   tensor.layout.flags = static_cast<TensorFlags>(cursor.number<std::uint8_t>());
   const std::size_t dims = cursor.number<std::uint8_t>();
-  (void)cursor.take(5);
+  tensor.published_on = read_device(cursor);
   if ((kKnownFlags | tensor.layout.flags) != kKnownFlags)
     refuse_record("a tensor with flags of no meaning");
   if (dims > kMaxDims) refuse_record("a tensor of " + std::to_string(dims) + " dimensions");
@@ -75,7 +85,9 @@ void encode_head(const MessageHead& head, std::vector<std::byte>& bytes) {
     out.number(static_cast<std::uint8_t>(tensor.layout.dtype));
     out.number(static_cast<std::uint8_t>(tensor.layout.flags));
     out.number(static_cast<std::uint8_t>(tensor.layout.shape.size()));
-    out.raw(std::array<std::byte, 5>{});
+    out.number(static_cast<std::uint8_t>(tensor.published_on.is_cuda() ? kOnCuda : kInHostMemory));
+    out.number(static_cast<std::uint16_t>(tensor.published_on.ordinal));
+    out.raw(std::array<std::byte, 2>{});
     out.number(tensor.offset);
     for (const std::int64_t size : tensor.layout.shape)
       out.number(static_cast<std::uint64_t>(size));

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <tensorbus/device.hpp>
 #include <vector>
 
 #include "tensorbus/platform/export.hpp"
@@ -17,6 +18,7 @@ namespace tensorbus::recording {
 struct PlacedTensor {
   Layout layout;
   std::uint64_t offset = 0;  // of the first element, from the beginning of the data
+  Device published_on{};     // where it was; its bytes are in the file
 };
 
 struct MessageHead {

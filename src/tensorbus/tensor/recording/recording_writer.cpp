@@ -70,12 +70,14 @@ std::uint16_t RecordingWriter::add_channel(const std::string& topic, const std::
   return id;
 }
 
-void RecordingWriter::add_lost(const Lost& lost) {
-  stage_metadata(kLostName, {{"channel", std::to_string(lost.channel)},
-                             {"topic", summary_.channels[lost.channel - 1].topic},
-                             {"first", std::to_string(lost.first)},
-                             {"count", std::to_string(lost.count)},
-                             {"log_time", std::to_string(lost.log_time)}});
+void RecordingWriter::add_lost(const Lost& lost, const std::string& why) {
+  TextMap about{{"channel", std::to_string(lost.channel)},
+                {"topic", summary_.channels[lost.channel - 1].topic},
+                {"first", std::to_string(lost.first)},
+                {"count", std::to_string(lost.count)},
+                {"log_time", std::to_string(lost.log_time)}};
+  if (!why.empty()) about["why"] = why;
+  stage_metadata(kLostName, about);
   staged_.push_back(
       {{lost.first, lost.count, lost.log_time, lost.channel, MessageEntry::kLost}, staged_end()});
 }

@@ -35,7 +35,8 @@ class TENSORBUS_API RecordingWriter {
   // Error(kUnsupported) if there are 65,535 of them.
   std::uint16_t add_channel(const std::string& topic, const std::string& definition,
                             const TextMap& metadata);
-  void add_lost(const Lost& lost);
+  // `why`: for other programs, which list the records; empty: nothing is said.
+  void add_lost(const Lost& lost, const std::string& why = {});
   void add_message(const OutgoingMessage& message);
   // Writes what is staged, and compressed chunks that are due. Throws Error that says why it could
   // not: then the file ends with its last complete record, and nothing can be added.

@@ -30,11 +30,7 @@ void encode_statistics(const Summary& summary, std::vector<std::byte>& bytes) {
   out.number(static_cast<std::uint32_t>(summary.chunks.size()));
   out.number(summary.first_time);
   out.number(summary.last_time);
-  out.number(static_cast<std::uint32_t>(summary.messages.size() * 10));
-  for (const auto& [channel, count] : summary.messages) {
-    out.number(channel);
-    out.number(count);
-  }
+  out.map(summary.messages);
   out.end();
 }
 

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <tensorbus/c/player.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <tensorbus/internal/call.hpp>
+#include <tensorbus/internal/tensors.hpp>
+#include <tensorbus/outcome.hpp>
+#include <tensorbus/played.hpp>
+#include <tensorbus/recording.hpp>
+#include <vector>
+
+namespace tensorbus::inline v0 {
+
+// Publishes a recording, with the intervals at which it was recorded (docs/recording.md). Its
+// publishers are like the recorded ones, and lend their tensors from the mapped file. It is a
+// participant of its own, with one thread. Thread-safe.
+//
+//   tensorbus::Player player(tensorbus::Recording("run.mcap"), {.paused = true});
+//   player.wait_for_subscribers();
+//   player.resume();
+//   player.wait();
+class Player {
+ public:
+  // Makes the publishers, and begins, unless it is paused. The recording need not live. Throws
+  // Error(kInvalidArgument) that names the option, or a recorded type that is none;
+  // Error(kUnsupported) for a device that cannot be used here; else as Publisher.
+  explicit Player(const Recording& recording, const PlayerOptions& options = {})
+      : player_(made(recording, options)) {}
+
+  // Stops before the next message.
+  void pause() { internal::require_done(tb_player_pause(alive())); }
+  void resume() { internal::require_done(tb_player_resume(alive())); }
+  // Pauses, and publishes so many messages at once.
+  void step(std::uint64_t count = 1) { internal::require_done(tb_player_step(alive(), count)); }
+  // Throws Error(kInvalidArgument) for what is no number above 0.
+  void set_rate(double rate) { internal::require_done(tb_player_set_rate(alive(), rate)); }
+  // Waits until each topic has a subscriber. Outcomes: kTimedOut, kInterrupted.
+  Outcome wait_for_subscribers(std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max(),
+                               const GiveUp& give_up = {}) {
+    const internal::Asked asked(give_up);
+    return internal::outcome_of(
+        asked.ended(tb_player_wait_for_subscribers(alive(), timeout.count(), asked.get())));
+  }
+  // Waits until all was published, or playing has failed: close() then throws why. Outcomes:
+  // kTimedOut, kInterrupted.
+  Outcome wait(std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max(),
+               const GiveUp& give_up = {}) {
+    const internal::Asked asked(give_up);
+    return internal::outcome_of(asked.ended(tb_player_wait(alive(), timeout.count(), asked.get())));
+  }
+  PlayerStats stats() const {
+    tb_player_stats told = TB_PLAYER_STATS_INIT;
+    internal::require_done(tb_player_get_stats(alive(), &told));
+    std::array<char, 8192> error{};
+    internal::require_done(tb_player_last_error(alive(), error.data(), error.size()));
+    return {.messages = told.messages,
+            .left = told.left,
+            .loops = told.loops,
+            .unreadable = told.unreadable,
+            .bytes_copied = told.bytes_copied,
+            .position_ns = told.position_ns,
+            .latest_ns = told.latest_ns,
+            .late_ns = told.late_ns,
+            .rate = told.rate,
+            .paused = told.paused != 0,
+            .ended = told.ended != 0,
+            .error = error.data()};
+  }
+  // Ends playing, and the publishers; samples stay valid. Throws the Error for which playing has
+  // ended; the second call does nothing.
+  void close() { internal::require_done(tb_player_close(alive())); }
+
+ private:
+  using Owned = internal::Owned<tb_player, tb_player_destroy>;
+
+  static Owned made(const Recording& recording, const PlayerOptions& options) {
+    constexpr const char* kTopic = "the name of a topic";
+    std::vector<const char*> topics, renamed, new_names;
+    for (const std::string& topic : options.topics)
+      topics.push_back(internal::c_text(topic, kTopic));
+    for (const auto& [recorded, name] : options.remap) {
+      renamed.push_back(internal::c_text(recorded, kTopic));
+      new_names.push_back(internal::c_text(name, kTopic));
+    }
+    tb_player_options given = TB_PLAYER_OPTIONS_INIT;
+    given.loop = options.loop ? 1 : 0;
+    given.topics = topics.data();
+    given.topic_count = topics.size();
+    given.renamed = renamed.data();
+    given.new_names = new_names.data();
+    given.renamed_count = renamed.size();
+    given.rate = options.rate;
+    given.begin_ns = options.begin_ns;
+    given.end_ns = options.end_ns;
+    given.paused = options.paused ? 1 : 0;
+    given.restores = options.device ? 1 : 0;
+    given.device = internal::number_of(options.device.value_or(Device::cuda(0)));
+    given.clock = internal::c_text_or_null(options.clock, "the name of the clock");
+    given.domain = internal::c_text_or_null(options.domain, "the domain");
+    return internal::created<Owned>(
+        [&](tb_player** player) { return tb_player_create(recording.alive(), &given, player); });
+  }
+  tb_player* alive() const { return internal::living(player_, "player"); }
+
+  Owned player_;
+};
+
+}  // namespace tensorbus::inline v0

@@ -1,0 +1,74 @@
+#include "tensorbus/bus/queue_client/ring_sleep.hpp"
+
+#include <memory>
+#include <vector>
+
+#include "tensorbus/bus/session/queue_requests.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+// While it lives, producers wake the thread that made it in the place of the event loop.
+class RingSleepers {
+ public:
+  RingSleepers(ParticipantCore& core, const link::QueueName& queue)
+      : core_(core), queue_(queue) {}
+  ~RingSleepers() { end(); }
+  RingSleepers(const RingSleepers&) = delete;
+  RingSleepers& operator=(const RingSleepers&) = delete;
+
+  // Appends the words to sleep on. Returns false if there are none, or a ring has an entry.
+  bool begin(std::vector<platform::FutexWord>& words) {
+    const auto find = [&](ParticipantContext& context) {
+      rings_ = context.queues->rings_to_sleep_on(queue_);
+    };
+    if (!core_.run_now(find)) return false;
+    if (rings_.rings.size() + words.size() > platform::kMostFutexWords) return false;
+    words.reserve(words.size() + rings_.rings.size());
+    for (const auto& ring : rings_.rings) {
+      const auto word = link::PutRingSleeper(ring->header()).begin();
+      looks_ = !word;
+      if (looks_) return false;
+      ++begun_;
+      words.push_back(*word);
+    }
+    return begun_ != 0;
+  }
+
+ private:
+  // Called also where memory is short.
+  void end() noexcept {
+    for (std::size_t i = 0; i < begun_; ++i)
+      if (!link::PutRingSleeper(rings_.rings[i]->header()).end()) looks_ = true;
+    if (!looks_) return;
+    try {
+      const auto look = [&](ParticipantContext& context) { context.queues->look_again(queue_); };
+      if (core_.run_now(look)) return;
+    } catch (const std::exception&) {
+    }
+    core_.loop().schedule(*rings_.look);
+  }
+
+  ParticipantCore& core_;
+  const link::QueueName queue_;
+  RingsToSleepOn rings_;
+  std::size_t begun_ = 0;  // of the rings, from the first one on
+  bool looks_ = false;     // a client has put something
+};
+
+}  // namespace
+
+std::optional<platform::FutexWait> sleep_on_rings(ParticipantCore& core,
+                                                  const link::QueueName& queue,
+                                                  std::span<CompletionState* const> until,
+                                                  std::chrono::nanoseconds most) {
+  if (!platform::can_wait_for_any()) return std::nullopt;
+  std::vector<platform::FutexWord> words;
+  words.reserve(until.size());
+  for (CompletionState* const one : until) words.push_back(one->to_sleep_on());
+  RingSleepers sleepers(core, queue);
+  if (!sleepers.begin(words)) return std::nullopt;
+  return platform::futex_wait_any(words, most);
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <span>
+#include <utility>
+
+#include "tensorbus/python/bindings.hpp"
+
+namespace tensorbus::python {
+
+// Strings that are keys of messages again and again are kept: their objects, with the hashes that
+// they remember. Never freed. With the GIL, or in a build of Python that has none.
+
+// Longer keys are not kept.
+inline constexpr std::size_t kLongestKept = 32;
+
+// The place of one key. What is kept is compact ASCII.
+class KeptKey {
+ public:
+  // Returns the key of these bytes, borrowed; null if it is not kept.
+  PyObject* key_of(std::span<const std::byte> bytes) const noexcept {
+    PyObject* const key = kept();
+    if (key == nullptr) return nullptr;
+    const auto size = static_cast<std::size_t>(PyUnicode_GET_LENGTH(key));
+    const bool same =
+        size == bytes.size() && std::memcmp(PyUnicode_1BYTE_DATA(key), bytes.data(), size) == 0;
+    return same ? key : nullptr;
+  }
+  // Keeps the key, perhaps. Without a GIL `made` may become another object of the same text.
+  void keep(nb::object& made) noexcept;
+
+ private:
+#ifndef Py_GIL_DISABLED
+  PyObject* kept() const noexcept { return key_; }
+
+  PyObject* key_ = nullptr;
+#else
+  PyObject* kept() const noexcept { return key_.load(std::memory_order_acquire); }
+
+  static inline nb::ft_mutex keeping;  // one at a time, of all places
+
+  std::atomic<PyObject*> key_{nullptr};
+  std::atomic<Py_hash_t> last_{0};  // of the key that came last and is not kept
+#endif
+};
+
+inline constinit KeptKey kept_keys[512];
+
+// Returns the place of a key.
+inline KeptKey& place_of_key(std::span<const std::byte> bytes) noexcept {
+  constexpr int kBits = 9;
+  static_assert(std::size(kept_keys) == 1 << kBits);
+  std::uint64_t hash = bytes.size();
+  for (const std::byte byte : bytes) hash = hash * 31 + static_cast<std::uint64_t>(byte);
+  // Fibonacci hashing (Knuth, TAOCP 3, 6.4).
+  return kept_keys[(hash * 0x9e3779b97f4a7c15ULL) >> (64 - kBits)];
+}
+
+#ifndef Py_GIL_DISABLED
+// The last one is kept.
+inline void KeptKey::keep(nb::object& made) noexcept {
+  PyObject* const replaced = std::exchange(key_, Py_NewRef(made.ptr()));
+  Py_XDECREF(replaced);
+}
+#else
+// A reader looks at a key before it holds it, so a key is never replaced. One is kept when it comes
+// twice in a row: keys that come once leave room. It is interned, and so immortal: threads that
+// read the same keys write to no common counter of references.
+inline void KeptKey::keep(nb::object& made) noexcept {
+  const Py_hash_t hash = PyObject_Hash(made.ptr());
+  // Relaxed: a hint. If one is lost, the key is kept when it comes the next time.
+  if (kept() != nullptr || last_.exchange(hash, std::memory_order_relaxed) != hash) return;
+  const nb::ft_lock_guard one_at_a_time(keeping);
+  if (kept() != nullptr) return;
+  PyObject* key = made.release().ptr();
+  PyUnicode_InternInPlace(&key);
+  made = nb::steal(key);
+  // Release pairs with acquire in kept(): a reader that sees the key sees all of it.
+  key_.store(Py_NewRef(key), std::memory_order_release);
+}
+#endif
+
+}  // namespace tensorbus::python

@@ -1,0 +1,24 @@
+#include "tensorbus/python/waiting.hpp"
+
+namespace tensorbus::python {
+
+#ifdef Py_GIL_DISABLED
+namespace {
+
+// A function of Python that does nothing. Set when the module is made, and never freed.
+PyObject* do_nothing = nullptr;
+
+}  // namespace
+
+bool free_what_others_let_go_of() { return nb::steal(PyObject_CallNoArgs(do_nothing)).is_valid(); }
+
+void bind_waiting(nb::module_&) {
+  const nb::dict globals;
+  do_nothing = PyRun_String("lambda: None", Py_eval_input, globals.ptr(), globals.ptr());
+  if (do_nothing == nullptr) throw nb::python_error();
+}
+#else
+void bind_waiting(nb::module_&) {}
+#endif
+
+}  // namespace tensorbus::python
