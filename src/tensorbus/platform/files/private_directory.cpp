@@ -1,7 +1,9 @@
 #include "tensorbus/platform/files/private_directory.hpp"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -183,7 +185,8 @@ class Walk {
       places.push_back(std::move(place));
     }
     const auto named = [&](unsigned flags) {
-      return ::renameat2(above, hidden.c_str(), above, name.c_str(), flags) == 0;
+      // By its number: not every musl has a function for it.
+      return ::syscall(SYS_renameat2, above, hidden.c_str(), above, name.c_str(), flags) == 0;
     };
     // Without the flag, which some file systems lack, it replaces a directory that is empty.
     if (!named(RENAME_NOREPLACE) && !(errno == EINVAL && named(0))) {
