@@ -13,10 +13,15 @@ tensorbus_parse_once(_core PRIVATE "${TENSORBUS_SOURCE_DIR}/python/bindings.hpp"
                      <nanobind/stl/optional.h> <nanobind/stl/string.h> <nanobind/stl/vector.h>)
 set_target_properties(_core PROPERTIES INSTALL_RPATH "$ORIGIN/${CMAKE_INSTALL_LIBDIR}")
 
-nanobind_add_stub(_core_stub MODULE _core PYTHON_PATH "$<TARGET_FILE_DIR:_core>" DEPENDS _core
-                  OUTPUT "${PROJECT_BINARY_DIR}/_core.pyi")
+# Made by importing the module, which this machine cannot do with that of another.
+if(NOT CMAKE_CROSSCOMPILING)
+  nanobind_add_stub(_core_stub MODULE _core PYTHON_PATH "$<TARGET_FILE_DIR:_core>" DEPENDS _core
+                    OUTPUT "${PROJECT_BINARY_DIR}/_core.pyi")
+endif()
 
 if(SKBUILD)
   install(TARGETS _core LIBRARY DESTINATION .)
-  install(FILES "${PROJECT_BINARY_DIR}/_core.pyi" DESTINATION .)
+  if(NOT CMAKE_CROSSCOMPILING)
+    install(FILES "${PROJECT_BINARY_DIR}/_core.pyi" DESTINATION .)
+  endif()
 endif()

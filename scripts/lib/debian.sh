@@ -1,6 +1,8 @@
 # shellcheck shell=bash
-# Sourced after setup.sh by scripts/deep: .ci/run in a Debian that has nothing else, in build/deep/debian.
+# Sourced after setup.sh by scripts/deep and scripts/matrix: a Debian that has nothing else, with a
+# copy of the checkout in /tensorbus.
 
+# Its folder, which scripts/matrix changes.
 fresh=build/deep/debian
 
 # The registry that this machine's own packages come from: "URI CODENAME".
@@ -32,17 +34,23 @@ network_variables() {
   env | grep -E '^([a-z]+_proxy|[A-Z]+_PROXY|PIP_[A-Z_]+|SSL_[A-Z_]+|[A-Z]+_CA_BUNDLE)=' || true
 }
 
-make_debian() {
+make_debian() { # make_debian [CODENAME]: that of this machine, if not said
   local uri codename
   [[ $EUID -eq 0 ]] || die "a Debian of its own needs root: run as root, or leave out this part"
   command -v debootstrap >/dev/null || install_debian_packages debootstrap
   read -r uri codename < <(debian_registry) || die "apt-get knows no registry of this release"
+  codename=${1:-$codename}
   say "debootstrap of $codename from $uri"
   rm -rf --one-file-system "$fresh"
+  mkdir -p "$fresh"
   logged debootstrap debootstrap --variant=minbase --include=ca-certificates,python3 \
     "$codename" "$fresh" "$uri"
   copy_network_settings
-  mkdir "$fresh/tensorbus"
+  copy_checkout
+}
+
+copy_checkout() {
+  mkdir -p "$fresh/tensorbus"
   git ls-files -z --cached --others --exclude-standard |
     tar --create --null --files-from=- | tar --extract --directory "$fresh/tensorbus"
 }

@@ -45,7 +45,7 @@ bool refuses(const std::function<void()>& call, Code code, const std::vector<std
 // Sets a limit for as long as it lives.
 class Limited {
  public:
-  Limited(__rlimit_resource which, std::size_t value) : which_(which) {
+  Limited(decltype(RLIMIT_NOFILE) which, std::size_t value) : which_(which) {
     ::getrlimit(which_, &before_);
     const rlimit tight{std::min<rlim_t>(value, before_.rlim_max), before_.rlim_max};
     if (::setrlimit(which_, &tight) < 0) std::abort();
@@ -55,7 +55,7 @@ class Limited {
   Limited& operator=(const Limited&) = delete;
 
  private:
-  __rlimit_resource which_;
+  decltype(RLIMIT_NOFILE) which_;
   rlimit before_{};
 };
 

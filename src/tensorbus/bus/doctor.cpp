@@ -92,7 +92,7 @@ bool try_domain(const std::string& path) {
   return false;
 }
 
-std::optional<std::uint64_t> limit_of(__rlimit_resource which) {
+std::optional<std::uint64_t> limit_of(platform::ResourceLimit which) {
   rlimit limit{};
   if (::getrlimit(which, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
   return limit.rlim_cur;

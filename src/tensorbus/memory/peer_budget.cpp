@@ -10,6 +10,7 @@
 #include <string>
 
 #include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/unix_socket.hpp"
 
 namespace tensorbus::memory {
@@ -21,7 +22,7 @@ constexpr std::size_t kMostMemory = std::size_t{1} << 30;
 constexpr std::size_t kAddresses = std::size_t{1} << 47;  // of a process on the supported platforms
 constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
 
-std::size_t rlimit_of(__rlimit_resource which) {
+std::size_t rlimit_of(platform::ResourceLimit which) {
   rlimit limit{};
   if (::getrlimit(which, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kUnlimited;
   return limit.rlim_cur;

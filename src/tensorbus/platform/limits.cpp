@@ -18,7 +18,7 @@ const Error kNoMemory(
     "raise the limit");
 
 // "RLIMIT_NOFILE is 64 (ulimit -n)"
-std::string rlimit_text(__rlimit_resource which, const char* name, const char* option) {
+std::string rlimit_text(ResourceLimit which, const char* name, const char* option) {
   rlimit limit{};
   const bool known = ::getrlimit(which, &limit) == 0;
   std::string value = known ? std::to_string(limit.rlim_cur) : "unknown";

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/resource.h>
+
 #include <new>
 #include <optional>
 #include <string>
@@ -8,6 +10,9 @@
 #include "tensorbus/platform/error.hpp"
 
 namespace tensorbus::platform {
+
+// RLIMIT_...: an enumeration of glibc's, int with musl.
+using ResourceLimit = decltype(RLIMIT_NOFILE);
 
 // The purpose of a system call. It decides which limit an errno stands for.
 enum class During { kAnything, kDirectory, kFile, kThread, kMapping, kPrivateMapping };

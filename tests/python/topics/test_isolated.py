@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import tensorbus as tb
 from support.harness import PATIENCE, SANITIZED, Elsewhere, eventually, hear, joined, tell
@@ -102,7 +101,9 @@ def test_what_lies_with_an_isolated_publisher_is_copied_by_all_others(
 
 
 @pytest.mark.parametrize("options", [{}, {"reliable": True}, {"shared": True}])
-def test_messages_arrive_as_they_were_wherever_their_tensors_lie(options: dict[str, Any]) -> None:
+def test_messages_arrive_as_they_were_wherever_their_tensors_lie(
+    torch: Any, options: dict[str, Any]
+) -> None:
     with (
         joined("source") as (source, taker),
         joined(publisher={"isolated": True, **options}) as (publisher, subscriber),

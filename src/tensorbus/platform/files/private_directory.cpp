@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -21,6 +22,9 @@ constexpr int kOpenPlace = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 constexpr int kMostLinks = 40;      // as the kernel
 constexpr int kMostRestarts = 100;  // another process removes a directory while we make one in it
 constexpr uid_t kNobody = 65534;    // the kernel shows this number for a user that is not mapped
+
+// RENAME_NOREPLACE, whose headers exclude others.
+constexpr unsigned kNoReplace = 1;
 
 using Names = std::deque<std::string>;
 
@@ -183,10 +187,11 @@ class Walk {
       places.push_back(std::move(place));
     }
     const auto named = [&](unsigned flags) {
-      return ::renameat2(above, hidden.c_str(), above, name.c_str(), flags) == 0;
+      // By its number: not every musl has a function for it.
+      return ::syscall(SYS_renameat2, above, hidden.c_str(), above, name.c_str(), flags) == 0;
     };
     // Without the flag, which some file systems lack, it replaces a directory that is empty.
-    if (!named(RENAME_NOREPLACE) && !(errno == EINVAL && named(0))) {
+    if (!named(kNoReplace) && !(errno == EINVAL && named(0))) {
       const int error_number = errno;
       for (std::size_t i = made.size(); i-- > 1;)
         ::unlinkat(places[i - 1].fd.get(), made[i].c_str(), AT_REMOVEDIR);
