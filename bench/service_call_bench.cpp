@@ -77,8 +77,8 @@ int main(int count, char** values) {
       if (::mkdtemp(domain.data()) == nullptr) return 1;
       const int calls = arguments.quick ? row.calls / 10 : row.calls;
       const pid_t server = in_process(core_pair().receiver, [&] { serve(row, domain); });
-      const pid_t client = in_process(core_pair().sender,
-                                      [&] { call(row, domain, repetition, calls); });
+      const pid_t client =
+          in_process(core_pair().sender, [&] { call(row, domain, repetition, calls); });
       int status = 0;
       ::waitpid(client, &status, 0);
       ::kill(server, SIGKILL);

@@ -108,7 +108,7 @@ class Service {
     internal::Answers answers;  // destroyed before the queue
     internal::Epoll ready;
     std::optional<Queue::Pending> next;  // once the descriptor is used
-    bool listening = false;  // not when `next` has finished
+    bool listening = false;              // not when `next` has finished
     ServiceStats stats;
   };
 
@@ -172,8 +172,7 @@ inline Outcome Service::State::wait(Sample& sample, std::chrono::nanoseconds tim
                                     const GiveUp& give_up) {
   if (!listening) listen();
   listening = false;
-  const Outcome outcome =
-      internal::answer_to(*next, sample, internal::Deadline(timeout), give_up);
+  const Outcome outcome = internal::answer_to(*next, sample, internal::Deadline(timeout), give_up);
   listening = outcome != Outcome::kDone && outcome != Outcome::kShutDown;
   return outcome;
 }

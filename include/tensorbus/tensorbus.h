@@ -18,8 +18,8 @@
  * - Functions that can fail return a tb_status. They write results to their last arguments, which
  *   stay unchanged unless the status is TB_OK.
  * - The caller owns the result of a function ending in _create, _open, _loan, _receive, _get,
- *   _copy, _attach, _map or _inspect, and passes it to the function that destroys or releases it. Those
- *   functions accept NULL, and then do nothing.
+ *   _get_while, _copy, _attach, _map or _inspect, and passes it to the function that destroys or
+ *   releases it. Those functions accept NULL, and then do nothing.
  * - Texts are UTF-8 and end with a zero byte. Times are in nanoseconds, sizes in bytes.
  * - Several threads may use an object at once, but not while one of them destroys it. A forked
  *   child must not use objects of its parent. Exceptions are stated with the object.

@@ -8,9 +8,9 @@
 #include "check.h"
 
 /* The text names the argument, or is that of another one that came first. */
-#define CHECK_REFUSED(call, name)                              \
-  do {                                                         \
-    CHECK_STATUS(call, TB_ERROR_INVALID_ARGUMENT);             \
+#define CHECK_REFUSED(call, name)                               \
+  do {                                                          \
+    CHECK_STATUS(call, TB_ERROR_INVALID_ARGUMENT);              \
     CHECK(strstr(tb_error_message(), name " is NULL") != NULL); \
   } while (0)
 
@@ -138,8 +138,7 @@ static void test_subscribers(void) {
   CHECK_REFUSED(tb_subscriber_receive_into(NULL, &row, &rows, TB_NOW, NULL, &count), "subscriber");
   CHECK_REFUSED(tb_subscriber_receive_into(subscriber, &row, NULL, TB_NOW, NULL, &count), "layout");
   CHECK_REFUSED(tb_subscriber_receive_into(subscriber, &row, &rows, TB_NOW, NULL, NULL), "count");
-  CHECK_REFUSED(tb_subscriber_receive_into(subscriber, NULL, &rows, TB_NOW, NULL, &count),
-                "rows");
+  CHECK_REFUSED(tb_subscriber_receive_into(subscriber, NULL, &rows, TB_NOW, NULL, &count), "rows");
   CHECK_REFUSED(tb_subscriber_receive_many(subscriber, &sample, 1, LONG_NS, &nobody, &count),
                 "give_up->asked");
   CHECK(tb_subscriber_ready(NULL) == 0);
@@ -381,7 +380,8 @@ static void test_recordings(void) {
   CHECK_REFUSED(tb_recorder_wait(NULL, TB_NOW, NULL), "recorder");
   CHECK_REFUSED(tb_recorder_snapshot(NULL, TB_NOW, NULL, text, sizeof text), "recorder");
   CHECK_REFUSED(tb_recorder_snapshot(recorder, TB_NOW, NULL, NULL, 1), "path");
-  CHECK(tb_recorder_snapshot(recorder, TB_NOW, NULL, text, sizeof text) == TB_ERROR_INVALID_ARGUMENT);
+  CHECK(tb_recorder_snapshot(recorder, TB_NOW, NULL, text, sizeof text) ==
+        TB_ERROR_INVALID_ARGUMENT);
   CHECK_REFUSED(tb_recorder_close(NULL), "recorder");
   CHECK_OK(tb_recorder_close(recorder));
   CHECK_OK(tb_recorder_get_stats(recorder, &stats));

@@ -281,8 +281,7 @@ TEST_F(AService, that_is_polled_serves_what_comes) {
       if (!(client.call(Value(i), kLong).fields == Value(i))) return false;
     return true;
   });
-  for (int served = 0; served < 100;)
-    served += service.try_serve() == Outcome::kDone ? 1 : 0;
+  for (int served = 0; served < 100;) served += service.try_serve() == Outcome::kDone ? 1 : 0;
   EXPECT_TRUE(calls.get());
   EXPECT_EQ(service.try_serve(), Outcome::kTimedOut);
 }

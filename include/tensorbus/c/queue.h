@@ -20,12 +20,12 @@ typedef struct tb_queue tb_queue;
 
 typedef struct tb_queue_options {
   uint32_t struct_size;
-  uint32_t maxsize;  /* items that may wait; 0: no limit */
-  int32_t redeliver; /* 1: an item goes back into the queue if the process that got it dies before
-                        tb_queue_task_done(). 0: it counts as lost */
-  int32_t shared;    /* 1: a process that gets an item may write to its tensors; all holders see
-                        it */
-  const char* name;  /* by which other processes find it; NULL: only its address */
+  uint32_t maxsize;   /* items that may wait; 0: no limit */
+  int32_t redeliver;  /* 1: an item goes back into the queue if the process that got it dies before
+                         tb_queue_task_done(). 0: it counts as lost */
+  int32_t shared;     /* 1: a process that gets an item may write to its tensors; all holders see
+                         it */
+  const char* name;   /* by which other processes find it; NULL: only its address */
   uint64_t max_bytes; /* of tensors and fields of the items that may wait; 0: no limit */
 } tb_queue_options;
 #define TB_QUEUE_OPTIONS_INIT {sizeof(tb_queue_options), 0, 0, 0, NULL, 0}
@@ -62,8 +62,8 @@ TB_API int32_t tb_queue_made_here(const tb_queue* queue);
  * TB_ERROR_OUT_OF_MEMORY. */
 TB_API tb_status tb_queue_put(tb_queue* queue, const tb_message* item, int64_t timeout_ns,
                               const tb_give_up* give_up);
-/* Puts an item without tensors if that takes no waiting, and no question to another process. Returns
- * TB_TIMED_OUT if it was not put. */
+/* Puts an item without tensors if that takes no waiting, and no question to another process.
+ * Returns TB_TIMED_OUT if it was not put. */
 TB_API tb_status tb_queue_put_now(tb_queue* queue, const tb_message* item);
 /* Gets an item. Returns TB_TIMED_OUT, TB_INTERRUPTED, TB_SHUT_DOWN, TB_CLOSED. */
 TB_API tb_status tb_queue_get(tb_queue* queue, int64_t timeout_ns, const tb_give_up* give_up,

@@ -72,7 +72,7 @@ class Answers {
   }
 
   Participant participant_;
-  std::map<std::string, Queue> queues_;  // of clients that were answered lately
+  std::map<std::string, Queue> queues_;   // of clients that were answered lately
   std::deque<Queue::Pending> under_way_;  // the oldest first
 };
 

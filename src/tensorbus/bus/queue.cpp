@@ -186,7 +186,8 @@ Outcome Queue::put_many(std::span<const Message> items, std::size_t& count,
     while (outcome == Outcome::kDone) {
       count += state.put_at_once(items.subspan(count), stop);
       if (count == items.size()) break;
-      const std::size_t batch = state.rings->putter->has_ring() ? 1 : kBatch;  // the next need not ask
+      const std::size_t batch =
+          state.rings->putter->has_ring() ? 1 : kBatch;  // the next need not ask
       std::list<bus::SampleBuilder> prepared;
       const std::exception_ptr why_not_all = state.prepare_all(
           items.subspan(count, std::min(batch, items.size() - count)), prepared, stop, outcome);
@@ -324,9 +325,8 @@ bool Queue::Pending::wait(const platform::StopCondition& stop, Pending* other) {
 Outcome Queue::get_while(Sample& item, const Pending& unanswered,
                          const platform::StopCondition& stop) {
   const State& state = *state_;
-  return platform::with_memory_errors([&] {
-    return state.client().get(item, state.access(), stop, unanswered.impl_->awaited());
-  });
+  return platform::with_memory_errors(
+      [&] { return state.client().get(item, state.access(), stop, unanswered.impl_->awaited()); });
 }
 
 Outcome Queue::Pending::accept() {

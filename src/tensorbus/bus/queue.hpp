@@ -61,7 +61,8 @@ class TENSORBUS_API Queue {
 
   Outcome put(const Message& item, const platform::StopCondition& stop = kForever);
   Outcome get(Sample& item, const platform::StopCondition& stop = kForever);
-  // Puts an item if that needs no waiting, and no question to the host. Returns false if it did not.
+  // Puts an item if that needs no waiting, and no question to the host. Returns false if it did
+  // not.
   bool put_now(const Message& item);
 
   class Pending;

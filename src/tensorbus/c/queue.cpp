@@ -160,8 +160,7 @@ tb_status tb_queue_get_while(tb_queue* queue, const tb_pending* unanswered, int6
     tb_sample*& target = required(item, "item");
     const Queue::Pending& other = required(unanswered, "unanswered").pending;
     Sample got;
-    const Outcome outcome =
-        queue_of(queue).get_while(got, other, stop_of(timeout_ns, give_up));
+    const Outcome outcome = queue_of(queue).get_while(got, other, stop_of(timeout_ns, give_up));
     if (outcome == Outcome::kDone) target = sample_of(std::move(got));
     return status_of(outcome);
   });

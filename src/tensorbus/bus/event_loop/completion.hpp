@@ -126,8 +126,7 @@ class Completion : public CompletionState {
   }
   // The same of a thread that runs handlers meanwhile, if no other one does.
   Outcome wait(const platform::StopCondition& stop, EventLoop::Driver& driver) {
-    return wait(stop, driver, nullptr,
-                [](auto) { return std::optional<platform::FutexWait>(); });
+    return wait(stop, driver, nullptr, [](auto) { return std::optional<platform::FutexWait>(); });
   }
   // See wait_driving(). Returns kClosed if only `other` is done.
   template <typename Sleep>

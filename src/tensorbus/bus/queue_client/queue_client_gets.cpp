@@ -108,8 +108,7 @@ Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop,
   if (none_left && !waits_for(stop)) return Outcome::kTimedOut;
   const auto begin = platform::Clock::now();
   const Outcome outcome = get_by_message(item, access, stop, life);
-  if (rings_ && outcome == Outcome::kDone)
-    rings_->prefetch->asked(platform::Clock::now() - begin);
+  if (rings_ && outcome == Outcome::kDone) rings_->prefetch->asked(platform::Clock::now() - begin);
   return outcome;
 }
 

@@ -74,8 +74,8 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
                  }});
     if (!answer->done()) wait_for_owners(request, std::move(owners), 1);
   }
-  // An owner that is stopped is not waited for. Others will answer, however busy the machine is, and
-  // the memory of a dead one comes from the host, or an error does.
+  // An owner that is stopped is not waited for. Others will answer, however busy the machine is,
+  // and the memory of a dead one comes from the host, or an error does.
   void wait_for_owners(std::uint32_t request, std::vector<Id> owners, int look) {
     const auto then = [self = shared_from_this(), request, owners = std::move(owners), look] {
       if (!self->is_current(request)) return;
@@ -140,8 +140,8 @@ QueueGet::QueueGet(ParticipantCore& core, const QueueAddress& address, Access ac
       [answer = awaited_](const Error& error) { answer->fail(error); });
 }
 
-Outcome QueueGet::take(Sample& item, const platform::StopCondition& stop,
-                       EventLoop::Driver* driver, CompletionState* life) {
+Outcome QueueGet::take(Sample& item, const platform::StopCondition& stop, EventLoop::Driver* driver,
+                       CompletionState* life) {
   if (answered_) return Outcome::kTimedOut;
   Outcome outcome = offer_ ? Outcome::kDone : wait_for_offer(stop, driver, life);
   if (outcome == Outcome::kDone && !read_) outcome = read(stop);

@@ -29,8 +29,8 @@ class QueuePrefetch : public std::enable_shared_from_this<QueuePrefetch> {
   // Takes the oldest item; it is this process's from then on. Returns false if none is lent, or
   // while a GET is under way: the host would take that for the later one.
   bool take(Sample& item);
-  // Notes that an item was asked for and came, after `waited`. Asks for the ring, if such items keep
-  // coming.
+  // Notes that an item was asked for and came, after `waited`. Asks for the ring, if such items
+  // keep coming.
   void asked(std::chrono::nanoseconds waited);
   // Called before a GET is sent.
   std::shared_ptr<UnderWay::Request> begin_by_message() const { return by_message_.begin(); }

@@ -11,8 +11,7 @@ namespace {
 // While it lives, producers wake the thread that made it in the place of the event loop.
 class RingSleepers {
  public:
-  RingSleepers(ParticipantCore& core, const link::QueueName& queue)
-      : core_(core), queue_(queue) {}
+  RingSleepers(ParticipantCore& core, const link::QueueName& queue) : core_(core), queue_(queue) {}
   ~RingSleepers() { end(); }
   RingSleepers(const RingSleepers&) = delete;
   RingSleepers& operator=(const RingSleepers&) = delete;

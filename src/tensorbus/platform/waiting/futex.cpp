@@ -49,8 +49,7 @@ FutexWait futex_wait(Atomic<std::uint32_t>& word, std::uint32_t expected,
                      std::chrono::nanoseconds timeout) noexcept {
   if (timeout.count() <= 0) return FutexWait::kTimedOut;
   const timespec relative = to_timespec(timeout);
-  return outcome_of_wait(
-      ::syscall(SYS_futex, &word, FUTEX_WAIT, expected, &relative, nullptr, 0));
+  return outcome_of_wait(::syscall(SYS_futex, &word, FUTEX_WAIT, expected, &relative, nullptr, 0));
 }
 
 // No words are an invalid argument to a kernel that knows the call.
