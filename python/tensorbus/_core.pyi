@@ -1,10 +1,11 @@
-import enum
 from collections.abc import Mapping, Sequence
+import enum
 from typing import Any, Literal, overload
 
 from typing_extensions import CapsuleType
 
-version: str = "0.1.0"
+
+version: str = '0.1.0'
 
 class Code(enum.IntEnum):
     """Why a call failed."""
@@ -64,22 +65,20 @@ class Memory:
 
     @property
     def dtype(self) -> str: ...
+
     @property
     def shape(self) -> tuple[int, ...]: ...
+
     @property
     def strides(self) -> tuple[int, ...]: ...
+
     @property
     def flags(self) -> int: ...
+
     @property
     def writable(self) -> bool: ...
-    def __dlpack__(
-        self,
-        *,
-        stream: object | None = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> CapsuleType:
+
+    def __dlpack__(self, *, stream: object | None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> CapsuleType:
         """A DLPack capsule; whoever takes it keeps the memory."""
 
     def bits(self) -> Memory:
@@ -88,11 +87,13 @@ class Memory:
         """
 
     def __dlpack_device__(self) -> tuple[int, int]: ...
+
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]: ...
+
     @property
     def device(self) -> str:
-        """ "cpu", or "cuda:0" and so on."""
+        """"cpu", or "cuda:0" and so on."""
 
     @property
     def published_on(self) -> str:
@@ -115,17 +116,18 @@ class MappedFile:
     """A stretch of a file in memory."""
 
     def __init__(self, fd: int, path: str, offset: int, bytes: int, mode: FileMode) -> None: ...
+
     @property
     def mode(self) -> FileMode: ...
+
     def memory(self, dtype: str, shape: Sequence[int], offset: int) -> Memory:
         """A contiguous tensor, `offset` bytes after the first that is mapped."""
 
     def check(self) -> None: ...
+
     def flush(self) -> None: ...
 
-def safetensors(
-    fd: int, path: str
-) -> tuple[int, int, dict[str, tuple[str, str | None, int, list[int], int]], dict[str, str]]:
+def safetensors(fd: int, path: str) -> tuple[int, int, dict[str, tuple[str, str | None, int, list[int], int]], dict[str, str]]:
     """What the header of a .safetensors file says."""
 
 def flush_at(address: int) -> None:
@@ -148,11 +150,12 @@ def private_copy(address: int, dtype: str, shape: Sequence[int], strides: Sequen
     The elements, row-major, in memory of this process alone. Strides are in elements.
     """
 
-def check_coordinates(
-    indices: Memory, sizes: Sequence[int], count: int, coalesced: bool
-) -> None: ...
+def check_coordinates(indices: Memory, sizes: Sequence[int], count: int, coalesced: bool) -> None: ...
+
 def check_compressed(begins: Memory, columns: Memory, batches: int, size: int) -> None: ...
+
 def check_jagged(offsets: Memory, lengths: Memory | None, rows: int) -> None: ...
+
 def check_nested(sizes: Memory, strides: Memory, offsets: Memory, elements: int) -> None: ...
 
 class Outgoing:
@@ -161,7 +164,9 @@ class Outgoing:
     """
 
     def __init__(self) -> None: ...
+
     def __len__(self) -> int: ...
+
     def add(self, value: object) -> int:
         """
         A torch.Tensor or numpy.ndarray of which there is no more to say than where it lies; -1 for anything else.
@@ -176,30 +181,13 @@ class Outgoing:
         """As it is."""
 
     def add_capsule(self, capsule: CapsuleType, flags: int) -> int: ...
-    def add_memory(
-        self,
-        address: int,
-        dtype: str,
-        shape: Sequence[int],
-        strides: Sequence[int],
-        flags: int,
-        keeper: object,
-        device: int = -1,
-        stream: int = 0,
-    ) -> int:
+
+    def add_memory(self, address: int, dtype: str, shape: Sequence[int], strides: Sequence[int], flags: int, keeper: object, device: int = -1, stream: int = 0) -> int:
         """
         Strides are in elements. `keeper` lives until the memory was copied, or, on a GPU, as long as somebody reads it. `device`: the ordinal of a GPU, and the stream that writes it there; -1 is main memory.
         """
 
-    def add_at(
-        self,
-        loan: memoryview,
-        dtype: str,
-        shape: Sequence[int],
-        strides: Sequence[int],
-        flags: int,
-        offset: int,
-    ) -> int:
+    def add_at(self, loan: memoryview, dtype: str, shape: Sequence[int], strides: Sequence[int], flags: int, offset: int) -> int:
         """
         A tensor in a loan of bytes; strides in elements, `offset` of the first element in bytes. InvalidArgument if it reaches outside.
         """
@@ -212,29 +200,13 @@ def know_numpy(array: type, api: object, dtypes: list[Any]) -> None:
     Tells the class of plain arrays, the capsule of NumPy's functions, and its dtypes that have a name here.
     """
 
-def know_codec(
-    *,
-    lower: Any,
-    cannot_travel: Any,
-    blamed: Any,
-    refused: Any,
-    restorer: Any,
-    restore: Any,
-    extension: Any,
-    tensor_from: Any,
-    shared_tensors: Any,
-) -> None:
+def know_codec(*, lower: Any, cannot_travel: Any, blamed: Any, refused: Any, restorer: Any, restore: Any, extension: Any, tensor_from: Any, shared_tensors: Any) -> None:
     """Tells the functions to which messages leave what is rare."""
 
 class MessagePlan:
     """What is known of a message class."""
 
-    def __init__(
-        self,
-        plan: object,
-        cls: type,
-        fields: list[tuple[str, set[type] | None, Any, Any, bool, bool]],
-    ) -> None:
+    def __init__(self, plan: object, cls: type, fields: list[tuple[str, set[type] | None, Any, Any, bool, bool]]) -> None:
         """
         `fields`: of each the name, the classes that need no conversion (None: all), what lowers and what restores a value of another one, whether it is required, and whether __init__ takes it.
         """
@@ -257,35 +229,42 @@ class Sample:
 
     @property
     def sequence(self) -> int: ...
+
     @property
     def timestamp_ns(self) -> int: ...
+
     @property
     def fingerprint(self) -> int: ...
+
     @property
     def topic(self) -> str: ...
+
     @property
     def publisher(self) -> str: ...
+
     @property
     def publisher_number(self) -> int: ...
+
     @property
     def origin(self) -> tuple[str, str] | None:
         """
         Of a mirror's sample: the machine, and the name there of its publisher.
         """
 
-    def ranges(
-        self,
-    ) -> tuple[list[memoryview], int, list[tuple[str, tuple[int, ...], tuple[int, ...], int, int]]]:
+    def ranges(self) -> tuple[list[memoryview], int, list[tuple[str, tuple[int, ...], tuple[int, ...], int, int]]]:
         """
         The tensors as one run of bytes: its parts, each of which begins at the next multiple of 64; the bytes of the run; and of each tensor dtype, shape, strides in elements, flags, and the offset of its first element in the run.
         """
 
     @property
     def published_on(self) -> tuple[str, ...]: ...
+
     @property
     def fields(self) -> bytes: ...
+
     @property
     def tensor_count(self) -> int: ...
+
     def tensors(self, as_: str | None) -> list[Any]:
         """
         Each a torch.Tensor, if that is wanted (None: if it was one) and nothing about it is unusual; else its Memory.
@@ -302,14 +281,17 @@ class Sample:
         """
 
     def memory(self, index: int) -> Memory: ...
+
     def own_memories(self) -> list[Memory]:
         """
         Of all tensors, to be written to: no other process, and nothing else that this one has received, shows these writes.
         """
 
     def use_on(self, stream: int, of: int = -1) -> None: ...
+
     @property
     def intact(self) -> bool: ...
+
     @property
     def traced(self) -> bool:
         """Whether a tracer was there when it was received."""
@@ -346,12 +328,16 @@ class Participant:
     """This process on one domain."""
 
     @staticmethod
-    def shared(domain: str = "", budget_bytes: int = 0) -> Participant: ...
+    def shared(domain: str = '', budget_bytes: int = 0) -> Participant: ...
+
     @property
     def id(self) -> str: ...
+
     def __repr__(self) -> str: ...
+
     @property
     def domain(self) -> str: ...
+
     @property
     def domain_changes(self) -> int:
         """Grows when files of the domain may have come or gone."""
@@ -362,6 +348,7 @@ class Participant:
         """
 
     def clear_domain_fileno(self) -> None: ...
+
     def subscribers_fileno(self) -> int:
         """
         To poll: readable when publishers of this participant have gained or lost subscribers since take_changed_publishers().
@@ -374,24 +361,10 @@ class Participant:
     def arena(self) -> dict[str, int]: ...
 
 class Publisher:
-    def __init__(
-        self,
-        topic: str,
-        participant: Participant,
-        *,
-        depth: int,
-        history: int,
-        reliable: bool,
-        lag_timeout: float | None,
-        shared: bool,
-        isolated: bool = False,
-        type: str = "",
-        node: str = "",
-        origin: tuple[str, str] = ("", ""),
-    ) -> None: ...
-    def loan(
-        self, dtype: str, shape: Sequence[int], device: int = -1, timeout: float | None = None
-    ) -> Memory: ...
+    def __init__(self, topic: str, participant: Participant, *, depth: int, history: int, reliable: bool, lag_timeout: float | None, shared: bool, isolated: bool = False, type: str = '', node: str = '', origin: tuple[str, str] = ('', '')) -> None: ...
+
+    def loan(self, dtype: str, shape: Sequence[int], device: int = -1, timeout: float | None = None) -> Memory: ...
+
     def loan_plain(self, dtype: object, shape: object) -> Any:
         """
         A plain tensor of PyTorch or array of NumPy, if that is what this dtype and this shape, a tuple or a list of ints, ask for; else None.
@@ -400,13 +373,7 @@ class Publisher:
     def publish(self, outgoing: Outgoing, fields: bytes, timeout: float | None) -> int | Outcome:
         """How many subscribers have it, if it was published."""
 
-    def publish_any(
-        self,
-        data: object,
-        timeout: float | None,
-        stream: int | None = None,
-        plan: MessagePlan | None = None,
-    ) -> int | Outcome:
+    def publish_any(self, data: object, timeout: float | None, stream: int | None = None, plan: MessagePlan | None = None) -> int | Outcome:
         """
         The same of a message; `stream`: on which all that lies on GPUs is written.
         """
@@ -419,15 +386,7 @@ class Publisher:
     def loan_bytes(self, bytes: int, timeout: float | None) -> memoryview:
         """Memory to fill; Outgoing.add_at() takes tensors in it."""
 
-    def publish_as(
-        self,
-        outgoing: Outgoing,
-        fields: bytes,
-        fingerprint: int,
-        sequence: int,
-        timestamp_ns: int,
-        timeout: float | None,
-    ) -> int | Outcome:
+    def publish_as(self, outgoing: Outgoing, fields: bytes, fingerprint: int, sequence: int, timestamp_ns: int, timeout: float | None) -> int | Outcome:
         """
         publish() of a mirror: with the number, at or beyond the next one, and the time of the original.
         """
@@ -444,39 +403,32 @@ class Publisher:
 
     @property
     def number(self) -> int: ...
+
     @property
     def traced(self) -> bool: ...
+
     @property
     def subscribers(self) -> int: ...
+
     def wait_for_subscribers(self, count: int, timeout: float | None) -> Outcome: ...
+
     def ready(self) -> bool: ...
+
     def fileno(self) -> int: ...
+
     @property
     def stats(self) -> dict[str, int]: ...
+
     def close(self) -> None: ...
 
 class Subscriber:
-    def __init__(
-        self,
-        topic: str,
-        participant: Participant,
-        *,
-        depth: int,
-        max_held: int,
-        reliable: bool,
-        end_of_stream: bool,
-        spin: float,
-        access: Access,
-        type: str = "",
-        pin: bool = False,
-        device: int = -2,
-        publisher: str = "",
-        node: str = "",
-    ) -> None: ...
+    def __init__(self, topic: str, participant: Participant, *, depth: int, max_held: int, reliable: bool, end_of_stream: bool, spin: float, access: Access, type: str = '', pin: bool = False, device: int = -2, publisher: str = '', node: str = '') -> None: ...
+
     def receive(self, timeout: float | None) -> Sample | Outcome:
         """A Sample, or the Outcome that says why there is none."""
 
     def try_receive(self) -> Sample | Outcome: ...
+
     def receive_many(self, most: int, timeout: float | None) -> list[Sample] | Outcome:
         """At least one, or the Outcome that says why there is none."""
 
@@ -484,10 +436,14 @@ class Subscriber:
         """How many rows of the array are new: one at least."""
 
     def ready(self) -> bool: ...
+
     def fileno(self) -> int: ...
+
     def wait_for_publishers(self, count: int, timeout: float | None) -> Outcome: ...
+
     @property
     def stats(self) -> dict[str, Any]: ...
+
     def close(self) -> None: ...
 
 def set_numpy_handler(api: object, participant: Participant, min_bytes: int) -> object:
@@ -496,7 +452,9 @@ def set_numpy_handler(api: object, participant: Participant, min_bytes: int) -> 
     """
 
 def restore_numpy_handler(api: object, handler: object) -> None: ...
+
 def born(dtype: str, shape: Sequence[int], participant: Participant) -> Memory: ...
+
 def born_use() -> tuple[int, int, int, int]:
     """
     Arrays of NumPy that are in such memory now, their bytes; how often memory was born, and how often there was no room.
@@ -507,14 +465,19 @@ class Handle:
 
     @staticmethod
     def from_bytes(bytes: bytes) -> Handle: ...
+
     @staticmethod
     def parse(text: str) -> Handle: ...
+
     @property
     def owner(self) -> str: ...
+
     @property
     def number(self) -> int: ...
+
     @property
     def tensors(self) -> int: ...
+
     @property
     def described(self) -> list[tuple[str, list[int], list[int], int, int]]:
         """
@@ -525,6 +488,7 @@ class Handle:
         """The same share, where the participant with this id keeps it."""
 
     def bytes(self) -> bytes: ...
+
     def text(self) -> str: ...
 
 class Shared:
@@ -532,31 +496,21 @@ class Shared:
 
     @property
     def handle(self) -> Handle: ...
+
     @property
     def open(self) -> bool: ...
+
     def close(self) -> None: ...
 
-def share(
-    outgoing: Outgoing,
-    fields: bytes,
-    uses: int,
-    ttl: float | None,
-    shared: bool,
-    participant: Participant,
-) -> Shared: ...
-def share_once(
-    outgoing: Outgoing,
-    fields: bytes,
-    shared: bool,
-    carrier: int,
-    keeper: str | None,
-    participant: Participant,
-) -> Handle:
+def share(outgoing: Outgoing, fields: bytes, uses: int, ttl: float | None, shared: bool, participant: Participant) -> Shared: ...
+
+def share_once(outgoing: Outgoing, fields: bytes, shared: bool, carrier: int, keeper: str | None, participant: Participant) -> Handle:
     """
     Shares a message for one process, until it has attached; `keeper` keeps it, too.
     """
 
 def close_share(handle: Handle, participant: Participant) -> None: ...
+
 def close_carried_by(carrier: int, participant: Participant) -> None:
     """Ends what this process shares, or keeps, that was sent through this."""
 
@@ -570,9 +524,8 @@ def unkept(participant: Participant) -> list[int]:
     What the shares went through that end with this process, since their keeper does not read.
     """
 
-def attach(
-    handle: Handle, access: Access, timeout: float | None, participant: Participant
-) -> Sample | Outcome: ...
+def attach(handle: Handle, access: Access, timeout: float | None, participant: Participant) -> Sample | Outcome: ...
+
 @overload
 def is_shared(address: int, bytes: int, participant: Participant) -> bool:
     """
@@ -581,9 +534,9 @@ def is_shared(address: int, bytes: int, participant: Participant) -> bool:
 
 @overload
 def is_shared(memory: Memory, participant: Participant) -> bool: ...
-def empty(
-    dtype: str, shape: Sequence[int], shared: bool, participant: Participant, device: int = -1
-) -> Memory: ...
+
+def empty(dtype: str, shape: Sequence[int], shared: bool, participant: Participant, device: int = -1) -> Memory: ...
+
 def is_plain(item: object) -> bool:
     """Is that an everyday value, in which no tensor can be?"""
 
@@ -599,6 +552,7 @@ class Pending:
     """A request of a queue that is under way."""
 
     def fileno(self) -> int: ...
+
     def cancel(self) -> None:
         """Gives it up; an item that has come goes back."""
 
@@ -638,19 +592,11 @@ class Pending:
 class Queue:
     """Items from any process to any other."""
 
-    def __init__(
-        self,
-        *,
-        maxsize: int,
-        redeliver: bool,
-        shared: bool,
-        name: str,
-        max_bytes: int,
-        participant: Participant,
-        origin: tuple[str, str] = ("", ""),
-    ) -> None: ...
+    def __init__(self, *, maxsize: int, redeliver: bool, shared: bool, name: str, max_bytes: int, participant: Participant, origin: tuple[str, str] = ('', '')) -> None: ...
+
     @staticmethod
     def open(address_or_name: str, timeout: float | None, participant: Participant) -> Queue: ...
+
     @staticmethod
     def at(address: str, participant: Participant) -> Queue:
         """
@@ -665,21 +611,29 @@ class Queue:
 
     @property
     def address(self) -> str: ...
+
     @property
     def maxsize(self) -> int: ...
+
     @property
     def max_bytes(self) -> int: ...
+
     @property
     def redeliver(self) -> bool: ...
+
     @property
     def made_here(self) -> bool: ...
+
     @property
     def shared(self) -> bool: ...
+
     def receive_with(self, access: Access) -> None:
         """How it gets items, if not as the queue was made. Before the first get."""
 
     def put(self, outgoing: Outgoing, fields: bytes, timeout: float | None) -> Outcome: ...
+
     def get(self, timeout: float | None) -> Sample | Outcome: ...
+
     def put_now(self, outgoing: Outgoing, fields: bytes) -> bool:
         """
         Puts the message if that takes no waiting. False if it did not, and `outgoing` keeps it.
@@ -703,14 +657,13 @@ class Queue:
         Puts messages of fields alone, in order; how many are in the queue, and what kept the next one out.
         """
 
-    def get_many(
-        self, max_count: int, timeout: float | None
-    ) -> tuple[list[Any], list[Sample]] | Outcome:
+    def get_many(self, max_count: int, timeout: float | None) -> tuple[list[Any], list[Sample]] | Outcome:
         """
         The values of everyday items, up to the first other one, and the Samples from that one on.
         """
 
     def start_put(self, outgoing: Outgoing, fields: bytes, waits: bool = True) -> Pending: ...
+
     def start_get(self, hold: bool = False, waits: bool = True) -> Pending:
         """
         With `hold`, take() reads the offered item; accept() or cancel() follows.
@@ -728,35 +681,32 @@ class Queue:
         """The same as if this process had died with it in its hand."""
 
     def start_join(self) -> Pending: ...
+
     def task_done(self) -> None: ...
+
     def join(self, timeout: float | None) -> Outcome: ...
+
     def shutdown(self, immediate: bool) -> tuple[int, int, bool]:
         """
         The items that wait, how many other processes have asked for items, and if this one has.
         """
 
     def drain(self, timeout: float | None) -> Outcome: ...
+
     @property
     def stats(self) -> dict[str, int]: ...
+
     def close(self) -> None: ...
 
 class MirrorQueue:
     """A queue that stands for one of another machine, its home."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        maxsize: int,
-        redeliver: bool,
-        max_bytes: int,
-        origin: tuple[str, str],
-        participant: Participant,
-    ) -> None:
+    def __init__(self, *, name: str, maxsize: int, redeliver: bool, max_bytes: int, origin: tuple[str, str], participant: Participant) -> None:
         """`origin`: the machine, and the name of the queue there."""
 
     @property
     def address(self) -> str: ...
+
     def fileno(self) -> int:
         """To poll: readable when there may be events since take_events()."""
 
@@ -797,65 +747,78 @@ def ipc_handle_of(address: int, bytes: int) -> tuple[bytes, int, int, int]:
     The handle of the allocation that holds these bytes, their offset there, its size, and the ordinal of its GPU.
     """
 
-def open_ipc(
-    handle: bytes,
-    offset: int,
-    dtype: str,
-    shape: Sequence[int],
-    strides: Sequence[int] | None,
-    device: int,
-) -> Memory:
+def open_ipc(handle: bytes, offset: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None, device: int) -> Memory:
     """Strides are in elements, the offset is in bytes."""
 
 class PublisherInfo:
     @property
     def topic(self) -> str: ...
+
     @property
     def node(self) -> str: ...
+
     @property
     def type(self) -> str: ...
+
     @property
     def fingerprint(self) -> int: ...
+
     @property
     def participant(self) -> str: ...
+
     @property
     def pid(self) -> int: ...
+
     @property
     def publisher(self) -> str: ...
+
     @property
     def depth(self) -> int: ...
+
     @property
     def history(self) -> int: ...
+
     @property
     def reliable(self) -> bool: ...
+
     @property
     def machine(self) -> str: ...
+
     @property
     def origin(self) -> str: ...
 
 class NodeInfo:
     @property
     def name(self) -> str: ...
+
     @property
     def participant(self) -> str: ...
+
     @property
     def pid(self) -> int: ...
+
     @property
     def machine(self) -> str: ...
 
 class QueueInfo:
     @property
     def name(self) -> str: ...
+
     @property
     def address(self) -> str: ...
+
     @property
     def queue(self) -> str: ...
+
     @property
     def participant(self) -> str: ...
+
     @property
     def pid(self) -> int: ...
+
     @property
     def machine(self) -> str: ...
+
     @property
     def origin(self) -> str: ...
 
@@ -865,13 +828,18 @@ class NodeName:
     def __init__(self, name: str, participant: Participant) -> None: ...
 
 def list_publishers(participant: Participant) -> list[PublisherInfo]: ...
+
 def list_nodes(participant: Participant) -> list[NodeInfo]: ...
+
 def list_queues(participant: Participant) -> list[QueueInfo]:
     """The queues that have names, of living participants."""
 
 def wait_for_topic(topic: str, timeout: float | None, participant: Participant) -> Outcome: ...
+
 def wait_for_node(name: str, timeout: float | None, participant: Participant) -> Outcome: ...
+
 def fingerprint_of(definition: str) -> int: ...
+
 def why_not(expected: str, published: str) -> str:
     """
     Why who expects the one definition cannot read messages of the other; empty if it can.
@@ -886,94 +854,130 @@ def cuda_device_of(address: int) -> int:
 class Finding:
     @property
     def why_not(self) -> str: ...
+
     @property
     def can(self) -> bool: ...
 
 class HostFindings:
     @property
     def kernel(self) -> str: ...
+
     @property
     def kernel_version(self) -> Finding: ...
+
     @property
     def pidfd(self) -> Finding: ...
+
     @property
     def shared_memory(self) -> Finding: ...
+
     @property
     def huge_pages(self) -> Finding: ...
+
     @property
     def domain_path(self) -> str: ...
+
     @property
     def domain(self) -> Finding: ...
+
     @property
     def domain_exists(self) -> bool: ...
+
     @property
     def other_domains(self) -> list[str]: ...
+
     @property
     def memory_bytes(self) -> int: ...
+
     @property
     def memory_limit(self) -> str: ...
+
     @property
     def open_files(self) -> int | None: ...
+
     @property
     def locked_bytes(self) -> int | None: ...
+
     @property
     def can_share(self) -> bool: ...
 
 class DeviceFindings:
     @property
     def ordinal(self) -> int: ...
+
     @property
     def name(self) -> str: ...
+
     @property
     def uuid(self) -> str: ...
+
     @property
     def capability_major(self) -> int: ...
+
     @property
     def capability_minor(self) -> int: ...
+
     @property
     def memory_bytes(self) -> int: ...
+
     @property
     def integrated(self) -> bool: ...
+
     @property
     def mig(self) -> bool: ...
+
     @property
     def context(self) -> Finding: ...
+
     @property
     def shared_memory(self) -> Finding: ...
+
     @property
     def read_only_mapping(self) -> Finding: ...
+
     @property
     def order(self) -> Finding: ...
+
     @property
     def stream_waits(self) -> Finding: ...
+
     @property
     def legacy_ipc(self) -> Finding: ...
+
     @property
     def pool_ipc(self) -> Finding: ...
+
     @property
     def can_share(self) -> bool: ...
 
 class PeerFinding:
     @property
     def reader(self) -> int: ...
+
     @property
     def owner(self) -> int: ...
+
     @property
     def access(self) -> Finding: ...
 
 class CudaFindings:
     @property
     def driver(self) -> Finding: ...
+
     @property
     def driver_version(self) -> int: ...
+
     @property
     def wsl(self) -> bool: ...
+
     @property
     def devices(self) -> list[DeviceFindings]: ...
+
     @property
     def peers(self) -> list[PeerFinding]: ...
 
 def probe_host(domain: str) -> HostFindings: ...
+
 def elsewhere_text(domain_path: str) -> str:
     """
     Names other buses of this user, as the end of a message; empty if there are none.
@@ -987,6 +991,7 @@ class Tracer:
     """
 
     def __init__(self, domain: str, topics: Sequence[str]) -> None: ...
+
     def poll(self) -> None:
         """Asks new participants, hears answers, and reads what was written."""
 
@@ -1005,24 +1010,8 @@ class Tracer:
 class Recorder:
     """Writes topics to a file."""
 
-    def __init__(
-        self,
-        path: str,
-        topics: Sequence[str],
-        *,
-        all: bool,
-        pattern: str,
-        reliable: bool,
-        buffer_bytes: int,
-        depth: int,
-        overwrite: bool,
-        split_bytes: int,
-        split_seconds: float,
-        snapshot_seconds: float,
-        compress: str,
-        compress_topics: Mapping[str, str],
-        domain: str,
-    ) -> None: ...
+    def __init__(self, path: str, topics: Sequence[str], *, all: bool, pattern: str, reliable: bool, buffer_bytes: int, depth: int, overwrite: bool, split_bytes: int, split_seconds: float, snapshot_seconds: float, compress: str, compress_topics: Mapping[str, str], domain: str) -> None: ...
+
     def snapshot(self, timeout: float | None) -> str | Outcome:
         """The path of the file to which what was kept was written."""
 
@@ -1031,13 +1020,16 @@ class Recorder:
 
     @property
     def stats(self) -> dict[str, Any]: ...
+
     def close(self) -> None: ...
 
 class Recording:
     """A file that a Recorder has written, mapped."""
 
     def __init__(self, path: str) -> None: ...
+
     def __len__(self) -> int: ...
+
     @property
     def about(self) -> dict[str, str]:
         """What the recorder says of itself."""
@@ -1050,10 +1042,13 @@ class Recording:
 
     @property
     def recovered(self) -> str: ...
+
     @property
     def damage(self) -> str: ...
+
     @property
     def file_bytes(self) -> int: ...
+
     def select(self, topics: Sequence[str], begin: int, end: int) -> bytes:
         """
         The numbers of the messages on these topics (none: all), recorded from `begin` to before `end`: an array of unsigned 32-bit numbers.
@@ -1063,15 +1058,10 @@ class Recording:
         """When the message was recorded, ns since 1970."""
 
     def sample(self, index: int) -> Sample: ...
+
     def check(self) -> None: ...
 
-def copy_recordings(
-    parts: Sequence[tuple[Recording, Sequence[str], int, int]],
-    path: str,
-    overwrite: bool,
-    compress: str | None,
-    compress_topics: Mapping[str, str],
-) -> dict[str, Any]:
+def copy_recordings(parts: Sequence[tuple[Recording, Sequence[str], int, int]], path: str, overwrite: bool, compress: str | None, compress_topics: Mapping[str, str]) -> dict[str, Any]:
     """
     Writes messages of several recordings to a new one. Of each recording: topics (none: all), and the times from and before which its messages were recorded. `compress`: None: what was compressed is compressed in the same way.
     """
@@ -1079,25 +1069,16 @@ def copy_recordings(
 class Player:
     """Publishes a recording."""
 
-    def __init__(
-        self,
-        recording: Recording,
-        *,
-        topics: Sequence[str],
-        remap: Mapping[str, str],
-        rate: float,
-        loop: bool,
-        paused: bool,
-        begin: int,
-        end: int,
-        clock: str,
-        device: int,
-        domain: str,
-    ) -> None: ...
+    def __init__(self, recording: Recording, *, topics: Sequence[str], remap: Mapping[str, str], rate: float, loop: bool, paused: bool, begin: int, end: int, clock: str, device: int, domain: str) -> None: ...
+
     def pause(self) -> None: ...
+
     def resume(self) -> None: ...
+
     def step(self, count: int) -> None: ...
+
     def set_rate(self, rate: float) -> None: ...
+
     def wait(self, timeout: float | None) -> Outcome:
         """DONE when all was published, or playing has failed."""
 
@@ -1106,4 +1087,5 @@ class Player:
 
     @property
     def stats(self) -> dict[str, Any]: ...
+
     def close(self) -> None: ...
