@@ -275,7 +275,7 @@ GOALS: list[tuple[str, str, Goal]] = [
 def goals_table(results: dict[str, Rows]) -> Table:
     table = [["goal", "measured", ""]]
     for bench, title, judge in GOALS:
-        if bench in results:
-            met, text = judge(results[bench])
+        if bench in results and (judged := judge(results[bench])) is not None:
+            met, text = judged
             table.append([title, text, "met" if met else "MISSED"])
     return table

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
 
-from judges import time_goal
+from judges import Goal, time_goal
 from tables import Rows, ratios
-
-Goal = Callable[[Rows], tuple[bool, str]]
 
 
 def times_goal(row: str, other: str, limit: float) -> Goal:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from tables import SAME_GROUP, Rows, ratios
 
-Goal = Callable[[Rows], tuple[bool, str]]  # met; what was measured
+# Met, and what was measured; None where it does not apply.
+Goal = Callable[[Rows], tuple[bool, str] | None]
 
 
 def over(rows: Rows, row: str, floor: str, key: str = "p50_ns") -> float:
@@ -207,11 +208,11 @@ def share_goal(row: str, least: float) -> Goal:
 def threads_goal(work: str, **least: float) -> Goal:
     """How much faster all threads are than one, by how many there are; `others` for any number."""
 
-    def goal(rows: Rows) -> tuple[bool, str]:
+    def goal(rows: Rows) -> tuple[bool, str] | None:
         begin = f"{work}{SAME_GROUP}"
         row = next((row for row in rows if row.startswith(begin) and row.endswith(" threads")), "")
-        if not row:
-            return False, "this Python has a GIL"
+        if not row:  # this Python has a GIL
+            return None
         pairs = ratios(rows[row]["per_second"], rows[f"{begin}one thread"]["per_second"])
         times, threads = statistics.median(pairs), row.removeprefix(begin)
         wanted = least.get(f"of_{threads.split()[0]}", least["others"])

@@ -51,6 +51,8 @@ make_debian() { # make_debian [CODENAME]: that of this machine, if not said
 
 copy_checkout() {
   mkdir -p "$fresh/tensorbus"
+  # What the checkout does not have any more goes; what was built there stays.
+  find "$fresh/tensorbus" -mindepth 1 -maxdepth 1 ! -name build ! -name .venv -exec rm -rf {} +
   git ls-files -z --cached --others --exclude-standard |
     tar --create --null --files-from=- | tar --extract --directory "$fresh/tensorbus"
 }

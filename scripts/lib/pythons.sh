@@ -15,7 +15,8 @@ END
 # On the path, where scripts/free_threaded puts one, or pyenv's newest.
 find_python() { # find_python VERSION
   local candidate pyenv=${PYENV_ROOT:-$HOME/.pyenv}/versions
-  for candidate in "python$1" "python3" "/opt/python-$1/bin/python$1" \
+  # A free-threaded installation has the plain name, too, and may come first.
+  for candidate in $(type -ap "python$1" python3) "/opt/python-$1/bin/python$1" \
     $(printf '%s\n' "$pyenv/${1%t}".*/bin/python | sort -rV); do
     if is_python "$1" "$candidate"; then
       echo "$candidate"

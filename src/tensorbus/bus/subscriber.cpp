@@ -119,6 +119,10 @@ int Subscriber::event_descriptor() {
 
 void Subscriber::notify_lazily(bool lazily) { state_->core->notify_lazily(lazily); }
 
+bool Subscriber::has_set_aside() const { return state_->core->has_set_aside(); }
+
+std::size_t Subscriber::links() const { return state_->core->links(); }
+
 Outcome Subscriber::wait_for_publishers(std::uint32_t count, const platform::StopCondition& stop) {
   return state_->core->wait_for_publishers(count, stop);
 }

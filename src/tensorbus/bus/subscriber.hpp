@@ -52,6 +52,8 @@ class TENSORBUS_API Subscriber {
   int event_descriptor();
   // For a program that looks by itself every few milliseconds: SubscriberCore::notify_lazily().
   void notify_lazily(bool lazily);
+  bool has_set_aside() const;
+  std::size_t links() const;
   Outcome wait_for_publishers(std::uint32_t count, const platform::StopCondition& stop);
   SubscriberStats stats() const;
   void close();

@@ -57,7 +57,7 @@ struct Player::State {
       : recording(file),
         participant({.domain = options.domain}),
         loops(options.loop),
-        device(options.device),
+        device(options.device && !options.device->is_host() ? options.device : std::nullopt),
         time(checked_rate(options.rate)),
         paused(options.paused) {
     require_recorded(recording, options);

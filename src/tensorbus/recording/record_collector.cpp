@@ -105,7 +105,8 @@ void RecordCollector::look(const platform::StopCondition& stop) {
 void RecordCollector::look_if_wanted() {
   const std::uint32_t wanted = looks_wanted_.load(std::memory_order_acquire);
   if (looks_.load(std::memory_order_relaxed) == wanted) return;
-  for (Topic* const topic : by_tag_) (void)drain(*topic, waiting_in(*topic));
+  for (std::size_t i = 0; i < by_tag_.size(); ++i)  // what is collected may bring a topic
+    by_tag_[i]->has_more |= drain(*by_tag_[i], waiting_in(*by_tag_[i]));
   put_collected();
   looks_.store(wanted, std::memory_order_release);  // pairs with look()
   platform::futex_wake_all(looks_);
@@ -222,6 +223,7 @@ void RecordCollector::take_last() {
   for (Topic* const topic : by_tag_) topic->subscriber.notify_lazily(false);
   std::map<Topic*, std::size_t> left;
   for (Topic* const topic : by_tag_) left[topic] = waiting_in(*topic);
+  const platform::Deadline copies_until(kConnecting);
   bool more = !left.empty();
   while (more && !buffer_.stopped()) {
     for (auto& [topic, most] : left) {
@@ -233,6 +235,8 @@ void RecordCollector::take_last() {
     more = false;
     for (const std::uint64_t tag : poller_.wait(kOnTheWay))
       more |= left[by_tag_[tag - kFirstTopicTag]] > 0;
+    for (const auto& [topic, most] : left)  // copies from a GPU are not there before they are made
+      more |= most > 0 && topic->subscriber.has_set_aside() && !copies_until.passed();
   }
 }
 
@@ -267,8 +271,8 @@ void RecordCollector::wait_for_connections() {
 
 // Returns how many samples may have been waiting when it was ended: others are not waited for.
 std::size_t RecordCollector::waiting_in(const Topic& topic) const {
-  const std::size_t publishers = topic.subscriber.stats().publishers;
-  return std::max<std::size_t>(publishers, 1) * std::max<std::size_t>(options_.depth, 8);
+  return std::max<std::size_t>(topic.subscriber.links(), 1) *
+         std::max<std::size_t>(options_.depth, 8);
 }
 
 // Returns whether there may be more.
@@ -285,7 +289,7 @@ bool RecordCollector::drain(Topic& topic, std::size_t most) {
       continue;
     }
     if (outcome != Outcome::kDone) {
-      topic.pace.found_nothing(now);
+      if (!topic.subscriber.has_set_aside()) topic.pace.found_nothing(now);
       return false;
     }
     ++topic.received;

@@ -242,6 +242,7 @@ def test_with_queue_size_1_a_callback_that_keeps_up_loses_nothing_at_1_khz(
             publisher = node.create_publisher("/n", IntMessage, mode="sync")
             tell("ready")
             hear()
+            assert publisher.publisher.wait_for_subscribers(timeout=PATIENCE)
 
             def tick() -> None:
                 publisher.publish(IntMessage(publisher.publish_count))

@@ -213,7 +213,8 @@ bool SubscriberCore::arm_event() {
 
 void SubscriberCore::notify_lazily(bool lazily) {
   const platform::MutexLock lock(mutex_);
-  if (std::exchange(lazily_, lazily) == lazily || !event_armed_) return;
+  if (std::exchange(lazily_, lazily) == lazily || !event_) return;
+  if (!event_armed_) return event_->signal();  // perhaps there is more
   // The next look that finds nothing arms it in the new way.
   event_armed_ = all_notify_ = false;
   sleeper_.disarm_event();
@@ -298,6 +299,16 @@ bool SubscriberCore::look_after_event() {
 void SubscriberCore::wake_all() noexcept {
   sleeper_.wake_own();
   if (event_) event_->signal();
+}
+
+bool SubscriberCore::has_set_aside() const {
+  const platform::MutexLock lock(mutex_);
+  return !pending_.empty();
+}
+
+std::size_t SubscriberCore::links() const {
+  const platform::MutexLock lock(mutex_);
+  return links_.size();
 }
 
 Outcome SubscriberCore::wait_for_publishers(std::uint32_t count,

@@ -108,6 +108,10 @@ class SubscriberCore {
   // wait do, or one is set aside no more: for a program that looks by itself every few
   // milliseconds.
   void notify_lazily(bool lazily);
+  // Returns true if the next sample of a publisher waits for something, as a copy from a GPU.
+  bool has_set_aside() const;
+  // Returns how many publishers there are, also those that have ended and left something.
+  std::size_t links() const;
   // Signals the descriptor if a sample was missed: a publisher can be stopped between its entry and
   // its notification. Called every kParkSlice. Returns false if there is no descriptor.
   bool look_after_event();

@@ -53,7 +53,7 @@ bool is_plain_sequence(PyObject* items, int depth) {
   const nb::ft_object_guard unchanged(items);
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
   if (count > kMostPlainValues) return false;
-  for (Py_ssize_t i = 0; i < count; ++i)
+  for (Py_ssize_t i = 0; i < count && i < PySequence_Fast_GET_SIZE(items); ++i)
     if (!is_plain_at(PySequence_Fast_GET_ITEM(items, i), depth)) return false;
   return true;
 }
@@ -72,6 +72,8 @@ bool is_plain_dict(PyObject* items, int depth) {
 bool is_plain_at(PyObject* item, int depth) {
   if (is_scalar(item)) return true;
   if (depth == kMostPlainDepth) return false;
+  // Without a GIL others may change its container, while this thread waits for the item's lock.
+  const nb::object held = nb::borrow(item);
   if (PyTuple_CheckExact(item) || PyList_CheckExact(item))
     return is_plain_sequence(item, depth + 1);
   return PyDict_CheckExact(item) && is_plain_dict(item, depth + 1);
