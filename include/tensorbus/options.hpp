@@ -83,7 +83,7 @@ struct SubscriberOptions {
   // publisher has taken its place.
   bool end_of_stream = false;
   // How long receive() polls before it sleeps; it uses a core meanwhile. If the last samples came
-  // within some microseconds of the call, it polls for up to 50 us. 0: it sleeps at once.
+  // within some microseconds of the call, it polls for up to 80 us. 0: it sleeps at once.
   std::chrono::nanoseconds spin = std::chrono::microseconds(5);
   // With kShared, a publisher that is not `shared` refuses the subscriber; stats() reports that.
   Access access = Access::kRead;

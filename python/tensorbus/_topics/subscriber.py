@@ -52,7 +52,7 @@ class Subscriber(Closing, Generic[T]):
             `Timeout`. A publisher that was killed has not finished: the stream goes on until
             another one has taken its place.
         spin: seconds that `receive` looks by itself before it parks; costs a core for that time. If
-            the last samples came soon, it looks for up to 50 us. 0: it parks at once.
+            the last samples came soon, it looks for up to 80 us. 0: it parks at once.
         access: "copy-on-write": torch tensors can be written to, and the write is this process's
             own: the pages of a tensor become so at the first write to it. NumPy arrays are flagged
             read-only. With `pin` it is as "read".

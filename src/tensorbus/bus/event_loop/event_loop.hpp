@@ -134,7 +134,7 @@ class EventLoop {
   std::atomic<std::thread::id> running_{};  // relaxed: each thread only looks for itself
   // The thread that waits for poller_ in place of the loop's own; none if empty.
   std::atomic<std::thread::id> driver_{};
-  platform::AdaptiveSpin spin_;  // of a Driver that has the place
+  platform::AdaptiveSpin spin_{1};  // of a Driver that has the place
   platform::Mutex mutex_;
   std::unordered_map<Tag, Watched> watched_ TB_GUARDED_BY(mutex_);
   std::size_t paused_ TB_GUARDED_BY(mutex_) = 0;  // of these

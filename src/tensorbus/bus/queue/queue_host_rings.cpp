@@ -197,6 +197,8 @@ std::optional<std::uint64_t> QueueHost::take_now(const link::QueueName& name,
 RingsToSleepOn QueueHost::rings_to_sleep_on(const link::QueueName& name) {
   Hosted* const queue = find_for_own(name);
   if (queue == nullptr || queue->table.waiting_gets() == 0) return {};
+  for (const auto& [number, hosted] : queues_)
+    if (!hosted.mirror && hosted.table.has_offers()) return {};  // TAKE comes by message
   return {queue->rings.to_sleep_on(), &looking_again_};
 }
 

@@ -217,6 +217,9 @@ class QueueTable {
     return number;
   }
 
+  // Returns true if somebody was offered an item, and has not said whether he takes it.
+  bool has_offers() const noexcept { return items_.offered() != 0; }
+
   // `holds`: others may see an item that the client was offered, before it takes the item. Without
   // `redeliver` such items are lost with the client: nobody else may get them.
   template <typename Port>

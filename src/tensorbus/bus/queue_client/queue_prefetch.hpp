@@ -22,7 +22,7 @@ namespace tensorbus::bus {
 class QueuePrefetch : public std::enable_shared_from_this<QueuePrefetch> {
  public:
   QueuePrefetch(ParticipantCore& core, const QueueAddress& address)
-      : core_(core), address_(address) {}
+      : core_(core), address_(address), spin_(address.host == core.id() ? 1 : 16) {}
   QueuePrefetch(const QueuePrefetch&) = delete;
   QueuePrefetch& operator=(const QueuePrefetch&) = delete;
 

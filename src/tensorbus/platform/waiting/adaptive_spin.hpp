@@ -19,12 +19,17 @@ inline const bool kHasOneCore = ::sysconf(_SC_NPROCESSORS_ONLN) < 2;
 // nothing.
 class AdaptiveSpin {
  public:
+  // `rest`: how many short waits after a look in vain until the next one.
+  explicit AdaptiveSpin(std::uint32_t rest = kRest) noexcept : after_in_vain_(rest) {}
+
   static std::chrono::nanoseconds most() noexcept {
     return kHasOneCore ? std::chrono::nanoseconds{} : kMost;
   }
   bool looks() const noexcept { return !kHasOneCore && rest_.load(std::memory_order_relaxed) == 0; }
   // A look ended.
-  void looked(bool found) noexcept { rest_.store(found ? 0 : kRest, std::memory_order_relaxed); }
+  void looked(bool found) noexcept {
+    rest_.store(found ? 0 : after_in_vain_, std::memory_order_relaxed);
+  }
   // A thread slept, and waited so long in all.
   void slept(std::chrono::nanoseconds waited) noexcept {
     const std::uint32_t rest = rest_.load(std::memory_order_relaxed);
@@ -35,11 +40,12 @@ class AdaptiveSpin {
   }
 
  private:
-  static constexpr std::chrono::nanoseconds kMost = std::chrono::microseconds(50);
+  static constexpr std::chrono::nanoseconds kMost = std::chrono::microseconds(80);
   // A wait that was short, with what it takes to fall asleep and be woken.
   static constexpr std::chrono::nanoseconds kShort = std::chrono::microseconds(100);
-  static constexpr std::uint32_t kRest = 16;  // short waits until the next look
+  static constexpr std::uint32_t kRest = 16;
 
+  const std::uint32_t after_in_vain_;
   std::atomic<std::uint32_t> rest_ = 1;
 };
 
