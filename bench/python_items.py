@@ -74,7 +74,7 @@ class Topics:
     def __init__(self, put: str, get: str) -> None:
         options: Any = {"reliable": True, "timeout": PATIENCE}
         self._publisher = tb.Publisher(put, **options)
-        self._subscriber = tb.Subscriber(get, timeout=PATIENCE)
+        self._subscriber = tb.Subscriber(get, timeout=PATIENCE, spin=0)  # both ways it sleeps
 
     def wait(self) -> None:
         self._publisher.wait_for_subscribers()
