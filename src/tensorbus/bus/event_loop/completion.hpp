@@ -56,8 +56,8 @@ class CompletionState {
   static constexpr std::uint32_t kDone = 1;
   static constexpr std::uint32_t kSleeps = 2;  // and a thread waits for it
 
-  // On an older kernel the end of `other` is seen when the caller looks again. Null also for a caller
-  // that signals are to end, since a wait for two words does not end at each of them.
+  // On an older kernel the end of `other` is seen when the caller looks again. Null also for a
+  // caller that signals are to end, since a wait for two words does not end at each of them.
   platform::FutexWait sleep(std::chrono::nanoseconds most, CompletionState* other) noexcept {
     const platform::FutexWord word = to_sleep_on();
     if (other == nullptr || !platform::can_wait_for_any())
