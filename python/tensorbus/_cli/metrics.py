@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
+from tensorbus._base.stop_event import StopEvent
 from tensorbus._cli.bridge_status import Status, is_status
 from tensorbus._cli.options import ASK, Domain, Timeout
 from tensorbus._cli.output import fail
@@ -51,7 +51,7 @@ def metrics(
         registry.register(BusCollector(lambda: inspect(domain, timeout), bridge.status))
         server, thread = start_http_server(port, address, registry)
         print(f"http://{address}:{server.server_port}/metrics", flush=True)
-        ended = threading.Event()
+        ended = StopEvent()
         signal.signal(signal.SIGTERM, lambda *_: ended.set())
         try:
             ended.wait()

@@ -13,6 +13,7 @@ from tensorbus._aio.callbacks import Callback, called, checked_callback, is_canc
 from tensorbus._aio.failures import log
 from tensorbus._base.errors import InvalidArgument
 from tensorbus._base.public import public
+from tensorbus._base.stop_event import StopEvent
 from tensorbus.nodes._grid import Grid
 
 OnException = Callable[[BaseException], None]
@@ -186,7 +187,7 @@ class SyncRateExecutor:
         self._period = period_of(rate_hz)
         self._skip = skip
         self._at_once = at_once
-        self._stop = stop_event or threading.Event()
+        self._stop = stop_event or StopEvent()
         self._grid: Grid | None = None
         self.ticks: int = 0  # how often it was called
 

@@ -12,6 +12,7 @@ from tensorbus._aio.callbacks import Mode
 from tensorbus._aio.failures import Failures
 from tensorbus._base.closing import cannot_pickle
 from tensorbus._base.errors import Closed
+from tensorbus._base.stop_event import StopEvent
 from tensorbus.nodes._run import EndedBySigterm
 from tensorbus.nodes._threads import Place, Threads
 
@@ -68,7 +69,7 @@ class Lifecycle:
         afterwards: Callable[[], None],
     ) -> None:
         self.closed: bool = False
-        self.stopped: threading.Event = threading.Event()
+        self.stopped: threading.Event = StopEvent()
         self.failures: Failures = Failures(node, on_error, self.stop)
         self.threads: Threads = Threads(node, lambda error, name: self.failures.report(error, name))
         self.belongings: list[Belonging] = []  # are closed when all work has ended
@@ -169,7 +170,7 @@ class Lifecycle:
                     self._start_thread(work)
 
     def stop(self) -> None:
-        """Ends `run` and `spin`, for good. From any thread."""
+        """Ends `run` and `spin`, for good. From any thread, or handler of a signal."""
         self.stopped.set()
         loop, wake = self._loop, self._wake
         if loop is not None and wake is not None:
@@ -312,7 +313,7 @@ class HasLifecycle:
             return self.__lifecycle.spin(timeout)
 
     def stop(self) -> None:
-        """Ends `run` and `spin`, for good. From any thread or callback."""
+        """Ends `run` and `spin`, for good. From any thread, callback, or handler of a signal."""
         self.__lifecycle.stop()
 
     async def close(self) -> None:

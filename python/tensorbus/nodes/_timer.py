@@ -11,6 +11,7 @@ from typing import Any
 from tensorbus._aio.callbacks import Callback, Mode, called
 from tensorbus._aio.failures import Failures
 from tensorbus._base.public import public
+from tensorbus._base.stop_event import StopEvent
 from tensorbus.nodes._executor import RateExecutor, SyncRateExecutor, positive
 
 
@@ -35,7 +36,7 @@ class Timer:
         self.label: str = f"timer {called(callback)}"
         self._failures = failures
         self._callback = callback
-        self._stop = threading.Event()  # the node's, when that runs
+        self._stop: threading.Event = StopEvent()  # the node's, when that runs
         kind = RateExecutor if mode == "async" else SyncRateExecutor
         self._new_executor: Callable[..., RateExecutor | SyncRateExecutor] = partial(
             kind, 1 / period, self._call, skip=skip, at_once=at_once, on_error=self._failed

@@ -245,3 +245,35 @@ def test_a_node_of_a_killed_process_is_gone(elsewhere: Elsewhere) -> None:
     assert tb.wait_for_node("mortal", timeout=PATIENCE)
     other.kill()
     assert tb.list_nodes() == []
+
+
+def test_a_signal_that_another_thread_was_given_ends_spin(elsewhere: Elsewhere) -> None:
+    def live() -> None:
+        def interrupt(stop: threading.Event) -> None:
+            hear()
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+        with tb.Node("node") as node:
+            node.spawn_thread(interrupt)
+            tell("ready")
+            try:
+                node.spin()
+            except KeyboardInterrupt:
+                tell("interrupted")
+
+    other = elsewhere.start(live)
+    assert other.hear() == "ready"
+    other.wait_until_asleep()
+    other.tell()
+    assert other.hear() == "interrupted"
+
+
+def test_a_handler_stops_a_node_whose_event_is_in_use() -> None:
+    with tb.Node("node") as node:
+        before = signal.signal(signal.SIGUSR1, lambda *_: node.stop())
+        try:
+            with node.stop_event._cond:  # type: ignore[attr-defined]
+                signal.raise_signal(signal.SIGUSR1)
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        assert node.spin()

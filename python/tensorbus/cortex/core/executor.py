@@ -11,6 +11,7 @@ from functools import partial, update_wrapper
 from typing import Any
 
 from tensorbus._aio.callbacks import Callback, checked_callback
+from tensorbus._base.stop_event import StopEvent
 from tensorbus.nodes import AsyncExecutor as OurAsyncExecutor
 from tensorbus.nodes import RateExecutor as OurRateExecutor
 from tensorbus.nodes import SyncRateExecutor as OurSyncRateExecutor
@@ -143,7 +144,7 @@ class SyncRateExecutor:
         func, rate_hz = _in_order(func, rate_hz)
         self.func: Callback = checked_callback(func, "sync")
         self.interval: float = period_of(rate_hz)
-        self._stop = threading.Event()  # of all runs since it was started; set: it is stopped
+        self._stop = StopEvent()  # of all runs since it was started; set: it is stopped
         self._stop.set()
         self._starting = threading.Lock()
 
@@ -156,7 +157,7 @@ class SyncRateExecutor:
         """Says that it runs; `run` does so by itself."""
         with self._starting:
             if self._stop.is_set():
-                self._stop = threading.Event()
+                self._stop = StopEvent()
 
     def stop(self) -> None:
         """Ends every `run` after the call that is under way. From any thread."""

@@ -11,6 +11,7 @@ from tensorbus._aio.failures import Failures
 from tensorbus._base.arguments import MOST_DEPTH, whole_number
 from tensorbus._base.errors import Closed, Error, Timeout
 from tensorbus._base.participant import participant
+from tensorbus._base.stop_event import StopEvent
 from tensorbus._core import Outcome, wait_for_topic
 from tensorbus.cortex.core.subscriber_base import SubscriberBase, log
 from tensorbus.cortex.core.types import SyncMessageCallback
@@ -185,7 +186,7 @@ class Worker:
         self._places = tuple(places)
         self._daemon = daemon
         self._thread: threading.Thread | None = None
-        self._stop = threading.Event()
+        self._stop = StopEvent()
         self._changing = threading.RLock()  # a signal's handler may stop what is being started
 
     @property
@@ -198,7 +199,7 @@ class Worker:
             before = self._thread if self.running else None
             if before is not None and not self._stop.is_set():
                 return
-            self._stop = threading.Event()
+            self._stop = StopEvent()
             self._thread = threading.Thread(
                 target=self._run, args=(self._stop, before), name=self._name, daemon=self._daemon
             )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
 from contextlib import suppress
 
+from tensorbus._base.stop_event import StopEvent
 from tensorbus.cortex.discovery.protocol import DEFAULT_DISCOVERY_ADDRESS
 
 log: logging.Logger = logging.getLogger("tensorbus.cortex")
@@ -22,7 +22,7 @@ class DiscoveryDaemon:
 
     def __init__(self, address: str = DEFAULT_DISCOVERY_ADDRESS) -> None:
         self.address = address
-        self._stop = threading.Event()
+        self._stop = StopEvent()
 
     def start(self) -> None:
         """Says in the log that no daemon is needed; returns after `stop`, or Ctrl-C."""
