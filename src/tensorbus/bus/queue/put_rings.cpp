@@ -63,12 +63,13 @@ void PutRings::promise(std::size_t room, std::size_t most) noexcept {
   }
 }
 
+bool PutRings::any_waits() noexcept {
+  return std::ranges::any_of(rings_, [](Ring& ring) { return ring.reader.waiting() != 0; });
+}
+
 bool PutRings::wait(bool waits) noexcept {
-  bool any = false;
   for (Ring& ring : rings_) ring.reader.wait(waits);
-  if (!waits) return false;
-  for (Ring& ring : rings_) any = ring.reader.waiting() != 0 || any;
-  return any;
+  return waits && any_waits();
 }
 
 std::vector<std::shared_ptr<link::PutRingSegment>> PutRings::to_sleep_on() const {

@@ -38,6 +38,8 @@ class PutRings {
   // entry stays.
   template <typename Enter>
   void pull(Enter enter);
+  // Returns true if there are entries to pull.
+  bool any_waits() noexcept;
   // Returns for how many items room was promised that were not pulled.
   std::size_t promised() const noexcept;
   // Takes all room back: what was put is left, and nothing more is put before promise().

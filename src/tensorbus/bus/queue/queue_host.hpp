@@ -79,6 +79,7 @@ class QueueHost final : public QueueRequests {
   void pull_all(Hosted& queue);
   // Promises room, lends items ahead, and has clients wake us while somebody waits for an item.
   void look_after(Hosted& queue) noexcept;
+  std::nullopt_t nothing_to_take(Hosted& queue, bool& none_left);
   void enter(Hosted& queue, const PutRings::Lender& from, const link::PutSlot& slot);
   PutRings::Lender lender_of(const PeerSession& client, const Hosted& queue) const;
   void put(const Table::Request& request, std::uint64_t number, LentRef item);

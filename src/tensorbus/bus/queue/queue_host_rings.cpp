@@ -173,6 +173,7 @@ std::optional<std::uint64_t> QueueHost::take_now(const link::QueueName& name,
                                                  bool& none_left) {
   Hosted* const queue = find_for_own(name);
   if (queue == nullptr) return std::nullopt;
+  if (queue->table.items() == 0 && !queue->rings.any_waits()) return nothing_to_take(*queue, none_left);
   const Touch touch(*this, *queue);
   Port port{context_, queue->grant()};
   const auto read_it = [&](const LentRef& item) { return read(*item); };
@@ -186,12 +187,15 @@ std::optional<std::uint64_t> QueueHost::take_now(const link::QueueName& name,
     if (std::exchange(lost, false)) collect_taken(*queue);
     number = queue->table.take_now(port, own_, read_it, take_back);
   } while (lost);
+  if (number == 0) return nothing_to_take(*queue, none_left);
   none_left = queue->table.items() == 0 && !queue->table.is_shut_down();
-  if (number == 0) {
-    (void)queue->table.finish_with_taken(own_);  // as a GET does, also one in vain
-    return std::nullopt;
-  }
   return queue->options.redeliver ? number : 0;
+}
+
+std::nullopt_t QueueHost::nothing_to_take(Hosted& queue, bool& none_left) {
+  none_left = queue.table.items() == 0 && !queue.table.is_shut_down();
+  (void)queue.table.finish_with_taken(own_);  // as a GET does, also one in vain
+  return std::nullopt;
 }
 
 RingsToSleepOn QueueHost::rings_to_sleep_on(const link::QueueName& name) {

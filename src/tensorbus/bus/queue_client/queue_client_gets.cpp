@@ -11,7 +11,8 @@ namespace tensorbus::bus {
 namespace {
 
 // Some microseconds: who answers at once is on another core.
-constexpr int kLooksBeforeYield = 32;
+constexpr int kLooksBeforeYield = 96;
+constexpr int kLooksAtTheClock = 16;  // one in so many: reading it takes as long as a look
 
 // Nothing throws once an item was taken.
 void reserve_one(std::vector<Sample>& items) {
@@ -118,10 +119,12 @@ bool QueueClient::take_soon(Sample& item, const StopCondition& stop, bool& none_
   const auto most = std::min(platform::AdaptiveSpin::most(), stop.timeout());
   const platform::Deadline deadline(looks ? most : 0ns);
   std::vector<Sample> taken;
-  for (int looks_left = kLooksBeforeYield;; --looks_left) {
+  for (int look = 1;; ++look) {
     none_left = take_now(taken, 1);
-    if (!taken.empty() || deadline.passed()) break;
-    if (looks_left <= 0) std::this_thread::yield();
+    if (!taken.empty() || !looks) break;
+    const bool yields = look > kLooksBeforeYield;
+    if (yields) std::this_thread::yield();
+    if ((yields || look % kLooksAtTheClock == 0) && deadline.passed()) break;
   }
   if (looks) rings_->prefetch->looked(!taken.empty());
   if (none_left && taken.empty() && !waits_for(stop)) {  // what others have sent by now is there
