@@ -20,6 +20,8 @@ not_emulated=(
   'bus/Domain.of_another_user_is_refused$'
   # They fork beside busy threads, where qemu-user itself may lock up.
   'memory/Peers.can_be_counted_by_a_child_that_was_forked_at_any_moment$'
+  # qemu-user refuses lists of robust futexes (set_robust_list).
+  'platform/LifeWord.(a_|the_end|garbage)'
   # The kernel shall give an address again that was in use before: it does not under qemu-user.
   'cuda/DeviceExports.at_an_address_that_is_used_again_are_the_new_ones$'
   # They do something so often that qemu-user needs minutes for it, or a peer gives up meanwhile: a

@@ -186,7 +186,7 @@ void EventLoop::schedule(Task& task, std::chrono::milliseconds delay) noexcept {
   platform::signal_event(wake_.get());
 }
 
-void EventLoop::start() {
+void EventLoop::start(const Handler& first) {
   // Signals are for the program's own threads, which would miss EINTR if ours took them.
   sigset_t all;
   sigset_t before;
@@ -194,7 +194,10 @@ void EventLoop::start() {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   int error_number = 0;
   try {
-    thread_ = std::thread([this] { run(); });
+    thread_ = std::thread([this, first] {
+      if (first) first();
+      run();
+    });
   } catch (const std::system_error& error) {
     error_number = error.code().value();
   } catch (const std::bad_alloc&) {

@@ -74,8 +74,9 @@ class EventLoop {
   Task& add_task(Handler task);
   void schedule(Task& task, std::chrono::milliseconds delay = {}) noexcept;
 
-  // Throws Error(kOutOfMemory) that names the limit if no thread can be started.
-  void start();
+  // Starts the thread, which calls `first` first, if that is given. Throws Error(kOutOfMemory) that
+  // names the limit if no thread can be started.
+  void start(const Handler& first = {});
   // Ends the thread and waits for it. Must not be called by a handler.
   void stop() noexcept;
   // Runs one round of the loop, for callers without the thread. Waits at most `timeout` (-1:

@@ -173,7 +173,8 @@ std::optional<std::uint64_t> QueueHost::take_now(const link::QueueName& name,
                                                  bool& none_left) {
   Hosted* const queue = find_for_own(name);
   if (queue == nullptr) return std::nullopt;
-  if (queue->table.items() == 0 && !queue->rings.any_waits()) return nothing_to_take(*queue, none_left);
+  if (queue->table.items() == 0 && !queue->rings.any_waits())
+    return nothing_to_take(*queue, none_left);
   const Touch touch(*this, *queue);
   Port port{context_, queue->grant()};
   const auto read_it = [&](const LentRef& item) { return read(*item); };

@@ -93,17 +93,23 @@ void QueuePutter::set(Ring ring) {
 std::shared_ptr<link::PeerMemory> QueuePutter::living_host() {
   if (!writer_) return nullptr;
   auto host = host_.lock();
-  if (host && !host->is_over()) return host;
+  if (host && !host->has_ended()) return host;
+  close_ring();
+  return nullptr;
+}
+
+void QueuePutter::close_ring() {
+  if (!writer_) return;
   writer_.reset();
   segment_.reset();
   host_.reset();
   ring_ = Ring::kNone;
-  return nullptr;
 }
 
 void QueuePutter::close_if_host_is_gone() {
   const platform::MutexLock lock(mutex_);
-  (void)living_host();
+  const auto host = host_.lock();
+  if (!host || host->is_over()) close_ring();
 }
 
 bool QueuePutter::has_ring() {

@@ -56,6 +56,7 @@ class QueuePutter : public std::enable_shared_from_this<QueuePutter> {
             const std::shared_ptr<link::PeerMemory>& host);
   void set(Ring ring);
   std::shared_ptr<link::PeerMemory> living_host() TB_REQUIRES(mutex_);
+  void close_ring() TB_REQUIRES(mutex_);
 
   ParticipantCore& core_;
   const QueueAddress address_;

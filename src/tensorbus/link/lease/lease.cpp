@@ -18,6 +18,10 @@ bool PeerMemory::is_over() const noexcept {
   return ::poll(either, 2, 0) > 0;
 }
 
+bool PeerMemory::has_ended() const noexcept {
+  return !(wake_page && is_told_to_live(*wake_page)) && is_over();
+}
+
 std::optional<Place> Lease::place_of(const std::byte* first, std::size_t bytes) const {
   for (const Place& place : places_) {
     if (first < place.begin || first + bytes > place.begin + place.bytes) continue;

@@ -4,9 +4,20 @@
 
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
+#include "tensorbus/platform/waiting/life_word.hpp"
 #include "tensorbus/platform/waiting/notifier.hpp"
 
 namespace tensorbus::link {
+namespace {
+
+WakePageHeader& header_of(const platform::Mapping& page) noexcept {
+  return *reinterpret_cast<WakePageHeader*>(page.data());
+}
+WakeSlot& slot_of(const platform::Mapping& page, std::uint32_t index) noexcept {
+  return reinterpret_cast<WakeSlot*>(page.data() + sizeof(WakePageHeader))[index];
+}
+
+}  // namespace
 
 WakePage::WakePage()
     : memfd_(platform::create_sealed_memfd("tensorbus-wake", kWakePageBytes)),
@@ -32,14 +43,20 @@ void WakePage::give_back_slot(std::uint32_t index) noexcept {
   returned_.push_back(index);
 }
 
-WakeSlot& WakePage::slot(std::uint32_t index) const noexcept {
-  return reinterpret_cast<WakeSlot*>(mapping_.data())[index];
+WakeSlot& WakePage::slot(std::uint32_t index) const noexcept { return slot_of(mapping_, index); }
+
+void WakePage::tell_life() noexcept {
+  platform::tell_life_of_this_thread(header_of(mapping_).life);
 }
 
 PeerWakePage map_peer_wake_page(const platform::Fd& memfd) {
   platform::verify_sealed_memfd(memfd.get(), kWakePageBytes, "HELLO.wake_page");
   return std::make_shared<const platform::Mapping>(memfd.get(), kWakePageBytes,
                                                    platform::Mapping::Access::kReadWrite);
+}
+
+bool is_told_to_live(const platform::Mapping& page) noexcept {
+  return platform::is_told_to_live(header_of(page).life);
 }
 
 Sleeper::Sleeper(std::shared_ptr<WakePage> page)
@@ -80,7 +97,7 @@ Waker::Waker(PeerWakePage page, std::uint32_t index) : page_(std::move(page)) {
   if (index >= kWakeSlots)
     throw Error(Code::kProtocol,
                 "wake_slot: " + std::to_string(index) + " of " + std::to_string(kWakeSlots));
-  slot_ = reinterpret_cast<WakeSlot*>(page_->data()) + index;
+  slot_ = &slot_of(*page_, index);
 }
 
 void Waker::wake(std::uint32_t sleeping) noexcept {

@@ -16,14 +16,18 @@
 namespace tensorbus::link {
 
 // docs/protocol.md, section 3, "The wake page".
+struct alignas(64) WakePageHeader {
+  platform::Atomic<std::uint32_t> life;  // see platform/waiting/life_word.hpp
+};
 struct alignas(64) WakeSlot {
   platform::Atomic<std::uint32_t> sleeping;  // written only by the participant that owns the page
   platform::Atomic<std::uint32_t> wake;      // written by wakers
 };
 static_assert(sizeof(WakeSlot) == 64);
 
-inline constexpr std::uint32_t kWakeSlots = 16384;
-inline constexpr std::size_t kWakePageBytes = kWakeSlots * sizeof(WakeSlot);
+inline constexpr std::uint32_t kWakeSlots = 16383;
+inline constexpr std::size_t kWakePageBytes =
+    sizeof(WakePageHeader) + kWakeSlots * sizeof(WakeSlot);
 inline constexpr std::uint32_t kSleepsOnFutex = 1;
 inline constexpr std::uint32_t kSleepsOnEvent = 2;
 inline constexpr std::uint32_t kSleepsUntilHalfFull = 4;  // and looks by itself meanwhile
@@ -38,6 +42,8 @@ class WakePage {
   std::uint32_t take_slot();
   void give_back_slot(std::uint32_t index) noexcept;
   WakeSlot& slot(std::uint32_t index) const noexcept;
+  // From now on peers see that the participant lives, until the calling thread has ended.
+  void tell_life() noexcept;
 
  private:
   platform::Fd memfd_;
@@ -50,6 +56,8 @@ class WakePage {
 // A peer's page, mapped to wake its sleepers. Throws Error(kProtocol).
 using PeerWakePage = std::shared_ptr<const platform::Mapping>;
 PeerWakePage map_peer_wake_page(const platform::Fd& memfd);
+// Returns true if the peer's process lives; false if it does not, or has not told.
+bool is_told_to_live(const platform::Mapping& page) noexcept;
 
 // One sleeper of this participant. Owns its slot. Thread-safe.
 class Sleeper {
