@@ -1,7 +1,9 @@
 #include "tensorbus/tensor/layout.hpp"
 
+#include <algorithm>
 #include <cstring>
 
+#include "tensorbus/platform/helpers.hpp"
 #include "tensorbus/platform/streaming_copy.hpp"
 
 namespace tensorbus {
@@ -11,6 +13,23 @@ using CopyBytes = void (*)(std::byte* target, const std::byte* source, std::size
 
 void plain_copy(std::byte* target, const std::byte* source, std::size_t bytes) noexcept {
   std::memcpy(target, source, bytes);
+}
+
+// Below that, another core is awake too late to be of use.
+constexpr std::size_t kWorthHelp = std::size_t{16} << 20;
+constexpr std::size_t kPartBytes = std::size_t{256} << 10;
+
+// Of memory that is copied as one piece.
+void copy_whole(std::byte* target, const std::byte* source, std::size_t bytes, Stores stores) {
+  const auto copy = [&](std::size_t begin, std::size_t end) {
+    if (stores == Stores::kOrdinary) return plain_copy(target + begin, source + begin, end - begin);
+    platform::streaming_copy(target + begin, source + begin, end - begin);
+    platform::end_streaming();
+  };
+  if (bytes < kWorthHelp) return copy(0, bytes);
+  const std::size_t parts = (bytes + kPartBytes - 1) / kPartBytes;
+  platform::in_parts(
+      parts, [&](std::size_t i) { copy(i * kPartBytes, std::min((i + 1) * kPartBytes, bytes)); });
 }
 
 // Copies dimension `axis` and all dimensions inside it.
@@ -45,12 +64,11 @@ void copy_elements(std::byte* target, const Layout& copy, const std::byte* sourc
                    const Layout& layout, Stores stores) {
   const ByteSpan span = span_of(layout);
   if (span.bytes() == 0) return;
+  if (span.bytes() <= layout.packed_bytes() && copy.strides == layout.strides)
+    return copy_whole(target + span.begin, source + span.begin, span.bytes(), stores);
   const bool streams = stores == Stores::kNonTemporal;
   const CopyBytes copy_bytes = streams ? platform::streaming_copy : plain_copy;
-  if (span.bytes() <= layout.packed_bytes() && copy.strides == layout.strides)
-    copy_bytes(target + span.begin, source + span.begin, span.bytes());
-  else
-    copy_axis(target, copy, source, layout, 0, item_bytes(layout.dtype), copy_bytes);
+  copy_axis(target, copy, source, layout, 0, item_bytes(layout.dtype), copy_bytes);
   if (streams) platform::end_streaming();
 }
 

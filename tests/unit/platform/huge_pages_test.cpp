@@ -1,7 +1,6 @@
 #include "tensorbus/platform/files/huge_pages.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include "tensorbus/platform/files/memfd.hpp"
 #include "tests/unit/platform/test_support.hpp"
@@ -23,12 +22,6 @@ class Settings : public test::TemporaryDirectory {
     write("hugepages-2048kB/shmem_enabled", text);
   }
 };
-
-std::size_t resident_bytes(int memfd) {
-  struct stat status{};
-  EXPECT_EQ(::fstat(memfd, &status), 0);
-  return static_cast<std::size_t>(status.st_blocks) * 512;
-}
 
 TEST(HugePages, are_there_where_the_setting_allows_them) {
   const HugePages none;
@@ -71,21 +64,21 @@ TEST(HugePages, populated_pages_are_taken_and_can_be_given_back_whatever_their_s
   for (const Pages pages : {Pages::kHuge, Pages::kSmall}) {
     const Fd memfd = create_sealed_memfd("test", 4 * kHuge);
     populate_pages(memfd.get(), kHuge, 2 * kHuge, pages);
-    const std::size_t taken = resident_bytes(memfd.get());
+    const std::size_t taken = test::resident_bytes(memfd.get());
     EXPECT_TRUE(taken == 2 * kHuge || taken == 0) << taken;  // Linux before 5.14
     ASSERT_TRUE(reserve_pages(memfd.get(), kHuge, 2 * kHuge));
-    EXPECT_EQ(resident_bytes(memfd.get()), 2 * kHuge);
+    EXPECT_EQ(test::resident_bytes(memfd.get()), 2 * kHuge);
     punch_pages(memfd.get(), kHuge + page_bytes(), page_bytes());
-    EXPECT_EQ(resident_bytes(memfd.get()), 2 * kHuge - page_bytes());
+    EXPECT_EQ(test::resident_bytes(memfd.get()), 2 * kHuge - page_bytes());
     punch_pages(memfd.get(), kHuge, 2 * kHuge);
-    EXPECT_EQ(resident_bytes(memfd.get()), 0U);
+    EXPECT_EQ(test::resident_bytes(memfd.get()), 0U);
   }
 }
 
 TEST(HugePages, pages_that_cannot_be_populated_are_left_to_be_reserved) {
   const Fd memfd = create_sealed_memfd("test", kHuge);
   populate_pages(memfd.get(), 0, std::size_t{1} << 60, Pages::kHuge);  // more than can be mapped
-  EXPECT_EQ(resident_bytes(memfd.get()), 0U);
+  EXPECT_EQ(test::resident_bytes(memfd.get()), 0U);
 }
 
 }  // namespace

@@ -21,12 +21,6 @@ using test::error_of;
 
 const std::size_t kBytes = 16 * page_bytes();
 
-std::size_t resident_bytes(int fd) {
-  struct stat status{};
-  EXPECT_EQ(::fstat(fd, &status), 0);
-  return static_cast<std::size_t>(status.st_blocks) * 512;
-}
-
 std::string refusal_of(int fd, std::size_t bytes) {
   std::string message;
   const std::string code =
@@ -51,7 +45,7 @@ TEST(SealedMemfd, can_be_neither_shrunk_nor_grown_nor_sealed_further) {
 
 TEST(SealedMemfd, takes_no_memory_before_it_is_touched) {
   const Fd fd = create_sealed_memfd("test", std::size_t{1} << 32);
-  EXPECT_EQ(resident_bytes(fd.get()), 0U);
+  EXPECT_EQ(test::resident_bytes(fd.get()), 0U);
 }
 
 TEST(ReadOnlyDescriptor, shows_what_the_owner_writes) {
@@ -143,10 +137,10 @@ TEST(Pages, are_taken_by_a_reservation_and_given_back_by_a_punch) {
   const Fd fd = create_sealed_memfd("test", kBytes);
   const Mapping mapping(fd.get(), kBytes, Mapping::Access::kReadWrite);
   ASSERT_TRUE(reserve_pages(fd.get(), 0, kBytes));
-  EXPECT_EQ(resident_bytes(fd.get()), kBytes);
+  EXPECT_EQ(test::resident_bytes(fd.get()), kBytes);
   std::memset(mapping.data(), 1, kBytes);
   punch_pages(fd.get(), page_bytes(), 2 * page_bytes());
-  EXPECT_EQ(resident_bytes(fd.get()), kBytes - 2 * page_bytes());
+  EXPECT_EQ(test::resident_bytes(fd.get()), kBytes - 2 * page_bytes());
   EXPECT_EQ(mapping.data()[page_bytes() - 1], std::byte{1});
   EXPECT_EQ(mapping.data()[page_bytes()], std::byte{0});
   EXPECT_EQ(mapping.data()[3 * page_bytes()], std::byte{1});

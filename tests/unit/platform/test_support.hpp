@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -27,6 +29,13 @@
 #endif
 
 namespace tensorbus::test {
+
+// Returns how many bytes of memory a file of a memory file system takes.
+inline std::size_t resident_bytes(int fd) {
+  struct stat status{};
+  if (::fstat(fd, &status) != 0) throw std::runtime_error("fstat failed");
+  return static_cast<std::size_t>(status.st_blocks) * 512;
+}
 
 // The code of the Error that `action` throws; a message when it throws none, so that
 // EXPECT_EQ says what came instead.

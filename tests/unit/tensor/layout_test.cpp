@@ -210,6 +210,19 @@ TEST(Copy, has_the_elements_of_the_source) {
   }
 }
 
+TEST(Copy, of_a_size_that_several_cores_share_is_whole) {
+  const std::size_t bytes = (std::size_t{16} << 20) + 12'345;
+  const Layout layout = Layout::contiguous(DType::kUInt8, {static_cast<std::int64_t>(bytes)});
+  std::vector<std::byte> source(bytes);
+  std::mt19937 random(7);
+  for (std::byte& byte : source) byte = static_cast<std::byte>(random());
+  for (const Stores stores : {Stores::kOrdinary, Stores::kNonTemporal}) {
+    std::vector<std::byte> target(bytes);
+    copy_elements(target.data(), layout, source.data(), layout, stores);
+    EXPECT_EQ(target, source);
+  }
+}
+
 // Such a stride is never taken, so that it may be anything; a sanitizer sees one that is.
 TEST(Copy, does_not_look_at_the_stride_of_a_single_element) {
   constexpr std::int64_t kWild = std::numeric_limits<std::int64_t>::max() / 2 + 1;

@@ -1,0 +1,136 @@
+#include "tensorbus/platform/helpers.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+
+#include "tensorbus/platform/background_thread.hpp"
+#include "tensorbus/platform/mutex.hpp"
+
+namespace tensorbus::platform {
+namespace {
+
+constexpr std::size_t kMostHelpers = 3;
+constexpr std::uint32_t kRest = 16;  // jobs
+
+class Job {
+ public:
+  Job(std::size_t parts, void (*work)(const void*, std::size_t) noexcept, const void* with) noexcept
+      : parts_(parts), work_(work), with_(with) {}
+
+  // Returns whether there was anything left to do.
+  bool take_parts() noexcept {
+    bool any = false;
+    // Relaxed: what the work reads and writes is ordered by the mutex of Helpers.
+    for (std::size_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < parts_; any = true)
+      work_(with_, i);
+    return any;
+  }
+
+ private:
+  const std::size_t parts_;
+  void (*const work_)(const void*, std::size_t) noexcept;
+  const void* const with_;
+  std::atomic<std::size_t> next_ = 0;
+};
+
+class Helpers {
+ public:
+  // In each of the helpers' threads.
+  [[noreturn]] void help() noexcept {
+    const MutexLock lock(mutex_);
+    for (std::uint64_t last = 0;;) {
+      while (job_ == nullptr || number_ == last) came_.wait(mutex_);
+      last = number_;
+      Job& job = *job_;
+      ++inside_;
+      bool any = false;
+      {
+        const MutexUnlock unlocked(mutex_);
+        any = job.take_parts();
+      }
+      helped_ = helped_ || any;
+      if (--inside_ == 0) gone_.notify_all();
+    }
+  }
+
+  void run(Job& job) noexcept {
+    const bool is_helped = begin(job);
+    job.take_parts();
+    if (is_helped) end();
+  }
+
+ private:
+  bool begin(Job& job) noexcept {
+    const MutexLock lock(mutex_);
+    if (job_ != nullptr) return false;
+    if (rest_ != 0) {
+      --rest_;
+      return false;
+    }
+    job_ = &job;
+    ++number_;
+    helped_ = false;
+    came_.notify_all();
+    return true;
+  }
+  void end() noexcept {
+    const MutexLock lock(mutex_);
+    job_ = nullptr;
+    while (inside_ != 0) gone_.wait(mutex_);
+    if (!helped_) rest_ = kRest;
+  }
+
+  Mutex mutex_;
+  Condition came_;
+  Condition gone_;
+  Job* job_ TB_GUARDED_BY(mutex_) = nullptr;
+  std::uint64_t number_ TB_GUARDED_BY(mutex_) = 0;  // of the job
+  std::size_t inside_ TB_GUARDED_BY(mutex_) = 0;    // helpers that have it
+  bool helped_ TB_GUARDED_BY(mutex_) = false;
+  std::uint32_t rest_ TB_GUARDED_BY(mutex_) = 0;
+};
+
+std::size_t other_cores() noexcept {
+  cpu_set_t ours;
+  CPU_ZERO(&ours);
+  if (::sched_getaffinity(0, sizeof ours, &ours) != 0) return 0;  // more than 1,024
+  return static_cast<std::size_t>(std::max(CPU_COUNT(&ours), 1)) - 1;
+}
+
+void help(Helpers& helpers) {
+  try {
+    for (std::size_t i = 1; i < std::min(other_cores(), kMostHelpers); ++i)
+      start_background_thread("a thread that copies", [&helpers] { helpers.help(); });
+  } catch (const std::exception&) {  // then there are fewer
+  }
+  helpers.help();
+}
+
+constinit BackgroundThread<Helpers> helping("a thread that copies", help);
+
+Helpers* helpers() noexcept {
+  if (Helpers* const running = helping.running()) return running;
+  if (other_cores() == 0) return nullptr;
+  try {
+    return &helping.start();
+  } catch (const std::exception&) {  // no thread can be started
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+void in_parts(std::size_t parts, void (*work)(const void*, std::size_t) noexcept,
+              const void* with) noexcept {
+  Job job(parts, work, with);
+  if (Helpers* const found = helpers())
+    found->run(job);
+  else
+    job.take_parts();
+}
+
+}  // namespace tensorbus::platform

@@ -1,0 +1,102 @@
+#include "tensorbus/platform/helpers.hpp"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "tensorbus/platform/clock.hpp"
+
+namespace tensorbus::platform {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::size_t cores() {
+  cpu_set_t ours;
+  CPU_ZERO(&ours);
+  return ::sched_getaffinity(0, sizeof ours, &ours) == 0 ? CPU_COUNT(&ours) : 1;
+}
+
+// Returns true if each part was worked on once.
+bool works(std::size_t parts) {
+  std::vector<std::atomic<int>> calls(parts);
+  in_parts(parts, [&](std::size_t i) { ++calls[i]; });
+  return std::ranges::all_of(calls, [](const auto& count) { return count == 1; });
+}
+
+// Returns true if another thread made a call. The first part waits for that, a while.
+bool one_job_is_helped() {
+  const auto caller = std::this_thread::get_id();
+  const Deadline deadline(10ms);
+  std::atomic<bool> helped = false;
+  in_parts(100, [&](std::size_t) {
+    if (std::this_thread::get_id() != caller) helped = true;
+    while (!helped && !deadline.passed()) std::this_thread::yield();
+  });
+  return helped;
+}
+
+// They rest after a job in which they came too late.
+bool are_helping() {
+  const Deadline deadline(60s);
+  while (!deadline.passed())
+    if (one_job_is_helped()) return true;
+  return false;
+}
+
+TEST(Helpers, work_on_each_part_once) {
+  for (const std::size_t parts : {0, 1, 2, 3, 100, 10'000})
+    for (int i = 0; i < 20; ++i) EXPECT_TRUE(works(parts)) << parts;
+}
+
+TEST(Helpers, help) {
+  if (cores() < 2) GTEST_SKIP() << "there is one core";
+  EXPECT_TRUE(are_helping());
+}
+
+TEST(Helpers, serve_one_of_several_callers_and_the_others_are_not_kept) {
+  std::atomic<bool> right = true;
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller)
+    callers.emplace_back([&] {
+      for (int i = 0; i < 200; ++i)
+        if (!works(50)) right = false;
+    });
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_TRUE(right);
+}
+
+TEST(Helpers, of_a_forked_child_are_its_own) {
+  EXPECT_TRUE(works(100));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::_Exit(works(1000) && (cores() < 2 || are_helping()) ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Helpers, are_not_started_in_a_process_that_has_one_core) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &one);
+    const bool done = ::sched_setaffinity(0, sizeof one, &one) == 0 && works(100);
+    std::_Exit(done && !one_job_is_helped() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace tensorbus::platform
