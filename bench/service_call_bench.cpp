@@ -1,5 +1,6 @@
-// A call of a service of another process, through the public headers: client and server poll, or
-// both are asleep before each call. Each row has two processes of its own.
+// A call of a service of another process, through the public headers: client and server look for
+// what the other one puts, as they do while calls follow each other, or both are asleep before each
+// call. Each row has two processes of its own.
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -26,20 +27,19 @@ using tensorbus::Value;
 
 struct Row {
   const char* name;
-  bool polls;
   int calls;
   std::chrono::microseconds pause;
 };
 constexpr Row kRows[] = {
-    {"service call, polled", true, 50'000, 0us},
-    {"service call, asleep", false, 2'000, 500us},  // the pause is enough to fall asleep
+    {"service call, polled", 50'000, 0us},
+    {"service call, asleep", 2'000, 500us},  // the pause is enough to fall asleep
 };
 
 // Until it is killed.
-[[noreturn]] void serve(const Row& row, const std::string& domain) {
+[[noreturn]] void serve(const std::string& domain) {
   const tensorbus::Participant participant({.domain = domain});
   tensorbus::Service service("echo", [](Content request) { return request; }, participant);
-  for (;;) (void)(row.polls ? service.try_serve() : service.serve(60s));
+  for (;;) (void)service.serve(60s);
 }
 
 void call(const Row& row, const std::string& domain, int repetition, int calls) {
@@ -76,7 +76,7 @@ int main(int count, char** values) {
       std::string domain = "/tmp/tensorbus-bench-XXXXXX";
       if (::mkdtemp(domain.data()) == nullptr) return 1;
       const int calls = arguments.quick ? row.calls / 10 : row.calls;
-      const pid_t server = in_process(core_pair().receiver, [&] { serve(row, domain); });
+      const pid_t server = in_process(core_pair().receiver, [&] { serve(domain); });
       const pid_t client =
           in_process(core_pair().sender, [&] { call(row, domain, repetition, calls); });
       int status = 0;
