@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -100,19 +99,16 @@ def test_they_are_in_the_file_and_say_where_they_were(
     require_frames(tmp_path / "packed.mcap")
 
 
-@contextmanager
-def both_ends(path: str) -> Iterator[tuple[Stream, tb.Publisher[Any], tb.Recorder]]:
-    stream = Stream(1)
-    with (
-        tb.Publisher("frames", reliable=True, timeout=PATIENCE) as publisher,
-        tb.Recorder(path, "frames", reliable=True) as recorder,
-    ):
-        assert publisher.wait_for_subscribers(timeout=PATIENCE)
-        yield stream, publisher, recorder
+def both_ends(until: ExitStack, path: str) -> tuple[Stream, tb.Publisher[Any], tb.Recorder]:
+    publisher = until.enter_context(tb.Publisher[Any]("frames", reliable=True, timeout=PATIENCE))
+    recorder = until.enter_context(tb.Recorder(path, "frames", reliable=True))
+    assert publisher.wait_for_subscribers(timeout=PATIENCE)
+    return Stream(1), publisher, recorder
 
 
 def record_our_own(path: str) -> None:
-    with both_ends(path) as (stream, publisher, recorder):
+    with ExitStack() as until:
+        stream, publisher, recorder = both_ends(until, path)
         for number in range(COUNT):
             publish(publisher, stream, number)
         recorder.close()
@@ -126,7 +122,8 @@ def test_a_program_records_what_it_publishes_itself(tmp_path: Path, elsewhere: E
 
 
 def record_unwritten(path: str) -> None:
-    with both_ends(path) as (stream, publisher, recorder):
+    with ExitStack() as until:
+        stream, publisher, recorder = both_ends(until, path)
         stream.pause()
         for number in range(COUNT):
             publish_unwritten(publisher, stream, number)
@@ -146,7 +143,8 @@ def test_the_end_of_a_recorder_waits_for_copies(tmp_path: Path, elsewhere: Elsew
 
 
 def record_never_written(path: str) -> None:
-    with both_ends(path) as (stream, publisher, recorder):
+    with ExitStack() as until:
+        stream, publisher, recorder = both_ends(until, path)
         stream.pause()
         for number in range(COUNT):
             publish_unwritten(publisher, stream, number)
@@ -175,7 +173,8 @@ def test_the_end_of_a_recorder_does_not_wait_for_ever_and_says_what_it_lost(
 
 
 def record_large_ones(path: str) -> None:
-    with both_ends(path) as (stream, publisher, recorder):
+    with ExitStack() as until:
+        stream, publisher, recorder = both_ends(until, path)
         for size in (BYTES, 4 << 20, 4 << 20, BYTES, 4 << 20):
             memory = publisher.loan(size, "uint8", device="cuda:1")
             stream.write(memory, 1)
