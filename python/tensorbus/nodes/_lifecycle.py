@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,6 +19,8 @@ from tensorbus.nodes._threads import Place, Threads
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+_SLICE = 0.5  # seconds
 
 
 class Work(Protocol):
@@ -150,7 +154,7 @@ class Lifecycle:
         """
         self.start_threads()
         try:
-            stopped = self.stopped.wait(timeout)
+            stopped = self._wait_stopped(timeout)
         except BaseException:
             self.stop()
             self._close_work()
@@ -159,6 +163,15 @@ class Lifecycle:
             self._close_work()
         self.failures.raise_first()
         return stopped
+
+    def _wait_stopped(self, timeout: float | None) -> bool:
+        """In slices: a signal that comes while this thread handles another one goes to a thread
+        that does not wake this one."""
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        while not self.stopped.wait(max(min(until - time.monotonic(), _SLICE), 0)):
+            if time.monotonic() >= until:
+                return False
+        return True
 
     def start_threads(self) -> None:
         if not self._threads_run and not self.stopped.is_set():

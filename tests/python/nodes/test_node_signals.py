@@ -87,6 +87,26 @@ def test_sigterm_ends_the_program_with_143_and_without_a_word(elsewhere: Elsewhe
     assert other.end() == (143, "")
 
 
+def test_a_signal_that_another_thread_takes_ends_spin(elsewhere: Elsewhere) -> None:
+    """The kernel gives it to one when the main thread has not yet handled another signal."""
+
+    def live() -> None:
+        def take(stop: threading.Event) -> None:
+            hear()
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+        node = tb.Node("node")
+        node.spawn_thread(take)
+        tell("ready")
+        node.spin()
+
+    other = elsewhere.start(live)
+    assert other.hear() == "ready"
+    other.wait_until_asleep()
+    other.tell()
+    assert other.end() == (143, "")
+
+
 @pytest.mark.parametrize("by", ["a signal", "its end"])
 def test_a_program_that_leaves_its_node_open_ends(elsewhere: Elsewhere, by: str) -> None:
     def live(by: str) -> None:

@@ -51,6 +51,11 @@ class ARecordCollector : public ::testing::Test {
     EXPECT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
     return publisher;
   }
+  static std::vector<std::string> topics(const std::string& name, int count) {
+    std::vector<std::string> names;
+    for (int i = 0; i < count; ++i) names.push_back(name + std::to_string(i));
+    return names;
+  }
   std::size_t connected_publishers() const {
     std::size_t count = 0;
     for (const ParticipantReport& report : inspect(domain.path(), kLong).participants)
@@ -72,15 +77,15 @@ class ARecordCollector : public ::testing::Test {
 };
 
 TEST_F(ARecordCollector, subscribes_to_topics_that_appear_while_it_looks_at_others) {
-  while_it_runs({.topics = {"one", "two", "three"}, .all = true}, [&](RecordCollector& collector) {
-    hold_up("one");
+  while_it_runs({.topics = topics("some/", 40), .all = true}, [&](RecordCollector& collector) {
+    hold_up("some/0");
     // It has not heard of this publisher yet, and so looks who else there is.
-    publish_patterns(publisher_on("one"), 0, 1);
-    for (int i = 0; i < 64; ++i)
-      publishers.emplace_back("more/" + std::to_string(i), PublisherOptions{}, owner);
+    publish_patterns(publisher_on("some/0"), 0, 1);
+    for (const std::string& topic : topics("more/", 64))
+      publishers.emplace_back(topic, PublisherOptions{}, owner);
     collector.look(0ns);  // it is wanted
     make_room();
-    EXPECT_TRUE(eventually([&] { return collector.topics() == 3 + 64; }));
+    EXPECT_TRUE(eventually([&] { return collector.topics() == 40 + 64; }));
   });
   EXPECT_EQ(taken(), kDepth + 1 + 1);
 }
