@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Any
 
@@ -132,7 +132,7 @@ def record(
         raise typer.BadParameter("name topics, or give --all or --regex")
     compressed = compressions(compress or [])
     leave_gpus()
-    with Node(name, domain=domain) as node, stop_signals(node.stop):
+    with Node(name, domain=domain) as node, stop_signals(node.stop), _usr1() as told:
         recorder = Recorder(
             output,
             topics or (),
@@ -149,10 +149,10 @@ def record(
         )
         node.create_service(name, callback=partial(_answer, recorder), mode="sync")
         node.spawn_thread(_follow, recorder, node)
-        with _on_usr1(recorder) if snapshot is not None else nullcontext():
-            print(f"recording to {shown(output)}; Ctrl-C ends it", file=sys.stderr, flush=True)
-            node.spin(seconds)
-    _end(recorder)
+        told.append(recorder)
+        print(f"recording to {shown(output)}; Ctrl-C ends it", file=sys.stderr, flush=True)
+        node.spin(seconds)
+        _end(recorder)  # another signal does not cut it short
 
 
 def _follow(stop: threading.Event, recorder: Recorder, node: Node) -> None:
@@ -172,21 +172,23 @@ def _answer(recorder: Recorder, request: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def _on_usr1(recorder: Recorder) -> Iterator[None]:
-    """SIGUSR1 writes a snapshot, and says where."""
+def _usr1() -> Iterator[list[Recorder]]:
+    """SIGUSR1 has the recorders in the list write a snapshot, and says where."""
+    recorders: list[Recorder] = []
 
     def write() -> None:
-        try:
-            print(shown(recorder.snapshot()), flush=True)
-        except Error as error:
-            print(f"tensorbus: {shown(str(error))}", file=sys.stderr)
+        for recorder in recorders:
+            try:
+                print(shown(recorder.snapshot()), flush=True)
+            except Error as error:
+                print(f"tensorbus: {shown(str(error))}", file=sys.stderr)
 
     def on_signal(number: int, frame: object) -> None:
         threading.Thread(target=write).start()  # it takes as long as the disk does
 
     before = signal.signal(signal.SIGUSR1, on_signal)
     try:
-        yield
+        yield recorders
     finally:
         signal.signal(signal.SIGUSR1, before)
 

@@ -121,6 +121,8 @@ void Subscriber::notify_lazily(bool lazily) { state_->core->notify_lazily(lazily
 
 bool Subscriber::has_set_aside() const { return state_->core->has_set_aside(); }
 
+void Subscriber::refuse_set_aside(const char* why) { state_->core->refuse_set_aside(why); }
+
 std::size_t Subscriber::links() const { return state_->core->links(); }
 
 Outcome Subscriber::wait_for_publishers(std::uint32_t count, const platform::StopCondition& stop) {

@@ -53,6 +53,7 @@ class TENSORBUS_API Subscriber {
   // For a program that looks by itself every few milliseconds: SubscriberCore::notify_lazily().
   void notify_lazily(bool lazily);
   bool has_set_aside() const;
+  void refuse_set_aside(const char* why);
   std::size_t links() const;
   Outcome wait_for_publishers(std::uint32_t count, const platform::StopCondition& stop);
   SubscriberStats stats() const;

@@ -11,9 +11,8 @@
 
 namespace tensorbus::platform {
 
-// Starts a thread that lives until the process ends. The thread blocks all signals: signals are for
-// the program's own threads. Throws Error(kSystem), or Error(kOutOfMemory), with `what` in its text
-// if no thread can be started.
+// Starts a thread that lives until the process ends, with SignalsBlocked. Throws Error(kSystem), or
+// Error(kOutOfMemory), with `what` in its text if no thread can be started.
 void start_background_thread(const std::string& what, std::function<void()> run);
 
 // A thread that a process starts once, and the state that the thread shares with others. Both live

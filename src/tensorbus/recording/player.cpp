@@ -169,7 +169,7 @@ struct Player::State {
 
   // The next turn follows the last message as if one more message did.
   bool rewind() TB_REQUIRES(mutex) {
-    if (!loops || order.empty() || stats.unreadable == order.size()) return false;
+    if (!loops || std::exchange(before_turn, stats.messages) == stats.messages) return false;
     const std::uint64_t first = log_time(0);
     const std::uint64_t last = log_time(order.size() - 1);
     const std::uint64_t gap =
@@ -271,7 +271,8 @@ struct Player::State {
   mutable platform::Mutex mutex;
   std::atomic<std::uint32_t> commands = 0;  // a futex: it counts them
   PlayTime time TB_GUARDED_BY(mutex);
-  std::size_t next TB_GUARDED_BY(mutex) = 0;        // index in `order`; only the thread writes it
+  std::size_t next TB_GUARDED_BY(mutex) = 0;  // index in `order`; only the thread writes it
+  std::uint64_t before_turn TB_GUARDED_BY(mutex) = 0;  // messages that were published
   std::uint64_t position TB_GUARDED_BY(mutex) = 0;  // when it is paused; else of the last message
   bool paused TB_GUARDED_BY(mutex) = false;
   std::uint64_t steps TB_GUARDED_BY(mutex) = 0;

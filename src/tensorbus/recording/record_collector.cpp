@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "tensorbus/bus/listing.hpp"
-#include "tensorbus/link/lease/mirror_origin.hpp"
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/recording/record/look_pace.hpp"
 
@@ -22,26 +21,15 @@ constexpr std::uint64_t kOfSample = 512;  // bytes that keeping one takes, rough
 constexpr std::size_t kMostKnown = 1 << 16;
 // Each costs a slot in the links; small samples reach it where the disk is slow.
 constexpr std::uint32_t kMostHeld = 16'384;
-// When it is ended: until a publisher is connected, from when it was first seen on; and until a
-// segment has arrived.
+// When it is ended: until a publisher is connected, from when it was first seen on; until copies
+// from GPUs are made; and until a segment has arrived.
 constexpr std::chrono::milliseconds kConnecting{5000};
+constexpr std::chrono::milliseconds kCopying{5000};
+constexpr const char* kNotInTime = "the recorder has ended, and it was not copied in 5 s";
 constexpr std::chrono::milliseconds kOnTheWay{100};
 constexpr std::chrono::milliseconds kFullLook{1};
 constexpr std::chrono::milliseconds kMostLook{200};
 constexpr std::chrono::milliseconds kLook{1000};  // without a change of the domain
-
-recording::TextMap metadata_of(const PublisherInfo& info) {
-  recording::TextMap map{{"publisher", to_string({info.participant, info.number})},
-                         {"pid", std::to_string(info.pid)},
-                         {"depth", std::to_string(info.depth)},
-                         {"history", std::to_string(info.history)},
-                         {"reliable", info.reliable ? "true" : "false"},
-                         {"fingerprint", std::to_string(info.type.fingerprint())}};
-  if (!info.node.empty()) map["node"] = info.node;
-  if (!info.machine.empty()) map["machine"] = info.machine;
-  if (!info.origin.empty()) map["origin"] = info.origin;
-  return map;
-}
 
 }  // namespace
 
@@ -62,8 +50,8 @@ struct RecordCollector::Source {
 struct RecordCollector::Topic {
   std::string name;
   Subscriber subscriber;
-  std::uint64_t received = 0;
-  bool has_more = false;  // that it may have more was not yet found out to be wrong
+  std::uint64_t taken = 0;  // received, or not copied
+  bool has_more = false;    // that it may have more was not yet found out to be wrong
   LookPace pace;
 };
 
@@ -141,9 +129,7 @@ void RecordCollector::look_around() {
     if (!subscribed_.contains(info.topic)) continue;
     const PublisherName name{info.participant, info.number};
     if (known_.contains(name)) continue;
-    known_[name] = {std::make_shared<RecordedPublisher>(
-                        RecordedPublisher{info.topic, info.type.definition(), metadata_of(info)}),
-                    platform::Clock::now()};
+    known_[name] = {recorded_publisher(info), platform::Clock::now()};
   }
 }
 
@@ -223,20 +209,24 @@ void RecordCollector::take_last() {
   for (Topic* const topic : by_tag_) topic->subscriber.notify_lazily(false);
   std::map<Topic*, std::size_t> left;
   for (Topic* const topic : by_tag_) left[topic] = waiting_in(*topic);
-  const platform::Deadline copies_until(kConnecting);
+  const platform::Deadline copies_until(kCopying);
   bool more = !left.empty();
   while (more && !buffer_.stopped()) {
     for (auto& [topic, most] : left) {
-      const std::uint64_t before = topic->received;
+      const std::uint64_t before = topic->taken;
       (void)drain(*topic, most);
-      most -= topic->received - before;
+      most -= std::min<std::size_t>(most, topic->taken - before);
     }
     put_collected();
     more = false;
-    for (const std::uint64_t tag : poller_.wait(kOnTheWay))
+    const bool hurries = copies_until.passed();
+    for (const std::uint64_t tag : poller_.wait(hurries ? std::chrono::milliseconds(0) : kOnTheWay))
       more |= left[by_tag_[tag - kFirstTopicTag]] > 0;
-    for (const auto& [topic, most] : left)  // copies from a GPU are not there before they are made
-      more |= most > 0 && topic->subscriber.has_set_aside() && !copies_until.passed();
+    for (const auto& [topic, most] : left) {
+      if (most == 0 || !topic->subscriber.has_set_aside()) continue;
+      more = true;  // a copy from a GPU is not there before it is made
+      if (hurries) topic->subscriber.refuse_set_aside(kNotInTime);
+    }
   }
 }
 
@@ -292,7 +282,7 @@ bool RecordCollector::drain(Topic& topic, std::size_t most) {
       if (!topic.subscriber.has_set_aside()) topic.pace.found_nothing(now);
       return false;
     }
-    ++topic.received;
+    ++topic.taken;
     collect(topic, std::move(sample), platform::wall_clock_ns());
   }
   return true;
@@ -311,6 +301,7 @@ void RecordCollector::collect(Topic& topic, Sample&& sample, std::uint64_t now) 
 // Of what was dropped before the sample that was received last.
 void RecordCollector::collect_not_copied(Topic& topic) {
   for (NotCopied& one : topic.subscriber.take_not_copied()) {
+    ++topic.taken;
     Source& source = source_of(one.publisher, topic.name, one.sequence);
     collected_.push_back({.source = &source, .time = source.time, .not_copied = std::move(one)});
   }
@@ -330,11 +321,16 @@ void RecordCollector::put_collected(std::uint64_t until) {
   collected_bytes_ = 0;
 }
 
-void RecordCollector::put(Source& source, Sample&& sample, std::uint64_t time) {
-  const std::uint64_t sequence = sample.header().sequence;
+// The source's sample with this number came, or was not copied.
+void RecordCollector::note_seen(Source& source, std::uint64_t sequence) {
   if (sequence < source.seen) source.next = source.seen = sequence;  // a mirror that began anew
   count_lost(sequence - source.seen);
   source.seen = sequence + 1;
+}
+
+void RecordCollector::put(Source& source, Sample&& sample, std::uint64_t time) {
+  const std::uint64_t sequence = sample.header().sequence;
+  note_seen(source, sequence);
   last_time_ = std::max(last_time_ + 1, time);  // no two have the same
   RecordedSample recorded{.publisher = source.publisher,
                           .bytes = bytes_of(sample) + kOfSample,
@@ -353,11 +349,10 @@ void RecordCollector::put(Source& source, Sample&& sample, std::uint64_t time) {
 }
 
 void RecordCollector::note_not_copied(Source& source, NotCopied&& one) {
-  source.why_lost = std::move(one.why);
+  note_seen(source, one.sequence);
+  count_lost(1);
   unwritable_.fetch_add(1, std::memory_order_relaxed);
-  if (one.sequence < source.seen) return;  // a mirror that began anew
-  count_lost(one.sequence + 1 - source.seen);
-  source.seen = one.sequence + 1;
+  source.why_lost = std::move(one.why);
 }
 
 void RecordCollector::tell_of_last_lost() {

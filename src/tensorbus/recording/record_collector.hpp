@@ -75,6 +75,7 @@ class RecordCollector {
   void collect(Topic& topic, Sample&& sample, std::uint64_t now);
   void collect_not_copied(Topic& topic);
   void put_collected(std::uint64_t until = UINT64_MAX);
+  void note_seen(Source& source, std::uint64_t sequence);
   void put(Source& source, Sample&& sample, std::uint64_t time);
   void note_not_copied(Source& source, NotCopied&& one);
   void tell_of_last_lost();

@@ -8,10 +8,10 @@
 #include <memory>
 #include <utility>
 
-#include "tensorbus/memory/file/mapped_file.hpp"
 #include "tensorbus/platform/background_thread.hpp"
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/limits.hpp"
+#include "tensorbus/platform/log.hpp"
 #include "tensorbus/recording/record/record_buffer.hpp"
 #include "tensorbus/recording/record/record_output.hpp"
 #include "tensorbus/recording/record/record_progress.hpp"
@@ -27,6 +27,13 @@ bool splits(const RecorderOptions& options) {
   return options.split_bytes != 0 || options.split_time.count() != 0;
 }
 
+void require_topics_to_compress(const RecorderOptions& options) {
+  if (options.all || !options.pattern.empty()) return;
+  for (const auto& [topic, how] : options.compress_topics)
+    if (std::ranges::count(options.topics, topic) == 0)
+      throw Error(Code::kInvalidArgument, "compress: topic '" + topic + "' is not recorded");
+}
+
 const RecorderOptions& checked_options(const RecorderOptions& options) {
   if (options.topics.empty() && !options.all && options.pattern.empty())
     throw Error(Code::kInvalidArgument,
@@ -37,6 +44,7 @@ const RecorderOptions& checked_options(const RecorderOptions& options) {
     throw Error(Code::kInvalidArgument, "split_time, snapshot_time: expected a time above 0");
   if (options.snapshot_time.count() != 0 && splits(options))
     throw Error(Code::kInvalidArgument, "snapshot: each is one file, which is not split");
+  require_topics_to_compress(options);
   return options;
 }
 
@@ -49,12 +57,6 @@ recording::TextMap about_recorder(const RecorderOptions& options, const Particip
           {"domain", participant.domain_path()},
           {"started", std::to_string(platform::wall_clock_ns())},
           {"reliable", options.reliable ? "true" : "false"}};
-}
-
-void require_no_file(const std::string& path) {
-  if (::access(path.c_str(), F_OK) == 0)
-    throw Error(Code::kInvalidArgument,
-                memory::about_file(path) + "it exists: choose another name, or overwrite it");
 }
 
 bus::RecordOutputOptions files_of(const RecorderOptions& options, const Participant& participant) {
@@ -79,8 +81,8 @@ struct Recorder::State {
         collector({options.topics, options.all, options.pattern, options.reliable, options.depth},
                   participant, buffer),
         output(files_of(options, participant)) {
+    output.require_no_files();
     if (!keeps) output.begin();
-    if (keeps && !options.overwrite) require_no_file(output.path_of(1));
     note_written();
     start("recorder: starting the thread that writes", [this] { write_all(); });
     try {
@@ -134,7 +136,16 @@ struct Recorder::State {
       progress->fail(error);
     }
     note_written();
+    warn_of_unmet();
     dropped += left + (taken - output.messages());
+  }
+
+  void warn_of_unmet() {
+    if (output.files() == 0) return;
+    for (const std::string& topic : output.unmet()) {
+      const std::string text = "recorder: compress: nothing was recorded on topic '" + topic + "'";
+      platform::log(platform::LogLevel::kWarning, text.c_str());
+    }
   }
 
   void write_samples() {

@@ -37,6 +37,7 @@ class RecordingCopier {
                  .chunks = options.keep_compression && has_packed()}) {}
 
   CopiedMessages run() {
+    require_topics_to_compress();
     output_.begin();
     for (const CopiedEntry& entry : entries()) {
       if (entry.is_lost)
@@ -59,6 +60,16 @@ class RecordingCopier {
     map["copied"] = std::to_string(platform::wall_clock_ns());
     map["format"] = "1";
     return map;
+  }
+
+  void require_topics_to_compress() const {
+    for (const auto& [topic, how] : options_.compression.topics)
+      if (std::ranges::none_of(parts_, [&topic](const RecordingPart& part) {
+            return std::ranges::any_of(part.recording.contents().channels,
+                                       [&](const auto& one) { return one.second.topic == topic; });
+          }))
+        throw Error(Code::kInvalidArgument,
+                    "compress: nothing was recorded on topic '" + topic + "'");
   }
 
   bool has_packed() const {
@@ -107,6 +118,7 @@ class RecordingCopier {
     told.log_time = lost.log_time;
     told.first_lost = lost.first;
     told.lost = lost.count;
+    told.why_lost = lost.why;
   }
 
   void add_message(const CopiedEntry& entry) {

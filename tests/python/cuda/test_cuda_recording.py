@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +28,17 @@ EACH_RECORDER = pytest.mark.parametrize(
 
 def publish(publisher: tb.Publisher[Any], stream: Stream, number: int) -> None:
     """One whose tensor is written when it is published already."""
-    memory = publisher.loan(BYTES, "uint8", device="cuda:1")
     stream.pause()
+    publish_unwritten(publisher, stream, number)
+    stream.resume()
+
+
+def publish_unwritten(publisher: tb.Publisher[Any], stream: Stream, number: int) -> None:
+    """The stream is paused, and writes the tensor when it goes on."""
+    memory = publisher.loan(BYTES, "uint8", device="cuda:1")
     stream.write(memory, number)
     image = np.full((2, 3), number, "f4")
     publisher.publish({"data": memory, "number": number, "image": image}, stream=stream)
-    stream.resume()
 
 
 def publish_frames() -> None:
@@ -92,13 +99,16 @@ def test_they_are_in_the_file_and_say_where_they_were(
     require_frames(tmp_path / "packed.mcap")
 
 
+def both_ends(until: ExitStack, path: str) -> tuple[Stream, tb.Publisher[Any], tb.Recorder]:
+    publisher = until.enter_context(tb.Publisher[Any]("frames", reliable=True, timeout=PATIENCE))
+    recorder = until.enter_context(tb.Recorder(path, "frames", reliable=True))
+    assert publisher.wait_for_subscribers(timeout=PATIENCE)
+    return Stream(1), publisher, recorder
+
+
 def record_our_own(path: str) -> None:
-    stream = Stream(1)
-    with (
-        tb.Publisher("frames", reliable=True, timeout=PATIENCE) as publisher,
-        tb.Recorder(path, "frames", reliable=True) as recorder,
-    ):
-        publisher.wait_for_subscribers(timeout=PATIENCE)
+    with ExitStack() as until:
+        stream, publisher, recorder = both_ends(until, path)
         for number in range(COUNT):
             publish(publisher, stream, number)
         recorder.close()
@@ -111,13 +121,60 @@ def test_a_program_records_what_it_publishes_itself(tmp_path: Path, elsewhere: E
     require_frames(path)
 
 
+def record_unwritten(path: str) -> None:
+    with ExitStack() as until:
+        stream, publisher, recorder = both_ends(until, path)
+        stream.pause()
+        for number in range(COUNT):
+            publish_unwritten(publisher, stream, number)
+        closing = threading.Thread(target=recorder.close)
+        closing.start()
+        closing.join(0.5)
+        assert closing.is_alive()
+        stream.resume()
+        closing.join()
+        assert (recorder.stats.messages, recorder.stats.lost) == (COUNT, 0)
+
+
+def test_the_end_of_a_recorder_waits_for_copies(tmp_path: Path, elsewhere: Elsewhere) -> None:
+    path = tmp_path / "run.mcap"
+    elsewhere.run(record_unwritten, str(path), env=ENVIRONMENT)
+    require_frames(path)
+
+
+def record_never_written(path: str) -> None:
+    with ExitStack() as until:
+        stream, publisher, recorder = both_ends(until, path)
+        stream.pause()
+        for number in range(COUNT):
+            publish_unwritten(publisher, stream, number)
+        publisher.publish({"number": COUNT})
+        publish_unwritten(publisher, stream, COUNT + 1)
+        recorder.close()
+        stats = recorder.stats
+        assert (stats.messages, stats.lost, stats.unwritable) == (1, COUNT + 1, COUNT + 1)
+        stream.resume()
+
+
+@pytest.mark.slow
+def test_the_end_of_a_recorder_does_not_wait_for_ever_and_says_what_it_lost(
+    tmp_path: Path, elsewhere: Elsewhere
+) -> None:
+    path = tmp_path / "run.mcap"
+    elsewhere.run(record_never_written, str(path), env=ENVIRONMENT)
+    (sample,) = tb.Recording(path)
+    assert sample.data == {"number": COUNT}
+    lost = lost_in(read_mcap(path))
+    assert [(one["first"], one["count"]) for one in lost] == [
+        ("0", str(COUNT)),
+        (str(COUNT + 1), "1"),
+    ]
+    assert all("it was not copied in 5 s" in one["why"] for one in lost)
+
+
 def record_large_ones(path: str) -> None:
-    stream = Stream(1)
-    with (
-        tb.Publisher("frames", reliable=True, timeout=PATIENCE) as publisher,
-        tb.Recorder(path, "frames", reliable=True) as recorder,
-    ):
-        publisher.wait_for_subscribers(timeout=PATIENCE)
+    with ExitStack() as until:
+        stream, publisher, recorder = both_ends(until, path)
         for size in (BYTES, 4 << 20, 4 << 20, BYTES, 4 << 20):
             memory = publisher.loan(size, "uint8", device="cuda:1")
             stream.write(memory, 1)
@@ -137,12 +194,15 @@ def test_what_cannot_be_copied_is_counted_and_the_file_says_why(
     lost = lost_in(read_mcap(path))
     assert [(one["first"], one["count"]) for one in lost] == [("1", "2"), ("4", "1")]
     assert all("4194304 bytes" in one["why"] for one in lost), lost
+    copy_recordings([tb.Recording(path)], tmp_path / "cut.mcap")
+    copied = lost_in(read_mcap(tmp_path / "cut.mcap"))
+    assert [one["why"] for one in copied] == [one["why"] for one in lost]
 
 
-def play_from_main_memory(path: str) -> None:
+def play_from_main_memory(path: str, device: str | None = None) -> None:
     with (
         tb.Subscriber("frames", library="numpy", timeout=PATIENCE) as subscriber,
-        tb.Player(path, rate=1e9, paused=True) as player,
+        tb.Player(path, rate=1e9, paused=True, device=device) as player,
     ):
         player.wait_for_subscribers(PATIENCE)
         player.resume()
@@ -178,7 +238,8 @@ def test_they_are_played_from_main_memory_or_put_back_onto_a_gpu(
 ) -> None:
     path = tmp_path / "run.mcap"
     record_what_others_publish(path, elsewhere, NO_DRIVER)
-    elsewhere.run(play_from_main_memory, str(path), env=NO_DRIVER)
-    elsewhere.run(play_from_main_memory, str(path), env=ENVIRONMENT)
+    for environment in (NO_DRIVER, ENVIRONMENT):
+        elsewhere.run(play_from_main_memory, str(path), env=environment)
+        elsewhere.run(play_from_main_memory, str(path), "cpu", env=environment)
     elsewhere.run(play_onto_a_gpu, str(path), env=ENVIRONMENT)
     elsewhere.run(refuse_a_gpu, str(path), env=NO_DRIVER)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.harness import PATIENCE
 from support.mcap_files import read_mcap
+from support.two_topics import two_topics
 from tensorbus._cli.command import main
 from tensorbus._recording.copying import copy_recordings
 
@@ -19,18 +19,10 @@ SIZE = 100_000
 
 
 def record(path: Path, **options: Any) -> Path:
-    with (
-        tb.Publisher("pose", reliable=True, timeout=PATIENCE) as pose,
-        tb.Publisher("image", reliable=True, timeout=PATIENCE) as image,
-        tb.Recorder(path, ["pose", "image"], reliable=True, **options) as recorder,
-    ):
-        assert pose.wait_for_subscribers(timeout=PATIENCE)
-        assert image.wait_for_subscribers(timeout=PATIENCE)
+    with two_topics(path, COUNT, **options) as (pose, image):
         for number in range(COUNT):
             pose.publish({"id": number, "matrix": np.full((4, 4), number, "f8")})
             image.publish(np.full(SIZE, number, "u1"))
-        recorder.close()
-        assert (recorder.stats.messages, recorder.stats.lost) == (2 * COUNT, 0)
     return path
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +15,13 @@ import pytest
 import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, eventually, in_a_fork, tell
 from support.mcap_files import read_mcap
+from support.two_topics import two_topics
 from tensorbus._cli.command import main
 
 COUNT = 50
 LARGE = 1_500_000
 
 EACH = pytest.mark.parametrize("how", ["zstd", "lz4"])
-
-
-@contextmanager
-def two_topics(path: Path, **options: Any) -> Iterator[tuple[tb.Publisher, tb.Publisher]]:
-    with (
-        tb.Publisher("pose", reliable=True, timeout=PATIENCE) as pose,
-        tb.Publisher("image", reliable=True, timeout=PATIENCE) as image,
-        tb.Recorder(path, ["pose", "image"], reliable=True, **options) as recorder,
-    ):
-        assert pose.wait_for_subscribers(timeout=PATIENCE)
-        assert image.wait_for_subscribers(timeout=PATIENCE)
-        yield pose, image
-        recorder.close()
-        assert (recorder.stats.messages, recorder.stats.lost) == (2 * COUNT, 0)
 
 
 def pose_of(number: int) -> dict[str, Any]:
@@ -49,7 +34,7 @@ def image_of(number: int, size: int) -> np.ndarray:
 
 def record_both(path: Path, size: int = 100_000, **options: Any) -> int:
     """The size of the file."""
-    with two_topics(path, **options) as (pose, image):
+    with two_topics(path, COUNT, **options) as (pose, image):
         for number in range(COUNT):
             pose.publish(pose_of(number))
             image.publish(image_of(number, size))

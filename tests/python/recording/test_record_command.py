@@ -98,9 +98,55 @@ def test_mistakes_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         (("-o", path), "name topics, or give --all or --regex"),
         (("--all", "--buffer", "2X", "-o", path), "expected bytes, as in 500M or 2G"),
         (("--regex", "(", "-o", path), "no regular expression"),
+        (("a", "--compress", "b=zstd", "-o", path), "compress: topic 'b' is not recorded"),
     ):
         assert main(["record", *arguments]) == 2
         assert text in " ".join(capsys.readouterr().err.replace("│", "").split())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_another_signal_does_not_cut_its_end_short(
+    tmp_path: Path,
+    number: signal.Signals,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Interrupted(tb.Recorder):
+        def close(self) -> None:
+            signal.raise_signal(number)
+            super().close()
+
+    monkeypatch.setattr("tensorbus._cli.record.Recorder", Interrupted)
+    path = tmp_path / "run.mcap"
+    assert main(["record", "--all", "-o", str(path), "--seconds", "0"]) == 0
+    assert capsys.readouterr().out.startswith("0 messages")
+    assert tb.Recording(path).recovered == ""
+
+
+def test_a_signal_for_a_snapshot_does_not_end_one_that_keeps_nothing(tmp_path: Path) -> None:
+    with recording("--all", "-o", str(tmp_path / "run.mcap")) as process:
+        process.send_signal(signal.SIGUSR1)
+        assert process.stderr
+        assert "keeps nothing" in process.stderr.readline()
+        process.terminate()
+        process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+
+
+def test_it_says_for_which_topics_a_compression_was_chosen_in_vain(tmp_path: Path) -> None:
+    path = tmp_path / "run.mcap"
+    compress = ("--compress", "topic=zstd", "--compress", "topoc=zstd")
+    with (
+        tb.Publisher("topic", history=1) as publisher,
+        recording("--all", *compress, "-o", str(path)) as process,
+    ):
+        publisher.publish(1)
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        process.terminate()
+        _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    assert "compress: nothing was recorded on topic 'topoc'" in err
+    assert "'topic'" not in err
 
 
 @pytest.mark.skipif(

@@ -131,6 +131,27 @@ def test_a_reliable_recorder_loses_nothing_of_publishers_that_are_faster(tmp_pat
         assert (sample.data == number).all()
 
 
+def test_whoever_reads_a_file_or_writes_it_keeps_what_is_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "run.mcap"
+    with tb.Publisher("topic", reliable=True) as publisher:
+        with tb.Recorder(path, "topic", reliable=True):
+            assert publisher.wait_for_subscribers(timeout=PATIENCE)
+            publisher.publish(np.full(5000, 7))
+        old = tb.Recording(path)
+        tensor = old[0].data
+        with tb.Recorder(path, "topic", overwrite=True, reliable=True) as other:
+            assert publisher.wait_for_subscribers(timeout=PATIENCE)
+            with tb.Recorder(path, all=True, overwrite=True, reliable=True):
+                assert publisher.wait_for_subscribers(2, timeout=PATIENCE)
+                publisher.publish(8)
+            publisher.publish(9)
+            other.close()
+            assert other.stats.messages == 2
+    assert (tensor == 7).all()
+    old.check()
+    assert [sample.data for sample in tb.Recording(path)] == [8]
+
+
 def test_what_is_lost_is_counted_in_the_file_too(tmp_path: Path) -> None:
     path = tmp_path / "run.mcap"
     count = 2_000

@@ -102,6 +102,10 @@ def test_mistakes_are_told(path: Path, capsys: pytest.CaptureFixture[str]) -> No
         (("cut", "none", "-o", "x.mcap"), "nothing was recorded on 'none'"),
         (("cut", "-o", str(path), "--overwrite"), "read and replaced at once"),
         (("cut", "-o", str(path)), "read and replaced at once"),
+        (
+            ("cut", "-o", "x.mcap", "--compress", "none=zstd"),
+            "nothing was recorded on topic 'none'",
+        ),
         (("export", "--format", "gif"), "format='gif'"),
         (("export", "-o", str(path.parent)), "is not empty"),
         (("convert", "-o", str(path)), "it exists"),

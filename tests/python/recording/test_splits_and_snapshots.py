@@ -76,6 +76,18 @@ def test_a_message_larger_than_a_file_has_its_own(tmp_path: Path) -> None:
     assert (tmp_path / "run-0001").exists()
 
 
+@pytest.mark.parametrize("option", ["split_size", "snapshot"])
+def test_a_later_file_of_another_run_is_found_at_the_beginning(tmp_path: Path, option: str) -> None:
+    for name in ("run-1.mcap", "run-0002.mcap.old", "run-00x2.mcap", "other-0002.mcap"):
+        (tmp_path / name).touch()  # none of these
+    tb.Recorder(tmp_path / "run.mcap", "topic", **{option: 1000}).close()
+    (tmp_path / "run-0001.mcap").unlink(missing_ok=True)
+    (tmp_path / "run-0002.mcap").touch()
+    with pytest.raises(tb.InvalidArgument, match=r"run-0002\.mcap.*it exists"):
+        tb.Recorder(tmp_path / "run.mcap", "topic", **{option: 1000})
+    tb.Recorder(tmp_path / "run.mcap", "topic", overwrite=True, **{option: 1000}).close()
+
+
 def test_files_are_split_by_time(tmp_path: Path) -> None:
     with (
         tb.Publisher("topic", reliable=True) as publisher,

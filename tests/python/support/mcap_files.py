@@ -40,8 +40,9 @@ def read_mcap(path: str | Path) -> McapFile:
         summary = whole.get_summary()
         assert summary is not None
         assert [*whole.iter_attachments()]  # the index, by the place that the summary gives
-        (about,) = whole.iter_metadata()
+        about, *lost = whole.iter_metadata()
         assert about.name == "tensorbus.recording"
+        assert all(one.name == LOST and one.metadata["why"] for one in lost)
         messages = Counter(channel.topic for _, channel, _ in whole.iter_messages())
     _compare(found, summary)
     _compare_chunks(Path(path), summary)

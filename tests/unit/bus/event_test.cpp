@@ -263,6 +263,16 @@ TEST_F(EventDescriptor, of_a_lazy_subscriber_is_readable_when_half_of_what_may_w
   publish_patterns(four, 4, 1);
   EXPECT_TRUE(readable(fd, kLong));
   EXPECT_EQ(seeds_now(lazy), Seeds{4});
+  lazy.notify_lazily(true);
+  EXPECT_TRUE(seeds_now(lazy).empty());
+  publish_patterns(four, 5, 1);
+  EXPECT_EQ(next_seeds(lazy, 1), Seeds{5});
+  EXPECT_FALSE(readable(fd, 0ms)) << "whoever looks will look again";
+  lazy.notify_lazily(false);
+  EXPECT_TRUE(readable(fd, 0ms)) << "there may be more, and no look has found nothing";
+  EXPECT_TRUE(seeds_now(lazy).empty());
+  publish_patterns(four, 6, 1);
+  EXPECT_TRUE(readable(fd, kLong));
 }
 
 }  // namespace

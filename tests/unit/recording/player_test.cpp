@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,7 +45,8 @@ TEST(PlayTimeTest, each_due_time_is_counted_from_the_start) {
 class PlayerTest : public ::testing::Test {
  protected:
   // Records a message each hour, on "one", with the number i + first.
-  void record(std::uint64_t count, std::uint64_t first = 0, const recording::TextMap& more = {}) {
+  void record(std::uint64_t count, std::uint64_t first = 0, const recording::TextMap& more = {},
+              Device published_on = Device::host()) {
     recording::RecordingWriter writer(file.path(), true, {{"version", "test"}});
     recording::TextMap metadata{{"publisher", kRecorded}, {"node", "camera"}, {"depth", "4"}};
     metadata.insert(more.begin(), more.end());
@@ -52,9 +54,16 @@ class PlayerTest : public ::testing::Test {
     for (std::uint64_t i = 0; i < count; ++i) {
       auto message = test::message_of(channel, first + i, kPixels, "\xc0");
       message.log_time = (i + 1) * kHour;
+      message.head.tensors[0].published_on = published_on;
       writer.add_message(message);
     }
     writer.finish();
+  }
+  void damage_second() const {
+    const std::string bytes = file.bytes();
+    const platform::Fd fd(::open(file.path().c_str(), O_WRONLY | O_CLOEXEC));
+    const std::size_t at = bytes.find("TBR1", bytes.find("TBR1") + 1);
+    ASSERT_EQ(::pwrite(fd.get(), "x", 1, static_cast<off_t>(at)), 1);
   }
   Player play(PlayerOptions options) const {
     options.domain = domain.path();
@@ -176,12 +185,7 @@ TEST_F(PlayerTest, one_that_waits_for_room_obeys) {
 
 TEST_F(PlayerTest, what_cannot_be_read_is_left_out) {
   record(3);
-  const std::string bytes = file.bytes();
-  {
-    const platform::Fd fd(::open(file.path().c_str(), O_WRONLY | O_CLOEXEC));
-    const std::size_t at = bytes.find("TBR1", bytes.find("TBR1") + 1);
-    ASSERT_EQ(::pwrite(fd.get(), "x", 1, static_cast<off_t>(at)), 1);
-  }
+  damage_second();
   Player player = play({.rate = 1e9, .paused = true});
   Subscriber images = subscriber();
   ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
@@ -191,6 +195,28 @@ TEST_F(PlayerTest, what_cannot_be_read_is_left_out) {
   EXPECT_EQ(player.stats().unreadable, 1U);
   EXPECT_NE(player.stats().error.find("message 1"), std::string::npos) << player.stats().error;
   player.close();  // this is no failure
+}
+
+TEST_F(PlayerTest, a_loop_leaves_out_what_cannot_be_read_in_each_turn) {
+  record(2, 0, {{"reliable", "true"}});
+  damage_second();
+  Player player = play({.rate = 1e9, .loop = true, .paused = true});
+  Subscriber images = subscriber();
+  ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
+  player.resume();
+  EXPECT_EQ(numbers_of(images, 4), Numbers({0, 1, 2, 3}));
+  player.close();
+}
+
+TEST_F(PlayerTest, a_loop_ends_when_nothing_can_be_read_any_more) {
+  record(2);
+  Player player = play({.rate = 1e9, .loop = true, .paused = true});
+  player.step(3);
+  EXPECT_TRUE(eventually([&] { return player.stats().messages == 3; }));
+  ASSERT_EQ(::truncate(file.path().c_str(), 100), 0);
+  player.resume();
+  EXPECT_EQ(player.wait(kLong), Outcome::kDone);
+  EXPECT_GE(player.stats().unreadable, 2U);
 }
 
 TEST_F(PlayerTest, the_clock_says_what_time_it_is_in_the_recording) {
@@ -222,6 +248,21 @@ TEST_F(PlayerTest, a_window_of_time_is_played) {
   EXPECT_EQ(numbers_of(images, 2), Numbers({1, 2}));
   EXPECT_EQ(player.wait(kLong), Outcome::kDone);
   EXPECT_EQ(images.stats().missed, 0U);
+}
+
+TEST_F(PlayerTest, tensors_of_gpus_are_lent_from_the_file_to_whoever_wants_main_memory) {
+  record(2, 0, {}, Device::cuda(1));
+  for (const std::optional<Device> device : {std::optional<Device>(), {Device::host()}}) {
+    Player player = play({.paused = true, .device = device});
+    Subscriber images = subscriber();
+    ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
+    player.step(1);
+    const Sample sample = receive(images);
+    EXPECT_TRUE(sample.tensor().device().is_host());
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(sample.tensor().data()), kPixels.size()),
+              kPixels);
+    EXPECT_EQ(player.stats().bytes_copied, 0U);
+  }
 }
 
 TEST_F(PlayerTest, samples_outlive_the_player) {

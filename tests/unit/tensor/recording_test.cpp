@@ -144,15 +144,23 @@ TEST(RecordingTest, what_is_lost_may_say_why) {
   const NamelessFile file;
   RecordingWriter writer(file.path(), true, {});
   const auto channel = writer.add_channel("one", "", {});
-  writer.add_lost({channel, 1, 3, 1'003}, "no room for a copy");
+  writer.add_lost({channel, 1, 3, 1'003, "no room for a copy"});
   writer.add_message(message_of(channel, 4, "", ""));
+  writer.add_lost({channel, 5, 2, 1'004});
+  writer.add_lost({channel, 8, 1, 1'005, "its owner was killed"});
   writer.commit();
-  EXPECT_NE(file.bytes().find("no room for a copy"), std::string::npos);
+  const std::string killed = file.bytes();
   writer.finish();
-  const Contents contents = contents_of(file.bytes());
-  ASSERT_EQ(contents.lost.size(), 1U);
-  EXPECT_EQ(contents.lost[0].count, 3U);
-  EXPECT_EQ(contents.damage, "");
+  for (const bool finished : {true, false}) {
+    const Contents contents = contents_of(finished ? file.bytes() : killed);
+    ASSERT_EQ(contents.lost.size(), 3U);
+    EXPECT_EQ(contents.lost[0].count, 3U);
+    EXPECT_EQ(contents.lost[0].why, "no room for a copy");
+    EXPECT_EQ(contents.lost[1].why, "");
+    EXPECT_EQ(contents.lost[2].why, "its owner was killed");
+    EXPECT_EQ(contents.damage, "");
+    EXPECT_EQ(contents.recovered.empty(), finished);
+  }
 }
 
 TEST(RecordingTest, a_changed_byte_of_a_head_is_found) {

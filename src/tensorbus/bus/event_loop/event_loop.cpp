@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <new>
 #include <system_error>
@@ -13,6 +12,7 @@
 #include "tensorbus/bus/event_loop/turn.hpp"
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/log.hpp"
+#include "tensorbus/platform/signals_blocked.hpp"
 
 namespace tensorbus::bus {
 namespace {
@@ -187,13 +187,9 @@ void EventLoop::schedule(Task& task, std::chrono::milliseconds delay) noexcept {
 }
 
 void EventLoop::start(const Handler& first) {
-  // Signals are for the program's own threads, which would miss EINTR if ours took them.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   int error_number = 0;
   try {
+    const platform::SignalsBlocked guard;  // the program's threads would miss EINTR
     thread_ = std::thread([this, first] {
       if (first) first();
       run();
@@ -203,7 +199,6 @@ void EventLoop::start(const Handler& first) {
   } catch (const std::bad_alloc&) {
     error_number = ENOMEM;
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (error_number != 0)
     platform::throw_system("cannot start the thread of a participant", error_number,
                            platform::During::kThread);

@@ -21,8 +21,8 @@
 namespace tensorbus::bus {
 
 // Calls handlers when descriptors are ready, and runs posted tasks: one at a time, and as a rule in
-// a thread of its own. That thread sleeps when there is nothing to do, blocks all signals, and
-// never waits for a peer. A program's thread may take its place (run_or_post(), Driver); "on the
+// a thread of its own. That thread sleeps when there is nothing to do, blocks signals, and never
+// waits for a peer. A program's thread may take its place (run_or_post(), Driver); "on the
 // event loop" means: in a handler or a task, in whichever thread. An Error that a handler throws is
 // logged (platform/log.hpp), and the loop goes on. A handler that meets a limit
 // (Error(kOutOfMemory), std::bad_alloc) is called again a little later, until it succeeds, so it

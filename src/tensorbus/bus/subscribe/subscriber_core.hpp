@@ -110,6 +110,8 @@ class SubscriberCore {
   void notify_lazily(bool lazily);
   // Returns true if the next sample of a publisher waits for something, as a copy from a GPU.
   bool has_set_aside() const;
+  // Those are waited for no more: the next try_receive() drops them, as not copied.
+  void refuse_set_aside(const char* why);
   // Returns how many publishers there are, also those that have ended and left something.
   std::size_t links() const;
   // Signals the descriptor if a sample was missed: a publisher can be stopped between its entry and

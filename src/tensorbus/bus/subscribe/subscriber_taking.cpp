@@ -235,6 +235,19 @@ void SubscriberCore::claimed(const LinkRef& link, std::uint64_t token,
   wake_all();
 }
 
+void SubscriberCore::refuse_set_aside(const char* why) {
+  const platform::MutexLock lock(mutex_);
+  for (const LinkRef& link : links_) {
+    const auto asked = pending_.find(link.get());
+    if (asked == pending_.end() ||
+        !std::holds_alternative<PendingSample::Asked>(asked->second.state))
+      continue;
+    asked->second.state = PendingSample::Refused{why};
+    link->look_again = true;
+  }
+  wake_all();
+}
+
 void SubscriberCore::segment_came() {
   const platform::MutexLock lock(mutex_);
   for (const LinkRef& link : links_) link->look_again = true;

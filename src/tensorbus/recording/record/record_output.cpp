@@ -1,7 +1,11 @@
 #include "tensorbus/recording/record/record_output.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
+
+#include "tensorbus/memory/file/mapped_file.hpp"
 
 namespace tensorbus::bus {
 namespace {
@@ -9,7 +13,10 @@ namespace {
 using recording::Compression;
 
 constexpr std::size_t kDigits = 4;
-constexpr std::uint64_t kLarge = std::uint64_t{1} << 20;  // bytes of a message
+// Bytes of a message: of one that is not compressed unless its topic is named, and of one that
+// never is.
+constexpr std::uint64_t kLarge = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMostPacked = recording::kMostChunkBytes / 2;
 
 Compression compression_option(const std::string& name) {
   try {
@@ -37,7 +44,7 @@ bool RecordCompression::any() const noexcept {
 Compression RecordCompression::of(const std::string& topic, std::uint64_t bytes) const {
   const auto found = topics.find(topic);
   if (found == topics.end()) return bytes < kLarge ? all : Compression::kNone;
-  return bytes < recording::kMostChunkBytes / 2 ? found->second : Compression::kNone;
+  return found->second;
 }
 
 void RecordCompression::require_libraries() const {
@@ -47,17 +54,41 @@ void RecordCompression::require_libraries() const {
 
 RecordOutput::RecordOutput(RecordOutputOptions options) : options_(std::move(options)) {
   options_.compression.require_libraries();
+  for (const auto& [topic, how] : options_.compression.topics) unmet_.insert(topic);
+}
+
+// Returns where the number comes in.
+std::size_t RecordOutput::number_at() const noexcept {
+  const std::size_t name = options_.path.rfind('/') + 1;  // 0 without one
+  const std::size_t dot = options_.path.rfind('.');
+  const bool has_suffix = dot != std::string::npos && dot > name;
+  return has_suffix ? dot : options_.path.size();
 }
 
 std::string RecordOutput::path_of(std::uint32_t number) const {
   if (!options_.numbered) return options_.path;
   std::string digits = std::to_string(number);
   digits.insert(0, kDigits - std::min(kDigits, digits.size()), '0');
-  const std::size_t name = options_.path.rfind('/') + 1;  // 0 without one
-  const std::size_t dot = options_.path.rfind('.');
-  const bool has_suffix = dot != std::string::npos && dot > name;
-  const std::size_t at = has_suffix ? dot : options_.path.size();
+  const std::size_t at = number_at();
   return options_.path.substr(0, at) + "-" + digits + options_.path.substr(at);
+}
+
+void RecordOutput::require_no_files() const {
+  if (!options_.numbered || options_.overwrite) return;
+  const std::string before = options_.path.substr(0, number_at()) + "-";
+  const std::string behind = options_.path.substr(number_at());
+  const std::filesystem::path folder = std::filesystem::path(options_.path).parent_path();
+  std::error_code none;  // a folder that cannot be listed: making the files tells
+  for (std::filesystem::directory_iterator entry(folder.empty() ? "." : folder, none), end;
+       !none && entry != end; entry.increment(none)) {
+    const std::string path = (folder / entry->path().filename()).string();
+    if (path.size() < before.size() + kDigits + behind.size() || !path.starts_with(before) ||
+        !path.ends_with(behind))
+      continue;
+    if (path.find_first_not_of("0123456789", before.size()) >= path.size() - behind.size())
+      throw Error(Code::kInvalidArgument,
+                  memory::about_file(path) + "it exists: choose another name, or overwrite it");
+  }
 }
 
 void RecordOutput::begin() {
@@ -89,16 +120,23 @@ void RecordOutput::stage(const RecordedSample& sample) {
     publisher.channel =
         writer_->add_channel(publisher.topic, publisher.definition, publisher.metadata);
     publisher.file = files_;
+    unmet_.erase(publisher.topic);
   }
   if (sample.lost != 0)
-    writer_->add_lost({publisher.channel, sample.first_lost, sample.lost, sample.log_time},
-                      sample.why_lost);
+    writer_->add_lost(
+        {publisher.channel, sample.first_lost, sample.lost, sample.log_time, sample.why_lost});
   if (!sample.has_sample) return;
   auto message = outgoing(sample);
-  message.compression = sample.compression ? *sample.compression
-                                           : options_.compression.of(publisher.topic, sample.bytes);
+  message.compression = compression_of(sample);
   writer_->add_message(message);
   if (first_time_ == 0) first_time_ = std::max<std::uint64_t>(sample.log_time, 1);
+}
+
+// What another program has compressed may be larger than what can be read in our chunks.
+Compression RecordOutput::compression_of(const RecordedSample& sample) const {
+  if (sample.bytes >= kMostPacked) return Compression::kNone;
+  return sample.compression ? *sample.compression
+                            : options_.compression.of(sample.publisher->topic, sample.bytes);
 }
 
 void RecordOutput::commit() { writer_->commit(); }

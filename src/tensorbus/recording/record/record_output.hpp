@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "tensorbus/platform/export.hpp"
@@ -44,6 +45,8 @@ class TENSORBUS_API RecordOutput {
   // Throws as RecordCompression::require_libraries().
   explicit RecordOutput(RecordOutputOptions options);
 
+  // Throws Error(kInvalidArgument) if one of the files that it would make is there already.
+  void require_no_files() const;
   // Begins the next file. Throws as RecordingWriter.
   void begin();
   // Adds the sample to what commit() writes; begins another file before it, if this one is full.
@@ -57,6 +60,8 @@ class TENSORBUS_API RecordOutput {
   std::optional<std::chrono::steady_clock::time_point> due() const;
   // Ends the file, if there is one. Throws as RecordingWriter::finish().
   void finish();
+  // Returns the topics whose compression was chosen, and of which nothing is in a file.
+  const std::set<std::string>& unmet() const noexcept { return unmet_; }
 
   std::uint64_t messages() const noexcept;  // in all files
   std::uint64_t bytes() const noexcept;
@@ -65,9 +70,12 @@ class TENSORBUS_API RecordOutput {
   std::string path_of(std::uint32_t number) const;
 
  private:
+  std::size_t number_at() const noexcept;
+  recording::Compression compression_of(const RecordedSample& sample) const;
   bool is_full(const RecordedSample& next) const noexcept;
 
   const RecordOutputOptions options_;
+  std::set<std::string> unmet_;
   std::optional<recording::RecordingWriter> writer_;
   std::uint32_t files_ = 0;
   std::uint64_t first_time_ = 0;  // of a message in the file; 0: it has none

@@ -2,9 +2,32 @@
 
 #include <span>
 
+#include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/subscribe/tensor_runs.hpp"
 
 namespace tensorbus::bus {
+
+namespace {
+
+recording::TextMap metadata_of(const PublisherInfo& info) {
+  recording::TextMap map{{"publisher", to_string({info.participant, info.number})},
+                         {"pid", std::to_string(info.pid)},
+                         {"depth", std::to_string(info.depth)},
+                         {"history", std::to_string(info.history)},
+                         {"reliable", info.reliable ? "true" : "false"},
+                         {"fingerprint", std::to_string(info.type.fingerprint())}};
+  if (!info.node.empty()) map["node"] = info.node;
+  if (!info.machine.empty()) map["machine"] = info.machine;
+  if (!info.origin.empty()) map["origin"] = info.origin;
+  return map;
+}
+
+}  // namespace
+
+std::shared_ptr<RecordedPublisher> recorded_publisher(const PublisherInfo& info) {
+  return std::make_shared<RecordedPublisher>(
+      RecordedPublisher{info.topic, info.type.definition(), metadata_of(info)});
+}
 
 std::uint64_t bytes_of(const Sample& sample) {
   std::uint64_t bytes = sample.field_bytes().size();

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tensorbus/listed.hpp>
 #include <vector>
 
 #include "tensorbus/bus/subscribe/sample.hpp"
@@ -22,6 +23,8 @@ struct RecordedPublisher {
   std::uint16_t channel = 0;
   std::uint32_t file = 0;
 };
+
+std::shared_ptr<RecordedPublisher> recorded_publisher(const PublisherInfo& info);
 
 // A sample that waits to be written, and keeps its leases until then.
 struct RecordedSample {

@@ -65,6 +65,7 @@ struct Lost {
   std::uint64_t first = 0;  // sequence
   std::uint64_t count = 0;
   std::uint64_t log_time = 0;  // of the message behind them, or of the last one
+  std::string why{};           // of the last of them; empty: for want of room, or not known
 };
 
 struct Contents {

@@ -1,6 +1,7 @@
 #include "tensorbus/tensor/recording/file_output.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -34,7 +35,14 @@ constexpr std::size_t kManyPages = std::size_t{1}
   platform::throw_system(what, error_number, platform::During::kFile);
 }
 
+// Whoever reads the old file, or still writes it, keeps it.
+void remove_old(const std::string& path) noexcept {
+  struct stat status{};
+  if (::lstat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode)) (void)::unlink(path.c_str());
+}
+
 platform::Fd made(const std::string& path, bool overwrite) {
+  if (overwrite) remove_old(path);
   const int exists = overwrite ? O_TRUNC : O_EXCL;
   platform::Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | exists, 0666));
   if (!fd) throw_not_made(path, errno);

@@ -171,7 +171,23 @@ class EndReader {
 
   void read_metadata(std::uint64_t offset, std::uint64_t bytes) {
     const std::string record = record_at(file_, offset, bytes, footer_.summary);
+    const std::size_t before = contents_.lost.size();
     note_metadata(bytes_of(record).subspan(kRecordHead), contents_);
+    if (contents_.lost.size() == before) return;
+    const Lost told = std::move(contents_.lost.back());
+    contents_.lost.pop_back();
+    note_reason(told);
+  }
+
+  // The index has them, too, in the same order, and does not say why.
+  void note_reason(const Lost& told) {
+    const auto same = [&told](const Lost& lost) {
+      return lost.channel == told.channel && lost.first == told.first && lost.count == told.count;
+    };
+    const auto behind = contents_.lost.begin() + static_cast<std::ptrdiff_t>(reasons_until_);
+    const auto found = std::find_if(behind, contents_.lost.end(), same);
+    reasons_until_ = static_cast<std::size_t>(found - contents_.lost.begin());
+    if (found != contents_.lost.end()) found->why = told.why;
   }
 
   const FileBytes& file_;
@@ -179,6 +195,7 @@ class EndReader {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> metadata_;  // offset, bytes
   std::uint64_t count_ = 0;
   bool has_index_ = false;
+  std::size_t reasons_until_ = 0;  // in `lost`
   Contents contents_;
 };
 

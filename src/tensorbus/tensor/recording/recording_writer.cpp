@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t kMostIds = 65'535;
 constexpr std::size_t kIndexEntries = 65'536;  // of each index: 2 MiB
+constexpr std::size_t kMostReasons = 4096;     // each is read when the file is opened
 
 // A compressed chunk is written when it has so many bytes, or is so old.
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
@@ -35,9 +36,7 @@ RecordingWriter::RecordingWriter(const std::string& path, bool overwrite, const 
   out.text(std::string("tensorbus ") + kVersion);
   out.end();
   put_made(0);
-  summary_.about.offset = staged_end();
-  stage_metadata(kAboutName, about);
-  summary_.about.bytes = staged_end() - summary_.about.offset;
+  summary_.about = stage_metadata(kAboutName, about);
   commit();
 }
 
@@ -70,14 +69,16 @@ std::uint16_t RecordingWriter::add_channel(const std::string& topic, const std::
   return id;
 }
 
-void RecordingWriter::add_lost(const Lost& lost, const std::string& why) {
+void RecordingWriter::add_lost(const Lost& lost) {
   TextMap about{{"channel", std::to_string(lost.channel)},
                 {"topic", summary_.channels[lost.channel - 1].topic},
                 {"first", std::to_string(lost.first)},
                 {"count", std::to_string(lost.count)},
                 {"log_time", std::to_string(lost.log_time)}};
-  if (!why.empty()) about["why"] = why;
-  stage_metadata(kLostName, about);
+  if (!lost.why.empty()) about["why"] = lost.why;
+  const RecordPlace place = stage_metadata(kLostName, about);
+  if (!lost.why.empty() && summary_.reasons.size() < kMostReasons)
+    summary_.reasons.push_back(place);
   staged_.push_back(
       {{lost.first, lost.count, lost.log_time, lost.channel, MessageEntry::kLost}, staged_end()});
 }
@@ -167,8 +168,9 @@ std::size_t RecordingWriter::staged_bytes() const noexcept {
   return bytes;
 }
 
-void RecordingWriter::stage_metadata(std::string_view name, const TextMap& metadata) {
+RecordPlace RecordingWriter::stage_metadata(std::string_view name, const TextMap& metadata) {
   close_plain_chunk();
+  const std::uint64_t at = staged_end();
   const std::size_t begin = made_.size();
   RecordWriter out(made_);
   out.begin(Opcode::kMetadata);
@@ -177,6 +179,7 @@ void RecordingWriter::stage_metadata(std::string_view name, const TextMap& metad
   out.end();
   put_made(begin);
   ++summary_.metadata_count;
+  return {at, staged_end() - at};
 }
 
 void RecordingWriter::put(std::span<const std::byte> bytes) {
@@ -272,6 +275,8 @@ void RecordingWriter::finish() {
   std::erase_if(summary_.indexes, [data_end](const IndexPlace& index) {
     return index.record.offset >= data_end;  // its writing failed
   });
+  std::erase_if(summary_.reasons,
+                [data_end](const RecordPlace& lost) { return lost.offset >= data_end; });
   std::erase_if(summary_.chunks, [data_end](const ChunkPlace& chunk) {
     return chunk.record.offset + chunk.record.bytes + chunk.index_bytes > data_end;
   });

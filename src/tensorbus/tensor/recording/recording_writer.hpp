@@ -35,8 +35,7 @@ class TENSORBUS_API RecordingWriter {
   // Error(kUnsupported) if there are 65,535 of them.
   std::uint16_t add_channel(const std::string& topic, const std::string& definition,
                             const TextMap& metadata);
-  // `why`: for other programs, which list the records; empty: nothing is said.
-  void add_lost(const Lost& lost, const std::string& why = {});
+  void add_lost(const Lost& lost);
   void add_message(const OutgoingMessage& message);
   // Writes what is staged, and compressed chunks that are due. Throws Error that says why it could
   // not: then the file ends with its last complete record, and nothing can be added.
@@ -86,7 +85,7 @@ class TENSORBUS_API RecordingWriter {
   void pack(ChunkBuilder& chunk);
   void pack_due();
   void pack_all();
-  void stage_metadata(std::string_view name, const TextMap& metadata);
+  RecordPlace stage_metadata(std::string_view name, const TextMap& metadata);
   void stage_index();
   void stage_end();
   [[nodiscard]] int write();

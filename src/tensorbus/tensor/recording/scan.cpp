@@ -330,7 +330,7 @@ void note_metadata(std::span<const std::byte> content, Contents& contents) {
         topic->second != contents.channels[static_cast<std::uint16_t>(channel)].topic)
       refuse_record("it is about a channel of another topic");
     contents.lost.push_back({static_cast<std::uint16_t>(channel), number_in(map, "first"),
-                             number_in(map, "count"), number_in(map, "log_time")});
+                             number_in(map, "count"), number_in(map, "log_time"), map["why"]});
   }
 }
 

@@ -1,6 +1,5 @@
 #include "tensorbus/tensor/recording/summary.hpp"
 
-#include <array>
 #include <cstring>
 
 #include "tensorbus/tensor/recording/crc32.hpp"
@@ -47,12 +46,13 @@ void encode(const IndexPlace& index, std::vector<std::byte>& bytes) {
   out.end();
 }
 
-void encode(const RecordPlace& about, std::vector<std::byte>& bytes) {
+void encode_metadata_index(const RecordPlace& record, std::string_view name,
+                           std::vector<std::byte>& bytes) {
   RecordWriter out(bytes);
   out.begin(Opcode::kMetadataIndex);
-  out.number(about.offset);
-  out.number(about.bytes);
-  out.text(kAboutName);
+  out.number(record.offset);
+  out.number(record.bytes);
+  out.text(name);
   out.end();
 }
 
@@ -170,19 +170,25 @@ void encode_summary(const Summary& summary, std::uint64_t begin, std::vector<std
   const std::size_t start = bytes.size();
   const auto at = [&] { return begin + (bytes.size() - start); };
   std::vector<Group> groups;
+  const auto end_group = [&](Opcode opcode, std::uint64_t group) {
+    if (at() > group) groups.push_back({opcode, group, at() - group});
+  };
   const auto add_group = [&](Opcode opcode, const auto& records) {
     const std::uint64_t group = at();
     for (const auto& record : records) encode(record, bytes);
-    if (at() > group) groups.push_back({opcode, group, at() - group});
+    end_group(opcode, group);
   };
   add_group(Opcode::kSchema, summary.schemas);
   add_group(Opcode::kChannel, summary.channels);
-  groups.push_back({Opcode::kStatistics, at()});
+  const std::uint64_t statistics = at();
   encode_statistics(summary, bytes);
-  groups.back().bytes = at() - groups.back().begin;
+  end_group(Opcode::kStatistics, statistics);
   add_group(Opcode::kChunkIndex, summary.chunks);
   add_group(Opcode::kAttachmentIndex, summary.indexes);
-  add_group(Opcode::kMetadataIndex, std::array{summary.about});
+  const std::uint64_t metadata = at();
+  encode_metadata_index(summary.about, kAboutName, bytes);
+  for (const RecordPlace& lost : summary.reasons) encode_metadata_index(lost, kLostName, bytes);
+  end_group(Opcode::kMetadataIndex, metadata);
   const std::uint64_t offsets = at();
   for (const Group& group : groups) {
     RecordWriter out(bytes);

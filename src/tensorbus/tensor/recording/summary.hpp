@@ -40,8 +40,9 @@ struct Summary {
   std::uint64_t last_time = 0;
   std::vector<IndexPlace> indexes{};
   std::vector<ChunkPlace> chunks{};
-  RecordPlace about{};               // the metadata about the recorder
-  std::uint32_t metadata_count = 0;  // with those about lost messages, which no index names
+  RecordPlace about{};                 // the metadata about the recorder
+  std::vector<RecordPlace> reasons{};  // those about lost messages that say why; the first of them
+  std::uint32_t metadata_count = 0;    // with all about lost messages
 };
 // Appends the summary, which begins at byte `begin` of the file, and the end of the file.
 void encode_summary(const Summary& summary, std::uint64_t begin, std::vector<std::byte>& bytes);

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <signal.h>
+
+#include <initializer_list>
+
+namespace tensorbus::platform {
+
+// While it lives, this thread takes no signals, and a thread that is started inherits that: signals
+// are for the program's own threads. Those of faults stay: the handler of a mapped file that was
+// cut short (FileGuard) runs in the thread that touches it, and where such a signal is blocked, the
+// kernel ends the process.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() noexcept {
+    sigset_t blocked;
+    ::sigfillset(&blocked);
+    for (const int fault : {SIGBUS, SIGSEGV, SIGILL, SIGFPE, SIGTRAP, SIGSYS})
+      ::sigdelset(&blocked, fault);
+    ::pthread_sigmask(SIG_SETMASK, &blocked, &before_);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace tensorbus::platform

@@ -1,0 +1,104 @@
+// What a recorder takes when its buffer has been full for a while.
+#include "tensorbus/recording/record_collector.hpp"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tensorbus/bus/inspection.hpp"
+#include "tests/unit/bus/test_support.hpp"
+
+namespace tensorbus::bus {
+namespace {
+
+using namespace tensorbus::testing;
+
+constexpr std::uint64_t kRoom = std::uint64_t{1} << 20;
+constexpr std::uint32_t kDepth = 8;
+
+class ARecordCollector : public ::testing::Test {
+ protected:
+  // Runs until `body` returns, and then takes what is left.
+  template <typename Body>
+  void while_it_runs(CollectorOptions options, Body body) {
+    options.reliable = true;
+    options.depth = kDepth;
+    RecordCollector collector(std::move(options), recording, buffer);
+    std::thread thread([&] { collector.run(); });
+    body(collector);
+    collector.end();
+    make_room();
+    thread.join();
+    buffer.close();
+  }
+  // Returns when it waits for room in the buffer, until make_room().
+  void hold_up(const std::string& topic) {
+    RecordedSample whole{.bytes = kRoom};
+    ASSERT_TRUE(buffer.put(whole, false));
+    // The last one has room when the first was taken.
+    publish_patterns(publisher_on(topic, {.reliable = true, .timeout = kLong}), 0, kDepth + 1);
+  }
+  void make_room() {
+    if (buffer.bytes() < kRoom) return;
+    EXPECT_EQ(buffer.take().size(), 1U);
+    buffer.release(kRoom);
+  }
+  Publisher& publisher_on(const std::string& topic, PublisherOptions options = {}) {
+    Publisher& publisher = publishers.emplace_back(topic, options, owner);
+    EXPECT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
+    return publisher;
+  }
+  static std::vector<std::string> topics(const std::string& name, int count) {
+    std::vector<std::string> names;
+    for (int i = 0; i < count; ++i) names.push_back(name + std::to_string(i));
+    return names;
+  }
+  std::size_t connected_publishers() const {
+    std::size_t count = 0;
+    for (const ParticipantReport& report : inspect(domain.path(), kLong).participants)
+      for (const SubscriberReport& subscriber : report.subscribers)
+        count += subscriber.publishers.size();
+    return count;
+  }
+  std::size_t taken() {
+    std::size_t count = 0;
+    while (!buffer.ended()) count += buffer.take().size();
+    return count;
+  }
+
+  const FreshDomain domain;
+  const Participant owner = domain.join();
+  const Participant recording = domain.join();
+  RecordBuffer buffer{kRoom};
+  std::deque<Publisher> publishers;
+};
+
+TEST_F(ARecordCollector, subscribes_to_topics_that_appear_while_it_looks_at_others) {
+  while_it_runs({.topics = topics("some/", 40), .all = true}, [&](RecordCollector& collector) {
+    hold_up("some/0");
+    // It has not heard of this publisher yet, and so looks who else there is.
+    publish_patterns(publisher_on("some/0"), 0, 1);
+    for (const std::string& topic : topics("more/", 64))
+      publishers.emplace_back(topic, PublisherOptions{}, owner);
+    collector.look(0ns);  // it is wanted
+    make_room();
+    EXPECT_TRUE(eventually([&] { return collector.topics() == 40 + 64; }));
+  });
+  EXPECT_EQ(taken(), kDepth + 1 + 1);
+}
+
+TEST_F(ARecordCollector, takes_at_its_end_what_is_left_of_publishers_that_have_ended) {
+  while_it_runs({.topics = {"one", "two"}}, [&](RecordCollector&) {
+    hold_up("one");
+    for (int i = 0; i < 3; ++i) publish_patterns(publisher_on("two"), 0, kDepth);
+    while (publishers.size() > 1) publishers.pop_back();
+    EXPECT_TRUE(eventually([&] { return connected_publishers() == 1; }));
+  });
+  EXPECT_EQ(taken(), kDepth + 1 + 3 * kDepth);
+}
+
+}  // namespace
+}  // namespace tensorbus::bus
