@@ -34,3 +34,16 @@ use_wheels_of() { # use_wheels_of COMMAND
     export PIP_FIND_LINKS="$wheels${PIP_FIND_LINKS:+ $PIP_FIND_LINKS}" PIP_PREFER_BINARY=1
   fi
 }
+
+# install_wheel COMMAND REQUIREMENT LOG: 0: it is installed. 3: an index was read, and has no wheel of
+# it for this interpreter. 1: anything else, which LOG tells.
+install_wheel() {
+  local status=0
+  # -vv: pip names what it finds in an index and may not use. Of an index that it cannot reach it says
+  # "from versions: none", as of one that has nothing that fits.
+  "$1" -m pip install -vv --only-binary=:all: "$2" >"$3" 2>&1 || status=$?
+  if [[ $status -eq 0 ]]; then return 0; fi
+  local other="none of the wheel's tags|No sources permitted|Found link"
+  if grep -q "No matching distribution found" "$3" && grep -qE "$other" "$3"; then return 3; fi
+  return 1
+}

@@ -17,6 +17,7 @@ from tensorbus._base.arguments import Access
 from tensorbus._base.errors import Closed, Error, InvalidArgument, WorkerDied
 from tensorbus._core import Outcome
 from tensorbus._pickling import pickler
+from tensorbus._pools.death import Death
 from tensorbus._pools.worker import Done, Failed, Job, Ready, work
 from tensorbus._queues.queue import Queue
 
@@ -74,8 +75,7 @@ class Worker:
             name=f"worker {number}",
         )
         self._process.start()
-        # Unlike the sentinel it is of the process alone, not of children that it may leave behind.
-        self._death = os.pidfd_open(self._process.pid)
+        self._death = Death(self._process)
         self._listen()
 
     def _listen(self) -> None:
@@ -84,11 +84,11 @@ class Worker:
     @property
     def sources(self) -> list[int]:
         """Descriptors that are readable when there is something to look after."""
-        return [self._pending.fileno(), *([] if self.dead else [self._death])]
+        return [self._pending.fileno(), *([] if self.dead else [self._death.descriptor])]
 
     @property
     def has_died(self) -> bool:
-        return bool(wait([self._death], 0))
+        return bool(wait([self._death.descriptor], 0))
 
     @property
     def owes(self) -> bool:
@@ -133,15 +133,14 @@ class Worker:
 
     def wait_beside(self, descriptor: int) -> None:
         """For its death, or until the descriptor is readable."""
-        wait([self._death, descriptor])
+        wait([self._death.descriptor, descriptor])
 
     def dismiss(self) -> None:
         """It ends when it has done what it is at."""
         self._inbox._discard()
 
     def kill(self) -> None:
-        with suppress(OSError):
-            signal.pidfd_send_signal(self._death, signal.SIGKILL)
+        self._death.bring_about()
 
     def reap(self) -> str:
         """Waits for its end. How it ended, in words."""
@@ -150,7 +149,7 @@ class Worker:
         self._pending.cancel()
         self._inbox._discard()
         self._outbox._discard()
-        os.close(self._death)
+        self._death.close()
         if code is None:
             return "for an unknown reason"
         if code < 0:

@@ -91,3 +91,30 @@ def test_the_doctor_tells_of_a_missing_pidfd() -> None:
     with running(program, "pidfd") as process:
         said, _ = process.communicate(timeout=PATIENCE)
     assert said.startswith("pidfd_open: Function not implemented. Tensorbus needs this call")
+
+
+def test_a_pool_of_workers_sees_and_brings_about_deaths_without_pidfds() -> None:
+    program = """
+        import signal
+        import time
+
+        import tensorbus as tb
+
+        with tb.WorkerPool(signal.raise_signal, workers=1) as pool:
+            print(pool.map([signal.SIGCONT]))
+            try:
+                pool.map([signal.SIGKILL])
+            except tb.WorkerDied as error:
+                print(error)
+            print(pool.map([signal.SIGCONT]))
+        with tb.WorkerPool(time.sleep, workers=1) as pool:
+            pool.map([0])
+            sleeping = pool.submit(1000)
+            pool.terminate()
+            print(sleeping.exception() is not None)
+    """
+    with running(program, "pidfd") as process:
+        said, _ = process.communicate(timeout=PATIENCE)
+    first, died, again, terminated = said.splitlines()
+    assert (first, again, terminated) == ("[None]", "[None]", "True")
+    assert "SIGKILL" in died

@@ -9,7 +9,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -18,13 +17,9 @@ import pytest
 
 import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, eventually, hear, joined
+from support.threads import asleep
 
 THREADS = 4
-
-
-def asleep(thread: threading.Thread) -> bool:
-    status = Path(f"/proc/self/task/{thread.native_id}/stat").read_text()
-    return status.rpartition(") ")[2].startswith("S")
 
 
 def blocked(*functions: Callable[[], Any]) -> list[Future[Any]]:

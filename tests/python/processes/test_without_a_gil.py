@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,16 +20,11 @@ import pytest
 import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, joined, tell, unused
 from support.interpreters import IS_FREE_THREADED
-from support.threads import beside, in_threads, switching_often
+from support.threads import beside, in_threads
 
 THREADS = 4
 ROUNDS = 400
-
-
-@pytest.fixture(autouse=True)
-def threads_switch_often() -> Iterator[None]:
-    with switching_often():
-        yield
+pytestmark = pytest.mark.usefixtures("threads_switch_often")
 
 
 def import_everything() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import queue
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -16,16 +15,12 @@ import pytest
 import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, eventually, joined, unused
 from support.interpreters import pickle_is_safe
-from support.threads import beside, in_threads, switching_often
+from support.threads import asleep, beside, in_threads
+from tensorbus._core import is_plain
 
 THREADS = 4
 ROUNDS = 400
-
-
-@pytest.fixture(autouse=True)
-def threads_switch_often() -> Iterator[None]:
-    with switching_often():
-        yield
+pytestmark = pytest.mark.usefixtures("threads_switch_often")
 
 
 def test_one_queue_of_many_threads_loses_and_doubles_nothing() -> None:
@@ -69,6 +64,29 @@ def test_one_queue_of_many_threads_loses_and_doubles_nothing() -> None:
             assert not getter.is_alive()
     assert sorted(taken.get() for _ in range(THREADS * count)) == list(range(THREADS * count))
     unused()
+
+
+def test_whether_an_item_is_plain_is_asked_beside_threads_that_change_it() -> None:
+    numbers = itertools.count()
+    array = np.zeros(1)
+    mixed: list[Any] = [array]  # at every moment an array is in it
+    plain: dict[str, Any] = {"list": [], "more": {}}
+
+    def change() -> None:
+        number = next(numbers)
+        mixed[:] = [*(str(each) for each in range(number % 9)), array, number]
+        plain["list"].clear()
+        plain["list"] = [[str(number)] * (number % 7), (number, str(number)), {number: None}]
+        plain["more"].update({str(number): [number], number: {"x": str(number)}})
+        if number % 5 == 0:
+            plain["more"].clear()
+        plain[f"key {number % 3}"] = str(number)
+        plain.pop(f"key {(number + 1) % 3}", None)
+
+    with beside(change, change):
+        for _ in range(20 * ROUNDS):
+            assert is_plain(plain)
+            assert not is_plain(mixed)
 
 
 @pickle_is_safe
@@ -210,16 +228,18 @@ def test_who_waits_for_memory_gets_what_another_thread_lets_go_of(elsewhere: Els
                 while True:
                     publisher.publish(publisher.loan(16 << 20, "uint8"))
                     held.put(subscriber.receive().data)
-            waits = threading.Event()
+            runs_no_more = threading.Event()
+            main = threading.current_thread()
 
             def let_go() -> None:
-                waits.wait()
+                runs_no_more.wait()
+                eventually(lambda: asleep(main))
                 while not held.empty():
                     held.get()
 
             thread = threading.Thread(target=let_go)
             thread.start()
-            waits.set()
+            runs_no_more.set()
             for _ in range(3):
                 loan = publisher.loan(16 << 20, "uint8", timeout=PATIENCE)
                 publisher.publish(loan)

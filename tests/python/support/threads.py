@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from support.harness import PATIENCE
 
@@ -44,6 +45,12 @@ def beside(*functions: Callable[[], object]) -> Iterator[None]:
         for thread in threads:
             thread.join(PATIENCE)
     assert not errors, errors
+
+
+def asleep(thread: threading.Thread) -> bool:
+    """Waits this thread of this process for something, in a call of the kernel?"""
+    status = Path(f"/proc/self/task/{thread.native_id}/stat").read_text()
+    return status.rpartition(") ")[2].startswith("S")
 
 
 def in_threads(*functions: Callable[[], object]) -> None:
