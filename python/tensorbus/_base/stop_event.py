@@ -32,5 +32,5 @@ class StopEvent(threading.Event):
         end = None if timeout is None else time.monotonic() + timeout
         while not super().wait(_LOOK if end is None else min(_LOOK, end - time.monotonic())):
             if end is not None and time.monotonic() >= end:
-                return False
+                return self.is_set()  # by a handler, perhaps, just before it waited
         return True

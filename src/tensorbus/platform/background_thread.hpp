@@ -5,9 +5,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "tensorbus/platform/fork_guard.hpp"
-#include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::platform {
 
@@ -31,9 +31,15 @@ class BackgroundThread {
   }
   // Starts the thread if it is not running. Throws as start_background_thread() does.
   State& start() {
-    if (State* const found = running()) return *found;
-    const MutexLock lock(mutex_);
-    if (State* const found = running()) return *found;
+    State* found = running();
+    while (found == nullptr && !take_turn()) {
+      std::this_thread::yield();
+      found = running();
+    }
+    if (found != nullptr) return *found;
+    const Turn turn(*this);
+    found = running();
+    if (found != nullptr) return *found;
     auto fresh = std::make_unique<Started>();
     start_background_thread(what_, [run = run_, &state = fresh->state] { run(state); });
     started_.store(fresh.get(), std::memory_order_release);
@@ -45,9 +51,26 @@ class BackgroundThread {
     const std::uint32_t fork_generation = platform::fork_generation();
     State state;
   };
+  // One thread at a time starts it. No mutex: a child that is forked meanwhile would find it locked
+  // for ever, and here finds another process's number.
+  bool take_turn() noexcept {
+    const std::uint32_t ours = fork_generation() + 1;
+    std::uint32_t theirs = starting_.load(std::memory_order_relaxed);
+    return theirs != ours &&
+           starting_.compare_exchange_strong(theirs, ours, std::memory_order_acquire,
+                                             std::memory_order_relaxed);  // pairs with ~Turn()
+  }
+  struct Turn {
+    explicit Turn(BackgroundThread& thread) noexcept : of(thread) {}
+    ~Turn() { of.starting_.store(0, std::memory_order_release); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    BackgroundThread& of;
+  };
+
   const char* const what_;
   void (*const run_)(State&);
-  Mutex mutex_;
+  std::atomic<std::uint32_t> starting_{0};  // 0, or 1 + the fork generation of a starting thread
   std::atomic<Started*> started_{nullptr};
 };
 

@@ -37,6 +37,8 @@ class Job {
   std::atomic<std::size_t> next_ = 0;
 };
 
+// The threads that help, and the job that they have: of one caller, until all have left it. It
+// lies on the caller's stack, which waits for them.
 class Helpers {
  public:
   // In each of the helpers' threads.
@@ -66,7 +68,7 @@ class Helpers {
  private:
   bool begin(Job& job) noexcept {
     const MutexLock lock(mutex_);
-    if (job_ != nullptr) return false;
+    if (job_ != nullptr || inside_ != 0) return false;
     if (rest_ != 0) {
       --rest_;
       return false;
@@ -112,8 +114,8 @@ void help(Helpers& helpers) {
 
 constinit BackgroundThread<Helpers> helping("a thread that copies", help);
 
+// Null for a thread that may use one core alone.
 Helpers* helpers() noexcept {
-  if (Helpers* const running = helping.running()) return running;
   if (other_cores() == 0) return nullptr;
   try {
     return &helping.start();

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tensorbus as tb
@@ -22,7 +23,7 @@ from support.file_formats import (
     write_npy,
     write_raw,
 )
-from support.harness import Elsewhere, in_a_fork, tell
+from support.harness import Elsewhere, in_a_fork, joined, tell
 
 
 def test_a_file_that_is_not_there_or_not_ours_is_an_error_of_open(tmp_path: Path) -> None:
@@ -158,3 +159,26 @@ def test_a_write_to_a_tensor_that_is_only_read_names_the_file(
     assert code == -signal.SIGSEGV
     assert f"mapped from file '{path}' with mode=\"r\"" in errors
     assert 'mode="c"' in errors
+
+
+def publish_what_is_cut_short(path: str) -> None:
+    """A copy of so many bytes is also made by threads of the library."""
+    size = 64 << 20
+    with joined("topic") as (publisher, subscriber):
+        for value in range(20):
+            publisher.publish(np.full(size, value, np.uint8))
+            assert subscriber.receive().data[-1] == value
+        for _ in range(5):
+            Path(path).write_bytes(b"\7" * size)
+            file = tb.map_file(path, dtype="u1", mode="c")
+            os.truncate(path, 10)
+            publisher.publish(file)
+            data = subscriber.receive().data
+            assert data[:10].tolist() == [7] * 10
+            assert not data[PAGE:].any()
+    tell("whole")
+
+
+def test_a_large_file_that_is_cut_short_is_published(elsewhere: Elsewhere, tmp_path: Path) -> None:
+    other = elsewhere.start(publish_what_is_cut_short, str(tmp_path / "file"))
+    assert other.hear() == "whole"

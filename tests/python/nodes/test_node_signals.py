@@ -13,6 +13,7 @@ import pytest
 
 import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, hear, tell
+from tensorbus._base.stop_event import StopEvent
 
 ENDS = [(signal.SIGINT, "KeyboardInterrupt()"), (signal.SIGTERM, "SystemExit(143)")]
 
@@ -277,3 +278,21 @@ def test_a_handler_stops_a_node_whose_event_is_in_use() -> None:
         finally:
             signal.signal(signal.SIGUSR1, before)
         assert node.spin()
+
+
+def test_an_event_that_a_handler_sets_before_the_wait_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    event = StopEvent()
+    wait = event._cond.wait
+
+    def wait_after_a_signal(timeout: float | None) -> bool:
+        signal.raise_signal(signal.SIGUSR1)
+        return wait(timeout)
+
+    monkeypatch.setattr(event._cond, "wait", wait_after_a_signal)
+    before = signal.signal(signal.SIGUSR1, lambda *_: event.set())
+    try:
+        assert event.wait(0.01)
+    finally:
+        signal.signal(signal.SIGUSR1, before)

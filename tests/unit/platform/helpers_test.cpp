@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tensorbus/platform/clock.hpp"
+#include "tests/unit/platform/test_support.hpp"
 
 namespace tensorbus::platform {
 namespace {
@@ -73,7 +74,50 @@ TEST(Helpers, serve_one_of_several_callers_and_the_others_are_not_kept) {
   EXPECT_TRUE(right);
 }
 
+bool becomes(const std::atomic<bool>& flag) {
+  const Deadline deadline(20s);
+  while (!flag && !deadline.passed()) std::this_thread::yield();
+  return flag;
+}
+
+TEST(Helpers, of_one_caller_are_not_waited_for_when_they_could_help_another) {
+  if (cores() < 2) GTEST_SKIP() << "there is one core";
+  std::atomic<bool> is_helped = false;
+  std::atomic<bool> helper_may_go = false;
+  std::atomic<bool> is_done = false;
+  std::thread first([&] {
+    const auto caller = std::this_thread::get_id();
+    const Deadline deadline(60s);
+    while (!is_helped && !deadline.passed())
+      in_parts(2, [&](std::size_t) {
+        if (std::this_thread::get_id() == caller) {
+          const Deadline soon(10ms);
+          while (!is_helped && !soon.passed()) std::this_thread::yield();
+          return;
+        }
+        is_helped = true;
+        (void)becomes(helper_may_go);
+      });
+    is_done = true;
+  });
+  EXPECT_TRUE(becomes(is_helped));
+  bool was_done = true;
+  std::atomic<bool> is_begun = false;
+  std::thread second([&] {
+    in_parts(2, [&](std::size_t i) {
+      is_begun = true;
+      if (i == 0) was_done = becomes(is_done);
+    });
+  });
+  EXPECT_TRUE(becomes(is_begun));
+  helper_may_go = true;
+  first.join();
+  second.join();
+  EXPECT_TRUE(was_done);
+}
+
 TEST(Helpers, of_a_forked_child_are_its_own) {
+  if (TENSORBUS_SANITIZED) GTEST_SKIP() << "a sanitizer's child may start no thread";
   EXPECT_TRUE(works(100));
   const pid_t child = ::fork();
   if (child == 0) {

@@ -93,7 +93,7 @@ void QueuePutter::set(Ring ring) {
 std::shared_ptr<link::PeerMemory> QueuePutter::living_host() {
   if (!writer_) return nullptr;
   auto host = host_.lock();
-  if (host && !host->has_ended()) return host;
+  if (host && !host->has_died()) return host;
   close_ring();
   return nullptr;
 }

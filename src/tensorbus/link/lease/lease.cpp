@@ -18,7 +18,7 @@ bool PeerMemory::is_over() const noexcept {
   return ::poll(either, 2, 0) > 0;
 }
 
-bool PeerMemory::has_ended() const noexcept {
+bool PeerMemory::has_died() const noexcept {
   return !(wake_page && is_told_to_live(*wake_page)) && is_over();
 }
 

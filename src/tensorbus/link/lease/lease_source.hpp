@@ -49,8 +49,9 @@ struct PeerMemory {
   }
   // Returns true if the owner has hung up or ended, as far as this connection can tell.
   bool is_over() const noexcept;
-  // The same, but false, without a system call, while the owner lives: it may have hung up.
-  bool has_ended() const noexcept;
+  // The same, but false, without a system call, while the owner lives: it may have hung up. For
+  // what the owner forbids in another way when it does.
+  bool has_died() const noexcept;
   memory::BorrowedSegments& segments_for(memory::Grant grant) noexcept {
     return grant == memory::Grant::kWrite ? writable_segments : segments;
   }
