@@ -23,7 +23,8 @@ struct WakePages {
     const auto offset =
         static_cast<std::size_t>(static_cast<const std::byte*>(location) - of_peer()->data());
     if (offset >= link::kWakePageBytes) return location;
-    return reinterpret_cast<const std::byte*>(&own()->slot(0)) + offset;
+    const auto* const first = reinterpret_cast<const std::byte*>(&own()->slot(0));
+    return first - sizeof(link::WakePageHeader) + offset;
   }
 };
 
