@@ -10,8 +10,8 @@
 
 #include "tensorbus/bus/participant/participant_core.hpp"
 #include "tensorbus/bus/subscribe/sample_data.hpp"
-#include "tensorbus/platform/background_thread.hpp"
 #include "tensorbus/platform/limits.hpp"
+#include "tensorbus/platform/threads/background_thread.hpp"
 #include "tensorbus/platform/waiting/timer_slack.hpp"
 #include "tensorbus/recording/play/play_time.hpp"
 #include "tensorbus/recording/record/record_progress.hpp"

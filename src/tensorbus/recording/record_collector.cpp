@@ -28,8 +28,8 @@ constexpr std::chrono::milliseconds kCopying{5000};
 constexpr const char* kNotInTime = "the recorder has ended, and it was not copied in 5 s";
 constexpr std::chrono::milliseconds kOnTheWay{100};
 constexpr std::chrono::milliseconds kFullLook{1};
-constexpr std::chrono::milliseconds kMostLook{200};
-constexpr std::chrono::milliseconds kLook{1000};  // without a change of the domain
+constexpr std::chrono::milliseconds kMostLook{200};  // of one that somebody waits for
+constexpr std::chrono::milliseconds kLook{1000};     // without a change of the domain
 
 }  // namespace
 
@@ -93,6 +93,7 @@ void RecordCollector::look(const platform::StopCondition& stop) {
 void RecordCollector::look_if_wanted() {
   const std::uint32_t wanted = looks_wanted_.load(std::memory_order_acquire);
   if (looks_.load(std::memory_order_relaxed) == wanted) return;
+  wait_for_connections(kMostLook / 2);
   for (std::size_t i = 0; i < by_tag_.size(); ++i)  // what is collected may bring a topic
     by_tag_[i]->has_more |= drain(*by_tag_[i], waiting_in(*by_tag_[i]));
   put_collected();
@@ -205,7 +206,7 @@ bool RecordCollector::wait_for_samples() {
 void RecordCollector::take_last() {
   poller_.remove(told_.get());
   poller_.remove(participant_.domain_descriptor());
-  wait_for_connections();
+  wait_for_connections(kConnecting);
   for (Topic* const topic : by_tag_) topic->subscriber.notify_lazily(false);
   std::map<Topic*, std::size_t> left;
   for (Topic* const topic : by_tag_) left[topic] = waiting_in(*topic);
@@ -232,7 +233,7 @@ void RecordCollector::take_last() {
 
 // A publisher that has found the recorder counts on it, also if its link is still on the way. One
 // that has had the time for that, as one that is stopped, is not waited for.
-void RecordCollector::wait_for_connections() {
+void RecordCollector::wait_for_connections(std::chrono::nanoseconds most) {
   look_around();
   const auto now = platform::Clock::now();
   auto last = now;
@@ -249,7 +250,8 @@ void RecordCollector::wait_for_connections() {
     ++count.fresh;
     last = std::max(last, known->second.seen + kConnecting);
   }
-  const platform::StopCondition stop = platform::StopCondition::ignoring_signals(last - now);
+  const platform::StopCondition stop = platform::StopCondition::ignoring_signals(
+      std::min<std::chrono::nanoseconds>(last - now, most));
   for (Topic* const topic : by_tag_) {
     const Count count = publishers[topic->name];
     if (count.fresh == 0) continue;

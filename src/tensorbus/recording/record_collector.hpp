@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -69,7 +70,7 @@ class RecordCollector {
   void subscribe(const std::string& name);
   bool is_wanted(const std::string& topic) const;
   void take_last();
-  void wait_for_connections();
+  void wait_for_connections(std::chrono::nanoseconds most);
   std::size_t waiting_in(const Topic& topic) const;
   bool drain(Topic& topic, std::size_t most);
   void collect(Topic& topic, Sample&& sample, std::uint64_t now);

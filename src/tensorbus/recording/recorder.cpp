@@ -8,10 +8,10 @@
 #include <memory>
 #include <utility>
 
-#include "tensorbus/platform/background_thread.hpp"
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/log.hpp"
+#include "tensorbus/platform/threads/background_thread.hpp"
 #include "tensorbus/recording/record/record_buffer.hpp"
 #include "tensorbus/recording/record/record_output.hpp"
 #include "tensorbus/recording/record/record_progress.hpp"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tensorbus/platform/helpers.hpp"
 #include "tensorbus/platform/streaming_copy.hpp"
+#include "tensorbus/platform/threads/helpers.hpp"
 
 namespace tensorbus {
 namespace {

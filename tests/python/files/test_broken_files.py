@@ -182,3 +182,6 @@ def publish_what_is_cut_short(path: str) -> None:
 def test_a_large_file_that_is_cut_short_is_published(elsewhere: Elsewhere, tmp_path: Path) -> None:
     other = elsewhere.start(publish_what_is_cut_short, str(tmp_path / "file"))
     assert other.hear() == "whole"
+    code, errors = other.end()
+    assert code == 0, errors
+    assert errors.count("was cut short") == 5

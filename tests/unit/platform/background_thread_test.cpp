@@ -1,4 +1,4 @@
-#include "tensorbus/platform/background_thread.hpp"
+#include "tensorbus/platform/threads/background_thread.hpp"
 
 #include <gtest/gtest.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "tensorbus/platform/helpers.hpp"
+#include "tensorbus/platform/threads/helpers.hpp"
 
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -12,7 +12,7 @@
 #include "tensorbus/bus/event_loop/turn.hpp"
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/log.hpp"
-#include "tensorbus/platform/signals_blocked.hpp"
+#include "tensorbus/platform/threads/signals_blocked.hpp"
 
 namespace tensorbus::bus {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "tensorbus/device/gpu.hpp"
-#include "tensorbus/platform/background_thread.hpp"
 #include "tensorbus/platform/mutex.hpp"
+#include "tensorbus/platform/threads/background_thread.hpp"
 
 namespace tensorbus::memory {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "tensorbus/platform/background_thread.hpp"
 #include "tensorbus/platform/mutex.hpp"
+#include "tensorbus/platform/threads/background_thread.hpp"
 
 namespace tensorbus::memory {
 namespace {

@@ -1,4 +1,4 @@
-#include "tensorbus/platform/helpers.hpp"
+#include "tensorbus/platform/threads/helpers.hpp"
 
 #include <sched.h>
 
@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <exception>
 
-#include "tensorbus/platform/background_thread.hpp"
 #include "tensorbus/platform/mutex.hpp"
+#include "tensorbus/platform/threads/background_thread.hpp"
 
 namespace tensorbus::platform {
 namespace {

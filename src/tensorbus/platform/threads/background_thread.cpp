@@ -1,11 +1,11 @@
-#include "tensorbus/platform/background_thread.hpp"
+#include "tensorbus/platform/threads/background_thread.hpp"
 
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "tensorbus/platform/limits.hpp"
-#include "tensorbus/platform/signals_blocked.hpp"
+#include "tensorbus/platform/threads/signals_blocked.hpp"
 
 namespace tensorbus::platform {
 
