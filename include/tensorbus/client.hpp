@@ -106,8 +106,8 @@ inline Content Client::State::call(const Content& request, const internal::CallT
                                    Timeout timeout, const GiveUp& give_up) {
   const internal::Deadline deadline(timeout.value_or(options.timeout));
   internal::ReplyQueue replies = idle_queue();
-  const Content content = internal::request_of(replies.address(), types, request);
-  const auto server = asked(internal::Packed(content).message(), deadline, give_up);
+  const internal::Packed packed = internal::request_of(replies.address(), types, request);
+  const auto server = asked(packed.message(), deadline, give_up);
   Sample answer;
   require_done(server->get(replies, answer, deadline, give_up), *server);
   {

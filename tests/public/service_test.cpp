@@ -194,17 +194,36 @@ TEST_F(AService, drops_what_is_no_request) {
       Note(7), Note(Value::Map{{"reply", "x"}, {"types", types}}),
       Note(Value::Map{{"reply", 1}, {"types", types}, {"data", 1}}),
       Note(Value::Map{{"reply", "x"}, {"types", Value::List{"", 1}}, {"data", 1}}),
-      Note(Value::Map{{"reply", "no address"}, {"types", types}, {"data", 1}})};
+      Note(Value::Map{{"reply", "no address"}, {"types", types}, {"data", 1}}),
+      Note(Value::Map{{"reply", "x"}, {"types", Value::List{"", "", ""}}, {"data", 1}})};
   for (const Note& note : notes) {
     ASSERT_EQ(requests.put(note.message()), Outcome::kDone);
     ASSERT_TRUE(serve_one(service));
   }
-  EXPECT_EQ(service.stats().calls, 5U);
-  EXPECT_EQ(service.stats().dropped, 5U);
+  EXPECT_EQ(service.stats().calls, 6U);
+  EXPECT_EQ(service.stats().dropped, 6U);
   EXPECT_EQ(service.stats().failed, 0U);
   auto reply = std::async(std::launch::async, [&] { return client.call({7}).fields; });
   ASSERT_TRUE(serve_one(service));
   EXPECT_EQ(reply.get(), Value(7));
+}
+
+TEST_F(AService, reads_requests_with_keys_that_it_does_not_know) {
+  Service service = service_of(echo);
+  Queue requests = Queue::open("service:service", kLong, {}, participant);
+  Queue replies({}, participant);
+  const Value::Map nested{{"reply", Value::List{1, Value::Map{{2, "x"}}}}};
+  const Note note(Value::Map{{7, nested},
+                             {"later", nested},
+                             {"data", Value::List{nested, 1.5}},
+                             {"types", Value::List{"", ""}},
+                             {"reply", replies.address()},
+                             {"reply", "not this one"}});
+  ASSERT_EQ(requests.put(note.message()), Outcome::kDone);
+  ASSERT_TRUE(serve_one(service));
+  Sample answer;
+  ASSERT_EQ(replies.get(answer, kLong), Outcome::kDone);
+  EXPECT_EQ(answer.fields(), Value(Value::Map{{"data", Value::List{nested, 1.5}}}));
 }
 
 TEST_F(AService, that_is_not_there_is_a_timeout) {
