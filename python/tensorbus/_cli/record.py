@@ -173,7 +173,10 @@ def _answer(recorder: Recorder, request: Any) -> dict[str, Any]:
 
 @contextmanager
 def _usr1() -> Iterator[list[Recorder]]:
-    """SIGUSR1 has the recorders in the list write a snapshot, and says where."""
+    """SIGUSR1 has the recorders in the list write a snapshot, and says where.
+
+    Afterwards it does nothing: one that comes too late would else end the process.
+    """
     recorders: list[Recorder] = []
 
     def write() -> None:
@@ -190,7 +193,7 @@ def _usr1() -> Iterator[list[Recorder]]:
     try:
         yield recorders
     finally:
-        signal.signal(signal.SIGUSR1, before)
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN if before is signal.SIG_DFL else before)
 
 
 def _end(recorder: Recorder) -> None:
