@@ -66,8 +66,9 @@ class Packed {
 // Writes one of these maps.
 class MapWriter {
  public:
-  MapWriter(std::size_t items, std::size_t bytes) {
-    writer_.reserve(bytes);
+  // `bytes`: of texts that may be long.
+  explicit MapWriter(std::size_t items, std::size_t bytes = 0) {
+    writer_.reserve(kUsualBytes + bytes);
     writer_.write_map_of(items);
   }
   void write(std::string_view key, const Value& value) {
@@ -85,33 +86,32 @@ class MapWriter {
   }
   std::vector<std::byte> take() { return writer_.take(); }
 
-  static constexpr std::size_t kUsualBytes = 128;  // without what a caller knows better
-
  private:
+  static constexpr std::size_t kUsualBytes = 128;
   PackWriter writer_{1};  // its values are one level below
 };
 
 inline Packed request_of(const std::string& reply, const CallTypes& types, const Content& data) {
   const std::string& request = types.request.definition();
   const std::string& answer = types.reply.definition();
-  MapWriter map(3, MapWriter::kUsualBytes + reply.size() + request.size() + answer.size());
+  MapWriter map(3, reply.size() + request.size() + answer.size());
   map.write_text("reply", reply);
   map.write_texts("types", {request, answer});
   map.write("data", data.fields);
   return {map.take(), data.tensors};
 }
 inline Packed data_answer(Content data) {
-  MapWriter map(1, MapWriter::kUsualBytes);
+  MapWriter map(1);
   map.write("data", data.fields);
   return {map.take(), std::move(data.tensors)};
 }
 inline Packed error_answer(const Failure& failure) {
-  MapWriter map(1, MapWriter::kUsualBytes);
+  MapWriter map(1);
   map.write_texts("error", {failure.kind, failure.text, failure.trace});
   return {map.take(), {}};
 }
 inline Packed mismatch_answer(const std::string& why) {
-  MapWriter map(1, MapWriter::kUsualBytes);
+  MapWriter map(1);
   map.write_text("mismatch", why);
   return {map.take(), {}};
 }
