@@ -108,10 +108,10 @@ inline Content Client::State::call(const Content& request, const internal::CallT
   const internal::Packed packed = internal::request_of(replies.address(), types, request);
   std::chrono::nanoseconds left = timeout.value_or(options.timeout);
   auto server = finder.known();
-  if (!server || !server->put_now(packed.message())) {  // else no time has passed
+  if (!server || !server->put_now(packed.message())) {  // the time runs from the first wait
     const internal::Deadline deadline(left);
     server = asked(packed.message(), deadline, give_up);
-    left = deadline.remaining(left);
+    left = deadline.remaining(std::chrono::nanoseconds::max());
   }
   Sample answer;
   require_done(server->get(replies, answer, left, give_up), *server);

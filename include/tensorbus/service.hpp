@@ -188,8 +188,8 @@ inline void Service::State::serve(const Sample& sample) {
   }
 }
 
-// Catches everything that the callback throws, so that no driver of the service sees it, and what a
-// reply throws that cannot be encoded.
+// Catches what the callback throws, and the error of a reply that cannot be encoded, so that no
+// driver of the service sees them.
 inline internal::Packed Service::State::answer_to(internal::Request request) {
   const std::string why = internal::why_not(types, request.definitions);
   if (!why.empty()) {

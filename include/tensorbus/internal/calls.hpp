@@ -66,7 +66,7 @@ class Packed {
 // Writes one of these maps.
 class MapWriter {
  public:
-  // `bytes`: of texts that may be long.
+  // `bytes`: the size of its long texts, to reserve memory.
   explicit MapWriter(std::size_t items, std::size_t bytes = 0) {
     writer_.reserve(kUsualBytes + bytes);
     writer_.write_map_of(items);
@@ -116,19 +116,25 @@ inline Packed mismatch_answer(const std::string& why) {
   return {map.take(), {}};
 }
 
-// Reads one of these maps, and copies nothing. Of two items with one key it finds the first.
+// Reads one of these maps, and copies nothing. Of two items with one key it finds the first. Items
+// with other keys are of any kind and depth.
 class MapReader {
  public:
-  explicit MapReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  // Throws Error(kProtocol) for what is not one whole value.
+  explicit MapReader(std::span<const std::byte> bytes) : bytes_(bytes) {
+    PackCursor whole(bytes);
+    if (!whole.skip() || whole.left() != 0)
+      throw Error(Code::kProtocol, "sample.fields: a request or an answer that is malformed");
+  }
 
-  // Returns an item as it came; nothing if there is none, or what is before it is malformed.
+  // Returns an item as it came; nothing if there is none.
   std::optional<PackCursor> find(std::string_view wanted) const noexcept {
     PackCursor at(bytes_);
     for (std::size_t left = at.map().value_or(0); left != 0; --left) {
       PackCursor key = at;
-      if (!at.skip()) break;
+      (void)at.skip();
       const PackCursor value = at;
-      if (!at.skip()) break;
+      (void)at.skip();
       if (key.string() == wanted) return value.without(at);
     }
     return std::nullopt;

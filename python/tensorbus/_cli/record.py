@@ -175,7 +175,8 @@ def _answer(recorder: Recorder, request: Any) -> dict[str, Any]:
 def _usr1() -> Iterator[list[Recorder]]:
     """SIGUSR1 has the recorders in the list write a snapshot, and says where.
 
-    Afterwards it does nothing: one that comes too late would else end the process.
+    Afterwards the handler before is back. In place of the default action, which would end the
+    process if the signal comes too late, it is ignored.
     """
     recorders: list[Recorder] = []
 

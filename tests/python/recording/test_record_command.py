@@ -43,6 +43,14 @@ def recording(*arguments: str, before: tuple[str, ...] = ()) -> Iterator[subproc
             process.kill()
 
 
+@pytest.fixture(autouse=True)
+def _sigusr1() -> Iterator[None]:
+    """A command that runs in this process leaves the signal ignored; and so do its children."""
+    before = signal.getsignal(signal.SIGUSR1)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
 @contextmanager
 def published(topic: str, size: int = 1000) -> Iterator[tb.Publisher[Any]]:
     """A reliable publisher that publishes until the block ends."""

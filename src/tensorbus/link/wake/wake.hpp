@@ -56,7 +56,7 @@ class WakePage {
 // A peer's page, mapped to wake its sleepers. Throws Error(kProtocol).
 using PeerWakePage = std::shared_ptr<const platform::Mapping>;
 PeerWakePage map_peer_wake_page(const platform::Fd& memfd);
-// Returns true if the peer's process lives; false if it does not, or has not told.
+// Returns true if the peer's process lives; false if it does not, or was never marked.
 bool marked_alive(const platform::Mapping& page) noexcept;
 
 // One sleeper of this participant. Owns its slot. Thread-safe.

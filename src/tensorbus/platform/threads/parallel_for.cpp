@@ -37,8 +37,8 @@ class Job {
   std::atomic<std::size_t> next_ = 0;
 };
 
-// The worker threads, and the job that they have: of one caller, until all have left it. It lies
-// on the stack of the caller, who waits for them.
+// The worker threads, and the job that they have: of one caller, until all have left it. The
+// job lies on the stack of its caller, which waits until all workers have left it.
 class Workers {
  public:
   // What each of the threads does.
