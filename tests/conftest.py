@@ -110,6 +110,13 @@ def torch() -> ModuleType:
     return module
 
 
+@pytest.fixture
+def all_views_move(torch: ModuleType) -> None:
+    """What moves into memory of the bus does so for views that were made before, too."""
+    if not hasattr(torch.UntypedStorage, "_swap_data_ptr_"):
+        pytest.skip("this PyTorch cannot swap the memory of a storage (docs/multiprocessing.md)")
+
+
 @pytest.fixture(params=["asyncio", "uvloop"])
 def loop_kind(request: pytest.FixtureRequest) -> str:
     kind: str = request.param

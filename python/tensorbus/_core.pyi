@@ -83,7 +83,7 @@ class Memory:
 
     def bits(self) -> Memory:
         """
-        The same memory, as unsigned integers where DLPack has no name for the elements.
+        The same memory, as unsigned integers where DLPack had no name for the elements.
         """
 
     def __dlpack_device__(self) -> tuple[int, int]: ...

@@ -54,17 +54,7 @@ setup_cross_compiler() {
   local missing=()
   command -v aarch64-linux-gnu-g++ >/dev/null || missing+=(g++-aarch64-linux-gnu)
   command -v qemu-aarch64-static >/dev/null || missing+=(qemu-user-static)
-  [[ -d /usr/src/googletest ]] || missing+=(googletest)
   install_debian_packages "${missing[@]}"
-}
-
-build_arm64_gtest() {
-  if [[ -d build/arm64-gtest/installed ]]; then return; fi
-  say "building GoogleTest for arm64"
-  logged configure-arm64-gtest cmake -S /usr/src/googletest -B build/arm64-gtest -G Ninja \
-    -D CMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64-linux-gnu.cmake" -D CMAKE_BUILD_TYPE=Release \
-    -D BUILD_GMOCK=OFF -D CMAKE_INSTALL_PREFIX="$PWD/build/arm64-gtest/installed"
-  logged build-arm64-gtest cmake --build build/arm64-gtest --target install
 }
 
 left_out() { # left_out BYTES: a regular expression

@@ -204,3 +204,15 @@ build_preset() { # build_preset PRESET [CMAKE OPTION]...
   configure_preset "$@"
   logged "build-$preset" cmake --build --preset "$preset"
 }
+
+# build_gtest PRESET TOOLCHAIN: GoogleTest for another machine or C library, by a file of cmake/.
+build_gtest() {
+  local folder=$PWD/build/$1-gtest
+  if [[ -d $folder/installed ]]; then return; fi
+  [[ -d /usr/src/googletest ]] || install_debian_packages googletest
+  say "building GoogleTest in $folder"
+  logged "configure-$1-gtest" cmake -S /usr/src/googletest -B "$folder" -G Ninja \
+    -D CMAKE_TOOLCHAIN_FILE="$PWD/cmake/$2.cmake" -D CMAKE_BUILD_TYPE=Release \
+    -D BUILD_GMOCK=OFF -D CMAKE_INSTALL_PREFIX="$folder/installed"
+  logged "build-$1-gtest" cmake --build "$folder" --target install
+}

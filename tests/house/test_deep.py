@@ -67,6 +67,7 @@ def test_the_page_has_the_place_and_every_part_has_figures() -> None:
             "100% tests passed out of 100\n== 10 passed in 9.1s ==\n",
             "1,000 runs of C++ tests, 100 of Python tests passed, 1 of Python tests skipped",
         ),
+        ("musl", "100% tests passed out of 200\n", "200 runs of C++ tests"),
         ("containers", "== 5 passed in 31.02s ==\n", "5 of Python tests passed"),
         ("arm64", "100% tests passed out of 1700\n" * 3, "5,100 runs of C++ tests"),
         ("debian", "-- debootstrap of bookworm from http://x\n", "? C++ tests; bookworm"),

@@ -137,6 +137,7 @@ class Packer:
         self._carrier = carrier
         self.parts: list[Part] = []
         self._storages: dict[int, Any] = {}  # of which views were found: all their bytes
+        self._moved: torch_sharing.Moved = {}
         self._stream = stream  # on which what lies on GPUs is written; None: as its library says
         self._packed: list[bytes] = []
         self._lent: list[bytes] = []
@@ -193,7 +194,7 @@ class Packer:
         if apart and not _can_lend(value):
             return NotImplemented  # torch.multiprocessing may know a way
         if library is not None:
-            _prepare(value, self._shared)
+            _prepare(value, self._shared, self._moved)
             if self._in_parts and library == "torch" and (view := self._view(value)) is not None:
                 return view
         elif type(value) is _core.Memory:
@@ -357,7 +358,7 @@ def _classes_of(library: str) -> set[type]:
     return TENSOR_CLASSES
 
 
-def _prepare(value: Any, shared: bool) -> None:
+def _prepare(value: Any, shared: bool, moved: torch_sharing.Moved | None = None) -> None:
     """Before a tensor or an array is taken: refuses one with a history, moves one to be shared."""
     if library_of(value) != "torch":
         return
@@ -365,7 +366,7 @@ def _prepare(value: Any, shared: bool) -> None:
         raise RuntimeError(_HAS_HISTORY)
     if shared:
         torch_sharing.warn_of_hooks(value)
-        torch_sharing.move(value)
+        torch_sharing.move(value, moved)
 
 
 def _reduced_otherwise(value: Any) -> Any:

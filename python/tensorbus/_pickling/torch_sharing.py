@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from tensorbus import _core
 from tensorbus._base.errors import Closed
 from tensorbus._base.participant import has_participant, participant
-from tensorbus._tensors.torch_tensors import learn
+from tensorbus._tensors.library import CONJUGATE, NEGATIVE
+from tensorbus._tensors.torch_tensors import finished, flags_of_strided, learn
 
 if TYPE_CHECKING:
     import torch
@@ -46,18 +47,25 @@ def is_inherited(storage: torch.UntypedStorage) -> bool:
     return storage.device.type == "cpu" and storage.data_ptr() in _inherited
 
 
-def move(tensor: torch.Tensor) -> None:
+Moved = dict[int, tuple[Any, Any]]
+
+
+def move(tensor: torch.Tensor, together: Moved | None = None) -> None:
     """Moves what an ordinary CPU tensor consists of into memory of the bus, for others to write to.
 
     Where PyTorch can swap the memory of a storage (2.8 and newer, about), all views of it see the
-    new one; else this tensor object alone.
+    new one; else this tensor object alone, and not a quantized one, which would lose its quantizer.
+
+    Args:
+        together: the storages that tensors of the same message had, and what took their place, by
+            address: these tensors stay views of one storage.
 
     Raises:
         OutOfMemory: there is no room for it; nothing was moved.
     """
     learn()
     for part in _parts(tensor):
-        _move_strided(part)
+        _move_strided(part, {} if together is None else together)
 
 
 def move_storage(storage: torch.UntypedStorage) -> bool:
@@ -107,21 +115,27 @@ def _parts(tensor: Any) -> list[torch.Tensor]:
     return [plain.values()] if str(tensor.layout) in _COMPRESSED else []
 
 
-def _move_strided(tensor: torch.Tensor) -> None:
+def _move_strided(tensor: torch.Tensor, together: Moved) -> None:
     import torch
 
     storage = tensor.untyped_storage()
     # One without memory stands for zeros, or was resized: who sends it refuses it.
     if storage.nbytes() == 0 or storage.data_ptr() == 0 or move_storage(storage):
         return
+    if tensor.is_quantized:
+        return
     with _moving, torch.no_grad():
         if not (is_shared(storage) or _is_of_file(storage)):
-            tensor.data = torch.empty(0, dtype=tensor.dtype).set_(
-                _elsewhere(storage),
+            address = storage.data_ptr()
+            if address not in together:
+                together[address] = storage, _elsewhere(storage)
+            moved = torch.empty(0, dtype=tensor.dtype).set_(
+                together[address][1],
                 tensor.storage_offset(),
                 tensor.size(),
                 tensor.stride(),
             )
+            tensor.data = finished(moved, flags_of_strided(tensor) & (CONJUGATE | NEGATIVE))
 
 
 def _elsewhere(storage: torch.UntypedStorage) -> Any:

@@ -93,7 +93,7 @@ class Born(TorchFunctionMode):
         rest = {name: value for name, value in kwargs.items() if name not in ("tensors", "out")}
         try:
             shape = func([each.to("meta") for each in tensors], *args[1:], **rest)
-        except (RuntimeError, TypeError, IndexError):
+        except (RuntimeError, TypeError, IndexError, AssertionError):
             return None  # PyTorch's own error follows
         out = self._empty(shape)
         return None if out is None else func(tensors, *args[1:], **rest, out=out)

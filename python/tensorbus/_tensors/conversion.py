@@ -7,7 +7,14 @@ from typing import Any
 from tensorbus._base.errors import Unsupported
 from tensorbus._core import Memory
 from tensorbus._tensors import numpy_arrays, torch_tensors
-from tensorbus._tensors.library import CONJUGATE, FROM_TORCH, NEGATIVE, TENSOR_CLASSES, Library
+from tensorbus._tensors.library import (
+    CONJUGATE,
+    FROM_TORCH,
+    NEGATIVE,
+    TENSOR_CLASSES,
+    Library,
+    library_of,
+)
 
 
 def tensor_from(memory: Memory, library: Library | None) -> Any:
@@ -51,6 +58,17 @@ def learn_class_of(value: object) -> None:
         torch_tensors.learn()
     elif library == "numpy":
         numpy_arrays.learn()
+
+
+def writable(value: object) -> object:
+    """What the core can write to: a tensor of PyTorch before 2.10 as an array over its memory."""
+    learn_class_of(value)
+    if library_of(value) == "torch" and not hasattr(value, "__dlpack_c_exchange_api__"):
+        try:
+            return value.numpy()  # type: ignore[attr-defined]
+        except (RuntimeError, TypeError):
+            pass  # the core refuses it
+    return value
 
 
 def _jax_from(memory: Memory) -> Any:

@@ -23,7 +23,7 @@ from tensorbus._base.participant import participant
 from tensorbus._base.public import public, renamed
 from tensorbus._codec.typed import plan_or_none
 from tensorbus._core import Outcome
-from tensorbus._tensors.conversion import learn_class_of
+from tensorbus._tensors.conversion import writable
 from tensorbus._tensors.library import Library, library_or_none
 from tensorbus._topics.sample import Sample, sample_of
 
@@ -244,8 +244,8 @@ class Subscriber(Closing, Generic[T]):
             Timeout, TypeMismatch, Closed, HoldLimit, OutOfMemory: as `receive`, and only if there
                 is no row: what ends it after the first, the next call raises.
         """
-        learn_class_of(array)
-        found = self._core.receive_into(array, self._timeout if timeout is None else timeout)
+        limit = self._timeout if timeout is None else timeout
+        found = self._core.receive_into(writable(array), limit)
         if isinstance(found, int):
             return found
         self._raise_for(found)

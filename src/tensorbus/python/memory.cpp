@@ -172,10 +172,16 @@ nb::capsule dlpack(const Memory& memory, nb::handle stream, Version max_version,
   return make_capsule(memory, max_version && max_version->first >= 1);
 }
 
+// PyTorch before 2.10 knows none of these by DLPack.
+bool is_new_in_dlpack(DType dtype) {
+  const std::string_view name = name_of(dtype);
+  return name.starts_with("float8") || name.starts_with("float4");
+}
+
 // The same as integers, for consumers without the element type, or that name it afterwards.
 Memory bits(Memory memory) {
   DType& dtype = memory.layout.dtype;
-  if (!to_dlpack(dtype))
+  if (!to_dlpack(dtype) || is_new_in_dlpack(dtype))
     dtype = item_bytes(dtype) == 1   ? DType::kUInt8
             : item_bytes(dtype) == 2 ? DType::kUInt16
                                      : DType::kUInt32;
@@ -288,7 +294,7 @@ void bind_memory(nb::module_& module) {
            nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
            nb::arg("copy") = nb::none(), "A DLPack capsule; whoever takes it keeps the memory.")
       .def("bits", bits,
-           "The same memory, as unsigned integers where DLPack has no name for the elements.")
+           "The same memory, as unsigned integers where DLPack had no name for the elements.")
       .def("__dlpack_device__", dlpack_device)
       .def_prop_ro("__cuda_array_interface__", cuda_array_interface,
                    nb::sig("def __cuda_array_interface__(self) -> dict[str, typing.Any]"))

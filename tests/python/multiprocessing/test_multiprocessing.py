@@ -106,6 +106,7 @@ def share_by_queue(library: str, method: str) -> None:
 
 @both
 @all_methods
+@pytest.mark.usefixtures("all_views_move")
 def test_tensors_are_shared_by_queues(warm: Warm, library: str, method: str) -> None:
     warm.run(share_by_queue, library, method)
 

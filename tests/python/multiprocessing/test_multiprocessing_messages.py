@@ -390,6 +390,7 @@ def look_at_parameter(parameter: Any) -> tuple[str, bool]:
 
 
 @quick_methods
+@pytest.mark.usefixtures("all_views_move")
 def test_views_of_one_storage_stay_views(warm: Warm, method: str) -> None:
     warm.run(send_views, method)
 

@@ -16,7 +16,7 @@ import pytest
 import tensorbus as tb
 from support.harness import Elsewhere, tell
 from tensorbus import _core
-from tensorbus._pickling import pickler
+from tensorbus._pickling import pickler, torch_sharing
 
 np = pytest.importorskip("numpy", reason="NumPy is not installed")
 
@@ -108,6 +108,7 @@ def test_views_of_one_tensor_stay_views(torch: Any) -> None:
     assert len(cdata) == 1
 
 
+@pytest.mark.usefixtures("all_views_move")
 def test_a_tensor_moves_when_it_is_first_sent_and_all_see_what_is_written(torch: Any) -> None:
     whole = torch.arange(10.0)
     view = whole[2:5]  # made before
@@ -118,6 +119,30 @@ def test_a_tensor_moves_when_it_is_first_sent_and_all_see_what_is_written(torch:
     whole[9] = -9
     assert again[9] == -9
     assert whole.data_ptr() == view.data_ptr() - 8
+
+
+@pytest.mark.filterwarnings("ignore")  # "deprecated"
+@pytest.mark.parametrize("swaps", [True, False])
+def test_what_moves_stays_what_it_was(
+    torch: Any, monkeypatch: pytest.MonkeyPatch, swaps: bool
+) -> None:
+    if not swaps:  # as with older PyTorch
+        monkeypatch.setattr(torch_sharing, "move_storage", lambda storage: False)
+    conjugate = torch.tensor([1 + 2j]).conj()
+    negative = torch._neg_view(torch.ones(2))
+    quantized = torch.quantize_per_tensor(torch.ones(2), 0.5, 0, torch.quint8)
+    whole = torch.arange(4.0)
+    part = whole[1:3]
+    seen = shared_with([conjugate, negative, quantized, whole, part])
+    for first, second, third, *views in ([conjugate, negative, quantized, whole, part], seen):
+        assert first.is_conj()
+        assert first.tolist() == [1 - 2j]
+        assert second.is_neg()
+        assert second.tolist() == [-1, -1]
+        assert third.dequantize().tolist() == [1, 1]
+        assert [view.tolist() for view in views] == [[0, 1, 2, 3], [1, 2]]
+    seen[4][0] = 9
+    assert whole[1] == part[0] == seen[3][1] == 9
 
 
 def test_a_moved_tensor_is_sent_again_without_a_copy(torch: Any) -> None:
@@ -251,6 +276,7 @@ def test_unusual_tensors(torch: Any, shared: bool) -> None:
         assert torch.equal(seen["strided"], item["strided"])
 
 
+@pytest.mark.usefixtures("all_views_move")
 def test_a_storage_by_itself(torch: Any) -> None:
     tensor = torch.zeros(4)
     storage = shared_with([tensor.untyped_storage()])[0]

@@ -11,6 +11,7 @@ import pytest
 import tensorbus as tb
 from support.harness import PATIENCE, joined
 from support.torch_kinds import NESTED, Pair, torch
+from tensorbus._codec.torch_records import lower
 from tensorbus._core import Outgoing
 from tensorbus._tensors.torch_tensors import learn
 
@@ -22,9 +23,7 @@ def said(*record: Any, tensors: Any = (), library: Any = None) -> Any:
     with joined(subscriber={"library": library}) as (publisher, subscriber):
         learn()
         outgoing = Outgoing()
-        references = [
-            msgspec.msgpack.Ext(1, outgoing.add(tensor).to_bytes(4, "little")) for tensor in tensors
-        ]
+        references = [longs_in(added(outgoing, tensor)) for tensor in tensors]
         # Does it say itself where they are?
         named = any(isinstance(field, (msgspec.msgpack.Ext, dict)) for field in record)
         fields = msgspec.msgpack.encode([*record, *([] if named else references)])
@@ -32,6 +31,15 @@ def said(*record: Any, tensors: Any = (), library: Any = None) -> Any:
             outgoing, msgspec.msgpack.encode(msgspec.msgpack.Ext(3, fields)), None
         )
         return subscriber.receive().data
+
+
+def added(outgoing: Outgoing, tensor: Any) -> int:
+    index = outgoing.add(tensor)
+    if index < 0:  # PyTorch before 2.10
+        lowered = lower(outgoing, tensor)
+        assert isinstance(lowered, int)
+        return lowered
+    return index
 
 
 def longs(*values: Any) -> Any:
