@@ -155,8 +155,13 @@ def published_ns(path: Path, count: int, beside: str) -> float:
 
 
 def write(folder: Path, where: str, repetition: int, count: int) -> None:
-    """What stands beside each other takes turns, into new files."""
+    """What stands beside each other takes turns, into new files.
+
+    The first one finds memory that the kernel has just got back: a virtual machine may take as long
+    as a disk to get more.
+    """
     path = folder / "run.mcap"
+    dd_ns(path, count, SIZE)
     report(f"{where}: dd", repetition, each_ns=dd_ns(path, count, SIZE))
     report(f"{where}: tensorbus record", repetition, each_ns=record_ns(path, count))
     for name, write_ns in (("mcap package", mcap_ns), ("h5py", hdf5_ns), ("zarr", zarr_ns)):

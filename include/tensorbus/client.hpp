@@ -104,12 +104,17 @@ class Client {
 
 inline Content Client::State::call(const Content& request, const internal::CallTypes& types,
                                    Timeout timeout, const GiveUp& give_up) {
-  const internal::Deadline deadline(timeout.value_or(options.timeout));
   internal::ReplyQueue replies = idle_queue();
-  const Content content = internal::request_of(replies.address(), types, request);
-  const auto server = asked(internal::Packed(content).message(), deadline, give_up);
+  const internal::Packed packed = internal::request_of(replies.address(), types, request);
+  std::chrono::nanoseconds left = timeout.value_or(options.timeout);
+  auto server = finder.known();
+  if (!server || !server->put_now(packed.message())) {  // the time runs from the first wait
+    const internal::Deadline deadline(left);
+    server = asked(packed.message(), deadline, give_up);
+    left = deadline.remaining(std::chrono::nanoseconds::max());
+  }
   Sample answer;
-  require_done(server->get(replies, answer, deadline, give_up), *server);
+  require_done(server->get(replies, answer, left, give_up), *server);
   {
     const std::lock_guard lock(mutex);
     idle.push_back(std::move(replies));

@@ -98,8 +98,8 @@ class Service {
     Outcome take(Sample& sample);
     Outcome wait(Sample& sample, std::chrono::nanoseconds timeout, const GiveUp& give_up);
     void serve(const Sample& sample);
-    Content answer_to(internal::Request request);
-    void give(const std::string& address, const Content& answer);
+    internal::Packed answer_to(internal::Request request);
+    void give(const std::string& address, const internal::Packed& answer);
 
     const std::string name;
     const internal::CallTypes types;
@@ -188,8 +188,9 @@ inline void Service::State::serve(const Sample& sample) {
   }
 }
 
-// Catches everything that the callback throws, so that no driver of the service sees it.
-inline Content Service::State::answer_to(internal::Request request) {
+// Catches what the callback throws, and the error of a reply that cannot be encoded, so that no
+// driver of the service sees them.
+inline internal::Packed Service::State::answer_to(internal::Request request) {
   const std::string why = internal::why_not(types, request.definitions);
   if (!why.empty()) {
     ++stats.refused;
@@ -203,12 +204,12 @@ inline Content Service::State::answer_to(internal::Request request) {
   }
 }
 
-inline void Service::State::give(const std::string& address, const Content& answer) {
+inline void Service::State::give(const std::string& address, const internal::Packed& answer) {
   try {
-    answers.give(address, internal::Packed(answer).message());
+    answers.give(address, answer.message());
   } catch (const Error&) {  // of the reply, or the address is invalid
-    const Content error = internal::error_answer(internal::current_failure());
-    answers.give(address, internal::Packed(error).message());
+    const auto error = internal::error_answer(internal::current_failure());
+    answers.give(address, error.message());
     ++stats.failed;
   }
 }

@@ -189,22 +189,82 @@ TEST_F(AService, whose_reply_cannot_be_sent_has_failed) {
 TEST_F(AService, drops_what_is_no_request) {
   Service service = service_of(echo);
   Queue requests = Queue::open("service:service", kLong, {}, participant);
+  Queue replies({}, participant);
+  const std::string reply_to = replies.address();
   const Value::List types{"", ""};
   const Note notes[] = {
-      Note(7), Note(Value::Map{{"reply", "x"}, {"types", types}}),
+      Note(7),
+      Note(Value::Map{{"reply", reply_to}, {"types", types}}),
       Note(Value::Map{{"reply", 1}, {"types", types}, {"data", 1}}),
-      Note(Value::Map{{"reply", "x"}, {"types", Value::List{"", 1}}, {"data", 1}}),
-      Note(Value::Map{{"reply", "no address"}, {"types", types}, {"data", 1}})};
+      Note(Value::Map{{"reply", reply_to}, {"types", Value::List{"", 1}}, {"data", 1}}),
+      Note(Value::Map{{"reply", "no address"}, {"types", types}, {"data", 1}}),
+      Note(Value::Map{{"reply", reply_to}, {"types", Value::List{"", "", ""}}, {"data", 1}})};
   for (const Note& note : notes) {
     ASSERT_EQ(requests.put(note.message()), Outcome::kDone);
     ASSERT_TRUE(serve_one(service));
   }
-  EXPECT_EQ(service.stats().calls, 5U);
-  EXPECT_EQ(service.stats().dropped, 5U);
+  EXPECT_EQ(service.stats().calls, 6U);
+  EXPECT_EQ(service.stats().dropped, 6U);
   EXPECT_EQ(service.stats().failed, 0U);
+  EXPECT_EQ(replies.stats().unfinished, 0U);
   auto reply = std::async(std::launch::async, [&] { return client.call({7}).fields; });
   ASSERT_TRUE(serve_one(service));
   EXPECT_EQ(reply.get(), Value(7));
+}
+
+TEST_F(AService, drops_what_is_not_one_whole_value) {
+  Service service = service_of(echo);
+  Queue requests = Queue::open("service:service", kLong, {}, participant);
+  Queue replies({}, participant);
+  const std::vector<std::byte> whole =
+      Value(Value::Map{{"reply", replies.address()}, {"types", Value::List{"", ""}}, {"data", 1}})
+          .encode();
+  std::vector<std::byte> longer = whole;
+  longer.push_back(std::byte{1});
+  std::vector<std::byte> short_of_a_pair = whole;
+  short_of_a_pair[0] = std::byte{0x84};
+  const std::span<const std::byte> cut(whole.data(), whole.size() - 1);
+  for (const std::span<const std::byte> bytes :
+       {std::span<const std::byte>(longer), std::span<const std::byte>(short_of_a_pair), cut}) {
+    ASSERT_EQ(requests.put({.fields = bytes}), Outcome::kDone);
+    ASSERT_TRUE(serve_one(service));
+  }
+  EXPECT_EQ(service.stats().dropped, 3U);
+  EXPECT_EQ(replies.stats().unfinished, 0U);
+  ASSERT_EQ(requests.put({.fields = whole}), Outcome::kDone);
+  ASSERT_TRUE(serve_one(service));
+  EXPECT_EQ(replies.stats().unfinished, 1U);
+}
+
+TEST_F(AService, is_not_waited_for_after_a_time_that_is_over) {
+  bool has_come = false;
+  Service service = service_of([&](const Content& request) {
+    has_come = request.fields == Value(8);
+    return request;
+  });
+  for (int i = 0; i < 2; ++i)  // without a known server, and with one
+    EXPECT_EQ(code_of([&] { (void)client.call({7}, -1ns); }), Code::kTimeout);
+  auto reply = std::async(std::launch::async, [&] { return client.call({8}).fields; });
+  while (!has_come) ASSERT_TRUE(serve_one(service));
+  EXPECT_EQ(reply.get(), Value(8));
+}
+
+TEST_F(AService, reads_requests_with_keys_that_it_does_not_know) {
+  Service service = service_of(echo);
+  Queue requests = Queue::open("service:service", kLong, {}, participant);
+  Queue replies({}, participant);
+  const Value::Map nested{{"reply", Value::List{1, Value::Map{{2, "x"}}}}};
+  const Note note(Value::Map{{7, nested},
+                             {"later", nested},
+                             {"data", Value::List{nested, 1.5}},
+                             {"types", Value::List{"", ""}},
+                             {"reply", replies.address()},
+                             {"reply", "not this one"}});
+  ASSERT_EQ(requests.put(note.message()), Outcome::kDone);
+  ASSERT_TRUE(serve_one(service));
+  Sample answer;
+  ASSERT_EQ(replies.get(answer, kLong), Outcome::kDone);
+  EXPECT_EQ(answer.fields(), Value(Value::Map{{"data", Value::List{nested, 1.5}}}));
 }
 
 TEST_F(AService, that_is_not_there_is_a_timeout) {

@@ -80,14 +80,15 @@ inline GiveUp over_signals(const GiveUp& give_up) {
 // A queue of our own for one answer at a time.
 class ReplyQueue {
  public:
-  explicit ReplyQueue(const Participant& participant) : queue_({}, participant) {}
+  explicit ReplyQueue(const Participant& participant)
+      : queue_({}, participant), address_(queue_.address()) {}
 
-  std::string address() const { return queue_.address(); }
+  const std::string& address() const noexcept { return address_; }
   // Gets the answer that is put into it while the lifeline holds, or that was put before it was
   // cut. Only the server knows this queue.
-  Outcome get(Sample& answer, const Deadline& deadline, const GiveUp& give_up, Lifeline& life) {
-    const auto left = deadline.remaining(std::chrono::nanoseconds::max());
-    Outcome outcome = queue_.get_while(answer, life.pending(), left, over_signals(give_up));
+  Outcome get(Sample& answer, std::chrono::nanoseconds timeout, const GiveUp& give_up,
+              Lifeline& life) {
+    Outcome outcome = queue_.get_while(answer, life.pending(), timeout, over_signals(give_up));
     if (outcome == Outcome::kClosed && has_come())
       outcome = closed_unless_done(queue_.get(answer, kMoment, over_signals(give_up)));
     answered_ += outcome == Outcome::kDone ? 1 : 0;
@@ -104,6 +105,7 @@ class ReplyQueue {
   bool has_come() const { return queue_.stats().unfinished > answered_; }
 
   Queue queue_;
+  std::string address_;
   std::uint64_t answered_ = 0;  // no answer is ever marked as done
 };
 

@@ -2,16 +2,21 @@
 
 #include <array>
 #include <cstddef>
+#include <initializer_list>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tensorbus/content.hpp>
 #include <tensorbus/error.hpp>
 #include <tensorbus/internal/failure.hpp>
+#include <tensorbus/internal/message_pack.hpp>
 #include <tensorbus/message.hpp>
 #include <tensorbus/message_type.hpp>
 #include <tensorbus/sample.hpp>
 #include <tensorbus/service_error.hpp>
 #include <tensorbus/value.hpp>
+#include <utility>
 #include <vector>
 
 // The messages of clients and services. A request is a map: "reply" is the address of the queue for
@@ -40,83 +45,149 @@ struct Request {
   Content data;
 };
 
-// A message of a content; owns its encoded fields.
+// A request or an answer that is to be sent. Owns its fields and its tensors.
 class Packed {
  public:
-  explicit Packed(const Content& content) : bytes_(content.fields.encode()) {
-    for (const TensorField& tensor : content.tensors) message_.tensors.push_back(tensor.view());
+  Packed(std::vector<std::byte> fields, std::vector<TensorField> tensors)
+      : bytes_(std::move(fields)), tensors_(std::move(tensors)) {
+    for (const TensorField& tensor : tensors_) message_.tensors.push_back(tensor.view());
     message_.fields = bytes_;
   }
-  Packed(const Packed&) = delete;
-  Packed& operator=(const Packed&) = delete;
+  Packed(Packed&&) noexcept = default;  // the bytes and the tensors stay where they are
 
-  // Refers to memory that the content keeps.
   const Message& message() const noexcept { return message_; }
 
  private:
   std::vector<std::byte> bytes_;
+  std::vector<TensorField> tensors_;
   Message message_;
 };
 
-inline Content request_of(const std::string& reply, const CallTypes& types, const Content& data) {
-  return {Value::Map{
-              {"reply", reply},
-              {"types", Value::List{types.request.definition(), types.reply.definition()}},
-              {"data", data.fields},
-          },
-          data.tensors};
-}
-inline Content data_answer(const Content& data) {
-  return {Value::Map{{"data", data.fields}}, data.tensors};
-}
-inline Content error_answer(const Failure& failure) {
-  return Value(Value::Map{{"error", Value::List{failure.kind, failure.text, failure.trace}}});
-}
-inline Content mismatch_answer(const std::string& why) {
-  return Value(Value::Map{{"mismatch", why}});
-}
-
-// Reads a list of exactly `Count` strings; false for anything else.
-template <std::size_t Count>
-bool read_texts(const Value* value, std::array<std::string, Count>& texts) {
-  if (value == nullptr || !value->is<Value::List>()) return false;
-  const auto& items = value->as<Value::List>();
-  if (items.size() != Count) return false;
-  for (std::size_t i = 0; i < Count; ++i) {
-    if (!items[i].is<std::string>()) return false;
-    texts[i] = items[i].as<std::string>();
+// Writes one of these maps.
+class MapWriter {
+ public:
+  // `bytes`: the size of its long texts, to reserve memory.
+  explicit MapWriter(std::size_t items, std::size_t bytes = 0) {
+    writer_.reserve(kUsualBytes + bytes);
+    writer_.write_map_of(items);
   }
-  return true;
+  void write(std::string_view key, const Value& value) {
+    writer_.write(key);
+    writer_.write(value);
+  }
+  void write_texts(std::string_view key, std::initializer_list<std::string_view> texts) {
+    writer_.write(key);
+    writer_.write_list_of(texts.size());
+    for (const std::string_view text : texts) writer_.write(text);
+  }
+  void write_text(std::string_view key, std::string_view text) {
+    writer_.write(key);
+    writer_.write(text);
+  }
+  std::vector<std::byte> take() { return writer_.take(); }
+
+ private:
+  static constexpr std::size_t kUsualBytes = 128;
+  PackWriter writer_{1};  // its values are one level below
+};
+
+inline Packed request_of(const std::string& reply, const CallTypes& types, const Content& data) {
+  const std::string& request = types.request.definition();
+  const std::string& answer = types.reply.definition();
+  MapWriter map(3, reply.size() + request.size() + answer.size());
+  map.write_text("reply", reply);
+  map.write_texts("types", {request, answer});
+  map.write("data", data.fields);
+  return {map.take(), data.tensors};
+}
+inline Packed data_answer(Content data) {
+  MapWriter map(1);
+  map.write("data", data.fields);
+  return {map.take(), std::move(data.tensors)};
+}
+inline Packed error_answer(const Failure& failure) {
+  MapWriter map(1);
+  map.write_texts("error", {failure.kind, failure.text, failure.trace});
+  return {map.take(), {}};
+}
+inline Packed mismatch_answer(const std::string& why) {
+  MapWriter map(1);
+  map.write_text("mismatch", why);
+  return {map.take(), {}};
 }
 
-inline Content received(const Value& data, const Sample& sample) {
-  return {data, {sample.tensors().begin(), sample.tensors().end()}};
-}
+// Reads one of these maps, and copies nothing. Of two items with one key it finds the first. Items
+// with other keys are of any kind and depth.
+class MapReader {
+ public:
+  // Throws Error(kProtocol) for what is not one whole value.
+  explicit MapReader(std::span<const std::byte> bytes) : bytes_(bytes) {
+    PackCursor whole(bytes);
+    if (!whole.skip() || whole.left() != 0)
+      throw Error(Code::kProtocol, "sample.fields: a request or an answer that is malformed");
+  }
+
+  // Returns an item as it came; nothing if there is none.
+  std::optional<PackCursor> find(std::string_view wanted) const noexcept {
+    PackCursor at(bytes_);
+    for (std::size_t left = at.map().value_or(0); left != 0; --left) {
+      PackCursor key = at;
+      (void)at.skip();
+      const PackCursor value = at;
+      (void)at.skip();
+      if (key.string() == wanted) return value.without(at);
+    }
+    return std::nullopt;
+  }
+  std::optional<std::string_view> text(std::string_view key) const noexcept {
+    auto value = find(key);
+    return value ? value->string() : std::nullopt;
+  }
+  // Returns false for what is not a list of exactly so many texts.
+  template <std::size_t Count>
+  bool texts(std::string_view key, std::array<std::string, Count>& to) const {
+    auto list = find(key);
+    if (!list || list->list() != Count) return false;
+    for (std::string& each : to) {
+      const auto text = list->string();
+      if (!text) return false;
+      each = *text;
+    }
+    return true;
+  }
+  // Throws Error(kProtocol) if it is malformed.
+  std::optional<Content> content(std::string_view key, const Sample& sample) const {
+    const auto value = find(key);
+    if (!value) return std::nullopt;
+    return Content(PackReader(value->rest(), 1).read_whole(),
+                   {sample.tensors().begin(), sample.tensors().end()});
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
 
 // Throws Error(kProtocol) if the sample is not a request.
 inline Request read_request(const Sample& sample) {
-  const Value fields = sample.fields();
-  const Value* const reply = fields.find("reply");
-  const Value* const data = fields.find("data");
+  const MapReader map(sample.field_bytes());
+  const auto reply = map.text("reply");
+  auto data = map.content("data", sample);
   Request request;
-  if (reply == nullptr || !reply->is<std::string>() || data == nullptr ||
-      !read_texts(fields.find("types"), request.definitions))
+  if (!reply || !data || !map.texts("types", request.definitions))
     throw Error(Code::kProtocol, "what came to a service is no request");
-  request.reply = reply->as<std::string>();
-  request.data = received(*data, sample);
+  request.reply = *reply;
+  request.data = *std::move(data);
   return request;
 }
 
 // Throws ServiceError, Error(kTypeMismatch), and Error(kProtocol) if it is not an answer.
 inline Content read_answer(const std::string& service, const Sample& sample) {
-  const Value fields = sample.fields();
-  if (const Value* const data = fields.find("data")) return received(*data, sample);
+  const MapReader map(sample.field_bytes());
+  if (auto data = map.content("data", sample)) return *std::move(data);
   std::array<std::string, 3> error;
-  if (read_texts(fields.find("error"), error))
-    throw ServiceError(service, error[0], error[1], error[2]);
-  const Value* const mismatch = fields.find("mismatch");
-  if (mismatch != nullptr && mismatch->is<std::string>())
-    throw Error(Code::kTypeMismatch, "service '" + service + "': " + mismatch->as<std::string>());
+  if (map.texts("error", error)) throw ServiceError(service, error[0], error[1], error[2]);
+  if (const auto why = map.text("mismatch"))
+    throw Error(Code::kTypeMismatch, "service '" + service + "': " + std::string(*why));
   throw Error(Code::kProtocol, "what service '" + service + "' answered is no answer");
 }
 

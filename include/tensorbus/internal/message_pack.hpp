@@ -262,6 +262,20 @@ class PackCursor {
         return std::nullopt;  // no value begins so
     }
   }
+  // Moves behind a value of any kind. Returns false if it is malformed.
+  bool skip() noexcept {
+    for (std::uint64_t values = 1; values != 0; --values) {
+      const auto next = token();
+      if (!next) return false;
+      if (next->kind == PackToken::Kind::kList) values += next->number;
+      if (next->kind == PackToken::Kind::kMap) values += 2 * next->number;
+    }
+    return true;
+  }
+  // What this had left before it was moved to where `end` is.
+  PackCursor without(const PackCursor& end) const noexcept {
+    return PackCursor(rest_.first(rest_.size() - end.left()));
+  }
   // How many pairs follow.
   std::optional<std::size_t> map() noexcept { return count(0x80, 0x90, 0xde, 2); }
   // How many items follow.

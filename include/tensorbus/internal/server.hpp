@@ -37,17 +37,18 @@ class Server {
     gone_ = true;
   }
 
+  // Returns false if the request was not accepted at once.
+  bool put_now(const Message& request) { return queue_.put_now(request); }
   // Returns kClosed if the server is gone and has not accepted the request.
   Outcome put(const Message& request, const Deadline& deadline, const GiveUp& give_up) {
-    if (queue_.put_now(request)) return Outcome::kDone;
     Queue::Pending putting = queue_.start_put(request);
     Sample none;
     return answer_to(putting, none, deadline, give_up);
   }
   // Waits for the answer in `replies`, after the server has accepted the request.
-  Outcome get(ReplyQueue& replies, Sample& answer, const Deadline& deadline,
+  Outcome get(ReplyQueue& replies, Sample& answer, std::chrono::nanoseconds timeout,
               const GiveUp& give_up) {
-    return replies.get(answer, deadline, give_up, lifeline());
+    return replies.get(answer, timeout, give_up, lifeline());
   }
 
  private:
@@ -78,15 +79,16 @@ class Finder {
       if (deadline.passed() || (give_up && give_up())) return known();
     }
   }
+  // Returns the server that was found last; null if it is gone.
+  std::shared_ptr<Server> known() {
+    const std::lock_guard lock(mutex_);
+    return server_ && !server_->gone() ? server_ : nullptr;
+  }
 
  private:
   // The time until the name of a closed service has gone too; nothing reports that.
   static constexpr std::chrono::milliseconds kMoment{5};
 
-  std::shared_ptr<Server> known() {
-    const std::lock_guard lock(mutex_);
-    return server_ && !server_->gone() ? server_ : nullptr;
-  }
   void look_for_one(const Deadline& deadline, const GiveUp& give_up) {
     try {
       const auto left = deadline.remaining(std::chrono::nanoseconds::max());

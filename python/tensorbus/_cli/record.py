@@ -173,7 +173,11 @@ def _answer(recorder: Recorder, request: Any) -> dict[str, Any]:
 
 @contextmanager
 def _usr1() -> Iterator[list[Recorder]]:
-    """SIGUSR1 has the recorders in the list write a snapshot, and says where."""
+    """SIGUSR1 has the recorders in the list write a snapshot, and says where.
+
+    Afterwards the handler before is back. In place of the default action, which would end the
+    process if the signal comes too late, it is ignored.
+    """
     recorders: list[Recorder] = []
 
     def write() -> None:
@@ -190,7 +194,7 @@ def _usr1() -> Iterator[list[Recorder]]:
     try:
         yield recorders
     finally:
-        signal.signal(signal.SIGUSR1, before)
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN if before is signal.SIG_DFL else before)
 
 
 def _end(recorder: Recorder) -> None:

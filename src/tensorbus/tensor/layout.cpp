@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "tensorbus/platform/streaming_copy.hpp"
-#include "tensorbus/platform/threads/helpers.hpp"
+#include "tensorbus/platform/threads/parallel_for.hpp"
 
 namespace tensorbus {
 namespace {
@@ -28,7 +28,7 @@ void copy_whole(std::byte* target, const std::byte* source, std::size_t bytes, S
   };
   if (bytes < kWorthHelp) return copy(0, bytes);
   const std::size_t parts = (bytes + kPartBytes - 1) / kPartBytes;
-  platform::in_parts(
+  platform::parallel_for(
       parts, [&](std::size_t i) { copy(i * kPartBytes, std::min((i + 1) * kPartBytes, bytes)); });
 }
 

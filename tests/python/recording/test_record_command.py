@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,14 @@ def recording(*arguments: str, before: tuple[str, ...] = ()) -> Iterator[subproc
             yield process
         finally:
             process.kill()
+
+
+@pytest.fixture(autouse=True)
+def _sigusr1() -> Iterator[None]:
+    """A command that runs in this process leaves the signal ignored; and so do its children."""
+    before = signal.getsignal(signal.SIGUSR1)
+    yield
+    signal.signal(signal.SIGUSR1, before)
 
 
 @contextmanager
@@ -130,6 +138,16 @@ def test_a_signal_for_a_snapshot_does_not_end_one_that_keeps_nothing(tmp_path: P
         assert "keeps nothing" in process.stderr.readline()
         process.terminate()
         process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+
+
+def test_a_signal_for_a_snapshot_that_comes_while_it_exits_changes_nothing(tmp_path: Path) -> None:
+    with recording("--all", "-o", str(tmp_path / "run.mcap")) as process:
+        process.terminate()
+        while process.poll() is None:
+            process.send_signal(signal.SIGUSR1)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.002)
     assert process.returncode == 0
 
 

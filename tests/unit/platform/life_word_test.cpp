@@ -28,7 +28,7 @@ class LifeWord : public ::testing::Test {
   }
   ~LifeWord() override { ::munmap(word_, 4096); }
 
-  bool lives() const { return is_told_to_live(*word_); }
+  bool lives() const { return marked_alive(*word_); }
 
   // A process of which one thread tells its life, and the main thread then does `then`, and sleeps.
   template <typename Then>
@@ -36,7 +36,7 @@ class LifeWord : public ::testing::Test {
     const pid_t child = ::fork();
     if (child != 0) return child;
     std::thread telling([&] {
-      tell_life_of_this_thread(*word_);
+      mark_alive(*word_);
       for (;;) ::pause();
     });
     wait_until_living();
@@ -53,12 +53,12 @@ class LifeWord : public ::testing::Test {
   Atomic<std::uint32_t>* word_;
 };
 
-TEST_F(LifeWord, nobody_has_told) { EXPECT_FALSE(lives()); }
+TEST_F(LifeWord, is_not_marked_at_first) { EXPECT_FALSE(lives()); }
 
 TEST_F(LifeWord, a_thread_lives_until_it_ends) {
   std::atomic<bool> ends = false;
   std::thread thread([&] {
-    tell_life_of_this_thread(*word_);
+    mark_alive(*word_);
     ends.wait(false);
   });
   wait_until_living();
@@ -110,7 +110,7 @@ TEST_F(LifeWord, a_process_that_becomes_another_program_lives_no_more) {
 TEST_F(LifeWord, the_end_of_a_forked_child_is_not_its_parents) {
   std::atomic<bool> ends = false;
   std::thread thread([&] {
-    tell_life_of_this_thread(*word_);
+    mark_alive(*word_);
     const pid_t child = ::fork();
     if (child == 0) std::_Exit(0);
     wait_for(child);

@@ -148,6 +148,22 @@ TEST(MessagePack, is_read_token_by_token) {
   }
 }
 
+TEST(MessagePack, is_skipped_value_by_value) {
+  for (const Value& value : samples()) {
+    const Bytes packed = Value(Value::List{value, "behind"}).encode();
+    PackCursor cursor(packed);
+    ASSERT_EQ(cursor.list(), 2U);
+    const PackCursor before = cursor;
+    ASSERT_TRUE(cursor.skip());
+    EXPECT_EQ(Value::decode(before.without(cursor).rest()), value);
+    EXPECT_EQ(cursor.string(), "behind");
+    EXPECT_FALSE(cursor.skip());
+    const std::span<const std::byte> whole = before.rest().first(before.left() - 7);
+    for (std::size_t size = 0; size < std::min<std::size_t>(whole.size(), 300); ++size)
+      EXPECT_FALSE(PackCursor(whole.first(size)).skip());
+  }
+}
+
 TEST(MessagePack, wraps_what_was_written_as_an_extension_of_the_shortest_form) {
   for (const std::size_t size : {0U, 1U, 2U, 3U, 16U, 17U, 255U, 256U, 65535U, 65536U}) {
     internal::PackWriter writer;

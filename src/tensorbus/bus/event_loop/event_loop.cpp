@@ -88,16 +88,21 @@ void EventLoop::dispatch_soon(Tag tag) noexcept {
     const auto found = watched_.find(tag);
     if (found == watched_.end()) return;
     soon_.splice(soon_.end(), found->second.soon);
+    any_soon_.store(true, std::memory_order_release);  // pairs with take_soon()
   }
   if (!is_in_turn()) platform::signal_event(wake_.get());
 }
 
 std::optional<EventLoop::Tag> EventLoop::take_soon() {
+  if (!any_soon_.load(std::memory_order_acquire)) return std::nullopt;
   const platform::MutexLock lock(mutex_);
-  if (soon_.empty()) return std::nullopt;
-  const Tag tag = soon_.front();
-  std::list<Tag>& home = watched_.find(tag)->second.soon;
-  home.splice(home.end(), soon_, soon_.begin());
+  std::optional<Tag> tag;
+  if (!soon_.empty()) {
+    tag = soon_.front();
+    std::list<Tag>& home = watched_.find(*tag)->second.soon;
+    home.splice(home.end(), soon_, soon_.begin());
+  }
+  any_soon_.store(!soon_.empty(), std::memory_order_relaxed);  // it changes with the lock held
   return tag;
 }
 

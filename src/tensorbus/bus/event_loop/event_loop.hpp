@@ -140,6 +140,7 @@ class EventLoop {
   std::unordered_map<Tag, Watched> watched_ TB_GUARDED_BY(mutex_);
   std::size_t paused_ TB_GUARDED_BY(mutex_) = 0;  // of these
   std::list<Tag> soon_ TB_GUARDED_BY(mutex_);     // what dispatch_soon() names
+  std::atomic<bool> any_soon_{false};             // false: there is none, and no lock is taken
   Timers posted_ TB_GUARDED_BY(mutex_);
   Timers timers_ TB_GUARDED_BY(mutex_);
   std::list<Task> tasks_ TB_GUARDED_BY(mutex_);

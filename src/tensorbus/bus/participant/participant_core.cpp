@@ -136,7 +136,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
     look_after_children();
   });
   loop_.schedule(looking_after_children_);  // a participant that is gone may have taken an event
-  loop_.start([page = context_.wake_page] { page->tell_life(); });
+  loop_.start([page = context_.wake_page] { page->mark_alive(); });
 }
 
 ParticipantCore::~ParticipantCore() {

@@ -1,5 +1,6 @@
 // The part of QueueClient that gets items.
 #include <algorithm>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -113,18 +114,22 @@ Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop,
   return outcome;
 }
 
-// If the last items came one soon after the other, it looks before it asks and sleeps.
+// If the last items came one soon after the other, it looks before it asks and sleeps. The clock
+// runs from the first time that it is read.
 bool QueueClient::take_soon(Sample& item, const StopCondition& stop, bool& none_left) const {
   const bool looks = waits_for(stop) && rings_ && rings_->prefetch->looks();
-  const auto most = std::min(platform::AdaptiveSpin::most(), stop.timeout());
-  const platform::Deadline deadline(looks ? most : 0ns);
+  std::optional<platform::Deadline> deadline;
+  const auto over = [&] {
+    if (!deadline) deadline.emplace(std::min(platform::AdaptiveSpin::most(), stop.timeout()));
+    return deadline->passed();
+  };
   std::vector<Sample> taken;
   for (int look = 1;; ++look) {
     none_left = take_now(taken, 1);
     if (!taken.empty() || !looks) break;
     const bool yields = look > kLooksBeforeYield;
     if (yields) std::this_thread::yield();
-    if ((yields || look % kLooksAtTheClock == 0) && deadline.passed()) break;
+    if ((yields || look % kLooksAtTheClock == 0) && over()) break;
   }
   if (looks) rings_->prefetch->looked(!taken.empty());
   if (none_left && taken.empty() && !waits_for(stop)) {  // what others have sent by now is there

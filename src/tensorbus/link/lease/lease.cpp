@@ -19,7 +19,7 @@ bool PeerMemory::is_over() const noexcept {
 }
 
 bool PeerMemory::has_died() const noexcept {
-  return !(wake_page && is_told_to_live(*wake_page)) && is_over();
+  return !(wake_page && marked_alive(*wake_page)) && is_over();
 }
 
 std::optional<Place> Lease::place_of(const std::byte* first, std::size_t bytes) const {

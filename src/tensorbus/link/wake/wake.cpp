@@ -45,9 +45,7 @@ void WakePage::give_back_slot(std::uint32_t index) noexcept {
 
 WakeSlot& WakePage::slot(std::uint32_t index) const noexcept { return slot_of(mapping_, index); }
 
-void WakePage::tell_life() noexcept {
-  platform::tell_life_of_this_thread(header_of(mapping_).life);
-}
+void WakePage::mark_alive() noexcept { platform::mark_alive(header_of(mapping_).life); }
 
 PeerWakePage map_peer_wake_page(const platform::Fd& memfd) {
   platform::verify_sealed_memfd(memfd.get(), kWakePageBytes, "HELLO.wake_page");
@@ -55,8 +53,8 @@ PeerWakePage map_peer_wake_page(const platform::Fd& memfd) {
                                                    platform::Mapping::Access::kReadWrite);
 }
 
-bool is_told_to_live(const platform::Mapping& page) noexcept {
-  return platform::is_told_to_live(header_of(page).life);
+bool marked_alive(const platform::Mapping& page) noexcept {
+  return platform::marked_alive(header_of(page).life);
 }
 
 Sleeper::Sleeper(std::shared_ptr<WakePage> page)

@@ -43,7 +43,7 @@ class WakePage {
   void give_back_slot(std::uint32_t index) noexcept;
   WakeSlot& slot(std::uint32_t index) const noexcept;
   // From now on peers see that the participant lives, until the calling thread has ended.
-  void tell_life() noexcept;
+  void mark_alive() noexcept;
 
  private:
   platform::Fd memfd_;
@@ -56,8 +56,8 @@ class WakePage {
 // A peer's page, mapped to wake its sleepers. Throws Error(kProtocol).
 using PeerWakePage = std::shared_ptr<const platform::Mapping>;
 PeerWakePage map_peer_wake_page(const platform::Fd& memfd);
-// Returns true if the peer's process lives; false if it does not, or has not told.
-bool is_told_to_live(const platform::Mapping& page) noexcept;
+// Returns true if the peer's process lives; false if it does not, or was never marked.
+bool marked_alive(const platform::Mapping& page) noexcept;
 
 // One sleeper of this participant. Owns its slot. Thread-safe.
 class Sleeper {

@@ -8,7 +8,7 @@ namespace tensorbus::platform {
 
 // The kernel's list of what the thread holds: this word alone. The list itself is private memory,
 // so that no other process can lead the kernel elsewhere.
-void tell_life_of_this_thread(Atomic<std::uint32_t>& word) noexcept {
+void mark_alive(Atomic<std::uint32_t>& word) noexcept {
   thread_local struct {
     robust_list held;
     robust_list_head head;
@@ -22,7 +22,7 @@ void tell_life_of_this_thread(Atomic<std::uint32_t>& word) noexcept {
   word.store(static_cast<std::uint32_t>(::syscall(SYS_gettid)), std::memory_order_relaxed);
 }
 
-bool is_told_to_live(const Atomic<std::uint32_t>& word) noexcept {
+bool marked_alive(const Atomic<std::uint32_t>& word) noexcept {
   return (word.load(std::memory_order_relaxed) & FUTEX_TID_MASK) != 0;
 }
 

@@ -11,12 +11,11 @@ namespace tensorbus::platform {
 // before the thread's process can be waited for: it is a robust futex (set_robust_list(2)) that the
 // thread holds as long as it lives.
 
-// Has the word tell that the calling thread lives. Once for a thread, which may hold no robust
-// mutex of its own. The word is kept mapped until the thread ends. Does nothing if the kernel
-// refuses.
-void tell_life_of_this_thread(Atomic<std::uint32_t>& word) noexcept;
+// Marks the calling thread as alive in the word. Once for a thread, which may hold no robust mutex
+// of its own. The word is kept mapped until the thread ends. Does nothing if the kernel refuses.
+void mark_alive(Atomic<std::uint32_t>& word) noexcept;
 
-// Returns true if the word's thread lives; false also if nobody has told so.
-bool is_told_to_live(const Atomic<std::uint32_t>& word) noexcept;
+// Returns true if the word's thread is alive; false also if it was never marked.
+bool marked_alive(const Atomic<std::uint32_t>& word) noexcept;
 
 }  // namespace tensorbus::platform

@@ -1,4 +1,4 @@
-#include "tensorbus/platform/threads/helpers.hpp"
+#include "tensorbus/platform/threads/parallel_for.hpp"
 
 #include <sched.h>
 
@@ -13,7 +13,7 @@
 namespace tensorbus::platform {
 namespace {
 
-constexpr std::size_t kMostHelpers = 3;
+constexpr std::size_t kMostWorkers = 3;
 constexpr std::uint32_t kRest = 16;  // jobs
 
 class Job {
@@ -24,7 +24,7 @@ class Job {
   // Returns whether there was anything left to do.
   bool take_parts() noexcept {
     bool any = false;
-    // Relaxed: what the work reads and writes is ordered by the mutex of Helpers.
+    // Relaxed: what the work reads and writes is ordered by the mutex of Workers.
     for (std::size_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < parts_; any = true)
       work_(with_, i);
     return any;
@@ -37,12 +37,12 @@ class Job {
   std::atomic<std::size_t> next_ = 0;
 };
 
-// The threads that help, and the job that they have: of one caller, until all have left it. It
-// lies on the caller's stack, which waits for them.
-class Helpers {
+// The worker threads, and the job that they have: of one caller, until all have left it. The
+// job lies on the stack of its caller, which waits until all workers have left it.
+class Workers {
  public:
-  // In each of the helpers' threads.
-  [[noreturn]] void help() noexcept {
+  // What each of the threads does.
+  [[noreturn]] void work() noexcept {
     const MutexLock lock(mutex_);
     for (std::uint64_t last = 0;;) {
       while (job_ == nullptr || number_ == last) came_.wait(mutex_);
@@ -54,15 +54,15 @@ class Helpers {
         const MutexUnlock unlocked(mutex_);
         any = job.take_parts();
       }
-      helped_ = helped_ || any;
+      took_part_ = took_part_ || any;
       if (--inside_ == 0) gone_.notify_all();
     }
   }
 
   void run(Job& job) noexcept {
-    const bool is_helped = begin(job);
+    const bool is_shared = begin(job);
     job.take_parts();
-    if (is_helped) end();
+    if (is_shared) end();
   }
 
  private:
@@ -75,7 +75,7 @@ class Helpers {
     }
     job_ = &job;
     ++number_;
-    helped_ = false;
+    took_part_ = false;
     came_.notify_all();
     return true;
   }
@@ -83,7 +83,7 @@ class Helpers {
     const MutexLock lock(mutex_);
     job_ = nullptr;
     while (inside_ != 0) gone_.wait(mutex_);
-    if (!helped_) rest_ = kRest;
+    if (!took_part_) rest_ = kRest;
   }
 
   Mutex mutex_;
@@ -91,8 +91,8 @@ class Helpers {
   Condition gone_;
   Job* job_ TB_GUARDED_BY(mutex_) = nullptr;
   std::uint64_t number_ TB_GUARDED_BY(mutex_) = 0;  // of the job
-  std::size_t inside_ TB_GUARDED_BY(mutex_) = 0;    // helpers that have it
-  bool helped_ TB_GUARDED_BY(mutex_) = false;
+  std::size_t inside_ TB_GUARDED_BY(mutex_) = 0;    // workers that have it
+  bool took_part_ TB_GUARDED_BY(mutex_) = false;
   std::uint32_t rest_ TB_GUARDED_BY(mutex_) = 0;
 };
 
@@ -103,22 +103,22 @@ std::size_t other_cores() noexcept {
   return static_cast<std::size_t>(std::max(CPU_COUNT(&ours), 1)) - 1;
 }
 
-void help(Helpers& helpers) {
+void start(Workers& workers) {
   try {
-    for (std::size_t i = 1; i < std::min(other_cores(), kMostHelpers); ++i)
-      start_background_thread("a thread that copies", [&helpers] { helpers.help(); });
+    for (std::size_t i = 1; i < std::min(other_cores(), kMostWorkers); ++i)
+      start_background_thread("a thread that copies", [&workers] { workers.work(); });
   } catch (const std::exception&) {  // then there are fewer
   }
-  helpers.help();
+  workers.work();
 }
 
-constinit BackgroundThread<Helpers> helping("a thread that copies", help);
+constinit BackgroundThread<Workers> first_worker("a thread that copies", start);
 
 // Null for a thread that may use one core alone.
-Helpers* helpers() noexcept {
+Workers* workers() noexcept {
   if (other_cores() == 0) return nullptr;
   try {
-    return &helping.start();
+    return &first_worker.start();
   } catch (const std::exception&) {  // no thread can be started
     return nullptr;
   }
@@ -126,10 +126,10 @@ Helpers* helpers() noexcept {
 
 }  // namespace
 
-void in_parts(std::size_t parts, void (*work)(const void*, std::size_t) noexcept,
-              const void* with) noexcept {
+void parallel_for(std::size_t parts, void (*work)(const void*, std::size_t) noexcept,
+                  const void* with) noexcept {
   Job job(parts, work, with);
-  if (Helpers* const found = helpers())
+  if (Workers* const found = workers())
     found->run(job);
   else
     job.take_parts();
