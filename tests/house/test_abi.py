@@ -83,13 +83,14 @@ def exported() -> dict[str, str]:
 
 
 def test_the_library_exports_the_interface_and_what_the_extension_needs() -> None:
-    public = {name for name, version in exported().items() if version == "TENSORBUS_0"}
+    versions = exported()
+    public = {name for name, version in versions.items() if version == "TENSORBUS_0"}
     assert public == set(FUNCTION.findall(CODE))
-    others = {name for name in exported() if name not in public}
+    others = {name for name in versions if name not in public}
     assert all("9tensorbus" in name for name in others)
     # Of programs' own copies of the headers, which must not meet those of the library.
     assert not {name for name in others if re.match(r"_Z(N|NK|TIN|TSN|TVN)9tensorbus2v0", name)}
-    assert {exported()[name] for name in others} == {f"TENSORBUS_PRIVATE_{tensorbus.__version__}"}
+    assert {versions[name] for name in others} == {f"TENSORBUS_PRIVATE_{tensorbus.__version__}"}
 
 
 def test_a_program_of_an_older_header_runs(tmp_path: Path) -> None:
