@@ -42,8 +42,9 @@ def test_no_compiler_warns_about_our_headers(program: str, compiler: str, tmp_pa
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
     ours = ("-I", *config("--includedir"))  # with -isystem it would be silent about them
-    output = ("-c", HERE / program, "-o", tmp_path / "program.o")
-    done = compiled(compiler, "-std=c++20", "-O3", *WARNINGS, *ours, *output)
+    # Some warnings of GCC come from its optimizer.
+    how = ("-O3", "-c", "-o", tmp_path / "program.o") if compiler == "g++" else ("-fsyntax-only",)
+    done = compiled(compiler, "-std=c++20", *how, *WARNINGS, *ours, HERE / program)
     assert done.returncode == 0, done.stderr
 
 
