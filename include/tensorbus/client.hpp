@@ -23,7 +23,8 @@
 namespace tensorbus::inline v0 {
 
 struct ClientOptions {
-  // The timeout of a call without its own: from the search for the service to its answer.
+  // The timeout of a call without its own: from the search for the service to its answer. Of a
+  // service that is known it runs from the first wait.
   std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
 };
 

@@ -42,7 +42,10 @@ def includes(path: Path) -> set[str]:
 
 
 def units() -> dict[str, list[str]]:
-    """The files that see a mutex or members that it guards, by their layer."""
+    """The files that see a mutex or members that it guards, by their layer.
+
+    A layer is read as one file, so names in its anonymous namespaces differ, as in a unity build.
+    """
     headers = {str(path.relative_to(SOURCES)): path for path in SOURCES.rglob("*.hpp")}
     locked = {MUTEX} | {name for name, path in headers.items() if MUTEX in includes(path)}
     all: dict[str, list[str]] = defaultdict(list)

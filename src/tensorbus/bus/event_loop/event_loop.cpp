@@ -93,6 +93,7 @@ void EventLoop::dispatch_soon(Tag tag) noexcept {
   if (!is_in_turn()) platform::signal_event(wake_.get());
 }
 
+// Acquire: pairs with dispatch_soon().
 std::optional<EventLoop::Tag> EventLoop::take_soon() {
   if (!any_soon_.load(std::memory_order_acquire)) return std::nullopt;
   const platform::MutexLock lock(mutex_);
