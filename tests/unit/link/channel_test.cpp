@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tensorbus/link/wire/control_messages.hpp"
+#include "tensorbus/link/wire/delayed_sender.hpp"
 #include "tests/fakes/test_sockets.hpp"
 
 namespace tensorbus::link {
@@ -341,6 +342,60 @@ TEST_F(Batches, another_threads_messages_and_descriptors_do_not_wait) {
   near->send(Done{3});
   near->send(Event{4}, testing::fds_of(platform::duplicate(event.get())));
   EXPECT_EQ(all(), (std::vector<std::uint32_t>{3, 4}));
+}
+
+class Delayed : public Batches {
+ protected:
+  bool delay(std::uint32_t number) { return near->delay(Channel::prepare(Done{number})); }
+  static constexpr std::size_t kEach = sizeof(ControlHeader) + 4;
+};
+
+TEST_F(Delayed, messages_go_with_the_next_one) {
+  EXPECT_TRUE(delay(1)) << "the caller sees to it";
+  EXPECT_FALSE(delay(2));
+  EXPECT_EQ(all(), std::vector<std::uint32_t>{});
+  near->send(Done{3});
+  EXPECT_EQ(datagrams(), std::vector{3 * kEach});
+  EXPECT_TRUE(delay(4));
+  near->send_delayed();
+  near->send_delayed();
+  EXPECT_EQ(all(), std::vector<std::uint32_t>{4});
+}
+
+TEST_F(Delayed, messages_go_when_they_are_many) {
+  for (std::uint32_t i = 0; i < Channel::kMostDelayed - 1; ++i) (void)delay(i);
+  EXPECT_EQ(datagrams(), std::vector<std::size_t>{});
+  EXPECT_FALSE(delay(77));
+  EXPECT_EQ(datagrams(), std::vector{Channel::kMostDelayed * kEach});
+}
+
+TEST_F(Delayed, messages_go_before_one_with_descriptors) {
+  const platform::Fd event = platform::make_event();
+  (void)delay(1);
+  (void)delay(2);
+  near->send(Event{3}, testing::fds_of(platform::duplicate(event.get())));
+  EXPECT_EQ(datagrams(), (std::vector{2 * kEach, kEach}));
+}
+
+TEST_F(Delayed, messages_of_a_sender_go_when_it_is_told_or_stopped) {
+  int armed = 0;
+  DelayedSender sender([&] { ++armed; });
+  const auto send = [&](std::uint32_t number) {
+    sender.send(near, Channel::prepare(Done{number}));
+  };
+  send(1);
+  send(2);
+  EXPECT_EQ(armed, 1);
+  EXPECT_EQ(all(), std::vector<std::uint32_t>{});
+  sender.flush();
+  EXPECT_EQ(all(), (std::vector<std::uint32_t>{1, 2}));
+  send(3);
+  EXPECT_EQ(armed, 2);
+  sender.stop();
+  EXPECT_EQ(all(), std::vector<std::uint32_t>{3});
+  send(4);
+  EXPECT_EQ(armed, 2);
+  EXPECT_EQ(all(), std::vector<std::uint32_t>{4});
 }
 
 TEST_F(Batches, a_second_one_of_the_same_channel_does_nothing) {

@@ -2,10 +2,34 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <new>
 
 #include "tensorbus/platform/check.hpp"
 
 namespace tensorbus::link {
+namespace {
+
+// Joins messages to one datagram, if they have no descriptors, it can hold them, and there is
+// memory for that.
+template <typename Messages>
+void join(Messages& messages) noexcept {
+  std::size_t bytes = 0;
+  for (const auto& message : messages) {
+    bytes += message.bytes.size();
+    if (!message.fds.empty() || bytes > kMaxControlBytes) return;
+  }
+  try {
+    std::vector<std::byte>& all = messages.front().bytes;
+    all.reserve(bytes);
+    for (auto next = std::next(messages.begin()); next != messages.end();
+         next = messages.erase(next))
+      all.insert(all.end(), next->bytes.begin(), next->bytes.end());
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+}  // namespace
 
 Channel::Channel(platform::Fd socket, std::function<void(bool)> wants_to_write)
     : socket_(std::move(socket)), wants_to_write_(std::move(wants_to_write)) {}
@@ -121,7 +145,44 @@ void Channel::send_or_queue(Queue message) {
   const platform::MutexLock lock(mutex_);
   if (add_to_batch(message.front())) return;
   flush_batch();
-  transmit_or_queue(std::move(message));
+  transmit_behind_delayed(std::move(message));
+}
+
+bool Channel::delay(Prepared message) noexcept {
+  if (looped_) {
+    send(std::move(message));
+    return false;
+  }
+  const platform::MutexLock lock(mutex_);
+  const bool first = delayed_.empty();
+  delayed_.splice(delayed_.end(), message.message_);
+  if (delayed_.size() < kMostDelayed) return first;
+  try {
+    transmit_behind_delayed({});
+  } catch (const Error&) {  // the socket takes no more messages: receive() reports its end
+  }
+  return false;
+}
+
+void Channel::send_delayed() noexcept {
+  const platform::MutexLock lock(mutex_);
+  try {
+    transmit_behind_delayed({});
+  } catch (const Error&) {  // the same
+  }
+}
+
+void Channel::transmit_behind_delayed(Queue message) {
+  if (!delayed_.empty()) {
+    join(delayed_);
+    message.splice(message.begin(), delayed_);
+    join(message);
+  }
+  while (!message.empty()) {
+    Queue one;
+    one.splice(one.end(), message, message.begin());
+    transmit_or_queue(std::move(one));
+  }
 }
 
 void Channel::transmit_or_queue(Queue message) {

@@ -41,6 +41,9 @@ class Channel {
   // them.
   static void loop_back(const std::shared_ptr<Channel>& one, const std::shared_ptr<Channel>& other);
   bool is_loop_back() const noexcept { return looped_; }
+  bool is_joined_with(const Channel& other) const noexcept {
+    return looped_ && other_.lock().get() == &other;
+  }
   // Of a channel that is looped back: `heard` is called, in the sending thread, when receive() has
   // a message again. It must not call the channel.
   void on_looped_back(std::function<void()> heard);
@@ -86,6 +89,12 @@ class Channel {
     return Prepared(encode_control(message));
   }
   void send(Prepared message) noexcept;
+  // Lets a message wait for the next one, to go in one datagram with it; or for send_delayed(),
+  // which the caller sees to if this returns true: no other message waits so. If kMostDelayed do,
+  // they go now.
+  [[nodiscard]] bool delay(Prepared message) noexcept;
+  void send_delayed() noexcept;
+  static constexpr std::size_t kMostDelayed = 64;
   // Returns true if the socket took it or the peer is gone; false if it would wait: it is not sent.
   template <typename Message>
   bool try_send(const Message& message) {
@@ -129,6 +138,8 @@ class Channel {
   void send_bytes(std::vector<std::byte> bytes, std::vector<platform::Fd> fds);
   void send_or_queue(Queue message);
   void transmit_or_queue(Queue message) TB_REQUIRES(mutex_);
+  // Transmits what was delayed, and then this.
+  void transmit_behind_delayed(Queue message) TB_REQUIRES(mutex_);
   // Returns true if this thread's batch took the message.
   bool add_to_batch(const Pending& message) TB_REQUIRES(mutex_);
   void flush_batch() TB_REQUIRES(mutex_);
@@ -149,6 +160,7 @@ class Channel {
   platform::Mutex mutex_;
   Queue pending_ TB_GUARDED_BY(mutex_);  // not empty: the last call was wants_to_write_(true)
   std::uint64_t queued_ TB_GUARDED_BY(mutex_) = 0;  // messages that ever had to wait
+  Queue delayed_ TB_GUARDED_BY(mutex_);
   std::function<void()> heard_ TB_GUARDED_BY(mutex_);
   Queue looped_back_ TB_GUARDED_BY(mutex_);
   bool detached_ TB_GUARDED_BY(mutex_) = false;
