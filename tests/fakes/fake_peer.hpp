@@ -24,7 +24,8 @@ class FakePeer {
   std::optional<link::ControlType> next() {
     pollfd ready{channel.fd(), POLLIN, 0};
     const std::chrono::milliseconds limit(tensorbus::testing::kLong);
-    if (::poll(&ready, 1, static_cast<int>(limit.count())) != 1) return std::nullopt;
+    if (!channel.has_rest() && ::poll(&ready, 1, static_cast<int>(limit.count())) != 1)
+      return std::nullopt;
     if (channel.receive(received) != link::Channel::State::kMessage) return std::nullopt;
     return received.header.type;
   }

@@ -1,12 +1,12 @@
 // A getter dies, or is stopped, at each step of a get through the ring of getters. It has what it
 // had taken by then, and nothing else.
 
-#include <cstring>
 #include <tuple>
 #include <vector>
 
 #include "support.hpp"
 #include "tensorbus/bus/queue.hpp"
+#include "tests/system/queue_numbers.hpp"
 
 namespace tensorbus {
 namespace {
@@ -20,10 +20,12 @@ struct GetPlace {
   int passage = 0;
   bool has_it = false;  // at this step the item is the getter's
   bool redeliver = false;
+  bool with_tensors = false;
 };
 
 void PrintTo(const GetPlace& place, std::ostream* to) {  // NOLINT(readability-identifier-naming)
-  *to << place.step << ':' << place.passage << (place.redeliver ? ", redeliver" : "");
+  *to << place.step << ':' << place.passage << (place.redeliver ? ", redeliver" : "")
+      << (place.with_tensors ? ", tensors" : "");
 }
 
 class Getting : public ::testing::TestWithParam<GetPlace> {
@@ -33,16 +35,15 @@ class Getting : public ::testing::TestWithParam<GetPlace> {
   }
   void put_all() {
     for (std::uint64_t number = 0; number < kItemsToGet; ++number)
-      ASSERT_EQ(queue.put({.tensors = {}, .fields = std::as_bytes(std::span(&number, 1))}, 0s),
-                Outcome::kDone);
+      ASSERT_EQ(put_number(queue, number, GetParam().with_tensors, 0s), Outcome::kDone);
   }
   std::vector<int> get_rest() {
     std::vector<int> got;
     Sample sample;
     while (queue.get(sample, 0s) == Outcome::kDone) {
-      std::uint64_t number = 0;
-      std::memcpy(&number, sample.field_bytes().data(), sizeof number);
-      got.push_back(static_cast<int>(number));
+      const auto number = number_of(sample);
+      EXPECT_TRUE(number);
+      got.push_back(static_cast<int>(number.value_or(0)));
     }
     return got;
   }
@@ -59,6 +60,10 @@ class Getting : public ::testing::TestWithParam<GetPlace> {
     int count = 0;
     while (getter.reply() == std::to_string(count)) ++count;
     return count;
+  }
+
+  bool all_memory_comes_back() const {
+    return eventually([&] { return host.arena().used_bytes == 0; });
   }
 
   const FreshDomain domain;
@@ -78,6 +83,7 @@ TEST_P(Getting, a_dead_getter_has_what_it_had_taken) {
            queue.stats().items == static_cast<unsigned>(left);
   }));
   EXPECT_EQ(get_rest(), from(kItemsToGet - left));
+  EXPECT_TRUE(GetParam().redeliver || all_memory_comes_back());
 }
 
 TEST_P(Getting, others_go_on_beside_a_stopped_getter) {
@@ -98,6 +104,7 @@ TEST_P(Getting, others_go_on_beside_a_stopped_getter) {
     EXPECT_EQ(stopped.reply(), std::to_string(number));
   EXPECT_EQ(stopped.reply(), "ok");
   EXPECT_EQ(get_rest(), from(kItemsToGet - taken));
+  EXPECT_TRUE(GetParam().redeliver || all_memory_comes_back());
 }
 
 TEST_P(Getting, a_stopped_getter_takes_nothing_after_the_end) {
@@ -118,7 +125,12 @@ INSTANTIATE_TEST_SUITE_P(At, Getting,
                                            GetPlace{"prefetch_ring.claimed", 1, true},
                                            GetPlace{"prefetch_ring.claimed", 200, true},
                                            GetPlace{"prefetch_ring.read", 2, false, true},
-                                           GetPlace{"prefetch_ring.claimed", 2, true, true}));
+                                           GetPlace{"prefetch_ring.claimed", 2, true, true},
+                                           GetPlace{"prefetch_ring.read", 1, false, false, true},
+                                           GetPlace{"prefetch_ring.read", 40, false, true, true},
+                                           GetPlace{"prefetch_ring.claimed", 1, true, true, true},
+                                           GetPlace{"prefetch_ring.claimed", 200, true, false,
+                                                    true}));
 
 }  // namespace
 }  // namespace tensorbus

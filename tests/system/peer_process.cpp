@@ -17,6 +17,7 @@
 
 #include "tensorbus/bus/queue.hpp"
 #include "tensorbus/bus/share.hpp"
+#include "tests/system/queue_numbers.hpp"
 #include "tests/unit/bus/test_support.hpp"
 
 namespace {
@@ -165,13 +166,11 @@ class PeerProcess {
     shares_.push_back(tensorbus::share(message, options, participants_.back()));
     return "ok " + shares_.back().handle().text();
   }
-  // "put <address> count=5": the numbers from 0 on, one by one.
+  // "put <address> count=5": the numbers from 0 on, one by one; "tensor" adds a tensor of each.
   std::string put(const Arguments& with) {
     Queue queue = Queue::open(with.first, kLong, participants_.back());
-    for (std::uint64_t number = 0; number < with.get("count", 1); ++number) {
-      const auto fields = std::as_bytes(std::span(&number, 1));
-      if (queue.put({.tensors = {}, .fields = fields}, kLong) != Outcome::kDone) return "not put";
-    }
+    for (std::uint64_t number = 0; number < with.get("count", 1); ++number)
+      if (put_number(queue, number, with.get("tensor", 0) != 0) != Outcome::kDone) return "not put";
     return "ok";
   }
   // "get <address> count=5": says each number when it has it.
@@ -180,9 +179,9 @@ class PeerProcess {
     Sample sample;
     for (std::uint64_t i = 0; i < with.get("count", 1); ++i) {
       if (queue.get(sample, kLong) != Outcome::kDone) return "not got";
-      std::uint64_t number = 0;
-      std::memcpy(&number, sample.field_bytes().data(), sizeof number);
-      std::cout << number << std::endl;
+      const auto number = number_of(sample);
+      if (!number) return "torn";
+      std::cout << *number << std::endl;
     }
     return "ok";
   }

@@ -2,7 +2,6 @@
 // is in the queue, and nothing else.
 
 #include <csignal>
-#include <cstring>
 #include <future>
 #include <optional>
 #include <thread>
@@ -12,6 +11,7 @@
 
 #include "support.hpp"
 #include "tensorbus/bus/queue.hpp"
+#include "tests/system/queue_numbers.hpp"
 #include "tests/unit/platform/test_support.hpp"
 
 namespace tensorbus {
@@ -22,9 +22,9 @@ using namespace tensorbus::testing;
 constexpr int kItemsToPut = 300;  // more than the ring has slots
 using PutNumbers = std::vector<std::uint64_t>;
 
-// A step, the passage of it, and how many items are in the queue then: the first one goes by
-// message.
-using PutPlace = std::tuple<std::string, int, int>;
+// A step, the passage of it, how many items are in the queue then (the first one goes by message),
+// and whether they have tensors.
+using PutPlace = std::tuple<std::string, int, int, bool>;
 
 class Putting : public ::testing::TestWithParam<PutPlace> {
  protected:
@@ -41,19 +41,20 @@ class Putting : public ::testing::TestWithParam<PutPlace> {
     PutNumbers got;
     Sample sample;
     while (got.size() < count && queue.get(sample, timeout) == Outcome::kDone) {
-      std::uint64_t number = 0;
-      if (sample.field_bytes().size() != sizeof number) break;
-      std::memcpy(&number, sample.field_bytes().data(), sizeof number);
-      got.push_back(number);
+      const auto number = number_of(sample);
+      if (!number) break;
+      got.push_back(*number);
     }
     return got;
   }
-  void tell_to_put(Peer& producer) const {
-    producer.tell("put " + queue.address() + " count=" + std::to_string(kItemsToPut));
+  void tell_to_put(Peer& producer, int count = kItemsToPut) const {
+    producer.tell("put " + queue.address() + " count=" + std::to_string(count) +
+                  " tensor=" + std::to_string(std::get<3>(GetParam()) ? 1 : 0));
   }
   void goes_on() {
     Peer fresh(domain);
-    EXPECT_EQ(fresh.ask("put " + queue.address() + " count=5"), "ok");
+    tell_to_put(fresh, 5);
+    EXPECT_EQ(fresh.reply(), "ok");
     EXPECT_EQ(get(6, 0s), numbers(0, 5));
   }
 
@@ -117,7 +118,7 @@ class PuttingForOneWhoWaits : public Putting {
       });
       const pid_t getter = begins.get_future().get();
       EXPECT_TRUE(test::wait_until_asleep(::getpid(), getter));
-      producer.tell("put " + queue.address() + " count=1");
+      tell_to_put(producer, 1);
       EXPECT_EQ(got.get(), numbers(0, 1));
       reply = producer.reply();
     }
@@ -145,14 +146,17 @@ TEST_P(PuttingForOneWhoWaits, an_item_of_a_stopped_producer_comes_when_it_goes_o
 }
 
 INSTANTIATE_TEST_SUITE_P(At, PuttingForOneWhoWaits,
-                         ::testing::Values(PutPlace{"put_ring.wakes", 1, 0},
-                                           PutPlace{"put_ring.wakes", 3, 0}));
+                         ::testing::Values(PutPlace{"put_ring.wakes", 1, 0, false},
+                                           PutPlace{"put_ring.wakes", 3, 0, false},
+                                           PutPlace{"put_ring.wakes", 2, 0, true}));
 
 INSTANTIATE_TEST_SUITE_P(At, Putting,
-                         ::testing::Values(PutPlace{"put_ring.written", 1, 1},
-                                           PutPlace{"put_ring.written", 3, 3},
-                                           PutPlace{"put_ring.committed", 1, 2},
-                                           PutPlace{"put_ring.committed", 3, 4}));
+                         ::testing::Values(PutPlace{"put_ring.written", 1, 1, false},
+                                           PutPlace{"put_ring.written", 3, 3, false},
+                                           PutPlace{"put_ring.committed", 1, 2, false},
+                                           PutPlace{"put_ring.committed", 3, 4, false},
+                                           PutPlace{"put_ring.written", 3, 3, true},
+                                           PutPlace{"put_ring.committed", 3, 4, true}));
 
 }  // namespace
 }  // namespace tensorbus

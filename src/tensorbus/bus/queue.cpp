@@ -40,6 +40,9 @@ struct Queue::State {
                           const platform::StopCondition& stop) const {
     return stop.timeout() > kNow ? rings->putter->put_soon(items) : rings->putter->put_now(items);
   }
+  bool put_at_once(const bus::SampleBuilder& item, const platform::StopCondition& stop) const {
+    return stop.timeout() > kNow ? rings->putter->put_soon(item) : rings->putter->put_now(item);
+  }
   Access access() const noexcept {
     if (wanted) return *wanted;
     return options.shared ? Access::kShared : Access::kRead;
@@ -159,7 +162,8 @@ Outcome Queue::put(const Message& item, const platform::StopCondition& stop) {
       prepared.emplace(item.tensors, item, state.participant->supplies(state.grant()));
     });
     if (ready != Outcome::kDone) return ready;
-    const Outcome outcome = state.client().put(*prepared, stop);
+    const Outcome outcome =
+        state.put_at_once(*prepared, stop) ? Outcome::kDone : state.client().put(*prepared, stop);
     if (outcome == Outcome::kDone) prepared->mark_done();
     return outcome;
   });
@@ -191,11 +195,13 @@ Outcome Queue::put_many(std::span<const Message> items, std::size_t& count,
       std::list<bus::SampleBuilder> prepared;
       const std::exception_ptr why_not_all = state.prepare_all(
           items.subspan(count, std::min(batch, items.size() - count)), prepared, stop, outcome);
-      const Outcome put = state.client().put_many(prepared, stop, [&] {
+      const auto on_put = [&] {
         prepared.front().mark_done();
         prepared.pop_front();
         ++count;
-      });
+      };
+      while (!prepared.empty() && state.put_at_once(prepared.front(), stop)) on_put();
+      const Outcome put = state.client().put_many(prepared, stop, on_put);
       if (put != Outcome::kDone) outcome = put;
       if (outcome == Outcome::kDone && why_not_all) std::rethrow_exception(why_not_all);
     }
@@ -350,7 +356,10 @@ Queue::Pending Queue::start_put(const Message& item, bool waits) {
       return Pending(std::move(impl));
     }
     bus::SampleBuilder prepared = state.prepare(item);
-    impl->told = state.client().start_put(prepared, waits);
+    if (state.rings->putter->put_now(prepared))
+      impl->told.awaited = bus::QueueClient::answered();
+    else
+      impl->told = state.client().start_put(prepared, waits);
     prepared.mark_done();
     return Pending(std::move(impl));
   });

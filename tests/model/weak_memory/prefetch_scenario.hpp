@@ -72,7 +72,7 @@ class PrefetchScenario : public Scenario {
 
   void lend() {
     const std::uint64_t item = all_->next++;
-    all_->writer.lend(std::as_bytes(std::span(&item, 1)), item);
+    all_->writer.lend(std::as_bytes(std::span(&item, 1)), item, item % 2 == 0);
     all_->lent.push_back(item);
   }
   void note(std::uint32_t taker) {
@@ -122,12 +122,15 @@ class PrefetchScenario : public Scenario {
         link::PrefetchClaim::kFirstGetter + static_cast<std::uint32_t>(getter));
     for (int turn = 0; turn < (getters_ == 1 ? 3 : 1); ++turn) {
       std::uint64_t item = 0;
-      const auto taken = reader.take([&](std::span<const std::byte> bytes) {
+      std::uint64_t lease = 0;
+      const auto taken = reader.take([&](std::span<const std::byte> bytes, std::uint64_t position) {
         if (bytes.size() == sizeof item) std::memcpy(&item, bytes.data(), sizeof item);
-        return true;
+        lease = position;
+        return link::PrefetchReader::Look::kReadable;
       });
       if (!taken) continue;
       require(item == taken->number, "it is another item");
+      require((lease != 0) == (item % 2 == 0), "it has the lease of another item");
       require(all_->got[getter].empty() || all_->got[getter].back() < item, "the order is another");
       all_->got[getter].push_back(item);
       if (!taken->wakes) continue;

@@ -115,13 +115,17 @@ def test_a_maxsize_that_is_no_count_is_refused(maxsize: object) -> None:
         tb.Queue(maxsize)  # type: ignore[arg-type]
 
 
+def find_nothing(address: str) -> None:
+    with pytest.raises(queue.Empty):
+        tb.Queue.open(address).get(timeout=0.05)
+
+
 def test_what_comes_back_does_not_exceed_maxsize(elsewhere: Elsewhere) -> None:
     with tb.Queue(maxsize=1) as line:
         owner = elsewhere.start(put_one, line.address, "X")
         assert owner.hear() == "put"
         owner.stop()
-        with pytest.raises(queue.Empty):
-            line.get(timeout=0.05)
+        elsewhere.run(find_nothing, line.address)  # the owner does not lend it to others
         with pytest.raises(queue.Full):
             line.put("Y", timeout=0.05)
         assert line.qsize() == 1

@@ -13,17 +13,25 @@ namespace {
 
 constexpr std::uint32_t kGetter = PrefetchClaim::kFirstGetter;
 constexpr std::uint32_t kOther = kGetter + 1;
+using Look = PrefetchReader::Look;
 
 class PrefetchRing : public ::testing::Test {
  protected:
-  void lend(const std::string& text) { writer.lend(std::as_bytes(std::span(text)), ++number); }
+  void lend(const std::string& text) {
+    ++number;
+    EXPECT_EQ(writer.lend(std::as_bytes(std::span(text)), number, number % 2 == 0), ++position);
+  }
   static std::string take(PrefetchReader& reader) {
     std::string text;
-    const auto taken = reader.take([&](std::span<const std::byte> bytes) {
+    std::uint64_t its_lease = 0;
+    const auto taken = reader.take([&](std::span<const std::byte> bytes, std::uint64_t lease) {
       text.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-      return true;
+      its_lease = lease;
+      return Look::kReadable;
     });
-    return taken ? text + ":" + std::to_string(taken->number) : "nothing";
+    if (!taken) return "nothing";
+    EXPECT_EQ(its_lease, taken->number % 2 == 0 ? taken->number : 0);
+    return text + ":" + std::to_string(taken->number);
   }
   std::vector<std::uint32_t> collect() {
     std::vector<std::uint32_t> takers;
@@ -38,6 +46,7 @@ class PrefetchRing : public ::testing::Test {
   PrefetchReader getter{mapped, kGetter};
   PrefetchReader other{mapped, kOther};
   std::uint64_t number = 0;
+  std::uint64_t position = 0;
 };
 
 TEST_F(PrefetchRing, items_go_to_whoever_comes_first) {
@@ -87,7 +96,7 @@ TEST_F(PrefetchRing, the_oldest_can_be_taken_back_alone) {
 
 TEST_F(PrefetchRing, a_getter_that_throws_has_taken_nothing) {
   lend("a");
-  EXPECT_THROW(getter.take([](std::span<const std::byte>) -> bool {
+  EXPECT_THROW(getter.take([](std::span<const std::byte>, std::uint64_t) -> Look {
     throw Error(Code::kOutOfMemory, "no memory");
   }),
                Error);
@@ -96,15 +105,29 @@ TEST_F(PrefetchRing, a_getter_that_throws_has_taken_nothing) {
 
 TEST_F(PrefetchRing, what_nobody_can_read_is_nobodys) {
   lend("a");
-  EXPECT_TRUE(getter.take([](std::span<const std::byte>) { return false; }));
+  EXPECT_TRUE(
+      getter.take([](std::span<const std::byte>, std::uint64_t) { return Look::kMalformed; }));
   EXPECT_EQ(collect(), std::vector{PrefetchClaim::kHost});
   EXPECT_EQ(take(other), "nothing");
+}
+
+TEST_F(PrefetchRing, what_is_out_of_reach_stays) {
+  lend("a");
+  lend("b");
+  EXPECT_FALSE(
+      getter.take([](std::span<const std::byte>, std::uint64_t) { return Look::kOutOfReach; }));
+  EXPECT_EQ(collect(), std::vector<std::uint32_t>{});
+  EXPECT_EQ(writer.first(), 1U);
+  EXPECT_EQ(take(other), "a:1");
+  EXPECT_EQ(collect(), std::vector{kOther});
+  EXPECT_EQ(writer.first(), 2U);
 }
 
 TEST_F(PrefetchRing, the_getter_that_leaves_so_many_wakes_the_host) {
   for (const char* text : {"a", "b", "c", "d"}) lend(text);
   const auto wakes = [&] {
-    return getter.take([](std::span<const std::byte>) { return true; })->wakes;
+    return getter.take([](std::span<const std::byte>, std::uint64_t) { return Look::kReadable; })
+        ->wakes;
   };
   writer.wake_when_left(2);
   EXPECT_FALSE(wakes());

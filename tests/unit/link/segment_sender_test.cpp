@@ -61,6 +61,23 @@ TEST_F(Sender, retires_a_segment_once_and_with_all_its_grants) {
   EXPECT_TRUE(nothing_more());
 }
 
+TEST_F(Sender, knows_what_the_borrower_has) {
+  const PublishedSample sample(OneOrMany<memory::BlockRef>{read, write});
+  EXPECT_FALSE(sender.has_arrived(sample, Grant::kRead));
+  sender.mark_arrived(sample, Grant::kRead);  // of what was never sent
+  EXPECT_FALSE(sender.has_arrived(sample, Grant::kRead));
+  sender.ensure_sent(read->segment(), Grant::kRead);
+  sender.mark_arrived(sample, Grant::kRead);
+  EXPECT_FALSE(sender.has_arrived(sample, Grant::kRead)) << "the other segment is missing";
+  sender.ensure_sent(write->segment(), Grant::kRead);
+  EXPECT_FALSE(sender.has_arrived(sample, Grant::kRead));
+  sender.mark_arrived(sample, Grant::kRead);
+  EXPECT_TRUE(sender.has_arrived(sample, Grant::kRead));
+  EXPECT_FALSE(sender.has_arrived(sample, Grant::kWrite));
+  sender.retire(write->segment());
+  EXPECT_FALSE(sender.has_arrived(sample, Grant::kRead));
+}
+
 // What waits for a borrower that was stopped has a descriptor each.
 TEST_F(Sender, passes_no_more_than_so_many_to_a_borrower_that_does_not_read) {
   const std::size_t page = platform::page_bytes();

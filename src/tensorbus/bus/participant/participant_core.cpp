@@ -29,6 +29,7 @@ constexpr auto kRejoinDelay = 200ms;    // a living owner hung up, or was short 
 constexpr auto kNoRoomDelay = 1s;       // there was no room for a connection to an owner
 constexpr auto kDropsDelay = 1s;        // until the first drops of a publisher are logged
 constexpr auto kDropsInterval = 10s;    // until more are
+constexpr auto kReturnDelay = 5ms;      // of leases on small items of queues
 constexpr auto kShortLook = 10ms;       // at exported memory that comes and goes
 constexpr auto kLongLook = 500ms;       // at exported memory that stays
 constexpr auto kChildLook = 1ms;        // at a child that is just ending
@@ -105,6 +106,8 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   context_.reach = [this](const Id& other, const ParticipantContext::OnReached& on_reached) {
     outbound_.reach(other, on_reached);
   };
+  context_.delayed = std::make_shared<link::DelayedSender>(
+      [this] { loop_.schedule(sending_delayed_, kReturnDelay); });
   context_.accept_own = [this](platform::Fd socket) { return inbound_.adopt(std::move(socket)); };
   context_.orphaned_memory_of = [this](const Id& owner) { return orphaned_memory_of(owner); };
   context_.is_dead = [this](const Id& other) { return domain_.is_dead(other); };
@@ -141,6 +144,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
 
 ParticipantCore::~ParticipantCore() {
   context_.shares.leave_to_keepers();
+  context_.delayed->stop();
   loop_.stop();
   context_.copier->close();
   arena().close();

@@ -206,6 +206,7 @@ class ParticipantCore {
   std::chrono::milliseconds exports_look_{1};  // until the next
   std::chrono::milliseconds children_look_{};  // until the next
 
+  EventLoop::Task& sending_delayed_ = loop_.add_task([this] { context_.delayed->flush(); });
   EventLoop::Task& dropping_idle_ = loop_.add_task([this] { outbound_.drop_idle(); });
   EventLoop::Task& joining_again_ = loop_.add_task([this] { join_lost_again(); });
   EventLoop::Task& looking_after_children_ = loop_.add_task([this] { look_after_children(); });

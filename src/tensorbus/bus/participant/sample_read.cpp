@@ -27,6 +27,12 @@ Outcome SampleRead::read(Sample& sample, const platform::StopCondition& stop) {
 
 // Returns false if part of it is out of reach.
 bool SampleRead::read_now(Sample& sample) {
+  if (keeps_) {
+    if (!SampleData::read_held(sample, held_, how_))
+      throw Error(Code::kProtocol, "an item of a queue here: it is out of reach");
+    held_.reset();
+    return true;
+  }
   switch (SampleData::read(sample, *held_, how_)) {
     case SampleData::Read::kDone:
       held_.reset();

@@ -19,8 +19,9 @@ namespace tensorbus::bus {
 // tensors that this process cannot reach. For one thread.
 class SampleRead {
  public:
-  SampleRead(ParticipantCore& core, LentRef held, Access access)
-      : core_(&core), held_(std::move(held)), how_{access, {}, core.copier()} {}
+  // `keeps`: the sample keeps `held`, which others may read, too; it is in host memory.
+  SampleRead(ParticipantCore& core, LentRef held, Access access, bool keeps = false)
+      : core_(&core), held_(std::move(held)), how_{access, {}, core.copier()}, keeps_(keeps) {}
 
   // Returns kDone; kTimedOut or kInterrupted if copies have not come yet. Throws Error(kClosed) if
   // the sample is half written or copies cannot be had; Error(kProtocol). After Error(kOutOfMemory)
@@ -38,6 +39,7 @@ class SampleRead {
   ParticipantCore* core_;
   LentRef held_;
   ReceiveOptions how_;
+  bool keeps_;
   std::shared_ptr<Completion<AcquiredLeases>> copies_;
 };
 

@@ -6,16 +6,17 @@ namespace tensorbus::bus {
 
 PeerSession::Prefetch Prefetch::join(const Client& client) {
   for (const auto& [taker, known] : takers_)
-    if (known == client) return {segment_->descriptor(), taker};
+    if (known == client) return {segment_->descriptor(), taker, leases_begin_};
   if (next_taker_ == link::PrefetchClaim::kMostTakers)
     throw Error(Code::kUnsupported,
                 "this queue has had as many getters with a ring as it may have");
   if (!segment_) {
     auto segment = std::make_unique<link::PrefetchSegment>();
+    leases_.resize(link::PrefetchSegment::kSlots);
     writer_.emplace(*segment);
     segment_ = std::move(segment);
   }
-  PeerSession::Prefetch joined{segment_->descriptor(), next_taker_};
+  PeerSession::Prefetch joined{segment_->descriptor(), next_taker_, leases_begin_};
   takers_.emplace(next_taker_, client);
   ++next_taker_;
   return joined;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "tensorbus/bus/session/peer_session.hpp"
 #include "tensorbus/link/ring/prefetch_ring.hpp"
@@ -19,6 +20,9 @@ class Prefetch {
  public:
   using Client = std::shared_ptr<PeerSession>;
 
+  // `leases`: tokens from here on, 2^40 of them, are of no other lease of this participant.
+  explicit Prefetch(std::uint64_t leases) : leases_begin_(leases) {}
+
   // Returns true if nobody takes items so.
   bool empty() const noexcept { return takers_.empty(); }
   // Lets a client take items. Throws Error(kOutOfMemory), Error(kUnsupported).
@@ -26,11 +30,20 @@ class Prefetch {
   // The client is gone, and what it took was collected.
   void leave(const Client& client) noexcept;
 
+  // The lease on an item with tensors, for whoever takes it. Without: null.
+  struct Lease {
+    std::uint64_t token = 0;
+    link::PublishedRef issued;
+  };
+
   bool has_room() const noexcept { return writer_->lent() < most_; }
-  void lend(std::span<const std::byte> bytes, std::uint64_t number) noexcept {
-    writer_->lend(bytes, number);
+  void lend(std::span<const std::byte> bytes, std::uint64_t number,
+            link::PublishedRef issued) noexcept {
+    const std::uint64_t position = writer_->lend(bytes, number, issued != nullptr);
+    lease_at(position) = {leases_begin_ + position, std::move(issued)};
   }
-  // Calls taken(client) for each item that was taken since, in order. Null: by nobody who is known.
+  // Calls taken(client, lease) for each item that was taken since, in order. Null: by nobody who is
+  // known.
   template <typename Taken>
   void collect(const Taken& taken) {
     if (!writer_) return;
@@ -45,11 +58,16 @@ class Prefetch {
   void take_back(const Taken& taken) {
     if (!writer_ || writer_->lent() == 0) return;
     writer_->take_back([&](std::uint32_t taker) { count(taker, taken); });
+    std::ranges::fill(leases_, Lease{});
     most_ = std::max<std::uint64_t>(most_ / 2, 1);
   }
   // Takes the oldest back. Returns false if there is none that nobody has taken.
   bool take_back_first() noexcept {
-    return writer_ && writer_->lent() != 0 && writer_->take_back_first();
+    if (!writer_ || writer_->lent() == 0) return false;
+    const std::uint64_t first = writer_->first();
+    if (!writer_->take_back_first()) return false;
+    lease_at(first) = {};
+    return true;
   }
   // Has the getter wake us that leaves so many behind it; or none. Tells getters whether `more`
   // items wait. Returns true if there are items to collect already.
@@ -68,11 +86,16 @@ class Prefetch {
   template <typename Taken>
   void count(std::uint32_t taker, const Taken& taken) {
     const auto client = takers_.find(taker);
-    taken(client == takers_.end() ? nullptr : client->second);
+    taken(client == takers_.end() ? nullptr : client->second,
+          std::exchange(lease_at(writer_->first()), {}));
     most_ = std::min<std::uint64_t>(most_ + 2, link::PrefetchSegment::kSlots);
   }
 
+  Lease& lease_at(std::uint64_t position) noexcept { return leases_[position % leases_.size()]; }
+
   std::unique_ptr<link::PrefetchSegment> segment_;
+  const std::uint64_t leases_begin_;
+  std::vector<Lease> leases_;  // of the slots
   std::optional<link::PrefetchWriter> writer_;
   std::map<std::uint32_t, Client> takers_;
   std::uint32_t next_taker_ = link::PrefetchClaim::kFirstGetter;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tensorbus/bus/session/peer_session.hpp"
+#include "tensorbus/link/ring/message_lease_source.hpp"
 #include "tensorbus/link/ring/put_ring.hpp"
 #include "tensorbus/memory/peer_budget.hpp"
 #include "tensorbus/platform/clock.hpp"
@@ -25,7 +26,7 @@ inline std::uint64_t put_clock_ns() noexcept {
 class PutRings {
  public:
   using Client = std::shared_ptr<PeerSession>;
-  using Lender = std::shared_ptr<link::LeaseSource>;  // of items on which there is no lease
+  using Lender = std::shared_ptr<link::MessageLeaseSource>;  // of items on which there is no lease
   static constexpr std::size_t kMost = 64;  // of a queue: each is looked at with each message
   static constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 
@@ -33,9 +34,9 @@ class PutRings {
   // Throws Error(kProtocol), Error(kOutOfMemory).
   void add(const Client& client, Lender lender, platform::Fd memory);
 
-  // Calls enter(lender, slot) for each entry, in the order in which they were put, and then removes
-  // it. Entries that were put while this looks may stay for the next pull(). If `enter` throws, its
-  // entry stays.
+  // Calls enter(client, lender, slot) for each entry, in the order in which they were put, and then
+  // removes it. Entries that were put while this looks may stay for the next pull(). If `enter`
+  // throws, its entry stays.
   template <typename Enter>
   void pull(Enter enter);
   // Returns true if there are entries to pull.
@@ -89,7 +90,7 @@ void PutRings::pull(Enter enter) {
   while (any != 0) {
     Ring* const next = rings_.size() == 1 ? rings_.data() : oldest(before);
     if (next == nullptr || next->now == 0) break;
-    enter(next->lender, next->reader.at(0));
+    enter(next->client, next->lender, next->reader.at(0));
     came_last_ = true;
     next->reader.pop();
     --next->now;

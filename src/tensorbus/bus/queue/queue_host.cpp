@@ -7,6 +7,12 @@
 
 namespace tensorbus::bus {
 
+namespace {
+
+constexpr std::uint64_t kLentAhead = std::uint64_t{1} << 63;  // no session gives such tokens
+
+}  // namespace
+
 QueueHost::QueueHost(ParticipantContext& context)
     : context_(context), looking_again_(context.loop.add_task([this] {
         for (auto& [number, hosted] : queues_) const Touch touch(*this, hosted);
@@ -26,7 +32,7 @@ link::QueueName QueueHost::add(const QueueOptions& options, std::shared_ptr<Mirr
   queues_.emplace(
       next_, Hosted{key, options,
                     Table(options.maxsize, options.redeliver, kOfferPatience, options.max_bytes),
-                    std::move(mirror)});
+                    Prefetch(kLentAhead | next_ << 40), std::move(mirror)});
   return {next_++, key};
 }
 

@@ -38,12 +38,13 @@ class QueueHost final : public QueueRequests {
   void on_take(const Client& from, const link::Take& taken) override;
   void on_cancel(const Client& from, const link::Cancel& cancelled) override;
   void on_wake(const link::QueueWake& woken) override;
+  void note_what_was_taken() override;
   void forget(const Client& client) override;
   std::vector<QueueReport> report() override;
 
-  bool put_now(const link::QueueName& queue, std::span<const std::byte> descriptor) override;
-  std::optional<std::uint64_t> take_now(const link::QueueName& queue,
-                                        const std::function<bool(LentSample&)>& read,
+  bool put_now(const link::QueueName& queue, std::span<const std::byte> descriptor,
+               const link::PublishedRef& own) override;
+  std::optional<std::uint64_t> take_now(const link::QueueName& queue, const ReadItem& read,
                                         bool& none_left) override;
   RingsToSleepOn rings_to_sleep_on(const link::QueueName& queue) override;
   void look_again(const link::QueueName& queue) override;
@@ -55,10 +56,10 @@ class QueueHost final : public QueueRequests {
     std::uint64_t key = 0;
     QueueOptions options;
     Table table;
+    Prefetch prefetch;
     std::shared_ptr<MirrorHost> mirror{};  // serves the clients instead of the table
     PutRings rings{};
-    Prefetch prefetch{};
-    PutRings::Lender own_lender{};  // of what this participant puts; null before that
+    PutRings::Lender own_lender{};  // of this participant's own memory; null before its first use
 
     memory::Grant grant() const noexcept {
       return options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
@@ -73,15 +74,20 @@ class QueueHost final : public QueueRequests {
   void collect_taken(Hosted& queue);
   // What was lent ahead and not taken waits again: for what may change the order, or the end.
   void take_back_ahead(Hosted& queue);
-  bool lend_ahead(Hosted& queue) noexcept;
-  static void note_taken(Table& table, const Client& client) noexcept;
+  bool lend_ahead(Hosted& queue);
+  bool lend_ahead(Hosted& queue, const LentRef& item, std::uint64_t number);
+  static void note_taken(Table& table, const Client& client, Prefetch::Lease lease) noexcept;
   // The same, with all room taken back that was promised: nothing is put before look_after().
   void pull_all(Hosted& queue);
   // Promises room, lends items ahead, and has clients wake us while somebody waits for an item.
   void look_after(Hosted& queue) noexcept;
   std::nullopt_t nothing_to_take(Hosted& queue, bool& none_left);
-  void enter(Hosted& queue, const PutRings::Lender& from, const link::PutSlot& slot);
-  PutRings::Lender lender_of(const PeerSession& client, const Hosted& queue) const;
+  void enter(Hosted& queue, const Client& from, const PutRings::Lender& lender,
+             const link::PutSlot& slot);
+  void claim_own(Hosted& queue, LentSample& item);
+  PutRings::Lender own_lender(Hosted& queue);
+  PutRings::Lender lender_of(const PeerSession& client, const Hosted& queue,
+                             std::uint64_t token = 0) const;
   void put(const Table::Request& request, std::uint64_t number, LentRef item);
   void note_own(const Client& client);
   void forget(Hosted& queue, const Client& client);

@@ -1,5 +1,9 @@
 // The part of QueueHost that puts and lends items without messages.
+#include <algorithm>
+#include <vector>
+
 #include "tensorbus/bus/queue/queue_port.hpp"
+#include "tensorbus/bus/session/own_memory.hpp"
 #include "tensorbus/link/ring/message_lease_source.hpp"
 
 namespace tensorbus::bus {
@@ -8,8 +12,9 @@ void QueueHost::pull(Hosted& queue) {
   collect_taken(queue);
   if (queue.rings.empty()) return;
   bool any = false;
-  const auto enter_one = [&](const PutRings::Lender& from, const link::PutSlot& slot) {
-    enter(queue, from, slot);
+  const auto enter_one = [&](const Client& from, const PutRings::Lender& lender,
+                             const link::PutSlot& slot) {
+    enter(queue, from, lender, slot);
     any = true;
   };
   const auto done = [&] {
@@ -27,24 +32,78 @@ void QueueHost::pull(Hosted& queue) {
   done();
 }
 
-// What is malformed is in no queue, and ends nothing: its client may be another program.
-void QueueHost::enter(Hosted& queue, const PutRings::Lender& from, const link::PutSlot& slot) {
+// What is malformed, or lies in memory that cannot be mapped, is in no queue, and ends nothing: its
+// client may be another program. If memory for bookkeeping is short, the entry stays in the ring,
+// and its lease does not go back.
+void QueueHost::enter(Hosted& queue, const Client& from, const PutRings::Lender& lender,
+                      const link::PutSlot& slot) {
   const std::size_t length = slot.length;
+  const std::uint64_t token = slot.token;
   if (length > link::PutSlot::kMostBytes) return;
   LentRef item;
   try {
-    item = std::make_shared<LentSample>(from, std::span(slot.bytes).first(length));
-  } catch (const Error& error) {
-    if (error.code() == Code::kOutOfMemory) throw;
+    item = std::make_shared<LentSample>(token == 0 ? lender : lender_of(*from, queue, token),
+                                        std::span(slot.bytes).first(length), token);
+    if (token != 0) item->return_by(context_.delayed);
+    claim_own(queue, *item);
+    queue.table.enter(item, item->payload_bytes());
+  } catch (const Error&) {
+    if (token != 0 && !item) from->peer_memory()->channel->send(link::Return{token});
     return;
+  } catch (const std::bad_alloc&) {
+    if (item && item->lease) item->lease->forget();
+    throw;
   }
-  const std::uint64_t bytes = item->payload_bytes();
-  queue.table.enter(std::move(item), bytes);
+  try {
+    if (item->lease && !item->is_of_sender()) item->let_go_of_sender(queue.grant(), context_.lent);
+  } catch (const std::bad_alloc&) {  // it goes back later
+  }
 }
 
-PutRings::Lender QueueHost::lender_of(const PeerSession& client, const Hosted& queue) const {
+// Keeps memory of this participant that a client hands back, as a lease of it would.
+void QueueHost::claim_own(Hosted& queue, LentSample& item) {
+  const std::vector<Id>& owners = item.descriptor.owners;
+  if (owners.empty()) return;
+  const auto is_other = [&](const Id& owner) { return owner != context_.self; };
+  if (std::ranges::any_of(owners, is_other))
+    throw Error(Code::kProtocol, "an item of a ring: memory of a third participant");
+  std::vector<link::BlockName> names;
+  for (const TensorEntry& tensor : item.descriptor.tensors) {
+    const ByteSpan span = span_of(tensor.layout);
+    if (tensor.owner == 0 || span.bytes() == 0) continue;
+    const std::uint64_t first = tensor.offset + static_cast<std::uint64_t>(span.begin);
+    names.push_back({tensor.segment, first, tensor.generation});
+  }
+  const PutRings::Lender lender = own_lender(queue);
+  auto lease = std::make_shared<link::Lease>(lender, 0);
+  lease->keep(own_memory(context_, names, queue.grant()));
+  item.claimed.lenders.assign(owners.size(), lender);
+  item.claimed.leases.push_back(std::move(lease));
+}
+
+// Knows the mappings of this participant's own memory that its connection with itself has made.
+// Before there is one, own memory is not read here, only lent.
+PutRings::Lender QueueHost::own_lender(Hosted& queue) {
+  if (queue.own_lender) return queue.own_lender;
+  const auto found = std::make_shared<Client>();
+  context_.reach(context_.self, [found](const Client& session) { *found = session; });
+  if (*found) {
+    auto lender = lender_of(**found, queue);
+    if (own_) queue.own_lender = lender;  // else the connection may be dropped as unused
+    return lender;
+  }
+  auto nothing_mapped = std::make_shared<link::PeerMemory>();
+  nothing_mapped->of_this_process = true;
+  const link::Source self{context_.self, 0, {}};
+  return std::make_shared<link::MessageLeaseSource>(std::make_shared<const link::Source>(self),
+                                                    std::move(nothing_mapped), queue.grant(),
+                                                    context_.lent, 0);
+}
+
+PutRings::Lender QueueHost::lender_of(const PeerSession& client, const Hosted& queue,
+                                      std::uint64_t token) const {
   return std::make_shared<link::MessageLeaseSource>(client.source(), client.peer_memory(),
-                                                    queue.grant(), context_.lent, 0);
+                                                    queue.grant(), context_.lent, token);
 }
 
 // The second time, no entry is left for its time.
@@ -73,27 +132,31 @@ void QueueHost::look_after(Hosted& queue) noexcept {
 
 void QueueHost::collect_taken(Hosted& queue) {
   bool any = false;
-  queue.prefetch.collect([&](const Client& client) {
+  queue.prefetch.collect([&](const Client& client, Prefetch::Lease lease) {
     any = true;
-    note_taken(queue.table, client);
+    note_taken(queue.table, client, std::move(lease));
   });
   if (!any) return;
   Port port{context_, queue.grant()};
   queue.table.settle(port);
 }
 
-void QueueHost::note_taken(Table& table, const Client& client) noexcept {
-  if (client)
-    table.take_ahead(client);
-  else
-    table.lose_ahead();
+void QueueHost::note_taken(Table& table, const Client& client, Prefetch::Lease lease) noexcept {
+  if (!client) return table.lose_ahead();
+  if (lease.issued) client->mark_taken(lease.token, std::move(lease.issued));
+  table.take_ahead(client);
+}
+
+void QueueHost::note_what_was_taken() {
+  for (auto& [number, hosted] : queues_)
+    if (!hosted.mirror) collect_taken(hosted);
 }
 
 void QueueHost::take_back_ahead(Hosted& queue) {
   bool any = false;
-  queue.prefetch.take_back([&](const Client& client) {
+  queue.prefetch.take_back([&](const Client& client, Prefetch::Lease lease) {
     any = true;
-    note_taken(queue.table, client);
+    note_taken(queue.table, client, std::move(lease));
   });
   queue.table.take_back_ahead();
   if (!any) return;
@@ -102,15 +165,12 @@ void QueueHost::take_back_ahead(Hosted& queue) {
 }
 
 // Returns true if something of it was taken meanwhile.
-bool QueueHost::lend_ahead(Hosted& queue) noexcept {
+bool QueueHost::lend_ahead(Hosted& queue) {
   if (queue.prefetch.empty()) return false;
   bool more = false;  // could be lent
   queue.table.lend_ahead([&](const LentRef& item, std::uint64_t number) {
-    if (!item->descriptor.tensors.empty() || item->bytes.size() > link::PrefetchSlot::kMostBytes)
-      return false;
     more = !queue.prefetch.has_room();
-    if (!more) queue.prefetch.lend(item->bytes, number);
-    return !more;
+    return !more && lend_ahead(queue, item, number);
   });
   std::optional<std::uint64_t> left;  // unless nothing waits for what becomes of them
   if (queue.table.waits_for_takes())
@@ -118,6 +178,25 @@ bool QueueHost::lend_ahead(Hosted& queue) noexcept {
   else if (more)
     left = queue.prefetch.half();
   return queue.prefetch.wake_when_left(left, more);
+}
+
+// Returns false if the item has to be asked for.
+bool QueueHost::lend_ahead(Hosted& queue, const LentRef& item, std::uint64_t number) {
+  constexpr std::size_t kMost = link::PrefetchSlot::kMostBytes;
+  if (item->descriptor.tensors.empty()) {
+    if (item->bytes.size() > kMost) return false;
+    queue.prefetch.lend(item->bytes, number, nullptr);
+    return true;
+  }
+  try {
+    auto offer = reoffer_own(context_, item, kMost);
+    if (!offer || !offer->issued) return false;
+    queue.prefetch.lend(offer->descriptor, number, std::move(offer->issued));
+    return true;
+  } catch (const Error& error) {
+    if (error.code() == Code::kOutOfMemory) throw;
+    return false;  // who asks is told
+  }
 }
 
 void QueueHost::on_ring(const Client& from, const link::QueueRing& asked, platform::Fd ring) {
@@ -146,7 +225,7 @@ void QueueHost::on_prefetch(const Client& from, const link::Prefetch& asked) {
   PeerSession::Prefetch joined = queue.prefetch.join(from);
   std::vector<platform::Fd> fds;
   fds.push_back(std::move(joined.ring));
-  from->peer_memory()->channel->send(link::PrefetchRing{asked.request, joined.taker},
+  from->peer_memory()->channel->send(link::PrefetchRing{asked.request, joined.taker, joined.leases},
                                      std::move(fds));
 }
 
@@ -156,20 +235,19 @@ QueueHost::Hosted* QueueHost::find_for_own(const link::QueueName& name) noexcept
   return own_ && is_here && !found->second.mirror ? &found->second : nullptr;
 }
 
-bool QueueHost::put_now(const link::QueueName& name, std::span<const std::byte> descriptor) {
+bool QueueHost::put_now(const link::QueueName& name, std::span<const std::byte> descriptor,
+                        const link::PublishedRef& own) {
   Hosted* const queue = find_for_own(name);
   if (queue == nullptr || queue->table.is_shut_down()) return false;
   const Touch touch(*this, *queue);
   if (!queue->table.has_room()) pull_all(*queue);
-  if (!queue->own_lender) queue->own_lender = lender_of(*own_, *queue);
-  auto item = std::make_shared<LentSample>(queue->own_lender, descriptor);
+  auto item = std::make_shared<LentSample>(own_lender(*queue), descriptor, 0, own);
   const std::uint64_t bytes = item->payload_bytes();
   Port port{context_, queue->grant()};
   return queue->table.put_now(port, std::move(item), bytes);
 }
 
-std::optional<std::uint64_t> QueueHost::take_now(const link::QueueName& name,
-                                                 const std::function<bool(LentSample&)>& read,
+std::optional<std::uint64_t> QueueHost::take_now(const link::QueueName& name, const ReadItem& read,
                                                  bool& none_left) {
   Hosted* const queue = find_for_own(name);
   if (queue == nullptr) return std::nullopt;
@@ -177,7 +255,6 @@ std::optional<std::uint64_t> QueueHost::take_now(const link::QueueName& name,
     return nothing_to_take(*queue, none_left);
   const Touch touch(*this, *queue);
   Port port{context_, queue->grant()};
-  const auto read_it = [&](const LentRef& item) { return read(*item); };
   bool lost = false;  // a getter has taken it meanwhile
   const auto take_back = [&] {
     lost = !queue->prefetch.take_back_first();
@@ -186,7 +263,7 @@ std::optional<std::uint64_t> QueueHost::take_now(const link::QueueName& name,
   std::uint64_t number = 0;
   do {
     if (std::exchange(lost, false)) collect_taken(*queue);
-    number = queue->table.take_now(port, own_, read_it, take_back);
+    number = queue->table.take_now(port, own_, read, take_back);
   } while (lost);
   if (number == 0) return nothing_to_take(*queue, none_left);
   none_left = queue->table.items() == 0 && !queue->table.is_shut_down();

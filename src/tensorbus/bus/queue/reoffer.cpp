@@ -37,16 +37,27 @@ void name_others(const Id& owner, TensorEntry& entry, Names& names) {
   entry.owner = static_cast<std::uint16_t>(found - owners.begin() + 1);
 }
 
+const Id& owner_of(const TensorEntry& entry, const LentSample& held) {
+  return entry.owner == 0 ? held.lender->source()->participant
+                          : held.descriptor.owners[entry.owner - 1U];
+}
+
+bool is_in_host_memory_of(const Id& owner, const LentSample& held) {
+  return std::ranges::all_of(held.descriptor.tensors, [&](const TensorEntry& entry) {
+    return span_of(entry.layout).bytes() == 0 ||
+           (entry.kind != memory::BufferKind::kDevice && owner_of(entry, held) == owner);
+  });
+}
+
 Names names_of(ParticipantContext& context, const LentSample& held) {
   Names names;
   names.descriptor.tensors = held.descriptor.tensors;
   names.descriptor.origin = held.descriptor.origin;
   names.descriptor.fields = held.descriptor.fields;
-  const Id& sender = held.lender->source()->participant;
   for (TensorEntry& entry : names.descriptor.tensors) {
-    const std::uint16_t owner_number = std::exchange(entry.owner, std::uint16_t{0});
+    const Id& owner = owner_of(entry, held);
+    entry.owner = 0;
     if (span_of(entry.layout).bytes() == 0) continue;  // no bytes to point at
-    const Id& owner = owner_number == 0 ? sender : held.descriptor.owners[owner_number - 1U];
     if (owner == context.self)
       name_own(context, entry, names);
     else
@@ -72,20 +83,36 @@ link::Entry described(ParticipantContext& context, Names& names, memory::Grant g
   return entry;
 }
 
+link::PublishedRef issued(Names names, const std::shared_ptr<const LentSample>& held) {
+  OneOrMany<std::shared_ptr<const link::Lease>> leases;
+  if (held->lease) leases.push_back(held->lease);
+  for (const auto& lease : held->claimed.leases) leases.push_back(lease);
+  if (names.blocks.empty() && names.kept.empty() && leases.empty()) return nullptr;
+  names.kept.push_back(held);
+  return std::make_shared<link::PublishedSample>(std::move(names.blocks), std::move(names.files),
+                                                 std::move(names.kept), std::move(leases));
+}
+
 }  // namespace
 
 Reoffer reoffer(ParticipantContext& context, const std::shared_ptr<const LentSample>& held,
                 memory::Grant grant) {
   Names names = names_of(context, *held);
   const link::Entry entry = described(context, names, grant);
-  OneOrMany<std::shared_ptr<const link::Lease>> leases;
-  if (held->lease) leases.push_back(held->lease);
-  for (const auto& lease : held->claimed.leases) leases.push_back(lease);
-  if (names.blocks.empty() && names.kept.empty() && leases.empty()) return {entry, nullptr};
-  names.kept.push_back(held);
-  return {entry,
-          std::make_shared<link::PublishedSample>(std::move(names.blocks), std::move(names.files),
-                                                  std::move(names.kept), std::move(leases))};
+  return {entry, issued(std::move(names), held)};
+}
+
+std::optional<OwnOffer> reoffer_own(ParticipantContext& context,
+                                    const std::shared_ptr<const LentSample>& held,
+                                    std::size_t most_bytes) {
+  if (!is_in_host_memory_of(context.self, *held)) return std::nullopt;
+  Names names = names_of(context, *held);
+  OwnOffer offer;
+  offer.descriptor.resize(names.descriptor.encoded_bytes());
+  if (offer.descriptor.size() > most_bytes) return std::nullopt;
+  names.descriptor.encode(offer.descriptor);
+  offer.issued = issued(std::move(names), held);
+  return offer;
 }
 
 }  // namespace tensorbus::bus

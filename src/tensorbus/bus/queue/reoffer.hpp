@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "tensorbus/bus/session/lent_sample.hpp"
 #include "tensorbus/link/lease/published_sample.hpp"
@@ -18,5 +21,15 @@ struct Reoffer {
 // Error(kOutOfMemory).
 Reoffer reoffer(ParticipantContext& context, const std::shared_ptr<const LentSample>& held,
                 memory::Grant grant);
+
+// The same for an item that lies in host memory of this participant alone: a descriptor that needs
+// no memory of its own. Nothing for other items, and if that has more than `most_bytes` bytes.
+struct OwnOffer {
+  std::vector<std::byte> descriptor;
+  link::PublishedRef issued;
+};
+std::optional<OwnOffer> reoffer_own(ParticipantContext& context,
+                                    const std::shared_ptr<const LentSample>& held,
+                                    std::size_t most_bytes);
 
 }  // namespace tensorbus::bus

@@ -73,14 +73,16 @@ class QueueClient {
   bool is_host() const noexcept { return address_.host == core_.id(); }
   std::shared_ptr<UnderWay::Request> begin_get() const;
   // Sets `none_left` if no item waits, which only the host's process knows.
-  bool take_soon(Sample& item, const platform::StopCondition& stop, bool& none_left) const;
+  bool take_soon(Sample& item, Access access, const platform::StopCondition& stop,
+                 bool& none_left) const;
   Outcome get_by_message(Sample& item, Access access, const platform::StopCondition& stop,
                          CompletionState* life) const;
   // Takes items that can be had in the calling thread: from the table of this process, or from what
   // its host has lent ahead. Returns true if none waits behind them.
-  bool take_now(std::vector<Sample>& items, std::size_t most) const;
-  bool take_here(std::vector<Sample>& items, std::size_t most, bool after_messages = false) const;
-  bool take_ahead(std::vector<Sample>& items, std::size_t most) const;
+  bool take_now(std::vector<Sample>& items, std::size_t most, Access access) const;
+  bool take_here(std::vector<Sample>& items, std::size_t most, Access access,
+                 bool after_messages = false) const;
+  bool take_ahead(std::vector<Sample>& items, std::size_t most, Access access) const;
   // Appends items that wait. Returns false if there were fewer.
   bool get_waiting(std::vector<Sample>& items, std::size_t count, Access access) const;
   Outcome wait(const Request& request, const platform::StopCondition& stop) const;

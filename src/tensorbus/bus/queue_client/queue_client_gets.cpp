@@ -44,12 +44,12 @@ std::shared_ptr<UnderWay::Request> QueueClient::begin_get() const {
   return rings_ && !is_host() ? rings_->prefetch->begin_by_message() : nullptr;
 }
 
-bool QueueClient::take_now(std::vector<Sample>& items, std::size_t most) const {
-  return is_host() ? take_here(items, most) : take_ahead(items, most);
+bool QueueClient::take_now(std::vector<Sample>& items, std::size_t most, Access access) const {
+  return is_host() ? take_here(items, most, access) : take_ahead(items, most, access);
 }
 
 // If more waits than was lent, the host may be lending it just now.
-bool QueueClient::take_ahead(std::vector<Sample>& items, std::size_t most) const {
+bool QueueClient::take_ahead(std::vector<Sample>& items, std::size_t most, Access access) const {
   if (!rings_) return false;
   QueuePrefetch& prefetch = *rings_->prefetch;
   std::size_t taken = 0;
@@ -58,7 +58,7 @@ bool QueueClient::take_ahead(std::vector<Sample>& items, std::size_t most) const
     const std::size_t before = taken;
     for (; taken < most; ++taken) {
       reserve_one(items);
-      if (!prefetch.take(item)) break;
+      if (!prefetch.take(item, access)) break;
       items.push_back(std::move(item));
     }
     return taken != before;
@@ -78,13 +78,14 @@ bool QueueClient::take_ahead(std::vector<Sample>& items, std::size_t most) const
   return false;
 }
 
-bool QueueClient::take_here(std::vector<Sample>& items, std::size_t most,
+bool QueueClient::take_here(std::vector<Sample>& items, std::size_t most, Access access,
                             bool after_messages) const {
   bool none_left = false;
   Sample sample;
-  const std::function<bool(LentSample&)> read = [&](LentSample& held) {
-    if (!held.descriptor.tensors.empty()) return false;
-    SampleData::read_fields(sample, held);
+  const QueueRequests::ReadItem read = [&](const LentRef& held) {
+    if (!held->descriptor.tensors.empty())
+      return SampleData::read_held(sample, held, {access, {}, core_.copier()});
+    SampleData::read_fields(sample, *held);
     return true;
   };
   const auto take_all = [&](ParticipantContext& context) {
@@ -106,7 +107,7 @@ bool QueueClient::take_here(std::vector<Sample>& items, std::size_t most,
 Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop,
                          CompletionState* life) const {
   bool none_left = false;
-  if (take_soon(item, stop, none_left)) return Outcome::kDone;
+  if (take_soon(item, access, stop, none_left)) return Outcome::kDone;
   if (none_left && !waits_for(stop)) return Outcome::kTimedOut;
   const auto begin = platform::Clock::now();
   const Outcome outcome = get_by_message(item, access, stop, life);
@@ -116,7 +117,8 @@ Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop,
 
 // If the last items came one soon after the other, it looks before it asks and sleeps. The clock
 // runs from the first time that it is read.
-bool QueueClient::take_soon(Sample& item, const StopCondition& stop, bool& none_left) const {
+bool QueueClient::take_soon(Sample& item, Access access, const StopCondition& stop,
+                            bool& none_left) const {
   const bool looks = waits_for(stop) && rings_ && rings_->prefetch->looks();
   std::optional<platform::Deadline> deadline;
   const auto over = [&] {
@@ -125,7 +127,7 @@ bool QueueClient::take_soon(Sample& item, const StopCondition& stop, bool& none_
   };
   std::vector<Sample> taken;
   for (int look = 1;; ++look) {
-    none_left = take_now(taken, 1);
+    none_left = take_now(taken, 1, access);
     if (!taken.empty() || !looks) break;
     const bool yields = look > kLooksBeforeYield;
     if (yields) std::this_thread::yield();
@@ -134,7 +136,7 @@ bool QueueClient::take_soon(Sample& item, const StopCondition& stop, bool& none_
   if (looks) rings_->prefetch->looked(!taken.empty());
   if (none_left && taken.empty() && !waits_for(stop)) {  // what others have sent by now is there
     none_left = false;
-    none_left = take_here(taken, 1, true);
+    none_left = take_here(taken, 1, access, true);
   }
   if (taken.empty()) return false;
   item = std::move(taken.front());
@@ -166,13 +168,13 @@ Outcome QueueClient::get_many(std::vector<Sample>& items, std::size_t most, Acce
   const std::size_t end = items.size() + most;
   items.reserve(items.size() + 1);  // nothing throws once an item was taken
   const std::size_t before = items.size();
-  if (take_now(items, most) && items.size() != before) return Outcome::kDone;
+  if (take_now(items, most, access) && items.size() != before) return Outcome::kDone;
   if (items.size() == before) {
     Sample first;
     const Outcome outcome = get(first, access, stop);
     if (outcome != Outcome::kDone) return outcome;
     items.push_back(std::move(first));
-    if (take_now(items, end - items.size())) return Outcome::kDone;
+    if (take_now(items, end - items.size(), access)) return Outcome::kDone;
   }
   try {
     for (std::size_t batch = kFirst; items.size() < end; batch = std::min(2 * batch, kMost))

@@ -54,6 +54,8 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
       if (self->under_way) self->under_way->end();
       if (const auto* lent = std::get_if<link::Lent>(&came))
         self->collect_offer(*lent);
+      else if (auto* item = std::get_if<PeerSession::HeldItem>(&came))
+        self->offer_here(std::move(*item));
       else if (const auto* error = std::get_if<Error>(&came))
         self->answer->fail(*error);
       else
@@ -67,6 +69,7 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
     std::vector<Id> owners =
         collect(context, host, lent, grant,
                 {[self = shared_from_this(), request, number = lent.number](LentRef held) {
+                   held->return_by(self->context.delayed);
                    if (self->is_current(request)) self->offer(request, std::move(held), number);
                  },
                  [self = shared_from_this(), request](const Error& error) {
@@ -106,6 +109,14 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
   }
   void offer(std::uint32_t request, LentRef held, std::uint64_t number) {
     answer->set(Offer{std::move(held), host->peer_memory()->channel, {request, queue, 0}, number});
+  }
+  void offer_here(PeerSession::HeldItem held) {
+    if (is_current(held.request))
+      answer->set(Offer{std::move(held.item),
+                        host->peer_memory()->channel,
+                        {held.request, queue, 0},
+                        held.number,
+                        true});
   }
   void fail(std::uint32_t request, const Error& error) {
     if (!answer->fail(error)) return;
@@ -184,7 +195,7 @@ Outcome QueueGet::wait_for_offer(const platform::StopCondition& stop, EventLoop:
     return *none;
   }
   offer_ = std::get<Offer>(std::move(*found));
-  reading_.emplace(*core_, std::move(offer_->held), access_);
+  reading_.emplace(*core_, std::move(offer_->held), access_, offer_->is_here);
   return Outcome::kDone;
 }
 

@@ -66,6 +66,7 @@ class QueueGet {
     std::shared_ptr<link::Channel> host;
     link::Take acceptance;
     std::uint64_t number = 0;  // of the item, for task_done()
+    bool is_here = false;      // `held` is in the table of this process
   };
   // An Offer, or why there is none: kTimedOut or kShutDown.
   using Answer = std::shared_ptr<Completion<std::variant<Outcome, Offer>>>;

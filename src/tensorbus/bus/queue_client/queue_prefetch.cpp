@@ -1,5 +1,6 @@
 #include "tensorbus/bus/queue_client/queue_prefetch.hpp"
 
+#include <new>
 #include <utility>
 #include <variant>
 
@@ -12,6 +13,35 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr std::uint32_t kAsksBefore = 2;  // a process that gets one item needs no ring
+
+// An item that was read and is not taken yet: perhaps another getter has it, and its lease.
+class Unclaimed {
+ public:
+  Unclaimed() = default;
+  ~Unclaimed() { forget(); }
+  Unclaimed(const Unclaimed&) = delete;
+  Unclaimed& operator=(const Unclaimed&) = delete;
+
+  void hold(const LentRef& item) { item_ = item; }
+  void forget() noexcept {
+    if (item_ && item_->lease) item_->lease->forget();
+    item_.reset();
+  }
+  // The item is ours. Without memory for that, it is copied where it could be passed on.
+  void claimed(const Sample& sample) noexcept {
+    const auto lease = item_ && item_->lease ? SampleData::lease_of(sample) : nullptr;
+    const LentRef item = std::exchange(item_, nullptr);
+    if (!lease) return;
+    item->lender->show();
+    try {
+      item->lender->enter(*lease);
+    } catch (const std::bad_alloc&) {
+    }
+  }
+
+ private:
+  LentRef item_;
+};
 
 }  // namespace
 
@@ -38,8 +68,7 @@ void QueuePrefetch::ask() {
         auto* const joined = std::get_if<PeerSession::Prefetch>(&answer);
         if (joined == nullptr) return self->set(State::kNever);
         try {
-          self->set(State::kOpen,
-                    std::make_unique<Ring>(std::move(*joined), session, context.lent));
+          self->set(State::kOpen, std::make_unique<Ring>(std::move(*joined), session, context));
         } catch (const std::exception&) {  // no memory: items are asked for
           self->set(State::kNever);
         }
@@ -50,13 +79,33 @@ void QueuePrefetch::ask() {
 }
 
 QueuePrefetch::Ring::Ring(PeerSession::Prefetch joined, const std::shared_ptr<PeerSession>& with,
-                          const std::shared_ptr<link::LeaseIndex>& lent)
+                          const ParticipantContext& context)
     : segment(std::move(joined.ring)),
       reader(segment, joined.taker),
       session(with),
       channel(with->peer_memory()->channel),
       lender(std::make_shared<link::MessageLeaseSource>(with->source(), with->peer_memory(),
-                                                        memory::Grant::kRead, lent, 0)) {}
+                                                        memory::Grant::kRead, context.lent, 0)),
+      leases(joined.leases),
+      lent(context.lent),
+      delayed(context.delayed) {}
+
+LentRef QueuePrefetch::Ring::held(std::span<const std::byte> bytes, std::uint64_t position,
+                                  Access access) const {
+  const std::uint64_t token = leases + position;
+  const memory::Grant grant =
+      access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
+  const Descriptor descriptor = Descriptor::decode(bytes);
+  const memory::BorrowedSegments& mapped = lender->peer_memory()->segments_for(grant);
+  for (const TensorEntry& tensor : descriptor.tensors)
+    if (tensor.span.bytes() != 0 && !mapped.find(tensor.segment)) return nullptr;
+  const auto from = std::make_shared<link::MessageLeaseSource>(
+      lender->source(), lender->peer_memory(), grant, lent, token);
+  from->hide();
+  auto held = std::make_shared<LentSample>(from, bytes, token);
+  held->return_by(delayed);
+  return held;
+}
 
 // What was there is destroyed without the lock.
 void QueuePrefetch::set(State state, std::unique_ptr<Ring> ring) {
@@ -87,32 +136,46 @@ bool QueuePrefetch::more() {
   return ring_ && ring_->reader.more();
 }
 
-bool QueuePrefetch::take(Sample& item) {
+bool QueuePrefetch::take(Sample& item, Access access) {
   if (by_message_.any()) return false;
   const platform::MutexLock lock(mutex_);
   bool readable = false;
   while (ring_ && !readable)
-    if (!take_one(item, readable)) return false;
+    if (!take_one(item, access, readable)) return false;
   return readable;
 }
 
 // What is malformed is nobody's: the host has lent something else, or another getter wrote to it.
-bool QueuePrefetch::take_one(Sample& item, bool& readable) {
+bool QueuePrefetch::take_one(Sample& item, Access access, bool& readable) {
   if (!ring_->wake)  // it is sent when an item was taken, which must work without memory
     ring_->wake.emplace(link::Channel::prepare(link::QueueWake{address_.queue}));
-  const auto read = [&](std::span<const std::byte> bytes) {
+  using Look = link::PrefetchReader::Look;
+  Unclaimed unclaimed;
+  const auto read = [&](std::span<const std::byte> bytes, std::uint64_t lease) {
     mutex_.assert_held();
+    unclaimed.forget();
+    readable = false;
     try {
-      LentSample held(ring_->lender, bytes);
-      SampleData::read_fields(item, held);
-      return readable = true;
+      if (lease == 0) {
+        const LentSample held(ring_->lender, bytes);
+        SampleData::read_fields(item, held);
+      } else {
+        const LentRef held = ring_->held(bytes, lease, access);
+        if (!held) return Look::kOutOfReach;
+        unclaimed.hold(held);
+        if (!SampleData::read_held(item, held, {access, {}, core_.copier()}))
+          return Look::kOutOfReach;
+      }
+      readable = true;
+      return Look::kReadable;
     } catch (const Error& error) {
       if (error.code() == Code::kOutOfMemory) throw;
-      return readable = false;
+      return Look::kMalformed;
     }
   };
   const auto taken = ring_->reader.take(read);
-  if (!taken) return false;
+  if (!taken) return readable = false;
+  if (readable) unclaimed.claimed(item);
   if (taken->wakes) {
     ring_->channel->send(std::move(*ring_->wake));
     ring_->wake.reset();

@@ -9,6 +9,7 @@
 #include "tensorbus/bus/participant/participant_core.hpp"
 #include "tensorbus/bus/queue_client/queue_request.hpp"
 #include "tensorbus/bus/queue_client/under_way.hpp"
+#include "tensorbus/bus/session/lent_sample.hpp"
 #include "tensorbus/bus/session/peer_session.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/link/ring/prefetch_ring.hpp"
@@ -28,7 +29,7 @@ class QueuePrefetch : public std::enable_shared_from_this<QueuePrefetch> {
 
   // Takes the oldest item; it is this process's from then on. Returns false if none is lent, or
   // while a GET is under way: the host would take that for the later one.
-  bool take(Sample& item);
+  bool take(Sample& item, Access access);
   // Notes that an item was asked for and came, after `waited`. Asks for the ring, if such items
   // keep coming.
   void asked(std::chrono::nanoseconds waited);
@@ -50,20 +51,26 @@ class QueuePrefetch : public std::enable_shared_from_this<QueuePrefetch> {
   enum class State : std::uint8_t { kNone, kAsked, kOpen, kNever };
   struct Ring {
     Ring(PeerSession::Prefetch joined, const std::shared_ptr<PeerSession>& with,
-         const std::shared_ptr<link::LeaseIndex>& lent);
+         const ParticipantContext& context);
+    // Returns the item at this position, which has a lease; null if a part of it lies in memory
+    // that is not mapped here.
+    LentRef held(std::span<const std::byte> bytes, std::uint64_t position, Access access) const;
 
     link::PrefetchSegment segment;
     link::PrefetchReader reader;
     std::weak_ptr<PeerSession> session;
     std::shared_ptr<link::Channel> channel;
-    std::shared_ptr<link::LeaseSource> lender;  // of items without a lease
+    std::shared_ptr<link::MessageLeaseSource> lender;  // of items without a lease
+    const std::uint64_t leases;                        // the token of position 0
+    std::shared_ptr<link::LeaseIndex> lent;
+    std::shared_ptr<link::DelayedSender> delayed;
     std::optional<link::Channel::Prepared> wake{};
   };
 
   void ask();
   void set(State state, std::unique_ptr<Ring> ring = nullptr);
   // Returns false if no item was taken. Sets `readable` if the one that was can be read.
-  bool take_one(Sample& item, bool& readable) TB_REQUIRES(mutex_);
+  bool take_one(Sample& item, Access access, bool& readable) TB_REQUIRES(mutex_);
 
   ParticipantCore& core_;
   const QueueAddress address_;

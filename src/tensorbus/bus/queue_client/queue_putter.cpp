@@ -1,5 +1,6 @@
 #include "tensorbus/bus/queue_client/queue_putter.hpp"
 
+#include <algorithm>
 #include <array>
 #include <thread>
 #include <utility>
@@ -13,9 +14,27 @@
 namespace tensorbus::bus {
 namespace {
 
-// The descriptor of an item without tensors that is short enough for a ring.
+// The descriptor of an item that is short enough for a ring.
 class ShortDescriptor {
  public:
+  // Returns false if the item lies on a device, or in memory of others than the host.
+  bool copy(const SampleBuilder& item, const Id& host) {
+    const link::Entry& entry = item.entry();
+    const link::PublishedRef& issued = item.issued();
+    const auto is_other = [&](const Id& owner) { return owner != host; };
+    const auto on_device = [](const TensorEntry& tensor) {
+      return tensor.kind == memory::BufferKind::kDevice;
+    };
+    if (entry.length > bytes_.size() || std::ranges::any_of(item.descriptor().owners, is_other) ||
+        std::ranges::any_of(item.descriptor().tensors, on_device))
+      return false;
+    const auto written = entry.is_inline()
+                             ? std::span<const std::byte>(entry.inline_bytes).first(entry.length)
+                             : issued->find(entry.segment, entry.offset, entry.length);
+    std::ranges::copy(written, bytes_.begin());
+    length_ = written.size();
+    return length_ != 0;
+  }
   // Returns false if the item has tensors, or is too long.
   bool encode(const Message& item) {
     if (!item.tensors.empty() || item.fields.size() > bytes_.size()) return false;
@@ -65,21 +84,25 @@ void QueuePutter::offer_ring() {
       }
       platform::Fd memory = segment->take_descriptor();
       host->offer_ring(self->address_.queue, std::move(memory),
-                       [self, segment, memory = host->peer_memory()](PeerSession::Answer& answer) {
-                         if (std::holds_alternative<link::Reply>(answer))
-                           self->open(segment, memory);
+                       [self, segment, weak = std::weak_ptr(host)](PeerSession::Answer& answer) {
+                         const auto session = weak.lock();
+                         if (!session)
+                           self->set(Ring::kNone);
+                         else if (std::holds_alternative<link::Reply>(answer))
+                           self->open(segment, session);
                          else
-                           self->set(memory->is_over() ? Ring::kNone : Ring::kNever);
+                           self->set(session->peer_is_gone() ? Ring::kNone : Ring::kNever);
                        });
     });
   });
 }
 
 void QueuePutter::open(std::shared_ptr<link::PutRingSegment> segment,
-                       const std::shared_ptr<link::PeerMemory>& host) {
+                       const std::shared_ptr<PeerSession>& host) {
   const platform::MutexLock lock(mutex_);
   segment_ = std::move(segment);
-  host_ = host;
+  host_ = host->peer_memory();
+  session_ = host;
   writer_.emplace(*segment_);
   ring_ = Ring::kOpen;
 }
@@ -103,6 +126,7 @@ void QueuePutter::close_ring() {
   writer_.reset();
   segment_.reset();
   host_.reset();
+  session_.reset();
   ring_ = Ring::kNone;
 }
 
@@ -126,6 +150,7 @@ std::size_t QueuePutter::put_now(std::span<const Message> items) {
   ShortDescriptor descriptor;
   std::size_t put = 0;
   while (put < items.size()) {
+    prepare_wake();
     const std::uint32_t room = writer_->room();
     const std::uint64_t now = put_clock_ns();
     std::uint32_t written = 0;
@@ -133,11 +158,21 @@ std::size_t QueuePutter::put_now(std::span<const Message> items) {
            descriptor.encode(items[put + written]))
       writer_->write(written++, descriptor.bytes(), now);
     const std::uint32_t committed = written == 0 ? 0 : writer_->commit(written);
-    if (committed != 0 && writer_->wakes()) host->channel->send(link::QueueWake{address_.queue});
+    if (committed != 0) wake_if_waiting(*host->channel);
     put += committed;
     if (committed == 0 || committed < written) break;
   }
   return put;
+}
+
+void QueuePutter::prepare_wake() {
+  if (!wake_) wake_.emplace(link::Channel::prepare(link::QueueWake{address_.queue}));
+}
+
+void QueuePutter::wake_if_waiting(link::Channel& host) noexcept {
+  if (!writer_->wakes()) return;
+  host.send(std::move(*wake_));
+  wake_.reset();
 }
 
 bool QueuePutter::waits_for_room() {
@@ -146,8 +181,45 @@ bool QueuePutter::waits_for_room() {
   return writer_ && writer_->room() == 0;
 }
 
-std::size_t QueuePutter::put_soon(std::span<const Message> items) {
-  std::size_t put = put_now(items);
+bool QueuePutter::put_now(const SampleBuilder& item) {
+  if (by_message_.any()) return false;
+  ShortDescriptor descriptor;
+  if (!descriptor.copy(item, address_.host)) return false;
+  bool put = false;
+  const bool has_tensors = !item.descriptor().tensors.empty();
+  const link::PublishedRef memory = has_tensors ? item.issued() : nullptr;
+  const auto put_it = [&](ParticipantContext& context) {
+    put = address_.host == core_.id()
+              ? context.queues->put_now(address_.queue, descriptor.bytes(), memory)
+              : put_lent(descriptor.bytes(), memory, item.most_granted());
+  };
+  return core_.run_now(put_it) && put;
+}
+
+// The lease is there before the host can read the entry. On the event loop.
+bool QueuePutter::put_lent(std::span<const std::byte> descriptor, const link::PublishedRef& issued,
+                           memory::Grant grant) {
+  const platform::MutexLock lock(mutex_);
+  const auto host = living_host();
+  const auto session = session_.lock();
+  if (!host || !session || writer_->room() == 0) return false;
+  prepare_wake();
+  std::uint64_t token = 0;
+  if (issued) {
+    token = session->lend_in_ring(issued, grant);
+    if (token == 0) return false;
+  }
+  writer_->write(0, descriptor, put_clock_ns(), token);
+  if (writer_->commit(1) == 0) {
+    session->unlend(token);
+    return false;
+  }
+  wake_if_waiting(*host->channel);
+  return true;
+}
+
+std::size_t QueuePutter::look_for_room(const std::function<std::size_t()>& put_all) {
+  std::size_t put = put_all();
   if (put != 0) {
     looks_for_room_.store(true, std::memory_order_relaxed);
     return put;
@@ -156,7 +228,7 @@ std::size_t QueuePutter::put_soon(std::span<const Message> items) {
   const platform::Deadline deadline(platform::AdaptiveSpin::most());
   while (put == 0 && !deadline.passed() && !by_message_.any()) {
     std::this_thread::yield();
-    if (!waits_for_room()) put = put_now(items);
+    if (!waits_for_room()) put = put_all();
   }
   if (put == 0) looks_for_room_.store(false, std::memory_order_relaxed);
   return put;
@@ -167,7 +239,7 @@ std::size_t QueuePutter::put_here(std::span<const Message> items) {
   std::size_t put = 0;
   const auto put_all = [&](ParticipantContext& context) {
     while (put < items.size() && descriptor.encode(items[put]) &&
-           context.queues->put_now(address_.queue, descriptor.bytes()))
+           context.queues->put_now(address_.queue, descriptor.bytes(), nullptr))
       ++put;
   };
   (void)core_.run_now(put_all);

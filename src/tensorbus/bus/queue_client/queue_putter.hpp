@@ -4,12 +4,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <tensorbus/message.hpp>
 
 #include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/bus/publish/sample_builder.hpp"
 #include "tensorbus/bus/queue_client/queue_request.hpp"
 #include "tensorbus/bus/queue_client/under_way.hpp"
 #include "tensorbus/bus/session/peer_session.hpp"
@@ -36,9 +38,17 @@ class QueuePutter : public std::enable_shared_from_this<QueuePutter> {
 
   // Puts the first of these items that can be put so, in order. Returns how many.
   std::size_t put_now(std::span<const Message> items);
-  // The same; if only room is missing, and there was some a moment ago, it looks for some
+  // Puts an item that was prepared, in host memory that the queue's host knows. Returns false if it
+  // cannot be put so.
+  bool put_now(const SampleBuilder& item);
+  // The same; if only room is missing, and there was some a moment ago, they look for some
   // microseconds. For callers that would wait for room.
-  std::size_t put_soon(std::span<const Message> items);
+  std::size_t put_soon(std::span<const Message> items) {
+    return look_for_room([&] { return put_now(items); });
+  }
+  bool put_soon(const SampleBuilder& item) {
+    return look_for_room([&] { return put_now(item) ? 1 : 0; }) != 0;
+  }
   // Returns true if small items have a ring, though perhaps no room at the moment.
   bool has_ring();
 
@@ -50,13 +60,19 @@ class QueuePutter : public std::enable_shared_from_this<QueuePutter> {
   enum class Ring : std::uint8_t { kNone, kOffered, kOpen, kNever };
 
   std::size_t put_here(std::span<const Message> items);
+  // Calls `put` until it returns more than 0.
+  std::size_t look_for_room(const std::function<std::size_t()>& put);
+  bool put_lent(std::span<const std::byte> descriptor, const link::PublishedRef& issued,
+                memory::Grant grant);
   bool waits_for_room();
   void offer_ring();
   void open(std::shared_ptr<link::PutRingSegment> segment,
-            const std::shared_ptr<link::PeerMemory>& host);
+            const std::shared_ptr<PeerSession>& host);
   void set(Ring ring);
   std::shared_ptr<link::PeerMemory> living_host() TB_REQUIRES(mutex_);
   void close_ring() TB_REQUIRES(mutex_);
+  void prepare_wake() TB_REQUIRES(mutex_);
+  void wake_if_waiting(link::Channel& host) noexcept TB_REQUIRES(mutex_);
 
   ParticipantCore& core_;
   const QueueAddress address_;
@@ -67,6 +83,9 @@ class QueuePutter : public std::enable_shared_from_this<QueuePutter> {
   std::shared_ptr<link::PutRingSegment> segment_ TB_GUARDED_BY(mutex_);
   std::optional<link::PutRingWriter> writer_ TB_GUARDED_BY(mutex_);
   std::weak_ptr<link::PeerMemory> host_ TB_GUARDED_BY(mutex_);  // of the connection
+  std::weak_ptr<PeerSession> session_ TB_GUARDED_BY(mutex_);
+  // QUEUE_WAKE: sending it must not fail once an item was put.
+  std::optional<link::Channel::Prepared> wake_ TB_GUARDED_BY(mutex_);
 };
 
 }  // namespace tensorbus::bus

@@ -6,8 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "tensorbus/link/ring/message_lease_source.hpp"
-
 namespace tensorbus::bus {
 namespace {
 
@@ -52,15 +50,35 @@ LentSample::LentSample(const PeerSession& from, const link::Lent& lent, memory::
   require_own_tensors();
 }
 
-LentSample::LentSample(std::shared_ptr<link::LeaseSource> from,
-                       std::span<const std::byte> described)
-    : lender(std::move(from)), bytes(described.begin(), described.end()) {
+LentSample::LentSample(std::shared_ptr<link::MessageLeaseSource> from,
+                       std::span<const std::byte> described, std::uint64_t token,
+                       link::PublishedRef own_memory)
+    : lender(std::move(from)),
+      bytes(described.begin(), described.end()),
+      own(std::move(own_memory)) {
   entry.length = static_cast<std::uint32_t>(bytes.size());
   if (bytes.size() <= link::kInlineBytes)
     std::copy(bytes.begin(), bytes.end(), entry.inline_bytes.begin());
   descriptor = Descriptor::decode(bytes);
-  if (!descriptor.tensors.empty())
-    throw Error(Code::kProtocol, "an item of a ring: it has tensors");
+  if (is_on_device()) throw Error(Code::kProtocol, "an item of a ring: it is on a device");
+  if (own) return;
+  require_own_tensors();
+  if (token == 0 && is_of_sender()) throw Error(Code::kProtocol, "an item of a ring: no lease");
+  entry.token = token;
+  if (token != 0) lease = std::make_shared<link::Lease>(lender, token);
+}
+
+bool LentSample::is_mapped() const {
+  return std::ranges::all_of(descriptor.tensors, [&](const TensorEntry& tensor) {
+    if (span_of(tensor.layout).bytes() == 0) return true;
+    if (tensor.kind == memory::BufferKind::kDevice) return false;
+    link::LeaseSource& owner = tensor.owner == 0 ? *lender : *claimed.lenders[tensor.owner - 1U];
+    return owner.find_shared_segment(tensor.segment) != nullptr;
+  });
+}
+
+void LentSample::return_by(const std::shared_ptr<link::DelayedSender>& delayed) const noexcept {
+  if (payload_bytes() <= link::DelayedSender::kMostBytes) lender->return_by(delayed);
 }
 
 std::uint64_t LentSample::payload_bytes() const noexcept {
@@ -107,6 +125,11 @@ void LentSample::require_own_tensors() const {
 
 bool LentSample::is_of_sender() const noexcept {
   return std::any_of(descriptor.tensors.begin(), descriptor.tensors.end(), is_own);
+}
+
+bool LentSample::is_on_device() const noexcept {
+  return std::any_of(descriptor.tensors.begin(), descriptor.tensors.end(),
+                     [](const auto& tensor) { return tensor.kind == memory::BufferKind::kDevice; });
 }
 
 void LentSample::let_go_of_sender(memory::Grant grant,

@@ -14,6 +14,7 @@
 #include "tensorbus/device/transfer/host_copies.hpp"
 #include "tensorbus/link/ring/lease_index.hpp"
 #include "tensorbus/link/wake/wake.hpp"
+#include "tensorbus/link/wire/delayed_sender.hpp"
 #include "tensorbus/link/wire/lease_messages.hpp"
 #include "tensorbus/memory/host/arena.hpp"
 #include "tensorbus/memory/peer_budget.hpp"
@@ -33,6 +34,7 @@ struct ParticipantContext {
   std::shared_ptr<link::WakePage> wake_page;
   std::shared_ptr<DeviceCopier> copier{};
   Shares shares{};
+  std::shared_ptr<link::DelayedSender> delayed{};  // null: nothing is delayed
   std::shared_ptr<link::LeaseIndex> lent = std::make_shared<link::LeaseIndex>();
   std::shared_ptr<memory::PeerBudget> peers = std::make_shared<memory::PeerBudget>();
 

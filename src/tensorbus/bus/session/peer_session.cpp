@@ -1,6 +1,8 @@
 #include "tensorbus/bus/session/peer_session.hpp"
 
+#include <array>
 #include <atomic>
+#include <new>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -20,11 +22,10 @@ constexpr std::size_t kMostLent = std::size_t{1} << 20;
 std::span<const std::byte> short_descriptor(const link::Entry& entry,
                                             const link::PublishedRef& issued) {
   if (entry.is_inline() || entry.length > link::Lent::kMostInline || !issued) return {};
-  if (issued->blocks().size() != 1 || issued->on_device()) return {};
-  const memory::Block& block = issued->block();
-  if (block.segment() != entry.segment || entry.offset < block.offset()) return {};
-  const std::span descriptor(block.data() + (entry.offset - block.offset()), entry.length);
-  return Descriptor::has_tensors(descriptor) ? std::span<const std::byte>() : descriptor;
+  if (issued->blocks().size() != 1) return {};
+  const auto descriptor = issued->find(entry.segment, entry.offset, entry.length);
+  return descriptor.empty() || Descriptor::has_tensors(descriptor) ? std::span<const std::byte>()
+                                                                   : descriptor;
 }
 
 std::uint32_t as_field(memory::Grant grant) { return grant == memory::Grant::kWrite ? 1 : 0; }
@@ -104,10 +105,33 @@ std::uint32_t PeerSession::put(const link::QueueName& queue, std::uint32_t flags
   if (ended_) return ask(link::Put{}, link::ControlType::kReply, std::move(on_answer));
   const link::Put request{0, queue, flags, lent(entry, issued, grant)};
   try {
+    if (request.lent.token != 0 && !segments_->has_arrived(*issued, grant))
+      on_answer = [segments = segments_, issued, grant,
+                   then = std::move(on_answer)](Answer& answer) {
+        if (std::holds_alternative<link::Reply>(answer)) segments->mark_arrived(*issued, grant);
+        then(answer);
+      };
     return ask(request, link::ControlType::kReply, std::move(on_answer));
   } catch (...) {
     lent_.erase(request.lent.token);
     throw;
+  }
+}
+
+std::uint64_t PeerSession::lend_in_ring(const link::PublishedRef& issued, memory::Grant grant) {
+  if (ended_ || !segments_->has_arrived(*issued, grant)) return 0;
+  require_room_for_a_lease();
+  lent_.emplace(next_token_, issued);
+  return next_token_++;
+}
+
+// If memory is short, it is lent for ever.
+void PeerSession::mark_taken(std::uint64_t token, link::PublishedRef issued) noexcept {
+  try {
+    lent_.emplace(token, issued);
+  } catch (const std::bad_alloc&) {
+    alignas(link::PublishedRef) std::array<std::byte, sizeof issued> never_destroyed;
+    new (never_destroyed.data()) link::PublishedRef(std::move(issued));
   }
 }
 
@@ -160,7 +184,8 @@ void PeerSession::on(const link::Prefetch& asked) {
 }
 
 void PeerSession::on(const link::PrefetchRing& lent, platform::Fd ring) {
-  answer(lent.request, link::PrefetchRing::kType, Prefetch{std::move(ring), lent.taker});
+  answer(lent.request, link::PrefetchRing::kType,
+         Prefetch{std::move(ring), lent.taker, lent.leases});
 }
 
 void PeerSession::on(const link::Get& asked) {
@@ -213,6 +238,11 @@ void PeerSession::answer(std::uint32_t request, link::ControlType by, Answer ans
   const OnAnswer on_answer = std::move(found->second.on_answer);
   asked_.erase(found);
   on_answer(answer);
+}
+
+void PeerSession::answer_here(HeldItem held) {
+  const std::uint32_t request = held.request;
+  answer(request, link::Lent::kType, std::move(held));
 }
 
 QueueRequests& PeerSession::queues() const {

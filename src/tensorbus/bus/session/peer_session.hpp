@@ -19,6 +19,8 @@
 
 namespace tensorbus::bus {
 
+struct LentSample;
+
 // One end of a connection, opened by either side: the requests by which two participants lend each
 // other memory (docs/protocol.md, section 6). Its connection owns it. On the event loop only.
 class PeerSession : public std::enable_shared_from_this<PeerSession> {
@@ -27,12 +29,19 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   struct Prefetch {
     platform::Fd ring;
     std::uint32_t taker = 0;
+    std::uint64_t leases = 0;  // the token of the lease at position p is this + p
   };
-  using Answer =
-      std::variant<link::Lent, link::Staged, memory::SharedSegment, Prefetch, link::Reply, Error>;
+  // An item of a queue of this participant, for one of its own threads.
+  struct HeldItem {
+    std::uint32_t request = 0;
+    std::shared_ptr<LentSample> item;
+    std::uint64_t number = 0;
+  };
+  using Answer = std::variant<link::Lent, link::Staged, memory::SharedSegment, Prefetch, HeldItem,
+                              link::Reply, Error>;
   // Called once, with an Error or: Lent for attach(), claim() and get(); Staged for stage();
-  // SharedSegment for hand_over(); Prefetch for prefetch(); Reply for put(), call(), and a get()
-  // without an item.
+  // SharedSegment for hand_over(); Prefetch for prefetch(); HeldItem for a get() in the host's own
+  // process; Reply for put(), call(), and a get() without an item.
   using OnAnswer = std::function<void(Answer&)>;
 
   PeerSession(ParticipantContext& context, std::shared_ptr<link::PeerMemory> peer_memory,
@@ -68,6 +77,13 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   // was answered at once.
   std::uint32_t put(const link::QueueName& queue, std::uint32_t flags, const link::Entry& entry,
                     const link::PublishedRef& issued, memory::Grant grant, OnAnswer on_answer);
+  // Records a lease that goes to the peer through a ring, for memory in the host. Returns its
+  // token; 0, and there is none, if the peer may not have all segments yet. Throws as put().
+  std::uint64_t lend_in_ring(const link::PublishedRef& issued, memory::Grant grant);
+  // The lease did not go there.
+  void unlend(std::uint64_t token) noexcept { lent_.erase(token); }
+  // Records a lease that the peer has taken from a ring (prefetch_ring.hpp).
+  void mark_taken(std::uint64_t token, link::PublishedRef issued) noexcept;
   // Offers the host a ring of a queue (put_ring.hpp); answered by a Reply.
   std::uint32_t offer_ring(const link::QueueName& queue, platform::Fd ring, OnAnswer on_answer);
   // Asks for the ring of getters of a queue (prefetch_ring.hpp).
@@ -85,6 +101,9 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
             memory::Grant grant, std::uint64_t number = 0);
   void tell(link::Reply told) { peer_memory_->channel->send(told); }
   void deny(std::uint32_t request, const Error& why);
+
+  // Answers a get() of this session, whose other end is of this participant, too.
+  void answer_here(HeldItem held);
 
   // Has the peer keep a share of this participant's under this name. Returns what drops it there.
   std::shared_ptr<Shares::Elsewhere> keep(const Shares::Name& name, const link::Entry& entry,

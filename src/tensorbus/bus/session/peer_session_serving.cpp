@@ -2,7 +2,9 @@
 #include <chrono>
 #include <new>
 
+#include "tensorbus/bus/session/own_memory.hpp"
 #include "tensorbus/bus/session/peer_session.hpp"
+#include "tensorbus/bus/session/queue_requests.hpp"
 #include "tensorbus/platform/kill_point.hpp"
 
 namespace tensorbus::bus {
@@ -78,33 +80,13 @@ void PeerSession::on(const link::Keep& asked) {
 void PeerSession::on(const link::Claim& asked) {
   const memory::Grant grant = link::grant_of(asked.writable, "CLAIM.writable");
   platform::kill_point("claim.received");
-  serve(asked.request, [&] {
-    OneOrMany<memory::BlockRef> blocks;
-    OneOrMany<memory::SegmentId> files;
-    OneOrMany<std::shared_ptr<const void>> kept;
-    for (const link::BlockName& name : asked.blocks) {
-      if (const auto file = context_.arena->files().find(name.segment)) {
-        if (grant == memory::Grant::kWrite && file->mode() != memory::MappedFile::Mode::kReadWrite)
-          throw Error(Code::kPermission, "CLAIM.writable: this file is only read");
-        files.push_back(name.segment);
-        kept.push_back(file);
-        continue;
-      }
-      memory::BlockRef block = context_.find_block(name.segment, name.offset, name.generation);
-      if (!block) throw Error(Code::kClosed, "CLAIM.blocks: one of them is gone");
-      if (grant > block->most_granted())
-        throw Error(Code::kPermission, "CLAIM.writable: this memory is only read");
-      blocks.push_back(std::move(block));
-    }
-    lend(asked.request, {},
-         std::make_shared<link::PublishedSample>(std::move(blocks), std::move(files),
-                                                 std::move(kept)),
-         grant);
-  });
+  serve(asked.request,
+        [&] { lend(asked.request, {}, own_memory(context_, asked.blocks, grant), grant); });
 }
 
 // A GPU does not notify when it writes a counter: the event loop polls it while a lease awaits it.
 void PeerSession::on(const link::Return& returned) {
+  if (context_.queues && !lent_.contains(returned.token)) context_.queues->note_what_was_taken();
   if (segments_->reached(returned.mark)) {
     lent_.erase(returned.token);
     return;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tensorbus/bus/event_loop/event_loop.hpp"
+#include "tensorbus/link/lease/published_sample.hpp"
 #include "tensorbus/link/ring/put_ring.hpp"
 #include "tensorbus/link/wire/queue_messages.hpp"
 #include "tensorbus/platform/fd.hpp"
@@ -65,22 +66,26 @@ class QueueRequests {
   virtual void on_take(const Client& from, const link::Take& taken) = 0;
   virtual void on_cancel(const Client& from, const link::Cancel& cancelled) = 0;
   virtual void on_wake(const link::QueueWake& woken) = 0;
+  // A client returns a lease that is not known: it has taken an item from a ring just now.
+  virtual void note_what_was_taken() = 0;
   // Removes a client that is gone.
   virtual void forget(const Client& client) = 0;
 
   virtual std::vector<QueueReport> report() = 0;
 
-  // Calls of this participant's own threads, in a turn, which are done at once: items without
+  // Calls of this participant's own threads, in a turn, which are done at once: items in host
   // memory, in a queue where nobody else has to be waited for. Nothing happens if they return
   // false or nothing: then the same is requested by message.
 
-  // Puts an item with this descriptor.
-  virtual bool put_now(const link::QueueName& queue, std::span<const std::byte> descriptor) = 0;
+  // Puts an item with this descriptor, whose tensors lie in `own` memory of this participant; null:
+  // it has none.
+  virtual bool put_now(const link::QueueName& queue, std::span<const std::byte> descriptor,
+                       const link::PublishedRef& own) = 0;
   // Calls `read` with the oldest item; if that returns true, it is taken. Returns its number for
   // task_done(), 0 without `redeliver`. Throws what `read` throws, and nothing was taken. Sets
   // `none_left` if no item waits and others may come.
-  virtual std::optional<std::uint64_t> take_now(const link::QueueName& queue,
-                                                const std::function<bool(LentSample&)>& read,
+  using ReadItem = std::function<bool(const std::shared_ptr<LentSample>&)>;
+  virtual std::optional<std::uint64_t> take_now(const link::QueueName& queue, const ReadItem& read,
                                                 bool& none_left) = 0;
   // What a thread whose GET waits may sleep on; nothing if an item is likely to come another way.
   virtual RingsToSleepOn rings_to_sleep_on(const link::QueueName& queue) = 0;

@@ -188,6 +188,17 @@ SampleData::Read SampleData::read(Sample& sample, LentSample& held, const Receiv
   }
 }
 
+// The sample's own lease has no token: it keeps `held`, which has the leases.
+bool SampleData::read_held(Sample& sample, const LentRef& held, const ReceiveOptions& how) {
+  const memory::Grant grant =
+      how.access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
+  if (held->is_on_device() || held->lender->grant() != grant) return false;
+  auto lease = std::make_shared<link::Lease>(held->lender, 0);
+  lease->keep(held);
+  return read_leased(sample, *held->lender, held->entry, how, &held->claimed, held->bytes, lease) ==
+         Read::kDone;
+}
+
 Descriptor SampleData::handed_on(link::LeaseSource& lender, const link::Entry& entry) {
   const auto bytes =
       descriptor_bytes(entry, entry.is_inline() ? nullptr : lender.find_segment(entry.segment));
@@ -263,7 +274,9 @@ SampleData::Read SampleData::read_leased(Sample& sample, link::LeaseSource& lend
       }
       if (!lease->is_on_device()) lease->on_device(whole_at);
     } else {
-      const memory::BorrowedSegments::Ref& mapping = owner.find_segment(from.segment);
+      const memory::BorrowedSegments::Ref mapping = claimed != nullptr
+                                                        ? owner.find_shared_segment(from.segment)
+                                                        : owner.find_segment(from.segment);
       if (!mapping) return Read::kSegmentMissing;
       tensor.data_ = first_element(from.offset, span, *mapping);
       if (how.device && !tensor.published_on_.is_host()) continue;  // it moves to the device

@@ -56,6 +56,11 @@ struct SampleData {
   // Reads a sample that was lent by message. With kDone the sample takes the lender's lease; after
   // an Error of the descriptor it has gone back; else `held` keeps it. `held` has all other leases.
   [[nodiscard]] static Read read(Sample& sample, LentSample& held, const ReceiveOptions& how);
+  // Reads one in host memory, which the sample keeps as long as it needs it. Others may read it,
+  // too. Returns false if a part of it is on a device, not mapped here, or lent for another access.
+  // Throws as read().
+  [[nodiscard]] static bool read_held(Sample& sample, const LentRef& held,
+                                      const ReceiveOptions& how);
   // Reads one without tensors, which goes on holding what it has.
   static void read_fields(Sample& sample, const LentSample& held);
   // Returns the descriptor, without fields, of an entry that read() could not read completely.

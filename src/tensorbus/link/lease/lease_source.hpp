@@ -82,6 +82,10 @@ class LeaseSource {
   const memory::BorrowedSegments::Ref& find_segment(memory::SegmentId id) {
     return last_segment_.find(segments_, id);
   }
+  // The same for any number of threads.
+  memory::BorrowedSegments::Ref find_shared_segment(memory::SegmentId id) const {
+    return segments_.find(id);
+  }
   // Maps bytes of a segment again, as BorrowedSegments::map_own().
   memory::BorrowedSegments::Ref map_own(memory::SegmentId id, memory::Range range) const {
     return segments_.map_own(id, range);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <tensorbus/internal/one_or_many.hpp>
 #include <utility>
 
@@ -54,6 +55,17 @@ class PublishedSample {
 
   const OneOrMany<memory::BlockRef>& blocks() const noexcept { return blocks_; }
   memory::Block& block() const noexcept { return **blocks_.begin(); }  // only if it has one
+  // Returns these bytes of a segment, if they lie in one of its blocks in host memory; else none.
+  std::span<const std::byte> find(memory::SegmentId segment, std::uint64_t offset,
+                                  std::size_t bytes) const noexcept {
+    for (const memory::BlockRef& block : blocks_) {
+      if (block->segment() != segment || segment.on_device() || offset < block->offset()) continue;
+      const std::uint64_t before = offset - block->offset();
+      if (before <= block->bytes() && bytes <= block->bytes() - before)
+        return {block->data() + before, bytes};
+    }
+    return {};
+  }
   const OneOrMany<memory::SegmentId>& files() const noexcept { return files_; }
   // Returns true if streams write some of it.
   bool on_device() const noexcept { return on_device_; }

@@ -18,7 +18,10 @@ MessageLeaseSource::MessageLeaseSource(std::shared_ptr<const Source> source,
 void MessageLeaseSource::give_back(std::uint64_t token, std::uint64_t mark) noexcept {
   if (token == 0 || !peer_memory()->channel) return;
   return_.set_last(mark);
-  peer_memory()->channel->send(std::move(return_));
+  if (delayed_)
+    delayed_->send(peer_memory()->channel, std::move(return_));
+  else
+    peer_memory()->channel->send(std::move(return_));
   platform::kill_point("return.sent");
 }
 

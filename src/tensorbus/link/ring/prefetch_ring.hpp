@@ -41,7 +41,8 @@ struct PrefetchClaim {
 struct alignas(64) PrefetchSlot {
   static constexpr std::size_t kMostBytes = 240;
   platform::Atomic<std::uint64_t> claim{0};
-  platform::Atomic<std::uint64_t> what{0};  // the number of the item << 8 | its bytes
+  // The number of the item << 9 | whether who takes it has a lease << 8 | its bytes.
+  platform::Atomic<std::uint64_t> what{0};
   // The descriptor. Atomic, since a getter that comes too late reads while the host writes.
   std::array<platform::Atomic<std::uint64_t>, kMostBytes / 8> words;
 };
@@ -92,18 +93,23 @@ class PrefetchWriter {
   // Returns how many items were lent whose claims were not seen.
   std::uint64_t lent() const noexcept { return tail_ - head_; }
   bool has_room() const noexcept { return lent() < slots_.size(); }
-  // Lends one more item, of at most kMostBytes bytes. There must be room.
-  void lend(std::span<const std::byte> bytes, std::uint64_t number) noexcept {
+  // Lends one more item, of at most kMostBytes bytes. There must be room. Returns its position, by
+  // which the lease on it is named, if it has one.
+  std::uint64_t lend(std::span<const std::byte> bytes, std::uint64_t number,
+                     bool has_lease = false) noexcept {
     PrefetchSlot& slot = at(++tail_);
     std::array<std::uint64_t, PrefetchSlot::kMostBytes / 8> words{};
     const std::size_t length = std::min(bytes.size(), PrefetchSlot::kMostBytes);
     std::memcpy(words.data(), bytes.data(), length);
     for (std::size_t i = 0; i < (length + 7) / 8; ++i)
       slot.words[i].store(words[i], std::memory_order_relaxed);
-    slot.what.store(number << 8 | length, std::memory_order_relaxed);
+    slot.what.store(number << 9 | (has_lease ? 256 : 0) | length, std::memory_order_relaxed);
     // Release: the bytes come before it, for the getter's acquire.
     slot.claim.store(PrefetchClaim{tail_}.packed(), std::memory_order_release);
+    return tail_;
   }
+  // Returns the position of the oldest item whose claim was not seen.
+  std::uint64_t first() const noexcept { return head_ + 1; }
   // Returns who has claimed the oldest item that was lent, kFree: nobody. There must be one.
   std::uint32_t taker() const noexcept {
     // Acquire: pairs with the claim, before which the getter has read the slot.
@@ -183,9 +189,15 @@ class PrefetchReader {
     bool wakes = false;        // the caller must wake the host
   };
   bool more() const noexcept { return header_->more.load(std::memory_order_relaxed) != 0; }
-  // Takes the oldest item that is lent; none if there is none. Calls read(bytes) before it is
-  // taken, perhaps for several items, of which the last one is taken. What that throws ends it. If
-  // it returns false, the item is nobody's, and counts as lost.
+  // What a getter thinks of an item.
+  enum class Look : std::uint8_t {
+    kReadable,
+    kMalformed,   // it is nobody's, and counts as lost
+    kOutOfReach,  // it stays: nothing is taken
+  };
+  // Takes the oldest item that is lent; none if there is none. Calls read(bytes, lease) before it
+  // is taken, perhaps for several items, of which the last one is taken; `lease` is its position,
+  // 0 without a lease. What that throws ends it.
   template <typename Read>
   std::optional<Taken> take(const Read& read) {
     std::array<std::uint64_t, PrefetchSlot::kMostBytes / 8> words;
@@ -205,16 +217,18 @@ class PrefetchReader {
         const std::size_t bytes = std::min<std::size_t>(what & 255, PrefetchSlot::kMostBytes);
         for (std::size_t i = 0; i < (bytes + 7) / 8; ++i)
           words[i] = slot.words[i].load(std::memory_order_relaxed);
-        const bool readable = read(std::as_bytes(std::span(words)).first(bytes));
+        const Look look = read(std::as_bytes(std::span(words)).first(bytes),
+                               (what & 256) != 0 ? position : std::uint64_t{0});
+        if (look == Look::kOutOfReach) return std::nullopt;
         platform::kill_point("prefetch_ring.read");
         // Sequentially consistent: the reads come before it, for the host's acquire; and it comes
         // before wakes(). It fails if another has the item.
-        const PrefetchClaim ours{position, readable ? taker_ : PrefetchClaim::kHost};
+        const PrefetchClaim ours{position, look == Look::kReadable ? taker_ : PrefetchClaim::kHost};
         if (slot.claim.compare_exchange_strong(word, ours.packed(), std::memory_order_seq_cst,
                                                std::memory_order_relaxed)) {
           header_->taken.store(position, std::memory_order_relaxed);
           platform::kill_point("prefetch_ring.claimed");
-          return Taken{what >> 8, wakes(position)};
+          return Taken{what >> 9, wakes(position)};
         }
         continue;
       }

@@ -38,8 +38,9 @@ struct PutRoom {
 };
 
 struct alignas(64) PutSlot {
-  static constexpr std::size_t kMostBytes = 240;
+  static constexpr std::size_t kMostBytes = 232;
   std::uint64_t at_ns = 0;  // when it was put: of the monotonic clock, which all processes share
+  std::uint64_t token = 0;  // the client's lease on the item, 0: none
   std::uint32_t length = 0;
   std::uint32_t zero = 0;
   std::array<std::byte, kMostBytes> bytes;  // the descriptor
@@ -95,9 +96,11 @@ class PutRingWriter {
   // Returns how many entries there is room for. The host may take room back at any time.
   std::uint32_t room() const noexcept { return read().left(); }
   // Writes the i-th entry from now, which must be below room(). Nobody sees it.
-  void write(std::uint32_t i, std::span<const std::byte> bytes, std::uint64_t at_ns) noexcept {
+  void write(std::uint32_t i, std::span<const std::byte> bytes, std::uint64_t at_ns,
+             std::uint64_t token = 0) noexcept {
     PutSlot& slot = slots_[(tail_ + i) & (slots_.size() - 1)];
     slot.at_ns = at_ns;
+    slot.token = token;
     slot.length = static_cast<std::uint32_t>(bytes.size());
     std::memcpy(slot.bytes.data(), bytes.data(), bytes.size());
     platform::kill_point("put_ring.written");

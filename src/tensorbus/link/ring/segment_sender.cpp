@@ -1,5 +1,6 @@
 #include "tensorbus/link/ring/segment_sender.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <new>
 
@@ -13,6 +14,15 @@ namespace {
 constexpr std::size_t kMostUnread = 256;
 
 std::uint32_t as_field(memory::Grant grant) { return grant == memory::Grant::kWrite ? 1 : 0; }
+
+// Returns true if `is_so` does for each segment of the sample.
+template <typename IsSo>
+bool each_segment(const PublishedSample& sample, IsSo is_so) {
+  return std::ranges::all_of(
+             sample.blocks(),
+             [&](const memory::BlockRef& block) { return is_so(block->segment()); }) &&
+         std::ranges::all_of(sample.files(), is_so);
+}
 
 }  // namespace
 
@@ -30,7 +40,7 @@ void SegmentSender::ensure_sent(memory::SegmentId segment, memory::Grant grant) 
   if (sent_.contains({segment, grant})) return;
   require_reader();
   decltype(sent_) one;  // allocates before the message is sent
-  one.emplace(segment, grant);
+  one.try_emplace({segment, grant}, false);
   if (segment.kind() == memory::SegmentKind::kFile)
     send_file(segment, grant);
   else if (segment.on_device())
@@ -39,6 +49,24 @@ void SegmentSender::ensure_sent(memory::SegmentId segment, memory::Grant grant) 
     send_segment(segment, grant);
   sent_.merge(one);
   platform::kill_point("publish.segment_sent");
+}
+
+bool SegmentSender::has_arrived(const PublishedSample& sample, memory::Grant grant) {
+  const platform::MutexLock lock(mutex_);
+  return each_segment(sample, [&](memory::SegmentId segment) {
+    mutex_.assert_held();
+    const auto found = sent_.find({segment, grant});
+    return found != sent_.end() && found->second;
+  });
+}
+
+void SegmentSender::mark_arrived(const PublishedSample& sample, memory::Grant grant) noexcept {
+  const platform::MutexLock lock(mutex_);
+  each_segment(sample, [&](memory::SegmentId segment) {
+    mutex_.assert_held();
+    if (const auto found = sent_.find({segment, grant}); found != sent_.end()) found->second = true;
+    return true;
+  });
 }
 
 void SegmentSender::require_reader() const {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <utility>
@@ -38,6 +39,10 @@ class SegmentSender {
   // Throws Error(kOutOfMemory) if no descriptor is left to send it by, Error(kSystem) if the
   // borrower has not read what it was sent before.
   void ensure_sent(memory::SegmentId segment, memory::Grant grant);
+  // Returns true if the borrower is known to have all segments of a sample.
+  bool has_arrived(const PublishedSample& sample, memory::Grant grant);
+  // The borrower has answered what was sent after these segments.
+  void mark_arrived(const PublishedSample& sample, memory::Grant grant) noexcept;
   void retire(memory::SegmentId segment);
   // The peer has closed a segment of a pool. Throws Error(kProtocol) if the peer does not have it.
   void closed(memory::SegmentId segment);
@@ -74,7 +79,8 @@ class SegmentSender {
   std::unique_ptr<memory::Timeline> made_ TB_GUARDED_BY(mutex_);
   // The same; read without our mutex. Release pairs with acquire.
   std::atomic<memory::Timeline*> timeline_{nullptr};
-  std::set<std::pair<memory::SegmentId, memory::Grant>> sent_ TB_GUARDED_BY(mutex_);
+  // True: the borrower is known to have it.
+  std::map<std::pair<memory::SegmentId, memory::Grant>, bool> sent_ TB_GUARDED_BY(mutex_);
   // Rows of chunks, of which some may be at the peer.
   std::set<memory::SegmentId> begun_ TB_GUARDED_BY(mutex_);
   PoolHolds holds_ TB_GUARDED_BY(mutex_);

@@ -17,7 +17,7 @@
 namespace tensorbus::link {
 
 inline constexpr std::uint32_t kControlMagic = 0x73756274;  // "tbus"
-inline constexpr std::uint16_t kProtocolVersion = 14;
+inline constexpr std::uint16_t kProtocolVersion = 15;
 // The version of all structures in shared memory: links, wake pages, descriptors, timelines.
 inline constexpr std::uint32_t kLayoutVersion = 1;
 inline constexpr std::size_t kMaxControlBytes = 4096;

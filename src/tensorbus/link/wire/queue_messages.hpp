@@ -45,8 +45,9 @@ struct Prefetch {
 struct PrefetchRing {
   static constexpr ControlType kType = ControlType::kPrefetchRing;
   std::uint32_t request = 0;
-  std::uint32_t taker = 0;  // by which the client claims items
-  void visit(auto& archive) { archive(request, taker); }
+  std::uint32_t taker = 0;   // by which the client claims items
+  std::uint64_t leases = 0;  // the token of the lease at position p is this + p
+  void visit(auto& archive) { archive(request, taker, leases); }
 };
 
 // There is an entry in the client's ring, or it has taken an item, and the host waits for that.
