@@ -131,13 +131,14 @@ class Bench:
         self._client = tb.Client("echo")
         self._client.call_sync(0, timeout=PATIENCE)
 
-    def echo(self, way: str, item: str, count: int) -> list[int]:
+    def echo(self, way: str, item: str, count: int, pause: float = PAUSE) -> list[int]:
         there, back = self._ends[way]
         self._link.send(("echo", way, item, count))
         times = []
         for _ in range(count):
             sent = ITEMS[item]()
-            time.sleep(PAUSE)
+            if pause:
+                time.sleep(pause)
             begin = now()
             there.put(sent)
             back.get()
@@ -213,6 +214,10 @@ def rows_of(bench: Bench) -> dict[str, Callable[[], list[int]]]:
     for item in ITEMS:
         for way in QUEUES:
             rows[f"{item}: echo, {way}"] = lambda w=way, i=item: bench.echo(w, i, 40)  # type: ignore[misc]
+    for item in ("int", "64 B tensor"):
+        rows[f"{item}: echo, polled, tensorbus"] = lambda i=item: bench.echo(  # type: ignore[misc]
+            "tensorbus", i, 1_000, pause=0.0
+        )
     for way in QUEUES:
         rows[f"int: one way, {way}"] = lambda w=way: bench.one_way(w, "int", 2_000)  # type: ignore[misc]
         rows[f"int: to a worker, {way}"] = lambda w=way: bench.to_a_worker(w, "int", 2_000)  # type: ignore[misc]

@@ -33,6 +33,7 @@ class Replies:
     def __init__(self, domain: str | None, access: Access | None) -> None:
         self.queue = Queue(domain=domain)
         self.queue._receive_with(access)
+        self.core = self.queue._here  # of this process, as the client's queues all are
         self.address: str = self.queue.address
         self.taken = 0  # none of which is ever done
 
@@ -43,8 +44,8 @@ class Replies:
 class Server:
     """One process that offers the service, to one client. The finder's lock guards its load."""
 
-    def __init__(self, queue: Queue, lock: threading.Lock, spent: float) -> None:
-        self._queue = queue
+    def __init__(self, queue: CoreQueue, lock: threading.Lock, spent: float) -> None:
+        self._queue = queue  # of this process, as the finder is
         self._lock = lock
         self._life: Lifeline | None = None
         self._gone = False
@@ -74,23 +75,24 @@ class Server:
             self._spent += seconds
 
     def put(self, item: calls.Item, deadline: float) -> Asked:
-        return Asked(self._queue._here.start_put(*item), deadline)
+        return Asked(self._queue.start_put(*item), deadline)
 
     def put_sync(self, item: calls.Item, deadline: float) -> None:
-        if not self._queue._here.put_now(*item):
+        if not self._queue.put_now(*item):
             self.put(item, deadline).answer_sync()
 
     def get(self, replies: Replies, deadline: float) -> Asked:
-        getting = replies.queue._here.start_get()
+        getting = replies.core.start_get()
         return Asked(getting, deadline, self._lifeline(), replies.one_has_come)
 
     def get_sync(self, replies: Replies, deadline: float) -> Sample | Outcome:
-        left = None if math.isinf(deadline) else _left(deadline)
-        found = replies.queue._here.get_while(self._lifeline().pending, left)
-        if found is Outcome.TIMED_OUT:
-            raise Timeout("no answer in time")
+        left = None if deadline == math.inf else _left(deadline)
+        life = self._life or self._lifeline()
+        found = replies.core.get_while(life.pending, left)
         if isinstance(found, Sample):
             return found
+        if found is Outcome.TIMED_OUT:
+            raise Timeout("no answer in time")
         return self.get(replies, deadline).answer_sync()  # it may have answered before its end
 
     def _lifeline(self) -> Lifeline:
@@ -98,7 +100,7 @@ class Server:
         if self._life is None:
             with self._lock:
                 if self._life is None:
-                    self._life = Lifeline(self._queue._here.start_join())
+                    self._life = Lifeline(self._queue.start_join())
         return self._life
 
     def close(self) -> None:
@@ -196,10 +198,10 @@ class Finder:
         """With the lock held."""
         if self._closed:
             raise Closed(f"the client of service {self._service!r} is closed")
-        for key, server in [*self._servers.items()]:
-            if server.gone:
-                del self._servers[key]
-                self._complete_at = -1
+        gone = [key for key, server in self._servers.items() if server.gone]
+        for key in gone:
+            del self._servers[key]
+            self._complete_at = -1
         return self._servers
 
     def _may_be_more(self) -> bool:
@@ -285,7 +287,9 @@ class Finder:
         with self._lock:
             if not self._closed:
                 spent = min((server.load[1] for server in self._servers.values()), default=0.0)
-                self._servers.setdefault(_key(queue.address), Server(queue, self._lock, spent))
+                self._servers.setdefault(
+                    _key(queue.address), Server(queue._here, self._lock, spent)
+                )
 
 
 def _load(server: Server) -> tuple[int, float]:
