@@ -9,7 +9,6 @@ import time
 
 from tensorbus import _core
 from tensorbus._base.errors import BY_CODE, Closed, Error, ProtocolError, Timeout
-from tensorbus._queues.queue import Queue
 from tensorbus._services import calls
 from tensorbus._services.server import Replies, Server
 
@@ -42,7 +41,7 @@ def copy_of(
     for address in _core.Queue.addresses_of(calls.queue_name(SERVICE), home):
         try:
             left = None if timeout is None else max(deadline - time.monotonic(), 0)
-            queue = Queue.open(address, timeout=left, domain=home.domain)
+            queue = _core.Queue.open(address, left, home)
         except Closed:
             continue  # a bridge that is gone
         bridge = Server(queue, threading.Lock(), 0.0)
