@@ -84,6 +84,8 @@ class QueueHost final : public QueueRequests {
   std::nullopt_t nothing_to_take(Hosted& queue, bool& none_left);
   void enter(Hosted& queue, const Client& from, const PutRings::Lender& lender,
              const link::PutSlot& slot);
+  void enter_lent(Hosted& queue, const Client& from, std::span<const std::byte> descriptor,
+                  std::uint64_t token);
   void claim_own(Hosted& queue, LentSample& item);
   PutRings::Lender own_lender(Hosted& queue);
   PutRings::Lender lender_of(const PeerSession& client, const Hosted& queue,

@@ -33,29 +33,41 @@ void QueueHost::pull(Hosted& queue) {
 }
 
 // What is malformed, or lies in memory that cannot be mapped, is in no queue, and ends nothing: its
-// client may be another program. If memory for bookkeeping is short, the entry stays in the ring,
-// and its lease does not go back.
+// client may be another program. If memory for bookkeeping is short, the entry stays in the ring.
 void QueueHost::enter(Hosted& queue, const Client& from, const PutRings::Lender& lender,
                       const link::PutSlot& slot) {
   const std::size_t length = slot.length;
   const std::uint64_t token = slot.token;
   if (length > link::PutSlot::kMostBytes) return;
+  const auto descriptor = std::span(slot.bytes).first(length);
+  if (token != 0) return enter_lent(queue, from, descriptor, token);
+  try {
+    auto item = std::make_shared<LentSample>(lender, descriptor);
+    claim_own(queue, *item);
+    const std::uint64_t bytes = item->payload_bytes();
+    queue.table.enter(std::move(item), bytes);
+  } catch (const Error&) {
+  }
+}
+
+// The lease does not go back while its entry stays.
+void QueueHost::enter_lent(Hosted& queue, const Client& from, std::span<const std::byte> descriptor,
+                           std::uint64_t token) {
   LentRef item;
   try {
-    item = std::make_shared<LentSample>(token == 0 ? lender : lender_of(*from, queue, token),
-                                        std::span(slot.bytes).first(length), token);
-    if (token != 0) item->return_by(context_.delayed);
+    item = std::make_shared<LentSample>(lender_of(*from, queue, token), descriptor, token);
+    item->return_by(context_.delayed);
     claim_own(queue, *item);
     queue.table.enter(item, item->payload_bytes());
   } catch (const Error&) {
-    if (token != 0 && !item) from->peer_memory()->channel->send(link::Return{token});
+    if (!item) from->peer_memory()->channel->send(link::Return{token});
     return;
   } catch (const std::bad_alloc&) {
-    if (item && item->lease) item->lease->forget();
+    if (item) item->lease->forget();
     throw;
   }
   try {
-    if (item->lease && !item->is_of_sender()) item->let_go_of_sender(queue.grant(), context_.lent);
+    if (!item->is_of_sender()) item->let_go_of_sender(queue.grant(), context_.lent);
   } catch (const std::bad_alloc&) {  // it goes back later
   }
 }

@@ -1,5 +1,6 @@
 // The part of QueueClient that gets items.
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -82,12 +83,13 @@ bool QueueClient::take_here(std::vector<Sample>& items, std::size_t most, Access
                             bool after_messages) const {
   bool none_left = false;
   Sample sample;
-  const QueueRequests::ReadItem read = [&](const LentRef& held) {
+  const auto read_item = [&](const LentRef& held) {
     if (!held->descriptor.tensors.empty())
       return SampleData::read_held(sample, held, {access, {}, core_.copier()});
     SampleData::read_fields(sample, *held);
     return true;
   };
+  const QueueRequests::ReadItem read = std::ref(read_item);  // allocates nothing
   const auto take_all = [&](ParticipantContext& context) {
     for (; most != 0; --most) {
       reserve_one(items);

@@ -60,10 +60,12 @@ LentSample::LentSample(std::shared_ptr<link::MessageLeaseSource> from,
   if (bytes.size() <= link::kInlineBytes)
     std::copy(bytes.begin(), bytes.end(), entry.inline_bytes.begin());
   descriptor = Descriptor::decode(bytes);
-  if (is_on_device()) throw Error(Code::kProtocol, "an item of a ring: it is on a device");
-  if (own) return;
-  require_own_tensors();
-  if (token == 0 && is_of_sender()) throw Error(Code::kProtocol, "an item of a ring: no lease");
+  if (!descriptor.tensors.empty()) {
+    if (is_on_device()) throw Error(Code::kProtocol, "an item of a ring: it is on a device");
+    if (own) return;
+    require_own_tensors();
+    if (token == 0 && is_of_sender()) throw Error(Code::kProtocol, "an item of a ring: no lease");
+  }
   entry.token = token;
   if (token != 0) lease = std::make_shared<link::Lease>(lender, token);
 }
