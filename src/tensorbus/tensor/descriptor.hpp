@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -38,6 +39,12 @@ struct Descriptor {
   // Decodes bytes of any origin. `fields` of the result points into `bytes`. The caller checks that
   // the tensors lie inside their segments. Throws Error(kProtocol) that names the field.
   static Descriptor decode(std::span<const std::byte> bytes);
+  // Returns true if some of the tensors lie on devices.
+  bool is_on_device() const noexcept {
+    return std::any_of(tensors.begin(), tensors.end(), [](const TensorEntry& tensor) {
+      return tensor.kind == memory::BufferKind::kDevice;
+    });
+  }
   // Returns true if decode() would find tensors in these bytes; looks only at the head.
   static bool has_tensors(std::span<const std::byte> bytes) noexcept;
 };

@@ -162,7 +162,12 @@ bool EventLoop::run_now(void (*work)(const void*), const void* with, bool after_
   const Turn turn(*this, std::adopt_lock);
   if (stopping_.load(std::memory_order_relaxed)) return false;  // as in run_or_post()
   for (int i = 0; after_messages && i < kRounds && dispatch_ready(); ++i) run_soon();
-  work(with);
+  try {
+    work(with);
+  } catch (...) {
+    platform::signal_event(wake_.get());  // what it has dispatched is for the loop's own thread
+    throw;
+  }
   run_soon();
   return true;
 }

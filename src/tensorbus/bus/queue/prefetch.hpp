@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "tensorbus/bus/session/peer_session.hpp"
 #include "tensorbus/link/ring/prefetch_ring.hpp"
+#include "tensorbus/platform/leak.hpp"
 
 namespace tensorbus::bus {
 
@@ -86,16 +88,26 @@ class Prefetch {
   template <typename Taken>
   void count(std::uint32_t taker, const Taken& taken) {
     const auto client = takers_.find(taker);
-    taken(client == takers_.end() ? nullptr : client->second,
-          std::exchange(lease_at(writer_->first()), {}));
+    Lease lease = std::exchange(lease_at(writer_->first()), {});
+    if (client == takers_.end()) keep(std::move(lease.issued));
+    taken(client == takers_.end() ? nullptr : client->second, std::move(lease));
     most_ = std::min<std::uint64_t>(most_ + 2, link::PrefetchSegment::kSlots);
   }
 
+  // Another getter may have written over the claim of one that reads the item.
+  void keep(link::PublishedRef issued) noexcept {
+    try {
+      if (issued) kept_.push_back(issued);
+    } catch (const std::bad_alloc&) {
+      platform::leak(std::move(issued));
+    }
+  }
   Lease& lease_at(std::uint64_t position) noexcept { return leases_[position % leases_.size()]; }
 
   std::unique_ptr<link::PrefetchSegment> segment_;
   const std::uint64_t leases_begin_;
   std::vector<Lease> leases_;  // of the slots
+  std::vector<link::PublishedRef> kept_;
   std::optional<link::PrefetchWriter> writer_;
   std::map<std::uint32_t, Client> takers_;
   std::uint32_t next_taker_ = link::PrefetchClaim::kFirstGetter;

@@ -38,7 +38,7 @@ class QueueHost final : public QueueRequests {
   void on_take(const Client& from, const link::Take& taken) override;
   void on_cancel(const Client& from, const link::Cancel& cancelled) override;
   void on_wake(const link::QueueWake& woken) override;
-  void note_what_was_taken() override;
+  void collect_all_taken() override;
   void forget(const Client& client) override;
   std::vector<QueueReport> report() override;
 

@@ -32,13 +32,13 @@ void QueueHost::pull(Hosted& queue) {
   done();
 }
 
-// What is malformed, or lies in memory that cannot be mapped, is in no queue, and ends nothing: its
+// What is malformed, or lies in memory that cannot be mapped, counts as lost and ends nothing: its
 // client may be another program. If memory for bookkeeping is short, the entry stays in the ring.
 void QueueHost::enter(Hosted& queue, const Client& from, const PutRings::Lender& lender,
                       const link::PutSlot& slot) {
   const std::size_t length = slot.length;
   const std::uint64_t token = slot.token;
-  if (length > link::PutSlot::kMostBytes) return;
+  if (length > link::PutSlot::kMostBytes) return queue.table.count_lost();
   const auto descriptor = std::span(slot.bytes).first(length);
   if (token != 0) return enter_lent(queue, from, descriptor, token);
   try {
@@ -47,6 +47,7 @@ void QueueHost::enter(Hosted& queue, const Client& from, const PutRings::Lender&
     const std::uint64_t bytes = item->payload_bytes();
     queue.table.enter(std::move(item), bytes);
   } catch (const Error&) {
+    queue.table.count_lost();
   }
 }
 
@@ -61,7 +62,7 @@ void QueueHost::enter_lent(Hosted& queue, const Client& from, std::span<const st
     queue.table.enter(item, item->payload_bytes());
   } catch (const Error&) {
     if (!item) from->peer_memory()->channel->send(link::Return{token});
-    return;
+    return queue.table.count_lost();
   } catch (const std::bad_alloc&) {
     if (item) item->lease->forget();
     throw;
@@ -97,13 +98,8 @@ void QueueHost::claim_own(Hosted& queue, LentSample& item) {
 // Before there is one, own memory is not read here, only lent.
 PutRings::Lender QueueHost::own_lender(Hosted& queue) {
   if (queue.own_lender) return queue.own_lender;
-  const auto found = std::make_shared<Client>();
-  context_.reach(context_.self, [found](const Client& session) { *found = session; });
-  if (*found) {
-    auto lender = lender_of(**found, queue);
-    if (own_) queue.own_lender = lender;  // else the connection may be dropped as unused
-    return lender;
-  }
+  if (const Client here = own_ ? own_session(context_) : nullptr)
+    return queue.own_lender = lender_of(*here, queue);
   auto nothing_mapped = std::make_shared<link::PeerMemory>();
   nothing_mapped->of_this_process = true;
   const link::Source self{context_.self, 0, {}};
@@ -159,7 +155,7 @@ void QueueHost::note_taken(Table& table, const Client& client, Prefetch::Lease l
   table.take_ahead(client);
 }
 
-void QueueHost::note_what_was_taken() {
+void QueueHost::collect_all_taken() {
   for (auto& [number, hosted] : queues_)
     if (!hosted.mirror) collect_taken(hosted);
 }

@@ -113,6 +113,8 @@ class QueueItems {
     lose(1);
   }
   void lose_first() noexcept { lose(waiting_.begin()); }
+  // An item that was put, and never waited, is lost.
+  void count_lost() noexcept { ++lost_; }
   // Returns the oldest item that does not rest, or the oldest if all rest.
   typename Items::iterator next(Clock::time_point now) noexcept {
     const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& item) {

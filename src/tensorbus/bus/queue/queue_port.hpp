@@ -6,6 +6,17 @@
 
 namespace tensorbus::bus {
 
+// Returns this participant's end of its connection with itself, which it has opened before. Null if
+// it has ended meanwhile.
+inline QueueRequests::Client own_session(const ParticipantContext& context) {
+  const auto found = std::make_shared<QueueRequests::Client>();
+  try {
+    context.reach(context.self, [found](const auto& session) { *found = session; });
+  } catch (const Error&) {  // it could not be opened anew
+  }
+  return *found;
+}
+
 // Sends the answers of a queue's table to its clients.
 struct QueueHost::Port {
   ParticipantContext& context;
@@ -24,10 +35,8 @@ struct QueueHost::Port {
   Client own_end(const Request& to) const {
     const link::Channel& channel = *to.client->peer_memory()->channel;
     if (!channel.is_loop_back()) return nullptr;
-    const auto found = std::make_shared<Client>();
-    context.reach(context.self, [found](const Client& session) { *found = session; });
-    const bool is_it = *found && channel.is_joined_with(*(*found)->peer_memory()->channel);
-    return is_it ? *found : nullptr;
+    Client found = own_session(context);
+    return found && channel.is_joined_with(*found->peer_memory()->channel) ? found : nullptr;
   }
   void done(const Request& to) const { to.client->tell({.request = to.number}); }
   void timed_out(const Request& to) const {

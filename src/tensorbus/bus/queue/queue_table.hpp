@@ -159,6 +159,11 @@ class QueueTable {
     items_.add_last(typename States::Entry{.item = std::move(item), .bytes = bytes});
     --promised_;
   }
+  // The same of an item that cannot be added.
+  void count_lost() noexcept {
+    items_.count_lost();
+    if (promised_ != 0) --promised_;
+  }
   // Adds an item if no PUT waits and there is room: returns false if not.
   template <typename Port>
   bool put_now(Port& port, Item item, std::uint64_t bytes) {

@@ -84,10 +84,7 @@ bool QueueClient::take_here(std::vector<Sample>& items, std::size_t most, Access
   bool none_left = false;
   Sample sample;
   const auto read_item = [&](const LentRef& held) {
-    if (!held->descriptor.tensors.empty())
-      return SampleData::read_held(sample, held, {access, {}, core_.copier()});
-    SampleData::read_fields(sample, *held);
-    return true;
+    return SampleData::read_held(sample, held, {.access = access});
   };
   const QueueRequests::ReadItem read = std::ref(read_item);  // allocates nothing
   const auto take_all = [&](ParticipantContext& context) {

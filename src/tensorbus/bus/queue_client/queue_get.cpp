@@ -18,9 +18,6 @@ namespace {
 constexpr std::chrono::milliseconds kTryAgain{20};
 constexpr int kMostLooks = 20;  // at owners that do not answer, one for each kOfferPatience
 
-memory::Grant grant_for(Access access) {
-  return access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
-}
 std::uint32_t flags_of(QueueGet::Mode mode) {
   return (mode.waits ? link::Get::kWait : 0) | (mode.holds ? link::Get::kHold : 0);
 }

@@ -93,8 +93,7 @@ QueuePrefetch::Ring::Ring(PeerSession::Prefetch joined, const std::shared_ptr<Pe
 LentRef QueuePrefetch::Ring::held(std::span<const std::byte> bytes, std::uint64_t position,
                                   Access access) const {
   const std::uint64_t token = leases + position;
-  const memory::Grant grant =
-      access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
+  const memory::Grant grant = grant_for(access);
   const Descriptor descriptor = Descriptor::decode(bytes);
   const memory::BorrowedSegments& mapped = lender->peer_memory()->segments_for(grant);
   for (const TensorEntry& tensor : descriptor.tensors)
@@ -163,8 +162,7 @@ bool QueuePrefetch::take_one(Sample& item, Access access, bool& readable) {
         const LentRef held = ring_->held(bytes, lease, access);
         if (!held) return Look::kOutOfReach;
         unclaimed.hold(held);
-        if (!SampleData::read_held(item, held, {access, {}, core_.copier()}))
-          return Look::kOutOfReach;
+        if (!SampleData::read_held(item, held, {.access = access})) return Look::kOutOfReach;
       }
       readable = true;
       return Look::kReadable;

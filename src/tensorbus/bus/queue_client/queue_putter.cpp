@@ -22,11 +22,8 @@ class ShortDescriptor {
     const link::Entry& entry = item.entry();
     const link::PublishedRef& issued = item.issued();
     const auto is_other = [&](const Id& owner) { return owner != host; };
-    const auto on_device = [](const TensorEntry& tensor) {
-      return tensor.kind == memory::BufferKind::kDevice;
-    };
-    if (entry.length > bytes_.size() || std::ranges::any_of(item.descriptor().owners, is_other) ||
-        std::ranges::any_of(item.descriptor().tensors, on_device))
+    if (entry.length > bytes_.size() || item.descriptor().is_on_device() ||
+        std::ranges::any_of(item.descriptor().owners, is_other))
       return false;
     const auto written = entry.is_inline()
                              ? std::span<const std::byte>(entry.inline_bytes).first(entry.length)
@@ -211,7 +208,7 @@ bool QueuePutter::put_lent(std::span<const std::byte> descriptor, const link::Pu
   }
   writer_->write(0, descriptor, put_clock_ns(), token);
   if (writer_->commit(1) == 0) {
-    session->unlend(token);
+    session->take_back_lease(token);
     return false;
   }
   wake_if_waiting(*host->channel);

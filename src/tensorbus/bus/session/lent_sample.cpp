@@ -9,6 +9,9 @@
 namespace tensorbus::bus {
 namespace {
 
+// A lease on more bytes goes back at once: its memory is missed.
+constexpr std::uint64_t kMostDelayed = 16'384;
+
 link::Entry entry_of(const link::Lent& lent) {
   link::Entry entry;
   entry.token = lent.token;
@@ -61,7 +64,8 @@ LentSample::LentSample(std::shared_ptr<link::MessageLeaseSource> from,
     std::copy(bytes.begin(), bytes.end(), entry.inline_bytes.begin());
   descriptor = Descriptor::decode(bytes);
   if (!descriptor.tensors.empty()) {
-    if (is_on_device()) throw Error(Code::kProtocol, "an item of a ring: it is on a device");
+    if (descriptor.is_on_device())
+      throw Error(Code::kProtocol, "an item of a ring: it is on a device");
     if (own) return;
     require_own_tensors();
     if (token == 0 && is_of_sender()) throw Error(Code::kProtocol, "an item of a ring: no lease");
@@ -80,7 +84,7 @@ bool LentSample::is_mapped() const {
 }
 
 void LentSample::return_by(const std::shared_ptr<link::DelayedSender>& delayed) const noexcept {
-  if (payload_bytes() <= link::DelayedSender::kMostBytes) lender->return_by(delayed);
+  if (payload_bytes() <= kMostDelayed) lender->return_by(delayed);
 }
 
 std::uint64_t LentSample::payload_bytes() const noexcept {
@@ -127,11 +131,6 @@ void LentSample::require_own_tensors() const {
 
 bool LentSample::is_of_sender() const noexcept {
   return std::any_of(descriptor.tensors.begin(), descriptor.tensors.end(), is_own);
-}
-
-bool LentSample::is_on_device() const noexcept {
-  return std::any_of(descriptor.tensors.begin(), descriptor.tensors.end(),
-                     [](const auto& tensor) { return tensor.kind == memory::BufferKind::kDevice; });
 }
 
 void LentSample::let_go_of_sender(memory::Grant grant,

@@ -40,10 +40,8 @@ struct LentSample {
   std::uint64_t payload_bytes() const noexcept;
   // Returns true if the sender itself owns a part of it.
   bool is_of_sender() const noexcept;
-  // Returns true if some of it lies on a device.
-  bool is_on_device() const noexcept;
-  // Returns true if all of it can be read here without a question: it is in host memory that is
-  // mapped. Throws Error(kOutOfMemory) if there is no room to map it.
+  // Returns true if all of it is in host memory that is mapped here, or can be. Throws
+  // Error(kOutOfMemory) if there is no room to map it.
   bool is_mapped() const;
 
   std::shared_ptr<link::MessageLeaseSource> lender;

@@ -1,6 +1,5 @@
 #include "tensorbus/bus/session/peer_session.hpp"
 
-#include <array>
 #include <atomic>
 #include <new>
 #include <span>
@@ -10,6 +9,7 @@
 #include "tensorbus/bus/session/queue_requests.hpp"
 #include "tensorbus/link/wire/dispatch.hpp"
 #include "tensorbus/platform/kill_point.hpp"
+#include "tensorbus/platform/leak.hpp"
 #include "tensorbus/tensor/descriptor.hpp"
 
 namespace tensorbus::bus {
@@ -108,7 +108,8 @@ std::uint32_t PeerSession::put(const link::QueueName& queue, std::uint32_t flags
     if (request.lent.token != 0 && !segments_->has_arrived(*issued, grant))
       on_answer = [segments = segments_, issued, grant,
                    then = std::move(on_answer)](Answer& answer) {
-        if (std::holds_alternative<link::Reply>(answer)) segments->mark_arrived(*issued, grant);
+        const auto* const reply = std::get_if<link::Reply>(&answer);
+        if (reply != nullptr && reply->refused == 0) segments->mark_arrived(*issued, grant);
         then(answer);
       };
     return ask(request, link::ControlType::kReply, std::move(on_answer));
@@ -130,8 +131,7 @@ void PeerSession::mark_taken(std::uint64_t token, link::PublishedRef issued) noe
   try {
     lent_.emplace(token, issued);
   } catch (const std::bad_alloc&) {
-    alignas(link::PublishedRef) std::array<std::byte, sizeof issued> never_destroyed;
-    new (never_destroyed.data()) link::PublishedRef(std::move(issued));
+    platform::leak(std::move(issued));
   }
 }
 

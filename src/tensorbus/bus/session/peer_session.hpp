@@ -81,7 +81,7 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   // token; 0, and there is none, if the peer may not have all segments yet. Throws as put().
   std::uint64_t lend_in_ring(const link::PublishedRef& issued, memory::Grant grant);
   // The lease did not go there.
-  void unlend(std::uint64_t token) noexcept { lent_.erase(token); }
+  void take_back_lease(std::uint64_t token) noexcept { lent_.erase(token); }
   // Records a lease that the peer has taken from a ring (prefetch_ring.hpp).
   void mark_taken(std::uint64_t token, link::PublishedRef issued) noexcept;
   // Offers the host a ring of a queue (put_ring.hpp); answered by a Reply.

@@ -86,7 +86,7 @@ void PeerSession::on(const link::Claim& asked) {
 
 // A GPU does not notify when it writes a counter: the event loop polls it while a lease awaits it.
 void PeerSession::on(const link::Return& returned) {
-  if (context_.queues && !lent_.contains(returned.token)) context_.queues->note_what_was_taken();
+  if (context_.queues && !lent_.contains(returned.token)) context_.queues->collect_all_taken();
   if (segments_->reached(returned.mark)) {
     lent_.erase(returned.token);
     return;

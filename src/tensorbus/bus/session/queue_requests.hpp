@@ -67,7 +67,7 @@ class QueueRequests {
   virtual void on_cancel(const Client& from, const link::Cancel& cancelled) = 0;
   virtual void on_wake(const link::QueueWake& woken) = 0;
   // A client returns a lease that is not known: it has taken an item from a ring just now.
-  virtual void note_what_was_taken() = 0;
+  virtual void collect_all_taken() = 0;
   // Removes a client that is gone.
   virtual void forget(const Client& client) = 0;
 

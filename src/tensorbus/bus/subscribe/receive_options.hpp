@@ -6,8 +6,14 @@
 #include <tensorbus/options.hpp>
 
 #include "tensorbus/bus/copy/device_copier.hpp"
+#include "tensorbus/memory/grant.hpp"
 
 namespace tensorbus::bus {
+
+// What has to be granted for this access.
+inline memory::Grant grant_for(Access access) noexcept {
+  return access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
+}
 
 // How a receiver wants its samples.
 struct ReceiveOptions {

@@ -116,7 +116,7 @@ bool SampleData::read_alone(Sample& sample, std::shared_ptr<link::LeaseSource>& 
               .segment = lone->segment,
               .offset = lone->offset,
               .generation = lone->generation,
-              .grant = access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead,
+              .grant = grant_for(access),
               .memory = lender.peer_memory().get()});
   parts.describe(entry, lender, {}, std::nullopt);
   lender.enter(*lease);
@@ -190,9 +190,12 @@ SampleData::Read SampleData::read(Sample& sample, LentSample& held, const Receiv
 
 // The sample's own lease has no token: it keeps `held`, which has the leases.
 bool SampleData::read_held(Sample& sample, const LentRef& held, const ReceiveOptions& how) {
-  const memory::Grant grant =
-      how.access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
-  if (held->is_on_device() || held->lender->grant() != grant) return false;
+  if (held->descriptor.tensors.empty()) {
+    read_fields(sample, *held);
+    return true;
+  }
+  if (held->descriptor.is_on_device() || held->lender->grant() != grant_for(how.access))
+    return false;
   auto lease = std::make_shared<link::Lease>(held->lender, 0);
   lease->keep(held);
   return read_leased(sample, *held->lender, held->entry, how, &held->claimed, held->bytes, lease) ==
@@ -289,7 +292,7 @@ SampleData::Read SampleData::read_leased(Sample& sample, link::LeaseSource& lend
                   .segment = from.segment,
                   .offset = from.offset + static_cast<std::uint64_t>(span.begin),
                   .generation = from.generation,
-                  .grant = access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead,
+                  .grant = grant_for(access),
                   .memory = owner.peer_memory().get()});
   }
   if (out_of_reach) return Read::kOutOfReach;

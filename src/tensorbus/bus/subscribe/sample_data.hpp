@@ -58,7 +58,7 @@ struct SampleData {
   [[nodiscard]] static Read read(Sample& sample, LentSample& held, const ReceiveOptions& how);
   // Reads one in host memory, which the sample keeps as long as it needs it. Others may read it,
   // too. Returns false if a part of it is on a device, not mapped here, or lent for another access.
-  // Throws as read().
+  // Throws as read(). One without tensors goes on holding what it has.
   [[nodiscard]] static bool read_held(Sample& sample, const LentRef& held,
                                       const ReceiveOptions& how);
   // Reads one without tensors, which goes on holding what it has.

@@ -65,9 +65,7 @@ class SubscriberCore {
   const SubscriberOptions& options() const noexcept { return options_; }
   std::uint32_t wake_slot() const noexcept { return sleeper_.index(); }
   // Returns the grant that it asks its publishers for.
-  memory::Grant asks_for() const noexcept {
-    return options_.access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
-  }
+  memory::Grant asks_for() const noexcept { return grant_for(options_.access); }
 
   // Waits for a sample: spins, then parks. Returns kClosed after close(), and with `end_of_stream`
   // when nothing is left of publishers that have all closed. Throws Error(kOutOfMemory) if a sample

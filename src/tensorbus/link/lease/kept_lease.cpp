@@ -1,9 +1,10 @@
 #include "tensorbus/link/lease/kept_lease.hpp"
 
-#include <array>
 #include <atomic>
 #include <new>
 #include <utility>
+
+#include "tensorbus/platform/leak.hpp"
 
 namespace tensorbus::link {
 namespace {
@@ -19,12 +20,6 @@ void count_one() noexcept {
   kept.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Leaks the reference without allocating, unlike platform::abandon().
-void leave_for_good(std::shared_ptr<LeaseSource>& lender) noexcept {
-  alignas(std::shared_ptr<LeaseSource>) std::array<std::byte, sizeof lender> never_destroyed;
-  new (never_destroyed.data()) std::shared_ptr<LeaseSource>(std::move(lender));
-}
-
 }  // namespace
 
 KeptLease::KeptLease(const std::shared_ptr<LeaseSource>& lender, std::uint64_t token,
@@ -37,7 +32,7 @@ bool KeptLease::keep(std::shared_ptr<LeaseSource>& lender, std::uint64_t token, 
                      platform::ForkEpoch born) noexcept {
   auto* const lease = new (std::nothrow) KeptLease(lender, token, mark, born);
   if (lease == nullptr) {
-    leave_for_good(lender);
+    platform::leak(std::move(lender));  // allocates nothing, unlike platform::abandon()
     count_one();
     return true;
   }

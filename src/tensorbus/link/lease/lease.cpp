@@ -126,7 +126,7 @@ memory::Mark signalled(const std::vector<platform::GpuStream>& streams,
 
 // For memory of this process itself, the arena keeps the block for forked children.
 void Lease::give_back(std::uint64_t mark) noexcept {
-  if (!platform::may_be_inherited(born_) || lender_->peer_memory()->of_this_process)
+  if (token_ == 0 || !platform::may_be_inherited(born_) || lender_->peer_memory()->of_this_process)
     return lender_->give_back(*this, mark);
   lender_->leave(*this);
   if (!KeptLease::keep(lender_, token_, mark, born_)) lender_->give_back(token_, mark);

@@ -6,6 +6,7 @@
 
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/kill_point.hpp"
+#include "tensorbus/platform/leak.hpp"
 
 namespace tensorbus::link {
 namespace {
@@ -17,7 +18,7 @@ std::uint32_t as_field(memory::Grant grant) { return grant == memory::Grant::kWr
 
 // Returns true if `is_so` does for each segment of the sample.
 template <typename IsSo>
-bool each_segment(const PublishedSample& sample, IsSo is_so) {
+bool all_segments(const PublishedSample& sample, IsSo is_so) {
   return std::ranges::all_of(
              sample.blocks(),
              [&](const memory::BlockRef& block) { return is_so(block->segment()); }) &&
@@ -53,7 +54,7 @@ void SegmentSender::ensure_sent(memory::SegmentId segment, memory::Grant grant) 
 
 bool SegmentSender::has_arrived(const PublishedSample& sample, memory::Grant grant) {
   const platform::MutexLock lock(mutex_);
-  return each_segment(sample, [&](memory::SegmentId segment) {
+  return all_segments(sample, [&](memory::SegmentId segment) {
     mutex_.assert_held();
     const auto found = sent_.find({segment, grant});
     return found != sent_.end() && found->second;
@@ -62,7 +63,7 @@ bool SegmentSender::has_arrived(const PublishedSample& sample, memory::Grant gra
 
 void SegmentSender::mark_arrived(const PublishedSample& sample, memory::Grant grant) noexcept {
   const platform::MutexLock lock(mutex_);
-  each_segment(sample, [&](memory::SegmentId segment) {
+  (void)all_segments(sample, [&](memory::SegmentId segment) {
     mutex_.assert_held();
     if (const auto found = sent_.find({segment, grant}); found != sent_.end()) found->second = true;
     return true;
@@ -189,7 +190,7 @@ void SegmentSender::keep_until(std::uint64_t packed_mark, PublishedRef sample) n
   try {
     timeline_.load(std::memory_order_acquire)->keep_until(memory::Mark::of(packed_mark), sample);
   } catch (const std::exception&) {
-    new (std::nothrow) PublishedRef(std::move(sample));
+    platform::leak(std::move(sample));
   }
 }
 

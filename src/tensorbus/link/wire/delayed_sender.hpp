@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -16,9 +15,6 @@ class DelayedSender {
  public:
   // `arm` has flush() called some time later. It must not call this object.
   explicit DelayedSender(std::function<void()> arm) : arm_(std::move(arm)) {}
-
-  // A lease on more bytes does not wait to go back: its memory is missed.
-  static constexpr std::uint64_t kMostBytes = 16'384;
 
   void send(const std::shared_ptr<Channel>& channel, Channel::Prepared message) noexcept;
   void flush() noexcept;

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <new>
+#include <utility>
+
+namespace tensorbus::platform {
+
+// Keeps a value for ever, without memory for that: its destructor is never called.
+template <typename T>
+void leak(T&& value) noexcept {
+  alignas(T) std::array<std::byte, sizeof(T)> never_destroyed;
+  new (never_destroyed.data()) T(std::move(value));
+}
+
+}  // namespace tensorbus::platform
