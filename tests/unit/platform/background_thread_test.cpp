@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <deque>
 #include <future>
 #include <memory>
 #include <thread>
@@ -37,10 +38,16 @@ TEST(BackgroundThread, has_signals_blocked_but_for_its_own_faults_and_whoever_st
 struct Nothing {};
 void end_at_once(Nothing&) {}
 
+// As those of the library, which no thread outlives.
+BackgroundThread<Nothing>& one_for_ever() {
+  static auto* const all = new std::deque<BackgroundThread<Nothing>>;
+  return all->emplace_back("a thread", end_at_once);
+}
+
 TEST(BackgroundThread, is_started_by_a_child_that_was_forked_while_it_was_started) {
   if (TENSORBUS_SANITIZED) GTEST_SKIP() << "the child would wait for a lock of the sanitizer's";
   for (int round = 0; round < 100; ++round) {
-    BackgroundThread<Nothing> background("a thread", end_at_once);
+    BackgroundThread<Nothing>& background = one_for_ever();
     std::thread starting([&] { background.start(); });
     const pid_t child = ::fork();
     if (child == 0) {
@@ -56,7 +63,7 @@ TEST(BackgroundThread, is_started_by_a_child_that_was_forked_while_it_was_starte
 }
 
 TEST(BackgroundThread, is_started_once) {
-  BackgroundThread<Nothing> background("a thread", end_at_once);
+  BackgroundThread<Nothing>& background = one_for_ever();
   std::vector<std::thread> starting;
   std::array<Nothing*, 8> states{};
   for (Nothing*& state : states) starting.emplace_back([&] { state = &background.start(); });
