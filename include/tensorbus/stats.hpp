@@ -62,8 +62,9 @@ struct SubscriberStats {
 struct QueueStats {
   std::uint64_t items = 0;       // that wait
   std::uint64_t unfinished = 0;  // put, and not done
-  std::uint64_t lost = 0;        // got by processes that died
-  std::uint64_t bytes = 0;       // of the items that wait
+  // Got by processes that died, or of memory that the queue's process could not map.
+  std::uint64_t lost = 0;
+  std::uint64_t bytes = 0;  // of the items that wait
 };
 
 // How much of its shared memory a participant uses.

@@ -23,8 +23,8 @@ constexpr int kItemsToPut = 300;  // more than the ring has slots
 using PutNumbers = std::vector<std::uint64_t>;
 
 // A step, the passage of it, how many items are in the queue then (the first one goes by message),
-// and whether they have tensors. Of those more may be there: one goes by message also while the
-// producer's event loop has something else to do.
+// and whether they have tensors. With tensors more items may be there: an item also goes by message
+// while the producer's event loop is busy.
 using PutPlace = std::tuple<std::string, int, int, bool>;
 
 class Putting : public ::testing::TestWithParam<PutPlace> {

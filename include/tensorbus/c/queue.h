@@ -80,7 +80,7 @@ typedef struct tb_queue_stats {
   uint32_t reserved;
   uint64_t items;      /* that wait */
   uint64_t unfinished; /* put, and not done */
-  uint64_t lost;       /* got by processes that died */
+  uint64_t lost;       /* got by processes that died, or of memory that could not be mapped */
   uint64_t bytes;      /* of the items that wait */
 } tb_queue_stats;
 #define TB_QUEUE_STATS_INIT {sizeof(tb_queue_stats), 0, 0, 0, 0, 0}
