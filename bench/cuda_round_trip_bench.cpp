@@ -1,9 +1,10 @@
 // There and back from one process to another, both polling: a loan on the GPU is published, and
 // what the other end received is published onwards and comes back. No kernel runs: it is the way
-// that is measured, with all that it asks of the driver.
+// that is measured, with all that it asks of the driver. Beside it, what CUDA IPC takes by hand.
 
 #include <optional>
 
+#include "cuda_round_trip/by_hand.hpp"
 #include "harness/messages.hpp"
 #include "harness/report.hpp"
 #include "tensorbus/device/probe.hpp"
@@ -108,11 +109,12 @@ std::size_t device_memory() {
 int main(int count, char** values) {
   const Arguments arguments = Arguments::parse(count, values);
   const Pace pace{
-      .messages = arguments.quick ? 1'000U : 20'000U, .warm_up = 100, .pause_ns = 20'000};
+      .messages = arguments.quick ? 1'000U : 5'000U, .warm_up = 100, .pause_ns = 20'000};
   const auto bytes = [](std::int64_t size) {
     return Layout::contiguous(tensorbus::DType::kUInt8, {size});
   };
 
+  const Shared<Exported> exported;
   TwoProcesses both;
   {
     const std::size_t memory = device_memory();
@@ -120,6 +122,7 @@ int main(int count, char** values) {
     RoundTrip host(both, participant, "24.9 MB, main memory", kImage, Device::host());
     RoundTrip image(both, participant, "24.9 MB", kImage, Device::cuda(0));
     RoundTrip small(both, participant, "64 B", kSmall, Device::cuda(0));
+    ByHand by_hand(both, *exported);
     std::optional<RoundTrip> large;
     std::optional<RoundTrip> huge;
     // Some are on their way back still while the next is made.
@@ -131,6 +134,7 @@ int main(int count, char** values) {
       host.run(pace, repetition);
       image.run(pace, repetition);
       small.run(pace, repetition);
+      by_hand.run(pace, repetition);
       if (large) large->run(pace, repetition);
       if (huge) huge->run(pace, repetition);
     }

@@ -86,7 +86,7 @@ def measure(link: Any, send: Callable[[Any], object], row: Any, count: int) -> f
 
 def main() -> None:
     quick = is_quick(__doc__)
-    count = 200 if quick else 5_000
+    count = 200 if quick else 2_000
     queues: dict[str, Any] = {
         "tensorbus": tb.Queue(maxsize=64),
         "domain": tb.participant().domain,

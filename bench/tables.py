@@ -53,6 +53,9 @@ GPU_TITLES = {
     "cuda_round_trip": "GPU: there and back, both ends poll",
     "python_cuda": "GPU, Python: there and back, both ends poll; and attaching",
     "python_cuda_rate": "GPU, Python: tensors as fast as they go",
+    "python_cuda_peers": "GPU, Python: 24.9 MB there and back, both ends sleep",
+    "cuda_copies": "GPU: 24.9 MB to and from main memory",
+    "cuda_order": "GPU: the order of two streams",
 }
 # A floor that begins so is that of the row's own group: "24.9 MB: ...", "uvloop: ...".
 SAME_GROUP = ": "
@@ -83,9 +86,12 @@ FLOORS = {
     "python_inspection": "alone",
     "python_gil": "alone",
     "python_threads": SAME_GROUP + "one thread",
-    "cuda_round_trip": "24.9 MB, main memory",
+    "cuda_round_trip": "by hand, events",
     "python_cuda": "24.9 MB, main memory",
     "python_cuda_rate": "tensorbus topic, one 24.9 MB",
+    "python_cuda_peers": "tensorbus topic",
+    "cuda_copies": SAME_GROUP + "driver, pinned",
+    "cuda_order": SAME_GROUP + "event",
 }
 
 # Rows that take their turns apart from that, by how their names end; "": no row is their floor.

@@ -30,13 +30,14 @@ if(TENSORBUS_CUDA_INCLUDE_DIR)
   target_include_directories(cuda_tests SYSTEM PRIVATE "${TENSORBUS_CUDA_INCLUDE_DIR}")
 endif()
 
-# The benchmark of GPUs, to see that it runs.
+# The benchmarks of GPUs, to see that they run.
 if(NOT TENSORBUS_SANITIZE)
-  add_executable(cuda_round_trip_trial "${PROJECT_SOURCE_DIR}/bench/cuda_round_trip_bench.cpp")
-  target_include_directories(cuda_round_trip_trial PRIVATE "${PROJECT_SOURCE_DIR}/bench")
-  target_link_libraries(cuda_round_trip_trial PRIVATE tensorbus_inside tensorbus_warnings)
-  add_test(NAME cuda/cuda_round_trip_trial COMMAND cuda_round_trip_trial --quick)
-  set_tests_properties(
-    cuda/cuda_round_trip_trial PROPERTIES TIMEOUT 120 LABELS cuda
-    ENVIRONMENT "TENSORBUS_CUDA_DRIVER=$<TARGET_FILE:cuda_standin>")
+  foreach(name IN ITEMS cuda_copies cuda_order cuda_round_trip)
+    add_executable(${name}_trial "${PROJECT_SOURCE_DIR}/bench/${name}_bench.cpp")
+    target_include_directories(${name}_trial PRIVATE "${PROJECT_SOURCE_DIR}/bench")
+    target_link_libraries(${name}_trial PRIVATE tensorbus_inside tensorbus_warnings)
+    add_test(NAME cuda/${name}_trial COMMAND ${name}_trial --quick)
+    set_tests_properties(cuda/${name}_trial PROPERTIES TIMEOUT 120 LABELS cuda
+                         ENVIRONMENT "TENSORBUS_CUDA_DRIVER=$<TARGET_FILE:cuda_standin>")
+  endforeach()
 endif()

@@ -6,7 +6,7 @@ gpu_package=build/gpu-package
 
 # What setup_gpu builds with and the tests run with. Wheels of what is missing may lie in .whl, or in
 # the folder that TENSORBUS_WHEELS names.
-gpu_modules=(nanobind msgspec numpy pytest pytest_timeout)
+gpu_modules=(nanobind msgspec numpy pytest pytest_timeout xdist)
 
 missing_modules() {
   python3 - "$@" <<'PYTHON'

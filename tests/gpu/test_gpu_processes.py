@@ -90,6 +90,7 @@ def test_a_hundred_thousand_messages_through_three_processes(elsewhere: Elsewher
 
 
 @not_in_rehearsal
+@pytest.mark.alone
 @pytest.mark.timeout(300)
 def test_the_memory_of_the_gpu_does_not_grow(elsewhere: Elsewhere) -> None:
     """Beside other programs on the GPU this says nothing."""

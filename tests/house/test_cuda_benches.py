@@ -22,6 +22,7 @@ BENCH = ROOT / "bench"
     [
         ("python_cuda", {"24.9 MB", "64 B", "attach 64 MiB, the first time"}),
         ("python_cuda_rate", {"tensorbus Queue, fresh", "tensorbus topic, one 24.9 MB"}),
+        ("python_cuda_peers", {"tensorbus topic", "tensorbus Queue", "torch Queue", "pickle"}),
     ],
 )
 def test_it_measures_its_rows(name: str, rows: set[str]) -> None:
