@@ -130,9 +130,7 @@ def main() -> None:
             count = (3 if quick else 20) if name == "pickle" else (20 if quick else 500)
             control.send((name, count + 2))
             times = ask(way, count + 2)[2:]
-            report(
-                name, repetition, p50_ns=percentile(times, 0.5), p99_ns=percentile(times, 0.99)
-            )
+            report(name, repetition, p50_ns=percentile(times, 0.5), p99_ns=percentile(times, 0.99))
     control.send(None)
     server.join()
     ends.close()

@@ -36,11 +36,15 @@ def command_of(name: str, bin_dir: Path) -> list[str]:
     return [str(bin_dir / f"{name}_bench")]
 
 
+class Failed(Exception):
+    """A benchmark ended with an error, which it has told on stderr."""
+
+
 def run_bench(name: str, bin_dir: Path, quick: bool) -> Rows:
     command = command_of(name, bin_dir) + (["--quick"] if quick else [])
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=1800)
     if done.returncode != 0:
-        sys.exit(f"error: {' '.join(command)} failed (exit {done.returncode})")
+        raise Failed(f"{' '.join(command)} failed (exit {done.returncode})")
     rows: Rows = {}
     for line in done.stdout.splitlines():
         values = json.loads(line)
@@ -59,14 +63,17 @@ def first_line(path: str, begin: str = "") -> str:
     return next((line.removeprefix(begin).strip(" \t:") for line in lines if begin in line), "?")
 
 
+def commit() -> str:
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    except OSError:  # no git
+        return ""
+
+
 def machine() -> dict[str, str]:
-    commit = subprocess.run(
-        ["git", "-C", str(ROOT), "describe", "--always", "--dirty"],
-        capture_output=True,
-        text=True,
-    )
     return {
-        "version": f"{first_line(str(ROOT / 'VERSION'))} ({commit.stdout.strip() or 'no git'})",
+        "version": f"{first_line(str(ROOT / 'VERSION'))} ({commit() or 'no git'})",
         "cpu": first_line("/proc/cpuinfo", "model name"),
         "cores": f"{len(os.sched_getaffinity(0))} of {os.cpu_count()}",
         "kernel": platform.release(),
@@ -135,11 +142,18 @@ def main() -> None:
     arguments = parse_arguments()
     described: dict[str, Any] = {**machine(), **(gpu() if arguments.gpu else {})}
     results: dict[str, Rows] = {}
+    failed: list[str] = []
     begin = time.monotonic()
     for i, name in enumerate(arguments.benches, 1):
         at = f"{time.monotonic() - begin:.0f} s, {i} of {len(arguments.benches)}"
         print(f"-- {at}: {ALL_TITLES[name]}", file=sys.stderr, flush=True)
-        results[name] = run_bench(name, arguments.bin_dir, arguments.quick)
+        try:
+            results[name] = run_bench(name, arguments.bin_dir, arguments.quick)
+        except Failed as error:
+            failed.append(str(error))
+        except KeyboardInterrupt:  # what was measured until now is reported
+            failed.append(f"interrupted at {name}")
+            break
     described["took"] = f"{time.monotonic() - begin:.0f} s{', --quick' * arguments.quick}"
     described["load after"] = " ".join(f"{load:.1f}" for load in os.getloadavg())
 
@@ -160,6 +174,8 @@ def main() -> None:
     print("\n\n".join(text))
     drawn = draw(results, arguments.out)
     print(f"\n{arguments.out}/" + ", ".join(["report.md", "report.json", *drawn]))
+    if failed:
+        sys.exit("error: " + "; ".join(failed))
 
 
 if __name__ == "__main__":

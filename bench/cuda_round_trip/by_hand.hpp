@@ -41,14 +41,14 @@ class ByHand {
       cuda_.check(export_event_(&mine_.event, event_), "cuIpcGetEventHandle");
     }
     both_.meet();
-    if (has_events()) cuda_.check(open_event_(&others_event_, others_.event), "cuIpcOpenEventHandle");
+    if (has_events())
+      cuda_.check(open_event_(&others_event_, others_.event), "cuIpcOpenEventHandle");
   }
 
   void run(const Pace& pace, int repetition) {
     const Pace few{.messages = pace.messages / 20, .warm_up = 10, .pause_ns = pace.pause_ns};
     const auto synchronize = [&] { cuda_.synchronize(stream_); };
-    row("by hand, opened for each message", few, repetition, synchronize,
-        [&] { close(open()); });
+    row("by hand, opened for each message", few, repetition, synchronize, [&] { close(open()); });
     const cu::DevicePtr opened = open();
     row("by hand, stream synchronised", pace, repetition, synchronize, [] {});
     if (has_events()) {

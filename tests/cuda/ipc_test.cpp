@@ -125,6 +125,25 @@ TEST(AnIpcHandle, is_closed_after_the_work_that_was_enqueued_with_it) {
   });
 }
 
+// A capture forbids other threads to ask for an event, unless they say that it is no part of it.
+TEST(AnIpcHandle, is_closed_after_its_work_also_while_another_stream_is_captured) {
+  with_handle([](const IpcMemHandle& handle) {
+    const TestStream stream;
+    const TestStream captured;
+    std::optional<Tensor> tensor = opened(handle);
+    tensor->use_on(stream.get());
+    stream.pause();
+    stream.launch([] {});
+    standin_capture(captured.get(), true);
+    tensor.reset();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(standin_open_mappings(), 1U);
+    stream.resume();
+    EXPECT_TRUE(all_is_closed());
+    standin_capture(captured.get(), false);
+  });
+}
+
 TEST(AnIpcHandle, that_is_let_go_of_while_its_stream_is_captured_is_closed_afterwards) {
   with_handle([](const IpcMemHandle& handle) {
     const TestStream stream;

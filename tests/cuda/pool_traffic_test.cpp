@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "foreign.hpp"
-#include "tensorbus/device/memory/deferred_releaser.hpp"
+#include "tensorbus/device/order/deferred_releaser.hpp"
 
 namespace tensorbus {
 namespace {

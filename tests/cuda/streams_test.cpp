@@ -179,9 +179,17 @@ TEST_P(CudaStreams, what_is_captured_into_a_graph_is_refused) {
     publish_filled(publisher, stream, 1);
     const auto sample = subscriber.receive(kLong);
     ASSERT_TRUE(sample);
-    EXPECT_EQ(code_of([&] { sample->tensor().use_on(captured.get()); }), Code::kUnsupported);
+    const auto refused = [&](void* used) {
+      return code_of([&] { sample->tensor().use_on(used); }) == Code::kUnsupported;
+    };
+    EXPECT_TRUE(refused(captured.get()));
     stream.resume();
     stream.synchronize();
+    EXPECT_TRUE(refused(captured.get())) << "also when all is written";
+    EXPECT_TRUE(refused(reinterpret_cast<void*>(std::uintptr_t{2})));
+    const Sample copy = sample->copy();
+    standin_finish();
+    EXPECT_EQ(code_of([&] { copy.tensor().use_on(captured.get()); }), Code::kUnsupported);
   });
 }
 

@@ -1,7 +1,12 @@
 #include "tensorbus/device/order/timeline.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <thread>
 
@@ -112,6 +117,46 @@ TEST(Timeline, what_a_broken_device_was_to_signal_has_failed_and_nobody_waits_fo
     EXPECT_FALSE(ends.borrower->failed(whole));
     standin_resume(stream.handle());  // which a broken one does not
     EXPECT_OK(standin::cuStreamSynchronize(stream.handle()));
+  });
+}
+
+std::atomic<bool> gpu_is_busy = false;
+std::atomic<bool> waits_for_gpu = false;
+Result unregister_when_idle(void* memory) {
+  waits_for_gpu = true;
+  gpu_is_busy.wait(true);
+  return standin::cuMemHostUnregister(memory);
+}
+
+// A driver may unpin memory only when the work of other streams has run, and these wait for the
+// dead: whoever is to let them go on must not be the one that unpins.
+TEST(Timeline, who_waits_for_the_dead_goes_on_while_the_driver_unpins) {
+  in_process([] {
+    const pid_t lender = ::fork();
+    if (lender == 0) ::pause();
+    const auto pidfd = std::make_shared<const platform::Fd>(
+        static_cast<int>(::syscall(SYS_pidfd_open, lender, 0)));
+    Timeline lenders{nullptr};
+    Timeline borrowers{platform::duplicate(lenders.memfd().get()), pidfd};
+    borrowers.order_by(OrderBy::kStreams);
+    const GpuScope scope(Gpu::at(0));
+    const GpuStream waiting(Gpu::at(0), standin::test::new_stream());
+    borrowers.wait(waiting, {.slot = 0, .value = 1});
+
+    gpu_is_busy = true;
+    const_cast<CudaDriver&>(CudaDriver::get()).MemHostUnregister = unregister_when_idle;
+    {
+      Timeline other;
+      other.order_by(OrderBy::kStreams);
+      (void)other.signal(GpuStream(Gpu::at(0), standin::test::new_stream()));
+    }
+    EXPECT_TRUE(tensorbus::testing::eventually([] { return waits_for_gpu.load(); }));
+    ::kill(lender, SIGKILL);
+    EXPECT_TRUE(tensorbus::testing::eventually(
+        [&] { return standin::cuStreamQuery(waiting.handle()) == Result::kSuccess; }));
+    gpu_is_busy = false;
+    gpu_is_busy.notify_all();
+    ::waitpid(lender, nullptr, 0);
   });
 }
 

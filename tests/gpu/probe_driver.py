@@ -12,9 +12,11 @@ import array
 import ctypes
 import mmap
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -287,6 +289,210 @@ def cost_of_opening(cuda: Driver) -> str:
     return ", ".join(parts)
 
 
+def _counter(cuda: Driver) -> tuple[mmap.mmap, ctypes.c_uint64]:
+    """A page that streams can write and wait for, and its address there."""
+    page = mmap.mmap(-1, 8192)
+    host = ctypes.c_void_p(address_of(page).value)
+    cuda("cuMemHostRegister_v2", host, ctypes.c_size_t(8192), 3)
+    device = ctypes.c_uint64()
+    cuda("cuMemHostGetDevicePointer_v2", ctypes.byref(device), host, 0)
+    return page, device
+
+
+def what_waits_while_a_stream_waits(cuda: Driver) -> str:
+    """Calls in a thread while a stream waits for a counter, which the host writes after 300 ms.
+
+    What takes as long must not be called by whoever ends such waits, nor under a lock of theirs.
+    """
+    waits, _ = _counter(cuda), cuda.stream()
+    memory, handle, event = ctypes.c_uint64(), cuda.create(), ctypes.c_void_p()
+    cuda("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(SIZE))
+    cuda("cuEventCreate", ctypes.byref(event), 2)
+    spare, registered = mmap.mmap(-1, 8192), mmap.mmap(-1, 8192)
+    mapped, idle, other = cuda.mapped(cuda.create()), cuda.stream(), cuda.stream()
+    here = ctypes.c_void_p(address_of(registered).value)
+    cuda("cuMemHostRegister_v2", here, ctypes.c_size_t(8192), 3)
+    cuda("cuEventRecord", event, idle)
+    cuda("cuStreamSynchronize", idle)
+    there = ctypes.c_void_p(address_of(spare).value)
+    calls: list[tuple[str, Callable[[], object]]] = [
+        ("cuEventQuery", lambda: cuda("cuEventQuery", event)),
+        ("cuStreamWriteValue64", lambda: cuda(*_write(idle, waits[1].value + 64, 1))),
+        ("cuStreamCreate", cuda.stream),
+        ("cuMemHostRegister", lambda: cuda("cuMemHostRegister_v2", there, SIZE_OF_PAGES, 3)),
+        ("create, map, access", lambda: cuda.mapped(cuda.create())),
+        ("cuMemUnmap", lambda: cuda("cuMemUnmap", mapped, ctypes.c_size_t(SIZE))),
+        ("cuMemRelease", lambda: cuda("cuMemRelease", handle)),
+        ("cuMemAlloc", lambda: cuda("cuMemAlloc_v2", ctypes.byref(ctypes.c_uint64()), SIZE_ASKED)),
+        ("cuStreamDestroy", lambda: cuda("cuStreamDestroy_v2", idle)),
+        ("cuEventDestroy", lambda: cuda("cuEventDestroy_v2", event)),
+        ("cuMemHostUnregister", lambda: cuda("cuMemHostUnregister", here)),
+        ("cuMemFree", lambda: cuda("cuMemFree_v2", memory)),
+        ("a kernel's first launch", lambda: _launch_new_kernel(cuda, other)),
+    ]
+    found = []
+    for number, (name, call) in enumerate(calls, 1):
+        waiting = cuda.stream()
+        cuda("cuStreamWaitValue64_v2", waiting, waits[1], ctypes.c_uint64(number), 0)
+        ending = threading.Timer(0.3, _store, (waits[0], number))
+        ending.start()
+        begin = time.perf_counter()
+        try:
+            call()
+            text = f"{(time.perf_counter() - begin) * 1e3:.2f} ms"
+        except (Refused, AttributeError) as refusal:
+            text = str(refusal)
+        found.append(f"{name} {text}")
+        ending.join()
+        cuda("cuStreamSynchronize", waiting)
+    return ", ".join(found)
+
+
+_KERNEL = b"""
+.version 7.0
+.target sm_52
+.address_size 64
+.visible .entry nothing() { ret; }
+"""
+
+
+def _launch_new_kernel(cuda: Driver, stream: ctypes.c_void_p) -> None:
+    module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+    cuda("cuModuleLoadData", ctypes.byref(module), _KERNEL)
+    cuda("cuModuleGetFunction", ctypes.byref(kernel), module, b"nothing")
+    cuda("cuLaunchKernel", kernel, *[1] * 6, 0, stream, None, None)
+
+
+SIZE_OF_PAGES = ctypes.c_size_t(8192)
+SIZE_ASKED = ctypes.c_size_t(SIZE)
+
+
+def _write(stream: ctypes.c_void_p, address: int, value: int) -> tuple[Any, ...]:
+    where = ctypes.c_uint64(address)
+    return "cuStreamWriteValue64_v2", stream, where, ctypes.c_uint64(value), 0
+
+
+def _store(page: mmap.mmap, value: int) -> None:
+    page[:8] = value.to_bytes(8, "little")
+
+
+def read_only_memory_is_registered(cuda: Driver) -> str:
+    """What `Subscriber(pin=True)` needs: pages of a memfd that are mapped for reading."""
+    supported = ctypes.c_int()
+    result = cuda.result("cuDeviceGetAttribute", ctypes.byref(supported), 113, 0)
+    descriptor = os.memfd_create("probe")
+    os.ftruncate(descriptor, 8192)
+    writer = mmap.mmap(descriptor, 8192)
+    parts = [f"attribute {supported.value} ({result})"]
+    for name, protection, flags in (
+        ("read-only flag", mmap.PROT_READ, 9),
+        ("no flag", mmap.PROT_READ, 1),
+        ("mapped writable", mmap.PROT_READ | mmap.PROT_WRITE, 1),
+    ):
+        libc = ctypes.CDLL(None)
+        libc.mmap.restype = ctypes.c_void_p
+        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+        page = libc.mmap(None, 8192, protection, mmap.MAP_SHARED, descriptor, 0)
+        result = cuda.result("cuMemHostRegister_v2", ctypes.c_void_p(page), SIZE_OF_PAGES, flags)
+        parts.append(f"{name} {result}")
+        if result == 0:
+            writer[:8] = b"stays in"
+            memory = ctypes.c_uint64()
+            cuda("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(4096))
+            cuda.copy(memory, ctypes.c_uint64(page), 8)
+            target = ctypes.create_string_buffer(8)
+            cuda.copy(ctypes.c_uint64(ctypes.addressof(target)), memory, 8)
+            parts[-1] += f", a copy has what was written later: {target.raw == b'stays in'}"
+    return "; ".join(parts)
+
+
+def a_hop_from_process_to_process(cuda: Driver) -> str:
+    """Two processes' streams pass a counter to and fro, all of it enqueued ahead."""
+    descriptor = os.memfd_create("probe")
+    os.ftruncate(descriptor, 8192)
+    other = subprocess.Popen(
+        [sys.executable, __file__, "hop", str(descriptor)],
+        pass_fds=[descriptor],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert other.stdin is not None
+    assert other.stdout is not None
+    other.stdout.readline()
+    other.stdin.write(b"\n")
+    other.stdin.flush()
+    seconds = _hop(cuda, descriptor, 0)
+    other.wait()
+    return f"{seconds / (2 * _HOPS) * 1e6:.1f} us each, of {2 * _HOPS}"
+
+
+_HOPS = 500
+
+
+def _hop(cuda: Driver, descriptor: int, side: int) -> float:
+    page = mmap.mmap(descriptor, 8192)
+    host, device = ctypes.c_void_p(address_of(page).value), ctypes.c_uint64()
+    cuda("cuMemHostRegister_v2", host, SIZE_OF_PAGES, 3)
+    cuda("cuMemHostGetDevicePointer_v2", ctypes.byref(device), host, 0)
+    stream = cuda.stream()
+    mine = device.value + 4096 * side
+    theirs = ctypes.c_uint64(device.value + 4096 * (1 - side))
+    if side == 1:
+        print("ready", flush=True)
+        sys.stdin.readline()
+    begin = time.perf_counter()
+    for value in range(1, _HOPS + 1):
+        if side == 1:
+            cuda("cuStreamWaitValue64_v2", stream, theirs, ctypes.c_uint64(value), 0)
+        cuda(*_write(stream, mine, value))
+        if side == 0:
+            cuda("cuStreamWaitValue64_v2", stream, theirs, ctypes.c_uint64(value), 0)
+    cuda("cuStreamSynchronize", stream)
+    return time.perf_counter() - begin
+
+
+def a_killed_process_writes_no_more(cuda: Driver) -> str:
+    """Its stream has 100,000 writes of a counter ahead of it; looked at when its pidfd says so."""
+    answers = []
+    for child in ("", "child"):
+        descriptor = os.memfd_create("probe")
+        os.ftruncate(descriptor, 8192)
+        page = mmap.mmap(descriptor, 8192)
+        other = subprocess.Popen(
+            [sys.executable, __file__, "count", str(descriptor), child],
+            pass_fds=[descriptor],
+            stdout=subprocess.PIPE,
+        )
+        assert other.stdout is not None
+        left = int(other.stdout.readline())
+        other.kill()
+        other.wait()
+        seen = page[:8]
+        time.sleep(0.2)
+        answers.append(f"{'forked ' + child if child else 'alone'}: {page[:8] == seen}")
+        if left:
+            os.kill(left, signal.SIGKILL)
+    return ", ".join(answers)
+
+
+def count_and_wait(number: int, child: str) -> None:
+    """The other process."""
+    cuda = Driver()
+    page = mmap.mmap(number, 8192)
+    host, device = ctypes.c_void_p(address_of(page).value), ctypes.c_uint64()
+    cuda("cuMemHostRegister_v2", host, SIZE_OF_PAGES, 3)
+    cuda("cuMemHostGetDevicePointer_v2", ctypes.byref(device), host, 0)
+    stream = cuda.stream()
+    left = os.fork() if child else 0
+    if child and left == 0:
+        signal.pause()
+    for value in range(1, 2_000):
+        cuda(*_write(stream, device.value, value))
+    print(left, flush=True)
+    for value in range(2_000, 1_000_000):
+        cuda(*_write(stream, device.value, value))
+
+
 def stream_memory_operations(cuda: Driver) -> str:
     return f"CAN_USE_64_BIT_STREAM_MEM_OPS {cuda.attribute(122)}, IPC_EVENT {cuda.attribute(125)}"
 
@@ -302,6 +508,10 @@ QUESTIONS: list[Callable[[Driver], str]] = [
     write_to_what_is_mapped_for_reading,
     memory_outlives_its_exporter,
     cost_of_opening,
+    read_only_memory_is_registered,
+    a_hop_from_process_to_process,
+    what_waits_while_a_stream_waits,
+    a_killed_process_writes_no_more,
 ]
 
 
@@ -312,16 +522,19 @@ def answer(question: Callable[[Driver], str]) -> str:
         return f"no: {refusal}"
 
 
+def ask(name: str) -> str:
+    """In a process of its own, which may hang."""
+    command = [sys.executable, __file__, name]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    except subprocess.TimeoutExpired:
+        return "no answer in 20 s"
+    return done.stdout.strip() or f"no answer (exit {done.returncode}): {done.stderr[-300:]}"
+
+
 def main() -> None:
     for question in QUESTIONS:
-        done = subprocess.run(
-            [sys.executable, __file__, question.__name__],
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        text = done.stdout.strip() or f"no answer (exit {done.returncode}): {done.stderr[-300:]}"
-        print(f"{question.__name__.replace('_', ' ')}: {text}", flush=True)
+        print(f"{question.__name__.replace('_', ' ')}: {ask(question.__name__)}", flush=True)
 
 
 if __name__ == "__main__":
@@ -329,6 +542,11 @@ if __name__ == "__main__":
         export_and_wait(int(sys.argv[2]))
     elif sys.argv[1:2] == ["keep"]:
         keep_small_memory()
+    elif sys.argv[1:2] == ["hop"]:
+        _hop(Driver(), int(sys.argv[2]), 1)
+        os._exit(0)
+    elif sys.argv[1:2] == ["count"]:
+        count_and_wait(int(sys.argv[2]), sys.argv[3])
     elif len(sys.argv) > 1:
         print(answer({each.__name__: each for each in QUESTIONS}[sys.argv[1]]), flush=True)
         os._exit(0)  # memory that was left behind is no matter

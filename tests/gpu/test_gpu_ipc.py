@@ -17,7 +17,7 @@ pytestmark = not_in_rehearsal
 
 def test_a_tensor_of_one_process_is_a_tensor_of_another(elsewhere: Elsewhere) -> None:
     def own() -> None:
-        torch.zeros(1000, device="cuda")  # so that the next is not at the start of its block
+        _before = torch.zeros(1000, device="cuda")  # the next is not at the start of its block
         grid = torch.arange(120, device="cuda", dtype=torch.float32).view(8, 15)
         column = grid[2:, 3]
         torch.cuda.synchronize()

@@ -24,9 +24,7 @@ def test_no_word_is_half_written_or_used_again(
     publisher = elsewhere.start(publish_patterns, count, write_ms, kind)
     reader = elsewhere.start(check_patterns, count, read_ms, True)
     assert reader.hear(120) == (0, True)
-    copied = publisher.hear()
-    if kind != "torch":
-        assert copied == 0
+    assert publisher.hear() == 0 or REHEARSAL  # where PyTorch's is no memory that can be lent
     publisher.tell()
 
 
@@ -38,6 +36,8 @@ def test_pytorchs_allocator_may_have_its_memory_as_it_likes(
     publisher = elsewhere.start(publish_patterns, 300, 1, kind, env=allocating(how))
     reader = elsewhere.start(check_patterns, 300, 1, True, env=allocating(how))
     assert reader.hear(120) == (0, True)
+    if kind == "loan" or how != "backend:cudaMallocAsync":  # whose pool cannot be exported
+        assert publisher.hear() == 0 or REHEARSAL
     publisher.tell()
 
 

@@ -78,6 +78,7 @@ def check_small(count: int, topic: str) -> None:
         tell(words.wrong())
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(500)
 def test_a_hundred_thousand_messages_through_three_processes(elsewhere: Elsewhere) -> None:
     end = elsewhere.start(check_small, MANY, "passed on")
@@ -120,7 +121,10 @@ def publish_late_and_hang(seed: int) -> None:
     """Publishes what its kernel has still to write, and is killed before it does."""
     with tb.Publisher("patterns", history=1) as publisher, own_stream():
         words = Words()
+        # So that all that a message needs is made before a kernel runs for long.
+        publisher.publish(words.fill(publisher.loan(WORDS, torch.int32, device=DEVICE), seed))
         loan = publisher.loan(WORDS, torch.int32, device=DEVICE)
+        hear()
         delay(20_000)
         publisher.publish(words.fill(loan, seed))
         tell("published")
@@ -133,6 +137,8 @@ def test_who_reads_of_a_publisher_that_was_killed_goes_on_and_is_told(
 ) -> None:
     def receive() -> None:
         with tb.Subscriber("patterns", timeout=PATIENCE) as subscriber, own_stream():
+            int(subscriber.receive().data.sum())
+            tell("ready")
             sample = subscriber.receive()
             total = sample.data.sum()
             tell("under way")
@@ -140,8 +146,10 @@ def test_who_reads_of_a_publisher_that_was_killed_goes_on_and_is_told(
             tell(sample.intact)
 
     publisher = elsewhere.start(publish_late_and_hang, 3)
-    assert publisher.hear() == "published"
     reader = elsewhere.start(receive)
+    assert reader.hear() == "ready"
+    publisher.tell()
+    assert publisher.hear() == "published"
     assert reader.hear() == "under way"
     publisher.kill()
     assert reader.hear() is False

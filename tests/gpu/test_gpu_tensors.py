@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import pytest
@@ -222,10 +221,6 @@ def test_arrays_of_cupy_arrive_and_what_arrives_is_one(elsewhere: Elsewhere) -> 
     publisher.tell()
 
 
-@pytest.mark.skipif(
-    "pin" not in inspect.signature(tb.Subscriber).parameters,
-    reason="this version has no Subscriber(pin=True)",
-)
 @not_in_rehearsal
 def test_main_memory_that_is_pinned_goes_to_the_gpu(elsewhere: Elsewhere) -> None:
     def publish() -> None:
@@ -234,15 +229,20 @@ def test_main_memory_that_is_pinned_goes_to_the_gpu(elsewhere: Elsewhere) -> Non
             publisher.publish(torch.arange(1 << 20, dtype=torch.int32, out=loan))
             hear()
 
-    publisher = elsewhere.start(publish)
-
     def receive() -> None:
-        options: Any = {"pin": True}
-        with tb.Subscriber("host", timeout=PATIENCE, **options) as subscriber, own_stream():
+        try:
+            subscriber = tb.Subscriber[Any]("host", timeout=PATIENCE, pin=True)
+        except tb.Unsupported as error:
+            return tell(str(error))
+        with subscriber, own_stream():
             tensor = subscriber.receive().data
             assert tensor.is_pinned()
             there = tensor.to("cuda", non_blocking=True)
             assert torch.equal(there, torch.arange(1 << 20, dtype=torch.int32, device="cuda"))
+        tell("")
 
-    elsewhere.run(receive)
+    publisher = elsewhere.start(publish)
+    why_not = elsewhere.start(receive).hear()
     publisher.tell()
+    if why_not:  # drivers of many GPUs register no memory that a process maps for reading
+        pytest.skip(why_not)

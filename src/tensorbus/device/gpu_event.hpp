@@ -19,6 +19,7 @@ class GpuEvent {
   bool has_passed() const noexcept;
 
  private:
+  const Gpu& device_;
   cu::Event event_ = nullptr;
 };
 

@@ -9,9 +9,9 @@
 namespace standin {
 namespace {
 
-constexpr std::array<std::string_view, 6> kUnsafe = {
-    "cuMemAlloc_v2",  "cuMemCreate",          "cuMemMap",
-    "cuMemSetAccess", "cuMemHostRegister_v2", "cuMemFree_v2"};
+constexpr std::array<std::string_view, 7> kUnsafe = {
+    "cuMemAlloc_v2",        "cuMemCreate",  "cuMemMap",    "cuMemSetAccess",
+    "cuMemHostRegister_v2", "cuMemFree_v2", "cuEventQuery"};
 
 std::atomic<int> captures{0};
 thread_local CaptureMode mode = CaptureMode::kGlobal;

@@ -69,9 +69,14 @@ def test_the_probe_of_a_driver_gets_answers() -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     answers = dict(line.split(": ", 1) for line in done.stdout.splitlines())
-    assert len(answers) == 10
+    assert len(answers) == 14
     opened = answers["what a legacy handle of another process opens"]
     assert opened.startswith("0 bytes into a range of 4096, for 4096 on device 0: device 0;")
     assert answers["two mappings of one memfd"].startswith("yes; a wait through one waited")
     assert "b'survives'" in answers["memory outlives its exporter"]
+    assert answers["a killed process writes no more"] == "alone: True, forked child: True"
+    assert (
+        "mapped writable 0, a copy has what was written later: True"
+        in answers["read only memory is registered"]
+    )
     assert not [text for text in answers.values() if text.startswith("no answer")]

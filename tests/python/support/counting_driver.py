@@ -7,13 +7,13 @@ import os
 import subprocess
 from pathlib import Path
 
-# Those that wait for the GPU, and those that a message has no business with once all is set up.
-# What is taken down again (cuMemHostUnregister, cuMemFree) goes later, in threads of its own.
+# Functions whose arguments all go in registers: those that wait for the GPU, and those that a
+# message has no business with once all is set up. What is taken down again (cuMemHostUnregister,
+# cuMemFree) goes later, in threads of its own.
 WAITS = ["cuStreamSynchronize", "cuEventSynchronize", "cuCtxSynchronize"]
 SETUP = [
     *("cuMemCreate", "cuMemMap", "cuMemImportFromShareableHandle", "cuMemExportToShareableHandle"),
-    *("cuMemHostRegister_v2", "cuMemAlloc_v2", "cuIpcOpenMemHandle_v2", "cuStreamCreate"),
-    "cuMemSetAccess",
+    *("cuMemHostRegister_v2", "cuMemAlloc_v2", "cuStreamCreate", "cuMemSetAccess"),
 ]
 
 _SOURCE = r"""

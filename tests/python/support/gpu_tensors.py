@@ -70,7 +70,12 @@ class Words:
         self._count = count
         self._indices = torch.arange(count, dtype=torch.int32, device=DEVICE)
         self._wrong = torch.zeros((), dtype=torch.int64, device=DEVICE)
-        synchronize()
+        # The driver loads a kernel when it is first used, and may wait for all that runs then. So
+        # each kernel has run before a test relies on one that runs for long.
+        delay(0.001)
+        self.check(self.fill(torch.empty_like(self._indices), 0), 0)
+        self._indices.sum()
+        assert self.wrong() == 0
 
     def fill(self, tensor: Any, seed: int) -> Any:
         """Enqueues the kernel that writes it."""

@@ -230,6 +230,8 @@ class Process:
 class Elsewhere:
     """The other processes of one test."""
 
+    quietly = True  # without a word on stderr
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._processes: list[Process] = []
@@ -255,11 +257,18 @@ class Elsewhere:
         machine: Machine | None = None,
     ) -> None:
         """Starts it and waits for its end."""
-        self.start(function, *arguments, env=env, machine=machine).finish()
+        self.start(function, *arguments, env=env, machine=machine).finish(quietly=self.quietly)
 
     def finish(self) -> None:
+        """Waits for the end of each, also if one ended badly."""
+        failed = None
         for process in self._processes:
-            process.finish()
+            try:
+                process.finish(quietly=self.quietly)
+            except AssertionError as error:
+                failed = failed or error
+        if failed:
+            raise failed
 
 
 def _script(function: Callable[..., None], arguments: tuple[object, ...]) -> str:

@@ -24,7 +24,7 @@ def classes_said(capture: Path, sink: Path) -> list[str]:
         running(sys.executable, MIDDLE / "model.py"),
         running(capture, str(_FRAMES)) as draws,
     ):
-        said = hears.communicate(timeout=PATIENCE)[0]
+        said = hears.communicate(timeout=4 * PATIENCE)[0]  # PyTorch loads, on a GPU much of it
         assert draws.wait(PATIENCE) == 0
     assert hears.returncode == 0
     return said.splitlines()

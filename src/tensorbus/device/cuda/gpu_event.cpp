@@ -1,8 +1,10 @@
 #include "tensorbus/device/gpu_event.hpp"
 
+#include "tensorbus/platform/error.hpp"
+
 namespace tensorbus::platform {
 
-GpuEvent::GpuEvent(const Gpu& device) {
+GpuEvent::GpuEvent(const Gpu& device) : device_(device) {
   const CudaDriver& cuda = CudaDriver::get();
   const GpuScope scope(device);
   cuda.check(cuda.EventCreate(&event_, cu::kEventDisableTiming), "cuEventCreate");
@@ -23,7 +25,13 @@ void GpuEvent::wait(const GpuStream& stream) const {
 
 bool GpuEvent::has_passed() const noexcept {
   const CudaDriver* const cuda = CudaDriver::in_use();
-  return cuda != nullptr && cuda->EventQuery(event_) != cu::Result::kNotReady;
+  if (cuda == nullptr) return false;
+  try {
+    const GpuScope scope(device_);  // a capture in another thread forbids the question elsewhere
+    return cuda->EventQuery(event_) != cu::Result::kNotReady;
+  } catch (const Error&) {  // the device is lost
+    return true;
+  }
 }
 
 }  // namespace tensorbus::platform

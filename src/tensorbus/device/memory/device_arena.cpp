@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "tensorbus/device/memory/deferred_releaser.hpp"
+#include "tensorbus/device/order/deferred_releaser.hpp"
 #include "tensorbus/platform/check.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/kill_point.hpp"

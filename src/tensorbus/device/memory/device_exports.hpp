@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "tensorbus/device/foreign_memory.hpp"
-#include "tensorbus/device/memory/deferred_releaser.hpp"
 #include "tensorbus/device/memory/device_imports.hpp"
+#include "tensorbus/device/order/deferred_releaser.hpp"
 #include "tensorbus/memory/block.hpp"
 #include "tensorbus/platform/mutex.hpp"
 

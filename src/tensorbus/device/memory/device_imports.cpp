@@ -7,7 +7,7 @@
 
 #include "tensorbus/device/foreign_memory.hpp"
 #include "tensorbus/device/gpu_pool.hpp"
-#include "tensorbus/device/memory/deferred_releaser.hpp"
+#include "tensorbus/device/order/deferred_releaser.hpp"
 #include "tensorbus/memory/open_once.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/immortal.hpp"

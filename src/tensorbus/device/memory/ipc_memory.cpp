@@ -8,7 +8,7 @@
 
 #include "tensorbus/device/foreign_memory.hpp"
 #include "tensorbus/device/gpu_event.hpp"
-#include "tensorbus/device/order/device_watch.hpp"
+#include "tensorbus/device/order/deferred_releaser.hpp"
 #include "tensorbus/platform/error.hpp"
 
 namespace tensorbus::memory {
@@ -143,7 +143,7 @@ IpcMemory::~IpcMemory() {
   if (streams_.empty()) return;
   try {
     auto closing = std::make_shared<Closing>(Closing{std::move(streams_), range_});
-    if (!closing->is_over()) DeviceWatch::retry([closing] { return closing->is_over(); });
+    if (!closing->is_over()) DeferredReleaser::retry([closing] { return closing->is_over(); });
   } catch (const std::exception&) {  // no memory: it stays open
     platform::abandon(std::move(range_));
   }

@@ -4,7 +4,7 @@
 #include <exception>
 #include <utility>
 
-#include "tensorbus/device/order/device_watch.hpp"
+#include "tensorbus/device/order/deferred_releaser.hpp"
 
 namespace tensorbus::memory {
 namespace {
@@ -24,7 +24,7 @@ void note_uses(WriteMarks& marks, std::vector<GpuStream> streams, const BlockRef
 void let_go_later(const std::shared_ptr<DeviceMemory>& device_memory, const BlockRef& block,
                   const std::vector<GpuStream>& streams,
                   const std::vector<DeviceKeeper::OurStream>& ours) {
-  DeviceWatch::retry([device_memory, block, streams, ours] {
+  DeferredReleaser::retry([device_memory, block, streams, ours] {
     try {
       note_uses(device_memory->marks(), streams, block);
       return true;

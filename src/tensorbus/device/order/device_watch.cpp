@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tensorbus/device/order/deferred_releaser.hpp"
 #include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/platform/threads/background_thread.hpp"
 
@@ -16,15 +17,17 @@ namespace {
 
 constexpr int kLookAgainMs = 2;
 
-using Attempts = std::list<std::function<bool()>>;
+struct Watched {
+  std::shared_ptr<TimelinePages> pages;
+  DeferredReleaser::Kept last;  // the same: what outlives `pages`, whose end calls the driver
+};
 
 struct Watch {
   Watch();
 
   const platform::Fd wake = platform::make_event();
   platform::Mutex mutex;
-  std::list<std::shared_ptr<TimelinePages>> all TB_GUARDED_BY(mutex);
-  Attempts attempts TB_GUARDED_BY(mutex);
+  std::list<Watched> all TB_GUARDED_BY(mutex);
   std::atomic<bool> broken{false};  // a device, of which nobody was told yet; as the wake-up is
 };
 
@@ -42,34 +45,31 @@ Watch::Watch() {
   });
 }
 
-// Takes the present items out, so that no lock is held while they are looked at.
-template <typename Item>
-std::list<Item> taken(Watch& watch, std::list<Item> Watch::* items) {
-  std::list<Item> some;
-  const platform::MutexLock lock(watch.mutex);
-  some.splice(some.end(), watch.*items);
-  return some;
-}
-template <typename Item>
-void put_back(Watch& watch, std::list<Item> Watch::* items, std::list<Item>& some) {
-  const platform::MutexLock lock(watch.mutex);
-  (watch.*items).splice((watch.*items).end(), some);
-}
-
-// Returns true if there is more to look at soon.
+// Returns true if there is more to look at soon. No lock is held while the pages are looked at.
 bool look(Watch& watch) {
-  std::list<std::shared_ptr<TimelinePages>> pages = taken(watch, &Watch::all);
+  std::list<Watched> all;
+  {
+    const platform::MutexLock lock(watch.mutex);
+    all.swap(watch.all);
+  }
   if (watch.broken.exchange(false, std::memory_order_acquire))
-    for (const auto& one : pages) one->give_up_broken();
-  pages.remove_if([](const auto& one) { return one->tidy(); });
+    for (const Watched& one : all) one.pages->give_up_broken();
+  DeferredReleaser::Kept ended;
   bool restless = false;
-  for (const auto& one : pages) restless = restless || one->restless();
-  put_back(watch, &Watch::all, pages);
-
-  Attempts attempts = taken(watch, &Watch::attempts);
-  attempts.remove_if([](const auto& attempt) { return attempt(); });
-  restless = restless || !attempts.empty();
-  put_back(watch, &Watch::attempts, attempts);
+  for (auto at = all.begin(); at != all.end();) {
+    const auto one = at++;
+    if (one->pages->tidy()) {
+      ended.splice(ended.end(), one->last);
+      all.erase(one);
+    } else {
+      restless = restless || one->pages->restless();
+    }
+  }
+  {
+    const platform::MutexLock lock(watch.mutex);
+    watch.all.splice(watch.all.end(), all);
+  }
+  DeferredReleaser::let_go(std::move(ended));
   return restless;
 }
 
@@ -79,10 +79,10 @@ void wait_for_deaths(Watch& watch, bool restless, std::vector<pollfd>& descripto
   of_peers.assign(1, nullptr);
   {
     const platform::MutexLock lock(watch.mutex);
-    for (const auto& pages : watch.all)
-      if (const platform::Fd* const peer = pages->living_peer()) {
+    for (const Watched& one : watch.all)
+      if (const platform::Fd* const peer = one.pages->living_peer()) {
         descriptors.push_back({peer->get(), POLLIN, 0});
-        of_peers.push_back(pages);
+        of_peers.push_back(one.pages);
       }
   }
   if (::poll(descriptors.data(), descriptors.size(), restless ? kLookAgainMs : -1) <= 0) return;
@@ -106,9 +106,11 @@ void run_watch(Watch& watch) {
 }  // namespace
 
 void DeviceWatch::add(std::shared_ptr<TimelinePages> pages) {
+  DeferredReleaser::prepare();
   Watch& on = watching.start();
-  std::list<std::shared_ptr<TimelinePages>> one;
-  one.push_back(std::move(pages));
+  std::list<Watched> one(1);
+  one.front().last.push_back(pages);
+  one.front().pages = std::move(pages);
   {
     const platform::MutexLock lock(on.mutex);
     on.all.splice(on.all.end(), one);
@@ -118,17 +120,6 @@ void DeviceWatch::add(std::shared_ptr<TimelinePages> pages) {
 
 void DeviceWatch::wake() noexcept {
   if (const Watch* const on = watching.running()) platform::signal_event(on->wake.get());
-}
-
-void DeviceWatch::retry(std::function<bool()> attempt) {
-  Watch& on = watching.start();
-  Attempts one;
-  one.push_back(std::move(attempt));
-  {
-    const platform::MutexLock lock(on.mutex);
-    on.attempts.splice(on.attempts.end(), one);
-  }
-  platform::signal_event(on.wake.get());
 }
 
 }  // namespace tensorbus::memory

@@ -145,6 +145,7 @@ void Timeline::record(std::uint32_t slot, const GpuStream& stream) {
 }
 
 void Timeline::wait(const GpuStream& stream, Mark mark) {
+  stream.require_usable("Receiving GPU memory");  // also where the mark is reached: it is to signal
   if (reached(mark) || wait_in_stream(stream, mark)) return;
   // The writer continues, or it is dead; the thread that learns of the death marks it as reached.
   for (auto pause = kShortestPause; !reached(mark); pause = std::min(2 * pause, kLongestPause))
@@ -154,9 +155,8 @@ void Timeline::wait(const GpuStream& stream, Mark mark) {
 // Returns false if the stream cannot wait.
 bool Timeline::wait_in_stream(const GpuStream& stream, Mark mark) {
   const OrderBy order = order_on(stream);
-  const GpuScope scope(stream.device());
-  stream.require_usable_in_scope("Receiving GPU memory");
   if (order == OrderBy::kHost) return false;
+  const GpuScope scope(stream.device());
   const platform::MutexLock lock(mutex_);
   wait_at(pages_->theirs(mark.slot), stream, mark.value);
   return true;

@@ -1,6 +1,5 @@
 #include "tensorbus/device/order/timeline_pages.hpp"
 
-#include <algorithm>
 #include <iterator>
 #include <new>
 #include <string>
@@ -83,13 +82,15 @@ const platform::Fd* TimelinePages::living_peer() const noexcept {
 }
 
 void TimelinePages::keep_until(Mark theirs, std::shared_ptr<const void> what) {
+  std::list<Until> one;
+  one.push_back({theirs, {1, std::move(what)}});
   const platform::MutexLock lock(mutex_);
-  until_.emplace_back(theirs, std::move(what));
+  until_.splice(until_.end(), one);
 }
 
 void TimelinePages::keep_until_passed(std::vector<Mark> own, std::shared_ptr<const void> what) {
   std::list<Passing> one;
-  one.push_back({std::move(own), std::move(what)});
+  one.push_back({std::move(own), {1, std::move(what)}});
   const platform::MutexLock lock(mutex_);
   passing_.splice(passing_.end(), one);
 }
@@ -110,25 +111,25 @@ void TimelinePages::end(std::vector<Mark> last) noexcept {
 }
 
 bool TimelinePages::tidy() noexcept {
-  decltype(until_) gone;  // goes without our mutex
-  decltype(passing_) passed;
-  const platform::MutexLock lock(mutex_);
-  const auto first = std::partition(until_.begin(), until_.end(),
-                                    [this](const auto& item) { return !reached(item.first); });
-  try {
-    gone.assign(std::make_move_iterator(first), std::make_move_iterator(until_.end()));
-    until_.erase(first, until_.end());
-  } catch (const std::bad_alloc&) {
-    return false;  // tried again later
+  DeferredReleaser::Kept gone;
+  bool empty = false;
+  {
+    const platform::MutexLock lock(mutex_);
+    const auto let_go = [&](auto& items, auto& one) {
+      gone.splice(gone.end(), one->what);
+      return items.erase(one);
+    };
+    for (auto at = until_.begin(); at != until_.end();)
+      at = reached(at->mark) ? let_go(until_, at) : std::next(at);
+    for (auto at = passing_.begin(); at != passing_.end();) {
+      std::erase_if(at->own, [this](Mark mark) { return reached_own(mark); });
+      at = at->own.empty() ? let_go(passing_, at) : std::next(at);
+    }
+    if (ended_) std::erase_if(last_, [this](Mark mark) { return reached_own(mark); });
+    empty = ended_ && last_.empty() && until_.empty() && passing_.empty();
   }
-  for (auto at = passing_.begin(); at != passing_.end();) {
-    const auto one = at++;
-    std::erase_if(one->own, [this](Mark mark) { return reached_own(mark); });
-    if (one->own.empty()) passed.splice(passed.end(), passing_, one);
-  }
-  if (!ended_) return false;
-  std::erase_if(last_, [this](Mark mark) { return reached_own(mark); });
-  return last_.empty() && until_.empty() && passing_.empty();
+  DeferredReleaser::let_go(std::move(gone));
+  return empty;
 }
 
 bool TimelinePages::restless() const noexcept {

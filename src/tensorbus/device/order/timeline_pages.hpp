@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tensorbus/device/gpu_stream.hpp"
+#include "tensorbus/device/order/deferred_releaser.hpp"
 #include "tensorbus/device/order/mark_counter.hpp"
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/files/mapping.hpp"
@@ -21,7 +22,8 @@ namespace tensorbus::memory {
 
 // The memory of a timeline, and the objects that wait for its marks. Streams may still use it when
 // the program is done with the timeline, so it outlives the Timeline. DeviceWatch looks after it.
-// Thread-safe. Only address_of() calls the driver, without a lock that another function takes.
+// Thread-safe. Only address_of() calls the driver, without a lock that another function takes, and
+// the destructor.
 class TimelinePages {
  public:
   using Counter = MarkCounter;
@@ -70,7 +72,7 @@ class TimelinePages {
   // Nothing signals or waits any more; `last` are the last marks of our streams.
   void end(std::vector<Mark> last) noexcept;
 
-  // Releases what is no longer needed; returns true if nothing is left.
+  // Has what is no longer needed released; returns true if nothing is left.
   bool tidy() noexcept;
   // Returns true if tidy() must be called again soon.
   bool restless() const noexcept;
@@ -92,11 +94,15 @@ class TimelinePages {
   std::atomic<bool> dead_{false};  // relaxed: the counters say the rest
 
   mutable platform::Mutex mutex_;
-  std::vector<std::pair<Mark, std::shared_ptr<const void>>> until_ TB_GUARDED_BY(mutex_);
+  struct Until {
+    Mark mark;
+    DeferredReleaser::Kept what;
+  };
   struct Passing {
     std::vector<Mark> own;
-    std::shared_ptr<const void> what;
+    DeferredReleaser::Kept what;
   };
+  std::list<Until> until_ TB_GUARDED_BY(mutex_);
   std::list<Passing> passing_ TB_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<const void>> kept_ TB_GUARDED_BY(mutex_);
   std::vector<Mark> last_ TB_GUARDED_BY(mutex_);

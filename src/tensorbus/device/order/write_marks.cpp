@@ -39,6 +39,7 @@ void WriteMarks::after_whole(const GpuStream& stream, const Block& block,
 }
 
 void WriteMarks::wait_on(const GpuStream& stream, const Block& block) {
+  stream.require_usable("Using GPU memory");
   const platform::MutexLock lock(mutex_);
   own().wait_for_own(stream, Mark::of(block.write_mark()));
 }

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "tensorbus/device/order/device_watch.hpp"
+#include "tensorbus/device/order/deferred_releaser.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
 #include "tensorbus/platform/mutex.hpp"
@@ -111,7 +111,7 @@ HostCopies::~HostCopies() {
       if (copy->given_up)
         platform::abandon(copy);
       else if (!copy->done.load(std::memory_order_acquire))
-        DeviceWatch::retry([copy] { return copy->done.load(std::memory_order_acquire); });
+        DeferredReleaser::retry([copy] { return copy->done.load(std::memory_order_acquire); });
     } catch (const std::exception&) {  // no memory: the copy is leaked
       new (std::nothrow) std::shared_ptr<Copy>(copy);
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "tensorbus/device/order/deferred_releaser.hpp"
 #include "tensorbus/device/order/device_watch.hpp"
 #include "tensorbus/link/lease/kept_lease.hpp"
 
@@ -132,8 +133,8 @@ void Lease::give_back(std::uint64_t mark) noexcept {
   if (!KeptLease::keep(lender_, token_, mark, born_)) lender_->give_back(token_, mark);
 }
 
-// A stream that is captured into a graph cannot be asked to signal. Then DeviceWatch tries again
-// later, and keeps the memory until then.
+// A stream that is captured into a graph cannot be asked to signal. Then DeferredReleaser tries
+// again later, and keeps the memory until then.
 void Lease::give_back() noexcept {
   if (!device_ || device_->streams.empty()) return give_back(0);
   try {
@@ -144,8 +145,8 @@ void Lease::give_back() noexcept {
   lender_->leave(*this);
   if (!platform::Gpu::any_in_use()) return;  // the process ends: the owner takes everything back
   try {
-    memory::DeviceWatch::retry([lender = lender_, token = token_, streams = device_->streams,
-                                ours = device_->ours, kept = kept_] {
+    memory::DeferredReleaser::retry([lender = lender_, token = token_, streams = device_->streams,
+                                     ours = device_->ours, kept = kept_] {
       try {
         const memory::Mark mark = signalled(streams, *lender->peer_memory()->imported.timeline());
         lender->give_back(token, mark.packed());

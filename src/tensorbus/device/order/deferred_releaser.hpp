@@ -1,13 +1,14 @@
 #pragma once
 
+#include <functional>
 #include <list>
 #include <memory>
 
 namespace tensorbus::memory {
 
-// Releases the objects that keep memory of other allocators. Their destructors are other people's
-// code: they may take locks, or wait for a GPU. So one thread of the process runs them, and holds
-// no lock of ours meanwhile.
+// Releases what streams have passed, in one thread of the process. It holds no lock of ours
+// meanwhile, since a release may wait: the driver unpins and unmaps memory when a GPU is idle, and
+// the destructors of what keeps memory of other allocators are other people's code.
 class DeferredReleaser {
  public:
   using Kept = std::list<std::shared_ptr<const void>>;  // let_go() allocates nothing
@@ -16,6 +17,8 @@ class DeferredReleaser {
   static void prepare();
   // Any thread, under any lock. In a child, and while the process exits, it leaks them.
   static void let_go(Kept kept) noexcept;
+  // Calls `attempt`, which must not throw, from time to time until it returns true.
+  static void retry(std::function<bool()> attempt);
 };
 
 }  // namespace tensorbus::memory

@@ -1,0 +1,84 @@
+#include "tensorbus/device/order/deferred_releaser.hpp"
+
+#include <chrono>
+#include <new>
+#include <utility>
+
+#include "tensorbus/device/gpu.hpp"
+#include "tensorbus/platform/mutex.hpp"
+#include "tensorbus/platform/threads/background_thread.hpp"
+
+namespace tensorbus::memory {
+namespace {
+
+constexpr std::chrono::milliseconds kTryAgain{2};
+
+using Attempts = std::list<std::function<bool()>>;
+
+struct Release {
+  platform::Mutex mutex;
+  platform::Condition more;
+  DeferredReleaser::Kept kept TB_GUARDED_BY(mutex);
+  Attempts attempts TB_GUARDED_BY(mutex);
+};
+
+void keep_for_good(DeferredReleaser::Kept kept) noexcept {
+  new (std::nothrow) DeferredReleaser::Kept(std::move(kept));
+}
+
+void release_all(DeferredReleaser::Kept kept) noexcept {
+  while (!kept.empty()) {
+    if (!platform::Gpu::any_in_use()) return keep_for_good(std::move(kept));
+    kept.pop_front();
+  }
+}
+
+void run_release(Release& release) {
+  const platform::MutexLock lock(release.mutex);
+  while (true) {
+    while (release.kept.empty() && release.attempts.empty()) release.more.wait(release.mutex);
+    if (release.kept.empty())
+      release.more.wait_until(release.mutex, std::chrono::steady_clock::now() + kTryAgain);
+    DeferredReleaser::Kept kept;
+    Attempts attempts;
+    kept.swap(release.kept);
+    attempts.swap(release.attempts);
+    {
+      const platform::MutexUnlock unlocked(release.mutex);
+      release_all(std::move(kept));
+      attempts.remove_if([](const auto& attempt) { return attempt(); });
+    }
+    release.attempts.splice(release.attempts.begin(), attempts);
+  }
+}
+
+constinit platform::BackgroundThread<Release> releasing("a thread to let go of GPU memory",
+                                                        run_release);
+
+}  // namespace
+
+void DeferredReleaser::prepare() { (void)releasing.start(); }
+
+void DeferredReleaser::let_go(Kept kept) noexcept {
+  if (kept.empty()) return;
+  Release* const release = releasing.running();
+  if (release == nullptr) return keep_for_good(std::move(kept));
+  {
+    const platform::MutexLock lock(release->mutex);
+    release->kept.splice(release->kept.end(), kept);
+  }
+  release->more.notify_one();
+}
+
+void DeferredReleaser::retry(std::function<bool()> attempt) {
+  Release& release = releasing.start();
+  Attempts one;
+  one.push_back(std::move(attempt));
+  {
+    const platform::MutexLock lock(release.mutex);
+    release.attempts.splice(release.attempts.end(), one);
+  }
+  release.more.notify_one();
+}
+
+}  // namespace tensorbus::memory
