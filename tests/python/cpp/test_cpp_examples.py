@@ -98,16 +98,11 @@ def test_python_hears_c(tmp_path: Path) -> None:
         assert multiples.tolist() == [count * number for number in range(5)]
 
 
-@pytest.fixture(scope="module")
-def cpp(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(EXAMPLES / "cpp", tmp_path_factory.mktemp("cpp"))
-
-
 @pytest.mark.parametrize("compression", [[], ["zstd"]])
 def test_a_recorder_in_cpp_records_and_sends_again(
-    cpp: Path, tmp_path: Path, compression: list[str]
+    programs: Path, tmp_path: Path, compression: list[str]
 ) -> None:
-    program, file = cpp / "record", tmp_path / "run.mcap"
+    program, file = programs / "record", tmp_path / "run.mcap"
     with (
         tb.Publisher("camera", reliable=True, timeout=PATIENCE) as publisher,
         tb.Subscriber("camera/again", timeout=PATIENCE) as subscriber,
