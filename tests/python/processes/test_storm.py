@@ -29,6 +29,20 @@ def test_in_a_storm_every_item_is_delivered_once_or_lost_by_the_rules() -> None:
     assert storm.returncode == 0, storm.stdout + storm.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(SANITIZED, reason="forks of processes with threads, see test_fork.py")
+@pytest.mark.parametrize("options", [[], ["--redeliver"]], ids=" ".join)
+def test_in_a_storm_every_tensor_stays_whole_and_no_byte_is_left(options: list[str]) -> None:
+    storm = subprocess.run(
+        [sys.executable, "-m", "storm.tensors", "--seconds", "4", *options],
+        env=here_first(),
+        capture_output=True,
+        text=True,
+        timeout=3 * PATIENCE,
+    )
+    assert storm.returncode == 0, storm.stdout + storm.stderr
+
+
 END = 1000  # when those who die in these tests do
 
 

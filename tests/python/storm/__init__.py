@@ -9,4 +9,6 @@
 - `survivors`: the processes that outlive the victims; their memory and descriptors must not grow
 - `zygote`: forks, stops, kills and reaps
 - `storm`: rounds of kills; after each one the queues are emptied and the ledger must balance
+- `tensors`: a storm of its own, about the memory of what is held: `python -m storm.tensors`
+- `folders`: where a storm has its domain
 """

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
-import shutil
 import sys
-import tempfile
-import time
 from pathlib import Path
 
+from storm.folders import folder_with_domain
 from storm.storm import Storm, tell
 from storm.zygote import Leaves
 
@@ -24,16 +21,11 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="where the figures go as well")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
-    # Removed here at the end, and by nobody's clean-up: each victim that ends would do that.
-    folder = Path(tempfile.mkdtemp(prefix="tensorbus-storm-"))
-    os.environ["TENSORBUS_DOMAIN"] = str(folder / "domain")
-    storm = Storm(folder, options.seed)
-    storm.run(options.kills, options.seconds)
-    report = storm.report()
-    tell(report)
-    until = time.monotonic() + 10
-    while folder.exists() and time.monotonic() < until:  # orphans of the pool make theirs again
-        shutil.rmtree(folder, ignore_errors=True)
+    with folder_with_domain() as folder:
+        storm = Storm(folder, options.seed)
+        storm.run(options.kills, options.seconds)
+        report = storm.report()
+        tell(report)
     if options.json:
         options.json.write_text(json.dumps(report, indent=2) + "\n")
     return 1 if storm.wrong else 0
