@@ -42,6 +42,8 @@ class Failed(Exception):
 
 def run_bench(name: str, bin_dir: Path, quick: bool) -> Rows:
     command = command_of(name, bin_dir) + (["--quick"] if quick else [])
+    if not Path(command_of(name, bin_dir)[-1]).exists():
+        raise Failed(f"{command[0]} is not there: scripts/bench builds it")
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=1800)
     if done.returncode != 0:
         raise Failed(f"{' '.join(command)} failed (exit {done.returncode})")
@@ -132,9 +134,6 @@ def parse_arguments() -> argparse.Namespace:
     for name in arguments.benches:
         if name not in benches:
             parser.error(f"--only: {name} is none of {', '.join(benches)}")
-        program = Path(command_of(name, arguments.bin_dir)[-1])
-        if not program.exists():
-            parser.error(f"{program} is not there: scripts/bench builds it")
     return arguments
 
 

@@ -4,9 +4,9 @@
 
 gpu_package=build/gpu-package
 
-# What setup_gpu builds with and the tests run with. Wheels of what is missing may lie in .whl, or in
-# the folder that TENSORBUS_WHEELS names.
-gpu_modules=(nanobind msgspec numpy pytest pytest_timeout xdist)
+# What setup_gpu builds with and the tests run with. Wheels of what is missing, or too old, may lie in
+# .whl, or in the folder that TENSORBUS_WHEELS names.
+gpu_modules=(nanobind msgspec numpy pytest pytest_timeout xdist execnet)
 
 missing_modules() {
   python3 - "$@" <<'PYTHON'
@@ -52,19 +52,19 @@ setup_gpu() {
     command -v "$tool" >/dev/null || die "$tool is missing, and --gpu fetches nothing"
   done
   use_gpu_package
-  missing=$(missing_modules "${gpu_modules[@]}")
-  if [[ -n $missing && -d $wheels ]]; then
+  if compgen -G "$wheels/*.whl" >/dev/null; then
     say "unpacking $wheels/*.whl"
     logged gpu-wheels python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir \
       --upgrade --target "$gpu_package" "$wheels"/*.whl
-    missing=$(missing_modules "${gpu_modules[@]}")
   fi
+  missing=$(missing_modules "${gpu_modules[@]}")
   [[ -z $missing ]] || die "this Python lacks: $missing. --gpu fetches nothing; put wheels of them into .whl (pip download --no-deps --only-binary=:all: -d .whl ...)"
   say "building build/gpu"
   logged configure-gpu cmake -S . -B build/gpu -G Ninja -D CMAKE_BUILD_TYPE=Release \
     -D TENSORBUS_BUILD_PYTHON=ON -D TENSORBUS_BUILD_BENCH=ON -D TENSORBUS_BUILD_EXAMPLES=ON \
     -D Python_EXECUTABLE="$(command -v python3)" \
     -D nanobind_DIR="$(python3 -m nanobind --cmake_dir)"
+  rm -f build/gpu/_core*.so build/gpu/libtensorbus.so*
   # A benchmark or an example that does not compile here is no reason to test nothing.
   logged build-gpu cmake --build build/gpu -- -k 0 || {
     compgen -G 'build/gpu/_core*.so' >/dev/null || die "the library was not built, see build/logs/build-gpu.log"

@@ -31,7 +31,7 @@ logged() { # logged NAME COMMAND...: runs it with its output in build/logs/NAME.
   step="step $1"
   log=build/logs/$1.log
   shift
-  "$@" >"$log" 2>&1
+  "$@" >"$log" 2>&1 || return # also where the caller asks for the status, and set -e is off
   log=""
 }
 

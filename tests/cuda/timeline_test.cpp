@@ -8,6 +8,8 @@
 
 #include <atomic>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "process.hpp"
@@ -117,6 +119,25 @@ TEST(Timeline, what_a_broken_device_was_to_signal_has_failed_and_nobody_waits_fo
     EXPECT_FALSE(ends.borrower->failed(whole));
     standin_resume(stream.handle());  // which a broken one does not
     EXPECT_OK(standin::cuStreamSynchronize(stream.handle()));
+  });
+}
+
+// Of a process that has timelines, since peers have GPUs, and uses none itself.
+TEST(Timeline, its_memory_goes_where_the_driver_was_never_loaded) {
+  in_process([] {
+    const auto is_mapped = [] {
+      std::ifstream maps("/proc/self/maps");
+      const std::string text(std::istreambuf_iterator<char>(maps), {});
+      return text.find("tensorbus-timeline") != text.npos;
+    };
+    {
+      Ends ends;
+      ends.lender.keep_until(Mark{.slot = 0, .value = 1}, std::make_shared<int>());
+      ends.lender.peer_died();
+      EXPECT_TRUE(is_mapped());
+    }
+    EXPECT_TRUE(tensorbus::testing::eventually([&] { return !is_mapped(); }));
+    EXPECT_FALSE(Gpu::any_in_use());
   });
 }
 

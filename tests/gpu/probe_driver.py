@@ -315,6 +315,7 @@ def what_waits_while_a_stream_waits(cuda: Driver) -> str:
     cuda("cuEventRecord", event, idle)
     cuda("cuStreamSynchronize", idle)
     there = ctypes.c_void_p(address_of(spare).value)
+    kernels: list[ctypes.c_void_p] = []
     calls: list[tuple[str, Callable[[], object]]] = [
         ("cuEventQuery", lambda: cuda("cuEventQuery", event)),
         ("cuStreamWriteValue64", lambda: cuda(*_write(idle, waits[1].value + 64, 1))),
@@ -328,7 +329,8 @@ def what_waits_while_a_stream_waits(cuda: Driver) -> str:
         ("cuEventDestroy", lambda: cuda("cuEventDestroy_v2", event)),
         ("cuMemHostUnregister", lambda: cuda("cuMemHostUnregister", here)),
         ("cuMemFree", lambda: cuda("cuMemFree_v2", memory)),
-        ("a kernel's first launch", lambda: _launch_new_kernel(cuda, other)),
+        ("cuModuleLoadData", lambda: kernels.append(_load_kernel(cuda))),
+        ("a kernel's first launch", lambda: cuda("cuLaunchKernel", kernels[0], *ONE, other, *NONE)),
     ]
     found = []
     for number, (name, call) in enumerate(calls, 1):
@@ -340,7 +342,7 @@ def what_waits_while_a_stream_waits(cuda: Driver) -> str:
         try:
             call()
             text = f"{(time.perf_counter() - begin) * 1e3:.2f} ms"
-        except (Refused, AttributeError) as refusal:
+        except (Refused, AttributeError, IndexError) as refusal:
             text = str(refusal)
         found.append(f"{name} {text}")
         ending.join()
@@ -356,11 +358,15 @@ _KERNEL = b"""
 """
 
 
-def _launch_new_kernel(cuda: Driver, stream: ctypes.c_void_p) -> None:
+ONE = (1, 1, 1, 1, 1, 1, 0)  # thread of one block, without shared memory
+NONE = (None, None)  # parameters
+
+
+def _load_kernel(cuda: Driver) -> ctypes.c_void_p:
     module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
     cuda("cuModuleLoadData", ctypes.byref(module), _KERNEL)
     cuda("cuModuleGetFunction", ctypes.byref(kernel), module, b"nothing")
-    cuda("cuLaunchKernel", kernel, *[1] * 6, 0, stream, None, None)
+    return kernel
 
 
 SIZE_OF_PAGES = ctypes.c_size_t(8192)
@@ -407,7 +413,7 @@ def read_only_memory_is_registered(cuda: Driver) -> str:
 
 
 def a_hop_from_process_to_process(cuda: Driver) -> str:
-    """Two processes' streams pass a counter to and fro, all of it enqueued ahead."""
+    """Two processes' streams pass a counter to and fro, while both enqueue what comes next."""
     descriptor = os.memfd_create("probe")
     os.ftruncate(descriptor, 8192)
     other = subprocess.Popen(
@@ -452,7 +458,7 @@ def _hop(cuda: Driver, descriptor: int, side: int) -> float:
 
 
 def a_killed_process_writes_no_more(cuda: Driver) -> str:
-    """Its stream has 100,000 writes of a counter ahead of it; looked at when its pidfd says so."""
+    """Its stream writes a counter again and again; looked at when its parent has waited for it."""
     answers = []
     for child in ("", "child"):
         descriptor = os.memfd_create("probe")
@@ -524,12 +530,20 @@ def answer(question: Callable[[Driver], str]) -> str:
 
 def ask(name: str) -> str:
     """In a process of its own, which may hang."""
-    command = [sys.executable, __file__, name]
+    asked = subprocess.Popen(
+        [sys.executable, __file__, name],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+        answered, errors = asked.communicate(timeout=20)
     except subprocess.TimeoutExpired:
+        os.killpg(asked.pid, signal.SIGKILL)  # whom it has started, too
+        asked.communicate()
         return "no answer in 20 s"
-    return done.stdout.strip() or f"no answer (exit {done.returncode}): {done.stderr[-300:]}"
+    return answered.strip() or f"no answer (exit {asked.returncode}): {errors[-300:]}"
 
 
 def main() -> None:

@@ -118,7 +118,7 @@ def test_a_trace_shows_no_wait(elsewhere: Elsewhere) -> None:
         end.tell()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(150)
 def test_compute_sanitizer_finds_nothing(domain: str) -> None:
     sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not Path(sanitizer).exists():
@@ -130,7 +130,7 @@ def test_compute_sanitizer_finds_nothing(domain: str) -> None:
         env={**os.environ, "TENSORBUS_DOMAIN": domain},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=140,
     )
     if "Device not supported" in done.stdout:
         pytest.skip("compute-sanitizer does not support this device")

@@ -21,6 +21,8 @@ class Gpu {
   static const Gpu& at(int ordinal);
   // Returns false if no GPU was used, or if the process exits and the driver must not be called.
   static bool any_in_use() noexcept { return CudaDriver::in_use() != nullptr; }
+  // Returns true in a child of a process that used one, and while the process exits.
+  static bool must_be_left_alone() noexcept { return CudaDriver::must_be_left_alone(); }
   // Returns null if this process does not see the GPU.
   static const Gpu* find(const cu::Uuid& uuid);
   // Throws Error(kUnsupported) if this process does not see the GPU.

@@ -92,15 +92,17 @@ def test_a_getter_needs_no_answer_of_the_host(elsewhere: Elsewhere) -> None:
     host = elsewhere.start(have_a_queue)
     line: tb.Queue[Any] = tb.Queue.open(host.hear())
     assert ask(host, "put", 100) == "put"
-    assert [number_of(line.get()) for _ in range(5)] == list(range(5))  # by message
-    assert line.qsize() == 95  # by now the host has lent the next ones
+    items = [line.get() for _ in range(20)]  # the first ones by message
+    assert line.qsize() == 80  # by now the host has lent the next ones: at most 128, at first
     host.stop()
-    items = [line.get(timeout=PATIENCE) for _ in range(60)]
-    assert [number_of(item) for item in items] == list(range(5, 65))
+    with suppress(queue.Empty):
+        while True:
+            items.append(line.get(timeout=0))
+    assert len(items) >= 30
     host.signal(signal.SIGCONT)
-    items += [line.get(timeout=PATIENCE) for _ in range(35)]
+    items += [line.get(timeout=PATIENCE) for _ in range(100 - len(items))]
     assert ask(host, "used", 0) > 0
-    assert [number_of(item) for item in items] == list(range(5, 100))
+    assert [number_of(item) for item in items] == list(range(100))
     items.clear()
     eventually(lambda: ask(host, "used", 0) == 0)
     host.tell(None)

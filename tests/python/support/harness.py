@@ -21,7 +21,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -194,6 +194,11 @@ class Process:
         self._running.wait()
         self._close()
 
+    def kill_if_running(self) -> None:
+        if not self._ended:
+            with suppress(BrokenPipeError):  # what was told, and never read
+                self.kill()
+
     def finish(self, *, quietly: bool = True) -> None:
         """Waits for its end, which must be without an error; quietly: without a word on stderr."""
         if not self._ended:
@@ -203,7 +208,8 @@ class Process:
 
     def end(self) -> tuple[int, str]:
         """Waits for its end, whichever: its exit code, as subprocess has it, and its stderr."""
-        self._to.close()
+        with suppress(BrokenPipeError):  # it has ended already, and says why on stderr
+            self._to.close()
         try:
             code = self._running.wait(2 * PATIENCE)  # it may have lost its own patience
         except subprocess.TimeoutExpired:
@@ -260,15 +266,14 @@ class Elsewhere:
         self.start(function, *arguments, env=env, machine=machine).finish(quietly=self.quietly)
 
     def finish(self) -> None:
-        """Waits for the end of each, also if one ended badly."""
-        failed = None
-        for process in self._processes:
+        """Waits for the end of each. If one does not end well, the others are killed."""
+        for number, process in enumerate(self._processes, 1):
             try:
                 process.finish(quietly=self.quietly)
-            except AssertionError as error:
-                failed = failed or error
-        if failed:
-            raise failed
+            except BaseException:
+                for other in self._processes[number:]:
+                    other.kill_if_running()
+                raise
 
 
 def _script(function: Callable[..., None], arguments: tuple[object, ...]) -> str:

@@ -40,6 +40,7 @@ enum class Result : int {
   kNotSupported = 801,
   kSystemDriverMismatch = 803,
   kStreamCaptureUnsupported = 900,
+  kStreamCaptureImplicit = 906,
   kUnknown = 999,
 };
 

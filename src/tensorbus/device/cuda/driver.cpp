@@ -107,9 +107,12 @@ const CudaDriver& CudaDriver::get() {
   return *here.driver;
 }
 
+bool CudaDriver::must_be_left_alone() noexcept {
+  return is_child() || exiting.load(std::memory_order_relaxed);
+}
+
 const CudaDriver* CudaDriver::in_use() noexcept {
-  if (is_child() || exiting.load(std::memory_order_relaxed)) return nullptr;
-  return initialised.load(std::memory_order_acquire);
+  return must_be_left_alone() ? nullptr : initialised.load(std::memory_order_acquire);
 }
 
 std::string CudaDriver::describe(cu::Result result) const {
@@ -134,10 +137,12 @@ void CudaDriver::check(cu::Result result, const std::string& what) const {
     case cu::Result::kPeerAccessUnsupported:
       throw Error(Code::kUnsupported, text);
     case cu::Result::kStreamCaptureUnsupported:
-      throw Error(Code::kUnsupported,
-                  text +
-                      ". The stream is being captured into a graph: publish, receive and let "
-                      "go outside of the capture");
+    case cu::Result::kStreamCaptureImplicit:
+      throw Error(
+          Code::kUnsupported,
+          text +
+              ". The stream is being captured into a graph, or is the default stream beside "
+              "one that is: publish, receive and let go outside of the capture");
     default:
       throw Error(Code::kSystem, text);
   }

@@ -19,6 +19,8 @@ class CudaDriver : public cu::Functions {
   // Returns the driver for clean-up. Null in a child as above, while the process exits (its GPU
   // memory is freed with it), and if the driver was never loaded.
   static const CudaDriver* in_use() noexcept;
+  // Returns true in a child as above, and while the process exits.
+  static bool must_be_left_alone() noexcept;
 
   // Returns the version of CUDA that the driver supports: 12040 for 12.4.
   int version() const noexcept { return version_; }

@@ -1,5 +1,7 @@
 #include "tensorbus/device/gpu_event.hpp"
 
+#include <new>
+
 #include "tensorbus/platform/error.hpp"
 
 namespace tensorbus::platform {
@@ -31,6 +33,8 @@ bool GpuEvent::has_passed() const noexcept {
     return cuda->EventQuery(event_) != cu::Result::kNotReady;
   } catch (const Error&) {  // the device is lost
     return true;
+  } catch (const std::bad_alloc&) {
+    return false;
   }
 }
 

@@ -28,7 +28,7 @@ void keep_for_good(DeferredReleaser::Kept kept) noexcept {
 
 void release_all(DeferredReleaser::Kept kept) noexcept {
   while (!kept.empty()) {
-    if (!platform::Gpu::any_in_use()) return keep_for_good(std::move(kept));
+    if (platform::Gpu::must_be_left_alone()) return keep_for_good(std::move(kept));
     kept.pop_front();
   }
 }
@@ -45,8 +45,8 @@ void run_release(Release& release) {
     attempts.swap(release.attempts);
     {
       const platform::MutexUnlock unlocked(release.mutex);
-      release_all(std::move(kept));
       attempts.remove_if([](const auto& attempt) { return attempt(); });
+      release_all(std::move(kept));
     }
     release.attempts.splice(release.attempts.begin(), attempts);
   }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tensorbus/device/order/deferred_releaser.hpp"
 #include "tensorbus/device/order/device_watch.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
@@ -63,6 +64,8 @@ Timeline::~Timeline() {
     DeviceWatch::wake();
   } catch (const std::bad_alloc&) {  // it is less harmful to keep the pages for ever
   }
+  pages_.reset();
+  DeferredReleaser::let_go(std::move(last_));  // if DeviceWatch was faster, this is the end of them
 }
 
 OrderBy Timeline::order_on(const GpuStream& stream) const {

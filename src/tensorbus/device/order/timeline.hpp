@@ -7,6 +7,7 @@
 
 #include "tensorbus/device/gpu_event.hpp"
 #include "tensorbus/device/gpu_stream.hpp"
+#include "tensorbus/device/order/deferred_releaser.hpp"
 #include "tensorbus/device/order/mark.hpp"
 #include "tensorbus/device/order/order.hpp"
 #include "tensorbus/device/order/timeline_pages.hpp"
@@ -82,7 +83,8 @@ class Timeline {
 
   const std::uint32_t fork_generation_ = platform::fork_generation();
   platform::Fd memfd_;
-  const std::shared_ptr<TimelinePages> pages_;
+  std::shared_ptr<TimelinePages> pages_;
+  DeferredReleaser::Kept last_{pages_};  // the same, to be let go in another thread
   std::optional<OrderBy> order_;
   // Of a timeline that nobody else has, for streams that cannot wait for its counters: by slot.
   std::map<std::uint32_t, platform::GpuEvent> events_ TB_GUARDED_BY(mutex_);

@@ -82,15 +82,17 @@ const platform::Fd* TimelinePages::living_peer() const noexcept {
 }
 
 void TimelinePages::keep_until(Mark theirs, std::shared_ptr<const void> what) {
-  std::list<Until> one;
-  one.push_back({theirs, {1, std::move(what)}});
+  std::list<Until> one(1);
+  one.front().mark = theirs;
+  one.front().what.push_back(std::move(what));
   const platform::MutexLock lock(mutex_);
   until_.splice(until_.end(), one);
 }
 
 void TimelinePages::keep_until_passed(std::vector<Mark> own, std::shared_ptr<const void> what) {
-  std::list<Passing> one;
-  one.push_back({std::move(own), {1, std::move(what)}});
+  std::list<Passing> one(1);
+  one.front().own = std::move(own);
+  one.front().what.push_back(std::move(what));
   const platform::MutexLock lock(mutex_);
   passing_.splice(passing_.end(), one);
 }
