@@ -42,8 +42,9 @@ class Failed(Exception):
 
 def run_bench(name: str, bin_dir: Path, quick: bool) -> Rows:
     command = command_of(name, bin_dir) + (["--quick"] if quick else [])
-    if not Path(command_of(name, bin_dir)[-1]).exists():
-        raise Failed(f"{command[0]} is not there: scripts/bench builds it")
+    program = Path(command_of(name, bin_dir)[-1])
+    if not program.exists():
+        raise Failed(f"{program} is not there: scripts/bench builds it")
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=1800)
     if done.returncode != 0:
         raise Failed(f"{' '.join(command)} failed (exit {done.returncode})")

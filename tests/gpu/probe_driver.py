@@ -3,7 +3,7 @@
     python tests/gpu/probe_driver.py
 
 Calls it directly, without Tensorbus or PyTorch, and prints one line for each question. Whatever may
-leave a context broken is asked in a process of its own. TENSORBUS_CUDA_DRIVER names another driver.
+leave a context broken is asked in a process of its own.
 """
 
 from __future__ import annotations
@@ -19,116 +19,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
-SIZE = 2 << 20
-READ, READ_WRITE = 1, 3
-_POSIX_FD = 1
-_DEVICE = 1
-_PINNED = 1
-_ZERO = ctypes.c_uint64(0)
-
-
-class Location(ctypes.Structure):
-    _fields_ = (("type", ctypes.c_int), ("id", ctypes.c_int))
-
-
-class Prop(ctypes.Structure):
-    """CUmemAllocationProp."""
-
-    _fields_ = (
-        ("type", ctypes.c_int),
-        ("handle_types", ctypes.c_int),
-        ("location", Location),
-        ("win32", ctypes.c_void_p),
-        ("flags", ctypes.c_ubyte * 8),
-    )
-
-
-class Access(ctypes.Structure):
-    """CUmemAccessDesc."""
-
-    _fields_ = (("location", Location), ("flags", ctypes.c_int))
-
-
-class IpcHandle(ctypes.Structure):
-    """CUipcMemHandle."""
-
-    _fields_ = (("bytes", ctypes.c_ubyte * 64),)
-
-
-class Refused(Exception):
-    """A call did not succeed."""
-
-
-class Driver:
-    """The functions of the driver, in the primary context of the first device."""
-
-    def __init__(self) -> None:
-        name = os.environ.get("TENSORBUS_CUDA_DRIVER", "libcuda.so.1")
-        self._library = ctypes.CDLL(name)
-        self("cuInit", 0)
-        self.context = ctypes.c_void_p()
-        self("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), 0)
-        self("cuCtxPushCurrent_v2", self.context)
-
-    def __call__(self, name: str, *arguments: Any) -> None:
-        result = self.result(name, *arguments)
-        if result != 0:
-            text = ctypes.c_char_p()
-            self._library.cuGetErrorName(result, ctypes.byref(text))
-            raise Refused(f"{name}: {(text.value or b'?').decode()} ({result})")
-
-    def result(self, name: str, *arguments: Any) -> int:
-        result: int = getattr(self._library, name)(*arguments)
-        return result
-
-    def attribute(self, number: int) -> int:
-        value = ctypes.c_int()
-        self("cuDeviceGetAttribute", ctypes.byref(value), number, 0)
-        return value.value
-
-    def create(self, size: int = SIZE) -> ctypes.c_uint64:
-        handle = ctypes.c_uint64()
-        prop = Prop(_PINNED, _POSIX_FD, Location(_DEVICE, 0))
-        self("cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(size), ctypes.byref(prop), _ZERO)
-        return handle
-
-    def export(self, handle: ctypes.c_uint64) -> int:
-        descriptor = ctypes.c_int()
-        self("cuMemExportToShareableHandle", ctypes.byref(descriptor), handle, _POSIX_FD, _ZERO)
-        return descriptor.value
-
-    def imported(self, descriptor: int) -> ctypes.c_uint64:
-        handle = ctypes.c_uint64()
-        as_pointer = ctypes.c_void_p(descriptor)
-        self("cuMemImportFromShareableHandle", ctypes.byref(handle), as_pointer, _POSIX_FD)
-        return handle
-
-    def mapped(
-        self, handle: ctypes.c_uint64, access: int = READ_WRITE, size: int = SIZE
-    ) -> ctypes.c_uint64:
-        address = ctypes.c_uint64()
-        whole = ctypes.c_size_t(size)
-        self("cuMemAddressReserve", ctypes.byref(address), whole, _ZERO, _ZERO, _ZERO)
-        self("cuMemMap", address, whole, _ZERO, handle, _ZERO)
-        wanted = Access(Location(_DEVICE, 0), access)
-        self("cuMemSetAccess", address, whole, ctypes.byref(wanted), ctypes.c_size_t(1))
-        return address
-
-    def stream(self) -> ctypes.c_void_p:
-        stream = ctypes.c_void_p()
-        self("cuStreamCreate", ctypes.byref(stream), 1)
-        return stream
-
-    def copy(self, target: Any, source: Any, size: int) -> None:
-        stream = self.stream()
-        self("cuMemcpyAsync", target, source, ctypes.c_size_t(size), stream)
-        self("cuStreamSynchronize", stream)
-
-
-def address_of(memory: Any) -> ctypes.c_uint64:
-    return ctypes.c_uint64(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
+from driver_calls import READ, SIZE, Driver, IpcHandle, Refused, address_of
 
 
 def two_mappings_of_one_memfd(cuda: Driver) -> str:
@@ -136,17 +28,11 @@ def two_mappings_of_one_memfd(cuda: Driver) -> str:
     descriptor = os.memfd_create("probe")
     os.ftruncate(descriptor, 8192)
     pages = [mmap.mmap(descriptor, 8192) for _ in range(2)]
-    on_device = []
-    for page in pages:
-        host = ctypes.c_void_p(address_of(page).value)
-        cuda("cuMemHostRegister_v2", host, ctypes.c_size_t(8192), 3)
-        device = ctypes.c_uint64()
-        cuda("cuMemHostGetDevicePointer_v2", ctypes.byref(device), host, 0)
-        on_device.append(device)
+    written, waited_for = map(cuda.registered, pages)
     writer, waiter = cuda.stream(), cuda.stream()
-    cuda("cuStreamWaitValue64_v2", waiter, on_device[1], ctypes.c_uint64(7), 0)
+    cuda.wait(waiter, waited_for, 7)
     waits = cuda.result("cuStreamQuery", waiter) != 0
-    cuda("cuStreamWriteValue64_v2", writer, on_device[0], ctypes.c_uint64(7), 0)
+    cuda.write(writer, written, 7)
     cuda("cuStreamSynchronize", waiter)
     seen = int.from_bytes(pages[1][:8], "little")
     return f"yes; a wait through one {'waited' if waits else 'did not wait'}, the host sees {seen}"
@@ -154,13 +40,8 @@ def two_mappings_of_one_memfd(cuda: Driver) -> str:
 
 def a_write_by_the_host_ends_a_wait(cuda: Driver) -> str:
     """What a survivor does when its peer dies."""
-    page = mmap.mmap(-1, 8192)
-    host = ctypes.c_void_p(address_of(page).value)
-    cuda("cuMemHostRegister_v2", host, ctypes.c_size_t(8192), 3)
-    device = ctypes.c_uint64()
-    cuda("cuMemHostGetDevicePointer_v2", ctypes.byref(device), host, 0)
-    stream = cuda.stream()
-    cuda("cuStreamWaitValue64_v2", stream, device, ctypes.c_uint64(7), 0)
+    page, stream = mmap.mmap(-1, 8192), cuda.stream()
+    cuda.wait(stream, cuda.registered(page), 7)
     page[:8] = (1 << 62).to_bytes(8, "little")
     cuda("cuStreamSynchronize", stream)
     return "yes"
@@ -289,42 +170,32 @@ def cost_of_opening(cuda: Driver) -> str:
     return ", ".join(parts)
 
 
-def _counter(cuda: Driver) -> tuple[mmap.mmap, ctypes.c_uint64]:
-    """A page that streams can write and wait for, and its address there."""
-    page = mmap.mmap(-1, 8192)
-    host = ctypes.c_void_p(address_of(page).value)
-    cuda("cuMemHostRegister_v2", host, ctypes.c_size_t(8192), 3)
-    device = ctypes.c_uint64()
-    cuda("cuMemHostGetDevicePointer_v2", ctypes.byref(device), host, 0)
-    return page, device
-
-
 def what_waits_while_a_stream_waits(cuda: Driver) -> str:
     """Calls in a thread while a stream waits for a counter, which the host writes after 300 ms.
 
     What takes as long must not be called by whoever ends such waits, nor under a lock of theirs.
     """
-    waits, _ = _counter(cuda), cuda.stream()
-    memory, handle, event = ctypes.c_uint64(), cuda.create(), ctypes.c_void_p()
-    cuda("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(SIZE))
-    cuda("cuEventCreate", ctypes.byref(event), 2)
-    spare, registered = mmap.mmap(-1, 8192), mmap.mmap(-1, 8192)
-    mapped, idle, other = cuda.mapped(cuda.create()), cuda.stream(), cuda.stream()
+    whole = ctypes.c_size_t(SIZE)
+    page, spare, registered = (mmap.mmap(-1, 8192) for _ in range(3))
+    counter = cuda.registered(page)
+    cuda.registered(registered)
     here = ctypes.c_void_p(address_of(registered).value)
-    cuda("cuMemHostRegister_v2", here, ctypes.c_size_t(8192), 3)
+    memory, handle, event = ctypes.c_uint64(), cuda.create(), ctypes.c_void_p()
+    cuda("cuMemAlloc_v2", ctypes.byref(memory), whole)
+    cuda("cuEventCreate", ctypes.byref(event), 2)
+    mapped, idle, other = cuda.mapped(cuda.create()), cuda.stream(), cuda.stream()
     cuda("cuEventRecord", event, idle)
     cuda("cuStreamSynchronize", idle)
-    there = ctypes.c_void_p(address_of(spare).value)
     kernels: list[ctypes.c_void_p] = []
     calls: list[tuple[str, Callable[[], object]]] = [
         ("cuEventQuery", lambda: cuda("cuEventQuery", event)),
-        ("cuStreamWriteValue64", lambda: cuda(*_write(idle, waits[1].value + 64, 1))),
+        ("cuStreamWriteValue64", lambda: cuda.write(idle, counter + 64, 1)),
         ("cuStreamCreate", cuda.stream),
-        ("cuMemHostRegister", lambda: cuda("cuMemHostRegister_v2", there, SIZE_OF_PAGES, 3)),
+        ("cuMemHostRegister", lambda: cuda.registered(spare)),
         ("create, map, access", lambda: cuda.mapped(cuda.create())),
-        ("cuMemUnmap", lambda: cuda("cuMemUnmap", mapped, ctypes.c_size_t(SIZE))),
+        ("cuMemUnmap", lambda: cuda("cuMemUnmap", mapped, whole)),
         ("cuMemRelease", lambda: cuda("cuMemRelease", handle)),
-        ("cuMemAlloc", lambda: cuda("cuMemAlloc_v2", ctypes.byref(ctypes.c_uint64()), SIZE_ASKED)),
+        ("cuMemAlloc", lambda: cuda("cuMemAlloc_v2", ctypes.byref(ctypes.c_uint64()), whole)),
         ("cuStreamDestroy", lambda: cuda("cuStreamDestroy_v2", idle)),
         ("cuEventDestroy", lambda: cuda("cuEventDestroy_v2", event)),
         ("cuMemHostUnregister", lambda: cuda("cuMemHostUnregister", here)),
@@ -335,8 +206,8 @@ def what_waits_while_a_stream_waits(cuda: Driver) -> str:
     found = []
     for number, (name, call) in enumerate(calls, 1):
         waiting = cuda.stream()
-        cuda("cuStreamWaitValue64_v2", waiting, waits[1], ctypes.c_uint64(number), 0)
-        ending = threading.Timer(0.3, _store, (waits[0], number))
+        cuda.wait(waiting, counter, number)
+        ending = threading.Timer(0.3, _store, (page, number))
         ending.start()
         begin = time.perf_counter()
         try:
@@ -369,15 +240,6 @@ def _load_kernel(cuda: Driver) -> ctypes.c_void_p:
     return kernel
 
 
-SIZE_OF_PAGES = ctypes.c_size_t(8192)
-SIZE_ASKED = ctypes.c_size_t(SIZE)
-
-
-def _write(stream: ctypes.c_void_p, address: int, value: int) -> tuple[Any, ...]:
-    where = ctypes.c_uint64(address)
-    return "cuStreamWriteValue64_v2", stream, where, ctypes.c_uint64(value), 0
-
-
 def _store(page: mmap.mmap, value: int) -> None:
     page[:8] = value.to_bytes(8, "little")
 
@@ -386,6 +248,10 @@ def read_only_memory_is_registered(cuda: Driver) -> str:
     """What `Subscriber(pin=True)` needs: pages of a memfd that are mapped for reading."""
     supported = ctypes.c_int()
     result = cuda.result("cuDeviceGetAttribute", ctypes.byref(supported), 113, 0)
+    pages = ctypes.c_size_t(8192)
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
     descriptor = os.memfd_create("probe")
     os.ftruncate(descriptor, 8192)
     writer = mmap.mmap(descriptor, 8192)
@@ -395,11 +261,8 @@ def read_only_memory_is_registered(cuda: Driver) -> str:
         ("no flag", mmap.PROT_READ, 1),
         ("mapped writable", mmap.PROT_READ | mmap.PROT_WRITE, 1),
     ):
-        libc = ctypes.CDLL(None)
-        libc.mmap.restype = ctypes.c_void_p
-        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
         page = libc.mmap(None, 8192, protection, mmap.MAP_SHARED, descriptor, 0)
-        result = cuda.result("cuMemHostRegister_v2", ctypes.c_void_p(page), SIZE_OF_PAGES, flags)
+        result = cuda.result("cuMemHostRegister_v2", ctypes.c_void_p(page), pages, flags)
         parts.append(f"{name} {result}")
         if result == 0:
             writer[:8] = b"stays in"
@@ -436,23 +299,19 @@ _HOPS = 500
 
 
 def _hop(cuda: Driver, descriptor: int, side: int) -> float:
-    page = mmap.mmap(descriptor, 8192)
-    host, device = ctypes.c_void_p(address_of(page).value), ctypes.c_uint64()
-    cuda("cuMemHostRegister_v2", host, SIZE_OF_PAGES, 3)
-    cuda("cuMemHostGetDevicePointer_v2", ctypes.byref(device), host, 0)
-    stream = cuda.stream()
-    mine = device.value + 4096 * side
-    theirs = ctypes.c_uint64(device.value + 4096 * (1 - side))
+    page = mmap.mmap(descriptor, 8192)  # stays mapped
+    counters, stream = cuda.registered(page), cuda.stream()
+    mine, theirs = counters + 4096 * side, counters + 4096 * (1 - side)
     if side == 1:
         print("ready", flush=True)
         sys.stdin.readline()
     begin = time.perf_counter()
     for value in range(1, _HOPS + 1):
         if side == 1:
-            cuda("cuStreamWaitValue64_v2", stream, theirs, ctypes.c_uint64(value), 0)
-        cuda(*_write(stream, mine, value))
+            cuda.wait(stream, theirs, value)
+        cuda.write(stream, mine, value)
         if side == 0:
-            cuda("cuStreamWaitValue64_v2", stream, theirs, ctypes.c_uint64(value), 0)
+            cuda.wait(stream, theirs, value)
     cuda("cuStreamSynchronize", stream)
     return time.perf_counter() - begin
 
@@ -484,19 +343,16 @@ def a_killed_process_writes_no_more(cuda: Driver) -> str:
 def count_and_wait(number: int, child: str) -> None:
     """The other process."""
     cuda = Driver()
-    page = mmap.mmap(number, 8192)
-    host, device = ctypes.c_void_p(address_of(page).value), ctypes.c_uint64()
-    cuda("cuMemHostRegister_v2", host, SIZE_OF_PAGES, 3)
-    cuda("cuMemHostGetDevicePointer_v2", ctypes.byref(device), host, 0)
-    stream = cuda.stream()
+    page = mmap.mmap(number, 8192)  # stays mapped
+    counter, stream = cuda.registered(page), cuda.stream()
     left = os.fork() if child else 0
     if child and left == 0:
         signal.pause()
     for value in range(1, 2_000):
-        cuda(*_write(stream, device.value, value))
+        cuda.write(stream, counter, value)
     print(left, flush=True)
     for value in range(2_000, 1_000_000):
-        cuda(*_write(stream, device.value, value))
+        cuda.write(stream, counter, value)
 
 
 def stream_memory_operations(cuda: Driver) -> str:
