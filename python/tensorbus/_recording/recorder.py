@@ -154,7 +154,7 @@ class Recorder(Closing):
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until recording has ended by itself, as on a full disk: True.
 
-        `close` then raises why. False after `timeout` seconds.
+        `stats` is final then, and `close` raises why. False after `timeout` seconds.
         """
         return self._core.wait(seconds("timeout", timeout)) is Outcome.DONE
 

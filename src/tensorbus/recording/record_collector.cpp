@@ -146,7 +146,7 @@ void RecordCollector::run() {
     look_at_topics();
     look_if_wanted();
   }
-  take_last();
+  if (!buffer_.stopped()) take_last();
   for (Topic* const topic : by_tag_) topic->subscriber.close();
   tell_of_last_lost();
 }

@@ -18,13 +18,12 @@ class RecordProgress {
   void fail(const Error& failure) {
     const platform::MutexLock lock(mutex_);
     if (!error_) error_ = failure;
-    failed_.store(1, std::memory_order_release);  // pairs with has_failed()
-    platform::futex_wake_all(failed_);
   }
   std::optional<Error> failure() const {
     const platform::MutexLock lock(mutex_);
     return error_;
   }
+  // Returns true once a thread has failed, and all have ended: nothing changes any more.
   bool has_failed() const noexcept { return failed_.load(std::memory_order_acquire) != 0; }
   platform::FutexWait park_until_failed(std::chrono::nanoseconds most) noexcept {
     return platform::futex_wait(failed_, 0, most);
@@ -38,6 +37,9 @@ class RecordProgress {
     const platform::MutexLock lock(mutex_);
     --running_;
     changed_.notify_all();
+    if (running_ > 0 || !error_) return;
+    failed_.store(1, std::memory_order_release);  // pairs with has_failed()
+    platform::futex_wake_all(failed_);
   }
   void wait_for_threads() {
     const platform::MutexLock lock(mutex_);
@@ -49,7 +51,7 @@ class RecordProgress {
   platform::Condition changed_;
   int running_ TB_GUARDED_BY(mutex_) = 0;
   std::optional<Error> error_ TB_GUARDED_BY(mutex_);
-  std::atomic<std::uint32_t> failed_ = 0;  // a futex: 1 when there is an error
+  std::atomic<std::uint32_t> failed_ = 0;  // a futex: 1 when they have ended with an error
 };
 
 }  // namespace tensorbus::bus
