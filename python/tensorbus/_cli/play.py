@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from typing import Annotated
 
 import typer
@@ -125,7 +126,9 @@ def _follow(stop: threading.Event, player: Player, node: Node, wait: float | Non
     """
     try:
         if wait is not None:
-            player.wait_for_subscribers(wait)
+            _wait_for_subscribers(stop, player, wait)
+            if stop.is_set():
+                return
             player.resume()
         with Keys(player) as keys:
             while not stop.is_set() and not keys.ended and not player.wait(0 if keys else _LOOK):
@@ -133,3 +136,12 @@ def _follow(stop: threading.Event, player: Player, node: Node, wait: float | Non
         stop.wait(_LOOK)  # until whoever resumed it has an answer
     finally:
         node.stop()
+
+
+def _wait_for_subscribers(stop: threading.Event, player: Player, wait: float) -> None:
+    """Waits that many seconds at most, or until it is stopped."""
+    until = time.monotonic() + wait
+    while not stop.is_set():
+        left = max(until - time.monotonic(), 0.0)
+        if player.wait_for_subscribers(min(left, _LOOK)) or left <= _LOOK:
+            return

@@ -61,9 +61,10 @@ def seconds_in(text: str) -> float:
     >>> seconds_in("30s"), seconds_in("0.5"), seconds_in("2m")
     (30.0, 0.5, 120.0)
     """
-    number = text.strip().removesuffix("s")
+    number = text.strip()
+    unit = 60 if number.endswith("m") else 1
     try:
-        found = float(number.removesuffix("m")) * (60 if number.endswith("m") else 1)
+        found = float(number[:-1] if number.endswith(("s", "m")) else number) * unit
     except ValueError:
         found = 0.0
     if not found > 0:

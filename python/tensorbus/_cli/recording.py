@@ -15,7 +15,7 @@ from tensorbus._cli.compression import compressions
 from tensorbus._cli.options import Json, group
 from tensorbus._cli.output import fail, print_json, print_pairs, print_table
 from tensorbus._inspection.units import bytes_text, rate_text, shown
-from tensorbus._recording.copying import Copied, copy_recordings
+from tensorbus._recording.copying import Copied, copy_recordings, require_another_file
 from tensorbus._recording.exporting import FORMATS, export
 from tensorbus._recording.recording import RecordedTopic, Recording
 
@@ -117,9 +117,11 @@ def convert(
         fail(f"{error.name} is not installed: pip install 'tensorbus[foxglove]'")
     from tensorbus._view.sinks.parts import parts_of
 
-    samples = Recording(file, library="numpy").select(*(topics or ()))
+    recording = Recording(file, library="numpy")
+    samples = recording.select(*(topics or ()))
     if os.path.exists(output) and not overwrite:
         raise InvalidArgument(f"file {output!r}: it exists: choose another name, or --overwrite")
+    require_another_file(output, [recording])
     sink = FoxgloveSink(output)
     try:
         for sample in samples:

@@ -61,8 +61,7 @@ def copy_recordings(
             f"there are: {', '.join(map(repr, sorted(known))) or 'none'}"
         )
     path = os.fsdecode(path)
-    if os.path.exists(path) and any(os.path.samefile(path, source.path) for source in sources):
-        raise InvalidArgument(f"file {path!r}: it cannot be read and replaced at once")
+    require_another_file(path, sources)
     begin, end = (min(max(bound, 0), _END) for bound in (start_ns, end_ns))
     parts = [
         (source._open(), [name for name in names if name in source.topics], begin, end)
@@ -73,6 +72,12 @@ def copy_recordings(
     topics_of_them = compress if isinstance(compress, Mapping) else {}
     named = {topic_name(topic): _core_name(how) for topic, how in topics_of_them.items()}
     return Copied(**_core.copy_recordings(parts, path, overwrite, all_of_them, named))
+
+
+def require_another_file(path: str, sources: Iterable[Recording]) -> None:
+    """Raises InvalidArgument if the file at `path` is one of those that are read."""
+    if os.path.exists(path) and any(os.path.samefile(path, source.path) for source in sources):
+        raise InvalidArgument(f"file {path!r}: it cannot be read and replaced at once")
 
 
 def _core_name(compression: str) -> str:

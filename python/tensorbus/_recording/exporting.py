@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from tensorbus._base.errors import InvalidArgument, Unsupported
 from tensorbus._recording.recording import Recording
 
 FORMATS = ("npy", "npz", "safetensors", "png", "jpg")
-_CHANNELS = {1: "L", 3: "RGB", 4: "RGBA"}
+_CHANNELS = {"png": (1, 3, 4), "jpg": (1, 3)}
 
 
 class Exported(NamedTuple):
@@ -51,8 +51,8 @@ def export(
     if any(target.iterdir()):
         raise InvalidArgument(f"folder {str(folder)!r}: it is not empty")
     messages = files = 0
-    for topic in topics or recording.topics:
-        place = target / _file_name(topic)
+    for topic, name in _file_names(topics or recording.topics).items():
+        place = target / name
         place.mkdir()
         with open(place / "messages.jsonl", "w") as lines:
             samples = recording.select(topic)
@@ -82,12 +82,33 @@ def _file_name(topic: str) -> str:
     return name if name.strip(".") else "_"
 
 
+def _file_names(names: Iterable[str]) -> dict[str, str]:
+    """A file name for each, all different.
+
+    >>> _file_names(["a/b", "a_b", "c"])
+    {'a/b': 'a_b', 'a_b': 'a_b_2', 'c': 'c'}
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        found[name] = _unused(_file_name(name), found.values())
+    return found
+
+
+def _unused(name: str, used: Collection[str]) -> str:
+    """The name, with a number if it is in use."""
+    found, number = name, 1
+    while found in used:
+        number += 1
+        found = f"{name}_{number}"
+    return found
+
+
 def _without_tensors(value: Any, path: str, tensors: dict[str, Any]) -> Any:
     """The value as JSON has it; its arrays are put into `tensors`, by their places."""
     import numpy as np
 
     if isinstance(value, np.ndarray) or type(value).__module__ == "torch":
-        name = path or "data"
+        name = _unused(path or "data", tensors)
         tensors[name] = value
         return {"tensor": name}
     if isinstance(value, np.generic):
@@ -121,7 +142,7 @@ def _npy() -> _Write:
     import numpy as np
 
     def write(place: Path, start: str, tensors: dict[str, Any]) -> dict[str, str]:
-        names = {key: f"{start}.{_file_name(key)}.npy" for key in tensors}
+        names = {key: f"{start}.{name}.npy" for key, name in _file_names(tensors).items()}
         for key, name in names.items():
             np.save(place / name, tensors[key], allow_pickle=False)
         return names
@@ -139,7 +160,7 @@ def _npz() -> _Write:
         name = f"{start}.npz"
         with zipfile.ZipFile(place / name, "w", zipfile.ZIP_STORED) as file:
             for key, tensor in tensors.items():
-                with file.open(f"{_file_name(key)}.npy", "w", force_zip64=True) as member:
+                with file.open(f"{key}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, np.asarray(tensor), allow_pickle=False)
         return dict.fromkeys(tensors, name)
 
@@ -163,21 +184,21 @@ def _images(suffix: str) -> _Write:
     from PIL import Image
 
     def write(place: Path, start: str, tensors: dict[str, Any]) -> dict[str, str]:
-        names = {key: f"{start}.{_file_name(key)}.{suffix}" for key in tensors}
+        names = {key: f"{start}.{name}.{suffix}" for key, name in _file_names(tensors).items()}
         for key, name in names.items():
-            Image.fromarray(_pixels(key, tensors[key])).save(place / name)
+            Image.fromarray(_pixels(key, tensors[key], _CHANNELS[suffix])).save(place / name)
         return names
 
     return write
 
 
-def _pixels(name: str, array: Any) -> Any:
+def _pixels(name: str, array: Any, channels: tuple[int, ...]) -> Any:
     shown = array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array
-    is_image = shown.ndim == 2 or (shown.ndim == 3 and shown.shape[2] in _CHANNELS)
+    is_image = shown.ndim == 2 or (shown.ndim == 3 and shown.shape[2] in channels)
     if not is_image or array.dtype != "uint8":
         raise Unsupported(
             f"tensor {name!r}: {array.dtype} of {array.shape} is no image: expected uint8 of "
-            "(height, width) or (height, width, 1, 3 or 4)"
+            f"(height, width) or (height, width, channels), with channels one of {channels}"
         )
     return shown
 

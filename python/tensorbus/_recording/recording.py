@@ -90,7 +90,7 @@ class Recording(Closing, Sequence[Sample[Any]]):
     def __init__(self, path: str | os.PathLike[str], *, library: Library | None = None) -> None:
         self._path = os.fsdecode(path)
         self._library = library_or_none(library)
-        with open(self._path, "rb"):  # raises what Python raises
+        with open(self._path, "rb", opener=_at_once):  # raises what Python raises
             pass
         self._core: _core.Recording | None = _core.Recording(self._path)
         self._topics: dict[str, RecordedTopic] | None = None
@@ -283,6 +283,11 @@ class Recording(Closing, Sequence[Sample[Any]]):
         if self._core is None:
             raise Closed(f"file {self._path!r} is closed")
         return self._core
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Opens it without waiting for the writer of a FIFO."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _topics_of(core: _core.Recording) -> dict[str, RecordedTopic]:

@@ -77,9 +77,10 @@ def test_it_plays_to_the_end(path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_well(path: Path, number: signal.Signals) -> None:
-    with playing(path, "--paused") as process:
-        process.send_signal(number)
-        assert ended(process).startswith("0 messages")
+    for options in (("--paused",), ("--wait", 10 * PATIENCE)):
+        with playing(path, *options) as process:
+            process.send_signal(number)
+            assert ended(process).startswith("0 messages")
 
 
 def test_options_say_what_is_played(path: Path) -> None:

@@ -192,6 +192,12 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
         tb.Recording(tmp_path / "text.mcap")
 
 
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(tb.Error):
+        tb.Recording(tmp_path / "pipe")
+
+
 def test_messages_of_other_programs_are_refused_by_name(tmp_path: Path) -> None:
     writer = pytest.importorskip("mcap.writer")
     path = tmp_path / "other.mcap"

@@ -109,6 +109,7 @@ def test_mistakes_are_told(path: Path, capsys: pytest.CaptureFixture[str]) -> No
         (("export", "--format", "gif"), "format='gif'"),
         (("export", "-o", str(path.parent)), "is not empty"),
         (("convert", "-o", str(path)), "it exists"),
+        (("convert", "-o", str(path), "--overwrite"), "read and replaced at once"),
     ):
         assert main(["recording", arguments[0], str(path), *arguments[1:]]) == 2
         assert text in " ".join(capsys.readouterr().err.split())
@@ -161,6 +162,31 @@ def test_export_writes_images(path: Path, capsys: pytest.CaptureFixture[str]) ->
     other = path.parent / "other"
     assert main(["recording", "export", str(path), "pose", "-o", str(other), "--format", "png"])
     assert "tensor 'at': float64 of (3,) is no image" in capsys.readouterr().err
+
+
+def test_no_format_of_export_mixes_up_names(path: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "odd.mcap"
+    names = ("x/y", "x_y", "a.b")
+    with (
+        tb.Publisher("a/b", reliable=True) as one,
+        tb.Publisher("a_b", reliable=True) as other,
+        tb.Recorder(odd, all=True, reliable=True),
+    ):
+        for publisher in (one, other):
+            assert publisher.wait_for_subscribers(timeout=PATIENCE)
+            arrays = [np.full(2, number) for number in range(len(names) + 1)]
+            publisher.publish(dict(zip(names, arrays, strict=False)) | {"a": {"b": arrays[-1]}})
+    for kind in ("npy", "npz"):
+        folder = tmp_path / kind
+        assert main(["recording", "export", str(odd), "-o", str(folder), "--format", kind]) == 0
+        assert sorted(each.name for each in folder.iterdir()) == ["a_b", "a_b_2"]
+        for place in folder.iterdir():
+            line = json.loads((place / "messages.jsonl").read_text())
+            inner = line["data"].pop("a")["b"]["tensor"]
+            tensors = [line["data"][name]["tensor"] for name in names]
+            for number, tensor in enumerate([*tensors, inner]):
+                found = np.load(place / line["files"][tensor])
+                assert (found if kind == "npy" else found[tensor]).tolist() == [number, number]
 
 
 def test_convert_writes_what_foxglove_opens(path: Path, foxglove: ModuleType) -> None:

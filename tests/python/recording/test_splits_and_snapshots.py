@@ -192,7 +192,7 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
 def test_a_command_and_a_signal_write_snapshots(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("typer")
+    typer = pytest.importorskip("typer")
     path = tmp_path / "run.mcap"
     with (
         tb.Publisher("topic", reliable=True) as publisher,
@@ -229,3 +229,6 @@ def test_a_command_and_a_signal_write_snapshots(
         assert process.returncode == 0, err
         assert out.startswith("5 messages of 1 topics, ")
     assert seconds_in("2m") == 120
+    for unknown in ("500ms", "1h", "ss", "nan", "0"):
+        with pytest.raises(typer.BadParameter):
+            seconds_in(unknown)
