@@ -647,9 +647,9 @@ class Queue:
         Puts an everyday value, and returns True or why not; None for other values.
         """
 
-    def get_item(self, timeout: float | None) -> tuple[Any] | Sample | Outcome:
+    def get_item(self, timeout: float | None) -> tuple[Any] | Sample | tuple[Sample, BaseException] | Outcome:
         """
-        The value of an everyday item in a tuple, or the Sample of another one.
+        The value of an everyday item in a tuple, or the Sample of another one; with what was raised, if a signal handler did so while it was unpickled.
         """
 
     def put_many(self, fields: list[bytes], timeout: float | None) -> tuple[int, Outcome]:
@@ -657,9 +657,9 @@ class Queue:
         Puts messages of fields alone, in order; how many are in the queue, and what kept the next one out.
         """
 
-    def get_many(self, max_count: int, timeout: float | None) -> tuple[list[Any], list[Sample]] | Outcome:
+    def get_many(self, max_count: int, timeout: float | None) -> tuple[list[Any], list[Sample], BaseException | None] | Outcome:
         """
-        The values of everyday items, up to the first other one, and the Samples from that one on.
+        The values of everyday items, up to the first other one, and the Samples from that one on; and what was raised, if a signal handler did so meanwhile.
         """
 
     def start_put(self, outgoing: Outgoing, fields: bytes, waits: bool = True) -> Pending: ...

@@ -26,6 +26,9 @@ from tensorbus._pickling.pickler import NO_TENSORS
 from tensorbus._queues.ending import forks, wait_for_takers
 from tensorbus._queues.pending import checked, taken
 
+# What was taken from a queue: an everyday value, in a tuple, or the sample of another item.
+_Unread = tuple[Any] | _core.Sample
+
 _getpid = os.getpid
 _BATCH = 128  # items that put_many() hands to the core at once
 _LOOK = 0.5  # seconds, after which open_async() notices that it was cancelled
@@ -165,7 +168,7 @@ class Queue(Closing, Generic[T]):
         self._access: _core.Access | None = None  # that of the queue
         self._known_elsewhere = bool(name)
         self._forks = forks()
-        self._unread: deque[_core.Sample] = deque()  # of get_many(), for the next get
+        self._unread: deque[_Unread] = deque()  # taken, for the next get
         self._closed = False
 
     @property
@@ -270,24 +273,27 @@ class Queue(Closing, Generic[T]):
         deadline = None if limit is None else time.monotonic() + limit
         put = 0
         waiting: list[bytes] = []
-        for item in items:
-            outgoing, fields = pickler.dump(item, shared=self._shared, stream=stream)
-            if outgoing is NO_TENSORS or len(outgoing) == 0:
-                waiting.append(fields)
-                if len(waiting) < _BATCH:
-                    continue
-            count = len(waiting)
-            some = self._put_fields(waiting, deadline)
-            put += some
-            if some < count:
-                return put
-            waiting = []
-            if len(outgoing) != 0:
-                outcome = self._here.put(outgoing, fields, _left(deadline))
-                if outcome is Outcome.TIMED_OUT:
+        try:
+            for item in items:
+                outgoing, fields = pickler.dump(item, shared=self._shared, stream=stream)
+                if outgoing is NO_TENSORS or len(outgoing) == 0:
+                    waiting.append(fields)
+                    if len(waiting) < _BATCH:
+                        continue
+                batch, waiting = waiting, []
+                some = self._put_fields(batch, deadline)
+                put += some
+                if some < len(batch):
                     return put
-                checked(outcome)
-                put += 1
+                if len(outgoing) != 0:
+                    outcome = self._here.put(outgoing, fields, _left(deadline))
+                    if outcome is Outcome.TIMED_OUT:
+                        return put
+                    checked(outcome)
+                    put += 1
+        except Exception:  # of the iterable, or of an item: those before it are to be in the queue
+            self._put_fields(waiting, deadline)
+            raise
         return put + self._put_fields(waiting, deadline)
 
     def _put_fields(self, fields: list[bytes], deadline: float | None) -> int:
@@ -317,7 +323,7 @@ class Queue(Closing, Generic[T]):
         """
         limit = None if block and timeout is None else _wait(block, timeout)
         found = self._item(limit)
-        item: T = found[0] if isinstance(found, tuple) else pickler.load(found)
+        item: T = found[0] if isinstance(found, tuple) else self._load(found)
         return item
 
     def get_many(self, max_count: int, timeout: float | None = None) -> list[T]:
@@ -349,22 +355,41 @@ class Queue(Closing, Generic[T]):
         found = self._here.get_many(most, limit)
         if isinstance(found, Outcome):
             return [pickler.load(self._sample(found))]  # raises
-        values, samples = found
+        values, samples, raised = found
+        if raised is not None:
+            self._give_back(values, samples)
+            raise raised
         return self._loaded(values, deque(samples)) if samples else values
 
-    def _loaded(self, items: list[T], samples: deque[_core.Sample]) -> list[T]:
-        while samples:
+    def _loaded(self, items: list[T], unread: deque[_Unread]) -> list[T]:
+        while unread:
             try:
-                items.append(pickler.load(samples[0]))
+                items.append(_value(unread[0]))
+            except Exception:
+                if items:
+                    self._give_back((), unread)
+                    break
+                self._give_back((), list(unread)[1:])
+                raise
             except BaseException:
-                if not items:
-                    samples.popleft()
-                self._unread.extendleft(reversed(samples))
-                if not items:
-                    raise
-                break
-            samples.popleft()
+                self._give_back(items, unread)
+                raise
+            unread.popleft()
         return items
+
+    def _load(self, found: _Unread) -> Any:
+        """What was put. The next get has it if a signal handler raises meanwhile."""
+        try:
+            return _value(found)
+        except Exception:
+            raise
+        except BaseException:
+            self._give_back((), [found])
+            raise
+
+    def _give_back(self, values: Iterable[T], unread: Iterable[_Unread]) -> None:
+        """To the next get of this process: what was taken, the oldest first."""
+        self._unread.extendleft(reversed([*((value,) for value in values), *unread]))
 
     def get_nowait(self) -> T:
         """`get` that does not wait for an item."""
@@ -377,7 +402,7 @@ class Queue(Closing, Generic[T]):
                 found = self._item(None)
             except Closed:
                 return
-            item = found[0] if isinstance(found, tuple) else pickler.load(found)
+            item = found[0] if isinstance(found, tuple) else self._load(found)
             del found  # nothing is kept while we wait for the next
             yield item
             del item
@@ -389,7 +414,7 @@ class Queue(Closing, Generic[T]):
 
     async def get_async(self) -> T:
         """`get` in an event loop. Cancelled, it has taken none."""
-        item: T = pickler.load(await self._found_async())
+        item: T = self._load(await self._found_async())
         return item
 
     async def join_async(self) -> None:
@@ -403,7 +428,7 @@ class Queue(Closing, Generic[T]):
                 found = await self._found_async()
             except Closed:
                 return
-            item = pickler.load(found)
+            item = self._load(found)
             del found
             yield item
             del item
@@ -528,29 +553,32 @@ class Queue(Closing, Generic[T]):
         if is_maker:
             self._core.close()
 
-    def _take_unread(self, most: int) -> deque[_core.Sample]:
-        """What get_many() has left, the oldest first. Other threads may take some of it."""
-        samples: deque[_core.Sample] = deque()
+    def _take_unread(self, most: int) -> deque[_Unread]:
+        """What other calls have left, the oldest first. Other threads may take some of it."""
+        unread: deque[_Unread] = deque()
         # A forked child has not got what its parent got.
         if self._unread and not self._closed and self._process == os.getpid():
             with suppress(IndexError):
-                while len(samples) < most:
-                    samples.append(self._unread.popleft())
-        return samples
+                while len(unread) < most:
+                    unread.append(self._unread.popleft())
+        return unread
 
     def _found(self, timeout: float | None) -> _core.Sample:
-        if unread := self._take_unread(1):
-            return unread[0]
+        """For who takes nothing else from this queue."""
         return self._sample(self._here.get(timeout))
 
-    def _item(self, timeout: float | None) -> tuple[Any] | _core.Sample:
-        """An everyday value, in a tuple, or the sample of another one."""
+    def _item(self, timeout: float | None) -> _Unread:
         if self._unread and (unread := self._take_unread(1)):
             return unread[0]
         found = self._here.get_item(timeout)
-        return found if isinstance(found, tuple) else self._sample(found)
+        if not isinstance(found, tuple):
+            return self._sample(found)
+        if len(found) == 2:
+            self._give_back((), [found[0]])
+            raise found[1]
+        return found
 
-    async def _found_async(self) -> _core.Sample:
+    async def _found_async(self) -> _Unread:
         if unread := self._take_unread(1):
             return unread[0]
         return self._sample(await taken(self._here.start_get()))
@@ -596,6 +624,10 @@ def _reopen(address: str, domain: str, name: str = "") -> Queue[Any]:
     queue: Queue[Any] = Queue.open(address, domain=domain)
     queue._name = name
     return queue
+
+
+def _value(found: _Unread) -> Any:
+    return found[0] if isinstance(found, tuple) else pickler.load(found)
 
 
 def _left(deadline: float | None) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tensorbus._base.arguments import Access
@@ -67,9 +67,23 @@ def load_state_dict(
         raise InvalidArgument(
             f"handle: expected the tensors of a state_dict(), got {type(state).__name__}"
         )
-    result = model.load_state_dict(state, strict=strict, assign=True)
+    before = [*_tensors_of(model)]
+    try:
+        result = model.load_state_dict(state, strict=strict, assign=True)
+    except BaseException:  # PyTorch has assigned what fits
+        for module, name, tensor in before:
+            setattr(module, name, tensor)
+        raise
     if access in ("copy-on-write", "read"):
         for name, parameter in model.named_parameters():
             if name in state:
                 parameter.requires_grad_(False)
     return result
+
+
+def _tensors_of(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str, torch.Tensor]]:
+    """Parameters and buffers, each with the module that has it and its name there."""
+    for module in model.modules():
+        for named in (module.named_parameters, module.named_buffers):
+            for name, tensor in named(recurse=False, remove_duplicate=False):
+                yield module, name, tensor

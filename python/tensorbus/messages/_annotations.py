@@ -147,6 +147,8 @@ def kind_of(hint: Any, nested: Nested) -> Kind:
     if origin is None:
         return _plain(hint, nested)
     arguments = get_args(hint)
+    if not arguments and hint not in _EMPTY_TUPLES:
+        return _plain(origin, nested)  # typing.List, as list
     if origin is Union or origin is types.UnionType:
         return _union([kind_of(argument, nested) for argument in arguments])
     if origin is Literal:
@@ -170,6 +172,7 @@ def _unaliased(hint: Any) -> Any:
 
 
 _ITEMS = (list, set, frozenset)
+_EMPTY_TUPLES = (tuple[()], typing.Tuple[()])  # noqa: UP006  (they are not equal)
 
 
 def _tuple(arguments: tuple[Any, ...], nested: Nested) -> Kind:

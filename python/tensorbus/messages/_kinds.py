@@ -130,7 +130,8 @@ class Scalar(Kind):
         if numpy is None or not isinstance(value, numpy.generic):
             return False
         classes = tuple(getattr(numpy, name) for name in self._numpy)
-        return isinstance(value, classes) and value.dtype.char not in "gG"  # of more than 64 bits
+        # g and G have more than 64 bits; NumPy counts timedelta64 (m) among the integers.
+        return isinstance(value, classes) and value.dtype.char not in "gGm"
 
 
 class Instances(Kind):

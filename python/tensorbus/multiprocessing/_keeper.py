@@ -42,10 +42,17 @@ class Settings(Struct):
     user: int = -1  # the keeper's
 
 
+class _Forking(threading.local):
+    """What each thread has moved for a child that it forks just now."""
+
+    def __init__(self) -> None:
+        self.moved: list[Moved] = []
+
+
 settings = Settings()
 _own = Settings()  # names this process's participant, once it has started others
 _of_ours = 0  # the process that was started with the settings
-_moved: list[Moved] = []  # of this process, for a child that it forks just now
+_forking = _Forking()
 _inheriting = threading.Lock()
 _not_awaited: set[int] = set()  # carriers whose messages the end of this process may lose
 _deprecated_ttl = float("inf")
@@ -152,9 +159,8 @@ def moved_for_child(memories: dict[int, memoryview]) -> Iterator[list[_core.Shar
 
     What it is given must live as long as the child.
     """
-    global _moved
     shares: list[_core.Shared] = []
-    outer, _moved = _moved, []
+    outer, _forking.moved = _forking.moved, []
     try:
         items = list(memories.items())
         for first in range(0, len(items), lending.MOST_TENSORS):
@@ -163,10 +169,10 @@ def moved_for_child(memories: dict[int, memoryview]) -> Iterator[list[_core.Shar
             for memory in part.values():
                 outgoing.add_buffer(memory, 0)
             shares.append(_core.share(outgoing, b"", 0, None, True, participant()))
-            _moved.append(Moved(shares[-1].handle.bytes(), list(part)))
+            _forking.moved.append(Moved(shares[-1].handle.bytes(), list(part)))
         yield shares
     finally:
-        _moved = outer
+        _forking.moved = outer
 
 
 def is_of_ours() -> bool:
@@ -242,17 +248,17 @@ class _Inherited:
 def _inherited() -> dict[int, Callable[[int, int], _core.Memory]]:
     """The way to each of what our parent had moved when it forked us."""
     ways: dict[int, Callable[[int, int], _core.Memory]] = {}
-    for moved in _moved:
+    for moved in _forking.moved:
         ways.update(dict.fromkeys(moved.addresses, _Inherited(moved).borrow))
     return ways
 
 
 def _forget_parent() -> None:
     """A forked child sends what it sends itself, and has its parent's keeper, or its parent."""
-    global settings, _own, _moved, _inheriting
+    global settings, _own, _inheriting
     settings = settings if settings.keeper else _own
     _own = Settings()
-    _moved = []
+    _forking.moved = []
     _inheriting = threading.Lock()
     _not_awaited.clear()
 

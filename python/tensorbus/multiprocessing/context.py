@@ -61,7 +61,11 @@ class _Joined(multiprocessing.process.BaseProcess):
             _keeper.offers_to_child() as offers,
             _keeper.moved_for_child(pinned) as shares,
         ):
-            super().start()
+            try:
+                super().start()
+            except BaseException:
+                _keeper.withdraw(offers)
+                raise
         _keep_until_end(self.sentinel, [*pinned.values(), *shares], offers)
 
     def _bootstrap(self, parent_sentinel: int | None = None) -> int:

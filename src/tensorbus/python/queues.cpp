@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -93,13 +94,23 @@ nb::object plain_value_of(const Sample& sample) {
   return sample.tensors().empty() ? load_plain(sample.field_bytes()) : nb::object();
 }
 
-// Returns a tuple with an everyday value; the Sample of other items, or why there is none.
+// Returns true for what a handler of signals may have raised, as KeyboardInterrupt: the item is not
+// to blame, and is handed back.
+bool is_interruption(const nb::python_error& error) { return !error.matches(PyExc_Exception); }
+
+// Returns a tuple with an everyday value; the Sample of other items, or why there is none. If
+// unpickling was interrupted: the Sample, and what was raised.
 nb::object get_item(SampleQueue& self, Seconds timeout) {
   Sample sample;
   const Outcome outcome = wait_hearing_signals(
       timeout, [&](const platform::StopCondition& stop) { return self.get(sample, stop); });
-  if (outcome == Outcome::kDone)
-    if (const nb::object value = plain_value_of(sample)) return nb::make_tuple(value);
+  try {
+    if (outcome == Outcome::kDone)
+      if (const nb::object value = plain_value_of(sample)) return nb::make_tuple(value);
+  } catch (const nb::python_error& error) {
+    if (!is_interruption(error)) throw;
+    return nb::make_tuple(ReceivedSample(std::move(sample), self.strict), error.value());
+  }
   return sample_or_outcome(outcome, std::move(sample), self.strict);
 }
 
@@ -124,13 +135,15 @@ std::pair<std::size_t, Outcome> put_many(SampleQueue& self, const nb::list& fiel
 nb::object value_or_nothing(const Sample& sample) {
   try {
     return plain_value_of(sample);
-  } catch (const nb::python_error&) {
+  } catch (const nb::python_error& error) {
+    if (is_interruption(error)) throw;
     return {};
   }
 }
 
 // Waits for the first item, and takes those behind it that wait already. Once there is one, nothing
-// throws: what was taken is returned, first the values of everyday items, then the other Samples.
+// throws: what was taken is returned, first the values of everyday items, then the other Samples;
+// and what was raised if unpickling was interrupted.
 nb::object get_many(SampleQueue& self, std::size_t max_count, Seconds timeout) {
   std::vector<Sample> items;
   const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
@@ -139,16 +152,20 @@ nb::object get_many(SampleQueue& self, std::size_t max_count, Seconds timeout) {
   });
   if (outcome != Outcome::kDone) return nb::cast(outcome);
   nb::list values;
-  nb::list rest;
-  for (Sample& item : items) {
-    if (nb::len(rest) == 0)
-      if (const nb::object value = value_or_nothing(item)) {
-        values.append(value);
-        continue;
-      }
-    rest.append(nb::cast(ReceivedSample(std::move(item), self.strict)));
+  nb::object raised = nb::none();
+  try {
+    for (const Sample& item : items) {
+      const nb::object value = value_or_nothing(item);
+      if (!value) break;
+      values.append(value);
+    }
+  } catch (const nb::python_error& error) {
+    raised = nb::borrow(error.value());
   }
-  return nb::make_tuple(values, rest);
+  nb::list rest;
+  for (Sample& item : std::span(items).subspan(nb::len(values)))
+    rest.append(nb::cast(ReceivedSample(std::move(item), self.strict)));
+  return nb::make_tuple(values, rest, raised);
 }
 
 SamplePending start_put(SampleQueue& self, Outgoing& outgoing, const nb::bytes& fields,
@@ -296,8 +313,9 @@ void bind_queues(nb::module_& module) {
            "Puts an everyday value, and returns True or why not; None for other values.")
       .def("get_item", get_item, nb::arg("timeout").none(),
            nb::sig("def get_item(self, timeout: float | None) -> tuple[typing.Any] | Sample | "
-                   "Outcome"),
-           "The value of an everyday item in a tuple, or the Sample of another one.")
+                   "tuple[Sample, BaseException] | Outcome"),
+           "The value of an everyday item in a tuple, or the Sample of another one; with what was "
+           "raised, if a signal handler did so while it was unpickled.")
       .def("put_many", put_many, nb::arg("fields"), nb::arg("timeout").none(),
            nb::sig("def put_many(self, fields: list[bytes], timeout: float | None) -> tuple[int, "
                    "Outcome]"),
@@ -305,9 +323,9 @@ void bind_queues(nb::module_& module) {
            "next one out.")
       .def("get_many", get_many, nb::arg("max_count"), nb::arg("timeout").none(),
            nb::sig("def get_many(self, max_count: int, timeout: float | None) -> "
-                   "tuple[list[typing.Any], list[Sample]] | Outcome"),
+                   "tuple[list[typing.Any], list[Sample], BaseException | None] | Outcome"),
            "The values of everyday items, up to the first other one, and the Samples from that one "
-           "on.")
+           "on; and what was raised, if a signal handler did so meanwhile.")
       .def("start_put", start_put, nb::arg("outgoing"), nb::arg("fields"), nb::arg("waits") = true,
            nb::sig("def start_put(self, outgoing: Outgoing, fields: bytes, waits: bool = True) -> "
                    "Pending"))

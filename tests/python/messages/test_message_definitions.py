@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import typing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Optional, Union
 
@@ -92,6 +93,11 @@ SPELLED = [
     (tuple[int, str], "tuple<int,str>"),
     (tuple[int, ...], "tuple<int,...>"),
     (tuple[()], "tuple<>"),
+    (typing.Tuple[()], "tuple<>"),  # noqa: UP006
+    (typing.Tuple, "tuple<any,...>"),  # noqa: UP006
+    (typing.List, "list<any>"),  # noqa: UP006
+    (typing.FrozenSet, "frozenset<any>"),  # noqa: UP006
+    (typing.Dict, "dict<any,any>"),  # noqa: UP006
     (Optional[int], "int|none"),  # noqa: UP045
     (int | None, "int|none"),
     (Union[str, int, None | str], "int|none|str"),  # noqa: UP007

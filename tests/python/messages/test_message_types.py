@@ -59,6 +59,9 @@ WRONG = [
     ({"ratio": "1"}, "Everything.ratio: expected float, got str"),
     ({"ratio": 10**400}, "Everything.ratio: expected float, got an int beyond its range"),
     ({"ratio": np.longdouble(1)}, "Everything.ratio: expected float, got numpy.longdouble"),
+    ({"ratio": np.timedelta64(5)}, "Everything.ratio: expected float, got numpy.timedelta64"),
+    ({"ratio": np.timedelta64(5, "s")}, "Everything.ratio: expected float, got numpy.timedelta64"),
+    ({"count": np.timedelta64(5)}, "Everything.count: expected int, got numpy.timedelta64"),
     ({"text": None}, "Everything.text: expected str, got None"),
     ({"raw": bytearray()}, "Everything.raw: expected bytes, got bytearray"),
     ({"nothing": 0}, "Everything.nothing: expected none, got int"),
@@ -190,6 +193,16 @@ def test_an_enum_may_stand_beside_what_is_unlike_its_values() -> None:
         for value in (Color.GREEN, Color.RED, 0.5, None):
             publisher.publish(Holder(value))
             assert subscriber.receive().data.color == value
+
+
+def test_a_duration_of_numpy_may_stand_beside_a_number() -> None:
+    @dataclass
+    class Holder(tb.Message):
+        time: float | np.timedelta64
+
+    with joined(**typed(Holder)) as (publisher, subscriber):
+        publisher.publish(Holder(np.timedelta64(5, "s")))
+        assert subscriber.receive().data.time == np.timedelta64(5, "s")
 
 
 def test_a_message_inside_itself_is_refused() -> None:

@@ -345,6 +345,72 @@ def test_a_forked_child_shares_what_its_parent_had_moved(warm: Warm) -> None:
     warm.run(send_on_what_a_fork_left)
 
 
+def fork_while_another_thread_is_about_to() -> None:
+    import torch
+
+    from tensorbus import _core
+
+    context = context_of(OURS, "fork")
+    tensor, (here, there) = torch.zeros(8), context.Pipe()
+    here.send(tensor)
+    assert there.recv().is_shared()
+    forks, shares, forked = (threading.Event() for _ in range(3))
+    fork, share, main = os.fork, _core.share, threading.main_thread()
+
+    def fork_when_the_other_shares() -> int:
+        if threading.current_thread() is main:
+            forks.set()
+            assert shares.wait(PATIENCE)
+        return fork()
+
+    def share_when_the_other_has_forked(*arguments: Any) -> Any:
+        if threading.current_thread() is not main:
+            shares.set()
+            assert forked.wait(PATIENCE)
+        return share(*arguments)
+
+    os.fork, _core.share = fork_when_the_other_shares, share_when_the_other_has_forked
+    child, other = (
+        context.Process(target=share_what_was_inherited, args=(tensor, there)),
+        context.Process(target=SMALL.bit_length),
+    )
+    thread = threading.Thread(target=lambda: forks.wait(PATIENCE) and other.start())
+    thread.start()
+    child.start()
+    forked.set()
+    received = here.recv()
+    received.fill_(3)
+    assert tensor.tolist() == [0] + [3] * 7
+    here.send(None)
+    thread.join()
+    for process in (child, other):
+        process.join()
+        assert process.exitcode == 0
+
+
+def test_two_threads_fork_at_once(warm: Warm) -> None:
+    warm.run(fork_while_another_thread_is_about_to)
+
+
+def start_without_success() -> None:
+    from multiprocessing import resource_tracker, util
+
+    context = context_of(OURS, "spawn")
+    resource_tracker.ensure_running()
+
+    def fail(*_: object) -> int:
+        raise BlockingIOError
+
+    util.spawnv_passfds = fail  # type: ignore[attr-defined]
+    with pytest.raises(BlockingIOError):
+        context.Process(target=len, args=(zeros(LARGE),)).start()
+    eventually(lambda: used_bytes() == 0)
+
+
+def test_what_a_process_was_to_have_that_does_not_start_is_freed(warm: Warm) -> None:
+    warm.run(start_without_success)
+
+
 # Views, and many tensors.
 
 

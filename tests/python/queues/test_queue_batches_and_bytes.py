@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import queue
+import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,6 +66,62 @@ def test_get_many_loses_nothing_when_an_item_cannot_be_unpickled() -> None:
         with pytest.raises(ZeroDivisionError):
             items.get_many(2)
         assert items.get() == 5
+
+
+class Interrupting:
+    """Sends SIGINT to the process that unpickles it for the first time."""
+
+    sent = 0
+
+    def __init__(self, *arrays: object) -> None:
+        self.arrays = arrays
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        if not Interrupting.sent:
+            Interrupting.sent = 1
+            signal.raise_signal(signal.SIGINT)
+
+
+def _get_async(items: tb.Queue[Any]) -> list[Any]:
+    loop = asyncio.new_event_loop()
+    try:
+        return [loop.run_until_complete(items.get_async())]
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize("arrays", [0, 1])
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda items: items.get_many(9),
+        lambda items: [items.get()],
+        lambda items: [next(iter(items))],
+        _get_async,
+    ],
+    ids=["get_many", "get", "iterate", "get_async"],
+)
+def test_ctrl_c_while_an_item_is_unpickled_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+    take: Callable[[tb.Queue[Any]], list[Any]],
+    place: int,
+    arrays: int,
+) -> None:
+    monkeypatch.setattr(Interrupting, "sent", 0)
+    item = Interrupting(*[np.zeros(3)] * arrays)
+    taken: list[Any] = []
+    with tb.Queue[Any]() as items:
+        items.put_many([*range(place), item, *range(place, 3)])
+        while not Interrupting.sent:
+            with suppress(KeyboardInterrupt):
+                taken += take(items)
+        assert len(taken) <= place
+        while len(taken) < 4:
+            taken += take(items)
+    assert isinstance(taken.pop(place), Interrupting)
+    assert taken == [*range(3)]
 
 
 def test_open_async_waits_for_a_queue_in_an_event_loop() -> None:

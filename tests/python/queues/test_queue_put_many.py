@@ -8,6 +8,7 @@ import queue
 import random
 import signal
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -58,6 +59,21 @@ def test_tensors_keep_their_place_between_other_items() -> None:
         # What was received is handed on: its place holds although its owner is asked first.
         assert items.put_many([received, "behind", received, "it"]) == 4
         assert [type(item) for item in items.get_many(4)] == [np.ndarray, str] * 2
+
+
+def _three_and_an_error() -> Iterator[int]:
+    yield from range(3)
+    raise ZeroDivisionError
+
+
+def test_what_comes_before_an_error_is_in_the_queue() -> None:
+    with tb.Queue[Any]() as items:
+        with pytest.raises(ZeroDivisionError):
+            items.put_many(_three_and_an_error())
+        assert items.get_many(9) == [0, 1, 2]
+        with pytest.raises(Exception, match="pickle"):
+            items.put_many([3, np.zeros(1), 4, lambda: 0, 5])
+        assert [type(one) for one in items.get_many(9)] == [int, np.ndarray, int]
 
 
 def test_a_queue_of_bytes_takes_what_fits() -> None:

@@ -73,8 +73,12 @@ def test_private_weights_change_here_alone(model: torch.nn.Module) -> None:
 
 def test_names_that_do_not_fit_are_told_as_torch_does(model: torch.nn.Module) -> None:
     with tb.share({"0.weight": model[0].weight.detach()}) as shared:
+        other = make_model()
+        before = other.state_dict(keep_vars=True)
         with pytest.raises(RuntimeError, match="Missing key"):
-            tb.load_state_dict(make_model(), shared.handle)
+            tb.load_state_dict(other, shared.handle)
+        after = other.state_dict(keep_vars=True)
+        assert all(after[name] is tensor for name, tensor in before.items())
         result = tb.load_state_dict(make_model(), shared.handle, strict=False)
     assert "2.bias" in result.missing_keys
 
