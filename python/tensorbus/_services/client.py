@@ -91,7 +91,7 @@ class Client(Closing, Generic[Request, Reply]):
             ServiceError: the service's callback raised; its `__cause__` has the traceback there.
             Timeout: there was no such service, or no answer, in time.
             Closed: the service's process died, or closed it, after it had accepted the request; or
-                the client is closed.
+                the client was closed before.
             TypeMismatch: the service's types are others; both are shown.
             MessageError, Unsupported: the request cannot be sent; see `Publisher.publish`.
         """
@@ -177,7 +177,10 @@ class Client(Closing, Generic[Request, Reply]):
         return self.wait_for_service_async(timeout)
 
     def close(self) -> None:
-        """No more calls. A second call does nothing."""
+        """No more calls. A second call does nothing.
+
+        Calls under way that a service has accepted go on; those that look for one get `Closed`.
+        """
         self._closed = True
         self._own().close()
         while self._replies:

@@ -20,8 +20,9 @@ from tensorbus._queues.queue import Queue
 from tensorbus._services import calls
 from tensorbus._services.asked import Asked, Lifeline
 
-# Seconds that a look goes on when nobody waits for it any more. It hears of a service that comes.
-# Also the patience with a server that is stopped, and the least time between two looks for more.
+# Seconds that a look goes on, also when nobody waits for it any more. It hears of a service that
+# comes. Also the patience with a server that is stopped, and the least time between two looks for
+# more.
 _LOOK = 0.2
 # Seconds in which the name of a service that has left goes, too.
 _MOMENT = 0.005
@@ -104,6 +105,7 @@ class Server:
         return self._life
 
     def close(self) -> None:
+        """When no call of it is under way: none would hear of its end."""
         if self._life is not None:
             self._life.close()
 
@@ -150,7 +152,7 @@ class Finder:
     def chosen_sync(self, deadline: float) -> Server | None:
         """The same, without an event loop."""
         while (server := self._choose()) is None:
-            self._open(_left(deadline))
+            self._open(min(_left(deadline), _LOOK))
             if _left(deadline) == 0:
                 return self._choose()
         return server
@@ -171,11 +173,12 @@ class Finder:
         return False
 
     def close(self) -> None:
-        """Who waits gets `Closed` soon. A second call does nothing."""
+        """Who waits for a server gets `Closed` soon. A second call does nothing.
+
+        Calls that have a server keep it, with the lifeline that tells of its end.
+        """
         with self._lock:
             self._closed = True
-            for server in self._servers.values():
-                server.close()
             self._servers.clear()
 
     def _know(self) -> bool:

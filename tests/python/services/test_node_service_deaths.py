@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
+from support.bridge_queues import in_thread
 from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
 from support.loops import Run, started
 from support.node_runs import running
@@ -49,6 +50,49 @@ def test_the_death_of_the_service_ends_a_call_and_its_successor_serves_the_next(
             other.kill()
             thread.join(PATIENCE)
             assert isinstance(outcome.pop(), tb.Closed)
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+def test_a_call_of_a_client_that_was_closed_meanwhile_hears_of_the_death(
+    elsewhere: Elsewhere, kind: str
+) -> None:
+    other = elsewhere.start(serve_until_killed)
+    assert other.hear() == "ready"
+    client = tb.Client("fragile")
+    assert client.call_sync("hello") == "hello"
+    calling = in_thread(
+        lambda: (
+            asyncio.run(client.call_async("wait")) if kind == "async" else client.call_sync("wait")
+        )
+    )
+    assert other.hear() == "asked"
+    client.close()
+    assert not calling.done()
+    other.kill()
+    with pytest.raises(tb.Closed, match="service 'fragile' has gone"):
+        calling.result(PATIENCE)
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+def test_a_call_of_a_client_that_was_closed_meanwhile_gets_its_answer(kind: str) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def wait(request: object) -> object:
+        asked.set()
+        assert go_on.wait(PATIENCE)
+        return request
+
+    with tb.Node("node") as node:
+        node.create_service("slow", callback=wait, mode="sync")
+        node.spin(0)
+        client = tb.Client("slow")
+        calling = in_thread(
+            lambda: asyncio.run(client.call_async(1)) if kind == "async" else client.call_sync(1)
+        )
+        assert asked.wait(PATIENCE)
+        client.close()
+        go_on.set()
+        assert calling.result(PATIENCE) == 1
 
 
 def test_the_end_of_the_node_ends_a_call(run: Run) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import tensorbus as tb
-from support.harness import PATIENCE, Elsewhere
+from support.bridge_queues import in_thread
+from support.harness import PATIENCE, Elsewhere, eventually
 from support.loops import Run, started, turns
 from support.node_runs import becomes, running
 from support.node_services import serve_until_killed
@@ -145,3 +146,16 @@ def test_a_closed_client_looks_no_more(run: Run) -> None:
                 await call
 
     run(main())
+
+
+def test_a_closed_client_without_an_event_loop_looks_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = Looks(monkeypatch)
+    client = tb.Client("missing")
+    calling = in_thread(lambda: client.call_sync(1))
+    eventually(lambda: looks.count)
+    client.close()
+    looks.go_on.set()
+    with pytest.raises(tb.Closed, match="client of service 'missing' is closed"):
+        calling.result(PATIENCE)
