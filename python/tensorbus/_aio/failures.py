@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Literal
 
+from tensorbus._base.error_text import text_of
 from tensorbus._base.errors import InvalidArgument
 
 OnError = Literal["log", "stop", "raise"]
@@ -75,7 +76,7 @@ class Failures:
             where,
             "" if sequence is None else f", sequence {sequence}",
             type(error).__name__,
-            error,
+            text_of(error),
             exc_info=error,
             extra={"node": self._node, "where": where, "sequence": sequence},
         )

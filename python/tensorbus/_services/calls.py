@@ -10,6 +10,7 @@ from __future__ import annotations
 import traceback
 from typing import Any, NamedTuple
 
+from tensorbus._base.error_text import encodable, text_of
 from tensorbus._base.errors import ProtocolError, ServiceError, TypeMismatch
 from tensorbus._codec.fields import flatten, unflatten
 from tensorbus._codec.protocols import Plan
@@ -76,8 +77,8 @@ def reply_item(types: Types, data: Any) -> Item:
 
 
 def error_item(error: BaseException) -> Item:
-    lines = traceback.format_exception(type(error), error, error.__traceback__)
-    return flatten({"error": [type(error).__name__, str(error), "".join(lines)]})
+    lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    return flatten({"error": [type(error).__name__, text_of(error), encodable(lines)]})
 
 
 def mismatch_item(why: str) -> Item:

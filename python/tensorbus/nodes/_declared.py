@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeGuard
 
 from tensorbus._aio.callbacks import checked_callback
+from tensorbus._base.error_text import text_of
 from tensorbus._base.errors import InvalidArgument
 from tensorbus.nodes._parameters import Parameter, check_all_declared, found, read_as
 
@@ -64,7 +65,7 @@ class DeclaredParameters:
                 self._on_set[name](value)
                 self.by_name[name] = replace(self.by_name[name], value=value, source="service")
         except Exception as error:  # of on_set: it refuses the value
-            return {"refused": str(error) or type(error).__name__}
+            return {"refused": text_of(error) or type(error).__name__}
         return {"parameters": [self._row(each) for each in list(self.by_name.values())]}
 
     def _read(self, name: str, text: str) -> Any:
