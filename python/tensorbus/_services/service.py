@@ -103,15 +103,19 @@ class Service(Closing):
     async def _serve(self, sample: Sample) -> None:
         try:
             request = self._read(sample)
-            item = request.refusal or await self._answer(request.data)
-            self._answers.give(request.reply, item)
+            self._give(request, request.refusal or await self._answer(request.data))
         except Error as error:
             self._failures.warn(error, self.label)
 
     def _serve_sync(self, sample: Sample) -> None:
         try:
             request = self._read(sample)
-            item = request.refusal or self._answer_sync(request.data)
+            self._give(request, request.refusal or self._answer_sync(request))
+        except Error as error:
+            self._failures.warn(error, self.label)
+
+    def _give(self, request: calls.Request, item: calls.Item) -> None:
+        try:
             self._answers.give(request.reply, item)
         except Error as error:
             self._failures.warn(error, self.label)
@@ -127,11 +131,14 @@ class Service(Closing):
         except Exception as error:
             return self._failed(error)
 
-    def _answer_sync(self, message: object) -> calls.Item:
+    def _answer_sync(self, request: calls.Request) -> calls.Item:
         try:
-            return calls.reply_item(self._types, self._callback(message))
+            return calls.reply_item(self._types, self._callback(request.data))
         except Exception as error:
             return self._failed(error)
+        except BaseException as error:  # sys.exit ends the node: the client is answered first
+            self._give(request, calls.error_item(error))
+            raise
 
     def _failed(self, error: BaseException) -> calls.Item:
         self._failures.report(error, self.label)

@@ -71,7 +71,7 @@ class Lifecycle:
         self.closed: bool = False
         self.stopped: threading.Event = StopEvent()
         self.failures: Failures = Failures(node, on_error, self.stop)
-        self.threads: Threads = Threads(node, lambda error, name: self.failures.report(error, name))
+        self.threads: Threads = Threads(node, self._thread_failed)
         self.belongings: list[Belonging] = []  # are closed when all work has ended
         self._node = node
         self._work: dict[Work, Place | None] = {}
@@ -224,6 +224,12 @@ class Lifecycle:
         for _ in range(work.parallel):
             self.threads.start(work.label, lambda: work.work_sync(self.stopped), self._work[work])
 
+    def _thread_failed(self, error: BaseException, name: str) -> None:
+        if isinstance(error, Exception):
+            self.failures.report(error, name)
+        else:
+            self.failures.end_with(error)  # sys.exit: `run` or `spin` raises it
+
     async def _end(self) -> None:
         self.stop()
         tasks = list(self._tasks)
@@ -289,6 +295,7 @@ class HasLifecycle:
         Raises:
             InvalidArgument: a value was given for a parameter that was not declared.
             Exception: the first of a callback, with `on_error="raise"`.
+            SystemExit: a callback in a thread has called `sys.exit`.
             RuntimeError: it runs already.
             Closed: the node is closed.
         """
@@ -305,6 +312,7 @@ class HasLifecycle:
             InvalidArgument: a value was given for a parameter that was not declared.
             RuntimeError: something in it needs an event loop.
             Exception: the first of a callback, with `on_error="raise"`.
+            SystemExit: a callback has called `sys.exit`; see above for SIGTERM.
             Closed: the node is closed.
         """
         self.__lifecycle.check_open()

@@ -115,7 +115,7 @@ class Threads:
                 if place is not None:
                     place.take()
                 function()
-            except Exception as error:
+            except BaseException as error:  # sys.exit, too
                 self._failed(error, name)
 
         # A program that ends without closing its node does not wait for it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import sys
 import threading
 import time
 from typing import Any
@@ -187,6 +188,23 @@ def test_a_spawned_thread_that_fails_is_told(caplog: pytest.LogCaptureFixture) -
         with pytest.raises(ValueError, match="no"):
             node.spin(PATIENCE)
     assert "fail: ValueError: no" in caplog.text
+
+
+@pytest.mark.parametrize("where", ["subscriber", "timer", "thread"])
+def test_what_exits_in_a_thread_ends_the_node_and_spin(where: str) -> None:
+    def leave(*_: object) -> None:
+        sys.exit(3)
+
+    with tb.Node("node") as node:
+        if where == "subscriber":
+            node.create_subscriber("topic", callback=leave, mode="sync")
+            connected(node.create_publisher("topic")).publish(1)
+        elif where == "timer":
+            node.create_timer(0.001, leave, mode="sync")
+        else:
+            node.spawn_thread(leave)
+        with pytest.raises(SystemExit, match="3"):
+            node.spin(PATIENCE)
 
 
 def test_a_callback_may_close_its_node_from_its_thread() -> None:

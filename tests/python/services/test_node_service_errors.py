@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import tensorbus as tb
+from support.bridge_queues import in_thread
 from support.harness import PATIENCE
 from support.node_runs import running
 
@@ -77,3 +79,34 @@ def test_an_exception_may_have_no_text(mode: str, logged: list[str]) -> None:
     assert str(error) == "service 'image' raised Unprintable: (its text raises RuntimeError)"
     assert reply == 7
     assert logged == ["node 'node', service 'image': Unprintable: (its text raises RuntimeError)"]
+
+
+def test_a_synchronous_callback_that_exits_ends_its_node_and_the_client_is_answered() -> None:
+    def leave(request: object) -> object:
+        sys.exit(3)
+
+    with tb.Node("node") as node, tb.Client("leaves", timeout=PATIENCE) as client:
+        node.create_service("leaves", callback=leave, mode="sync")
+        calling = in_thread(lambda: client.call_sync(1))
+        with pytest.raises(SystemExit, match="3"):
+            node.spin(PATIENCE)
+        with pytest.raises(tb.ServiceError, match="service 'leaves' raised SystemExit: 3"):
+            calling.result(PATIENCE)
+
+
+def test_a_callback_that_exits_beside_an_event_loop_ends_its_node() -> None:
+    def leave(request: object) -> object:
+        sys.exit(3)
+
+    async def main() -> None:
+        async with tb.Node("node") as node:
+            node.create_service("leaves", callback=leave, mode="sync")
+            asyncio.get_running_loop().call_later(PATIENCE, node.stop)
+            await node.run()
+
+    with tb.Client("leaves", timeout=PATIENCE) as client:
+        calling = in_thread(lambda: client.call_sync(1))
+        with pytest.raises(SystemExit, match="3"):
+            asyncio.run(main())
+        with pytest.raises(tb.ServiceError, match="service 'leaves' raised SystemExit: 3"):
+            calling.result(PATIENCE)
