@@ -6,9 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-from tensorbus._aio.callbacks import Callback, Mode, called
+from tensorbus._aio.callbacks import Callback, Mode, called, outcome_of
 from tensorbus._aio.failures import Failures
 from tensorbus._base.public import public
 from tensorbus._base.stop_event import StopEvent
@@ -37,9 +36,11 @@ class Timer:
         self._failures = failures
         self._callback = callback
         self._stop: threading.Event = StopEvent()  # the node's, when that runs
-        kind = RateExecutor if mode == "async" else SyncRateExecutor
+        kind, call = (
+            (RateExecutor, self._call) if mode == "async" else (SyncRateExecutor, self._call_sync)
+        )
         self._new_executor: Callable[..., RateExecutor | SyncRateExecutor] = partial(
-            kind, 1 / period, self._call, skip=skip, at_once=at_once, on_error=self._failed
+            kind, 1 / period, call, skip=skip, at_once=at_once, on_error=self._failed
         )
         self._executor = self._new_executor()
 
@@ -77,8 +78,17 @@ class Timer:
         assert isinstance(self._executor, SyncRateExecutor)
         self._executor.run()
 
-    def _call(self) -> Any:
-        return None if self._stop.is_set() else self._callback()
+    async def _call(self) -> None:
+        try:
+            if not self._stop.is_set():
+                await outcome_of(self._callback())
+        finally:
+            if self._stop.is_set():  # the callback may have swallowed its cancellation
+                self._executor.stop()
+
+    def _call_sync(self) -> None:
+        if not self._stop.is_set():
+            self._callback()
 
     def _failed(self, error: BaseException) -> None:
         self._failures.report(error, self.label)

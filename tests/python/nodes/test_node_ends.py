@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -127,6 +128,23 @@ def test_the_end_cancels_callbacks_that_wait(run: Run, by: str) -> None:
             assert task.cancelled() == (by == "cancel")
             assert ends == ["callback"]
             assert not node.is_running
+
+    run(main())
+
+
+@pytest.mark.parametrize("period", [0.001, PATIENCE])
+def test_a_timer_ends_though_its_callback_swallows_the_cancellation(
+    run: Run, period: float
+) -> None:
+    async def main() -> None:
+        async def wait() -> None:
+            node.stop()
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+        async with tb.Node("node") as node:
+            node.create_timer(period, wait, at_once=True)
+            await asyncio.wait_for(node.run(), PATIENCE / 2)
 
     run(main())
 
