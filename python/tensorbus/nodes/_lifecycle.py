@@ -192,7 +192,7 @@ class Lifecycle:
         self._finish()
 
     def close_sync(self) -> None:
-        """Ends all; returns when the threads have ended, but for the one that calls."""
+        """Ends all; returns when the threads have ended, but for those that have called it, too."""
         self.stop()
         self._close_work()
         self.threads.join()

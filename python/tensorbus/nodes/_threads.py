@@ -105,6 +105,7 @@ class Threads:
         self._failed = failed
         self.were_started: bool = False
         self._threads: list[threading.Thread] = []
+        self._waiting: set[threading.Thread] = set()  # those of them that have called join
         self._lock = threading.RLock()  # a handler of a signal may start one, too
 
     def start(
@@ -128,10 +129,15 @@ class Threads:
         return thread
 
     def join(self) -> None:
-        """Waits for all of them, but for the one that calls."""
-        for thread in self._threads:
-            # One that a signal kept from being started is not alive, and cannot be joined.
-            if thread is threading.current_thread() or not thread.is_alive():
+        """Waits for all of them. One of them does not wait for itself, nor for those that wait."""
+        caller = threading.current_thread()
+        with self._lock:
+            threads = self._threads
+            if caller in threads:  # those that wait already do so for the caller, too
+                threads = [each for each in threads if each not in {caller, *self._waiting}]
+                self._waiting.add(caller)
+        for thread in threads:
+            if not thread.is_alive():  # ended, or a signal kept it from being started
                 continue
             thread.join(_SOON)
             if thread.is_alive():

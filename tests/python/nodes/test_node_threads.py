@@ -215,6 +215,25 @@ def test_a_callback_may_close_its_node_from_its_thread() -> None:
     eventually(lambda: tb.list_nodes() == [])
 
 
+def test_callbacks_in_several_threads_may_close_their_node_at_once(elsewhere: Elsewhere) -> None:
+    def close_at_once() -> None:
+        at_once, closed = threading.Barrier(3), []
+
+        def close(message: object, header: tb.Header) -> None:
+            at_once.wait(PATIENCE)
+            node.close_sync()
+            closed.append(message)
+
+        with tb.Node("node") as node:
+            for topic in "abc":
+                node.create_subscriber(topic, callback=close, mode="sync")
+                connected(node.create_publisher(topic)).publish(1)
+            assert node.spin(PATIENCE)
+        tell(len(closed))
+
+    assert elsewhere.start(close_at_once).hear() == 3
+
+
 def test_a_thread_runs_where_it_is_told_to() -> None:
     cpu = max(os.sched_getaffinity(0))
     ran: list[set[int]] = []
