@@ -24,6 +24,8 @@ from tensorbus._services.asked import Asked, Lifeline
 # comes. Also the patience with a server that is stopped, and the least time between two looks for
 # more.
 _LOOK = 0.2
+# Seconds that a server has for its answer to a look, even if less time is left. As in the core.
+_LEAST = 0.1
 # Seconds in which the name of a service that has left goes, too.
 _MOMENT = 0.005
 
@@ -160,7 +162,8 @@ class Finder:
     async def found(self, deadline: float) -> bool:
         """Is there a server by the deadline? Raises like `chosen`."""
         while not self._know():
-            await _result(self._looking(_left(deadline)))
+            left = _left(deadline)
+            await _result(self._looking(left), max(left, _LEAST))
             if _left(deadline) == 0:
                 return self._know()
         return True
@@ -260,7 +263,7 @@ class Finder:
         shuffle(others)  # not all clients begin with the same server
         found = silent = False
         for address in others:
-            if found and not known:
+            if (found and not known) or (silent and _left(until) == 0):
                 break
             try:
                 self._add(address, min(_LOOK, _left(until)))
@@ -304,8 +307,12 @@ def _key(address: str) -> str:
     return address.rpartition(":")[0]
 
 
-async def _result(look: Future[None]) -> None:
-    """Cancelled, it leaves the look to the others that wait for it."""
+async def _result(look: Future[None], timeout: float) -> None:
+    """Waits for its end, or so long. Cancelled, it leaves the look to the others that wait for it.
+
+    Raises:
+        Exception: whatever the look has raised.
+    """
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
 
@@ -314,8 +321,10 @@ async def _result(look: Future[None]) -> None:
             loop.call_soon_threadsafe(ended.set)
 
     look.add_done_callback(wake)
-    await ended.wait()
-    look.result()
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(ended.wait(), None if math.isinf(timeout) else timeout)
+    if look.done():
+        look.result()
 
 
 def _left(deadline: float) -> float:

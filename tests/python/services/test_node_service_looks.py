@@ -15,6 +15,8 @@ from support.harness import PATIENCE, Elsewhere, eventually
 from support.loops import Run, started, turns
 from support.node_runs import becomes, running
 from support.node_services import serve_until_killed
+from tensorbus._base.participant import participant
+from tensorbus._services import server
 
 
 class Looks:
@@ -129,6 +131,54 @@ def test_a_stopped_service_is_found_when_it_goes_on(elsewhere: Elsewhere, run: R
             other.signal(signal.SIGCONT)
             assert await calling == 2
         other.kill()
+
+    run(main())
+
+
+class ManyStopped:
+    """Twenty addresses of one service, which is stopped; counts how often one is tried."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+        self.tries = 0
+        self._open = tb.Queue.open
+        monkeypatch.setattr(tb.Queue, "open", self._try)
+        monkeypatch.setattr(server.CoreQueue, "addresses_of", lambda *_: [address] * 20)
+
+    def _try(self, *args: Any, **kwargs: Any) -> tb.Queue:
+        self.tries += 1
+        return self._open(*args, **kwargs)
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+def test_a_call_in_time_does_not_try_all_servers_that_are_stopped(
+    elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    other = elsewhere.start(serve_until_killed)
+    assert other.hear() == "ready"
+    (address,) = server.CoreQueue.addresses_of("service:fragile", participant())
+    other.stop()
+    stopped = ManyStopped(monkeypatch, address)
+    with tb.Client("fragile", timeout=0.05) as client:
+        call = client.call_sync if kind == "sync" else lambda x: asyncio.run(client.call_async(x))
+        with pytest.raises(tb.Timeout, match="no service 'fragile' in time"):
+            call(1)
+        assert stopped.tries <= 2
+    other.kill()
+
+
+def test_a_call_in_time_does_not_wait_for_the_look_of_another(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        looks = Looks(monkeypatch)
+        with tb.Client("missing") as client:
+            other = await started(client.wait_for_service_async(PATIENCE))
+            await becomes(lambda: looks.count)
+            with pytest.raises(tb.Timeout, match="no service 'missing' in time"):
+                await client.call_async(1, timeout=0.05)
+            assert not other.done()
+            other.cancel()
+            looks.go_on.set()
 
     run(main())
 
