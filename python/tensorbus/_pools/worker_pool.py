@@ -15,6 +15,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
 from itertools import chain, islice
 from multiprocessing.context import BaseContext
+from multiprocessing.util import Finalize
 from typing import Any, Generic, overload
 from weakref import ref
 
@@ -130,9 +131,11 @@ class WorkerPool(Executor, Generic[Item, Result]):
             jobs, context, whole_number("retries", retries, least=0), access, domain
         )
         self._size = len(jobs)
-        # Before multiprocessing waits for its processes, which it does at exit, too.
+        # Before multiprocessing waits for its processes, which it does at exit, too. In its own
+        # children it calls no handlers of atexit, but finalizers.
         self._at_exit = partial(_end, ref(self._manager))
         atexit.register(self._at_exit)
+        self._at_child_exit = Finalize(None, self._at_exit, exitpriority=0)
 
     @overload
     def submit(self, item: Item, /) -> Future[Result]: ...
@@ -334,7 +337,7 @@ class WorkerPool(Executor, Generic[Item, Result]):
             cancel_futures: the items that no worker has begun are cancelled.
         """
         if self._own.shut_down(wait, cancel_futures):
-            atexit.unregister(self._at_exit)
+            self._forget_exits()
 
     def close(self) -> None:
         """`shutdown()`: takes no more items; waits for those it has, and the end of the workers."""
@@ -346,7 +349,11 @@ class WorkerPool(Executor, Generic[Item, Result]):
         It waits for their end, except in a callback of a future.
         """
         if self._own.kill():
-            atexit.unregister(self._at_exit)
+            self._forget_exits()
+
+    def _forget_exits(self) -> None:
+        atexit.unregister(self._at_exit)
+        self._at_child_exit.cancel()
 
     @property
     def _own(self) -> PoolManager:

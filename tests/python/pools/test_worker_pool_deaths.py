@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import gc
+import multiprocessing
 import os
 import signal
 import sys
@@ -269,6 +270,36 @@ def test_a_program_may_end_without_closing_its_pool(elsewhere: Elsewhere, method
     other.tell("end")
     other.finish()
     assert not alive(pids)
+
+
+def pool_in_a_child(method: str, how: str) -> None:
+    process = multiprocessing.get_context(method).Process(target=leave_a_pool, args=(method, how))
+    process.start()
+    process.join(PATIENCE)
+    tell(process.exitcode)
+    process.kill()
+
+
+def leave_a_pool(method: str, how: str) -> None:
+    pool = tb.WorkerPool(pid, workers=2, context=method)
+    tell(pool.map(range(4)))
+    if how == "shutdown":
+        pool.shutdown(wait=False)
+    elif how == "raise":
+        os.close(2)  # the traceback is of no interest
+        raise LookupError
+
+
+@pytest.mark.parametrize("how", ["return", "raise", "shutdown"])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_child_of_multiprocessing_may_end_without_closing_its_pool(
+    elsewhere: Elsewhere, method: str, how: str
+) -> None:
+    other = elsewhere.start(pool_in_a_child, method, how)
+    pids = other.hear()
+    assert other.hear(2 * PATIENCE) == (how == "raise")
+    assert not alive(pids)
+    other.finish()
 
 
 def test_a_forked_child_is_told_to_make_its_own(elsewhere: Elsewhere) -> None:
