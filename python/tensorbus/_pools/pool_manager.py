@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import suppress
+from copy import copy
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from typing import Any
@@ -201,7 +202,7 @@ class PoolManager:
         task = Task(item)
         with self._lock:
             if self._refusal is not None:
-                raise self._refusal
+                raise _again(self._refusal)
             self._tasks.append(task)
             self._wake()
         return task.future
@@ -355,7 +356,7 @@ class PoolManager:
             left = [*self._tasks, *(worker.task for worker in self._workers if worker.task)]
             self._tasks.clear()
         for task in left:
-            task.fail(self._refusal or Error("the worker pool has no thread"))
+            task.fail(_again(self._refusal or Error("the worker pool has no thread")))
         while self._workers:
             worker = self._workers[-1]
             worker.wait_beside(self._wakeup)
@@ -369,3 +370,20 @@ class PoolManager:
         with self._lock:
             self._ended.set()
             os.close(self._wakeup)
+
+
+def _again(error: BaseException) -> BaseException:
+    """The same for another caller or future: an exception keeps the frames it is raised through.
+
+    >>> class Missing(Exception):
+    ...     def __init__(self, name):
+    ...         super().__init__(f"no {name}")
+    >>> _again(Missing("model"))
+    Missing('no model')
+    """
+    try:
+        another = copy(error)
+    except Exception:  # it cannot be made from the arguments that it keeps
+        return error.with_traceback(None)
+    another.args, another.__cause__ = error.args, error.__cause__
+    return another

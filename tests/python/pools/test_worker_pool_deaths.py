@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import weakref
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,61 @@ def test_closing_waits_for_what_was_submitted() -> None:
     with pytest.raises(tb.Closed):
         pool.map([1])
     pool.terminate()
+
+
+@pytest.mark.parametrize("end", ["close", "terminate", "failed"])
+def test_what_is_refused_is_not_kept(end: str) -> None:
+    initializer = leave if end == "failed" else None
+    pool = tb.WorkerPool(double, workers=1, initializer=initializer, **QUICK)
+    if end == "failed":
+        assert isinstance(pool.submit(1).exception(PATIENCE), tb.WorkerDied)
+    else:
+        getattr(pool, end)()
+
+    def refused() -> weakref.ref[Any]:
+        array = np.ones(1000)
+        with suppress(tb.Closed, tb.WorkerDied):
+            pool.submit(array)
+        return weakref.ref(array)
+
+    def depth() -> int:
+        with pytest.raises((tb.Closed, tb.WorkerDied)) as caught:
+            pool.submit(1)
+        return len(caught.traceback)
+
+    before = depth()
+    for _ in range(3):
+        array = refused()
+    gc.collect()
+    assert array() is None
+    assert depth() == before
+    pool.close()
+
+
+def test_each_item_that_a_pool_leaves_has_an_exception_of_its_own() -> None:
+    with Gate() as gate:
+        pool = tb.WorkerPool(wait_for, workers=1, **QUICK)
+        futures = [pool.submit(gate) for _ in range(3)]
+        gate.who()
+        pool.terminate()
+        errors = [future.exception(0) for future in futures]
+        assert [str(error) for error in errors] == ["the worker pool was terminated"] * 3
+        assert len({id(error) for error in errors}) == 3
+
+
+def test_the_cause_of_a_pools_end_is_that_of_each_refusal() -> None:
+    with tb.WorkerPool(double, workers=1, initializer=fail, **QUICK) as pool:
+        futures = [pool.submit(number) for number in range(2)]
+        errors = [future.exception(PATIENCE) for future in futures]
+        with pytest.raises(LookupError, match="no model") as caught:
+            pool.submit(3)
+        for error in (*errors, caught.value):
+            assert isinstance(error, LookupError)
+            assert "in fail\n" in str(error.__cause__)
+
+
+def fail() -> None:
+    raise LookupError("no model")
 
 
 def alive(pids: list[int]) -> list[int]:
