@@ -30,6 +30,21 @@ bool is_utf8(std::string_view text) noexcept {
   return true;
 }
 
+std::string to_utf8(std::string_view text) {
+  static constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string valid;
+  while (!text.empty()) {
+    const std::size_t bytes = utf8_bytes(text);
+    const auto byte = static_cast<unsigned char>(text[0]);
+    if (bytes == 0)
+      valid.append("\\x").append(1, kDigits[byte >> 4]).append(1, kDigits[byte & 0xF]);
+    else
+      valid += text.substr(0, bytes);
+    text.remove_prefix(std::max<std::size_t>(bytes, 1));
+  }
+  return valid;
+}
+
 std::size_t printable_bytes(std::string_view text) noexcept {
   const std::size_t bytes = utf8_bytes(text);
   const auto first = static_cast<unsigned char>(text[0]);

@@ -10,6 +10,8 @@ namespace tensorbus::platform {
 // if none do (Unicode 15, table 3-7).
 std::size_t utf8_bytes(std::string_view text) noexcept;
 bool is_utf8(std::string_view text) noexcept;
+// Returns the text, with "\xe9" in place of a byte that is no part of a character.
+std::string to_utf8(std::string_view text);
 
 // The same for a printable character: 0 for control characters, also C1 (U+0080 to U+009F).
 std::size_t printable_bytes(std::string_view text) noexcept;

@@ -17,6 +17,12 @@ TEST(Utf8, is_told_from_other_bytes) {
     EXPECT_FALSE(is_utf8(text)) << text;
 }
 
+TEST(Utf8, is_made_of_any_bytes) {
+  for (const char* text : {"", "weight", "\u00e9", "\U0001f642"}) EXPECT_EQ(to_utf8(text), text);
+  EXPECT_EQ(to_utf8("caf\xe9"), "caf\\xe9");
+  EXPECT_EQ(to_utf8("\xe6\x97!\u00e9"), "\\xe6\\x97!\u00e9");
+}
+
 TEST(Utf8, of_a_stranger_is_quoted_so_that_a_terminal_can_be_given_it) {
   EXPECT_EQ(in_quotes("layer.0"), "'layer.0'");
   EXPECT_EQ(in_quotes("\u00e9\x1b[2J\n"), "'\u00e9?[2J?'");

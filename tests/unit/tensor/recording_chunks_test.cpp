@@ -160,6 +160,43 @@ TEST(Chunks, a_damaged_chunk_is_named_and_the_others_are_read) {
   }
 }
 
+TEST(Chunks, a_message_that_makes_no_sense_costs_no_other_in_its_chunk) {
+  for (const Compression how : kEach) {
+    const NamelessFile out;
+    RecordingWriter writer(out.path(), true, {}, true);
+    const std::uint16_t channel = writer.add_channel("topic", "", {});
+    for (const std::uint16_t one : {channel, std::uint16_t{99}, channel}) {
+      auto message = message_of(one, 0, "pixels", "");
+      message.compression = how;
+      writer.add_message(message);
+    }
+    writer.finish();
+    const std::string file = out.bytes();
+    const Contents contents = contents_in(file.substr(0, file.size() - 1));
+    EXPECT_EQ(contents.messages.size(), 2U);
+    EXPECT_NE(contents.damage.find("channel 99"), std::string::npos) << contents.damage;
+  }
+}
+
+TEST(Chunks, names_that_are_not_UTF_8_are_written_with_escapes) {
+  const NamelessFile out;
+  RecordingWriter writer(out.path(), true, {}, true);
+  for (const char* const topic : {"caf\xe9", "ok"}) {
+    auto message = message_of(writer.add_channel(topic, "", {}), 0, "pixels", "");
+    message.compression = Compression::kZstd;
+    writer.add_message(message);
+  }
+  writer.finish();
+  const std::string whole = out.bytes();
+  for (const std::string& file : {whole, whole.substr(0, whole.size() - 1)}) {
+    const Contents contents = contents_in(file);
+    EXPECT_EQ(contents.recovered.empty(), file == whole);
+    EXPECT_EQ(contents.damage, "");
+    EXPECT_EQ(contents.channels.at(1).topic, "caf\\xe9");
+    EXPECT_EQ(contents.messages.size(), 2U);
+  }
+}
+
 TEST(Chunks, a_size_that_no_memory_has_is_refused) {
   std::vector<std::byte> bytes;
   encode_chunk({.bytes = std::uint64_t{1} << 62, .compression = Compression::kZstd}, bytes);

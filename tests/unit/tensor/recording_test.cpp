@@ -197,6 +197,57 @@ TEST(RecordingTest, damage_in_the_middle_is_named) {
       << contents.damage;
 }
 
+// Names in C++ may be of any bytes.
+TEST(RecordingTest, names_that_are_not_UTF_8_are_written_with_escapes) {
+  const NamelessFile out;
+  RecordingWriter writer(out.path(), true, {{"domain", "/tmp/caf\xe9"}});
+  writer.add_message(message_of(writer.add_channel("caf\xe9", "", {{"node", "\xff"}}), 0, "x", ""));
+  writer.add_lost({1, 1, 2, 1'003, "caf\xe9"});
+  writer.add_message(message_of(writer.add_channel("ok", "", {}), 4, "y", ""));
+  writer.finish();
+  const std::string whole = out.bytes();
+  for (const std::string& file : {whole, whole.substr(0, whole.size() - 1)}) {
+    const Contents contents = contents_of(file);
+    EXPECT_EQ(contents.recovered.empty(), file == whole);
+    EXPECT_EQ(contents.damage, "");
+    EXPECT_EQ(contents.about.at("domain"), "/tmp/caf\\xe9");
+    EXPECT_EQ(contents.channels.at(1).topic, "caf\\xe9");
+    EXPECT_EQ(contents.channels.at(1).metadata.at("node"), "\\xff");
+    EXPECT_EQ(contents.channels.at(2).topic, "ok");
+    EXPECT_EQ(contents.lost.at(0).why, "caf\\xe9");
+    EXPECT_EQ(contents.messages.size(), 2U);
+  }
+}
+
+// Returns the file with the summary's records of this kind twice, and without its checksum.
+std::string with_twice(const std::string& file, Opcode wanted) {
+  RecordCursor footer(span_of_text(file).last(kFooterBytes + kMagic.size()));
+  const auto begin = footer.number<std::uint64_t>();
+  std::string changed = file.substr(0, begin);
+  RecordCursor cursor(span_of_text(file).subspan(begin, file.size() - kEndBytes - begin));
+  while (cursor.left() > 0) {
+    const std::size_t at = file.size() - kEndBytes - cursor.left();
+    const auto opcode = static_cast<Opcode>(cursor.number<std::uint8_t>());
+    const auto bytes = cursor.number<std::uint64_t>();
+    (void)cursor.take(bytes);
+    for (int i = 0; i < (opcode == wanted ? 2 : 1); ++i)
+      changed += file.substr(at, kRecordHead + bytes);
+  }
+  changed += file.substr(file.size() - kEndBytes);
+  std::fill_n(changed.end() - static_cast<std::ptrdiff_t>(kMagic.size() + 4), 4, '\0');
+  return changed;
+}
+
+TEST(RecordingTest, a_summary_that_names_a_record_twice_is_not_used) {
+  EXPECT_EQ(contents_of(with_twice(recorded(), Opcode::kFooter)).recovered, "");  // none twice
+  for (const Opcode opcode : {Opcode::kAttachmentIndex, Opcode::kMetadataIndex}) {
+    const Contents contents = contents_of(with_twice(recorded(), opcode));
+    EXPECT_NE(contents.recovered.find("out of order"), std::string::npos) << contents.recovered;
+    EXPECT_EQ(contents.damage, "");
+    EXPECT_EQ(contents.messages.size(), 3U);
+  }
+}
+
 TEST(RecordingTest, other_files_are_refused_with_a_reason) {
   EXPECT_EQ(refusal_of(""), "it has 0 bytes: no recording is as short");
   EXPECT_EQ(refusal_of(std::string(100, 'x')),

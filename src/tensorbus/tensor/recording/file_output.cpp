@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -49,6 +51,18 @@ platform::Fd made(const std::string& path, bool overwrite) {
   return fd;
 }
 
+// Reads a byte of each page. One that a mapped file has no more is replaced by zeros when this
+// process touches it (platform::FileGuard), and not when a system call does.
+void touch_pages(std::span<const iovec> pieces) noexcept {
+  static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  for (const iovec& piece : pieces) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(piece.iov_base);
+    const std::uintptr_t end = begin + piece.iov_len;
+    for (std::uintptr_t at = begin; at < end; at = (at / page + 1) * page)
+      (void)*reinterpret_cast<const volatile std::byte*>(at);
+  }
+}
+
 }  // namespace
 
 FileOutput::FileOutput(std::string path, bool overwrite)
@@ -57,6 +71,7 @@ FileOutput::FileOutput(std::string path, bool overwrite)
 int FileOutput::append(std::span<const Piece> pieces) noexcept {
   const std::uint64_t most = platform::max_file_bytes();  // beyond: the kernel raises SIGXFSZ
   std::size_t within = 0;  // bytes of the first piece that are written
+  std::optional<std::uint64_t> touched_at;
   while (!pieces.empty()) {
     std::array<iovec, kMostPieces> vectors;
     std::size_t count = 0;
@@ -74,6 +89,11 @@ int FileOutput::append(std::span<const Piece> pieces) noexcept {
       written =
           ::pwritev(fd_.get(), vectors.data(), static_cast<int>(count), static_cast<off_t>(end_));
     if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EFAULT && touched_at != end_) {
+      touched_at = end_;  // once without progress
+      touch_pages(std::span(vectors).first(count));
+      continue;
+    }
     if (written < 0) return errno;
     if (written == 0 && bytes > 0) return ENOSPC;
     end_ += static_cast<std::uint64_t>(written);

@@ -44,6 +44,8 @@ enum class Opcode : std::uint8_t {
   kPrivate = 0x80,  // the first of those that applications may use as they like
 };
 
+// Of a record that is read whole; those of a recorder are far smaller.
+inline constexpr std::uint64_t kMostSmallBytes = std::uint64_t{64} << 20;
 inline constexpr std::size_t kMessageHead = 22;  // what stands before a message's data
 inline constexpr std::size_t kFooterBytes = 20;
 // What stands at the end of a file: the footer's record, and the magic.
@@ -80,19 +82,21 @@ class RecordWriter {
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
   }
   void raw(std::string_view text) { raw(std::as_bytes(std::span(text))); }
+  // Names of topics and nodes may be of any bytes; a text of MCAP is UTF-8.
   void text(std::string_view text) {
+    if (!platform::is_utf8(text)) return this->text(platform::to_utf8(text));
     number(static_cast<std::uint32_t>(text.size()));
     raw(text);
   }
   void map(const TextMap& map) {
-    std::uint32_t size = 0;
-    for (const auto& [key, value] : map)
-      size += static_cast<std::uint32_t>(key.size() + value.size() + 8);
-    number(size);
+    const std::size_t size_at = bytes_.size();
+    number(std::uint32_t{0});
     for (const auto& [key, value] : map) {
       text(key);
       text(value);
     }
+    const auto size = static_cast<std::uint32_t>(bytes_.size() - size_at - sizeof(std::uint32_t));
+    std::memcpy(bytes_.data() + size_at, &size, sizeof size);
   }
   // A number of each channel.
   void map(const std::map<std::uint16_t, std::uint64_t>& of_channels) {

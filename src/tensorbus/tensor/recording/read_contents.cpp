@@ -6,11 +6,14 @@
 
 #include "tensorbus/tensor/recording/chunk.hpp"
 #include "tensorbus/tensor/recording/crc32.hpp"
+#include "tensorbus/tensor/recording/file_window.hpp"
 #include "tensorbus/tensor/recording/scan.hpp"
 #include "tensorbus/tensor/recording/summary.hpp"
 
 namespace tensorbus::recording {
 namespace {
+
+constexpr std::uint64_t kAtOnce = std::uint64_t{1} << 16;  // bytes of the summary
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
@@ -55,9 +58,9 @@ Footer footer_of(const FileBytes& file) {
 // Returns a record of the data section, that the summary names.
 std::string record_at(const FileBytes& file, std::uint64_t offset, std::uint64_t bytes,
                       std::uint64_t end) {
-  if (offset > end || bytes > end - offset || bytes < kRecordHead)
+  if (offset > end || bytes > end - offset || bytes < kRecordHead || bytes > kMostSmallBytes)
     refuse_record("the summary names a record of " + std::to_string(bytes) + " bytes at byte " +
-                  std::to_string(offset) + ", which is not in the file");
+                  std::to_string(offset) + ": there is none");
   std::string record = file.read(offset, bytes);
   if (record.size() != bytes) refuse_record("the file was cut meanwhile");
   return record;
@@ -65,7 +68,8 @@ std::string record_at(const FileBytes& file, std::uint64_t offset, std::uint64_t
 
 class EndReader {
  public:
-  explicit EndReader(const FileBytes& file) : file_(file), footer_(footer_of(file)) {}
+  explicit EndReader(const FileBytes& file)
+      : file_(file), footer_(footer_of(file)), window_(file) {}
 
   Contents run() {
     read_summary();
@@ -78,18 +82,69 @@ class EndReader {
   }
 
  private:
+  // Damaged, it may begin anywhere: no more than a record of it is in memory.
   void read_summary() {
-    constexpr std::size_t kCrcAndMagic = sizeof(std::uint32_t) + kMagic.size();
-    const std::string all = file_.read(footer_.summary, file_.size() - footer_.summary);
-    if (all.size() != file_.size() - footer_.summary) refuse_record("the file was cut meanwhile");
-    const auto bytes = bytes_of(all);
-    if (footer_.crc != 0 && footer_.crc != crc32(bytes.first(bytes.size() - kCrcAndMagic)))
-      refuse_record("the summary is damaged: the checksum is another one");
-    RecordCursor cursor(bytes.first(footer_.at - footer_.summary));
-    while (cursor.left() > 0) {
-      const auto opcode = static_cast<Opcode>(cursor.number<std::uint8_t>());
-      take(opcode, cursor.take(cursor.number<std::uint64_t>()));
+    require_checksum();
+    for (std::uint64_t at = footer_.summary; at < footer_.at;) {
+      const auto [opcode, bytes] = head_at(at);
+      at += kRecordHead + bytes;
+      if (opcode != Opcode::kChunkIndex && opcode != Opcode::kSummaryOffset)
+        take(opcode, bytes_at(at - bytes, bytes));
     }
+  }
+
+  void require_checksum() {
+    std::uint32_t crc = 0;
+    for (std::uint64_t at = footer_.summary; at < footer_.at;) {
+      const std::uint64_t end = at + kRecordHead + head_at(at).bytes;
+      if (footer_.crc == 0) at = end;
+      for (std::uint64_t count = 0; at < end; at += count) {
+        count = std::min(end - at, kAtOnce);
+        crc = crc32(bytes_at(at, count), crc);
+      }
+    }
+    crc = crc32(bytes_at(footer_.at, kRecordHead + kFooterBytes - sizeof crc), crc);
+    if (footer_.crc != 0 && footer_.crc != crc)
+      refuse_record("the summary is damaged: the checksum is another one");
+  }
+
+  struct Head {
+    Opcode opcode;
+    std::uint64_t bytes;  // of the content
+  };
+  Head head_at(std::uint64_t at) {
+    if (footer_.at - at < kRecordHead) refuse_record("the summary is damaged: a record is cut");
+    RecordCursor cursor(bytes_at(at, kRecordHead));
+    const auto opcode = static_cast<Opcode>(cursor.number<std::uint8_t>());
+    const Head head{opcode, cursor.number<std::uint64_t>()};
+    if (!is_of_summary(opcode) || head.bytes > kMostSmallBytes ||
+        head.bytes > footer_.at - at - kRecordHead)
+      refuse_record("the summary is damaged: at byte " + std::to_string(at) +
+                    " there is a record of kind " + std::to_string(static_cast<int>(opcode)) +
+                    " and " + std::to_string(head.bytes) + " bytes");
+    return head;
+  }
+
+  static bool is_of_summary(Opcode opcode) {
+    switch (opcode) {
+      case Opcode::kSchema:
+      case Opcode::kChannel:
+      case Opcode::kStatistics:
+      case Opcode::kChunkIndex:
+      case Opcode::kAttachmentIndex:
+      case Opcode::kMetadataIndex:
+      case Opcode::kSummaryOffset:
+        return true;
+      default:
+        return opcode >= Opcode::kPrivate;
+    }
+  }
+
+  // Valid until the next call.
+  std::span<const std::byte> bytes_at(std::uint64_t at, std::uint64_t count) {
+    const auto bytes = window_.at(at, count);
+    if (bytes.size() != count) refuse_record("the file was cut meanwhile");
+    return bytes;
   }
 
   void take(Opcode opcode, std::span<const std::byte> content) {
@@ -106,7 +161,8 @@ class EndReader {
       take_attachment(cursor);
     } else if (opcode == Opcode::kMetadataIndex) {
       const auto offset = cursor.number<std::uint64_t>();
-      metadata_.emplace_back(offset, cursor.number<std::uint64_t>());
+      metadata_.push_back({offset, cursor.number<std::uint64_t>()});
+      require_behind(metadata_end_, metadata_.back());
     }
   }
 
@@ -115,6 +171,7 @@ class EndReader {
     const auto bytes = cursor.number<std::uint64_t>();
     (void)cursor.take(3 * sizeof(std::uint64_t));
     if (cursor.text() != kIndexName) return;
+    require_behind(index_end_, {offset, bytes});
     const std::string record = record_at(file_, offset, bytes, footer_.summary);
     try {
       const auto entries = decode_index(bytes_of(record), offset);
@@ -125,6 +182,14 @@ class EndReader {
                     ", is damaged: " + error.what());
     }
     has_index_ = true;
+  }
+
+  // Named again and again, one record could fill the memory.
+  static void require_behind(std::uint64_t& end, const RecordPlace& place) {
+    if (place.offset < end)
+      refuse_record("the summary names what is at byte " + std::to_string(place.offset) +
+                    " out of order");
+    end = place.offset + std::min(place.bytes, UINT64_MAX - place.offset);
   }
 
   // A program that writes a recording anew may copy what it does not know, as this index, which is
@@ -192,7 +257,10 @@ class EndReader {
 
   const FileBytes& file_;
   const Footer footer_;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> metadata_;  // offset, bytes
+  FileWindow window_;  // over the summary
+  std::vector<RecordPlace> metadata_;
+  std::uint64_t metadata_end_ = 0;  // of the last one
+  std::uint64_t index_end_ = 0;     // of the last index
   std::uint64_t count_ = 0;
   bool has_index_ = false;
   std::size_t reasons_until_ = 0;  // in `lost`

@@ -13,9 +13,6 @@
 namespace tensorbus::recording {
 namespace {
 
-constexpr std::uint64_t kMostSmallBytes = std::uint64_t{64}
-                                          << 20;  // of a record that is read whole
-
 struct Record {
   std::uint64_t at = 0;
   std::uint8_t opcode = 0;
@@ -226,15 +223,17 @@ class Scanner {
 
   void take_packed(const Record& chunk, std::span<const std::byte> records) {
     RecordCursor cursor(records);
-    while (cursor.left() > 0) {
+    while (cursor.left() > 0 && !packed_.is_exceeded()) {
       const std::size_t at = records.size() - cursor.left();
       const auto opcode = static_cast<Opcode>(cursor.number<std::uint8_t>());
       const auto content = cursor.take(cursor.number<std::uint64_t>());
-      take_packed_record(opcode, content,
-                         {.offset = chunk.at,
-                          .bytes = content.size(),
-                          .kind = MessageEntry::kPacked,
-                          .in_chunk = static_cast<std::uint32_t>(at)});
+      with_damage_noted(chunk, [&] {
+        take_packed_record(opcode, content,
+                           {.offset = chunk.at,
+                            .bytes = content.size(),
+                            .kind = MessageEntry::kPacked,
+                            .in_chunk = static_cast<std::uint32_t>(at)});
+      });
     }
   }
   void take_packed_record(Opcode opcode, std::span<const std::byte> content, MessageEntry place) {
