@@ -134,9 +134,7 @@ SubscriberStats Subscriber::stats() const {
   return platform::with_memory_errors([&] { return state.core->stats(); });
 }
 
-std::vector<bus::NotCopied> Subscriber::take_not_copied() {
-  return state_->core->take_not_copied();
-}
+std::vector<bus::MissingSamples> Subscriber::take_missing() { return state_->core->take_missing(); }
 
 void Subscriber::close() { state_->participant->close(state_->core); }
 

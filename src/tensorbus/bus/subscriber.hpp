@@ -12,7 +12,7 @@
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/bus/participant.hpp"
-#include "tensorbus/bus/subscribe/not_copied.hpp"
+#include "tensorbus/bus/subscribe/missing_samples.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
@@ -58,8 +58,8 @@ class TENSORBUS_API Subscriber {
   Outcome wait_for_publishers(std::uint32_t count, const platform::StopCondition& stop);
   SubscriberStats stats() const;
   void close();
-  // Of Device::host(): the samples since the last call that could not be copied, 1,024 at most.
-  std::vector<bus::NotCopied> take_not_copied();
+  // Of Device::host(): the samples since the last call that it does not get, 1,024 gaps at most.
+  std::vector<bus::MissingSamples> take_missing();
 
  private:
   struct State;

@@ -1,10 +1,15 @@
 #include "tensorbus/recording/record_collector.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
+#include <thread>
 #include <utility>
 
 #include "tensorbus/bus/listing.hpp"
 #include "tensorbus/platform/clock.hpp"
+#include "tensorbus/platform/limits.hpp"
+#include "tensorbus/platform/log.hpp"
 #include "tensorbus/recording/record/look_pace.hpp"
 
 namespace tensorbus::bus {
@@ -91,14 +96,16 @@ void RecordCollector::look(const platform::StopCondition& stop) {
 
 // Takes what is in the queues now.
 void RecordCollector::look_if_wanted() {
-  const std::uint32_t wanted = looks_wanted_.load(std::memory_order_acquire);
-  if (looks_.load(std::memory_order_relaxed) == wanted) return;
-  wait_for_connections(kMostLook / 2);
-  for (std::size_t i = 0; i < by_tag_.size(); ++i)  // what is collected may bring a topic
-    by_tag_[i]->has_more |= drain(*by_tag_[i], waiting_in(*by_tag_[i]));
-  put_collected();
-  looks_.store(wanted, std::memory_order_release);  // pairs with look()
-  platform::futex_wake_all(looks_);
+  for (;;) {  // taking what comes meanwhile, it may clear what tells of another look
+    const std::uint32_t wanted = looks_wanted_.load(std::memory_order_acquire);
+    if (looks_.load(std::memory_order_relaxed) == wanted) return;
+    wait_for_connections(kMostLook / 2);
+    for (std::size_t i = 0; i < by_tag_.size(); ++i)  // what is collected may bring a topic
+      by_tag_[i]->has_more |= drain(*by_tag_[i], waiting_in(*by_tag_[i]));
+    put_collected();
+    looks_.store(wanted, std::memory_order_release);  // pairs with look()
+    platform::futex_wake_all(looks_);
+  }
 }
 
 void RecordCollector::subscribe(const std::string& name) {
@@ -112,8 +119,8 @@ void RecordCollector::subscribe(const std::string& name) {
                                              .pace = LookPace(platform::wall_clock_ns())});
   poller_.add(topic->subscriber.event_descriptor(), kFirstTopicTag + by_tag_.size());
   topic->has_more = true;
-  by_tag_.push_back(topic.get());
-  subscribed_.emplace(name, std::move(topic));
+  by_tag_.reserve(by_tag_.size() + 1);
+  by_tag_.push_back(subscribed_.emplace(name, std::move(topic)).first->second.get());
   topics_.store(static_cast<std::uint32_t>(by_tag_.size()), std::memory_order_relaxed);
 }
 
@@ -125,8 +132,8 @@ bool RecordCollector::is_wanted(const std::string& topic) const {
 // ends before its first sample is taken can be described no more.
 void RecordCollector::look_around() {
   if (known_.size() > kMostKnown) known_.clear();
-  for (const PublisherInfo& info : list_publishers(participant_)) {
-    if (is_wanted(info.topic)) subscribe(info.topic);
+  for (const PublisherInfo& info : publishers_now()) {
+    if (is_wanted(info.topic)) in_spite_of_shortage([&] { subscribe(info.topic); });
     if (!subscribed_.contains(info.topic)) continue;
     const PublisherName name{info.participant, info.number};
     if (known_.contains(name)) continue;
@@ -134,21 +141,64 @@ void RecordCollector::look_around() {
   }
 }
 
-void RecordCollector::run() {
-  while (!buffer_.stopped() && !ended_.load(std::memory_order_acquire)) {  // pairs with end()
-    const bool changed = wait_for_samples();
-    buffer_.expire(platform::wall_clock_ns());
-    const auto now = platform::Clock::now();
-    if (changed || now >= next_search_) {
-      look_around();
-      next_search_ = now + kLook;
-    }
-    look_at_topics();
-    look_if_wanted();
+// What is short, as descriptors or memory, may be there again: what it kept from being done is
+// tried again.
+template <typename Work>
+bool RecordCollector::in_spite_of_shortage(Work work) {
+  try {
+    platform::with_memory_errors(work);
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != Code::kOutOfMemory) throw;
+    is_short_ = true;
+    if (std::exchange(told_of_shortage_, true)) return false;
+    std::array<char, 512> text{};  // there may be no memory for more
+    (void)std::snprintf(text.data(), text.size(), "recorder: %s (trying again)", error.what());
+    platform::log(platform::LogLevel::kWarning, text.data());
+    return false;
   }
-  if (!buffer_.stopped()) take_last();
+}
+
+// None if they cannot be listed now.
+std::vector<PublisherInfo> RecordCollector::publishers_now() {
+  std::vector<PublisherInfo> publishers;
+  in_spite_of_shortage([&] { publishers = list_publishers(participant_); });
+  return publishers;
+}
+
+void RecordCollector::run() {
+  try {
+    while (!buffer_.stopped() && !ended_.load(std::memory_order_acquire)) {  // pairs with end()
+      take_turn(kLook);
+      look_if_wanted();
+    }
+    if (!buffer_.stopped()) take_last();
+  } catch (...) {
+    unsubscribe();
+    throw;
+  }
+  unsubscribe();
+}
+
+// Publishers wait for it no more. What was received and is not in the buffer is put there, or lost.
+void RecordCollector::unsubscribe() {
   for (Topic* const topic : by_tag_) topic->subscriber.close();
+  put_collected();
   tell_of_last_lost();
+}
+
+// Takes what came, and waits for it no longer than this.
+void RecordCollector::take_turn(std::chrono::milliseconds most) {
+  // While something is short, a descriptor may stay readable.
+  if (std::exchange(is_short_, false)) std::this_thread::sleep_for(LookPace::kPeriod);
+  const bool changed = wait_for_samples(most);
+  buffer_.expire(platform::wall_clock_ns());
+  const auto now = platform::Clock::now();
+  if (changed || now >= next_search_) {
+    look_around();
+    next_search_ = now + kLook;
+  }
+  look_at_topics();
 }
 
 bool RecordCollector::poll(std::chrono::milliseconds most) {
@@ -182,7 +232,7 @@ void RecordCollector::look_at_topics() {
 }
 
 // Notes which topics may have samples. Returns true if publishers came or went.
-bool RecordCollector::wait_for_samples() {
+bool RecordCollector::wait_for_samples(std::chrono::milliseconds at_most) {
   const bool more = std::ranges::any_of(by_tag_, [](Topic* one) { return one->has_more; });
   const auto now = platform::Clock::now();
   bool at_pace = false;  // some topics are looked at without being told
@@ -193,7 +243,7 @@ bool RecordCollector::wait_for_samples() {
   auto until = at_pace ? std::min(next_look_, next_search_) : next_search_;
   if (!collected_.empty()) until = std::min(until, last_full_look_ + kFullLook);
   const auto most = std::chrono::ceil<std::chrono::milliseconds>(std::max(until - now, {}));
-  const bool changed = poll(more ? std::chrono::milliseconds(0) : std::min(most, kLook));
+  const bool changed = poll(more ? std::chrono::milliseconds(0) : std::min(most, at_most));
   if (const auto then = platform::Clock::now(); at_pace && then >= next_look_) {
     for (Topic* const topic : by_tag_) topic->has_more |= topic->pace.lazy();
     next_look_ = then + LookPace::kPeriod;
@@ -204,9 +254,9 @@ bool RecordCollector::wait_for_samples() {
 // Takes what was published before it was ended. A sample may wait for a segment that is still on
 // its way, so one look is not enough.
 void RecordCollector::take_last() {
+  wait_for_connections(kConnecting);
   poller_.remove(told_.get());
   poller_.remove(participant_.domain_descriptor());
-  wait_for_connections(kConnecting);
   for (Topic* const topic : by_tag_) topic->subscriber.notify_lazily(false);
   std::map<Topic*, std::size_t> left;
   for (Topic* const topic : by_tag_) left[topic] = waiting_in(*topic);
@@ -221,6 +271,11 @@ void RecordCollector::take_last() {
     put_collected();
     more = false;
     const bool hurries = copies_until.passed();
+    if (std::exchange(is_short_, false)) {
+      if (hurries) return;
+      std::this_thread::sleep_for(LookPace::kPeriod);
+      more = true;
+    }
     for (const std::uint64_t tag : poller_.wait(hurries ? std::chrono::milliseconds(0) : kOnTheWay))
       more |= left[by_tag_[tag - kFirstTopicTag]] > 0;
     for (const auto& [topic, most] : left) {
@@ -232,8 +287,9 @@ void RecordCollector::take_last() {
 }
 
 // A publisher that has found the recorder counts on it, also if its link is still on the way. One
-// that has had the time for that, as one that is stopped, is not waited for.
-void RecordCollector::wait_for_connections(std::chrono::nanoseconds most) {
+// that has had the time for that, as one that is stopped, is not waited for. What comes meanwhile
+// is recorded.
+void RecordCollector::wait_for_connections(std::chrono::milliseconds most) {
   look_around();
   const auto now = platform::Clock::now();
   auto last = now;
@@ -242,7 +298,7 @@ void RecordCollector::wait_for_connections(std::chrono::nanoseconds most) {
     std::size_t fresh = 0;
   };
   std::map<std::string, Count> publishers;
-  for (const PublisherInfo& info : list_publishers(participant_)) {
+  for (const PublisherInfo& info : publishers_now()) {
     Count& count = publishers[info.topic];
     ++count.all;
     const auto known = known_.find({info.participant, info.number});
@@ -250,14 +306,20 @@ void RecordCollector::wait_for_connections(std::chrono::nanoseconds most) {
     ++count.fresh;
     last = std::max(last, known->second.seen + kConnecting);
   }
-  const platform::StopCondition stop = platform::StopCondition::ignoring_signals(
-      std::min<std::chrono::nanoseconds>(last - now, most));
+  std::vector<std::pair<Topic*, std::size_t>> awaited;  // and how many publishers it then has
   for (Topic* const topic : by_tag_) {
     const Count count = publishers[topic->name];
     if (count.fresh == 0) continue;
     const std::size_t linked = topic->subscriber.stats().publishers;
-    const auto expected = static_cast<std::uint32_t>(std::min(count.all, linked + count.fresh));
-    (void)topic->subscriber.wait_for_publishers(expected, stop);
+    awaited.emplace_back(topic, std::min(count.all, linked + count.fresh));
+  }
+  const platform::Deadline until(std::min<std::chrono::nanoseconds>(last - now, most));
+  for (;;) {
+    std::erase_if(awaited, [](const auto& one) {
+      return one.first->subscriber.stats().publishers >= one.second;
+    });
+    if (awaited.empty() || until.passed() || buffer_.stopped()) return;
+    take_turn(std::chrono::ceil<std::chrono::milliseconds>(until.remaining(kOnTheWay)));
   }
 }
 
@@ -273,11 +335,12 @@ bool RecordCollector::drain(Topic& topic, std::size_t most) {
     const std::uint64_t releases = buffer_.releases();
     const std::uint64_t now = platform::wall_clock_ns();
     Sample sample;
-    const Outcome outcome = topic.subscriber.try_receive(sample);
-    collect_not_copied(topic);
+    Outcome outcome{};
+    if (!in_spite_of_shortage([&] { outcome = topic.subscriber.try_receive(sample); })) return true;
+    collect_missing(topic);
     if (outcome == Outcome::kHoldLimit) {
       put_collected();
-      (void)buffer_.wait_for_release(releases);
+      (void)buffer_.wait_for_release(releases, topic.name);
       continue;
     }
     if (outcome != Outcome::kDone) {
@@ -300,12 +363,12 @@ void RecordCollector::collect(Topic& topic, Sample&& sample, std::uint64_t now) 
   if (collected_bytes_ >= kMostCollected) put_collected();
 }
 
-// Of what was dropped before the sample that was received last.
-void RecordCollector::collect_not_copied(Topic& topic) {
-  for (NotCopied& one : topic.subscriber.take_not_copied()) {
-    ++topic.taken;
-    Source& source = source_of(one.publisher, topic.name, one.sequence);
-    collected_.push_back({.source = &source, .time = source.time, .not_copied = std::move(one)});
+// Before the sample that was received last, or at the end of a publisher.
+void RecordCollector::collect_missing(Topic& topic) {
+  for (MissingSamples& one : topic.subscriber.take_missing()) {
+    if (!one.why.empty()) ++topic.taken;  // the last of them was in the queue
+    Source& source = source_of(one.publisher, topic.name, one.first);
+    collected_.push_back({.source = &source, .time = source.time, .missing = std::move(one)});
   }
 }
 
@@ -314,8 +377,8 @@ void RecordCollector::put_collected(std::uint64_t until) {
   std::ranges::stable_sort(collected_, {}, &Collected::time);
   const auto end = std::ranges::upper_bound(collected_, until, {}, &Collected::time);
   for (auto one = collected_.begin(); one != end; ++one) {
-    if (one->not_copied)
-      note_not_copied(*one->source, std::move(*one->not_copied));
+    if (one->missing)
+      note_missing(*one->source, std::move(*one->missing));
     else
       put(*one->source, std::move(one->sample), one->time);
   }
@@ -323,7 +386,7 @@ void RecordCollector::put_collected(std::uint64_t until) {
   collected_bytes_ = 0;
 }
 
-// The source's sample with this number came, or was not copied.
+// The source's sample with this number came.
 void RecordCollector::note_seen(Source& source, std::uint64_t sequence) {
   if (sequence < source.seen) source.next = source.seen = sequence;  // a mirror that began anew
   count_lost(sequence - source.seen);
@@ -339,25 +402,30 @@ void RecordCollector::put(Source& source, Sample&& sample, std::uint64_t time) {
                           .log_time = last_time_,
                           .first_lost = source.next,
                           .lost = sequence - source.next};
-  if (recorded.lost != 0) recorded.why_lost = source.why_lost;
+  if (recorded.lost != 0) recorded.why_lost.swap(source.why_lost);
   recorded.sample = std::move(sample);
   recorded.has_sample = true;
   if (buffer_.put(recorded, options_.reliable)) {
     source.next = source.seen;
     source.why_lost.clear();
   } else {
+    recorded.why_lost.swap(source.why_lost);
     count_lost(1);
   }
 }
 
-void RecordCollector::note_not_copied(Source& source, NotCopied&& one) {
-  note_seen(source, one.sequence);
-  count_lost(1);
+// Some of them may be counted already: what was not copied is also before the next that came.
+void RecordCollector::note_missing(Source& source, MissingSamples&& missing) {
+  if (missing.end <= source.seen) return;
+  count_lost(missing.end - source.seen);
+  source.seen = missing.end;
+  if (missing.why.empty()) return;
   unwritable_.fetch_add(1, std::memory_order_relaxed);
-  source.why_lost = std::move(one.why);
+  source.why_lost = std::move(missing.why);
 }
 
 void RecordCollector::tell_of_last_lost() {
+  if (last_time_ == 0) last_time_ = platform::wall_clock_ns();  // it has had no sample
   for (const auto& [name, source] : sources_) {
     if (source.seen == source.next) continue;
     RecordedSample recorded{.publisher = source.publisher,
@@ -369,7 +437,7 @@ void RecordCollector::tell_of_last_lost() {
   }
 }
 
-// `first`: the sequence of the sample that was received.
+// `first`: the sequence of the first sample that the recorder has, or misses.
 RecordCollector::Source& RecordCollector::source_of(const PublisherName& name,
                                                     const std::string& topic, std::uint64_t first) {
   const auto [found, is_new] = sources_.try_emplace(name);

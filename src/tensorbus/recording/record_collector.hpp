@@ -38,7 +38,9 @@ class RecordCollector {
   RecordCollector(CollectorOptions options, Participant participant, RecordBuffer& buffer);
   ~RecordCollector();
 
-  // Receives until it is ended, or the buffer is stopped. Throws as Subscriber::receive().
+  // Receives until it is ended, or the buffer is stopped. However it ends, no publisher waits for
+  // it any more, and what is lost is counted and told. Throws as Subscriber::receive(), but that a
+  // shortage of descriptors or memory while it looks for topics or samples is waited out.
   void run();
   // Has run() take what is there now, and return. Any thread.
   void end() noexcept;
@@ -54,15 +56,19 @@ class RecordCollector {
   struct Known;
   struct Source;
   struct Topic;
-  // A sample that was received, or one that could not be copied, and when it came.
+  // A sample that was received, or those that are missing, and when it came.
   struct Collected {
     Source* source = nullptr;
     std::uint64_t time = 0;
     Sample sample{};
-    std::optional<NotCopied> not_copied{};
+    std::optional<MissingSamples> missing{};
   };
 
-  bool wait_for_samples();
+  template <typename Work>
+  bool in_spite_of_shortage(Work work);
+  std::vector<PublisherInfo> publishers_now();
+  void take_turn(std::chrono::milliseconds most);
+  bool wait_for_samples(std::chrono::milliseconds at_most);
   bool poll(std::chrono::milliseconds most);
   void look_at_topics();
   void look_if_wanted();
@@ -70,15 +76,16 @@ class RecordCollector {
   void subscribe(const std::string& name);
   bool is_wanted(const std::string& topic) const;
   void take_last();
-  void wait_for_connections(std::chrono::nanoseconds most);
+  void unsubscribe();
+  void wait_for_connections(std::chrono::milliseconds most);
   std::size_t waiting_in(const Topic& topic) const;
   bool drain(Topic& topic, std::size_t most);
   void collect(Topic& topic, Sample&& sample, std::uint64_t now);
-  void collect_not_copied(Topic& topic);
+  void collect_missing(Topic& topic);
   void put_collected(std::uint64_t until = UINT64_MAX);
   void note_seen(Source& source, std::uint64_t sequence);
   void put(Source& source, Sample&& sample, std::uint64_t time);
-  void note_not_copied(Source& source, NotCopied&& one);
+  void note_missing(Source& source, MissingSamples&& missing);
   void tell_of_last_lost();
   Source& source_of(const PublisherName& name, const std::string& topic, std::uint64_t first);
   std::shared_ptr<RecordedPublisher> known_publisher(const PublisherName& name,
@@ -108,6 +115,8 @@ class RecordCollector {
   platform::Clock::time_point last_full_look_{};
   std::uint64_t complete_until_ = 0;  // all that came before is collected: when that look began
   std::uint64_t last_time_ = 0;
+  bool is_short_ = false;          // in_spite_of_shortage() has met a shortage since the last turn
+  bool told_of_shortage_ = false;  // it has logged one
   std::atomic<std::uint64_t> lost_ = 0;
   std::atomic<std::uint64_t> unwritable_ = 0;  // among the lost: not copied from a GPU
   std::atomic<std::uint32_t> topics_ = 0;

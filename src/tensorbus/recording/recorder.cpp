@@ -171,7 +171,7 @@ struct Recorder::State {
           samples.clear();
           buffer.release(held);
         } catch (...) {
-          dropped += kept->size();
+          dropped += bus::samples_in(*kept);
           throw;
         }
       }
@@ -180,13 +180,13 @@ struct Recorder::State {
       snapshots.fetch_add(1, std::memory_order_release);  // pairs with snapshot()
       platform::futex_wake_all(snapshots);
     }
+    (void)buffer.stop();  // what is kept goes: no snapshot will have it
   }
 
   // Returns the bytes that the samples hold.
   std::uint64_t write(const std::vector<RecordedSample>& samples) {
     std::uint64_t held = 0;
-    taken +=
-        static_cast<std::uint64_t>(std::ranges::count(samples, true, &RecordedSample::has_sample));
+    taken += bus::samples_in(samples);
     try {
       for (const RecordedSample& one : samples) {
         held += one.bytes;

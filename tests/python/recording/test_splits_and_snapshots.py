@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -167,6 +168,92 @@ def test_a_recorder_is_closed_at_once_beside_a_publisher_that_is_stopped(
     finally:
         other.kill()
     assert len(tb.Recording(tmp_path / "run.mcap")) == 0
+
+
+def test_one_that_keeps_lets_go_of_all_when_it_is_closed(tmp_path: Path) -> None:
+    with tb.Publisher("topic", reliable=True, timeout=PATIENCE) as publisher:
+        recorder = tb.Recorder(tmp_path / "run.mcap", "topic", snapshot=3600)
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        for number in range(5):
+            publisher.publish(message(number, 100_000))
+        recorder.close()
+        assert recorder.stats.buffered_bytes == 0
+        eventually(lambda: publisher.stats.bytes_in_flight == 0)
+        assert recorder.stats.lost == 0
+
+
+def test_a_topic_with_many_samples_takes_none_of_another_one(tmp_path: Path) -> None:
+    """A subscriber may hold 16,384 samples of a publisher; then the oldest of its topic leave."""
+    count = 17_000
+    with (
+        tb.Publisher("slow", reliable=True, timeout=PATIENCE) as slow,
+        tb.Publisher("fast", reliable=True, timeout=PATIENCE) as fast,
+        tb.Recorder(
+            tmp_path / "run.mcap", ["slow", "fast"], reliable=True, snapshot=3600
+        ) as recorder,
+    ):
+        assert slow.wait_for_subscribers(timeout=PATIENCE)
+        assert fast.wait_for_subscribers(timeout=PATIENCE)
+        slow.publish(np.zeros(1))
+        eventually(lambda: recorder.stats.buffered_bytes > 0)
+        for number in range(count):
+            fast.publish(np.full(1, number))
+        recording = tb.Recording(recorder.snapshot(timeout=PATIENCE))
+        assert recorder.stats.lost == 0
+    assert len(recording.select("slow")) == 1
+    numbers = [int(one.data[0]) for one in recording.select("fast")]
+    assert 16_000 < len(numbers) < count
+    assert numbers == [*range(count - len(numbers), count)]
+
+
+@pytest.mark.parametrize("snapshot", [None, 3600])
+def test_while_a_link_is_awaited_other_topics_are_recorded(
+    tmp_path: Path, elsewhere: Elsewhere, snapshot: float | None
+) -> None:
+    """The link never comes: its publisher is stopped before the recorder is made."""
+
+    def publish() -> None:
+        with tb.Publisher("stopped"):
+            tell("there")
+            signal.pause()
+
+    other = elsewhere.start(publish)
+    other.hear()
+    other.stop()
+    try:
+        with (
+            tb.Publisher("fast", depth=64) as fast,
+            tb.Recorder(tmp_path / "run.mcap", ["fast", "stopped"], snapshot=snapshot) as recorder,
+        ):
+            assert fast.wait_for_subscribers(timeout=PATIENCE)
+            asked, ended = threading.Event(), threading.Event()
+            published: list[int] = []
+
+            def publish_fast() -> None:
+                number = 0
+                while not ended.wait(0.001):
+                    if not asked.is_set():
+                        published[:] = [number]
+                    fast.publish({"id": number})
+                    number += 1
+
+            thread = threading.Thread(target=publish_fast)
+            thread.start()
+            eventually(lambda: published and published[0] > 100)
+            asked.set()
+            if snapshot is None:
+                recorder.close()
+                file = tmp_path / "run.mcap"
+            else:
+                file = Path(recorder.snapshot(timeout=PATIENCE))
+            ended.set()
+            thread.join()
+            assert recorder.stats.lost == 0
+    finally:
+        other.kill()
+    ids = ids_of(file)
+    assert ids == [*range(len(ids))]
+    assert ids[-1] >= published[0]
 
 
 def test_mistakes_are_told(tmp_path: Path) -> None:

@@ -100,5 +100,29 @@ TEST_F(ARecordCollector, takes_at_its_end_what_is_left_of_publishers_that_have_e
   EXPECT_EQ(taken(), kDepth + 1 + 3 * kDepth);
 }
 
+TEST_F(ARecordCollector, counts_what_it_missed_of_a_publisher_that_cut_it_off_and_closed) {
+  constexpr std::uint64_t kAll = 3 * kDepth;
+  std::uint64_t lost = 0;
+  while_it_runs({.topics = {"one"}}, [&](RecordCollector& collector) {
+    RecordedSample whole{.bytes = kRoom};
+    ASSERT_TRUE(buffer.put(whole, false));
+    publish_patterns(
+        publisher_on("one", {.reliable = true, .timeout = kLong, .lag_timeout = 20ms}), 0, kAll);
+    publishers.clear();
+    make_room();
+    EXPECT_TRUE(eventually([&] { return collector.lost() > 0; }));
+    lost = collector.lost();
+  });
+  std::uint64_t told = 0;
+  std::size_t samples = 0;
+  while (!buffer.ended())
+    for (const RecordedSample& one : buffer.take()) {
+      told += one.lost;
+      samples += one.has_sample ? 1 : 0;
+    }
+  EXPECT_EQ(samples + lost, kAll);
+  EXPECT_EQ(told, lost);
+}
+
 }  // namespace
 }  // namespace tensorbus::bus

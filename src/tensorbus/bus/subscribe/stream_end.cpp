@@ -41,15 +41,17 @@ std::uint64_t StreamEnd::note_connection_lost(const LinkRef& link) noexcept {
   return note_end(link);
 }
 
-std::uint64_t StreamEnd::forget_closed() noexcept {
-  if (cut_off_.empty() || expected_ != 0) return 0;
-  std::uint64_t missed = 0;
+std::vector<StreamEnd::LinkRef> StreamEnd::forget_closed() {
+  std::vector<LinkRef> closed;
+  if (cut_off_.empty() || expected_ != 0) return closed;
+  closed.reserve(cut_off_.size());
   std::erase_if(cut_off_, [&](const CutOff& one) {
     if (!one.link->publisher_closed()) return false;
-    missed += note_closed(*one.link);
+    (void)note_closed(*one.link);
+    closed.push_back(one.link);
     return true;
   });
-  return missed;
+  return closed;
 }
 
 bool StreamEnd::reached() const noexcept {

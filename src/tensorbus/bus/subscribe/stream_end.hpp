@@ -34,8 +34,8 @@ class StreamEnd {
   // had closed is final now. Returns the samples that the subscriber has missed.
   std::uint64_t note_connection_lost(const LinkRef& link) noexcept;
   // Forgets publishers that cut the subscriber off and have closed since. One to which a new link
-  // leads is forgotten when that is accepted. Returns the samples that the subscriber has missed.
-  std::uint64_t forget_closed() noexcept;
+  // leads is forgotten when that is accepted. Returns their links.
+  std::vector<LinkRef> forget_closed();
 
   // Returns true if all publishers have closed, and one did so in an orderly way. The subscriber
   // has no links then.

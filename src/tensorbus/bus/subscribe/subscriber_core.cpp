@@ -174,7 +174,9 @@ Outcome SubscriberCore::take_next(Batch& batch) {
   if (at_limit) return Outcome::kHoldLimit;
   spare_.refill();
   forget_ended_links();
-  if (links_.empty()) stats_.missed += stream_.forget_closed();
+  if (links_.empty())
+    for (const LinkRef& link : stream_.forget_closed())
+      count_missed_at_the_end(*link, link->missed_at_the_end());
   ask_to_rejoin();
   return Outcome::kTimedOut;
 }
@@ -240,7 +242,7 @@ void SubscriberCore::forget_ended_links() {
     mutex_.assert_held();
     if (!link->ended() || !link->empty()) return false;
     drop_notifier(*link);
-    stats_.missed += stream_.note_end(link);
+    count_missed_at_the_end(*link, stream_.note_end(link));
     return true;
   });
   if (gone != 0 && links_gone_) links_gone_();
@@ -463,7 +465,7 @@ void SubscriberCore::end(const LinkRef& link, bool cut_off) {
     ++stats_.cut_off;
   }
   link->end();
-  stats_.missed += stream_.note_connection_lost(link);
+  count_missed_at_the_end(*link, stream_.note_connection_lost(link));
   forget_ended_links();
   wake_all();  // the owner may have died between its last sample and the wake-up
 }

@@ -19,7 +19,7 @@
 #include "tensorbus/bus/event_loop/polled_event.hpp"
 #include "tensorbus/bus/session/acquired_leases.hpp"
 #include "tensorbus/bus/session/host_copy_request.hpp"
-#include "tensorbus/bus/subscribe/not_copied.hpp"
+#include "tensorbus/bus/subscribe/missing_samples.hpp"
 #include "tensorbus/bus/subscribe/pending_sample.hpp"
 #include "tensorbus/bus/subscribe/receive_options.hpp"
 #include "tensorbus/bus/subscribe/row_sink.hpp"
@@ -122,8 +122,8 @@ class SubscriberCore {
   // Ends all links; held samples stay valid. Returns false if it was closed before.
   bool close();
   bool closed() const;
-  // Of Device::host(): the samples since the last call that could not be copied, 1,024 at most.
-  std::vector<NotCopied> take_not_copied();
+  // Of Device::host(): the samples since the last call that it does not get, 1,024 gaps at most.
+  std::vector<MissingSamples> take_missing();
 
   // The functions below are for the event loop.
   void add(std::shared_ptr<link::BorrowerLink> link);
@@ -192,8 +192,12 @@ class SubscriberCore {
   Taken pin(const LinkRef& link, const link::Entry& entry, Sample& sample) TB_REQUIRES(mutex_);
   Taken drop(link::BorrowerLink& link, const link::Entry& entry, std::uint64_t& counter) noexcept
       TB_REQUIRES(mutex_);
-  void note_not_copied(const link::BorrowerLink& link, const link::Entry& entry,
-                       const std::string& why) TB_REQUIRES(mutex_);
+  void count_received(link::BorrowerLink& link, const link::Entry& entry) noexcept
+      TB_REQUIRES(mutex_);
+  void count_missed_at_the_end(const link::BorrowerLink& link, std::uint64_t count) noexcept
+      TB_REQUIRES(mutex_);
+  void note_missing(const link::BorrowerLink& link, std::uint64_t end, std::string why) noexcept
+      TB_REQUIRES(mutex_);
   void try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept
       TB_REQUIRES(mutex_);
   void throw_untold() TB_REQUIRES(mutex_);
@@ -223,8 +227,8 @@ class SubscriberCore {
   // All samples since the event was armed have notified, and nothing has cleared it.
   bool all_notify_ TB_GUARDED_BY(mutex_) = false;
   std::map<const link::BorrowerLink*, PendingSample> pending_ TB_GUARDED_BY(mutex_);
-  std::vector<NotCopied> not_copied_ TB_GUARDED_BY(mutex_);
-  std::atomic<bool> has_not_copied_ = false;  // written under the mutex
+  std::vector<MissingSamples> missing_ TB_GUARDED_BY(mutex_);
+  std::atomic<bool> has_missing_ = false;  // written under the mutex
   // Set before the first link, constant since then.
   Claim claim_;
   Stage stage_;

@@ -12,7 +12,7 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr int kSkippedAtATime = 64;
-constexpr std::size_t kMostNotCopied = 1024;
+constexpr std::size_t kMostMissing = 1024;  // gaps that nobody has asked for yet
 
 }  // namespace
 
@@ -57,8 +57,7 @@ bool SubscriberCore::take_row(link::BorrowerLink& link, const link::Entry& entry
   if (!pending_.empty() || trace_ || !rows.take(link, entry)) return false;
   platform::kill_point("receive.described");
   link.release_soon(entry.token);
-  stats_.missed += link.gap_before(entry.sequence);
-  ++stats_.received;
+  count_received(link, entry);
   return true;
 }
 
@@ -86,7 +85,7 @@ SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link
     return set_aside(*link, entry);
   PendingSample pending = std::move(pending_.extract(found).mapped());
   if (const auto* refused = std::get_if<PendingSample::Refused>(&pending.state)) {
-    note_not_copied(*link, entry, refused->why);
+    note_missing(*link, entry.sequence + 1, refused->why);
     return drop(*link, entry, stats_.gone);
   }
   if (auto* const acquired = std::get_if<PendingSample::Acquired>(&pending.state))
@@ -101,14 +100,12 @@ SubscriberCore::Taken SubscriberCore::read_entry(const LinkRef& link, const link
   switch (SampleData::read(sample, link, entry, receiving_, spare_, claimed)) {
     case SampleData::Read::kFieldsAlone:
       link->release_soon(entry.token);
-      stats_.missed += link->gap_before(entry.sequence);
-      ++stats_.received;
+      count_received(*link, entry);
       if (trace_) [[unlikely]]
         SampleData::trace(sample, trace_);
       return Taken::kDone;
     case SampleData::Read::kDone:
-      stats_.missed += link->gap_before(entry.sequence);
-      ++stats_.received;
+      count_received(*link, entry);
       if (claimed != nullptr && !claimed->staged.empty()) ++stats_.staged;
       if (trace_) [[unlikely]]
         SampleData::trace(sample, trace_);
@@ -201,19 +198,38 @@ SubscriberCore::Taken SubscriberCore::drop(link::BorrowerLink& link, const link:
   return Taken::kNever;
 }
 
-void SubscriberCore::note_not_copied(const link::BorrowerLink& link, const link::Entry& entry,
-                                     const std::string& why) {
-  if (!receiving_.in_host_memory || not_copied_.size() == kMostNotCopied) return;
-  const link::Source& source = *link.source();
-  not_copied_.push_back({{source.participant, source.publisher}, entry.sequence, why});
-  has_not_copied_.store(true, std::memory_order_relaxed);  // for the thread that receives, this one
+void SubscriberCore::count_received(link::BorrowerLink& link, const link::Entry& entry) noexcept {
+  if (entry.sequence > link.next_sequence()) note_missing(link, entry.sequence, {});
+  stats_.missed += link.gap_before(entry.sequence);
+  ++stats_.received;
 }
 
-std::vector<NotCopied> SubscriberCore::take_not_copied() {
-  if (!has_not_copied_.load(std::memory_order_relaxed)) return {};
+void SubscriberCore::count_missed_at_the_end(const link::BorrowerLink& link,
+                                             std::uint64_t count) noexcept {
+  if (count == 0) return;
+  note_missing(link, link.next_sequence() + count, {});
+  stats_.missed += count;
+}
+
+// `end`: behind the last one. Without memory for it, it stays a number in `stats_` alone.
+void SubscriberCore::note_missing(const link::BorrowerLink& link, std::uint64_t end,
+                                  std::string why) noexcept {
+  if (!receiving_.in_host_memory || missing_.size() == kMostMissing) return;
+  const link::Source& source = *link.source();
+  try {
+    missing_.push_back(
+        {{source.participant, source.publisher}, link.next_sequence(), end, std::move(why)});
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  has_missing_.store(true, std::memory_order_relaxed);  // the mutex orders what it tells of
+}
+
+std::vector<MissingSamples> SubscriberCore::take_missing() {
+  if (!has_missing_.load(std::memory_order_relaxed)) return {};
   const platform::MutexLock lock(mutex_);
-  has_not_copied_.store(false, std::memory_order_relaxed);
-  return std::exchange(not_copied_, {});
+  has_missing_.store(false, std::memory_order_relaxed);
+  return std::exchange(missing_, {});
 }
 
 void SubscriberCore::try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept {

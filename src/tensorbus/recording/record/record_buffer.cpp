@@ -1,5 +1,8 @@
 #include "tensorbus/recording/record/record_buffer.hpp"
 
+#include <algorithm>
+#include <iterator>
+#include <new>
 #include <utility>
 
 namespace tensorbus::bus {
@@ -8,19 +11,29 @@ namespace {
 // What is written at once: few system calls for small samples, and large ones soon go back.
 constexpr std::size_t kMostTaken = 512;
 constexpr std::uint64_t kMostTakenBytes = std::uint64_t{32} << 20;
-constexpr std::size_t kDroppedAtOnce = 64;  // of a snapshot, when a subscriber may hold no more
+constexpr std::size_t kDroppedAtOnce = 64;  // of a topic, when its subscriber may hold no more
 
 }  // namespace
 
 bool RecordBuffer::put(RecordedSample& sample, bool wait) {
+  try {
+    return has_put(sample, wait);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+// Without memory it leaves the sample, too.
+bool RecordBuffer::has_put(RecordedSample& sample, bool wait) {
   Samples gone;
   const platform::MutexLock lock(mutex_);
   if (keep_ns_ != 0) drop_old(sample.log_time, gone);
   while (keep_ns_ != 0 && !samples_.empty() && !has_room(sample.bytes)) drop_oldest(gone);
   while (wait && !closed_ && !has_room(sample.bytes)) changed_.wait(mutex_);
   if (closed_ || !has_room(sample.bytes)) return false;
-  bytes_ += sample.bytes;
+  const std::uint64_t bytes = sample.bytes;
   samples_.push_back(std::move(sample));
+  bytes_ += bytes;
   changed_.notify_all();
   return true;
 }
@@ -52,9 +65,28 @@ bool RecordBuffer::ended() const {
 }
 
 void RecordBuffer::drop_oldest(Samples& gone) {
-  bytes_ -= samples_.front().bytes;
+  const std::uint64_t bytes = samples_.front().bytes;
   gone.push_back(std::move(samples_.front()));
   samples_.pop_front();
+  bytes_ -= bytes;
+  ++releases_;
+}
+
+// The oldest of the topic, as many as `gone` has room for.
+void RecordBuffer::drop_of_topic(const std::string& topic, std::vector<RecordedSample>& gone) {
+  auto end = samples_.begin();  // behind the last one of them
+  for (auto one = end; one != samples_.end() && gone.size() < gone.capacity(); ++one) {
+    if (one->publisher->topic != topic) continue;
+    bytes_ -= one->bytes;
+    gone.push_back(std::move(*one));
+    end = std::next(one);
+  }
+  // Those between them move behind them, in their order.
+  const auto kept =
+      std::remove_if(std::make_reverse_iterator(end), samples_.rend(),
+                     [](const RecordedSample& one) { return one.publisher == nullptr; });
+  samples_.erase(samples_.begin(), kept.base());
+  releases_ += gone.size();
 }
 
 void RecordBuffer::drop_old(std::uint64_t now, Samples& gone) {
@@ -96,13 +128,11 @@ void RecordBuffer::release(std::uint64_t bytes) {
   changed_.notify_all();
 }
 
-std::uint64_t RecordBuffer::wait_for_release(std::uint64_t count) {
-  Samples gone;
+std::uint64_t RecordBuffer::wait_for_release(std::uint64_t count, const std::string& topic) {
+  std::vector<RecordedSample> gone;
+  gone.reserve(kDroppedAtOnce);
   const platform::MutexLock lock(mutex_);
-  if (keep_ns_ != 0 && !samples_.empty()) {
-    for (std::size_t i = 0; i < kDroppedAtOnce && !samples_.empty(); ++i) drop_oldest(gone);
-    return releases_;
-  }
+  if (keep_ns_ != 0) drop_of_topic(topic, gone);
   while (releases_ == count && !closed_ && bytes_ > 0) changed_.wait(mutex_);
   return releases_;
 }
@@ -127,9 +157,9 @@ std::size_t RecordBuffer::stop() {
   snapshots.swap(snapshots_);
   bytes_ = 0;
   changed_.notify_all();
-  if (keep_ns_ == 0) return left.size();
+  if (keep_ns_ == 0) return samples_in(left);
   std::size_t count = 0;
-  for (const Samples& one : snapshots) count += one.size();
+  for (const Samples& one : snapshots) count += samples_in(one);
   return count;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "tensorbus/platform/clock.hpp"
@@ -22,9 +23,9 @@ class RecordBuffer {
   explicit RecordBuffer(std::uint64_t most_bytes, std::uint64_t keep_ns = 0)
       : most_bytes_(most_bytes), keep_ns_(keep_ns) {}
 
-  // Returns false, and leaves the sample, if there is no room, or nothing is written any more. A
-  // sample that is larger than the buffer has room when nothing else waits. With `wait` it waits
-  // for room.
+  // Returns false, and leaves the sample, if there is no room or memory, or nothing is written any
+  // more. A sample that is larger than the buffer has room when nothing else waits. With `wait` it
+  // waits for room.
   [[nodiscard]] bool put(RecordedSample& sample, bool wait);
   // Waits for samples, and takes some; none: it is closed, and all were taken, or it is `until`.
   std::vector<RecordedSample> take(std::optional<platform::Clock::time_point> until = {});
@@ -39,9 +40,9 @@ class RecordBuffer {
   void expire(std::uint64_t now);
   // These bytes, which were taken, are held no more.
   void release(std::uint64_t bytes);
-  // Waits until something was released since `count` was its return value, or it is stopped. Of
-  // what waits for a snapshot the oldest leave.
-  std::uint64_t wait_for_release(std::uint64_t count);
+  // Waits until something was released since `count` was its return value, or it is closed. Of
+  // what waits for a snapshot the oldest of this topic leave.
+  std::uint64_t wait_for_release(std::uint64_t count, const std::string& topic);
   std::uint64_t releases() const;
 
   void close();  // nothing is put in any more
@@ -55,8 +56,11 @@ class RecordBuffer {
     return bytes_ == 0 || (bytes_ <= most_bytes_ && bytes <= most_bytes_ - bytes_);
   }
   using Samples = std::deque<RecordedSample>;
+  bool has_put(RecordedSample& sample, bool wait);
   // Moves the oldest to `gone`, whose leases go back without the mutex.
   void drop_oldest(Samples& gone) TB_REQUIRES(mutex_);
+  void drop_of_topic(const std::string& topic, std::vector<RecordedSample>& gone)
+      TB_REQUIRES(mutex_);
   void drop_old(std::uint64_t now, Samples& gone) TB_REQUIRES(mutex_);
 
   const std::uint64_t most_bytes_;

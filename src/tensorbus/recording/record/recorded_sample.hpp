@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -39,6 +41,11 @@ struct RecordedSample {
   std::string why_lost{};        // of the last of them; empty: for want of room
 };
 
+// Returns how many have a sample.
+template <typename Range>
+std::size_t samples_in(const Range& recorded) {
+  return static_cast<std::size_t>(std::ranges::count(recorded, true, &RecordedSample::has_sample));
+}
 // Returns the bytes of its tensors and fields.
 std::uint64_t bytes_of(const Sample& sample);
 // Describes a sample for the file. It points at the sample's memory.
