@@ -27,6 +27,7 @@ def _record_all(path: str) -> None:
     with tb.Recorder(path, all=True, reliable=True) as recorder:
         tell("ready")
         hear()
+        eventually(lambda: recorder.stats.messages == 1)  # it has all descriptors of that link
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
         tell("short of descriptors")
         hear()
