@@ -206,11 +206,14 @@ def test_a_topic_with_many_samples_takes_none_of_another_one(tmp_path: Path) -> 
     assert numbers == [*range(count - len(numbers), count)]
 
 
-@pytest.mark.parametrize("snapshot", [None, 3600])
+@pytest.mark.parametrize(("snapshot", "depth"), [(None, 512), (3600, 64)])
 def test_while_a_link_is_awaited_other_topics_are_recorded(
-    tmp_path: Path, elsewhere: Elsewhere, snapshot: float | None
+    tmp_path: Path, elsewhere: Elsewhere, snapshot: float | None, depth: int
 ) -> None:
-    """The link never comes: its publisher is stopped before the recorder is made."""
+    """The link never comes: its publisher is stopped before the recorder is made.
+
+    close() waits for it for 5 s, and snapshot() for 0.1 s: longer than a queue lasts.
+    """
 
     def publish() -> None:
         with tb.Publisher("stopped"):
@@ -222,7 +225,7 @@ def test_while_a_link_is_awaited_other_topics_are_recorded(
     other.stop()
     try:
         with (
-            tb.Publisher("fast", depth=64) as fast,
+            tb.Publisher("fast", depth=depth) as fast,
             tb.Recorder(tmp_path / "run.mcap", ["fast", "stopped"], snapshot=snapshot) as recorder,
         ):
             assert fast.wait_for_subscribers(timeout=PATIENCE)
@@ -248,12 +251,11 @@ def test_while_a_link_is_awaited_other_topics_are_recorded(
                 file = Path(recorder.snapshot(timeout=PATIENCE))
             ended.set()
             thread.join()
-            assert recorder.stats.lost == 0
+            if snapshot is None:
+                assert recorder.stats.lost == 0
     finally:
         other.kill()
-    ids = ids_of(file)
-    assert ids == [*range(len(ids))]
-    assert ids[-1] >= published[0]
+    assert published[0] in ids_of(file)
 
 
 def test_mistakes_are_told(tmp_path: Path) -> None:

@@ -106,8 +106,8 @@ TEST_F(ARecordCollector, counts_what_it_missed_of_a_publisher_that_cut_it_off_an
   while_it_runs({.topics = {"one"}}, [&](RecordCollector& collector) {
     RecordedSample whole{.bytes = kRoom};
     ASSERT_TRUE(buffer.put(whole, false));
-    publish_patterns(
-        publisher_on("one", {.reliable = true, .timeout = kLong, .lag_timeout = 20ms}), 0, kAll);
+    publish_patterns(publisher_on("one", {.reliable = true, .timeout = kLong, .lag_timeout = 20ms}),
+                     0, kAll);
     publishers.clear();
     make_room();
     EXPECT_TRUE(eventually([&] { return collector.lost() > 0; }));
