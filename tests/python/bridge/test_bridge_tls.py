@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import sys
+import threading
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,59 @@ def test_bridges_with_certificates_of_one_authority_connect(
                     data = np.random.default_rng(number).integers(0, 256, size, dtype=np.uint8)
                     publisher.publish(data)
                     assert np.array_equal(subscriber.receive().data, data)
+
+
+WITHOUT_UVLOOP = (
+    "import sys; sys.modules['uvloop'] = None; "
+    "from tensorbus._cli.command import main; sys.exit(main(sys.argv[1:]))"
+)
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_two_busy_topics_do_not_mix_their_bytes(
+    tmp_path: Path, certificates: Certificates, loop: str
+) -> None:
+    if loop == "uvloop":
+        pytest.importorskip("uvloop", reason="uvloop is not installed")
+    topics = {"small": 300_000, "large": 3_000_000}
+    count = 40
+
+    def content(topic: str, number: int) -> np.ndarray:
+        whole = np.arange(number, number + topics[topic] // 4, dtype=np.uint32)
+        return whole if topic == "small" else ~whole
+
+    def publish(topic: str, publisher: tb.Publisher[Any]) -> None:
+        for number in range(count):
+            publisher.publish(content(topic, number), timeout=PATIENCE)
+
+    with machines(tmp_path, "here", "there") as (here, there):
+        if loop == "asyncio":
+            here.program = there.program = [sys.executable, "-c", WITHOUT_UVLOOP]
+        connect(certificates, here, there)
+        there.wait_for_peer("here")
+        with ExitStack() as stack:
+            wrong, threads = [], []
+            subscribers = {
+                topic: stack.enter_context(
+                    tb.Subscriber[Any](topic, domain=there.domain, timeout=PATIENCE)
+                )
+                for topic in topics
+            }
+            for topic in topics:
+                publisher = stack.enter_context(
+                    tb.Publisher[Any](topic, reliable=True, domain=here.domain)
+                )
+                assert publisher.wait_for_subscribers(timeout=PATIENCE)
+                threads.append(threading.Thread(target=publish, args=(topic, publisher)))
+            for thread in threads:
+                thread.start()
+            for number in range(count):
+                for topic, subscriber in subscribers.items():
+                    if not np.array_equal(subscriber.receive().data, content(topic, number)):
+                        wrong.append((topic, number))
+            for thread in threads:
+                thread.join()
+        assert not wrong
 
 
 @pytest.mark.parametrize("end", ["client", "server"])

@@ -1,4 +1,4 @@
-"""python -m bridge_storm [--queues] [--zenoh] [--faults N] [--seed S]"""
+"""python -m bridge_storm [--queues] [--zenoh | --tls] [--faults N] [--seed S]"""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=500)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--queues", action="store_true", help="of queues, not of topics")
-    parser.add_argument("--zenoh", action="store_true", help="over a network of Zenoh")
+    network = parser.add_mutually_exclusive_group()
+    network.add_argument("--zenoh", action="store_true", help="over a network of Zenoh")
+    network.add_argument("--tls", action="store_true", help="with certificates")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     if why := why_no_machines():
@@ -29,7 +31,7 @@ def main() -> int:
         Machines(2, wire=True, seed=options.seed) as machines,
     ):
         kind = QueueStorm if options.queues else TopicStorm
-        storm = kind(machines, Path(folder), options.seed, zenoh=options.zenoh)
+        storm = kind(machines, Path(folder), options.seed, zenoh=options.zenoh, tls=options.tls)
         storm.run(options.faults)
         for name, value in storm.report().items():
             print(f"{name:32} {value}")

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from support.certificates import write_certificates
 from support.harness import here_first
 from support.machines import Machine, Machines
 
@@ -26,6 +27,7 @@ MOST_PRIVATE = 256 << 20  # bytes of a bridge that belong to no budget: Python, 
 CALM_EVERY = 20  # faults
 PATIENCE = 60.0  # seconds for what must happen in a calm
 SLACK = 8  # descriptors
+BRIDGES = ("bridge-one-0", "bridge-two-1")  # their machines' names: they start first
 
 Fault = tuple[int, Callable[[], str]]  # its weight; does it, and says what it was
 
@@ -40,9 +42,12 @@ class Storm(ABC):
         folder: for what the programs write.
         seed: of the faults.
         zenoh: the bridges meet on a network of Zenoh. The first one is its router.
+        tls: with certificates.
     """
 
-    def __init__(self, machines: Machines, folder: Path, seed: int, *, zenoh: bool) -> None:
+    def __init__(
+        self, machines: Machines, folder: Path, seed: int, *, zenoh: bool, tls: bool
+    ) -> None:
         self.wrong: list[str] = []
         self.counts: Counter[str] = Counter()
         self._machines = machines
@@ -57,7 +62,7 @@ class Storm(ABC):
         self._longest = 0.0
         self._began = time.monotonic()
         (folder / "bridge.toml").write_text(f"budget = {BUDGET}\ntimeout = {TIMEOUT}\n")
-        self._bridge_options = self._write_zenoh() if zenoh else self._tcp_options()
+        self._bridge_options = self._write_zenoh() if zenoh else self._tcp_options(tls=tls)
         one, two = machines
         self._where = {"bridge one": one, "bridge two": two, **self._places(one, two)}
         for role in self._where:
@@ -216,12 +221,24 @@ class Storm(ABC):
         self._programs[role] = program
         self._all.append((name, machine, program))
 
-    def _tcp_options(self) -> dict[str, str]:
+    def _tcp_options(self, *, tls: bool) -> dict[str, str]:
         address = f"{self._machines[0].address}:{PORT}"
+        trust = self._write_certificates() if tls else ("--trust-network", "--trust-network")
         return {
-            "one": f"--trust-network --listen {address}",
-            "two": f"--trust-network --connect {address}",
+            "one": f"{trust[0]} --listen {address}",
+            "two": f"{trust[1]} --connect {address}",
         }
+
+    def _write_certificates(self) -> list[str]:
+        names = {
+            name: f"{name} {one.address}" for name, one in zip(BRIDGES, self._machines, strict=True)
+        }
+        found = write_certificates(self._folder, *names.values())
+        return [
+            f"--certificate {found.machines[name].certificate} --key {found.machines[name].key}"
+            f" --authority {found.authority}"
+            for name in names
+        ]
 
     def _write_zenoh(self) -> dict[str, str]:
         endpoints = {"endpoints": [f"tcp/{self._machines[0].address}:{PORT}"]}

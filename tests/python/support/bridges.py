@@ -39,6 +39,7 @@ class Machine:
         self.name = name
         self.domain = str(folder / name)
         self.port = free_port()
+        self.program = [sys.executable, "-m", "tensorbus"]
         self._output = folder / f"{name}.log"
         self._options: list[str] = []
         self._bridge: subprocess.Popen[bytes] | None = None
@@ -57,7 +58,7 @@ class Machine:
         with self._output.open("ab") as output:
             self._bridge = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "tensorbus", "bridge"),
+                    *(*self.program, "bridge"),
                     *("--name", self.name, "--domain", self.domain, *self._options),
                 ],
                 stdout=output,

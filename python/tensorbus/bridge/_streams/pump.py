@@ -21,6 +21,7 @@ class Pump:
     def __init__(self) -> None:
         self._lanes: dict[str, Lane] = {}
         self._turns: dict[str, deque[SendingEnd]] = {EXPRESS: deque(), BULK: deque()}
+        self._writing: set[Lane] = set()
 
     def add(self, lane: Lane) -> None:
         self._lanes[lane.name] = lane
@@ -43,6 +44,17 @@ class Pump:
             self.write(lane)
 
     def write(self, lane: Lane) -> None:
+        """Writes what is due. A call while it writes on that lane changes nothing: over TLS the
+        event loop says that a lane is writable in the middle of a write."""
+        if lane in self._writing:
+            return
+        self._writing.add(lane)
+        try:
+            self._write(lane)
+        finally:
+            self._writing.discard(lane)
+
+    def _write(self, lane: Lane) -> None:
         turns = self._turns[lane.name]
         for _ in range(_IN_A_ROW[lane.name]):
             if not turns or not lane.writable or self._lanes.get(lane.name) is not lane:

@@ -24,7 +24,11 @@ class Writer(Protocol):
 
 
 class TransportWriter:
-    """For TLS: asyncio encrypts, which is a copy."""
+    """For TLS: asyncio encrypts, which is a copy.
+
+    All parts are handed over in one call. Between two calls the event loop may call the lane, which
+    then writes other frames.
+    """
 
     def __init__(self, transport: asyncio.WriteTransport) -> None:
         self._transport = transport
@@ -34,8 +38,7 @@ class TransportWriter:
         return self._transport.get_write_buffer_size()
 
     def write(self, *parts: bytes | memoryview) -> None:
-        for part in parts:
-            self._transport.write(part)
+        self._transport.writelines(parts)
 
     def close(self) -> None:
         pass
