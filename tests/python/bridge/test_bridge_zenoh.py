@@ -12,7 +12,7 @@ import pytest
 
 import tensorbus as tb
 from support.bridges import Machine, Relay, appears, free_port, machines
-from support.harness import PATIENCE
+from support.harness import PATIENCE, eventually
 
 np = pytest.importorskip("numpy")
 zenoh = pytest.importorskip("zenoh")
@@ -114,6 +114,21 @@ def test_a_cut_between_a_bridge_and_the_router_costs_a_reliable_topic_nothing(
                     assert (subscriber.receive().data == number).all()
                 assert subscriber.stats.missed == 0
     relay.close()
+
+
+def test_nonsense_of_a_stranger_ends_its_connection_only(tmp_path: Path, router: int) -> None:
+    with machines(tmp_path, "one", "two") as (one, two):
+        join(one, router, tmp_path)
+        bridge = one.status()["bridge"]
+        with zenoh.open(zenoh.Config.from_file(config_of(router, tmp_path))) as session:
+            key = f"tensorbus/default/{bridge}/stranger/connection/express/there"
+            publisher = session.declare_publisher(key)
+            eventually(lambda: publisher.matching_status.matching)
+            publisher.put(bytes(8) + b"\xff" * 5_000)  # more than a lane takes at once
+            eventually(lambda: "zenoh/stranger: protocol error" in one.output)
+        join(two, router, tmp_path)
+        one.wait_for_peer("two")
+        exchange(one, two, "topic")
 
 
 def test_a_bridge_waits_for_its_router(tmp_path: Path) -> None:

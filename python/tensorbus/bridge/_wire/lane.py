@@ -99,6 +99,8 @@ class Lane(asyncio.BufferedProtocol):
         return self._reader.buffer()
 
     def buffer_updated(self, count: int) -> None:
+        if self.closed:  # the reader may be in the middle of a frame that makes no sense
+            return
         self._heard = self._loop.time()
         self._silent = False
         try:
@@ -149,6 +151,11 @@ class Lane(asyncio.BufferedProtocol):
     def on_chunk(self, stream: int, length: int) -> None:
         assert self._owner is not None
         self._owner.on_chunk(self, stream, length)
+
+    @property
+    def closed(self) -> bool:
+        """The connection has ended, or is about to end: nothing more is read."""
+        return bool(self._why) or self._abort is None
 
     @property
     def silent(self) -> bool:

@@ -283,6 +283,8 @@ class _ZenohLane:
     # In the loop.
     def feed(self, data: bytes) -> None:
         """A message of the peer."""
+        if self._lane.closed:
+            return
         (sequence,) = _SEQUENCE.unpack_from(data)
         if sequence == _LAST:
             return self.lose("the peer has hung up")
@@ -290,7 +292,7 @@ class _ZenohLane:
             return self._lane.close(f"Zenoh lost messages: {sequence}, not {self._expected}")
         self._expected += 1
         rest = memoryview(data)[_SEQUENCE.size :]
-        while rest and not self._over:
+        while rest and not self._lane.closed:
             buffer = self._lane.get_buffer(-1)
             count = min(len(buffer), len(rest))
             buffer[:count] = rest[:count]
