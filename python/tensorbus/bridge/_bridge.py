@@ -31,7 +31,7 @@ from tensorbus.bridge._shares.shares import Shares
 from tensorbus.bridge._streams.channel import Channel
 from tensorbus.bridge._streams.channels import Serve
 from tensorbus.bridge._wire.compression import codecs
-from tensorbus.bridge._wire.frames import MAGIC, VERSION, Hello, PublisherEntry, QueueEntry
+from tensorbus.bridge._wire.frames import ANY, MAGIC, VERSION, Hello, PublisherEntry, QueueEntry
 from tensorbus.bridge._wire.lane import BULK, EXPRESS, SILENCE, Lane, LaneOwner
 from tensorbus.bridge._wire.tcp import CLOSED_IN_TLS, TcpNetwork
 
@@ -216,9 +216,10 @@ class Bridge:
             lane.send(self._hello(BULK, hello.connection, ""))
             session.add_bulk(lane)
             return session
-        goes_on = session is not None and hello.known == self.id
-        lane.send(self._hello(EXPRESS, hello.connection, hello.bridge if goes_on else ""))
-        return self._connect(lane, hello, hello.bridge, goes_on=goes_on)
+        name = session.name if session is not None else ""
+        goes_on = bool(name) and hello.known in (name, ANY)
+        lane.send(self._hello(EXPRESS, hello.connection, name if goes_on else ""))
+        return self._connect(lane, hello, hello.bridge, hello.known, goes_on=goes_on)
 
     # Connections that this bridge makes.
     async def _keep_in_fleet(self) -> None:
@@ -229,7 +230,7 @@ class Bridge:
         def found(peer: str) -> None:
             if self.id < peer and peer not in dialing:  # else that bridge dials
                 dial = partial(fleet.dial, peer)
-                task = self._keep_connected(f"zenoh/{peer}", dial, known=peer)
+                task = self._keep_connected(f"zenoh/{peer}", dial, peer)
                 dialing[peer] = asyncio.create_task(task)
 
         def lost(peer: str) -> None:
@@ -244,35 +245,36 @@ class Bridge:
             for task in dialing.values():
                 task.cancel()
 
-    async def _keep_connected(self, address: str, dial: Dial, known: str = "") -> None:
+    # `peer`: the bridge that is there; "": that is not known yet.
+    async def _keep_connected(self, address: str, dial: Dial, peer: str = "") -> None:
         delay = 0.0
         last = ""
         while True:
+            await self._until_cut(peer)
             await asyncio.sleep(delay)
             delay = min(max(2 * delay, _FIRST_RETRY), _LONGEST_RETRY)
-            has_session = any(peer == known for _, peer in self._sessions)
-            greeting = _Greeting(self, known if has_session else "")
+            greeting = _Greeting(self)
             try:
-                await self._connect_to(dial, greeting)
+                await self._connect_to(dial, greeting, peer)
             except (OSError, ProtocolError, asyncio.TimeoutError) as error:
-                if not self._is_connected(greeting.peer):  # else that bridge has connected to us
+                peer = greeting.peer[1] or peer
+                if not self._is_connected(peer):  # else there is another connection with it
                     why = str(error) or "no answer came in time"
                     if why != last:
                         logger.warning("%s: not connected: %s", address, why)
                     last = why
                     continue
-            known, delay, last = greeting.peer[1], 0.0, ""
-            await self._until_cut(greeting.peer)
+            peer, delay, last = greeting.peer[1] or peer, 0.0, ""
 
-    async def _connect_to(self, dial: Dial, first: _Greeting) -> None:
+    async def _connect_to(self, dial: Dial, first: _Greeting, peer: str) -> None:
         connection = secrets.token_hex(16)
-        known = first.known
         express = Lane(first.greeted, first.gone)
         await dial(connection, EXPRESS, express)
-        express.send(self._hello(EXPRESS, connection, known))
+        first.known = self._known(peer)
+        express.send(self._hello(EXPRESS, connection, first.known))
         session = await first.met
         try:
-            second = _Greeting(self, known, session)
+            second = _Greeting(self, session)
             bulk = Lane(second.greeted, second.gone)
             await dial(connection, BULK, bulk)
             bulk.send(self._hello(BULK, connection, ""))
@@ -281,11 +283,21 @@ class Bridge:
             express.close("it has no bulk lane")
             raise
 
-    def _is_connected(self, peer: _Key) -> bool:
-        session = self._sessions.get(peer)
+    def _session_with(self, bridge: str) -> Session | None:
+        return next((one for one in self._sessions.values() if one.peer == bridge), None)
+
+    # What HELLO says of sessions with the bridge at an address.
+    def _known(self, peer: str) -> str:
+        session = self._session_with(peer)
+        if session is not None:
+            return session.name
+        return ANY if not peer and self._sessions else ""
+
+    def _is_connected(self, peer: str) -> bool:
+        session = self._session_with(peer)
         return session is not None and session.connected
 
-    async def _until_cut(self, peer: _Key) -> None:
+    async def _until_cut(self, peer: str) -> None:
         while self._is_connected(peer):
             self._changed.clear()
             await self._changed.wait()
@@ -304,12 +316,25 @@ class Bridge:
                 f"HELLO.machine: {hello.machine!r}, and the certificate is of {sorted(names)}"
             )
 
-    def _connect(self, lane: Lane, hello: Hello, initiator: str, *, goes_on: bool) -> Session:
-        """The session of a new connection; the old one, or a new one."""
+    def _connect(
+        self, lane: Lane, hello: Hello, initiator: str, known: str, *, goes_on: bool
+    ) -> Session:
+        """The session of a new connection; the old one, or a new one.
+
+        Args:
+            initiator: the side that connects.
+            known: what it has said of sessions.
+            goes_on: both sides have this session.
+        """
         key = (hello.machine, hello.bridge)
         session = self._sessions.get(key)
-        if session is not None and session.connected and session.initiator < initiator:
-            raise ProtocolError("HELLO.connection: there is another connection with this bridge")
+        if session is not None and session.connected:
+            # Who names the session has lost its connection, which is not noticed here yet.
+            is_second = session.initiator == initiator and known != session.name
+            if session.initiator < initiator or is_second:
+                raise ProtocolError(
+                    "HELLO.connection: there is another connection with this bridge"
+                )
         if session is not None and not goes_on:
             self._end(session, "the other side has begun anew")
             session = None
@@ -356,8 +381,8 @@ class _Greeting:
     """The wait for the answer to a HELLO."""
 
     bridge: Bridge
-    known: str
-    session: Session | None = None
+    session: Session | None = None  # of the express lane, if this is the bulk lane
+    known: str = ""  # what our HELLO said
     peer: _Key = ("", "")
 
     def __post_init__(self) -> None:
@@ -368,9 +393,11 @@ class _Greeting:
         bridge._require_name(lane, hello)
         self.peer = (hello.machine, hello.bridge)
         if self.session is None:
-            goes_on = bool(self.known) and hello.known == bridge.id
-            goes_on = goes_on and hello.bridge == self.known
-            session = bridge._connect(lane, hello, bridge.id, goes_on=goes_on)
+            before = bridge._sessions.get(self.peer)
+            if hello.known and (before is None or before.name != hello.known):
+                raise ProtocolError("HELLO.known: this session has ended")
+            goes_on = bool(hello.known)
+            session = bridge._connect(lane, hello, bridge.id, self.known, goes_on=goes_on)
         else:
             session = self.session
             if hello.bridge != session.peer or hello.connection != session.connection:

@@ -65,6 +65,7 @@ class Session:
     ) -> None:
         self.peer = peer
         self.machine = machine
+        self.name = ""  # the connection that it began with
         self.initiator = ""  # of the connection
         self.connection = ""
         self.address = ""
@@ -94,6 +95,7 @@ class Session:
         self._lanes[EXPRESS] = self._link.express = express
         loop = asyncio.get_running_loop()
         self._completing = loop.call_later(SILENCE, express.close, "no bulk lane came")
+        self.name = self.name or connection
         self.connection, self.initiator = connection, initiator
         self.address = express.peer.address
         express.clock = self._link.clock

@@ -286,6 +286,101 @@ def test_bridges_that_connect_to_each_other_keep_one_connection(tmp_path: Path) 
         assert two.output.count("another connection") <= 1
 
 
+def test_a_session_that_ends_before_the_answer_comes_begins_anew(
+    tmp_path: Path, relay: Relay
+) -> None:
+    with machines(tmp_path, "here", "there") as (here, there):
+        relay.target = here.port
+        here.start("--listen", here.address, "--timeout", "60")
+        there.start("--connect", f"127.0.0.1:{relay.port}", "--timeout", "0.2")
+        there.wait_for_peer("here")
+        with (
+            tb.Publisher[Any]("data", history=1, domain=there.domain) as publisher,
+            tb.Subscriber[Any]("data", domain=here.domain, timeout=PATIENCE) as subscriber,
+        ):
+            assert publisher.wait_for_subscribers(timeout=PATIENCE)
+            for number in range(40):
+                publisher.publish(number)
+                assert subscriber.receive().data == number
+            relay.stall()  # HELLO of the next connection waits
+            relay.drop()
+            eventually(lambda: "session ended" in there.output)
+            relay.mend()
+            for number in range(40, 44):
+                publisher.publish(number)
+                while subscriber.receive().data != number:
+                    pass
+        assert "protocol error: BEGIN" not in here.output
+
+
+class Counting:
+    """A reliable topic of `here`, of which `there` misses nothing."""
+
+    def __init__(self, here: Machine, there: Machine) -> None:
+        self._publisher = tb.Publisher[Any]("data", reliable=True, domain=here.domain)
+        self._subscriber = tb.Subscriber[Any]("data", domain=there.domain, timeout=PATIENCE)
+        assert self._publisher.wait_for_subscribers(timeout=PATIENCE)
+        self._next = 0
+
+    def go_on(self) -> None:
+        for _ in range(20):
+            self._publisher.publish(self._next, timeout=PATIENCE)
+            assert self._subscriber.receive().data == self._next
+            self._next += 1
+
+    def finish(self) -> None:
+        self.go_on()
+        assert self._subscriber.stats["missed"] == 0
+        self._publisher.close()
+        self._subscriber.close()
+
+
+def test_a_second_address_of_a_bridge_that_is_reached_later_changes_nothing(
+    tmp_path: Path, relay: Relay
+) -> None:
+    with machines(tmp_path, "here", "there") as (here, there):
+        relay.target = here.port
+        relay.cut()
+        here.start("--listen", here.address)
+        there.start("--connect", here.address, "--connect", f"127.0.0.1:{relay.port}")
+        there.wait_for_peer("here")
+        topic = Counting(here, there)
+        topic.go_on()
+        relay.mend()
+        eventually(
+            lambda: "there is another connection" in here.output or "session ended" in here.output
+        )
+        topic.finish()
+        assert "session ended" not in here.output + there.output
+        assert "connection lost" not in here.output + there.output
+        assert here.output.count("there is another connection") <= 2  # it waits until a cut
+
+
+def test_a_way_that_opens_later_goes_on_with_the_session(tmp_path: Path) -> None:
+    relays = [Relay(), Relay()]
+    with machines(tmp_path, "one", "two") as made:
+        for machine, other, relay in zip(made, reversed(made), relays, strict=True):
+            relay.target = other.port
+            relay.cut()
+            machine.start("--listen", machine.address, "--connect", f"127.0.0.1:{relay.port}")
+        higher = max((0, 1), key=lambda which: made[which].status()["bridge"])
+        lower = 1 - higher
+        relays[higher].mend()
+        made[lower].wait_for_peer(made[higher].name)
+        topic = Counting(made[0], made[1])
+        topic.go_on()
+        before = made[lower].output.count("connected with")
+        relays[lower].mend()
+        eventually(lambda: made[lower].output.count("connected with") > before)
+        topic.go_on()
+        relays[higher].cut()  # the connection that the bridge with the lower id began stays
+        topic.finish()
+        for machine in made:
+            assert "session ended" not in machine.output
+    for relay in relays:
+        relay.close()
+
+
 @pytest.mark.parametrize("address", ["a..b:1", "::1:7447", "host:port", ":1"])
 def test_an_address_that_is_none_is_named(tmp_path: Path, address: str) -> None:
     with machines(tmp_path, "here") as (here,):

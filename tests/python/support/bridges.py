@@ -180,6 +180,12 @@ class Relay:
                     connection.shutdown(socket.SHUT_RDWR)
             self._open.clear()
 
+    def drop(self) -> None:
+        """Ends all connections, and takes new ones."""
+        self.cut()
+        with self._lock:
+            self._is_cut = False
+
     def stall(self) -> None:
         """Passes nothing on, and closes nothing, until mend()."""
         self._flows.clear()

@@ -12,6 +12,7 @@ from tensorbus.bridge._wire.compression import decompressed
 
 VERSION = 1
 MAGIC = "tensorbus-bridge"
+ANY = "*"  # in HELLO: whichever session there is
 MOST_BYTES = 1 << 20  # of a frame's body
 CHUNK = 7
 ZSTD = 14  # a compressed CHUNK
@@ -37,7 +38,7 @@ class Hello(Frame, frozen=True):
     machine: Name
     lane: Name  # "express" or "bulk"
     connection: Name  # the same for both lanes, chosen by the side that connects
-    known: Name  # the bridge of the session that is to go on; "": none
+    known: Name  # the session that goes on, by the connection that it began with; ANY; "": none
     codecs: list[Name]  # that it can read; "zstd" or nothing
 
 
