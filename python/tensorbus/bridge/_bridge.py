@@ -84,6 +84,7 @@ class Bridge:
         )
         self._looking: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()  # sessions were connected or cut
+        self._stopped = False
 
     async def run(self) -> None:
         """Runs until it is cancelled."""
@@ -111,9 +112,13 @@ class Bridge:
         finally:
             loop.remove_reader(self._participant.domain_fileno())
             loop.remove_reader(self._participant.subscribers_fileno())
+            self._stopped = True
             for task in tasks:
                 task.cancel()
             self._network.close()
+            for lane, timer in list(self._pending.items()):
+                timer.cancel()
+                lane.close("the bridge was stopped")
             for session in list(self._sessions.values()):
                 self._end(session, "the bridge was stopped")
             self._queues.close()
@@ -268,19 +273,19 @@ class Bridge:
 
     async def _connect_to(self, dial: Dial, first: _Greeting, peer: str) -> None:
         connection = secrets.token_hex(16)
-        express = Lane(first.greeted, first.gone)
-        await dial(connection, EXPRESS, express)
-        first.known = self._known(peer)
-        express.send(self._hello(EXPRESS, connection, first.known))
-        session = await first.met
+        lanes = [express := Lane(first.greeted, first.gone)]
         try:
-            second = _Greeting(self, session)
-            bulk = Lane(second.greeted, second.gone)
+            await dial(connection, EXPRESS, express)
+            first.known = self._known(peer)
+            express.send(self._hello(EXPRESS, connection, first.known))
+            second = _Greeting(self, await first.met)
+            lanes.append(bulk := Lane(second.greeted, second.gone))
             await dial(connection, BULK, bulk)
             bulk.send(self._hello(BULK, connection, ""))
             await second.met
         except BaseException:
-            express.close("it has no bulk lane")
+            for lane in lanes:
+                lane.close("not all of its lanes have come")
             raise
 
     def _session_with(self, bridge: str) -> Session | None:
@@ -326,6 +331,8 @@ class Bridge:
             known: what it has said of sessions.
             goes_on: both sides have this session.
         """
+        if self._stopped:
+            raise ProtocolError("this bridge was stopped")
         key = (hello.machine, hello.bridge)
         session = self._sessions.get(key)
         if session is not None and session.connected:
@@ -360,6 +367,8 @@ class Bridge:
 
     def _on_cut(self, session: Session, why: str) -> None:
         logger.warning("%s: connection lost: %s", session.machine, why)
+        if session.ending is not None:
+            session.ending.cancel()
         if any(one.machine == session.machine and one.connected for one in self._sessions.values()):
             return self._end(session, "the bridge there was started again")
         session.ending = asyncio.get_running_loop().call_later(
@@ -392,6 +401,8 @@ class _Greeting:
         bridge = self.bridge
         bridge._require_name(lane, hello)
         self.peer = (hello.machine, hello.bridge)
+        if hello.lane != (EXPRESS if self.session is None else BULK):
+            raise ProtocolError(f"HELLO.lane: {hello.lane!r} of the answer")
         if self.session is None:
             before = bridge._sessions.get(self.peer)
             if hello.known and (before is None or before.name != hello.known):

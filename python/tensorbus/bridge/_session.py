@@ -108,8 +108,10 @@ class Session:
     def add_bulk(self, bulk: Lane) -> None:
         """
         Raises:
-            ProtocolError: the connection has a bulk lane.
+            ProtocolError: the connection has a bulk lane, or is gone.
         """
+        if not self.connected:
+            raise ProtocolError("HELLO.connection: it is gone")
         if BULK in self._lanes:
             raise ProtocolError("HELLO.lane: there is a bulk lane")
         self._lanes[BULK] = bulk

@@ -79,6 +79,26 @@ def test_frames_of_a_stream_that_is_over_may_come_late_on_the_other_lane() -> No
     asyncio.run(run())
 
 
+def test_a_bulk_lane_that_comes_after_a_cut_is_refused() -> None:
+    async def run() -> None:
+        cuts: list[str] = []
+        session = Session(
+            *("peer", "robot", Rules(), participant(), lambda: {}, {}),
+            lambda _, why: cuts.append(why),
+            {},
+        )
+        lanes: list[Any] = [FakeLane(name) for name in (EXPRESS, BULK)]
+        session.connect(lanes[0], "1", "peer")
+        session.on_lost(lanes[0], "it is cut")
+        with pytest.raises(ProtocolError, match=r"HELLO\.connection"):
+            session.add_bulk(lanes[1])
+        session.on_lost(lanes[1], "it was refused")
+        assert cuts == ["it is cut"]
+        session.end("it is over")
+
+    asyncio.run(run())
+
+
 def test_a_clock_that_was_set_is_known_at_once_to_its_peer() -> None:
     clock = Clock()
     for offset in (0, 5_000_000, 10**15, -(10**15)):  # ns; the second is no more than drift

@@ -97,17 +97,21 @@ class TcpNetwork:
     ) -> None:
         loop = asyncio.get_running_loop()
         accepting: set[asyncio.Task[None]] = set()
-        while True:
-            try:
-                connection, address = await loop.sock_accept(listener)
-            except OSError as error:  # no descriptors are left
-                logger.warning("no connection is accepted now: %s", error)
-                await asyncio.sleep(_PAUSE)
-                continue
-            text = f"{address[0]}:{address[1]}"
-            task = loop.create_task(self._accept(connection, text, make(), refused))
-            accepting.add(task)
-            task.add_done_callback(accepting.discard)
+        try:
+            while True:
+                try:
+                    connection, address = await loop.sock_accept(listener)
+                except OSError as error:  # no descriptors are left
+                    logger.warning("no connection is accepted now: %s", error)
+                    await asyncio.sleep(_PAUSE)
+                    continue
+                text = f"{address[0]}:{address[1]}"
+                task = loop.create_task(self._accept(connection, text, make(), refused))
+                accepting.add(task)
+                task.add_done_callback(accepting.discard)
+        finally:
+            for task in accepting:
+                task.cancel()
 
     # With `create_server` asyncio would keep for itself why a certificate was refused.
     async def _accept(
