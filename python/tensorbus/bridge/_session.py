@@ -140,6 +140,7 @@ class Session:
         self._exports.close()
         self._mirrors.close()
         self._queue_mirrors.close()
+        self._services.close()
         self.channels.close(why)
 
     # What the bridge says.

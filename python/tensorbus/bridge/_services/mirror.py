@@ -20,6 +20,7 @@ from tensorbus.bridge._wire.frames import QueueEntry
 logger = logging.getLogger("tensorbus.bridge")
 
 _MOST_CALLS = 256  # under way; each takes two descriptors at the other side
+_AGAIN_AFTER = 1.0  # seconds, when a mirror could not be made
 _PAUSE = 0.01  # seconds until the next look when requests cannot be taken
 
 
@@ -35,6 +36,7 @@ class ServiceMirrors:
         self._link = link
         self._channels = channels
         self._mirrors: dict[str, ServiceMirror] = {}  # by key
+        self._again: dict[str, asyncio.TimerHandle] = {}  # services that are tried again
 
     def status(self) -> list[str]:
         """The names of the services."""
@@ -46,16 +48,31 @@ class ServiceMirrors:
             mirror = self._mirrors.pop(key, None)
             if mirror is not None:
                 mirror.service_is_gone()
+            if key in self._again:
+                self._again.pop(key).cancel()
         for entry in added:
-            channel = self._channels.open("service", entry.key)
-            try:
-                mirror = ServiceMirror(entry.name, channel, self._link.participant)
-            except Error as error:
-                logger.warning("%s of %s: %s", entry.name, self._link.machine, error)
-                channel.abort()
-                continue
-            self._mirrors[entry.key] = mirror
-            self._channels.run(mirror.run(), channel)
+            self._mirror(entry)
+
+    def close(self) -> None:
+        """No mirror is made any more; those that there are end with their channels."""
+        for timer in self._again.values():
+            timer.cancel()
+        self._again.clear()
+
+    def _mirror(self, entry: QueueEntry) -> None:
+        self._again.pop(entry.key, None)
+        channel = self._channels.open("service", entry.key)
+        try:
+            mirror = ServiceMirror(entry.name, channel, self._link.participant)
+        except Error as error:
+            logger.warning("%s of %s: %s", entry.name, self._link.machine, error)
+            channel.abort()
+            if isinstance(error, OutOfMemory):
+                loop = asyncio.get_running_loop()
+                self._again[entry.key] = loop.call_later(_AGAIN_AFTER, self._mirror, entry)
+            return
+        self._mirrors[entry.key] = mirror
+        self._channels.run(mirror.run(), channel)
 
 
 class ServiceMirror:

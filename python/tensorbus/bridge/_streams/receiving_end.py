@@ -24,16 +24,23 @@ class ReceivingEnd:
         allocate: memory of the bus for a message.
         budget: bytes of it, of all streams of this bridge.
         reliable: no message is left out for want of memory, and more may be under way.
+        next: the sequence number to begin with.
     """
 
     def __init__(
-        self, tell: Callable[[], None], allocate: Allocate, budget: int, *, reliable: bool
+        self,
+        tell: Callable[[], None],
+        allocate: Allocate,
+        budget: int,
+        *,
+        reliable: bool,
+        next: int = 0,
     ) -> None:
         self._tell = tell
         self._allocate = allocate
         self._budget = budget
         self._reliable = reliable
-        self._receiving = ReceivingStream[IncomingMessage]()
+        self._receiving = ReceivingStream[IncomingMessage](next)
         self._telling: asyncio.TimerHandle | None = None
         self.ready: deque[Incoming[IncomingMessage]] = deque()  # whole, in order, not taken
 

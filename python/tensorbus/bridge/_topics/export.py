@@ -10,7 +10,7 @@ from collections.abc import Callable
 from tensorbus import _core
 from tensorbus._aio.loop_poller import Wait
 from tensorbus._base.device import HOST
-from tensorbus._base.errors import Error, Unsupported
+from tensorbus._base.errors import Error, OutOfMemory, Unsupported
 from tensorbus._core import Outcome
 from tensorbus.bridge._rules import TopicRule
 from tensorbus.bridge._streams.message import OutgoingMessage
@@ -19,6 +19,8 @@ from tensorbus.bridge._streams.stream import MOST_SAMPLES_UNDER_WAY, Limits
 from tensorbus.bridge._wire.frames import Ended, PublisherEntry
 
 logger = logging.getLogger("tensorbus.bridge")
+
+_LOOK_AGAIN = 0.02  # seconds; of memory nobody tells
 
 
 class Export:
@@ -56,6 +58,7 @@ class Export:
         self._due = -math.inf
         self._left_out = 0
         self._gone = False
+        self._lacked_memory = False
         self._wait: Wait | None = None
         self._subscriber = _core.Subscriber(
             publisher.topic,
@@ -150,7 +153,17 @@ class Export:
         return True
 
     async def _receive(self) -> _core.Sample | None:
-        """The next sample; None if there will be none."""
+        """The next sample; None if there will be none. It waits while there is no memory."""
+        while True:
+            try:
+                return await self._receive_at_once()
+            except OutOfMemory as error:  # the sample stays in the ring
+                if not self._lacked_memory:
+                    logger.warning("%s: %s", self.publisher.topic, error)
+                self._lacked_memory = True
+            await asyncio.sleep(_LOOK_AGAIN)
+
+    async def _receive_at_once(self) -> _core.Sample | None:
         found = self._subscriber.try_receive()
         if isinstance(found, _core.Sample):
             return found

@@ -66,7 +66,7 @@ class Mirror:
             node=publisher.node,
             origin=(machine, publisher.key),
         )
-        self._receiving = self._begin_receiving()
+        self._receiving = self._begin_receiving(0)
 
     @property
     def number(self) -> int:
@@ -91,11 +91,13 @@ class Mirror:
         """Ends the stream. False: a subscriber has come meanwhile."""
         if not self._core.restart(0):
             return False
-        self.stream = 0
-        self._ended = None
-        self._receiving.close()
-        self._receiving = self._begin_receiving()
+        self._end_stream(0)
         return True
+
+    def rest(self) -> None:
+        """The stream is over, and the publisher is not: a later stream goes on after it."""
+        if not self.unwant():
+            self._end_stream(self._receiving.limits().next)
 
     def credit(self) -> Credit:
         """What the sender is to be told now."""
@@ -122,6 +124,11 @@ class Mirror:
         self._ended = ended
 
     @property
+    def failed(self) -> bool:
+        """The stream has ended by an error of the sender's."""
+        return self._ended is not None and bool(self._ended.text)
+
+    @property
     def over(self) -> bool:
         """The stream has ended, and all of it was published."""
         if self._ended is None or self._receiving.ready:
@@ -139,13 +146,20 @@ class Mirror:
         else:
             self._core.break_off()
 
-    def _begin_receiving(self) -> ReceivingEnd:
+    def _end_stream(self, next: int) -> None:
+        self.stream = 0
+        self._ended = None
+        self._receiving.close()
+        self._receiving = self._begin_receiving(next)
+
+    def _begin_receiving(self, next: int) -> ReceivingEnd:
         core = self._core
         return ReceivingEnd(
             self._say,
             lambda size: core.loan_bytes(size, 0),  # a message keeps it: it must not keep us
             self._budget,
             reliable=self.publisher.reliable,
+            next=next,
         )
 
     def _say(self) -> None:

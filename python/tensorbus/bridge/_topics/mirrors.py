@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from tensorbus._base.errors import Error, ProtocolError
+from tensorbus._base.errors import Error, OutOfMemory, ProtocolError
 from tensorbus.bridge._streams.link import Link
 from tensorbus.bridge._topics.mirror import Mirror
 from tensorbus.bridge._wire.frames import Begin, Ended, PublisherEntry, Publishers, Unwant
@@ -15,6 +15,7 @@ from tensorbus.bridge._wire.frames import Begin, Ended, PublisherEntry, Publishe
 logger = logging.getLogger("tensorbus.bridge")
 
 _UNWANTED_AFTER = 1.0  # seconds without a local subscriber
+_AGAIN_AFTER = 1.0  # seconds, when a mirror could not be made, or its stream has failed
 _MOST_PUBLISHERS = 65_536  # of one peer
 
 
@@ -33,6 +34,7 @@ class Mirrors:
         self._told: set[str] = set()  # publishers, by the peer on this connection
         self._newest = 0  # stream
         self._unwanting: dict[str, asyncio.TimerHandle] = {}
+        self._again: dict[str, asyncio.TimerHandle] = {}  # publishers that are tried again
 
     def connected(self) -> None:
         """Tells the peer, on a new connection, where each stream goes on."""
@@ -46,7 +48,7 @@ class Mirrors:
 
     def close(self) -> None:
         """They end as if their processes had died."""
-        for timer in self._unwanting.values():
+        for timer in (*self._unwanting.values(), *self._again.values()):
             timer.cancel()
         for mirror in self._mirrors.values():
             mirror.close(complete=False)
@@ -60,7 +62,7 @@ class Mirrors:
             mirror = self._by_number.get(number)
             if mirror is None:
                 continue
-            if mirror.subscribers:
+            if mirror.subscribers and mirror.publisher.key not in self._again:
                 self._want(mirror)
             elif mirror.stream and mirror.publisher.key not in self._unwanting:
                 self._unwanting[mirror.publisher.key] = asyncio.get_running_loop().call_later(
@@ -144,6 +146,8 @@ class Mirrors:
             )
         except (Error, TypeError) as error:
             logger.warning("%s of %s: %s", publisher.topic, link.machine, error)
+            if isinstance(error, OutOfMemory):
+                self._try_again(publisher)
             return
         self._mirrors[publisher.key] = self._by_number[mirror.number] = mirror
 
@@ -168,7 +172,28 @@ class Mirrors:
     def _end_if_over(self, mirror: Mirror) -> None:
         if mirror.over and self._by_stream.pop(mirror.stream, None) is not None:
             self._link.send(Unwant(), mirror.stream)
-            self._drop(mirror)
+            if mirror.failed and mirror.publisher.key in self._told:
+                mirror.rest()
+                self._try_again(mirror.publisher)
+            else:
+                self._drop(mirror)
+
+    def _try_again(self, publisher: PublisherEntry) -> None:
+        loop = asyncio.get_running_loop()
+        if publisher.key not in self._again:
+            again = loop.call_later(_AGAIN_AFTER, self._go_on, publisher)
+            self._again[publisher.key] = again
+
+    def _go_on(self, publisher: PublisherEntry) -> None:
+        del self._again[publisher.key]
+        mirror = self._mirrors.get(publisher.key)
+        if mirror is None:
+            if publisher.key in self._told:
+                self._mirror(publisher)
+        elif mirror.subscribers:
+            self._want(mirror)
+        elif not mirror.stream:
+            mirror.unwant()  # for the next subscriber it begins anew
 
     def _drop(self, mirror: Mirror) -> None:
         self._stop_unwanting(mirror)
