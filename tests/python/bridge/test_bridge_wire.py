@@ -5,6 +5,7 @@ No test here has an upper bound of time: the machine may be busy.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -92,6 +93,55 @@ class Flow:
             for machine, bridge in zip(self.machines, self.bridges, strict=True)
         ]
         return [output.count(text) for output in outputs]
+
+
+LARGE = 700_000  # bytes; one frame
+SLOW = 125_000  # bytes a second: 1 Mbit/s
+
+
+def publish_large(topic: str) -> None:
+    with tb.Publisher[Any](topic, reliable=True) as publisher:
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        tell("ready")
+        hear()
+        for number in range(2):
+            publisher.publish(np.full(LARGE, number, np.uint8))
+        tell("published")
+        hear()
+
+
+def check_large(topic: str) -> None:
+    with tb.Subscriber[Any](topic, timeout=2 * PATIENCE) as subscriber:
+        tell("ready")
+        for number in range(2):
+            assert np.array_equal(subscriber.receive().data, np.full(LARGE, number, np.uint8))
+        tell(subscriber.stats["missed"])
+
+
+@pytest.mark.slow
+def test_a_slow_wire_under_zenoh_cuts_no_connection(tmp_path: Path) -> None:
+    pytest.importorskip("zenoh")
+    with Machines(2, wire=True, seed=1) as machines:
+        one, two = machines
+        endpoints = {"endpoints": [f"tcp/{one.address}:7447"]}
+        bridges = []
+        for machine, told in (
+            (one, {"mode": "router", "listen": endpoints}),
+            (two, {"mode": "client", "connect": endpoints}),
+        ):
+            path = tmp_path / f"{machine.name}.json5"
+            path.write_text(json.dumps({**told, "scouting": {"multicast": {"enabled": False}}}))
+            bridges.append(start_bridge(machine, "--zenoh", str(path)))
+        elsewhere = Elsewhere(tmp_path)
+        subscriber = elsewhere.start(check_large, "large", machine=two)
+        publisher = elsewhere.start(publish_large, "large", machine=one)
+        for process in (subscriber, publisher):
+            assert process.hear(2 * PATIENCE) == "ready"
+        machines.wire.limit(SLOW)
+        publisher.tell("go")
+        assert subscriber.hear(3 * PATIENCE) == 0
+        for machine, bridge in zip(machines, bridges, strict=True):
+            assert "connection lost" not in machine.output(bridge)
 
 
 def more_often(now: list[int], before: list[int]) -> bool:

@@ -30,6 +30,7 @@ _THERE, _BACK = "there", "back"  # from the side that connects, and to it
 _SEQUENCE = struct.Struct("<Q")
 _LAST = 2**64 - 1  # the sequence number of the message that ends a lane
 _AT_ONCE = 4 << 20  # bytes that are handed to Zenoh before it has taken them
+_MOST_BYTES = 64 << 10  # of a message; a slow network carries some in each SILENCE
 _RETRY = 1.0  # seconds
 
 # Of zenoh: no memory is shared behind our back, and a lost router is looked for each second.
@@ -259,7 +260,7 @@ class _ZenohLane:
         self._expected = 0
         self._waiting = 0  # bytes
         self._over = False
-        self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[memoryview | None] = queue.SimpleQueue()
         threading.Thread(
             target=self._put_all, args=(session, to), name="tensorbus-zenoh", daemon=True
         ).start()
@@ -270,9 +271,10 @@ class _ZenohLane:
         return max(0, self._waiting - _AT_ONCE)
 
     def write(self, *parts: bytes | memoryview) -> None:
-        data = b"".join(parts)
+        data = memoryview(b"".join(parts))
         self._waiting += len(data)
-        self._queue.put(data)
+        for begin in range(0, len(data), _MOST_BYTES):
+            self._queue.put(data[begin : begin + _MOST_BYTES])
 
     def close(self) -> None:
         self._queue.put(None)
@@ -326,7 +328,7 @@ class _ZenohLane:
                 return self._in_loop(self._lane.close, "no such bridge is in the fleet")
             sequence = 0
             while (data := self._queue.get()) is not None:
-                publisher.put(_SEQUENCE.pack(sequence) + data)
+                publisher.put(b"".join((_SEQUENCE.pack(sequence), data)))
                 sequence += 1
                 self._in_loop(self._on_put, len(data))
             publisher.put(_SEQUENCE.pack(_LAST))
