@@ -364,6 +364,60 @@ def test_a_share_that_ends_is_closed_and_an_attach_that_is_given_up_is_forgotten
     run(test())
 
 
+async def say_here(channel: Channel) -> None:
+    channel.send("here")
+    message = await channel.receive()
+    raise AssertionError(f"a liar has got {message.fields!r}")
+
+
+async def say_nothing(channel: Channel) -> None:
+    await channel.receive()
+
+
+@pytest.mark.parametrize("order", [["share", "liar"], ["liar", "share"]])
+def test_a_handle_is_told_to_nobody_if_two_peers_say_that_they_have_its_process(
+    domains: tuple[str, str], order: list[str]
+) -> None:
+    async def test() -> None:
+        with tb.share(np.arange(3), domain=domains[1]) as shared:
+            wire, share = asks(domains, shared.handle, order)
+            with pytest.raises(tb.AccessDenied, match="both say"):
+                await wire.run(share.attach("read", None))
+            await wire.settle()
+            assert not wire.here.channels._channels
+            await end(wire)
+
+    run(test())
+
+
+def asks(domains: tuple[str, str], handle: tb.Handle, kinds: list[str]) -> tuple[Wire, RemoteShare]:
+    """A share that is looked for with channels of these kinds: one peer each."""
+    home = participant(domains[1])
+    served = {
+        "share": ShareServer(home).serve,
+        "liar": say_here,
+        "silent": say_nothing,
+    }
+    wire = Wire(Side(home=participant(domains[0])), Side(served, home))
+    channels = wire.here.channels
+
+    def open_all(_: str, key: str) -> list[Channel]:
+        return [channels.open(kind, key) for kind in kinds]
+
+    return wire, RemoteShare(handle._core, wire.here.link.participant, open_all, lambda: None)
+
+
+def test_a_peer_that_does_not_answer_holds_up_no_attach(domains: tuple[str, str]) -> None:
+    async def test() -> None:
+        with tb.share(np.arange(3), domain=domains[1]) as shared:
+            wire, share = asks(domains, shared.handle, ["silent", "share"])
+            assert await wire.run(share.attach("read", None)) is not None
+            share.close()
+            await end(wire)
+
+    run(test())
+
+
 @pytest.mark.parametrize(
     ("key", "words"),
     [

@@ -11,6 +11,7 @@ from tensorbus._sharing.elsewhere import error_of
 from tensorbus.bridge._streams.channel import Channel
 
 _LONGEST = 1 << 40  # ms
+_OTHERS_ANSWER_IN = 1.0  # seconds, when one peer has said that the share is there
 
 # A new channel of this kind and key to each peer.
 OpenAll = Callable[[str, str], Iterable[Channel]]
@@ -52,7 +53,7 @@ class RemoteShare:
         """The handle of the copy; None if no peer has the participant that shares it.
 
         Raises:
-            AccessDenied: it is to be written to.
+            AccessDenied: it is to be written to, or two peers say that they have it.
             Error: what `tensorbus.attach` raises there.
         """
         async with self._turn:
@@ -110,23 +111,34 @@ class RemoteShare:
         assert self._copy is not None
         return self._copy.handle
 
-    # On the first peer that has the participant.
+    # On the peer that has the participant. The handle is told to nobody where two say so.
     async def _found(self) -> Channel | None:
         channels = list(self._open_all("share", self._handle.owner))
-        asked = [asyncio.ensure_future(_is_here(channel)) for channel in channels]
-        found = None
+        waiting = {asyncio.ensure_future(_is_here(channel)) for channel in channels}
+        here: list[Channel] = []
         try:
-            for answer in asyncio.as_completed(asked):
-                found = await answer
-                if found is not None:
+            timeout = None  # until one has said so; the others may be stopped, or out of reach
+            while waiting:
+                answered, waiting = await asyncio.wait(
+                    waiting, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+                )
+                here += [found for task in answered if (found := task.result()) is not None]
+                if len(here) > 1:
+                    raise AccessDenied(
+                        f"the machines {here[0].machine} and {here[1].machine} both say that they "
+                        "have the process that shares it: neither is told the handle"
+                    )
+                if not answered:
                     break
+                if here:
+                    timeout = _OTHERS_ANSWER_IN
         finally:
-            for task in asked:
+            for task in waiting:
                 task.cancel()
             for channel in channels:
-                if channel is not found:
+                if here != [channel]:
                     channel.abort()
-        return found
+        return here[0] if here else None
 
 
 async def _is_here(channel: Channel) -> Channel | None:
