@@ -21,7 +21,7 @@ from tensorbus._services.answers import Answers
 from tensorbus._services.calls import Types, read_request, reply_item, request_item
 from tensorbus._sharing.elsewhere import code_of, error_of
 from tensorbus.bridge._rules import Direction, Rules
-from tensorbus.bridge._services.calls import reply_of, with_reply
+from tensorbus.bridge._services.calls import MOST_CALLS, reply_of, with_reply
 from tensorbus.bridge._services.mirror import ServiceMirrors
 from tensorbus.bridge._services.server import ServiceServer
 from tensorbus.bridge._shares.remote import RemoteShare
@@ -281,6 +281,33 @@ def test_a_call_that_makes_no_sense_is_an_error_of_the_peers(domains: tuple[str,
                 assert wire.there.errors
                 wire.there.errors.clear()
                 await end(wire)
+
+    run(test())
+
+
+def test_a_peer_that_sends_more_calls_than_may_be_under_way_is_cut_off(
+    domains: tuple[str, str],
+) -> None:
+    request = request_item("nowhere", ANY, 1)[1]
+
+    async def test() -> None:
+        async def wait(_: Any) -> None:
+            await asyncio.Event().wait()
+
+        async with serving(domains[1], "slow", wait):
+            (key,) = KnownQueues(domains[1]).entries
+            wire = bridges(domains)
+            channel = wire.here.channels.open("service", key)
+            for number in range(MOST_CALLS):
+                channel.send("call", number, fields=request)
+            await wire.settle()
+            assert not channel.over
+            channel.send("call", MOST_CALLS, fields=request)
+            with pytest.raises(Closed):
+                await wire.run(channel.receive())
+            assert wire.there.errors
+            wire.there.errors.clear()
+            await end(wire)
 
     run(test())
 

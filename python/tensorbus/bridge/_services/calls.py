@@ -6,6 +6,8 @@ from msgspec import DecodeError, Raw, msgpack
 
 from tensorbus._base.errors import ProtocolError
 
+MOST_CALLS = 256  # of a channel, under way; each takes two descriptors of the side that asks
+
 _decoder = msgpack.Decoder(dict[str, Raw])
 _address = msgpack.Decoder(str)
 

@@ -11,7 +11,7 @@ from tensorbus._queues.pending import taken
 from tensorbus._services.answers import Answers
 from tensorbus._services.calls import error_item
 from tensorbus.bridge._queues.lists import public_name
-from tensorbus.bridge._services.calls import reply_of
+from tensorbus.bridge._services.calls import MOST_CALLS, reply_of
 from tensorbus.bridge._streams.channel import Channel, ChannelMessage
 from tensorbus.bridge._streams.channels import Channels
 from tensorbus.bridge._streams.link import Link
@@ -19,7 +19,6 @@ from tensorbus.bridge._wire.frames import QueueEntry
 
 logger = logging.getLogger("tensorbus.bridge")
 
-_MOST_CALLS = 256  # under way; each takes two descriptors at the other side
 _AGAIN_AFTER = 1.0  # seconds, when a mirror could not be made
 _PAUSE = 0.01  # seconds until the next look when requests cannot be taken
 
@@ -98,7 +97,7 @@ class ServiceMirror:
         self._answers = Answers(participant.domain, self._warn)
         self._calls: dict[int, str] = {}  # under way, by number: where the answer is to go
         self._newest = 0
-        self._room = asyncio.Semaphore(_MOST_CALLS)
+        self._room = asyncio.Semaphore(MOST_CALLS)
         self._is_gone = False
         self._requests: asyncio.Task[None] | None = None
 

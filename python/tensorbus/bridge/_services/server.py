@@ -14,7 +14,7 @@ from tensorbus._services.calls import error_item
 from tensorbus._services.server import Replies
 from tensorbus.bridge._queues.lists import SERVICE_PREFIX, LocalQueues, public_name
 from tensorbus.bridge._rules import Rules
-from tensorbus.bridge._services.calls import with_reply
+from tensorbus.bridge._services.calls import MOST_CALLS, with_reply
 from tensorbus.bridge._shares.threads import in_a_thread
 from tensorbus.bridge._streams.channel import Channel, ChannelMessage
 
@@ -80,11 +80,13 @@ class _Calls:
     async def begin(self, message: ChannelMessage) -> None:
         """
         Raises:
-            ProtocolError: it is no call.
+            ProtocolError: it is no call, or one too many.
         """
         if message.verb != "call":
             raise ProtocolError(f"a channel of a service: {message.verb!r}")
         (number,) = message.numbers(1)
+        if len(self._tasks) >= MOST_CALLS:
+            raise ProtocolError(f"a channel of a service: more than {MOST_CALLS} calls")
         replies = None
         try:
             outgoing = await message.outgoing()

@@ -25,6 +25,7 @@ class Exports:
         self._link = link
         self._publishers = publishers
         self._exports: dict[int, Export] = {}
+        self._streams: dict[str, int] = {}  # of the exports, by the publisher's key
         self._wanted_again: set[int] = set()  # on this connection
 
     def connected(self) -> None:
@@ -40,6 +41,7 @@ class Exports:
         for export in self._exports.values():
             export.close()
         self._exports.clear()
+        self._streams.clear()
 
     def publishers_changed(self, added: list[PublisherEntry], removed: list[str]) -> None:
         """Publishers of this machine have come and gone."""
@@ -52,18 +54,28 @@ class Exports:
     def drop_unwanted(self) -> None:
         """The peer has said all that it wants on this connection."""
         for stream in set(self._exports) - self._wanted_again:
-            self._exports.pop(stream).close()
+            self._drop(stream)
 
     def on_want(self, want: Want, stream: int) -> None:
+        """
+        Raises:
+            ProtocolError: the stream is wanted, or its publisher as another one.
+        """
         limits = Limits(want.next, want.published, want.samples, want.cost)
         if stream in self._wanted_again:
             raise ProtocolError(f"WANT: {stream} is wanted")
-        self._wanted_again.add(stream)
+        other = self._streams.get(want.publisher, stream)
+        if other in self._wanted_again:
+            raise ProtocolError(f"WANT: the publisher of {stream} is wanted as {other}")
         known = self._exports.get(stream)
         if known is not None and known.publisher.key == want.publisher:
+            self._wanted_again.add(stream)
             return known.resume(limits)
+        for old in (stream, other):  # of an earlier connection
+            self._drop(old)
         try:
             self._export(stream, want.publisher, limits)
+            self._wanted_again.add(stream)
         except (Error, LookupError) as error:
             self._link.send(Ended(False, 0, str(error)), stream)
 
@@ -73,10 +85,7 @@ class Exports:
             export.end.credit(Limits(credit.next, credit.published, credit.samples, credit.cost))
 
     def on_unwant(self, stream: int) -> None:
-        export = self._exports.pop(stream, None)
-        self._wanted_again.discard(stream)
-        if export is not None:
-            export.close()
+        self._drop(stream)
         self._link.send(Ended(False, 0, ""), stream)
 
     def status(self) -> list[dict[str, Any]]:
@@ -104,6 +113,14 @@ class Exports:
             link.pump.take_turn,
             self._on_end,
         )
+        self._streams[key] = stream
+
+    def _drop(self, stream: int) -> None:
+        self._wanted_again.discard(stream)
+        export = self._exports.pop(stream, None)
+        if export is not None:
+            del self._streams[export.publisher.key]
+            export.close()
 
     # The export stays until the peer has all of it, and says UNWANT.
     def _on_end(self, export: Export) -> None:
