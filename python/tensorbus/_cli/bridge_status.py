@@ -27,6 +27,8 @@ _PEER: _Keys = {
     "queues": (list,),
     "services": (list,),
 }
+# What is lost of a stream, by direction.
+LOST = {"sending": ("missed", "unsent"), "receiving": ("discarded", "bad")}
 _STREAM: _Keys = {"topic": (str,), "publisher": (str,), "samples": (int,), "bytes": (int,)}
 
 
@@ -38,8 +40,11 @@ def is_status(data: object) -> bool:
 def _is_peer(peer: object) -> bool:
     return (
         _has(peer, _PEER)
-        and all(_has(each, {**_STREAM, "missed": (int,)}) for each in peer["sending"])
-        and all(_has(each, {**_STREAM, "discarded": (int,)}) for each in peer["receiving"])
+        and all(
+            _has(each, _STREAM | dict.fromkeys(lost, (int,)))
+            for direction, lost in LOST.items()
+            for each in peer[direction]
+        )
         and all(isinstance(each, str) for each in (*peer["queues"], *peer["services"]))
     )
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tensorbus._cli.bridge_status import Status
+from tensorbus._cli.bridge_status import LOST, Status
 from tensorbus._inspection.report import (
     DeviceReport,
     Inspection,
@@ -324,7 +324,10 @@ def _of_stream(
 ) -> Iterator[Figure]:
     labels = (str(stream["topic"]), peer, direction)
     source = (*bridges, direction, str(stream["publisher"]))
-    values = {"bridge_samples": "samples", "bridge_bytes": "bytes"}
-    values["bridge_lost_samples"] = "missed" if direction == "sending" else "discarded"
-    for metric, key in values.items():
-        yield Figure(metric, labels, source, float(str(stream[key])))
+    values = {
+        "bridge_samples": ("samples",),
+        "bridge_bytes": ("bytes",),
+        "bridge_lost_samples": LOST[direction],
+    }
+    for metric, keys in values.items():
+        yield Figure(metric, labels, source, sum(float(str(stream[key])) for key in keys))

@@ -158,8 +158,8 @@ def status(connected: bool = True, samples: int = 4) -> dict[str, Any]:
         "connected": connected,
         "clock_offset_ns": 2_000_000,
         "clock_uncertainty_ns": 1_000_000,
-        "sending": [stream("image", samples, missed=1)],
-        "receiving": [stream("result", 2, discarded=0, bad=0)],
+        "sending": [stream("image", samples, missed=1, unsent=2)],
+        "receiving": [stream("result", 2, discarded=3, bad=4)],
         "queues": ["jobs"],
         "services": [],
     }
@@ -175,7 +175,9 @@ def test_the_bridge_is_in_the_figures() -> None:
     assert bus.value("bridge_connected", peer="gpu-host") == 1
     assert bus.value("bridge_clock_offset_seconds", peer="gpu-host") == pytest.approx(0.002)
     assert bus.value("bridge_samples_total", **crossed) == 4
-    assert bus.value("bridge_lost_samples_total", **crossed) == 1
+    assert bus.value("bridge_lost_samples_total", **crossed) == 1 + 2
+    came = {"topic": "result", "peer": "gpu-host", "direction": "receiving"}
+    assert bus.value("bridge_lost_samples_total", **came) == 3 + 4
     bus.status = None
     assert bus.value("bridge_up") == 0
     bus.status = status(connected=False, samples=6)

@@ -41,15 +41,15 @@ class SendingEnd:
         self.priority = priority
         self.lane = EXPRESS
         self.room = asyncio.Event()  # may_take() may have changed
-        self.sent = 0  # messages, and their bytes
-        self.sent_bytes = 0
-        self.written = 0  # messages, to their end, on some connection
+        self.written = 0  # messages, to their end, on some connection; and their bytes
+        self.written_bytes = 0
         self._compress = compress
         self._on_ready = on_ready
         self._on_idle = on_idle
         self._sending = SendingStream[OutgoingMessage](limits)
         self._under_way: deque[memoryview] = deque()
         self._index = 0  # of the message that it is of
+        self._size = 0
 
     def may_take(self) -> bool:
         """Whether a message like the last one could be sent at once."""
@@ -118,21 +118,21 @@ class SendingEnd:
     def _begin(self, item: Outgoing[OutgoingMessage], lane: Lane) -> None:
         message = item.payload
         self._sending.mark_sent()
-        self.sent += 1
-        self.sent_bytes += message.size
         head = frames.encode(message.begin(item.sequence, item.index), self.stream)
         if 0 < message.size <= _SMALL:
             self._write_chunk(lane, b"".join(message.pieces(_SMALL)), head)
         else:
             lane.write(head)
             self._under_way = message.pieces(frames.MOST_BYTES)
-        self._index = item.index
+        self._index, self._size = item.index, message.size
         if not self._under_way:
             self._end_message()
         self.room.set()
 
     def _end_message(self) -> None:
-        self.written = max(self.written, self._index + 1)
+        if self._index >= self.written:  # else it was sent on an earlier connection, too
+            self.written = self._index + 1
+            self.written_bytes += self._size
         self.room.set()
 
     def _write_chunk(self, lane: Lane, piece: bytes | memoryview, head: bytes = b"") -> None:

@@ -93,9 +93,10 @@ class Exports:
             {
                 "topic": export.publisher.topic,
                 "publisher": export.publisher.key,
-                "samples": export.end.sent,
-                "bytes": export.end.sent_bytes,
+                "samples": export.end.written,
+                "bytes": export.end.written_bytes,
                 "missed": export.missed,
+                "unsent": export.unsent,
             }
             for export in self._exports.values()
         ]
