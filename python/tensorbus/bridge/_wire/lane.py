@@ -76,6 +76,7 @@ class Lane(asyncio.BufferedProtocol):
         self.peer = peer
         self._writer = writer
         self._abort = abort
+        self._heard = self._loop.time()
         self._watch()
 
     # Called by asyncio.

@@ -15,6 +15,7 @@ from tensorbus.bridge._wire.lane import SILENCE, Lane
 logger = logging.getLogger("tensorbus.bridge")
 
 _PAUSE = 0.25  # seconds, when there are no descriptors
+_LEAST_TIME = 1.0  # seconds, in which an address of several has to answer
 
 # asyncio sends no alert when it refuses a certificate.
 CLOSED_IN_TLS = (
@@ -76,18 +77,24 @@ class TcpNetwork:
                 task.cancel()
 
     async def dial(self, address: str, _connection: str, _name: str, lane: Lane) -> None:
-        """Connects a lane.
+        """Connects a lane. Of a name with several addresses the first that answers is taken.
 
         Raises:
             OSError, asyncio.TimeoutError: nobody answers there.
         """
         host, port = host_and_port(address)
-        await asyncio.wait_for(
-            asyncio.get_running_loop().create_connection(
-                lambda: lane, host, port, ssl=self._client, family=socket.AF_UNSPEC
-            ),
-            SILENCE,
-        )
+        connection = await _connected(host, port)
+        tls: dict[str, Any] = {}
+        if self._client is not None:
+            tls = {"ssl": self._client, "server_hostname": host}
+        try:
+            await asyncio.wait_for(
+                asyncio.get_running_loop().create_connection(lambda: lane, sock=connection, **tls),
+                SILENCE,
+            )
+        except BaseException:
+            connection.close()
+            raise
 
     async def _accept_from(
         self,
@@ -131,3 +138,25 @@ class TcpNetwork:
         except OSError as error:
             connection.close()
             refused(lane, address, str(error) or CLOSED_IN_TLS)
+
+
+# Each address has its share of the time: one that does not answer keeps no other from a try.
+async def _connected(host: str, port: int) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    resolving = loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    found = dict.fromkeys(await asyncio.wait_for(resolving, SILENCE))
+    error: Exception = OSError(f"{host} has no address")
+    for family, kind, protocol, _, where in found:
+        connection = socket.socket(family, kind, protocol)
+        try:
+            connection.setblocking(False)
+            connecting = loop.sock_connect(connection, where)
+            await asyncio.wait_for(connecting, max(SILENCE / len(found), _LEAST_TIME))
+            return connection
+        except (OSError, asyncio.TimeoutError) as failed:
+            connection.close()
+            error = failed
+        except BaseException:
+            connection.close()
+            raise
+    raise error
