@@ -46,6 +46,7 @@ _COLLECT_AFTER = 0.1  # seconds, in which its tasks have ended
 STATUS_TOPIC = LOCAL_PREFIX + "bridge"
 
 _Key = tuple[str, str]  # of a session: the peer's machine and its bridge
+_NOBODY: _Key = ("", "")
 
 # Connects a lane: of a connection of this name, the lane of this name.
 Dial = Callable[[str, str, Lane], Awaitable[None]]
@@ -235,7 +236,7 @@ class Bridge:
         def found(peer: str) -> None:
             if self.id < peer and peer not in dialing:  # else that bridge dials
                 dial = partial(fleet.dial, peer)
-                task = self._keep_connected(f"zenoh/{peer}", dial, peer)
+                task = self._keep_connected(f"zenoh/{peer}", dial, ("", peer))
                 dialing[peer] = asyncio.create_task(task)
 
         def lost(peer: str) -> None:
@@ -250,8 +251,8 @@ class Bridge:
             for task in dialing.values():
                 task.cancel()
 
-    # `peer`: the bridge that is there; "": that is not known yet.
-    async def _keep_connected(self, address: str, dial: Dial, peer: str = "") -> None:
+    # `peer`: who is there; what is not known yet is "".
+    async def _keep_connected(self, address: str, dial: Dial, peer: _Key = _NOBODY) -> None:
         delay = 0.0
         last = ""
         while True:
@@ -262,16 +263,19 @@ class Bridge:
             try:
                 await self._connect_to(dial, greeting, peer)
             except (OSError, ProtocolError, asyncio.TimeoutError) as error:
-                peer = greeting.peer[1] or peer
+                if greeting.peer != _NOBODY:
+                    peer = greeting.peer
                 if not self._is_connected(peer):  # else there is another connection with it
                     why = str(error) or "no answer came in time"
                     if why != last:
                         logger.warning("%s: not connected: %s", address, why)
                     last = why
                     continue
-            peer, delay, last = greeting.peer[1] or peer, 0.0, ""
+            else:
+                peer = greeting.peer
+            delay, last = 0.0, ""
 
-    async def _connect_to(self, dial: Dial, first: _Greeting, peer: str) -> None:
+    async def _connect_to(self, dial: Dial, first: _Greeting, peer: _Key) -> None:
         connection = secrets.token_hex(16)
         lanes = [express := Lane(first.greeted, first.gone)]
         try:
@@ -288,21 +292,25 @@ class Bridge:
                 lane.close("not all of its lanes have come")
             raise
 
-    def _session_with(self, bridge: str) -> Session | None:
+    # By its key: a certificate is of a machine, and a bridge may say that it has any id.
+    def _session_with(self, peer: _Key) -> Session | None:
+        machine, bridge = peer
+        if machine or not bridge:
+            return self._sessions.get(peer)
         return next((one for one in self._sessions.values() if one.peer == bridge), None)
 
     # What HELLO says of sessions with the bridge at an address.
-    def _known(self, peer: str) -> str:
+    def _known(self, peer: _Key) -> str:
         session = self._session_with(peer)
         if session is not None:
             return session.name
-        return ANY if not peer and self._sessions else ""
+        return ANY if peer == _NOBODY and self._sessions else ""
 
-    def _is_connected(self, peer: str) -> bool:
+    def _is_connected(self, peer: _Key) -> bool:
         session = self._session_with(peer)
         return session is not None and session.connected
 
-    async def _until_cut(self, peer: str) -> None:
+    async def _until_cut(self, peer: _Key) -> None:
         while self._is_connected(peer):
             self._changed.clear()
             await self._changed.wait()
@@ -313,6 +321,8 @@ class Bridge:
         return Hello(MAGIC, VERSION, self.id, name, lane, connection, known, codecs())
 
     def _require_name(self, lane: Lane, hello: Hello) -> None:
+        if not hello.bridge or not hello.machine:
+            raise ProtocolError("HELLO.bridge: it has no name")
         if hello.bridge == self.id:
             raise ProtocolError("HELLO.bridge: this bridge connects to itself")
         names = lane.peer.names
@@ -392,7 +402,7 @@ class _Greeting:
     bridge: Bridge
     session: Session | None = None  # of the express lane, if this is the bulk lane
     known: str = ""  # what our HELLO said
-    peer: _Key = ("", "")
+    peer: _Key = _NOBODY
 
     def __post_init__(self) -> None:
         self.met: asyncio.Future[Session] = asyncio.get_running_loop().create_future()

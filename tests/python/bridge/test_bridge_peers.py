@@ -16,7 +16,7 @@ from support.harness import PATIENCE
 from tensorbus.bridge import Bridge, BridgeConfig
 from tensorbus.bridge._wire import frames
 from tensorbus.bridge._wire.frames import Frame, Hello
-from tensorbus.bridge._wire.lane import EXPRESS, Lane
+from tensorbus.bridge._wire.lane import BULK, EXPRESS, Lane
 
 HOST = "127.0.0.1"
 
@@ -118,6 +118,29 @@ def test_an_answer_for_another_lane_is_refused(tmp_path: Path) -> None:
             await soon(lambda: peer.lost)
             assert "HELLO.lane" in peer.lost[0]
             assert bridge.status()["peers"] == []
+
+    run(test)
+
+
+def test_a_peer_with_the_id_of_another_machines_bridge_keeps_nobody_from_that(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        liar, honest, port = Peer("liar"), Peer("honest"), free_port()
+        liar.bridge = honest.bridge
+        address = await honest.listen()
+        honest.on_hello = lambda *_: None
+        async with running(tmp_path, listen=(f"{HOST}:{port}",), connect=(address,)) as bridge:
+            await soon(lambda: honest.hellos)
+            for lane_of_liar in (EXPRESS, BULK):
+                await liar.dial(port, lane_of_liar, "connection")
+            assert [peer["connected"] for peer in bridge.status()["peers"]] == [True]
+            lane, hello = honest.hellos[0]
+            honest.on_hello = honest.answer
+            honest.answer(lane, hello)
+            lane.close("it is cut")
+            await soon(lambda: len(honest.hellos) >= 3)  # it connects again, with both lanes
+            await soon(lambda: len(bridge.status()["peers"]) == 2)
 
     run(test)
 

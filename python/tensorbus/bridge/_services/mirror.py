@@ -59,12 +59,13 @@ class ServiceMirrors:
         self._again.clear()
 
     def _mirror(self, entry: QueueEntry) -> None:
-        self._again.pop(entry.key, None)
+        is_first = self._again.pop(entry.key, None) is None
         channel = self._channels.open("service", entry.key)
         try:
             mirror = ServiceMirror(entry.name, channel, self._link.participant)
         except Error as error:
-            logger.warning("%s of %s: %s", entry.name, self._link.machine, error)
+            if is_first:
+                logger.warning("%s of %s: %s", entry.name, self._link.machine, error)
             channel.abort()
             if isinstance(error, OutOfMemory):
                 loop = asyncio.get_running_loop()

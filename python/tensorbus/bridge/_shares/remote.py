@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable
 
 from tensorbus import _core
@@ -117,8 +118,10 @@ class RemoteShare:
         waiting = {asyncio.ensure_future(_is_here(channel)) for channel in channels}
         here: list[Channel] = []
         try:
-            timeout = None  # until one has said so; the others may be stopped, or out of reach
-            while waiting:
+            now = asyncio.get_running_loop().time
+            until = math.inf  # the others may be stopped, or out of reach
+            while waiting and now() < until:
+                timeout = None if until == math.inf else until - now()
                 answered, waiting = await asyncio.wait(
                     waiting, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
                 )
@@ -128,10 +131,8 @@ class RemoteShare:
                         f"the machines {here[0].machine} and {here[1].machine} both say that they "
                         "have the process that shares it: neither is told the handle"
                     )
-                if not answered:
-                    break
                 if here:
-                    timeout = _OTHERS_ANSWER_IN
+                    until = min(until, now() + _OTHERS_ANSWER_IN)
         finally:
             for task in waiting:
                 task.cancel()

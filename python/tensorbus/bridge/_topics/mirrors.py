@@ -35,6 +35,7 @@ class Mirrors:
         self._newest = 0  # stream
         self._unwanting: dict[str, asyncio.TimerHandle] = {}
         self._again: dict[str, asyncio.TimerHandle] = {}  # publishers that are tried again
+        self._warned: dict[str, str] = {}  # of publishers, by key: the last warning
 
     def connected(self) -> None:
         """Tells the peer, on a new connection, where each stream goes on."""
@@ -78,6 +79,7 @@ class Mirrors:
             gone.update(set(self._mirrors) - self._told)
         self._told -= gone
         for key in gone:
+            self._warned.pop(key, None)
             mirror = self._mirrors.get(key)
             if mirror is not None and not mirror.stream:
                 self._drop(mirror)
@@ -108,7 +110,7 @@ class Mirrors:
         if mirror is None:
             return self._require_wanted_once(stream, "ENDED")
         if ended.text:
-            logger.warning("%s of %s: %s", mirror.publisher.topic, self._link.machine, ended.text)
+            self._warn(mirror.publisher, ended.text)
         mirror.end(ended)
         self._end_if_over(mirror)
 
@@ -145,7 +147,7 @@ class Mirrors:
                 lambda: link.clock.offset.offset_ns,
             )
         except (Error, TypeError) as error:
-            logger.warning("%s of %s: %s", publisher.topic, link.machine, error)
+            self._warn(publisher, str(error))
             if isinstance(error, OutOfMemory):
                 self._try_again(publisher)
             return
@@ -177,6 +179,12 @@ class Mirrors:
                 self._try_again(mirror.publisher)
             else:
                 self._drop(mirror)
+
+    # Of a publisher that is tried again and again, once.
+    def _warn(self, publisher: PublisherEntry, why: str) -> None:
+        if self._warned.get(publisher.key) != why:
+            self._warned[publisher.key] = why
+            logger.warning("%s of %s: %s", publisher.topic, self._link.machine, why)
 
     def _try_again(self, publisher: PublisherEntry) -> None:
         loop = asyncio.get_running_loop()
