@@ -122,6 +122,7 @@ def test_the_library_looks_up_nothing_while_it_handles_a_signal() -> None:
 
 @WITHOUT_SANITIZERS
 def test_the_library_is_small(tmp_path: Path) -> None:
+    """Large functions that are called seldom are `[[gnu::cold]]`: compiled for size."""
     shutil.copy(LIBRARY, tmp_path / "library")
     run("strip", tmp_path / "library")
     assert (tmp_path / "library").stat().st_size < 2_500_000

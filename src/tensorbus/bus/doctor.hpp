@@ -36,7 +36,7 @@ struct HostFindings {
 };
 
 // Probes this machine. `domain` is as for Participant; its directory is not made. Throws no Error.
-TENSORBUS_API HostFindings probe_host(const std::string& domain = {});
+[[gnu::cold]] TENSORBUS_API HostFindings probe_host(const std::string& domain = {});
 
 // Returns the end of an error text for a process that was not found on the bus at this path: the
 // user's other domains with living processes. Empty if there are none, or the user gave the path.

@@ -13,6 +13,7 @@ namespace tensorbus {
 // one that has ended is not listed. The process that asks needs no participant, and a domain that
 // does not exist is not made: then nobody is listed. `domain` is as for Participant. Throws
 // Error(kPermission) for an unsafe directory.
-TENSORBUS_API Inspection inspect(const std::string& domain, const platform::StopCondition& stop);
+[[gnu::cold]] TENSORBUS_API Inspection inspect(const std::string& domain,
+                                               const platform::StopCondition& stop);
 
 }  // namespace tensorbus

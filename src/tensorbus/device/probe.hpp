@@ -55,7 +55,8 @@ struct CudaFindings {
 
 // Takes a primary context on each device and keeps it; everything else is given back. Waits at most
 // `patience` for each device's streams; an unfinished stream is left as it is. Throws no Error.
-TENSORBUS_API CudaFindings probe_cuda(std::chrono::nanoseconds patience = std::chrono::seconds(2));
+[[gnu::cold]] TENSORBUS_API CudaFindings
+probe_cuda(std::chrono::nanoseconds patience = std::chrono::seconds(2));
 
 // Returns the ordinal of the GPU whose memory this is, -1 for any other address. Throws
 // Error(kUnsupported) if there is no driver.

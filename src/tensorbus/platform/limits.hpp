@@ -19,7 +19,8 @@ enum class During { kAnything, kDirectory, kFile, kThread, kMapping, kPrivateMap
 
 // Returns the limit that a failed system call met: its name, its present value, and what to do.
 // Empty for an errno that no limit causes. No other function knows limits.
-std::optional<std::string> limit_behind(int error_number, During during = During::kAnything);
+[[gnu::cold]] std::optional<std::string> limit_behind(int error_number,
+                                                      During during = During::kAnything);
 
 // Throws Error(kOutOfMemory) that names the limit, Error(kPermission) for a directory that must not
 // be written to, Error(kSystem) for everything else.

@@ -148,7 +148,7 @@ class ParticipantCore {
   };
 
   // On the event loop, but for claim_for() and stage_for().
-  ParticipantReport report();
+  [[gnu::cold]] ParticipantReport report();
   void scan();
   void join_lost_again();
   std::vector<std::shared_ptr<link::PeerMemory>> orphaned_memory_of(const Id& owner);

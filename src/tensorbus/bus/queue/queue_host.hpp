@@ -40,7 +40,7 @@ class QueueHost final : public QueueRequests {
   void on_wake(const link::QueueWake& woken) override;
   void collect_all_taken() override;
   void forget(const Client& client) override;
-  std::vector<QueueReport> report() override;
+  [[gnu::cold]] std::vector<QueueReport> report() override;
 
   bool put_now(const link::QueueName& queue, std::span<const std::byte> descriptor,
                const link::PublishedRef& own) override;

@@ -28,7 +28,7 @@ enum class IfMissing { kMake, kLeave };
 //   to which others may write.
 //
 // Missing directories get mode 0700. Throws Error(kPermission) with the owner and the remedy.
-PrivateDirectory open_private(const std::string& path, IfMissing if_missing);
+[[gnu::cold]] PrivateDirectory open_private(const std::string& path, IfMissing if_missing);
 
 // Returns the directory alone; makes it if it is missing.
 Fd open_private_directory(const std::string& path);

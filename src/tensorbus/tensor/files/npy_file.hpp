@@ -14,7 +14,7 @@ namespace tensorbus {
 // Reads the header of a file. Throws Error(kInvalidArgument) that names the field if it is not a
 // .npy file or contradicts the options; Error(kUnsupported) for elements that no tensor can have:
 // records, Python objects, strings, another byte order.
-FileContents npy_contents(const FileBytes& file, const FileOptions& options);
+[[gnu::cold]] FileContents npy_contents(const FileBytes& file, const FileOptions& options);
 
 // Returns the bytes before the elements of a contiguous tensor.
 std::string npy_header(const Layout& layout);

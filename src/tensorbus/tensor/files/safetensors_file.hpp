@@ -13,6 +13,6 @@ namespace tensorbus {
 // the header. The member "__metadata__" is an object of strings.
 //
 // Throws Error(kInvalidArgument) that names the field if the file is invalid or incomplete.
-TENSORBUS_API FileContents safetensors_contents(const FileBytes& file);
+[[gnu::cold]] TENSORBUS_API FileContents safetensors_contents(const FileBytes& file);
 
 }  // namespace tensorbus

@@ -11,7 +11,7 @@ namespace tensorbus::recording {
 
 // Finds the records of a file without a right end, from its beginning on. `recovered` and `damage`
 // of the contents say what it found. Throws as read_contents().
-Contents scan(const FileBytes& file);
+[[gnu::cold]] Contents scan(const FileBytes& file);
 
 // Adds what a metadata record says of the recorder, or of lost messages.
 void note_metadata(std::span<const std::byte> content, Contents& contents);
