@@ -134,6 +134,7 @@ class Finder:
         self._look: Future[None] | None = None  # that is under way
         self._home: Participant | None = None
         self._servers: dict[str, Server] = {}  # by host and number of the queue
+        self._silent: set[str] = set()  # addresses of servers that were stopped
         self._complete_at = (
             -1
         )  # changes of the domain up to which no server is missing; -1: some are
@@ -258,10 +259,13 @@ class Finder:
         changes = home.domain_changes  # before the look: what comes meanwhile is seen later
         with self._lock:
             known = {*self._servers}
+            silent_before = self._silent
         listed = CoreQueue.addresses_of(calls.queue_name(self._service), home)
         others = [address for address in listed if _key(address) not in known]
         shuffle(others)  # not all clients begin with the same server
-        found = silent = False
+        others.sort(key=silent_before.__contains__)  # a look may have time for one that is stopped
+        silent: set[str] = set()
+        found = False
         for address in others:
             if (found and not known) or (silent and _left(until) == 0):
                 break
@@ -271,13 +275,14 @@ class Finder:
             except Closed:  # it has just left
                 pass
             except Timeout:
-                silent = True
+                silent.add(address)
         if not (known or found or silent):
             self._wait_for_one(_left(until))
         complete = not silent and (bool(known) or (found and len(others) == 1))
         with self._lock:
             self._home = home
             self._complete_at = changes if complete else -1
+            self._silent = silent.union(silent_before).intersection(others)
             self._next_look = time.monotonic() + (_LOOK if known else 0)
 
     def _wait_for_one(self, timeout: float) -> None:
@@ -321,8 +326,13 @@ async def _result(look: Future[None], timeout: float) -> None:
             loop.call_soon_threadsafe(ended.set)
 
     look.add_done_callback(wake)
-    with suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(ended.wait(), None if math.isinf(timeout) else timeout)
+    # Not wait_for(): in Python 3.11 that may swallow a cancellation.
+    timer = None if math.isinf(timeout) else loop.call_later(timeout, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        if timer is not None:
+            timer.cancel()
     if look.done():
         look.result()
 

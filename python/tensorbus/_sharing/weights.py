@@ -84,6 +84,8 @@ def load_state_dict(
 def _tensors_of(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str, torch.Tensor]]:
     """Parameters and buffers, each with the module that has it and its name there."""
     for module in model.modules():
-        for named in (module.named_parameters, module.named_buffers):
-            for name, tensor in named(recurse=False, remove_duplicate=False):
-                yield module, name, tensor
+        # Not named_parameters(): a model may have its own.
+        for tensors in (module._parameters, module._buffers):
+            for name, tensor in tensors.items():
+                if tensor is not None:
+                    yield module, name, tensor

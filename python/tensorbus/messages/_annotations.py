@@ -147,7 +147,9 @@ def kind_of(hint: Any, nested: Nested) -> Kind:
     if origin is None:
         return _plain(hint, nested)
     arguments = get_args(hint)
-    if not arguments and hint not in _EMPTY_TUPLES:
+    if hint in _EMPTY_TUPLES:
+        return _tuple((), nested)  # in Python 3.10 typing.Tuple[()] has an argument
+    if not arguments:
         return _plain(origin, nested)  # typing.List, as list
     if origin is Union or origin is types.UnionType:
         return _union([kind_of(argument, nested) for argument in arguments])

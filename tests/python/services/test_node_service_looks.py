@@ -166,6 +166,27 @@ def test_a_call_in_time_does_not_try_all_servers_that_are_stopped(
     other.kill()
 
 
+def test_each_look_begins_with_servers_that_were_not_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[str] = []
+
+    def add(_finder: server.Finder, address: str, _timeout: float) -> None:
+        if address != "host:3:live":
+            raise tb.Timeout
+        found.append(address)
+
+    addresses = ["host:1:stopped", "host:2:stopped", "host:3:live"]
+    monkeypatch.setattr(server.Finder, "_add", add)
+    monkeypatch.setattr(server.CoreQueue, "addresses_of", lambda *_: addresses)
+    for number in range(20):
+        finder = server.Finder("any", None)
+        for _ in addresses:
+            if len(found) == number:
+                finder._open(0)  # has time for one that is silent
+        assert len(found) == number + 1
+
+
 def test_a_call_in_time_does_not_wait_for_the_look_of_another(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
