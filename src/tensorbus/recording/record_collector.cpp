@@ -31,6 +31,7 @@ constexpr std::uint32_t kMostHeld = 16'384;
 constexpr std::chrono::milliseconds kConnecting{5000};
 constexpr std::chrono::milliseconds kCopying{5000};
 constexpr const char* kNotInTime = "the recorder has ended, and it was not copied in 5 s";
+constexpr std::chrono::milliseconds kMostShortage{5000};  // until a topic's next sample is taken
 constexpr std::chrono::milliseconds kOnTheWay{100};
 constexpr std::chrono::milliseconds kFullLook{1};
 constexpr std::chrono::milliseconds kMostLook{200};  // of one that somebody waits for
@@ -57,6 +58,7 @@ struct RecordCollector::Topic {
   Subscriber subscriber;
   std::uint64_t taken = 0;  // received, or not copied
   bool has_more = false;    // that it may have more was not yet found out to be wrong
+  std::optional<platform::Clock::time_point> short_since{};  // nothing but shortage was met
   LookPace pace;
 };
 
@@ -150,7 +152,7 @@ bool RecordCollector::in_spite_of_shortage(Work work) {
     return true;
   } catch (const Error& error) {
     if (error.code() != Code::kOutOfMemory) throw;
-    is_short_ = true;
+    shortage_ = std::current_exception();
     if (std::exchange(told_of_shortage_, true)) return false;
     std::array<char, 512> text{};  // there may be no memory for more
     (void)std::snprintf(text.data(), text.size(), "recorder: %s (trying again)", error.what());
@@ -189,8 +191,9 @@ void RecordCollector::unsubscribe() {
 
 // Takes what came, and waits for it no longer than this.
 void RecordCollector::take_turn(std::chrono::milliseconds most) {
-  // While something is short, a descriptor may stay readable.
-  if (std::exchange(is_short_, false)) std::this_thread::sleep_for(LookPace::kPeriod);
+  // While a topic's samples cannot be taken, its descriptor may stay readable.
+  const bool is_stuck = std::exchange(shortage_, nullptr) || std::exchange(is_held_up_, false);
+  if (!std::exchange(has_taken_, false) && is_stuck) std::this_thread::sleep_for(LookPace::kPeriod);
   const bool changed = wait_for_samples(most);
   buffer_.expire(platform::wall_clock_ns());
   const auto now = platform::Clock::now();
@@ -271,8 +274,8 @@ void RecordCollector::take_last() {
     put_collected();
     more = false;
     const bool hurries = copies_until.passed();
-    if (std::exchange(is_short_, false)) {
-      if (hurries) return;
+    if (shortage_ && hurries) return give_up_last();
+    if (std::exchange(shortage_, nullptr) || std::exchange(is_held_up_, false)) {
       std::this_thread::sleep_for(LookPace::kPeriod);
       more = true;
     }
@@ -284,6 +287,16 @@ void RecordCollector::take_last() {
       if (hurries) topic->subscriber.refuse_set_aside(kNotInTime);
     }
   }
+}
+
+// What is still short keeps the recording from being whole. What waits for a copy is counted.
+void RecordCollector::give_up_last() {
+  const std::exception_ptr shortage = shortage_;
+  for (Topic* const topic : by_tag_) {
+    topic->subscriber.refuse_set_aside(kNotInTime);
+    (void)drain(*topic, waiting_in(*topic));
+  }
+  std::rethrow_exception(shortage);
 }
 
 // A publisher that has found the recorder counts on it, also if its link is still on the way. One
@@ -329,6 +342,15 @@ std::size_t RecordCollector::waiting_in(const Topic& topic) const {
          std::max<std::size_t>(options_.depth, 8);
 }
 
+// Ends recording if nothing of the topic could be taken for long: a sample that never can be would
+// hold up its publisher for ever.
+void RecordCollector::require_passing_shortage(Topic& topic) {
+  const auto now = platform::Clock::now();
+  if (!topic.short_since) topic.short_since = now;
+  if (ended_.load(std::memory_order_relaxed)) return;  // take_last() gives it up
+  if (now - *topic.short_since >= kMostShortage) std::rethrow_exception(shortage_);
+}
+
 // Returns whether there may be more.
 bool RecordCollector::drain(Topic& topic, std::size_t most) {
   for (std::size_t i = 0; i < most && !buffer_.stopped(); ++i) {
@@ -336,18 +358,24 @@ bool RecordCollector::drain(Topic& topic, std::size_t most) {
     const std::uint64_t now = platform::wall_clock_ns();
     Sample sample;
     Outcome outcome{};
-    if (!in_spite_of_shortage([&] { outcome = topic.subscriber.try_receive(sample); })) return true;
+    if (!in_spite_of_shortage([&] { outcome = topic.subscriber.try_receive(sample); })) {
+      require_passing_shortage(topic);
+      return true;
+    }
+    topic.short_since.reset();
     collect_missing(topic);
     if (outcome == Outcome::kHoldLimit) {
       put_collected();
-      (void)buffer_.wait_for_release(releases, topic.name);
-      continue;
+      if (buffer_.wait_for_release(releases, topic.name) != releases) continue;
+      is_held_up_ = true;
+      return true;
     }
     if (outcome != Outcome::kDone) {
       if (!topic.subscriber.has_set_aside()) topic.pace.found_nothing(now);
       return false;
     }
     ++topic.taken;
+    has_taken_ = true;
     collect(topic, std::move(sample), platform::wall_clock_ns());
   }
   return true;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
@@ -40,7 +41,8 @@ class RecordCollector {
 
   // Receives until it is ended, or the buffer is stopped. However it ends, no publisher waits for
   // it any more, and what is lost is counted and told. Throws as Subscriber::receive(), but that a
-  // shortage of descriptors or memory while it looks for topics or samples is waited out.
+  // shortage of descriptors or memory while it looks for topics or samples is waited out: of
+  // samples kMostShortage, or until kCopying after its end.
   void run();
   // Has run() take what is there now, and return. Any thread.
   void end() noexcept;
@@ -66,6 +68,7 @@ class RecordCollector {
 
   template <typename Work>
   bool in_spite_of_shortage(Work work);
+  void require_passing_shortage(Topic& topic);
   std::vector<PublisherInfo> publishers_now();
   void take_turn(std::chrono::milliseconds most);
   bool wait_for_samples(std::chrono::milliseconds at_most);
@@ -76,6 +79,7 @@ class RecordCollector {
   void subscribe(const std::string& name);
   bool is_wanted(const std::string& topic) const;
   void take_last();
+  void give_up_last();
   void unsubscribe();
   void wait_for_connections(std::chrono::milliseconds most);
   std::size_t waiting_in(const Topic& topic) const;
@@ -115,8 +119,10 @@ class RecordCollector {
   platform::Clock::time_point last_full_look_{};
   std::uint64_t complete_until_ = 0;  // all that came before is collected: when that look began
   std::uint64_t last_time_ = 0;
-  bool is_short_ = false;          // in_spite_of_shortage() has met a shortage since the last turn
+  std::exception_ptr shortage_{};  // in_spite_of_shortage() has met it since the last turn
   bool told_of_shortage_ = false;  // it has logged one
+  bool is_held_up_ = false;        // a topic waits for a snapshot that is being written
+  bool has_taken_ = false;         // a sample since the last turn
   std::atomic<std::uint64_t> lost_ = 0;
   std::atomic<std::uint64_t> unwritable_ = 0;  // among the lost: not copied from a GPU
   std::atomic<std::uint32_t> topics_ = 0;

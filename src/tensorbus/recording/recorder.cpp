@@ -159,10 +159,11 @@ struct Recorder::State {
 
   void write_snapshots() {
     while (auto kept = buffer.take_snapshot()) {
-      output.begin();
-      while (!kept->empty()) {
-        std::vector<RecordedSample> samples;
-        try {
+      std::vector<RecordedSample> samples;
+      try {
+        samples.reserve(kMostAtOnce);  // what is moved there is handed to write()
+        output.begin();
+        while (!kept->empty()) {
           while (!kept->empty() && samples.size() < kMostAtOnce) {
             samples.push_back(std::move(kept->front()));
             kept->pop_front();
@@ -170,10 +171,10 @@ struct Recorder::State {
           const std::uint64_t held = write(samples);
           samples.clear();
           buffer.release(held);
-        } catch (...) {
-          dropped += bus::samples_in(*kept);
-          throw;
         }
+      } catch (...) {
+        dropped += bus::samples_in(*kept);
+        throw;
       }
       output.finish();
       note_written();

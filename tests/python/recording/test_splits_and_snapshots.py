@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -202,18 +204,13 @@ def test_a_topic_with_many_samples_takes_none_of_another_one(tmp_path: Path) -> 
         assert recorder.stats.lost == 0
     assert len(recording.select("slow")) == 1
     numbers = [int(one.data[0]) for one in recording.select("fast")]
-    assert 16_000 < len(numbers) < count
+    assert 14_000 < len(numbers) < count
     assert numbers == [*range(count - len(numbers), count)]
 
 
-@pytest.mark.parametrize(("snapshot", "depth"), [(None, 512), (3600, 64)])
-def test_while_a_link_is_awaited_other_topics_are_recorded(
-    tmp_path: Path, elsewhere: Elsewhere, snapshot: float | None, depth: int
-) -> None:
-    """The link never comes: its publisher is stopped before the recorder is made.
-
-    close() waits for it for 5 s, and snapshot() for 0.1 s: longer than a queue lasts.
-    """
+@pytest.fixture
+def stopped(elsewhere: Elsewhere) -> Iterator[str]:
+    """A topic whose publisher is stopped before a recorder is made: its link never comes."""
 
     def publish() -> None:
         with tb.Publisher("stopped"):
@@ -223,39 +220,79 @@ def test_while_a_link_is_awaited_other_topics_are_recorded(
     other = elsewhere.start(publish)
     other.hear()
     other.stop()
+    yield "stopped"
+    other.kill()
+
+
+@contextmanager
+def publishing(publisher: tb.Publisher, period: float) -> Iterator[list[int]]:
+    """Meanwhile a thread publishes numbers; the list has the last one."""
+    last = [-1]
+    ended = threading.Event()
+
+    def publish() -> None:
+        while not ended.wait(period):
+            publisher.publish({"id": last[0] + 1})
+            last[0] += 1
+
+    thread = threading.Thread(target=publish)
+    thread.start()
     try:
-        with (
-            tb.Publisher("fast", depth=depth) as fast,
-            tb.Recorder(tmp_path / "run.mcap", ["fast", "stopped"], snapshot=snapshot) as recorder,
-        ):
-            assert fast.wait_for_subscribers(timeout=PATIENCE)
-            asked, ended = threading.Event(), threading.Event()
-            published: list[int] = []
-
-            def publish_fast() -> None:
-                number = 0
-                while not ended.wait(0.001):
-                    if not asked.is_set():
-                        published[:] = [number]
-                    fast.publish({"id": number})
-                    number += 1
-
-            thread = threading.Thread(target=publish_fast)
-            thread.start()
-            eventually(lambda: published and published[0] > 100)
-            asked.set()
-            if snapshot is None:
-                recorder.close()
-                file = tmp_path / "run.mcap"
-            else:
-                file = Path(recorder.snapshot(timeout=PATIENCE))
-            ended.set()
-            thread.join()
-            if snapshot is None:
-                assert recorder.stats.lost == 0
+        yield last
     finally:
-        other.kill()
-    assert published[0] in ids_of(file)
+        ended.set()
+        thread.join()
+
+
+def test_while_close_awaits_a_link_other_topics_are_recorded(tmp_path: Path, stopped: str) -> None:
+    """It waits for 5 s: far longer than a queue lasts, which is for 1 s."""
+    path = tmp_path / "run.mcap"
+    with tb.Publisher("fast", depth=50) as fast, tb.Recorder(path, ["fast", stopped]) as recorder:
+        assert fast.wait_for_subscribers(timeout=PATIENCE)
+        with publishing(fast, 0.02) as last:
+            eventually(lambda: last[0] > 5)
+            number = last[0]
+            recorder.close()
+        assert recorder.stats.lost == 0
+    assert number in ids_of(path)
+
+
+def test_while_a_snapshot_awaits_a_link_other_topics_are_recorded(
+    tmp_path: Path, stopped: str
+) -> None:
+    """It waits for 0.1 s. A queue lasts for 64 ms, so what a machine under load misses is tried
+    again, in the 5 s in which a link is waited for."""
+    with (
+        tb.Publisher("fast", depth=64) as fast,
+        tb.Recorder(tmp_path / "run.mcap", ["fast", stopped], snapshot=3600) as recorder,
+    ):
+        assert fast.wait_for_subscribers(timeout=PATIENCE)
+        with publishing(fast, 0.001) as last:
+            eventually(lambda: last[0] > 5)
+
+            def has_the_last() -> bool:
+                number = last[0]
+                return number in ids_of(Path(recorder.snapshot(timeout=PATIENCE)))
+
+            assert any(has_the_last() for _ in range(10))
+
+
+def test_what_cannot_be_written_for_a_snapshot_is_counted(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    with (
+        tb.Publisher("topic", reliable=True, timeout=PATIENCE) as publisher,
+        tb.Recorder(folder / "run.mcap", "topic", snapshot=3600) as recorder,
+    ):
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        for number in range(100):
+            publisher.publish(message(number))
+        folder.rmdir()
+        with pytest.raises(tb.Closed):
+            recorder.snapshot(timeout=PATIENCE)
+        with pytest.raises(tb.Error, match=r"run-0001\.mcap"):
+            recorder.close()
+        assert (recorder.stats.messages, recorder.stats.lost) == (0, 100)
 
 
 def test_mistakes_are_told(tmp_path: Path) -> None:

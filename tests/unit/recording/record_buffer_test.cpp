@@ -49,5 +49,15 @@ TEST(ARecordBuffer, of_snapshots_loses_of_one_topic_where_that_has_too_many) {
   EXPECT_EQ(times, kept);
 }
 
+TEST(ARecordBuffer, of_snapshots_loses_an_eighth_of_a_topic_that_has_too_many_and_waits_for_none) {
+  RecordBuffer buffer(10'000, kHour);
+  for (std::uint64_t time = 1; time <= 1'600; ++time)
+    put(buffer, sample_on(time % 2 == 0 ? "one" : "other", time));
+  const std::uint64_t releases = buffer.releases();
+  EXPECT_EQ(buffer.wait_for_release(releases, "one"), releases + 100);
+  EXPECT_EQ(buffer.bytes(), 1'500U);
+  EXPECT_EQ(buffer.wait_for_release(releases + 100, "none"), releases + 100);
+}
+
 }  // namespace
 }  // namespace tensorbus::bus

@@ -2,14 +2,18 @@
 #include "tensorbus/recording/record_collector.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <atomic>
 #include <deque>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tensorbus/bus/inspection.hpp"
+#include "tensorbus/bus/publish/outgoing_sample.hpp"
 #include "tests/unit/bus/test_support.hpp"
+#include "tests/unit/platform/test_support.hpp"
 
 namespace tensorbus::bus {
 namespace {
@@ -122,6 +126,97 @@ TEST_F(ARecordCollector, counts_what_it_missed_of_a_publisher_that_cut_it_off_an
     }
   EXPECT_EQ(samples + lost, kAll);
   EXPECT_EQ(told, lost);
+}
+
+TEST_F(ARecordCollector, counts_nothing_that_a_mirror_has_not_had_before_its_first_sample) {
+  Publisher mirror("one", {.reliable = true, .timeout = kLong}, owner,
+                   {"robot", "00112233445566778899aabbccddeeff.7"});
+  std::uint64_t lost = 0;
+  while_it_runs({.topics = {"one"}}, [&](RecordCollector& collector) {
+    EXPECT_EQ(mirror.wait_for_subscribers(1, kLong), Outcome::kDone);
+    const std::vector<std::byte> fields = Value(std::int64_t{1}).encode();
+    Message message;
+    message.fields = fields;
+    for (const std::uint64_t sequence : {1000U, 1003U})
+      EXPECT_EQ(mirror.publish_as(message, {sequence, sequence}, kLong).outcome, Outcome::kDone);
+    collector.look(kLong);
+    EXPECT_TRUE(eventually([&] { return collector.lost() > 0; }));
+    lost = collector.lost();
+  });
+  EXPECT_EQ(lost, 2U);
+}
+
+TEST_F(ARecordCollector, goes_on_with_other_topics_while_one_waits_for_a_snapshot) {
+  constexpr std::uint64_t kMost = 16'384;  // that it may hold of a publisher
+  RecordBuffer keeping(std::uint64_t{1} << 30, std::uint64_t{3600} * 1'000'000'000);
+  RecordCollector collector({.topics = {"fast", "slow"}, .reliable = true, .depth = kDepth},
+                            recording, keeping);
+  std::thread thread([&] { collector.run(); });
+  const PublisherOptions reliable{.reliable = true, .timeout = kLong};
+  publish_patterns(publisher_on("fast", reliable), 0, 1);
+  publisher_on("slow", reliable);
+  EXPECT_TRUE(eventually([&] { return keeping.bytes() > 0; }));
+  const std::uint64_t bytes = kMost * keeping.bytes();
+  publish_patterns(publishers[0], 1, kMost - 1);
+  EXPECT_TRUE(eventually([&] { return keeping.bytes() == bytes; }));
+  EXPECT_EQ(keeping.request_snapshot(0), 1U);
+  auto snapshot = keeping.take_snapshot();
+  ASSERT_TRUE(snapshot);
+  EXPECT_EQ(snapshot->size(), kMost);
+  publish_patterns(publishers[0], 0, kDepth);
+  for (int i = 0; i < 3; ++i) {
+    const std::uint64_t before = keeping.bytes();
+    publish_patterns(publishers[1], 0, 1);
+    EXPECT_TRUE(eventually([&] { return keeping.bytes() > before; }));
+  }
+  snapshot.reset();
+  keeping.release(bytes);
+  collector.end();
+  thread.join();
+  EXPECT_EQ(collector.lost(), 0U);
+}
+
+// A sample comes that cannot be mapped. Returns true if the collector ends, and says why.
+bool ends_for_want_of_memory(bool is_ended) {
+  const FreshDomain domain;
+  const Participant owner = domain.join();
+  const Participant recording = domain.join();
+  RecordBuffer buffer(std::uint64_t{1} << 30);
+  RecordCollector collector({.topics = {"one"}, .reliable = true, .depth = kDepth}, recording,
+                            buffer);
+  Publisher publisher("one", {.reliable = true, .timeout = kLong}, owner);
+  if (publisher.wait_for_subscribers(1, kLong) != Outcome::kDone) return false;
+  Loan loan = pattern_loan(publisher, 1, (std::size_t{64} << 20) / 8);
+  std::atomic<bool> over = false;
+  std::string why;
+  std::thread thread([&] {
+    try {
+      collector.run();
+    } catch (const Error& error) {
+      why = error.what();
+    }
+    over = true;
+  });
+  publish_pattern(publisher, 0);
+  if (!eventually([&] { return buffer.bytes() > 0; })) return false;
+  rlimit limit{};
+  ::getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = mapped_bytes() + (std::size_t{2} << 20);
+  ::setrlimit(RLIMIT_AS, &limit);
+  (void)publisher.publish(std::move(loan));
+  if (is_ended) collector.end();
+  const bool ends = eventually([&] { return over.load(); });
+  if (!ends) ::_exit(1);
+  thread.join();
+  return why.find("RLIMIT_AS") != std::string::npos;
+}
+
+TEST(ARecordCollectorForWantOfMemory, ends_with_the_reason) {
+  if (kSanitized) GTEST_SKIP() << "RLIMIT_AS is not for sanitizers";
+  test::Child running([] { return ends_for_want_of_memory(false); });
+  test::Child ended([] { return ends_for_want_of_memory(true); });
+  EXPECT_EQ(running.wait(), "exit 0");
+  EXPECT_EQ(ended.wait(), "exit 0");
 }
 
 }  // namespace

@@ -216,9 +216,12 @@ void SubscriberCore::note_missing(const link::BorrowerLink& link, std::uint64_t 
                                   std::string why) noexcept {
   if (!receiving_.in_host_memory || missing_.size() == kMostMissing) return;
   const link::Source& source = *link.source();
+  std::uint64_t first = link.next_sequence();
+  // A mirror begins with any number, which it does not know before its first sample.
+  if (first == 0 && source.origin != nullptr) first = why.empty() ? end : end - 1;
+  if (first == end) return;
   try {
-    missing_.push_back(
-        {{source.participant, source.publisher}, link.next_sequence(), end, std::move(why)});
+    missing_.push_back({{source.participant, source.publisher}, first, end, std::move(why)});
   } catch (const std::bad_alloc&) {
     return;
   }

@@ -11,7 +11,10 @@ namespace {
 // What is written at once: few system calls for small samples, and large ones soon go back.
 constexpr std::size_t kMostTaken = 512;
 constexpr std::uint64_t kMostTakenBytes = std::uint64_t{32} << 20;
-constexpr std::size_t kDroppedAtOnce = 64;  // of a topic, when its subscriber may hold no more
+// Of a topic, when its subscriber may hold no more: what is dropped at once, at least, and which
+// part of what it has. Each time takes as long as a look at all that is older.
+constexpr std::size_t kLeastDropped = 64;
+constexpr std::size_t kPartDropped = 8;
 
 }  // namespace
 
@@ -72,11 +75,15 @@ void RecordBuffer::drop_oldest(Samples& gone) {
   ++releases_;
 }
 
-// The oldest of the topic, as many as `gone` has room for.
+// The oldest of the topic.
 void RecordBuffer::drop_of_topic(const std::string& topic, std::vector<RecordedSample>& gone) {
+  const auto is_one = [&](const RecordedSample& one) { return one.publisher->topic == topic; };
+  const auto all = static_cast<std::size_t>(std::ranges::count_if(samples_, is_one));
+  const std::size_t most = std::min(all, std::max(kLeastDropped, all / kPartDropped));
+  gone.reserve(most);
   auto end = samples_.begin();  // behind the last one of them
-  for (auto one = end; one != samples_.end() && gone.size() < gone.capacity(); ++one) {
-    if (one->publisher->topic != topic) continue;
+  for (auto one = end; gone.size() < most; ++one) {
+    if (!is_one(*one)) continue;
     bytes_ -= one->bytes;
     gone.push_back(std::move(*one));
     end = std::next(one);
@@ -130,10 +137,9 @@ void RecordBuffer::release(std::uint64_t bytes) {
 
 std::uint64_t RecordBuffer::wait_for_release(std::uint64_t count, const std::string& topic) {
   std::vector<RecordedSample> gone;
-  gone.reserve(kDroppedAtOnce);
   const platform::MutexLock lock(mutex_);
   if (keep_ns_ != 0) drop_of_topic(topic, gone);
-  while (releases_ == count && !closed_ && bytes_ > 0) changed_.wait(mutex_);
+  while (keep_ns_ == 0 && releases_ == count && !closed_ && bytes_ > 0) changed_.wait(mutex_);
   return releases_;
 }
 

@@ -41,7 +41,8 @@ class RecordBuffer {
   // These bytes, which were taken, are held no more.
   void release(std::uint64_t bytes);
   // Waits until something was released since `count` was its return value, or it is closed. Of
-  // what waits for a snapshot the oldest of this topic leave.
+  // what waits for a snapshot the oldest of this topic leave; if there are none, it returns
+  // `count` at once.
   std::uint64_t wait_for_release(std::uint64_t count, const std::string& topic);
   std::uint64_t releases() const;
 
