@@ -257,26 +257,6 @@ def test_while_close_awaits_a_link_other_topics_are_recorded(tmp_path: Path, sto
     assert number in ids_of(path)
 
 
-def test_while_a_snapshot_awaits_a_link_other_topics_are_recorded(
-    tmp_path: Path, stopped: str
-) -> None:
-    """It waits for 0.1 s. A queue lasts for 32 ms, so what a machine under load misses is tried
-    again, in the 5 s in which a link is waited for."""
-    with (
-        tb.Publisher("fast", depth=32) as fast,
-        tb.Recorder(tmp_path / "run.mcap", ["fast", stopped], snapshot=3600) as recorder,
-    ):
-        assert fast.wait_for_subscribers(timeout=PATIENCE)
-        with publishing(fast, 0.001) as last:
-            eventually(lambda: last[0] > 5)
-
-            def has_the_last() -> bool:
-                number = last[0]
-                return number in ids_of(Path(recorder.snapshot(timeout=PATIENCE)))
-
-            assert any(has_the_last() for _ in range(5))
-
-
 def test_what_cannot_be_written_for_a_snapshot_is_counted(tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
