@@ -35,7 +35,7 @@ class Stream:
         call("cuDevicePrimaryCtxRetain", ctypes.byref(self._context), device)
         call("cuCtxPushCurrent_v2", self._context)
         self._handle = ctypes.c_void_p()
-        self._sources: list[object] = []  # of writes that may still be under way
+        self._under_way: list[object] = []  # main memory of copies that may not have run yet
         call("cuStreamCreate", ctypes.byref(self._handle), 1)
 
     @property
@@ -50,19 +50,27 @@ class Stream:
 
     def synchronize(self) -> None:
         self._call("cuStreamSynchronize", self._handle)
-        self._sources.clear()
+        for buffer in self._under_way:
+            ctypes.pythonapi.Py_DecRef(ctypes.py_object(buffer))
+        self._under_way.clear()
 
     def write(self, memory: Any, value: int) -> None:
         """Fills a tensor of bytes."""
         source = ctypes.create_string_buffer(bytes([value]) * memory.shape[0])
-        self._sources.append(source)
+        self._keep(source)
         self._copy(address_of(memory), ctypes.addressof(source), memory.shape[0])
 
     def read(self, memory: Any) -> ctypes.Array[ctypes.c_char]:
         """Where its bytes will be when this stream has passed."""
         target = ctypes.create_string_buffer(memory.shape[0])
+        self._keep(target)
         self._copy(ctypes.addressof(target), address_of(memory), memory.shape[0])
         return target
+
+    def _keep(self, buffer: object) -> None:
+        """Until this stream has passed. Its thread may run on when the interpreter has ended."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(buffer))
+        self._under_way.append(buffer)
 
     def _copy(self, target: int, source: int, count: int) -> None:
         self._call(
