@@ -434,8 +434,9 @@ class Queue(Closing, Generic[T]):
             del item
 
     def qsize(self) -> int:
-        """How many items wait."""
-        return self.stats.items
+        """How many items wait, with those that an interrupted get of this object has left."""
+        waiting = self.stats.items  # first: a forked child has nothing that its parent got
+        return waiting + len(self._unread)
 
     def empty(self) -> bool:
         """Does no item wait? Others may put one at any moment."""

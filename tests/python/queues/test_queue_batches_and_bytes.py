@@ -118,7 +118,8 @@ def test_ctrl_c_while_an_item_is_unpickled_loses_nothing(
             with suppress(KeyboardInterrupt):
                 taken += take(items)
         assert len(taken) <= place
-        while len(taken) < 4:
+        assert items.qsize() == 4 - len(taken)
+        while not items.empty():
             taken += take(items)
     assert isinstance(taken.pop(place), Interrupting)
     assert taken == [*range(3)]
