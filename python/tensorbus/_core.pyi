@@ -598,9 +598,9 @@ class Queue:
     def open(address_or_name: str, timeout: float | None, participant: Participant) -> Queue: ...
 
     @staticmethod
-    def at(address: str, participant: Participant) -> Queue:
+    def at(address: str, participant: Participant, maxsize: int = 0, redeliver: bool = False, shared: bool = False, max_bytes: int = 0) -> Queue:
         """
-        One that is not shared, without asking its host, which may be stopped or gone.
+        One that was made so, without asking its process, which may be stopped or gone.
         """
 
     @staticmethod

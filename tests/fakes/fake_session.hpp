@@ -65,15 +65,25 @@ class FakeLender : public FakeSession {
   }
   // Makes `honest` attach, and reads the request.
   void is_asked(std::chrono::nanoseconds timeout = kLong) {
+    begins_to_attach(timeout);
+    is_connected();
+    greets();
+  }
+  void begins_to_attach(std::chrono::nanoseconds timeout) {
     thread = std::thread([this, timeout] {
       code = code_of([&] { sample = attach(handle_of_it(), {.timeout = timeout}, honest); });
     });
+  }
+  void is_connected() {
+    peer.reset();
     EXPECT_TRUE(eventually([&] {
       if (platform::Fd socket = platform::accept_from(listener.get()))
         peer.emplace(std::move(socket));
       return peer.has_value();
     }));
     EXPECT_EQ(peer->next(), ControlType::kHello);
+  }
+  void greets() {
     peer->say_hello(self);
     ASSERT_EQ(peer->next(), ControlType::kAttach);
     request = peer->received.as<link::Attach>().request;

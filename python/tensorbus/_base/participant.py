@@ -36,7 +36,16 @@ def participant(domain: str | None = None, *, budget_bytes: int = 0) -> Particip
     """
     budget = whole_number("budget_bytes", budget_bytes, least=0, most=2**64 - 1)
     shared = Participant.shared(domain or "", budget)
+    if not domain:
+        _settle_relative(shared.domain)
     return _shared.setdefault(shared.domain, shared)
+
+
+def _settle_relative(path: str) -> None:
+    """Makes a relative TENSORBUS_DOMAIN absolute for processes that are started after a chdir()."""
+    asked = os.environ.get("TENSORBUS_DOMAIN", "")
+    if "/" in asked and not asked.startswith("/"):
+        os.environ["TENSORBUS_DOMAIN"] = path
 
 
 def forget(domain: str) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 
+from tensorbus._base.participant import participant
 from tensorbus._cli.options import ASK, Domain, Json, QueueName, Timeout, group
 from tensorbus._cli.output import fail, looked, print_json, print_pairs, print_table, process_of
+from tensorbus._core import list_queues
 from tensorbus._inspection.report import Inspection, ParticipantReport, QueueReport
 from tensorbus._inspection.units import bytes_text, part_text
 
@@ -44,6 +46,9 @@ def info(
     """Show a queue and the processes that use it."""
     found = [each for each in queues_of(looked(domain, timeout)) if each[1].name == queue]
     if not found:
+        silent = [each for each in list_queues(participant(domain)) if each.name == queue]
+        if silent:
+            fail(f"queue {queue!r} is of process {silent[0].pid}, which said nothing")
         fail(f"there is no queue {queue!r}")
     if as_json:
         return print_json([json_of(*each) for each in found])

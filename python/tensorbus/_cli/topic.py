@@ -168,8 +168,8 @@ def state_of(link: LinkReport) -> str:
     if link.cut_off:
         return "cut off"
     if link.blocked_ns:
-        return f"holds the publisher up for {time_text(link.blocked_ns)}"
-    return "is waited for" if link.reliable else ""
+        return f"has blocked the publisher for {time_text(link.blocked_ns)}"
+    return "reliable" if link.reliable else ""
 
 
 def _print_subscriber(process: ParticipantReport, subscriber: SubscriberReport) -> None:

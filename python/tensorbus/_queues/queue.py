@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, Generic
 from tensorbus import _core
 from tensorbus._base.arguments import Access, access_named, seconds, topic_name, whole_number
 from tensorbus._base.closing import Closing
-from tensorbus._base.errors import Closed, Error, Forked, InvalidArgument, Timeout
+from tensorbus._base.errors import (
+    Closed,
+    Error,
+    Forked,
+    InvalidArgument,
+    OutOfMemory,
+    Timeout,
+)
 from tensorbus._base.generics import T
 from tensorbus._base.participant import participant
 from tensorbus._base.public import public
@@ -32,6 +39,7 @@ _Unread = tuple[Any] | _core.Sample
 _getpid = os.getpid
 _BATCH = 128  # items that put_many() hands to the core at once
 _LOOK = 0.5  # seconds, after which open_async() notices that it was cancelled
+_PATIENCE = 5.0  # seconds for room for a connection, without a time-out; as in the core
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -114,6 +122,7 @@ class Queue(Closing, Generic[T]):
         Raises:
             Timeout: nobody made one in time.
             Closed: the address is of a queue that is no more.
+            OutOfMemory: see `get`.
         """
         home = participant(domain)
         opened = cls.__new__(cls)
@@ -137,7 +146,9 @@ class Queue(Closing, Generic[T]):
 
         found: Future[Any] = Future()
         limit = seconds("timeout", timeout)
-        deadline = math.inf if limit is None else time.monotonic() + limit
+        began = time.monotonic()
+        deadline = math.inf if limit is None else began + limit
+        for_room = began + _PATIENCE if limit is None else deadline
 
         def look() -> Any:
             while True:
@@ -146,6 +157,9 @@ class Queue(Closing, Generic[T]):
                     return cls.open(name, timeout=min(left, _LOOK), domain=domain)
                 except Timeout:
                     if left <= _LOOK or found.cancelled():
+                        raise
+                except OutOfMemory:
+                    if time.monotonic() + _LOOK >= for_room or found.cancelled():
                         raise
 
         def run() -> None:
@@ -165,6 +179,7 @@ class Queue(Closing, Generic[T]):
         self._name = "" if name == core.address else name
         self._domain = domain
         self._shared = core.shared
+        self._made_with = (core.maxsize, core.redeliver, core.shared, core.max_bytes)
         self._access: _core.Access | None = None  # that of the queue
         self._known_elsewhere = bool(name)
         self._forks = forks()
@@ -173,12 +188,12 @@ class Queue(Closing, Generic[T]):
 
     @property
     def _here(self) -> _core.Queue:
-        """The core's queue, of this process: a forked child opens its own."""
+        """The core's queue, of this process: a forked child has its own, and asks nobody for it."""
         if self._closed:
             raise Closed("this process has closed the queue")
         if self._process != _getpid():
             home = participant(self._domain)
-            self._core = _core.Queue.open(self._address, None, home)
+            self._core = _core.Queue.at(self._address, home, *self._made_with)
             self._process = os.getpid()
             if self._access is not None:
                 self._core.receive_with(self._access)
@@ -227,8 +242,8 @@ class Queue(Closing, Generic[T]):
             queue.Full: there was no room, at once or in time.
             ShutDown: the queue was shut down.
             Closed: the queue, or the process that has it, is gone.
-            OutOfMemory: a limit was reached, at once or still at the end of `timeout`; the message
-                names it.
+            OutOfMemory: a limit was reached here or in the process that has the queue, at once or
+                still at the end of `timeout`; the message names it.
             InvalidArgument: the item alone has more than `max_bytes`.
             Timeout: the process that has the queue does not say whether the item is in it.
             Exception: whatever pickling the item raises.
@@ -319,6 +334,9 @@ class Queue(Closing, Generic[T]):
             queue.Empty: there was none, at once or in time.
             ShutDown: the queue was shut down, and nothing is left in it.
             Closed: the queue, or the process that has it, is gone.
+            OutOfMemory: a limit was reached here, or the process that has the queue had no room for
+                a connection, at once, still at the end of `timeout`, or without one for 5 seconds;
+                the message names the limit.
             Exception: whatever unpickling the item raises.
         """
         limit = None if block and timeout is None else _wait(block, timeout)
@@ -512,7 +530,7 @@ class Queue(Closing, Generic[T]):
         limit = seconds("timeout", timeout)
         if self._is_maker() and limit != 0:
             try:
-                with suppress(Error):  # it is closed already
+                with suppress(Closed):  # it is closed already
                     self._core.shutdown(False)
                     self._core.drain(limit)
             finally:
@@ -524,7 +542,7 @@ class Queue(Closing, Generic[T]):
         with suppress(Forked):  # a child that leaves its parent's block leaves it to the parent
             try:
                 if kind is None and self._is_maker():
-                    with suppress(Error):  # it is closed already
+                    with suppress(Closed):  # it is closed already
                         wait_for_takers(self._core, self._known_elsewhere, self._forks)
             finally:
                 self._end()

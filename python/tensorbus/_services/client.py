@@ -90,6 +90,7 @@ class Client(Closing, Generic[Request, Reply]):
         Raises:
             ServiceError: the service's callback raised; its `__cause__` has the traceback there.
             Timeout: there was no such service, or no answer, in time.
+            OutOfMemory: the service's process, or this one, had no room for a connection in time.
             Closed: the service's process died, or closed it, after it had accepted the request; or
                 the client was closed before.
             TypeMismatch: the service's types are others; both are shown.
@@ -143,7 +144,7 @@ class Client(Closing, Generic[Request, Reply]):
                 item = self._item(calling.replies, request)
             except Timeout as error:
                 raise self._told(error, server) from None
-        raise self._missing()
+        raise self._finder.missing()
 
     def _asked_sync(self, calling: _Call, request: Any, deadline: float) -> Server:
         item = self._item(calling.replies, request)
@@ -157,7 +158,7 @@ class Client(Closing, Generic[Request, Reply]):
                 item = self._item(calling.replies, request)
             except Timeout as error:
                 raise self._told(error, server) from None
-        raise self._missing()
+        raise self._finder.missing()
 
     def _item(self, replies: Replies, request: Any) -> calls.Item:
         return calls.request_item(replies.address, self._types, request)
@@ -188,9 +189,6 @@ class Client(Closing, Generic[Request, Reply]):
 
     def _deadline(self, timeout: float | None) -> float:
         return _deadline(self._timeout if timeout is None else seconds("timeout", timeout))
-
-    def _missing(self) -> Timeout:
-        return Timeout(f"there was no service {self.name!r} in time")
 
     def _told(self, error: Error, server: Server) -> Error:
         if isinstance(error, Closed):

@@ -12,7 +12,7 @@ from contextlib import suppress
 from random import shuffle
 
 from tensorbus._base.arguments import Access
-from tensorbus._base.errors import Closed, Timeout
+from tensorbus._base.errors import Closed, Error, OutOfMemory, Timeout
 from tensorbus._base.participant import participant
 from tensorbus._core import Outcome, Participant, Sample
 from tensorbus._core import Queue as CoreQueue
@@ -134,7 +134,8 @@ class Finder:
         self._look: Future[None] | None = None  # that is under way
         self._home: Participant | None = None
         self._servers: dict[str, Server] = {}  # by host and number of the queue
-        self._silent: set[str] = set()  # addresses of servers that were stopped
+        self._silent: set[str] = set()  # addresses of servers that were stopped, or had no room
+        self._shortage: str | None = None  # that the last look met
         self._complete_at = (
             -1
         )  # changes of the domain up to which no server is missing; -1: some are
@@ -175,6 +176,13 @@ class Finder:
             return True
         self._reset()
         return False
+
+    def missing(self) -> Error:
+        """Why there is no server."""
+        with self._lock:
+            if self._shortage is not None:
+                return OutOfMemory(self._shortage)
+            return Timeout(f"there was no service {self._service!r} in time")
 
     def close(self) -> None:
         """Who waits for a server gets `Closed` soon. A second call does nothing.
@@ -265,6 +273,7 @@ class Finder:
         shuffle(others)  # not all clients begin with the same server
         others.sort(key=silent_before.__contains__)  # a look may have time for one that is stopped
         silent: set[str] = set()
+        shortage: str | None = None
         found = False
         for address in others:
             if (found and not known) or (silent and _left(until) == 0):
@@ -276,6 +285,11 @@ class Finder:
                 pass
             except Timeout:
                 silent.add(address)
+            except OutOfMemory as error:
+                silent.add(address)
+                shortage = str(error)
+        if shortage is not None and not (known or found):
+            time.sleep(min(_MOMENT, _left(until)))
         if not (known or found or silent):
             self._wait_for_one(_left(until))
         complete = not silent and (bool(known) or (found and len(others) == 1))
@@ -283,12 +297,13 @@ class Finder:
             self._home = home
             self._complete_at = changes if complete else -1
             self._silent = silent.union(silent_before).intersection(others)
+            self._shortage = shortage
             self._next_look = time.monotonic() + (_LOOK if known else 0)
 
     def _wait_for_one(self, timeout: float) -> None:
         try:
             self._add(calls.queue_name(self._service), timeout)
-        except Closed:  # it has just left
+        except (Closed, OutOfMemory):  # it has just left, or the next look meets the same
             time.sleep(_MOMENT)
         except Timeout:
             pass

@@ -125,7 +125,8 @@ def attach(
         AccessDenied: `access="shared"` of what is not shared to be written, or is of another
             machine.
         Timeout: nobody answered in time.
-        OutOfMemory: a limit was reached; the message names it.
+        OutOfMemory: a limit was reached, here or in the process that shares it, which is tried
+            again until the time-out, or for 5 seconds without one; the message names the limit.
     """
     wanted, grant, home = library_or_none(library), access_named(access), participant(domain)
     core = Handle(handle)._core

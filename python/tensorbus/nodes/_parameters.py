@@ -37,8 +37,9 @@ def found(node: str, name: str, default: Any, help: str, given: Mapping[str, Any
     """A parameter's value, from the first place that has one.
 
     `--NODE.NAME=VALUE`, then `--NAME=VALUE`, then the environment's `TENSORBUS_NODE_<NODE>_<NAME>`
-    in capitals, then what the program gave to `Node(parameters=...)`, then the default. The last
-    of several on the command line counts. Texts are read as the type of the default.
+    in capitals, unless it is empty, then what the program gave to `Node(parameters=...)`, then the
+    default. The last of several on the command line counts. Texts are read as the type of the
+    default.
 
     Raises:
         InvalidArgument: a name that is none, or a text that cannot be read as that type.
@@ -52,7 +53,7 @@ def found(node: str, name: str, default: Any, help: str, given: Mapping[str, Any
             return Parameter(name, value, default, help, "command line")
     variable = variable_of(node, name)
     text = os.environ.get(variable)
-    if text is not None:
+    if text:  # an empty variable counts as unset
         value = read_as(text, default, f"{variable}={text}")
         return Parameter(name, value, default, help, "environment")
     if name in given:

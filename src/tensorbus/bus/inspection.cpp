@@ -63,7 +63,8 @@ class Question {
       channel_->flush();
       hear(room);
     } catch (const Error& error) {
-      if (error.code() != Code::kOutOfMemory || channel_) end(error.what());
+      if (error.code() != Code::kOutOfMemory || channel_) return end(error.what());
+      shortage_ = error.what();
     }
   }
   void end(const std::string& error) {
@@ -75,7 +76,9 @@ class Question {
     const bool in_time = stop.remaining(stop.timeout()).count() > 0;
     std::string why = in_time ? "the call was interrupted before it answered"
                               : "no answer within " + seconds_text(stop.timeout());
-    if (report_.pid != 0 && !in_time) {
+    if (!channel_ && !shortage_.empty()) {
+      why += ": there was no room here to ask it: " + shortage_;
+    } else if (report_.pid != 0 && !in_time) {
       const std::string state = bus::process_state(std::to_string(report_.pid));
       why += ": the process " + (state.empty() ? "is busy, or hangs" : state);
     }
@@ -148,6 +151,7 @@ class Question {
   ParticipantReport report_;
   State state_ = State::kOpen;
   std::optional<link::Channel> channel_;
+  std::string shortage_;  // that kept the last attempt to connect from succeeding
 };
 
 using Questions = std::vector<std::unique_ptr<Question>>;

@@ -8,6 +8,7 @@
 #include "tensorbus/bus/participant/sample_read.hpp"
 #include "tensorbus/bus/publish/sample_builder.hpp"
 #include "tensorbus/bus/session/acquire_leases.hpp"
+#include "tensorbus/bus/session/patient_request.hpp"
 #include "tensorbus/memory/file/mapped_file.hpp"
 #include "tensorbus/platform/limits.hpp"
 
@@ -32,7 +33,7 @@ using AwaitedHeld = std::shared_ptr<bus::Completion<bus::LentRef>>;
 
 // Asks the owner for a shared sample; `awaited` gets it, or the error.
 void ask_for(bus::ParticipantCore& core, const Handle& handle, Access access,
-             const AwaitedHeld& awaited) {
+             std::chrono::nanoseconds patience, const AwaitedHeld& awaited) {
   const bus::Receiver receiver{[awaited](bus::LentRef held) { awaited->set(std::move(held)); },
                                [awaited](const Error& error) { awaited->fail(error); }};
   const memory::Grant grant =
@@ -40,27 +41,32 @@ void ask_for(bus::ParticipantCore& core, const Handle& handle, Access access,
   const auto absent = "participant " + handle.owner.hex() + " is not in the domain " +
                       core.domain().path() + ": it has exited, or the handle is of another domain";
   core.post([owner = handle.owner, name = bus::Shares::Name{handle.number, handle.key}, grant,
-             receiver, absent](bus::ParticipantContext& context) {
-    context.reach(owner, [&context, name, grant, receiver,
-                          absent](const std::shared_ptr<bus::PeerSession>& other) {
-      if (!other) return receiver.on_error(Error(Code::kClosed, absent));
-      other->attach(name, grant,
-                    [&context, other, grant, receiver](bus::PeerSession::Answer& answer) {
-                      if (const auto* lent = std::get_if<link::Lent>(&answer))
-                        bus::collect(context, other, *lent, grant, receiver);
-                      else if (const auto* error = std::get_if<Error>(&answer))
-                        receiver.on_error(*error);
-                      else
-                        receiver.on_error(Error(Code::kProtocol, "an answer to another question"));
-                    });
-    });
+             patience, receiver, absent](bus::ParticipantContext& context) {
+    const auto reached = std::make_shared<std::shared_ptr<bus::PeerSession>>();
+    (void)bus::PatientRequest::start(
+        context, owner, patience,
+        [name, grant, reached](const std::shared_ptr<bus::PeerSession>& other,
+                               bus::PeerSession::OnAnswer on_answer) {
+          *reached = other;
+          other->attach(name, grant, std::move(on_answer));
+        },
+        [&context, reached, grant, receiver](bus::PeerSession::Answer& answer) {
+          if (const auto* lent = std::get_if<link::Lent>(&answer))
+            bus::collect(context, *reached, *lent, grant, receiver);
+          else if (const auto* error = std::get_if<Error>(&answer))
+            receiver.on_error(*error);
+          else
+            receiver.on_error(Error(Code::kProtocol, "an answer to another question"));
+        },
+        absent);
   });
 }
 
 // The keeper's socket takes a connection even if the keeper is stopped, unless very many wait.
 constexpr std::chrono::seconds kPatience{1};
 
-// Returns when the keeper's socket has the message, or the keeper is gone.
+// Returns when the keeper's socket has the message, or the keeper is gone. If the keeper has no room
+// for the connection, the message is sent again later.
 void have_kept(bus::ParticipantCore& core, const Handle& handle, const bus::SampleBuilder& sample,
                std::uint64_t carrier, const Id& keeper) {
   const auto sent = std::make_shared<bus::Completion<bool>>();
@@ -68,16 +74,23 @@ void have_kept(bus::ParticipantCore& core, const Handle& handle, const bus::Samp
              name = bus::Shares::Name{handle.kept_by(keeper).number, handle.key},
              entry = sample.entry(), issued = sample.issued(),
              grant = sample.most_granted()](bus::ParticipantContext& context) {
-    context.reach(keeper, [&context, sent, carrier, number, name, entry, issued,
-                           grant](const std::shared_ptr<bus::PeerSession>& keeper_session) {
+    const auto send = [&context, sent, carrier, number, name, entry, issued,
+                       grant](const std::shared_ptr<bus::PeerSession>& keeper_session,
+                              bus::PeerSession::OnAnswer on_answer) {
       try {
-        if (keeper_session)
-          context.shares.kept_by(number, keeper_session->keep(name, entry, issued, grant, carrier));
+        context.shares.kept_by(number, keeper_session->keep(name, entry, issued, grant, carrier,
+                                                            std::move(on_answer)));
         sent->set(true);
       } catch (const Error& error) {
         sent->fail(error);
       }
-    });
+    };
+    const auto on_answer = [&context, sent, number](bus::PeerSession::Answer&) {  // it is gone
+      context.shares.kept_by(number, nullptr);
+      sent->set(true);
+    };
+    (void)bus::PatientRequest::start(context, keeper, std::chrono::nanoseconds::max(), send,
+                                     on_answer, "the process that keeps it is gone");
   });
   (void)sent->wait(platform::StopCondition::ignoring_signals(kPatience));
 }
@@ -212,7 +225,7 @@ Outcome attach(Sample& sample, const Handle& handle, const AttachOptions& option
     const auto& core = participant.core();
     const platform::StopCondition stop(options.timeout, options.give_up);
     const auto awaited = std::make_shared<bus::Completion<bus::LentRef>>();
-    ask_for(*core, handle, options.access, awaited);
+    ask_for(*core, handle, options.access, bus::PatientRequest::patience_of(stop), awaited);
     Outcome outcome = awaited->wait(stop);
     if (outcome != Outcome::kDone) return outcome;
     bus::SampleRead reading(*core, awaited->take(), options.access);

@@ -12,6 +12,7 @@ namespace tensorbus {
 namespace {
 
 constexpr std::chrono::milliseconds kLook{50};  // until a look without a change of the domain
+constexpr std::chrono::milliseconds kRetry{200};  // of participants for which there was no room
 constexpr std::size_t kMostSources = 4096;
 constexpr std::size_t kMostPublishers = std::size_t{1} << 17;
 constexpr std::size_t kMostRecords = std::size_t{1} << 21;  // of a source, until they are taken
@@ -63,6 +64,9 @@ void Tracer::look_around() {
     const auto participant = bus::owner_of_file(file);
     if (participant && !known_.contains(*participant)) ask(*participant);
   }
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_retry_) return;
+  next_retry_ = now + kRetry;
   for (const auto& asked : asked_)
     if (asked->ask_again) (void)connect(*asked);
 }
@@ -124,8 +128,11 @@ void Tracer::hear(Asked& asked) {
 
 void Tracer::on(Asked& asked, link::Channel::Received& received) {
   using link::ControlType;
-  if (received.header.type == ControlType::kRefused)
-    return asked.end(State::kRefused, link::as_reason(received.as<link::Refused>().text));
+  if (received.header.type == ControlType::kRefused) {
+    const auto refused = received.as<link::Refused>();
+    asked.ask_again = link::code_of(refused.code) == Code::kOutOfMemory;
+    return asked.end(State::kRefused, link::as_reason(refused.text));
+  }
   if (received.header.type != ControlType::kTraced || asked.ring)
     throw link::unexpected_message(received.header.type);
   if (const auto layout = received.as<link::Traced>().layout; layout != link::kTraceLayout)

@@ -71,6 +71,7 @@ class TENSORBUS_API Tracer {
   const link::Trace question_;
   platform::DirectoryWatch watch_{domain_.watch()};
   std::chrono::steady_clock::time_point next_look_{};
+  std::chrono::steady_clock::time_point next_retry_{};
   std::set<Id> known_;
   std::map<std::string, std::string> publishers_;
   std::set<std::string> markers_;  // that were read

@@ -101,6 +101,10 @@ std::optional<std::string> limit_behind(int error_number, During during) {
              " for the whole machine, and so many files are open: close some, or raise it";
     case EFBIG:
       return rlimit_text(RLIMIT_FSIZE, "RLIMIT_FSIZE", "-f") + ", in bytes: raise it";
+    case ENOSPC:
+      if (during != During::kPolling) return std::nullopt;
+      return sysctl_text("fs.epoll.max_user_watches", "/proc/sys/fs/epoll/max_user_watches") +
+             " for all processes of the user: end some, or raise it";
     case ENOMEM:
     case ENOBUFS:
       if (during == During::kThread) return no_thread();

@@ -15,7 +15,7 @@ namespace tensorbus::platform {
 using ResourceLimit = decltype(RLIMIT_NOFILE);
 
 // The purpose of a system call. It decides which limit an errno stands for.
-enum class During { kAnything, kDirectory, kFile, kThread, kMapping, kPrivateMapping };
+enum class During { kAnything, kDirectory, kFile, kThread, kMapping, kPrivateMapping, kPolling };
 
 // Returns the limit that a failed system call met: its name, its present value, and what to do.
 // Empty for an errno that no limit causes. No other function knows limits.

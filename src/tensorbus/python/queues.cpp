@@ -272,11 +272,18 @@ void bind_queues(nb::module_& module) {
                           "Participant) -> Queue"))
       .def_static(
           "at",
-          [](const std::string& address, const Participant& participant) {
-            return SampleQueue(Queue::at(address, {}, participant));
+          [](const std::string& address, const Participant& participant, std::uint32_t maxsize,
+             bool redeliver, bool shared, std::uint64_t max_bytes) {
+            return SampleQueue(Queue::at(address,
+                                         {.maxsize = maxsize,
+                                          .redeliver = redeliver,
+                                          .shared = shared,
+                                          .max_bytes = max_bytes},
+                                         participant));
           },
-          nb::arg("address"), nb::arg("participant"),
-          "One that is not shared, without asking its host, which may be stopped or gone.")
+          nb::arg("address"), nb::arg("participant"), nb::arg("maxsize") = 0,
+          nb::arg("redeliver") = false, nb::arg("shared") = false, nb::arg("max_bytes") = 0,
+          "One that was made so, without asking its process, which may be stopped or gone.")
       .def_static("addresses_of", &Queue::addresses_of, nb::arg("name"), nb::arg("participant"),
                   nb::call_guard<WithoutGil>(),
                   "Addresses that `open` takes, of the queues of this name; some may be gone.")

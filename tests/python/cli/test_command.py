@@ -229,6 +229,10 @@ def test_a_stopped_process_delays_no_command_beyond_its_timeout(
         assert shown in done.out
         named = "node camera" if name == "param list" else f"({camera.pid})"
         assert done.err.count(f"{named}: no answer") == 1
+    done = tensorbus("queue", "info", "jobs", "--timeout", "0.1")
+    assert done.status == 1
+    assert f"queue 'jobs' is of process {camera.pid}, which said nothing" in done.err
+    assert "there is no queue" not in done.err
     camera.signal(signal.SIGCONT)
     camera.tell()
 

@@ -374,3 +374,21 @@ def test_an_item_that_was_put_is_not_put_again_without_its_tensors() -> None:
         with pytest.raises(tb.InvalidArgument, match="has been sent"):
             items._here.put(outgoing, fields, 0)
         assert items.qsize() == 1
+
+
+def test_a_second_queue_of_a_name_is_refused_and_the_error_says_which_process_has_it(
+    elsewhere: Elsewhere,
+) -> None:
+    def make() -> None:
+        with tb.Queue(name="elsewhere"):
+            tell("made")
+            hear()
+
+    other = elsewhere.start(make)
+    assert other.hear() == "made"
+    with pytest.raises(tb.InvalidArgument, match=f"already, which process {other.pid} "):
+        tb.Queue(name="elsewhere")
+    other.tell()
+    with tb.Queue(name="here"):
+        with pytest.raises(tb.InvalidArgument, match="already, which this process made"):
+            tb.Queue(name="here")

@@ -66,6 +66,15 @@ TEST(DomainPath, the_environment_names_the_default) {
   EXPECT_TRUE(domain_path("own").ends_with("/own"));
 }
 
+TEST(DomainPath, a_relative_one_of_the_environment_counts_from_where_it_was_first_used) {
+  const Variable variable("TENSORBUS_DOMAIN", "./of_this_test");
+  const std::filesystem::path here = std::filesystem::current_path();
+  EXPECT_EQ(domain_path(""), here.string() + "/./of_this_test");
+  std::filesystem::current_path("/");
+  EXPECT_EQ(domain_path(""), here.string() + "/./of_this_test");
+  std::filesystem::current_path(here);
+}
+
 TEST(DomainPath, dots_name_no_domain) {
   EXPECT_THROW(domain_path("."), Error);
   EXPECT_THROW(domain_path(".."), Error);

@@ -51,9 +51,11 @@ void Connection::on_ready(Cause cause) {
   try {
     if (!hear(cause)) return;
   } catch (const Error& error) {
+    if (error.code() == Code::kOutOfMemory) shortage_ = error.what();
     if (error.code() == Code::kOutOfMemory && may_try_again(cause)) throw;
     if (error.code() != Code::kOutOfMemory) why = error.what();
   } catch (const std::bad_alloc&) {
+    shortage_ = "no memory";  // short enough to need none
     if (may_try_again(cause)) throw;
   }
   close();
@@ -86,6 +88,7 @@ bool Connection::hear(Cause cause) {
     on_message_(received_);
     if (answers && !channel_->has_rest()) answers.reset();
     unheard_ = false;
+    shortage_.clear();
     received_.datagram.fds.clear();
     if (closed_ || (deaf_ && cause == Cause::kReady)) return false;
   }

@@ -33,6 +33,8 @@ class Connection {
   void listen_when_heard();
   // Also watches a pidfd for the peer's death. The caller keeps the descriptor.
   void watch_death(int pidfd);
+  // The limit that keeps the first unread message from being handled; empty: none does.
+  const std::string& shortage() const noexcept { return shortage_; }
   // Stops reading; the socket stays open while somebody holds the channel.
   void close() noexcept;
 
@@ -53,6 +55,7 @@ class Connection {
   link::Channel::Received received_;
   bool unheard_ = false;  // received_ has not been handled, because of a limit
   int tries_ = 0;         // since then, after the peer hung up
+  std::string shortage_;
   bool deaf_ = false;     // reads nothing until the channel has sent its queue
   bool closed_ = false;
 };

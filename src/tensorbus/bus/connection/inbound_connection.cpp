@@ -66,6 +66,10 @@ InboundConnection::InboundConnection(ParticipantContext& context, platform::Fd s
       [this](std::uint32_t link, std::uint64_t token) { return issued(link, token); });
 }
 
+void InboundConnection::turn_away(const std::string& why) noexcept {
+  link::turn_away(connection_.channel()->fd(), why);
+}
+
 void InboundConnection::stop() {
   if (stopped_) return;
   stopped_ = true;
@@ -186,8 +190,10 @@ void InboundConnection::greet(link::Channel::Received& received) {
     account_.require_descriptors(0);  // its pidfd is one more
     session_->know(peer_->id);
   } catch (const memory::PeerLimit& limit) {
+    context_.log.write(platform::LogLevel::kWarning, {}, account_.pid(),
+                       {"refused its connection: ", limit.what()});
     refuse(0, limit.code(), limit.what());
-    throw Error(Code::kClosed, limit.what());
+    throw Error(Code::kClosed, "");  // it is the end, and no fault of the peer
   } catch (const Error& error) {
     if (error.code() != Code::kOutOfMemory) refuse(0, error.code(), error.what());
     throw;

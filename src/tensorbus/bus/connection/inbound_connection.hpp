@@ -34,6 +34,10 @@ class InboundConnection {
     return greeted_ || inspection_.has_value() || traced_ != Traced::kNot;
   }
   std::chrono::steady_clock::time_point since() const noexcept { return since_; }
+  // The limit that keeps the first message from being handled; empty: none does.
+  const std::string& shortage() const noexcept { return connection_.shortage(); }
+  // Tells a peer that was not greeted that there is no room for it.
+  void turn_away(const std::string& why) noexcept;
   pid_t pid() const noexcept { return account_.pid(); }
 
   // The borrower is gone: takes all leases back, at once or when its lineage has ended. Until then

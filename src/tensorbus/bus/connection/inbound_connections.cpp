@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "tensorbus/platform/error.hpp"
@@ -22,20 +23,38 @@ InboundConnections::InboundConnections(ParticipantContext& context, StaleFiles& 
       dropping_silent_(context.loop.add_task([this] { drop_silent(); })) {}
 
 void InboundConnections::accept(const platform::Fd& listener) {
-  while (true) {
-    if (!newcomer_) newcomer_ = platform::accept_from(listener.get());
-    if (!newcomer_) return;
+  while (newcomer_ || accept_next(listener)) {
     try {
       context_.peers->require_descriptors(0);
       adopt(platform::duplicate(newcomer_.get()));
-    } catch (const memory::PeerLimit& limit) {
-      context_.log.write(platform::LogLevel::kWarning, {},
-                         platform::peer_credentials(newcomer_.get()).pid,
-                         {"refused its connection: ", limit.what()});
-      link::turn_away(newcomer_.get(), limit.what());
+    } catch (const Error& shortage) {  // adopt() throws no other
+      turn_away(newcomer_, shortage);
     }
     newcomer_.reset();
   }
+}
+
+// Returns false if no connection waits. Throws if one waits, and cannot be turned away either.
+bool InboundConnections::accept_next(const platform::Fd& listener) {
+  while (true) {
+    try {
+      if (!reserve_) reserve_ = platform::make_event();
+      newcomer_ = platform::accept_from(listener.get());
+      return static_cast<bool>(newcomer_);
+    } catch (const Error& shortage) {
+      if (!reserve_) throw;
+      reserve_.reset();
+      const platform::Fd peer = platform::accept_from(listener.get());
+      if (!peer) return false;
+      turn_away(peer, shortage);
+    }
+  }
+}
+
+void InboundConnections::turn_away(const platform::Fd& peer, const Error& shortage) {
+  context_.log.write(platform::LogLevel::kWarning, {}, platform::peer_credentials(peer.get()).pid,
+                     {"refused its connection: ", shortage.what()});
+  link::turn_away(peer.get(), shortage.what());
 }
 
 std::shared_ptr<link::Channel> InboundConnections::adopt(platform::Fd socket) {
@@ -71,8 +90,11 @@ void InboundConnections::drop_silent() {
     if (connection->greeted()) return false;
     silent = silent || connection->since() > overdue;
     if (connection->since() > overdue) return false;
+    const std::string& shortage = connection->shortage();
+    const std::string_view why = "it sent no message for 5 s";
     context_.log.write(platform::LogLevel::kWarning, {}, connection->pid(),
-                       {"refused its connection: it sent no message for 5 s"});
+                       {"refused its connection: ", shortage.empty() ? why : shortage});
+    if (!shortage.empty()) connection->turn_away(shortage);
     return true;
   });
   if (silent) context_.loop.schedule(dropping_silent_, kGreetingDelay / 5);

@@ -18,9 +18,9 @@ class InboundConnections {
   InboundConnections(const InboundConnections&) = delete;
   InboundConnections& operator=(const InboundConnections&) = delete;
 
-  // Accepts every connection that waits at the listener. A connection for which memory or
-  // descriptors are short now waits in the backlog, or here. A peer that would take the last of a
-  // resource is turned away, and told why.
+  // Accepts every connection that waits at the listener. A peer is turned away, and told why, if it
+  // would take the last of a resource, or if there is no descriptor for it. If there is no memory
+  // to say so, it waits in the backlog, or here.
   void accept(const platform::Fd& listener);
   // Serves one connection. Returns its channel; null if the connection was refused.
   std::shared_ptr<link::Channel> adopt(platform::Fd socket);
@@ -34,6 +34,8 @@ class InboundConnections {
   void end();
 
  private:
+  bool accept_next(const platform::Fd& listener);
+  void turn_away(const platform::Fd& peer, const Error& shortage);
   void drop_ended();
   void drop_silent();
 
@@ -42,7 +44,10 @@ class InboundConnections {
   const InboundConnection::FindPublisher find_publisher_;
   EventLoop::Task& dropping_ended_;
   EventLoop::Task& dropping_silent_;
-  platform::Fd newcomer_;  // accepted; there was no room for its connection yet
+  platform::Fd newcomer_;  // accepted; there was no memory for its connection yet
+  // Is closed for as long as it takes to accept a connection, and to say that there is no
+  // descriptor for it. Empty: it could not be opened again yet.
+  platform::Fd reserve_ = platform::make_event();
   std::vector<std::unique_ptr<InboundConnection>> connections_;
 };
 

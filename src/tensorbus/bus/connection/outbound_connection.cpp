@@ -59,12 +59,15 @@ void OutboundConnection::subscribe(const std::shared_ptr<SubscriberCore>& subscr
 void OutboundConnection::end(const std::string& why) {
   if (!why.empty())
     context_.log.write(
-        turned_away_ ? platform::LogLevel::kWarning : platform::LogLevel::kError, {},
+        turned_away() ? platform::LogLevel::kWarning : platform::LogLevel::kError, {},
         account_.pid(),
-        {turned_away_ ? "trying again later: " : "ended the connection to it: ", why});
+        {turned_away() ? "trying again later: " : "ended the connection to it: ", why});
   ended_ = true;
   connection_.close();
-  session_->end(why);
+  // What it answered behind its HELLO is unread if there is no room for that here.
+  const bool took_nothing =
+      !greeted_ && (turned_away() || (why.empty() && connection_.shortage().empty()));
+  session_->end(why, refusal_.value_or(Code::kClosed), took_nothing);
   if (!why.empty() || !lineage_ || lineage_->ended()) session_->take_back();
   peer_memory_->imported.owner_hung_up(peer_memory_->pidfd != nullptr);
   segments_->peer_hung_up();
@@ -72,7 +75,7 @@ void OutboundConnection::end(const std::string& why) {
   for (const Wanted& wanted : std::exchange(wanted_, {})) {
     wanted.subscriber->refuse(wanted.link, Code::kClosed, reason);
     wanted.subscriber->expect_link_no_more();
-    if (why.empty() || turned_away_) lost(wanted.subscriber, *wanted.link);
+    if (why.empty() || turned_away()) lost(wanted.subscriber, *wanted.link);
   }
   for (const auto& [number, weak] : std::exchange(links_, {})) {
     const auto subscriber = weak.subscriber.lock();
@@ -163,9 +166,9 @@ void OutboundConnection::segment_came() {
 void OutboundConnection::greet(link::Channel::Received& received) {
   if (received.header.type == link::ControlType::kRefused) {
     const auto refused = received.as<link::Refused>();
-    turned_away_ = link::code_of(refused.code) == Code::kOutOfMemory;
-    throw Error(turned_away_ ? Code::kClosed : Code::kVersionMismatch,
-                "the publisher refused: " + link::as_reason(refused.text));
+    refusal_ = link::code_of(refused.code);
+    throw Error(Code::kClosed, "process " + std::to_string(account_.pid()) +
+                                   " refused the connection: " + link::as_reason(refused.text));
   }
   if (!peer_memory_->wake_page) know(received);  // else only memory for the rest was missing
   if (peer_memory_->pidfd) connection_.watch_death(peer_memory_->pidfd->get());
@@ -175,6 +178,7 @@ void OutboundConnection::greet(link::Channel::Received& received) {
     platform::kill_point("subscribe.sent");
   }
   greeted_ = true;
+  session_->on_hello();
 }
 
 void OutboundConnection::know(link::Channel::Received& hello) {
@@ -182,12 +186,6 @@ void OutboundConnection::know(link::Channel::Received& hello) {
   if (peer.id != owner_)
     throw Error(Code::kProtocol,
                 "HELLO.id: " + peer.id.hex() + " answers at the socket of " + owner_.hex());
-  try {
-    account_.require_descriptors(0);  // its pidfd is one more
-  } catch (const memory::PeerLimit& limit) {
-    turned_away_ = true;
-    throw Error(Code::kClosed, limit.what());
-  }
   if (peer.lineage)
     lineage_.emplace(context_.loop, std::move(peer.lineage), [this] {
       if (!ended_) return;

@@ -43,9 +43,10 @@ class OutboundConnection {
   // The owner is gone, or this participant closes. What we lent to the owner comes back at once, or
   // when its lineage has ended; then `on_end` is called once more.
   void end(const std::string& why);
-  // Returns true if the owner lives, and one side had no room for the connection: it may be asked
-  // again.
-  bool turned_away() const noexcept { return turned_away_; }
+  // Returns true if the owner lives, and had no room for the connection: it may be asked again.
+  bool turned_away() const noexcept { return refusal_ == Code::kOutOfMemory; }
+  // Whether its HELLO came.
+  bool greeted() const noexcept { return greeted_; }
   bool has_link(const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t publisher) const;
   bool ended() const noexcept { return ended_; }
   // Returns true if no subscriber here has a link, and nothing else was ever asked over it.
@@ -87,7 +88,7 @@ class OutboundConnection {
   std::shared_ptr<link::SegmentSender> segments_;  // sends our segments to the owner
   std::shared_ptr<PeerSession> session_;
   bool greeted_ = false;
-  bool turned_away_ = false;
+  std::optional<Code> refusal_;  // of the connection
   bool ended_ = false;
   std::vector<Wanted> wanted_;  // until the owner's HELLO came
   std::unordered_map<std::uint32_t, Link> links_;

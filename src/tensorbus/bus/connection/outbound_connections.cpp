@@ -1,5 +1,6 @@
 #include "tensorbus/bus/connection/outbound_connections.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace tensorbus::bus {
@@ -31,7 +32,7 @@ OutboundConnections::Found OutboundConnections::find_or_connect(const Id& owner)
     context_.loop.schedule(look_again_, kRetryDelay);
     return {nullptr, true};
   }
-  context_.peers->require_descriptors(2);
+  require_descriptors();
   try {
     platform::Connection connection = domain_.connect(owner);
     if (connection.outcome == platform::Connect::kDone)
@@ -46,6 +47,15 @@ OutboundConnections::Found OutboundConnections::find_or_connect(const Id& owner)
   }
   context_.loop.schedule(look_again_, kRetryDelay);
   return {};
+}
+
+// Before a connection is opened: an owner that has answered may have handled requests, and is not
+// left again for want of descriptors.
+void OutboundConnections::require_descriptors() const {
+  constexpr std::size_t kOfHello = 2;
+  const auto waiting = static_cast<std::size_t>(std::ranges::count_if(
+      outbound_, [](const auto& item) { return !item.second->greeted(); }));
+  context_.peers->require_descriptors(1 + kOfHello * (waiting + 1));
 }
 
 OutboundConnection* OutboundConnections::connect_to_self() {

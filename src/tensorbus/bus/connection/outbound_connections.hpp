@@ -55,6 +55,7 @@ class OutboundConnections {
     bool dead = false;  // else, without a connection: try again later
   };
   Found find_or_connect(const Id& owner);
+  void require_descriptors() const;
   // With this participant itself. Null if there is no room for it.
   OutboundConnection* connect_to_self();
   OutboundConnection* adopt(const Id& owner, platform::Fd socket);

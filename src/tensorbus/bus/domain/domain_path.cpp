@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <system_error>
 #include <utility>
 
@@ -35,6 +37,32 @@ std::string absolute(const std::string& path) {
                                    "\" is relative to the current directory, " +
                                    "which is not known: " + error.message());
   return here + "/" + path;
+}
+
+// A relative TENSORBUS_DOMAIN, and the path for which it stands.
+struct RelativeDomain {
+  std::string text;
+  std::string path;
+  const RelativeDomain* before;
+};
+
+// Those that were used, the last one first. Forked children have their parent's. Never destroyed.
+std::atomic<const RelativeDomain*> relative_domains{nullptr};
+
+// A relative path counts from the current directory of the first use.
+std::string domain_of_environment() {
+  std::string text = environment("TENSORBUS_DOMAIN");
+  if (!is_domain_path(text) || text.front() == '/') return text;
+  // Acquire pairs with the release below.
+  const RelativeDomain* before = relative_domains.load(std::memory_order_acquire);
+  for (const auto* known = before; known != nullptr; known = known->before)
+    if (known->text == text) return known->path;
+  const auto* const used = new RelativeDomain{text, absolute(text), before};
+  // If another thread came first, this one is not remembered: it is the same.
+  if (!relative_domains.compare_exchange_strong(before, used, std::memory_order_release,
+                                                std::memory_order_relaxed))
+    return std::unique_ptr<const RelativeDomain>(used)->path;
+  return used->path;
 }
 
 // Returns the directory that a login makes for the user (systemd, elogind), if it exists. Not
@@ -106,7 +134,7 @@ std::vector<std::string> names_in(const std::string& base) {
 }  // namespace
 
 std::string domain_asked_for(const std::string& asked) {
-  std::string domain = asked.empty() ? environment("TENSORBUS_DOMAIN") : asked;
+  std::string domain = asked.empty() ? domain_of_environment() : asked;
   return domain.empty() ? "default" : domain;
 }
 

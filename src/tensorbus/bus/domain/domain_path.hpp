@@ -6,7 +6,8 @@
 namespace tensorbus::bus {
 
 // Returns the path of a domain. `asked` is a path if it contains a slash, else a name; if it is
-// empty, TENSORBUS_DOMAIN is used, else "default". A name stands for a directory of this user:
+// empty, TENSORBUS_DOMAIN is used, else "default"; a relative path there counts from the current
+// directory of its first use in this process, or in the one that forked it. A name stands for a directory of this user:
 // /run/user/<uid>/tensorbus/<name> if /run/user/<uid> exists, else /tmp/tensorbus-<uid>/<name>. The
 // path in /tmp is also used if living processes are there and none in /run
 // (docs/decisions/0019-one-user-has-one-bus.md).

@@ -35,13 +35,14 @@ constexpr auto kLongLook = 500ms;       // at exported memory that stays
 constexpr auto kChildLook = 1ms;        // at a child that is just ending
 constexpr auto kLongChildLook = 100ms;  // at a child that closed its descriptors and goes on
 
-// Returns the option, else the value of the environment variable, else 0.
+// Returns the option, else the value of the environment variable, else 0. An empty variable counts
+// as unset.
 std::size_t budget(std::size_t option, const char* variable) {
   const char* const text = std::getenv(variable);
-  if (option != 0 || text == nullptr) return option;
+  if (option != 0 || text == nullptr || *text == '\0') return option;
   char* end = nullptr;
   const std::size_t bytes = std::strtoull(text, &end, 10);
-  if (*text == '\0' || *end != '\0')
+  if (*end != '\0')
     throw Error(Code::kInvalidArgument,
                 std::string(variable) + ": expected a number of bytes, got \"" + text + "\"");
   return bytes;
@@ -430,12 +431,31 @@ void ParticipantCore::claim_for(const std::shared_ptr<SubscriberCore>& subscribe
       const auto core = weak.lock();
       if (!core) return;
       LeaseAcquisition::start(context_, descriptor, {sender, link->id(), token}, core->asks_for(),
-                              [weak, link, token](std::variant<AcquiredLeases, Error> result) {
-                                if (const auto living = weak.lock())
+                              [this, weak, link, token, descriptor](
+                                  std::variant<AcquiredLeases, Error> result) {
+                                const auto living = weak.lock();
+                                if (!living) return;
+                                const auto* const error = std::get_if<Error>(&result);
+                                if (error != nullptr && error->code() == Code::kOutOfMemory)
+                                  claim_later(living, link, token, descriptor, *error);
+                                else
                                   living->claimed(link, token, std::move(result));
                               });
     };
     outbound_.reach(link->source()->participant, claim);
+  });
+}
+
+// The sample waits for room, and those of its publisher behind it.
+void ParticipantCore::claim_later(const std::shared_ptr<SubscriberCore>& subscriber,
+                                  const std::shared_ptr<link::BorrowerLink>& link,
+                                  std::uint64_t token, Descriptor descriptor, const Error& why) {
+  context_.log.write(platform::LogLevel::kWarning, subscriber->topic(), PeerLog::kNoProcess,
+                     {"a sample that was handed on waits: ", why.what()});
+  loop_.post_later(kRejoinDelay, [this, weak = std::weak_ptr(subscriber), link, token,
+                                  descriptor = std::move(descriptor)] {
+    const auto living = weak.lock();
+    if (living && living->awaits_claim(link, token)) claim_for(living, link, token, descriptor);
   });
 }
 

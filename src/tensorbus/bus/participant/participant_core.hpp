@@ -156,6 +156,9 @@ class ParticipantCore {
   void claim_for(const std::shared_ptr<SubscriberCore>& subscriber,
                  const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
                  Descriptor descriptor);
+  void claim_later(const std::shared_ptr<SubscriberCore>& subscriber,
+                   const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
+                   Descriptor descriptor, const Error& why);
   void stage_for(const std::shared_ptr<SubscriberCore>& subscriber,
                  const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
                  std::vector<OutOfReach> tensors, AcquiredLeases claimed);

@@ -12,8 +12,6 @@ using namespace std::chrono_literals;
 
 using platform::StopCondition;
 
-using OnGone = std::function<void(const Error&)>;
-
 std::function<void()> cancel(ParticipantCore& core, QueueRequestRef request) {
   return [&core, request = std::move(request)] { cancel_request(core, request); };
 }
@@ -32,10 +30,6 @@ PeerSession::OnAnswer tell(ReplyCompletion awaited) {
   };
 }
 
-OnGone gone(ReplyCompletion awaited) {
-  return [awaited = std::move(awaited)](const Error& error) { awaited->fail(error); };
-}
-
 // The same of a put, which has ended before its caller learns of it.
 template <typename Then>
 auto end_before(std::shared_ptr<UnderWay::Request> put, Then then) {
@@ -50,31 +44,40 @@ auto end_before(std::shared_ptr<UnderWay::Request> put, Then then) {
 link::QueueName make_queue(ParticipantCore& core, const QueueOptions& options) {
   const auto awaited = std::make_shared<Completion<link::QueueName>>();
   core.run_or_post([awaited, options](ParticipantContext& context) {
-    awaited->set(context.queues->make(options));
+    try {
+      // What this process asks of its own queue needs no descriptor later.
+      context.reach(context.self, [](const std::shared_ptr<PeerSession>& own) {
+        if (own) own->mark_used();
+      });
+      awaited->set(context.queues->make(options));
+    } catch (const Error& error) {
+      awaited->fail(error);
+    }
   });
   (void)awaited->wait(StopCondition::ignoring_signals(std::chrono::nanoseconds::max()));
   return awaited->take();
 }
 
-QueueClient::Request QueueClient::start_put(const SampleBuilder& item, bool waits) const {
+QueueClient::Request QueueClient::start_put(const SampleBuilder& item, bool waits,
+                                            std::chrono::nanoseconds patience) const {
   const auto awaited = std::make_shared<Completion<link::Reply>>();
   const auto begun = rings_ ? rings_->putter->begin_by_message() : nullptr;
   const std::uint32_t flags = waits ? link::Put::kWait : 0;
   auto asked = ask_host(
-      core_, address_.host,
+      core_, address_.host, patience,
       [queue = address_.queue, flags, entry = item.entry(), issued = item.issued(),
-       grant = item.most_granted(), awaited, begun](
-          ParticipantContext&, const std::shared_ptr<PeerSession>& host, const QueueRequestRef&) {
-        return host->put(queue, flags, entry, issued, grant, end_before(begun, tell(awaited)));
+       grant = item.most_granted()](ParticipantContext&, const std::shared_ptr<PeerSession>& host,
+                                    const QueueRequestRef&, PeerSession::OnAnswer on_answer) {
+        return host->put(queue, flags, entry, issued, grant, std::move(on_answer));
       },
-      end_before(begun, gone(awaited)));
+      end_before(begun, tell(awaited)));
   return {awaited, cancel(core_, std::move(asked))};
 }
 
 Outcome QueueClient::put(const SampleBuilder& item, const StopCondition& stop) const {
   EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
   return closed_is_an_outcome([&] {
-    const Request request = start_put(item, waits_for(stop));
+    const Request request = start_put(item, waits_for(stop), PatientRequest::patience_of(stop));
     const Outcome ended = request.awaited->wait(patience(stop), driver);
     if (ended != Outcome::kDone) request.cancel();
     return last_outcome_of_put(request, ended, driver);
@@ -99,12 +102,13 @@ Outcome QueueClient::last_outcome_of_put(const Request& request, Outcome ended,
 // the queue when its owners have been asked: those behind it wait for that. So does each that does
 // not wait for room itself: there may be room for one and not for the one before.
 std::deque<QueueClient::Request> QueueClient::start_puts(const std::list<SampleBuilder>& items,
-                                                         bool waits) const {
+                                                         const StopCondition& stop) const {
+  const bool waits = waits_for(stop);
   std::deque<Request> started;
   const auto batch = items.size() > 1 ? batch_of_requests() : nullptr;
   auto item = items.begin();
   do {
-    started.push_back(start_put(*item, waits));
+    started.push_back(start_put(*item, waits, PatientRequest::patience_of(stop)));
   } while (waits && item++->descriptor().owners.empty() && item != items.end());
   return started;
 }
@@ -119,7 +123,7 @@ Outcome QueueClient::put_many(std::list<SampleBuilder>& items, const StopConditi
   return closed_is_an_outcome([&] {
     Outcome outcome = Outcome::kDone;
     while (!items.empty() && outcome == Outcome::kDone) {
-      std::deque<Request> puts = start_puts(items, waits_for(stop));
+      std::deque<Request> puts = start_puts(items, stop);
       try {
         Outcome ended = Outcome::kDone;
         for (; !puts.empty(); puts.pop_front()) {
@@ -154,8 +158,8 @@ link::Reply QueueClient::call(link::QueueVerb verb, const GiveUp& give_up,
 
 link::Reply QueueClient::open(const StopCondition& stop) const {
   EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
-  const auto awaited = start_call(link::QueueVerb::kOpen).awaited;
   const auto left = stop.remaining(std::chrono::nanoseconds::max());
+  const auto awaited = start_call(link::QueueVerb::kOpen, 0, PatientRequest::patience_of(stop)).awaited;
   const StopCondition wait(std::max<std::chrono::nanoseconds>(left, kLeastForAnAnswer),
                            stop.give_up());
   if (awaited->wait(wait, driver) != Outcome::kDone)
@@ -191,20 +195,22 @@ Outcome QueueClient::outcome_of(const link::Reply& reply) {
   return reply.refused == link::Reply::kShutDown ? Outcome::kShutDown : Outcome::kTimedOut;
 }
 
-QueueClient::Request QueueClient::start_call(link::QueueVerb verb, std::uint64_t number) const {
+QueueClient::Request QueueClient::start_call(link::QueueVerb verb, std::uint64_t number,
+                                             std::chrono::nanoseconds patience) const {
   const auto awaited = std::make_shared<Completion<link::Reply>>();
   auto asked = ask_host(
-      core_, address_.host,
-      [queue = address_.queue, verb, number, awaited](
-          ParticipantContext&, const std::shared_ptr<PeerSession>& host, const QueueRequestRef&) {
-        return host->call(queue, verb, number, tell(awaited));
+      core_, address_.host, patience,
+      [queue = address_.queue, verb, number](
+          ParticipantContext&, const std::shared_ptr<PeerSession>& host, const QueueRequestRef&,
+          PeerSession::OnAnswer on_answer) {
+        return host->call(queue, verb, number, std::move(on_answer));
       },
-      gone(awaited));
+      tell(awaited));
   return {awaited, cancel(core_, std::move(asked))};
 }
 
 Outcome QueueClient::join(const StopCondition& stop) const {
-  return wait(start_call(link::QueueVerb::kJoin), stop);
+  return wait(start_call(link::QueueVerb::kJoin, 0, PatientRequest::patience_of(stop)), stop);
 }
 
 link::Reply QueueClient::shut_down(bool immediate, const GiveUp& give_up) const {
@@ -212,7 +218,7 @@ link::Reply QueueClient::shut_down(bool immediate, const GiveUp& give_up) const 
 }
 
 Outcome QueueClient::drain(const StopCondition& stop) const {
-  return wait(start_call(link::QueueVerb::kDrain), stop);
+  return wait(start_call(link::QueueVerb::kDrain, 0, PatientRequest::patience_of(stop)), stop);
 }
 
 Outcome QueueClient::wait(const Request& request, const StopCondition& stop) const {

@@ -35,9 +35,12 @@ class QueueClient {
     ReplyCompletion awaited;
     std::function<void()> cancel;  // if the caller gives up
   };
-  Request start_put(const SampleBuilder& item, bool waits) const;
+  // `patience`: see PatientRequest.
+  Request start_put(const SampleBuilder& item, bool waits,
+                    std::chrono::nanoseconds patience = PatientRequest::kPatience) const;
   QueueGet start_get(Access access, QueueGet::Mode mode) const;
-  Request start_call(link::QueueVerb verb, std::uint64_t number = 0) const;
+  Request start_call(link::QueueVerb verb, std::uint64_t number = 0,
+                     std::chrono::nanoseconds patience = PatientRequest::kPatience) const;
   // What tells of a put that was done at once.
   static ReplyCompletion answered();
   // Returns the outcome of a put or a call that has come.
@@ -66,7 +69,8 @@ class QueueClient {
   void close(const GiveUp& give_up) const;
 
  private:
-  std::deque<Request> start_puts(const std::list<SampleBuilder>& items, bool waits) const;
+  std::deque<Request> start_puts(const std::list<SampleBuilder>& items,
+                                 const platform::StopCondition& stop) const;
   static Outcome last_outcome_of_put(const Request& request, Outcome ended,
                                      EventLoop::Driver& driver);
   std::unique_ptr<link::Channel::Batch> batch_of_requests() const;

@@ -46,18 +46,16 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
         answer(std::move(to)),
         under_way(std::move(begun)) {}
 
-  std::uint32_t ask() {
-    return host->get(queue, flags, [self = shared_from_this()](PeerSession::Answer& came) {
-      if (self->under_way) self->under_way->end();
-      if (const auto* lent = std::get_if<link::Lent>(&came))
-        self->collect_offer(*lent);
-      else if (auto* item = std::get_if<PeerSession::HeldItem>(&came))
-        self->offer_here(std::move(*item));
-      else if (const auto* error = std::get_if<Error>(&came))
-        self->answer->fail(*error);
-      else
-        self->answer->set(QueueClient::outcome_of(std::get<link::Reply>(came)));
-    });
+  void on_answer(PeerSession::Answer& came) {
+    if (under_way) under_way->end();
+    if (const auto* lent = std::get_if<link::Lent>(&came))
+      collect_offer(*lent);
+    else if (auto* item = std::get_if<PeerSession::HeldItem>(&came))
+      offer_here(std::move(*item));
+    else if (const auto* error = std::get_if<Error>(&came))
+      answer->fail(*error);
+    else
+      answer->set(QueueClient::outcome_of(std::get<link::Reply>(came)));
   }
 
   // If the caller has given up, cancel() tells the host.
@@ -125,7 +123,11 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
   void ask_for_another(std::uint32_t request) {
     host->cancel(request);
     if (under_way) under_way = under_way->again();
-    if (const auto known = asked.lock()) known->request = ask();
+    if (const auto known = asked.lock())
+      known->request =
+          host->get(queue, flags, [self = shared_from_this()](PeerSession::Answer& came) {
+            self->on_answer(came);
+          });
   }
 };
 
@@ -136,16 +138,22 @@ QueueGet::QueueGet(ParticipantCore& core, const QueueAddress& address, Access ac
       access_(access),
       holds_(mode.holds),
       awaited_(std::make_shared<Completion<std::variant<Outcome, Offer>>>()) {
+  const auto asking = std::make_shared<std::shared_ptr<Asking>>();  // null until the host is reached
   asked_ = ask_host(
-      core, address.host,
+      core, address.host, mode.patience,
       [queue = address.queue, grant = grant_for(access), flags = flags_of(mode), answer = awaited_,
-       under_way](ParticipantContext& context, const std::shared_ptr<PeerSession>& host,
-                  const QueueRequestRef& asked) {
-        return std::make_shared<Asking>(context, host, queue, grant, flags, asked, answer,
-                                        under_way)
-            ->ask();
+       under_way, asking](ParticipantContext& context, const std::shared_ptr<PeerSession>& host,
+                          const QueueRequestRef& asked, PeerSession::OnAnswer on_answer) {
+        *asking = std::make_shared<Asking>(context, host, queue, grant, flags, asked, answer,
+                                           under_way);
+        return host->get(queue, flags, std::move(on_answer));
       },
-      [answer = awaited_](const Error& error) { answer->fail(error); });
+      [answer = awaited_, asking](PeerSession::Answer& came) {
+        if (*asking)
+          (*asking)->on_answer(came);
+        else
+          answer->fail(std::get<Error>(came));
+      });
 }
 
 Outcome QueueGet::take(Sample& item, const platform::StopCondition& stop, EventLoop::Driver* driver,

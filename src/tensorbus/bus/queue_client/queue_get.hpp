@@ -24,6 +24,7 @@ class QueueGet {
     // take() only reads the item; accept() or cancel() follows. Others may see the item before:
     // without `redeliver` it is lost if this process dies then.
     bool holds = false;
+    std::chrono::nanoseconds patience = PatientRequest::kPatience;  // see there
   };
   // `under_way` ends with the host's answer.
   QueueGet(ParticipantCore& core, const QueueAddress& address, Access access, Mode mode,

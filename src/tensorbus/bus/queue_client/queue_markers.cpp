@@ -32,16 +32,17 @@ std::string process_text(const Domain& domain, const std::string& marker) {
   return "process " + std::to_string(found->pid) + (name.empty() ? "" : " (" + name + ")");
 }
 
-// Throws Error(kInvalidArgument) if there is a queue of this name other than `own`.
+// Throws Error(kInvalidArgument) if there is a queue of this name other than that of the marker `own`.
 void require_only(const Domain& domain, const std::string& name, const std::string& own) {
   const std::string escaped = escaped_name(name);
+  const auto self = owner_of_file(own);
   for (const std::string& file : domain.list()) {
     const auto marker = parse_marker(file);
     if (file == own || !marker || marker->escaped_topic != escaped ||
         domain.is_dead(marker->participant))
       continue;
     std::string why = "there is a queue \"" + name + "\" already, which ";
-    why += process_text(domain, file);
+    why += marker->participant == self ? "this process" : process_text(domain, file);
     why += " made. Open that one with Queue.open(\"" + name + "\"), or choose another name";
     throw Error(Code::kInvalidArgument, why);
   }

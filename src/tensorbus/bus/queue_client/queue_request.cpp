@@ -4,22 +4,22 @@
 
 namespace tensorbus::bus {
 
-QueueRequestRef ask_host(ParticipantCore& core, const Id& host, StartRequest start,
-                         std::function<void(const Error&)> on_gone) {
+QueueRequestRef ask_host(ParticipantCore& core, const Id& host, std::chrono::nanoseconds patience,
+                         StartRequest start, PeerSession::OnAnswer on_answer) {
   auto asked = std::make_shared<QueueRequest>();
   // A request to ourselves overtakes nothing that other processes sent before it was made.
   const bool after_messages = host == core.id();
   core.run_or_post(
-      [asked, host, start = std::move(start),
-       on_gone = std::move(on_gone)](ParticipantContext& context) {
-        context.reach(
-            host, [&context, asked, start, on_gone](const std::shared_ptr<PeerSession>& reached) {
-              if (asked->cancelled) return;
-              if (!reached)
-                return on_gone(Error(Code::kClosed, "the process that has the queue is gone"));
-              asked->host = reached;
-              asked->request = start(context, reached, asked);
-            });
+      [asked, host, patience, start = std::move(start),
+       on_answer = std::move(on_answer)](ParticipantContext& context) {
+        const auto send = [&context, asked, start](const std::shared_ptr<PeerSession>& reached,
+                                                   PeerSession::OnAnswer then) {
+          if (asked->cancelled) return;
+          asked->host = reached;
+          asked->request = start(context, reached, asked, std::move(then));
+        };
+        asked->sending = PatientRequest::start(context, host, patience, send, on_answer,
+                                               "the process that has the queue is gone");
       },
       after_messages);
   return asked;
@@ -28,6 +28,7 @@ QueueRequestRef ask_host(ParticipantCore& core, const Id& host, StartRequest sta
 void cancel_request(ParticipantCore& core, const QueueRequestRef& request, bool read) {
   core.run_or_post([request, read](ParticipantContext&) {
     request->cancelled = true;
+    if (const auto sending = request->sending.lock()) sending->give_up();
     if (request->host && request->request != 0) request->host->cancel(request->request, read);
   });
 }

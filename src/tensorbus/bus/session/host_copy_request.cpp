@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "tensorbus/bus/session/patient_request.hpp"
 #include "tensorbus/link/ring/message_lease_source.hpp"
 
 namespace tensorbus::bus {
@@ -49,24 +50,22 @@ void HostCopyRequest::add(const OutOfReach& tensor) {
 }
 
 void HostCopyRequest::ask(const Part& part) {
-  context_.reach(
-      part.owner, [self = shared_from_this(), &part](const std::shared_ptr<PeerSession>& session) {
+  const auto reached = std::make_shared<std::shared_ptr<link::PeerMemory>>();
+  (void)PatientRequest::start(
+      context_, part.owner, PatientRequest::kPatience,
+      [&part, reached](const std::shared_ptr<PeerSession>& session,
+                       PeerSession::OnAnswer on_answer) {
+        *reached = session->peer_memory();
+        session->stage(part.first, part.bytes, std::move(on_answer));
+      },
+      [self = shared_from_this(), &part, reached](PeerSession::Answer& answer) {
         self->guarded([&] {
-          if (!session)
-            throw Error(Code::kClosed,
-                        "its owner is dead, and it is memory of a GPU that this "
-                        "process cannot use");
-          session->stage(
-              part.first, part.bytes,
-              [self, &part, peer_memory = session->peer_memory()](PeerSession::Answer& answer) {
-                self->guarded([&] {
-                  if (const auto* error = std::get_if<Error>(&answer)) throw *error;
-                  self->take(part, peer_memory, std::get<link::Staged>(answer));
-                  self->one_done();
-                });
-              });
+          if (const auto* error = std::get_if<Error>(&answer)) throw *error;
+          self->take(part, *reached, std::get<link::Staged>(answer));
+          self->one_done();
         });
-      });
+      },
+      "its owner is dead, and it is memory of a GPU that this process cannot use");
 }
 
 void HostCopyRequest::take(const Part& part, const std::shared_ptr<link::PeerMemory>& peer_memory,

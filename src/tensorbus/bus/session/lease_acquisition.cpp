@@ -4,6 +4,7 @@
 #include <chrono>
 #include <new>
 
+#include "tensorbus/bus/session/patient_request.hpp"
 #include "tensorbus/link/ring/message_lease_source.hpp"
 
 namespace tensorbus::bus {
@@ -13,6 +14,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kRetryDelay = 20ms;
 constexpr int kMostTries = 10;
+constexpr auto kNoRoomDelay = 100ms;
 
 }  // namespace
 
@@ -33,7 +35,9 @@ void LeaseAcquisition::start(ParticipantContext& context, const Descriptor& desc
     share.on_device = share.on_device || entry.kind == memory::BufferKind::kDevice;
   }
   self->waiting_for_ = self->shares_.size() + 1;  // one more: nothing ends before all have begun
-  for (std::size_t i = 0; i < self->shares_.size(); ++i) self->claim(i);
+  self->guarded([&] {
+    for (std::size_t i = 0; i < self->shares_.size(); ++i) self->claim(i);
+  });
   self->one_done();
 }
 
@@ -66,22 +70,27 @@ void LeaseAcquisition::ask(std::size_t owner, const std::shared_ptr<PeerSession>
                          self->add_lease(owner, peer_memory, *lent);
                          return self->one_done();
                        }
-                       if (session->ended()) return self->claim_again(owner);
-                       self->fail(std::get<Error>(answer));
+                       const Error& error = std::get<Error>(answer);
+                       if (session->ended()) return self->claim_again(owner, error);
+                       self->fail(error);
                      });
                    });
   }
 }
 
-// Asks again: the owner hung up before it answered. A dying process closes its sockets one by one;
-// only its listening socket tells all processes alike whether it is dead.
-void LeaseAcquisition::claim_again(std::size_t owner) {
+// Asks again: the owner had no room for the connection, or hung up before it answered. A dying
+// process closes its sockets one by one; only its listening socket tells all processes alike whether
+// it is dead.
+void LeaseAcquisition::claim_again(std::size_t owner, const Error& why) {
   Share& share = shares_[owner];
   if (share.failing) return one_done();  // another part of the request retries
-  if (++share.tries == kMostTries)
+  const bool no_room = why.code() == Code::kOutOfMemory;
+  if (no_room && std::chrono::steady_clock::now() - began_ > PatientRequest::kPatience)
+    return fail(why);
+  if (!no_room && ++share.tries == kMostTries)
     return fail(Error(Code::kClosed, "its owner hangs up again and again"));
   share.failing = true;
-  context_.loop.post_later(kRetryDelay, [self = shared_from_this(), owner] {
+  context_.loop.post_later(no_room ? kNoRoomDelay : kRetryDelay, [self = shared_from_this(), owner] {
     self->shares_[owner].failing = false;
     self->guarded([&] { self->claim(owner); });
   });

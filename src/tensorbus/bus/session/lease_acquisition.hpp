@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -38,7 +39,7 @@ class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
     std::set<link::BlockName> blocks;
     std::shared_ptr<link::PeerMemory> peer_memory;
     bool on_device = false;  // true if part of it is
-    int tries = 0;           // to claim the blocks
+    int tries = 0;           // to claim the blocks, that ended with the connection
     bool failing = false;    // the last try failed, and another is scheduled
   };
 
@@ -50,7 +51,7 @@ class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
         on_claimed_(std::move(on_claimed)) {}
 
   void claim(std::size_t owner);
-  void claim_again(std::size_t owner);
+  void claim_again(std::size_t owner, const Error& why);
   void ask(std::size_t owner, const std::shared_ptr<PeerSession>& session);
   void inherit(std::size_t owner);
   void inherit_segment(std::size_t owner, memory::SegmentId segment);
@@ -69,6 +70,7 @@ class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
   const Sender sender_;
   const memory::Grant grant_;
   OnClaimed on_claimed_;  // empty: it was called
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::vector<Share> shares_;
   AcquiredLeases claimed_;
   std::size_t waiting_for_ = 0;

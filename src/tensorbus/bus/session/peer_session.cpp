@@ -292,8 +292,6 @@ void PeerSession::lend(std::uint32_t request, const link::Entry& entry,
   platform::kill_point("lent.sent");
 }
 
-namespace {
-
 class KeptElsewhere final : public Shares::Elsewhere {
  public:
   KeptElsewhere(const std::shared_ptr<link::Channel>& channel, const Shares::Name& name)
@@ -306,25 +304,28 @@ class KeptElsewhere final : public Shares::Elsewhere {
   }
   void leave() noexcept override { left_.store(true, std::memory_order_relaxed); }
   bool has_it() const override {
+    if (is_lost_.load(std::memory_order_relaxed)) return false;
     const auto channel = channel_.lock();
     return !channel || channel->has_taken(sent_);
   }
   // KEEP was sent.
   void mark_sent(link::Channel& channel) { sent_ = channel.mark(); }
+  // KEEP was not handled, and is sent again.
+  void mark_lost() noexcept { is_lost_.store(true, std::memory_order_relaxed); }
 
  private:
   const std::weak_ptr<link::Channel> channel_;
   link::Channel::Prepared drop_;
   std::uint64_t sent_ = 0;          // constant once Shares has this object
   std::atomic<bool> left_ = false;  // relaxed: the mutex of Shares orders it before the end
+  std::atomic<bool> is_lost_ = false;  // relaxed: no other data is read by it
 };
-
-}  // namespace
 
 std::shared_ptr<Shares::Elsewhere> PeerSession::keep(const Shares::Name& name,
                                                      const link::Entry& entry,
                                                      const link::PublishedRef& issued,
-                                                     memory::Grant grant, std::uint64_t carrier) {
+                                                     memory::Grant grant, std::uint64_t carrier,
+                                                     OnAnswer on_answer) {
   if (ended_) return nullptr;
   used_ = true;
   auto elsewhere = std::make_shared<KeptElsewhere>(peer_memory_->channel, name);
@@ -340,6 +341,7 @@ std::shared_ptr<Shares::Elsewhere> PeerSession::keep(const Shares::Name& name,
     throw;
   }
   elsewhere->mark_sent(*peer_memory_->channel);
+  if (!was_greeted_) keeping_.emplace_back(elsewhere, std::move(on_answer));
   return elsewhere;
 }
 
@@ -354,8 +356,9 @@ void PeerSession::take_back() {
   lent_.clear();
 }
 
-void PeerSession::end(const std::string& why) {
+void PeerSession::end(const std::string& why, Code code, bool took_nothing) {
   ended_ = true;
+  took_nothing_ = took_nothing;
   peer_memory_->pinned->owner_gone();
   // The peer has unpinned its blocks, or is dead; if it hung up with pins, it loses them.
   for (const auto& [segment, part] : std::exchange(pinned_, {}))
@@ -364,9 +367,14 @@ void PeerSession::end(const std::string& why) {
   auto asked = std::exchange(asked_, {});
   for (auto& [request, waiting] : asked) {
     lent_.erase(waiting.token);  // of an item that is in no queue: no child of the peer can have it
-    Answer closed =
-        Error(Code::kClosed, why.empty() ? "the other process has exited, or hung up" : why);
-    waiting.on_answer(closed);
+    Answer ended = Error(code, why.empty() ? "the other process has exited, or hung up" : why);
+    waiting.on_answer(ended);
+  }
+  for (auto& [elsewhere, on_answer] : std::exchange(keeping_, {})) {
+    if (!took_nothing) continue;
+    if (const auto kept = elsewhere.lock()) kept->mark_lost();
+    Answer ended = Error(code, why);
+    on_answer(ended);
   }
   context_.on_session_end();
 }

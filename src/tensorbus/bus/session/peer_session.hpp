@@ -19,6 +19,7 @@
 
 namespace tensorbus::bus {
 
+class KeptElsewhere;
 struct LentSample;
 
 // One end of a connection, opened by either side: the requests by which two participants lend each
@@ -53,7 +54,12 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   const std::shared_ptr<link::PeerMemory>& peer_memory() const noexcept { return peer_memory_; }
   // Returns true if anything was requested or lent here.
   bool used() const noexcept { return used_; }
+  // Counts as used from now on: the connection stays.
+  void mark_used() noexcept { used_ = true; }
   bool ended() const noexcept { return ended_; }
+  // Returns true if the session has ended before the peer handled a request: it had no room for the
+  // connection, or hung up before HELLO. What was requested may be requested again.
+  bool took_nothing() const noexcept { return took_nothing_; }
   // Returns true if the peer is gone. Asks the kernel, which knows before end() is called.
   bool peer_is_gone() const noexcept { return ended_ || peer_memory_->channel->peer_is_gone(); }
 
@@ -106,9 +112,15 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   void answer_here(HeldItem held);
 
   // Has the peer keep a share of this participant's under this name. Returns what drops it there.
+  // There is no answer: `on_answer` gets an Error if took_nothing() is true in the end, or nothing.
   std::shared_ptr<Shares::Elsewhere> keep(const Shares::Name& name, const link::Entry& entry,
                                           const link::PublishedRef& issued, memory::Grant grant,
-                                          std::uint64_t carrier);
+                                          std::uint64_t carrier, OnAnswer on_answer);
+  // The peer has sent its HELLO: it handles what it was sent.
+  void on_hello() noexcept {
+    was_greeted_ = true;
+    keeping_.clear();
+  }
 
   // Returns a lease that nothing here takes.
   void give_back(const link::Lent& lent);
@@ -118,8 +130,8 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   // Does the same for messages about memory, which a sample may wait for.
   bool on_memory(link::Channel::Received& received);
   // Ends the session, because the peer or this participant is gone: every open request gets an
-  // Error. The caller calls take_back() then, or when the peer's lineage has ended.
-  void end(const std::string& why);
+  // Error with this code. The caller calls take_back() then, or when the peer's lineage has ended.
+  void end(const std::string& why, Code code = Code::kClosed, bool took_nothing = false);
   bool lends() const noexcept { return !lent_.empty(); }
   // Adds the leases that were lent by message.
   void add_lent(LentReport& sum) const noexcept;
@@ -208,9 +220,12 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   std::size_t handing_over_ = 0;                            // requests that wait for a death
   FindIssued find_issued_;
   std::multimap<Id, std::weak_ptr<link::PeerMemory>> handed_;
+  std::vector<std::pair<std::weak_ptr<KeptElsewhere>, OnAnswer>> keeping_;  // before its HELLO
   bool closing_retired_ = false;  // of the peer's segments
   bool used_ = false;
   bool ended_ = false;
+  bool was_greeted_ = false;  // of the side that connects
+  bool took_nothing_ = false;
 };
 
 }  // namespace tensorbus::bus

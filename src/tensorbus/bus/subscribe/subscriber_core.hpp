@@ -140,6 +140,8 @@ class SubscriberCore {
   std::vector<std::pair<Id, std::uint32_t>> take_rejoins();
   void claimed(const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
                std::variant<AcquiredLeases, Error> result);
+  // Returns true if the sample still waits for claimed().
+  bool awaits_claim(const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token) const;
   // Removes a refused link. With kTypeMismatch, a receive() throws `why`.
   void refuse(const std::shared_ptr<link::BorrowerLink>& link, Code code,
               std::string_view why) noexcept;

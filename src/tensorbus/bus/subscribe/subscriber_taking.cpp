@@ -254,6 +254,13 @@ void SubscriberCore::claimed(const LinkRef& link, std::uint64_t token,
   wake_all();
 }
 
+bool SubscriberCore::awaits_claim(const LinkRef& link, std::uint64_t token) const {
+  const platform::MutexLock lock(mutex_);
+  const auto asked = pending_.find(link.get());
+  return asked != pending_.end() && asked->second.token == token &&
+         std::holds_alternative<PendingSample::Asked>(asked->second.state);
+}
+
 void SubscriberCore::refuse_set_aside(const char* why) {
   const platform::MutexLock lock(mutex_);
   for (const LinkRef& link : links_) {

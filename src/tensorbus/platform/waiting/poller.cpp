@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <ctime>
 
-#include "tensorbus/platform/error.hpp"
+#include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus::platform {
 namespace {
@@ -30,7 +30,8 @@ Poller::Poller() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
 
 void Poller::add(int fd, std::uint64_t tag, Interest interest) {
   epoll_event event = event_of(tag, interest);
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) < 0) throw_system("epoll_ctl", errno);
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) < 0)
+    throw_system("epoll_ctl", errno, During::kPolling);
 }
 
 void Poller::modify(int fd, std::uint64_t tag, Interest interest) {

@@ -1,0 +1,82 @@
+#include "tensorbus/bus/session/patient_request.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+#include <variant>
+
+namespace tensorbus::bus {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::chrono::milliseconds kLongestPause = 1s;
+// A process that dies hangs up before its socket refuses connections.
+constexpr auto kUntilItIsDead = 1s;
+
+}  // namespace
+
+std::shared_ptr<PatientRequest> PatientRequest::start(ParticipantContext& context, const Id& to,
+                                                      std::chrono::nanoseconds patience, Send send,
+                                                      PeerSession::OnAnswer on_answer,
+                                                      std::string absent) {
+  const std::shared_ptr<PatientRequest> self(new PatientRequest(
+      context, to, std::move(send), std::move(on_answer), std::move(absent)));
+  const auto forever = Clock::time_point::max();
+  self->until_ = patience < forever - self->began_ ? self->began_ + patience : forever;
+  self->attempt();
+  return self;
+}
+
+void PatientRequest::attempt() {
+  try {
+    context_.reach(to_, [self = shared_from_this()](const std::shared_ptr<PeerSession>& session) {
+      if (!self->on_answer_) return;
+      if (!session) return self->fail(Error(Code::kClosed, self->absent_));
+      self->send_(session, [self, session](PeerSession::Answer& answer) {
+        const auto* const error = std::get_if<Error>(&answer);
+        if (error != nullptr && session->took_nothing()) return self->try_again(*error);
+        if (self->on_answer_) std::exchange(self->on_answer_, {})(answer);
+      });
+    });
+  } catch (const Error& error) {
+    if (error.code() != Code::kOutOfMemory) return fail(error);
+    try_again(error);
+  }
+}
+
+void PatientRequest::try_again(const Error& why) {
+  if (!on_answer_) return;
+  const bool refused = why.code() == Code::kOutOfMemory;
+  const auto until = refused ? until_ : std::max(until_, began_ + kUntilItIsDead);
+  if (Clock::now() + pause_ >= until)
+    return fail(Error(Code::kOutOfMemory,
+                      refused ? why.what()
+                              : "the other process has no room for a connection: it hangs up "
+                                "before it answers"));
+  pausing_ = true;
+  context_.loop.post_later(std::exchange(pause_, std::min(2 * pause_, kLongestPause)),
+                           [self = shared_from_this()] { self->go_on(); });
+}
+
+void PatientRequest::go_on() {
+  if (!std::exchange(pausing_, false)) return;
+  try {
+    attempt();
+  } catch (const std::bad_alloc&) {  // the event loop calls this again
+    pausing_ = true;
+    throw;
+  }
+}
+
+void PatientRequest::give_up() {
+  if (std::exchange(pausing_, false))
+    fail(Error(Code::kOutOfMemory, "given up while there was no room for a connection"));
+}
+
+void PatientRequest::fail(Error error) {
+  PeerSession::Answer answer = std::move(error);
+  if (on_answer_) std::exchange(on_answer_, {})(answer);
+}
+
+}  // namespace tensorbus::bus

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <tensorbus/id.hpp>
+
+#include "tensorbus/bus/session/peer_session.hpp"
+#include "tensorbus/platform/waiting/stop_condition.hpp"
+
+namespace tensorbus::bus {
+
+// A request to another participant. It is sent again while one of the two processes has no room for
+// the connection: then nothing was done. Lives until the answer. On the event loop only.
+class PatientRequest : public std::enable_shared_from_this<PatientRequest> {
+ public:
+  // For how long a request is sent again if its call has no time-out.
+  static constexpr std::chrono::nanoseconds kPatience = std::chrono::seconds(5);
+  // The same for a call that ends by this condition.
+  static std::chrono::nanoseconds patience_of(const platform::StopCondition& stop) {
+    constexpr auto kForever = std::chrono::nanoseconds::max();
+    const auto left = stop.remaining(kForever);
+    return left == kForever ? kPatience : left;
+  }
+
+  // Sends the request, and passes it on_answer.
+  using Send = std::function<void(const std::shared_ptr<PeerSession>&, PeerSession::OnAnswer)>;
+
+  // Calls `on_answer` once, with the answer or an Error: kOutOfMemory if there is no room within
+  // `patience` (zero: at the first attempt), kClosed with the text `absent` if the participant is
+  // dead. Throws nothing but std::bad_alloc.
+  static std::shared_ptr<PatientRequest> start(ParticipantContext& context, const Id& to,
+                                               std::chrono::nanoseconds patience, Send send,
+                                               PeerSession::OnAnswer on_answer, std::string absent);
+  // The caller waits no longer: between two attempts, this is the end of the request.
+  void give_up();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  PatientRequest(ParticipantContext& context, const Id& to, Send send,
+                 PeerSession::OnAnswer on_answer, std::string absent)
+      : context_(context),
+        to_(to),
+        send_(std::move(send)),
+        on_answer_(std::move(on_answer)),
+        absent_(std::move(absent)) {}
+
+  void attempt();
+  void try_again(const Error& why);
+  void go_on();
+  void fail(Error error);
+
+  ParticipantContext& context_;
+  const Id to_;
+  const Send send_;
+  PeerSession::OnAnswer on_answer_;  // empty: it was called
+  const std::string absent_;
+  const Clock::time_point began_ = Clock::now();
+  Clock::time_point until_;
+  std::chrono::milliseconds pause_{20};  // before the next attempt
+  bool pausing_ = false;  // until go_on() is called
+};
+
+}  // namespace tensorbus::bus
