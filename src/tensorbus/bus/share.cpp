@@ -65,8 +65,8 @@ void ask_for(bus::ParticipantCore& core, const Handle& handle, Access access,
 // The keeper's socket takes a connection even if the keeper is stopped, unless very many wait.
 constexpr std::chrono::seconds kPatience{1};
 
-// Returns when the keeper's socket has the message, or the keeper is gone. If the keeper has no room
-// for the connection, the message is sent again later.
+// Returns when the keeper's socket has the message, or the keeper is gone. If the keeper has no
+// room for the connection, the message is sent again later.
 void have_kept(bus::ParticipantCore& core, const Handle& handle, const bus::SampleBuilder& sample,
                std::uint64_t carrier, const Id& keeper) {
   const auto sent = std::make_shared<bus::Completion<bool>>();
@@ -74,9 +74,9 @@ void have_kept(bus::ParticipantCore& core, const Handle& handle, const bus::Samp
              name = bus::Shares::Name{handle.kept_by(keeper).number, handle.key},
              entry = sample.entry(), issued = sample.issued(),
              grant = sample.most_granted()](bus::ParticipantContext& context) {
-    const auto send = [&context, sent, carrier, number, name, entry, issued,
-                       grant](const std::shared_ptr<bus::PeerSession>& keeper_session,
-                              bus::PeerSession::OnAnswer on_answer) {
+    const auto send = [&context, sent, carrier, number, name, entry, issued, grant](
+                          const std::shared_ptr<bus::PeerSession>& keeper_session,
+                          bus::PeerSession::OnAnswer on_answer) {
       try {
         context.shares.kept_by(number, keeper_session->keep(name, entry, issued, grant, carrier,
                                                             std::move(on_answer)));

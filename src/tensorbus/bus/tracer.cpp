@@ -11,7 +11,7 @@
 namespace tensorbus {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{50};  // until a look without a change of the domain
+constexpr std::chrono::milliseconds kLook{50};    // until a look without a change of the domain
 constexpr std::chrono::milliseconds kRetry{200};  // of participants for which there was no room
 constexpr std::size_t kMostSources = 4096;
 constexpr std::size_t kMostPublishers = std::size_t{1} << 17;

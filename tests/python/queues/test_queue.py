@@ -389,6 +389,8 @@ def test_a_second_queue_of_a_name_is_refused_and_the_error_says_which_process_ha
     with pytest.raises(tb.InvalidArgument, match=f"already, which process {other.pid} "):
         tb.Queue(name="elsewhere")
     other.tell()
-    with tb.Queue(name="here"):
-        with pytest.raises(tb.InvalidArgument, match="already, which this process made"):
-            tb.Queue(name="here")
+    with (
+        tb.Queue(name="here"),
+        pytest.raises(tb.InvalidArgument, match="already, which this process made"),
+    ):
+        tb.Queue(name="here")

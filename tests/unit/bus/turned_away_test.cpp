@@ -1,4 +1,5 @@
-// Connections for which the other process has no room (docs/protocol.md, "No room for a connection").
+// Connections for which the other process has no room (docs/protocol.md, "No room for a
+// connection").
 
 #include <atomic>
 #include <thread>

@@ -56,7 +56,7 @@ class Connection {
   bool unheard_ = false;  // received_ has not been handled, because of a limit
   int tries_ = 0;         // since then, after the peer hung up
   std::string shortage_;
-  bool deaf_ = false;     // reads nothing until the channel has sent its queue
+  bool deaf_ = false;  // reads nothing until the channel has sent its queue
   bool closed_ = false;
 };
 

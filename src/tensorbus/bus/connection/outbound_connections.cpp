@@ -53,8 +53,8 @@ OutboundConnections::Found OutboundConnections::find_or_connect(const Id& owner)
 // left again for want of descriptors.
 void OutboundConnections::require_descriptors() const {
   constexpr std::size_t kOfHello = 2;
-  const auto waiting = static_cast<std::size_t>(std::ranges::count_if(
-      outbound_, [](const auto& item) { return !item.second->greeted(); }));
+  const auto waiting = static_cast<std::size_t>(
+      std::ranges::count_if(outbound_, [](const auto& item) { return !item.second->greeted(); }));
   context_.peers->require_descriptors(1 + kOfHello * (waiting + 1));
 }
 

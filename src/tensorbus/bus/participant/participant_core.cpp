@@ -424,26 +424,26 @@ void ParticipantCore::join_lost_again() {
 void ParticipantCore::claim_for(const std::shared_ptr<SubscriberCore>& subscriber,
                                 const std::shared_ptr<link::BorrowerLink>& link,
                                 std::uint64_t token, Descriptor descriptor) {
-  loop_.post([this, weak = std::weak_ptr(subscriber), link, token,
-              descriptor = std::move(descriptor)] {
-    const auto claim = [this, weak, link, token,
-                        descriptor](const std::shared_ptr<PeerSession>& sender) {
-      const auto core = weak.lock();
-      if (!core) return;
-      LeaseAcquisition::start(context_, descriptor, {sender, link->id(), token}, core->asks_for(),
-                              [this, weak, link, token, descriptor](
-                                  std::variant<AcquiredLeases, Error> result) {
-                                const auto living = weak.lock();
-                                if (!living) return;
-                                const auto* const error = std::get_if<Error>(&result);
-                                if (error != nullptr && error->code() == Code::kOutOfMemory)
-                                  claim_later(living, link, token, descriptor, *error);
-                                else
-                                  living->claimed(link, token, std::move(result));
-                              });
-    };
-    outbound_.reach(link->source()->participant, claim);
-  });
+  loop_.post(
+      [this, weak = std::weak_ptr(subscriber), link, token, descriptor = std::move(descriptor)] {
+        const auto claim = [this, weak, link, token,
+                            descriptor](const std::shared_ptr<PeerSession>& sender) {
+          const auto core = weak.lock();
+          if (!core) return;
+          LeaseAcquisition::start(
+              context_, descriptor, {sender, link->id(), token}, core->asks_for(),
+              [this, weak, link, token, descriptor](std::variant<AcquiredLeases, Error> result) {
+                const auto living = weak.lock();
+                if (!living) return;
+                const auto* const error = std::get_if<Error>(&result);
+                if (error != nullptr && error->code() == Code::kOutOfMemory)
+                  claim_later(living, link, token, descriptor, *error);
+                else
+                  living->claimed(link, token, std::move(result));
+              });
+        };
+        outbound_.reach(link->source()->participant, claim);
+      });
 }
 
 // The sample waits for room, and those of its publisher behind it.

@@ -159,7 +159,8 @@ link::Reply QueueClient::call(link::QueueVerb verb, const GiveUp& give_up,
 link::Reply QueueClient::open(const StopCondition& stop) const {
   EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
   const auto left = stop.remaining(std::chrono::nanoseconds::max());
-  const auto awaited = start_call(link::QueueVerb::kOpen, 0, PatientRequest::patience_of(stop)).awaited;
+  const auto awaited =
+      start_call(link::QueueVerb::kOpen, 0, PatientRequest::patience_of(stop)).awaited;
   const StopCondition wait(std::max<std::chrono::nanoseconds>(left, kLeastForAnAnswer),
                            stop.give_up());
   if (awaited->wait(wait, driver) != Outcome::kDone)

@@ -145,7 +145,8 @@ bool QueueClient::take_soon(Sample& item, Access access, const StopCondition& st
 Outcome QueueClient::get_by_message(Sample& item, Access access, const StopCondition& stop,
                                     CompletionState* life) const {
   EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
-  QueueGet getting = start_get(access, {.waits = waits_for(stop), .patience = PatientRequest::patience_of(stop)});
+  QueueGet getting =
+      start_get(access, {.waits = waits_for(stop), .patience = PatientRequest::patience_of(stop)});
   return closed_is_an_outcome([&] {
     try {
       Outcome outcome = getting.take(item, patience(stop), &driver, life);

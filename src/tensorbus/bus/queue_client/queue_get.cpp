@@ -124,10 +124,9 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
     host->cancel(request);
     if (under_way) under_way = under_way->again();
     if (const auto known = asked.lock())
-      known->request =
-          host->get(queue, flags, [self = shared_from_this()](PeerSession::Answer& came) {
-            self->on_answer(came);
-          });
+      known->request = host->get(
+          queue, flags,
+          [self = shared_from_this()](PeerSession::Answer& came) { self->on_answer(came); });
   }
 };
 
@@ -138,14 +137,15 @@ QueueGet::QueueGet(ParticipantCore& core, const QueueAddress& address, Access ac
       access_(access),
       holds_(mode.holds),
       awaited_(std::make_shared<Completion<std::variant<Outcome, Offer>>>()) {
-  const auto asking = std::make_shared<std::shared_ptr<Asking>>();  // null until the host is reached
+  const auto asking =
+      std::make_shared<std::shared_ptr<Asking>>();  // null until the host is reached
   asked_ = ask_host(
       core, address.host, mode.patience,
       [queue = address.queue, grant = grant_for(access), flags = flags_of(mode), answer = awaited_,
        under_way, asking](ParticipantContext& context, const std::shared_ptr<PeerSession>& host,
                           const QueueRequestRef& asked, PeerSession::OnAnswer on_answer) {
-        *asking = std::make_shared<Asking>(context, host, queue, grant, flags, asked, answer,
-                                           under_way);
+        *asking =
+            std::make_shared<Asking>(context, host, queue, grant, flags, asked, answer, under_way);
         return host->get(queue, flags, std::move(on_answer));
       },
       [answer = awaited_, asking](PeerSession::Answer& came) {

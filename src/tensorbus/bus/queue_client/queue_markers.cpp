@@ -32,7 +32,8 @@ std::string process_text(const Domain& domain, const std::string& marker) {
   return "process " + std::to_string(found->pid) + (name.empty() ? "" : " (" + name + ")");
 }
 
-// Throws Error(kInvalidArgument) if there is a queue of this name other than that of the marker `own`.
+// Throws Error(kInvalidArgument) if there is a queue of this name other than that of the marker
+// `own`.
 void require_only(const Domain& domain, const std::string& name, const std::string& own) {
   const std::string escaped = escaped_name(name);
   const auto self = owner_of_file(own);

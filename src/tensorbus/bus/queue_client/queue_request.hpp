@@ -28,9 +28,9 @@ using QueueRequestRef = std::shared_ptr<QueueRequest>;
 // Calls `start` on the event loop to send the request with this on_answer; it returns the request's
 // number. It may be called again (patient_request.hpp). Calls `on_answer` with the answer. Any
 // thread.
-using StartRequest = std::function<std::uint32_t(
-    ParticipantContext&, const std::shared_ptr<PeerSession>& host, const QueueRequestRef& asked,
-    PeerSession::OnAnswer on_answer)>;
+using StartRequest =
+    std::function<std::uint32_t(ParticipantContext&, const std::shared_ptr<PeerSession>& host,
+                                const QueueRequestRef& asked, PeerSession::OnAnswer on_answer)>;
 QueueRequestRef ask_host(ParticipantCore& core, const Id& host, std::chrono::nanoseconds patience,
                          StartRequest start, PeerSession::OnAnswer on_answer);
 // `read`: of a get whose item was read.

@@ -79,8 +79,8 @@ void LeaseAcquisition::ask(std::size_t owner, const std::shared_ptr<PeerSession>
 }
 
 // Asks again: the owner had no room for the connection, or hung up before it answered. A dying
-// process closes its sockets one by one; only its listening socket tells all processes alike whether
-// it is dead.
+// process closes its sockets one by one; only its listening socket tells all processes alike
+// whether it is dead.
 void LeaseAcquisition::claim_again(std::size_t owner, const Error& why) {
   Share& share = shares_[owner];
   if (share.failing) return one_done();  // another part of the request retries
@@ -90,10 +90,11 @@ void LeaseAcquisition::claim_again(std::size_t owner, const Error& why) {
   if (!no_room && ++share.tries == kMostTries)
     return fail(Error(Code::kClosed, "its owner hangs up again and again"));
   share.failing = true;
-  context_.loop.post_later(no_room ? kNoRoomDelay : kRetryDelay, [self = shared_from_this(), owner] {
-    self->shares_[owner].failing = false;
-    self->guarded([&] { self->claim(owner); });
-  });
+  context_.loop.post_later(no_room ? kNoRoomDelay : kRetryDelay,
+                           [self = shared_from_this(), owner] {
+                             self->shares_[owner].failing = false;
+                             self->guarded([&] { self->claim(owner); });
+                           });
 }
 
 // Uses the memory of a dead owner that is here or at the sender. The sender is always asked for GPU

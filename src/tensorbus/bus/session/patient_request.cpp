@@ -20,8 +20,8 @@ std::shared_ptr<PatientRequest> PatientRequest::start(ParticipantContext& contex
                                                       std::chrono::nanoseconds patience, Send send,
                                                       PeerSession::OnAnswer on_answer,
                                                       std::string absent) {
-  const std::shared_ptr<PatientRequest> self(new PatientRequest(
-      context, to, std::move(send), std::move(on_answer), std::move(absent)));
+  const std::shared_ptr<PatientRequest> self(
+      new PatientRequest(context, to, std::move(send), std::move(on_answer), std::move(absent)));
   const auto forever = Clock::time_point::max();
   self->until_ = patience < forever - self->began_ ? self->began_ + patience : forever;
   self->attempt();

@@ -60,7 +60,7 @@ class PatientRequest : public std::enable_shared_from_this<PatientRequest> {
   const Clock::time_point began_ = Clock::now();
   Clock::time_point until_;
   std::chrono::milliseconds pause_{20};  // before the next attempt
-  bool pausing_ = false;  // until go_on() is called
+  bool pausing_ = false;                 // until go_on() is called
 };
 
 }  // namespace tensorbus::bus

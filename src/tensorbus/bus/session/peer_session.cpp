@@ -316,8 +316,8 @@ class KeptElsewhere final : public Shares::Elsewhere {
  private:
   const std::weak_ptr<link::Channel> channel_;
   link::Channel::Prepared drop_;
-  std::uint64_t sent_ = 0;          // constant once Shares has this object
-  std::atomic<bool> left_ = false;  // relaxed: the mutex of Shares orders it before the end
+  std::uint64_t sent_ = 0;             // constant once Shares has this object
+  std::atomic<bool> left_ = false;     // relaxed: the mutex of Shares orders it before the end
   std::atomic<bool> is_lost_ = false;  // relaxed: no other data is read by it
 };
 
