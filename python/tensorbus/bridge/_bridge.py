@@ -7,15 +7,17 @@ import gc
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from tensorbus import _core
-from tensorbus._base.errors import InvalidArgument, OutOfMemory, ProtocolError
+from tensorbus._base.errors import InvalidArgument, ProtocolError
 from tensorbus._topics.listing import list_topics
 from tensorbus._topics.publisher import Publisher
 from tensorbus._topics.sample import REPLAY
+from tensorbus.bridge._budget import Budget, PeerBudget
 from tensorbus.bridge._config import (
     BridgeConfig,
     client_context,
@@ -28,6 +30,7 @@ from tensorbus.bridge._services.server import ServiceServer
 from tensorbus.bridge._session import Session
 from tensorbus.bridge._shares.server import ShareServer
 from tensorbus.bridge._shares.shares import Shares
+from tensorbus.bridge._shortage import SHORTAGES, Again, Backoff, require_shortage
 from tensorbus.bridge._streams.channel import Channel
 from tensorbus.bridge._streams.channels import Serve
 from tensorbus.bridge._wire.compression import codecs
@@ -40,6 +43,8 @@ logger = logging.getLogger("tensorbus.bridge")
 _FIRST_RETRY, _LONGEST_RETRY = 0.05, 0.25  # seconds
 _SETTLE = 0.02  # seconds in which changes of the domain are taken together
 _STATUS_EVERY = 1.0  # seconds
+_MOST_STRANGERS = 64  # connections without a HELLO
+_TIME_FOR_HELLO = 0.5  # seconds, when others want to connect
 _COLLECT_AFTER = 0.1  # seconds, in which its tasks have ended
 
 # What the bridge of a machine does, once a second, to programs on this machine.
@@ -67,6 +72,8 @@ class Bridge:
         self.config = config
         self._participant = _core.Participant.shared(config.domain, config.budget)
         self.id: str = secrets.token_hex(16)
+        self._budget = Budget()
+        self._log = self._budget.log
         self._sessions: dict[_Key, Session] = {}
         self._publishers: dict[str, PublisherEntry] = {}
         self._queues = LocalQueues(self._participant, self._on_queues_changed)
@@ -83,7 +90,9 @@ class Bridge:
             server_context(config.tls) if config.tls else None,
             client_context(config.tls) if config.tls else None,
         )
-        self._looking: asyncio.TimerHandle | None = None
+        self._look = Again("the programs of this machine are not looked at", self._look_at_domain)
+        self._demand: set[int] = set()  # publishers whose demand is to be looked at
+        self._look_at_demand = Again("subscribers are not looked at", self._pass_demand_on)
         self._changed = asyncio.Event()  # sessions were connected or cut
         self._stopped = False
 
@@ -91,7 +100,7 @@ class Bridge:
         """Runs until it is cancelled."""
         loop = asyncio.get_running_loop()
         self._require_alone()
-        self._look_at_domain()
+        self._look()
         loop.add_reader(self._participant.domain_fileno(), self._on_domain_changed)
         loop.add_reader(self._participant.subscribers_fileno(), self._on_demand_changed)
         tasks: list[asyncio.Task[None]] = []
@@ -100,7 +109,7 @@ class Bridge:
             work = [
                 self._tell_status(),
                 self._shares.run(),
-                self._network.accept_all(self._stranger, self._refused),
+                self._network.accept_all(self._room_for_stranger, self._stranger, self._refused),
                 *(
                     self._keep_connected(address, partial(self._network.dial, address))
                     for address in self.config.connect
@@ -114,6 +123,8 @@ class Bridge:
             loop.remove_reader(self._participant.domain_fileno())
             loop.remove_reader(self._participant.subscribers_fileno())
             self._stopped = True
+            self._look.cancel()
+            self._look_at_demand.cancel()
             for task in tasks:
                 task.cancel()
             self._network.close()
@@ -123,6 +134,7 @@ class Bridge:
             for session in list(self._sessions.values()):
                 self._end(session, "the bridge was stopped")
             self._queues.close()
+            self._log.close()
 
     def status(self) -> dict[str, Any]:
         """What `tensorbus bridge status` shows."""
@@ -144,22 +156,29 @@ class Bridge:
 
     async def _tell_status(self) -> None:
         domain = self.config.domain or None
-        with Publisher[Any](STATUS_TOPIC, history=1, domain=domain) as publisher:
+        backoff = Backoff("the status is not published")
+        with ExitStack() as stack:
+            publisher: Publisher[Any] | None = None
             while True:
+                delay = _STATUS_EVERY
                 try:
+                    if publisher is None:
+                        made = Publisher[Any](STATUS_TOPIC, history=1, domain=domain)
+                        publisher = stack.enter_context(made)
                     publisher.publish(self.status())
-                except OutOfMemory as error:
-                    logger.warning("no status: %s", error)
-                await asyncio.sleep(_STATUS_EVERY)
+                    backoff.succeeded()
+                except SHORTAGES as error:
+                    require_shortage(error)
+                    delay = backoff.failed(error)
+                await asyncio.sleep(delay)
 
     # The domain.
     def _on_domain_changed(self) -> None:
         self._participant.clear_domain_fileno()
-        if self._looking is None:
-            self._looking = asyncio.get_running_loop().call_later(_SETTLE, self._look_at_domain)
+        self._look.within(_SETTLE)
 
+    # What is new is remembered when all has been looked at: a look that fails is repeated whole.
     def _look_at_domain(self) -> None:
-        self._looking = None
         found = {
             info.publisher: PublisherEntry(
                 info.publisher,
@@ -173,31 +192,48 @@ class Bridge:
             for info in _core.list_publishers(self._participant)
             if not info.machine or info.machine.startswith(REPLAY)
         }
+        queues = self._queues.find()
         before, self._publishers = self._publishers, found
         added = [entry for key, entry in found.items() if key not in before]
         removed = [key for key in before if key not in found]
-        for session in self._sessions.values():
-            session.domain_changed(added, removed)
-        self._queues.look()
+        for session in list(self._sessions.values()):
+            with session.whole_or_cut():
+                session.domain_changed(added, removed)
+        self._queues.found(queues)
 
     def _on_queues_changed(self, added: list[QueueEntry], removed: list[str]) -> None:
         self._queue_exports.on_gone(removed)
-        for session in self._sessions.values():
-            session.queues_changed(added, removed)
+        for session in list(self._sessions.values()):
+            with session.whole_or_cut():
+                session.queues_changed(added, removed)
 
     def _open_all(self, kind: str, key: str) -> list[Channel]:
         return [session.channels.open(kind, key) for session in self._sessions.values()]
 
     def _on_demand_changed(self) -> None:
-        numbers = set(self._participant.take_changed_publishers())
+        self._demand.update(self._participant.take_changed_publishers())
+        self._look_at_demand()
+
+    def _pass_demand_on(self) -> None:
         for session in self._sessions.values():
-            session.look_at_demand(numbers)
+            session.look_at_demand(self._demand)
+        self._demand.clear()
 
     # Connections that come.
     def _refused(self, lane: Lane, address: str, why: str) -> None:
         if lane in self._pending:
             self._pending.pop(lane).cancel()
-            logger.warning("%s: refused: %s", address, why)
+            self._log.warning("%s: refused: %s", address, why)
+
+    async def _room_for_stranger(self) -> None:
+        """Waits until one more may connect. The oldest one without a HELLO makes room."""
+        most = min(_MOST_STRANGERS, self._budget.descriptors.limit // 16)
+        while len(self._pending) >= most:
+            oldest = next(iter(self._pending))
+            left = oldest.made + _TIME_FOR_HELLO - asyncio.get_running_loop().time()
+            if left <= 0 and not oldest.why:
+                oldest.close("no HELLO came, and others want to connect")
+            await asyncio.sleep(max(left, _SETTLE))
 
     def _stranger(self) -> Lane:
         """A lane of a bridge that has not said HELLO yet."""
@@ -210,7 +246,7 @@ class Bridge:
         timer = self._pending.pop(lane, None)
         if timer is not None:
             timer.cancel()
-        logger.warning("%s: %s", lane.peer.address, why)
+        self._log.warning("%s: %s", lane.peer.address, why)
 
     def _greet_back(self, lane: Lane, hello: Hello) -> LaneOwner:
         self._pending.pop(lane).cancel()
@@ -262,7 +298,9 @@ class Bridge:
             greeting = _Greeting(self)
             try:
                 await self._connect_to(dial, greeting, peer)
-            except (OSError, ProtocolError, asyncio.TimeoutError) as error:
+            except (*SHORTAGES, ProtocolError, asyncio.TimeoutError) as error:
+                if isinstance(error, RuntimeError):
+                    require_shortage(error)
                 if greeting.peer != _NOBODY:
                     peer = greeting.peer
                 if not self._is_connected(peer):  # else there is another connection with it
@@ -365,18 +403,19 @@ class Bridge:
                 self._queues.entries,
                 self._on_cut,
                 self._served,
+                PeerBudget(hello.machine, self._budget),
             )
             self._sessions[key] = session
         for other in list(self._sessions.values()):
             if other.machine == hello.machine and other is not session and not other.connected:
                 self._end(other, "the bridge there was started again")
-        logger.info("%s: connected with %s", lane.peer.address, hello.machine)
+        self._log.info("%s: connected with %s", lane.peer.address, hello.machine)
         session.connect(lane, hello.connection, initiator)
         self._changed.set()
         return session
 
     def _on_cut(self, session: Session, why: str) -> None:
-        logger.warning("%s: connection lost: %s", session.machine, why)
+        self._log.warning("%s: connection lost: %s", session.machine, why)
         if session.ending is not None:
             session.ending.cancel()
         if any(one.machine == session.machine and one.connected for one in self._sessions.values()):
@@ -387,7 +426,7 @@ class Bridge:
         self._changed.set()
 
     def _end(self, session: Session, why: str) -> None:
-        logger.warning("%s: session ended: %s", session.machine, why)
+        self._log.warning("%s: session ended: %s", session.machine, why)
         self._sessions.pop((session.machine, session.peer), None)
         session.end(why)
         self._changed.set()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from tensorbus import _core
-from tensorbus._base.errors import ProtocolError
+from tensorbus._base.errors import OutOfMemory, ProtocolError
+from tensorbus.bridge._budget import PeerBudget
 from tensorbus.bridge._queues.lists import QueueLists
 from tensorbus.bridge._queues.mirrors import QueueMirrors
 from tensorbus.bridge._rules import Rules
 from tensorbus.bridge._services.mirror import ServiceMirrors
+from tensorbus.bridge._shortage import SHORTAGES, require_shortage
 from tensorbus.bridge._streams.channel import NUMBER
 from tensorbus.bridge._streams.channels import Channels, Serve
 from tensorbus.bridge._streams.link import Link
@@ -34,6 +37,8 @@ from tensorbus.bridge._wire.frames import (
 )
 from tensorbus.bridge._wire.lane import BULK, EXPRESS, SILENCE, Lane
 
+_OF_CONNECTION = 4  # descriptors
+
 
 class Session:
     """One peer. It outlives connections; the bridge ends it when none comes for too long.
@@ -50,6 +55,10 @@ class Session:
         queues: of this machine, as they are now, by key.
         on_cut: called when the connection is gone.
         served: what serves the channels that the peer opens, by kind.
+        budget: of the peer.
+
+    Raises:
+        ProtocolError: the bridge has no descriptors for one more peer.
     """
 
     def __init__(
@@ -62,6 +71,7 @@ class Session:
         queues: Mapping[str, QueueEntry],
         on_cut: Callable[[Session, str], None],
         served: Mapping[str, Serve],
+        budget: PeerBudget | None = None,
     ) -> None:
         self.peer = peer
         self.machine = machine
@@ -73,13 +83,20 @@ class Session:
         self._completing: asyncio.TimerHandle | None = None
         self._on_cut = on_cut
         self._lanes: dict[str, Lane] = {}
-        self._link = Link(machine, rules, participant)
+        self._link = Link(machine, rules, participant, budget)
+        self._budget = self._link.budget
+        try:
+            self._budget.descriptors.take(_OF_CONNECTION)  # also while there is none
+        except OutOfMemory as error:
+            raise ProtocolError(f"HELLO: {error}") from None
         self._exports = Exports(self._link, publishers)
         self._mirrors = Mirrors(self._link)
         self.channels = Channels(self._link, served, self._on_protocol_error)
         self._queue_mirrors = QueueMirrors(self._link, self.channels)
         self._services = ServiceMirrors(self._link, self.channels)
         self._queue_lists = QueueLists(self._link, queues, self._queue_mirrors, self._services)
+        for part in (self._mirrors, self._queue_mirrors, self._services):
+            self._budget.when_room(part.try_soon)
 
     @property
     def connected(self) -> bool:
@@ -142,6 +159,20 @@ class Session:
         self._queue_mirrors.close()
         self._services.close()
         self.channels.close(why)
+        self._budget.close()
+        self._budget.descriptors.give_back(_OF_CONNECTION)
+
+    @contextmanager
+    def whole_or_cut(self) -> Iterator[None]:
+        """Tells the peer something. If a shortage interrupts that, the connection is cut: on the
+        next one the peer is told everything."""
+        try:
+            yield
+        except SHORTAGES as error:
+            require_shortage(error)
+            why = str(error) or "no memory is left"
+            self.disconnect(why)
+            self._on_cut(self, why)
 
     # What the bridge says.
     def domain_changed(self, added: list[PublisherEntry], removed: list[str]) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tensorbus._base.errors import ProtocolError
 from tensorbus.bridge import _queues
+from tensorbus.bridge._budget import PeerBudget
 from tensorbus.bridge._queues.lists import QueueLists
 from tensorbus.bridge._rules import Direction, Rules
 from tensorbus.bridge._wire.frames import Frame, QueueEntry, Queues
@@ -20,6 +21,7 @@ class FakeLink:
         self.machine = "robot"
         self.rules = rules
         self.connected = True
+        self.budget = PeerBudget(self.machine)
         self.sent: list[Any] = []
 
     def send(self, frame: Frame) -> None:

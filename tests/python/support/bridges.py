@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ class Machine:
         self.domain = str(folder / name)
         self.port = free_port()
         self.program = [sys.executable, "-m", "tensorbus"]
+        self.environment: Mapping[str, str] = {}  # of the bridge, beside that of the test
         self._output = folder / f"{name}.log"
         self._options: list[str] = []
         self._bridge: subprocess.Popen[bytes] | None = None
@@ -63,6 +64,7 @@ class Machine:
                 ],
                 stdout=output,
                 stderr=output,
+                env={**os.environ, **self.environment},
             )
 
     def signal(self, number: signal.Signals) -> None:
@@ -87,10 +89,15 @@ class Machine:
             self._bridge.kill()
             raise
 
+    @property
+    def pid(self) -> int:
+        """Of the bridge."""
+        assert self._bridge is not None
+        return self._bridge.pid
+
     def descriptors(self) -> int:
         """How many the bridge has open."""
-        assert self._bridge is not None
-        return len(os.listdir(f"/proc/{self._bridge.pid}/fd"))
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def wait(self) -> int:
         """The exit status of a bridge that ends by itself."""
@@ -138,9 +145,20 @@ def machines(folder: Path, *names: str) -> Iterator[list[Machine]]:
 
 
 @contextmanager
-def two_machines(folder: Path, *options: str, through: Relay | None = None) -> Iterator[Any]:
-    """Two machines whose bridges are connected; the second one connects."""
+def two_machines(
+    folder: Path,
+    *options: str,
+    through: Relay | None = None,
+    environment: Mapping[str, Mapping[str, str]] | None = None,
+) -> Iterator[Any]:
+    """Two machines whose bridges are connected; the second one connects.
+
+    Args:
+        environment: of the bridges, beside that of the test, by the name of the machine.
+    """
     with machines(folder, "here", "there") as (here, there):
+        for machine in (here, there):
+            machine.environment = (environment or {}).get(machine.name, {})
         here.start("--listen", here.address, *options)
         if through is not None:
             through.target = here.port

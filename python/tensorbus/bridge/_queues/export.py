@@ -255,8 +255,10 @@ class QueueExport:
     def _ask(self) -> None:
         under_way = sum(1 for tag in self._items if tag > self._seen)
         wanted = max(min(self._demand, MOST_ASKED) - under_way, 0)
-        if self._over or self._paused:
+        if self._over:
             wanted = 0
+        elif self._paused:
+            wanted = min(wanted, len(self._gets))
         while len(self._gets) > wanted:
             get, _ = self._gets.popitem()
             self._home.cancel_get(get)

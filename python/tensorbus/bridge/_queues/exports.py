@@ -47,7 +47,7 @@ class QueueExports:
             raise InvalidArgument("there is no such queue here")
         if not self._rules.exports.lets(public_name(entry.name), channel.machine):
             raise InvalidArgument(f"{entry.name} may not leave this machine")
-        home = QueueHome(queue)
+        home = QueueHome(queue, entry.name, channel.budget)
         export = QueueExport(home, channel, entry.name, redeliver=entry.redeliver)
         home.export = export
         self._channels[channel] = key

@@ -6,41 +6,92 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from tensorbus import _core
-from tensorbus._base.errors import BY_CODE, Closed, Error, OutOfMemory
+from tensorbus._base.errors import BY_CODE, Closed, Error
 from tensorbus._core import Code, Outcome, Pending
+from tensorbus.bridge._budget import PeerBudget
 from tensorbus.bridge._queues.export import NO_VALUES, QueueExport, Values
+from tensorbus.bridge._shortage import FIRST_WAIT, Again, Backoff, Watch, is_shortage
 from tensorbus.bridge._streams.channel import LOOK_AGAIN, ChannelMessage
 
-_GO_ON = 0.1  # seconds after an error that other gets may have, too
+_OF_REQUEST = 2  # descriptors
+_LONGEST_PUT_DELAY = 0.5  # seconds; memory is often free soon
 
 # Does something; returns the request whose descriptor will tell when to try again.
 _Command = Callable[[], Pending | None]
 
 
+class _Request:
+    """A request of the queue that is under way. Its descriptors are charged until close().
+
+    Args:
+        start: sends it.
+        budget: of the peer; None: nothing is charged.
+        look: called when it may have been answered.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[], Pending],
+        budget: PeerBudget | None,
+        look: Callable[[], object],
+    ) -> None:
+        if budget is not None:
+            budget.descriptors.take(_OF_REQUEST)
+        self._budget = budget
+        self._watch: Watch | None = None
+        try:
+            self.pending = start()
+        except BaseException:
+            self.close()
+            raise
+        self._watch = Watch(self.pending.fileno, look)
+
+    def unwatch(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    def close(self) -> None:
+        self.unwatch()
+        if self._budget is not None:
+            self._budget.descriptors.give_back(_OF_REQUEST)
+            self._budget = None
+
+
 class QueueHome:
     """A client of a queue, in the event loop. See `Home` of `_queues.export`."""
 
-    def __init__(self, queue: _core.Queue) -> None:
+    def __init__(self, queue: _core.Queue, name: str, budget: PeerBudget) -> None:
         self.export: QueueExport | None = None  # None: nobody is told anything
         self._queue = queue
+        self._budget = budget
         self._loop = asyncio.get_running_loop()
         self._commands: deque[_Command] = deque()  # the socket takes no more
-        self._gets: dict[int, Pending] = {}  # also those whose item has come
-        self._asked: dict[int, Pending] = {}  # puts and calls
-        self._puts: deque[tuple[int, ChannelMessage, bool]] = deque()  # there is no memory
+        self._blocked: Watch | None = None
+        self._gets: dict[int, _Request] = {}  # also those whose item has come
+        self._asked: dict[int, _Request] = {}  # puts and calls
+        self._puts: deque[tuple[int, ChannelMessage, bool]] = deque()  # there is no room
         self._putting: asyncio.TimerHandle | None = None
-        self._untold: set[Pending] = set()  # whose answers nobody needs
+        self._put_delay = LOOK_AGAIN  # seconds
+        self._getting = Backoff(f"items of {name} are not asked for", budget.log.warning)
+        self._going_on: asyncio.TimerHandle | None = None
+        self._untold: deque[tuple[str, int]] = deque()
+        self._tell_all = Again(f"{name} is not told of items", self._tell_some, budget.log.warning)
+        self._told: set[_Request] = set()  # whose answers nobody needs
 
     def finish(self) -> None:
         """Nobody is told anything any more. What it was told to do is still done."""
         self.export = None
         if self._putting is not None:
             self._putting.cancel()
+        if self._going_on is not None:
+            self._going_on.cancel()
         self._puts.clear()
-        for pending in self._asked.values():
-            self._loop.remove_reader(pending.fileno())
+        for request in self._asked.values():
+            request.close()
         self._asked.clear()
 
     # Gets.
@@ -49,7 +100,7 @@ class QueueHome:
 
     def cancel_get(self, get: int) -> None:
         if get in self._gets:
-            self._loop.remove_reader(self._gets[get].fileno())
+            self._gets[get].unwatch()
         self._do(lambda: self._cancel_get(get))
 
     def accept(self, get: int) -> None:
@@ -81,70 +132,96 @@ class QueueHome:
         self._do(lambda: self._request_cancel(id))
 
     def _start_get(self, get: int, waits: bool) -> None:
+        def start() -> Pending:
+            return self._queue.start_get(hold=True, waits=waits)
+
         try:
-            pending = self._gets[get] = self._queue.start_get(hold=True, waits=waits)
-        except Error:
-            self._loop.call_soon(self._fail_get, get)
-            raise
-        if self.export is not None:
-            self._loop.add_reader(pending.fileno(), self._on_get, get, pending)
+            self._gets[get] = _Request(start, self._budget, partial(self._on_get, get))
+        except (Error, MemoryError) as error:
+            self._loop.call_soon(self._fail_get, get, error)
 
     def _cancel_get(self, get: int) -> None:
-        pending = self._gets.pop(get, None)
-        if pending is not None:
-            pending.cancel()
+        request = self._gets.pop(get, None)
+        if request is not None:
+            request.close()
+            request.pending.cancel()
 
-    def _on_get(self, get: int, pending: Pending) -> None:
+    def _on_get(self, get: int) -> None:
+        request = self._gets[get]
+        pending, error = request.pending, None
         try:
             found = pending.take()
-        except Error:
-            found = Outcome.CLOSED
+        except (Error, MemoryError) as raised:
+            found, error = Outcome.CLOSED, raised
         if found is Outcome.TIMED_OUT and not pending.answered:
             return
-        self._loop.remove_reader(pending.fileno())
+        request.unwatch()
+        if error is None:
+            self._getting.succeeded()
         if isinstance(found, _core.Sample):
             if self.export is not None:
                 with suppress(Closed):  # the session is over, and so is this soon
                     self.export.on_item(get, found, found.fields, pending.number)
             return
         if found in (Outcome.TIMED_OUT, Outcome.SHUT_DOWN):
-            del self._gets[get]
+            self._end_get(get)
             if self.export is not None:
                 with suppress(Closed):
                     self.export.on_no_item(get, found)
         else:
-            self._fail_get(get)
+            self._fail_get(get, error or Closed("the queue is closed, or its process is gone"))
+
+    def _end_get(self, get: int) -> None:
+        request = self._gets.pop(get, None)
+        if request is not None:
+            request.close()
 
     # No memory, or that of the item is gone, or the queue is.
-    def _fail_get(self, get: int) -> None:
-        self._gets.pop(get, None)
-        if self.export is not None:
-            with suppress(Closed):
-                self.export.on_failed_get(get)
-            self._loop.call_later(_GO_ON, self._go_on)
+    def _fail_get(self, get: int, error: BaseException) -> None:
+        self._end_get(get)
+        if self.export is None:
+            return
+        with suppress(Closed):
+            self.export.on_failed_get(get)
+        if self._going_on is None:
+            delay = self._getting.failed(error) if is_shortage(error) else FIRST_WAIT
+            self._going_on = self._loop.call_later(delay, self._go_on)
 
     def _go_on(self) -> None:
+        self._going_on = None
         if self.export is not None:
             self.export.go_on()
 
     def _answer_offer(self, get: int, how: Callable[[Pending], Outcome | None]) -> Pending | None:
-        pending = self._gets[get]
+        pending = self._gets[get].pending
         with suppress(Error):  # the home is gone
             if how(pending) is Outcome.TIMED_OUT:
                 return pending
-        del self._gets[get]
+        self._end_get(get)
         return None
 
+    # What has no descriptor now is told later. So it keeps nothing back that gives descriptors up.
     def _tell(self, verb: str, number: int) -> None:
-        pending = self._queue.start_call(verb, number)
-        self._untold.add(pending)
-        self._loop.add_reader(pending.fileno(), self._forget, pending)
+        self._untold.append((verb, number))
+        if not self._tell_all.due:
+            self._tell_all()
 
-    def _forget(self, pending: Pending) -> None:
-        self._loop.remove_reader(pending.fileno())
-        self._untold.discard(pending)
+    def _tell_some(self) -> None:
+        while self._untold:
+            start = partial(self._queue.start_call, *self._untold[0])
+            try:
+                self._told.add(_Request(start, None, self._forget_answered))
+            except Error as error:  # else the home is gone
+                if is_shortage(error):
+                    raise
+            self._untold.popleft()
 
-    # As far as there is memory for them.
+    def _forget_answered(self) -> None:
+        for request in [one for one in self._told if one.pending.answered]:
+            request.close()
+            self._told.remove(request)
+
+    # As far as there is memory for them, and descriptors.
     def _put_all(self) -> None:
         self._putting = None
         while self._puts:
@@ -155,23 +232,24 @@ class QueueHome:
                 self._deny(id, error)
             else:
                 if outgoing is None or not self._start_put(id, outgoing, message.fields, waits):
-                    self._putting = self._loop.call_later(LOOK_AGAIN, self._put_all)
+                    self._putting = self._loop.call_later(self._put_delay, self._put_all)
+                    self._put_delay = min(2 * self._put_delay, _LONGEST_PUT_DELAY)
                     return
+            self._put_delay = LOOK_AGAIN
             self._puts.popleft()
 
-    # False: there is no memory now.
+    # False: there is no memory now, or no descriptor.
     def _start_put(self, id: int, outgoing: _core.Outgoing, fields: bytes, waits: bool) -> bool:
         try:
             self._ask(id, lambda: self._queue.start_put(outgoing, fields, waits))
-        except OutOfMemory:
+        except MemoryError:
             return False
         except Error as error:
             self._deny(id, error)
         return True
 
     def _ask(self, id: int, start: Callable[[], Pending]) -> None:
-        pending = self._asked[id] = start()
-        self._loop.add_reader(pending.fileno(), self._on_answer, id, pending)
+        self._asked[id] = _Request(start, self._budget, partial(self._on_answer, id))
 
     def _start_call(self, id: int, verb: str, number: int) -> None:
         try:
@@ -181,9 +259,10 @@ class QueueHome:
 
     def _request_cancel(self, id: int) -> None:
         if id in self._asked:
-            self._asked[id].request_cancel()
+            self._asked[id].pending.request_cancel()
 
-    def _on_answer(self, id: int, pending: Pending) -> None:
+    def _on_answer(self, id: int) -> None:
+        pending = self._asked[id].pending
         try:
             outcome = pending.take()
         except Error as error:
@@ -209,9 +288,9 @@ class QueueHome:
                 self.export.on_denied(id, _code_of(error), str(error))
 
     def _end_asked(self, id: int) -> None:
-        pending = self._asked.pop(id, None)
-        if pending is not None:
-            self._loop.remove_reader(pending.fileno())
+        request = self._asked.pop(id, None)
+        if request is not None:
+            request.close()
 
     # In order, also where one has to wait.
     def _do(self, command: _Command) -> None:
@@ -222,15 +301,17 @@ class QueueHome:
     def _run_commands(self) -> None:
         while self._commands:
             blocked = None
-            with suppress(Error):  # the home is gone, or there are no descriptors
+            with suppress(Error):  # the home is gone
                 blocked = self._commands[0]()
             if blocked is not None:
-                self._loop.add_reader(blocked.fileno(), self._try_again, blocked)
+                self._blocked = Watch(blocked.fileno, self._try_again)
                 return
             self._commands.popleft()
 
-    def _try_again(self, blocked: Pending) -> None:
-        self._loop.remove_reader(blocked.fileno())
+    def _try_again(self) -> None:
+        assert self._blocked is not None
+        self._blocked.close()
+        self._blocked = None
         self._run_commands()
 
 

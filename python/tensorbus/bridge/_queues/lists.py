@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from tensorbus import _core
 from tensorbus._base.errors import Error, ProtocolError
 from tensorbus.bridge._rules import LOCAL_PREFIX
+from tensorbus.bridge._shortage import SHORTAGES, Backoff, require_shortage
 from tensorbus.bridge._streams.link import Link
 from tensorbus.bridge._wire.frames import QueueEntry, Queues
 
@@ -67,15 +68,18 @@ class LocalQueues:
         """The queue of `entries`; None for a service, or if there is none."""
         return self._opened.get(key)
 
-    def look(self) -> None:
-        """Queues may have come or gone."""
-        found = {
+    def find(self) -> dict[str, _core.QueueInfo]:
+        """The queues that there are now, by key."""
+        return {
             info.queue: info
             for info in _core.list_queues(self._participant)
             if not info.machine
             and info.participant != self._participant.id  # a mirror of a service
             and not public_name(info.name).startswith(LOCAL_PREFIX)
         }
+
+    def found(self, found: dict[str, _core.QueueInfo]) -> None:
+        """Takes what find() has returned: queues may have come or gone."""
         gone = [key for key in self._found if key not in found]
         new = [info for key, info in found.items() if key not in self._found]
         self._found = found
@@ -106,15 +110,18 @@ class LocalQueues:
 
     async def _open(self, info: _core.QueueInfo) -> None:
         loop = asyncio.get_running_loop()
+        backoff = Backoff(f"{info.name} is not open", logger.info)
         while True:
             try:
                 queue = await loop.run_in_executor(
                     self._threads, _core.Queue.open, info.address, _OPENS_IN, self._participant
                 )
                 break
-            except Error as error:
-                logger.info("%s: not opened: %s", info.name, error)
-            await asyncio.sleep(_OPENS_IN)
+            except (Error, *SHORTAGES) as error:  # its process may be stopped
+                if not isinstance(error, Error):
+                    require_shortage(error)
+                await asyncio.sleep(backoff.failed(error))
+        backoff.succeeded()
         del self._opening[info.queue]
         if queue.shared:
             logger.info("%s: a shared queue stays on its machine", info.name)
@@ -148,8 +155,8 @@ class QueueLists:
         self._local = local
         self._queues = queues
         self._services = services
-        self._consumers: dict[str, Consumer] = {}  # by key, of what the peer has told
-        self._told_again: set[str] = set()  # on this connection
+        self._there: dict[str, tuple[QueueEntry, Consumer]] = {}  # by key, at the peer
+        self._told_again: set[str] = set()  # on this connection, until all of them are
 
     def connected(self) -> None:
         """Tells the peer, on a new connection, which queues there are."""
@@ -166,28 +173,41 @@ class QueueLists:
         Raises:
             ProtocolError: the peer has too many.
         """
-        link = self._link
-        self._told_again.update(entry.key for entry in told.added)
+        added: list[QueueEntry] = []
+        for entry in told.added:
+            if self._may_come(entry):
+                self._told_again.add(entry.key)
+                if entry.key not in self._there:
+                    self._add(entry)
+                    added.append(entry)
         gone = set(told.removed)
         if told.whole:
-            gone.update(set(self._consumers) - self._told_again)
-        self._told_again -= gone
+            gone.update(set(self._there) - self._told_again)
+            self._told_again.clear()
+        removed = [(key, self._remove(key)) for key in gone if key in self._there]
         for consumer in (self._queues, self._services):
-            removed = [key for key in gone if self._consumers.get(key) is consumer]
-            added = [
+            new = [
                 entry
-                for entry in told.added
-                if self._consumer_of(entry) is consumer
-                and entry.key not in self._consumers
-                and link.rules.imports.lets(public_name(entry.name), link.machine)
+                for entry in added
+                if entry.key in self._there and self._consumer_of(entry) is consumer
             ]
-            for key in removed:
-                del self._consumers[key]
-            self._consumers.update((entry.key, consumer) for entry in added)
-            if len(self._consumers) > _MOST_QUEUES:
-                raise ProtocolError(f"QUEUES: more than {_MOST_QUEUES}")
-            if added or removed:
-                consumer.on_queues(added, removed)
+            old = [key for key, its_consumer in removed if its_consumer is consumer]
+            if new or old:
+                consumer.on_queues(new, old)
+
+    def _may_come(self, entry: QueueEntry) -> bool:
+        return self._link.rules.imports.lets(public_name(entry.name), self._link.machine)
+
+    def _add(self, entry: QueueEntry) -> None:
+        if len(self._there) >= _MOST_QUEUES:
+            raise ProtocolError(f"QUEUES: more than {_MOST_QUEUES}")
+        self._link.budget.remember(entry.key, entry.name)
+        self._there[entry.key] = entry, self._consumer_of(entry)
+
+    def _remove(self, key: str) -> Consumer:
+        entry, consumer = self._there.pop(key)
+        self._link.budget.forget(entry.key, entry.name)
+        return consumer
 
     def _consumer_of(self, entry: QueueEntry) -> Consumer:
         return self._services if entry.name.startswith(SERVICE_PREFIX) else self._queues

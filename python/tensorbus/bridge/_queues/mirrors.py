@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from contextlib import suppress
 
@@ -11,12 +10,21 @@ from tensorbus import _core
 from tensorbus._base.errors import Closed, Error, OutOfMemory, ProtocolError
 from tensorbus.bridge._queues.exports import KIND
 from tensorbus.bridge._queues.mirror import QueueMirror
+from tensorbus.bridge._shortage import (
+    FIRST_WAIT,
+    LONGEST_WAIT,
+    Again,
+    Log,
+    Watch,
+    is_shortage,
+    make_all,
+)
 from tensorbus.bridge._streams.channel import LOOK_AGAIN, Channel, ChannelMessage
 from tensorbus.bridge._streams.channels import Channels
 from tensorbus.bridge._streams.link import Link
 from tensorbus.bridge._wire.frames import QueueEntry
 
-logger = logging.getLogger("tensorbus.bridge")
+_OF_MIRROR = 1  # descriptors
 
 
 class QueueMirrors:
@@ -30,36 +38,40 @@ class QueueMirrors:
     def __init__(self, link: Link, channels: Channels) -> None:
         self._link = link
         self._channels = channels
-        self._nameless: dict[str, QueueEntry] = {}  # another queue here has the name
+        self._there: dict[str, QueueEntry] = {}  # at the peer
+        self._unmade: dict[str, QueueEntry] = {}  # not mirrored yet
+        self._nameless: set[str] = set()  # of these: another queue here has the name
         self._mirrors: dict[str, _LiveMirror] = {}
+        self._make_all = Again(
+            f"queues of {link.machine} wait", self._look, link.budget.log.warning
+        )
 
     def on_queues(self, added: list[QueueEntry], removed: list[str]) -> None:
         """Queues of the peer's machine have come and gone."""
         for key in removed:  # of a mirror its channel says it, in order with the rest
-            self._nameless.pop(key, None)
+            self._there.pop(key, None)
+            self._unmade.pop(key, None)
+            self._nameless.discard(key)
         for entry in added:
-            self._nameless[entry.key] = entry
+            self._there[entry.key] = self._unmade[entry.key] = entry
         self.look()
-        for entry in added:
-            if entry.key in self._nameless:
-                logger.warning(
-                    "%s of %s: this machine has a queue of that name",
-                    entry.name,
-                    self._link.machine,
-                )
 
     def look(self) -> None:
         """Queues of this machine may have gone, and left their names."""
-        if self._nameless:
-            taken = {info.name for info in _core.list_queues(self._link.participant)}
-            for entry in list(self._nameless.values()):
-                if entry.name not in taken:
-                    self._mirror(entry)
+        if self._unmade and not self._make_all.due:
+            self._make_all()
+
+    def try_soon(self) -> None:
+        """The peer has given something back: there may be room for what waits."""
+        if self._make_all.due:
+            self._make_all.within(FIRST_WAIT)
 
     def close(self) -> None:
         """They end as if their processes had died."""
-        self._nameless.clear()
-        for mirror in self._mirrors.values():
+        self._make_all.cancel()
+        self._there.clear()
+        self._unmade.clear()
+        for mirror in list(self._mirrors.values()):
             mirror.close()
         self._mirrors.clear()
 
@@ -67,8 +79,22 @@ class QueueMirrors:
         """The names of the queues that are mirrored."""
         return sorted(mirror.entry.name for mirror in self._mirrors.values())
 
-    def _mirror(self, entry: QueueEntry) -> None:
+    def _look(self) -> bool:
+        taken = {info.name for info in _core.list_queues(self._link.participant)}
+        nameless = {key: one for key, one in self._unmade.items() if one.name in taken}
+        for key, entry in nameless.items():
+            del self._unmade[key]
+            if key not in self._nameless:
+                self._nameless.add(key)
+                self._warn(entry, "this machine has a queue of that name")
+        try:
+            return make_all(self._unmade, self._make)
+        finally:
+            self._unmade.update(nameless)
+
+    def _make(self, entry: QueueEntry) -> None:
         link = self._link
+        link.budget.descriptors.take(_OF_MIRROR)
         try:
             local = _core.MirrorQueue(
                 name=entry.name,
@@ -78,12 +104,16 @@ class QueueMirrors:
                 origin=(link.machine, entry.key),
                 participant=link.participant,
             )
-        except (Error, TypeError) as error:  # TypeError: a number beyond what a queue has
-            logger.warning("%s of %s: %s", entry.name, link.machine, error)
-            return
-        del self._nameless[entry.key]
+        except BaseException as error:
+            link.budget.descriptors.give_back(_OF_MIRROR)
+            # TypeError: a number beyond what a queue has.
+            if is_shortage(error) or not isinstance(error, (Error, TypeError)):
+                raise
+            return self._warn(entry, str(error))
+        self._nameless.discard(entry.key)
         channel = self._channels.open(KIND, entry.key)
-        mirror = self._mirrors[entry.key] = _LiveMirror(entry, local, channel)
+        log = link.budget.log.warning
+        mirror = self._mirrors[entry.key] = _LiveMirror(entry, local, channel, log)
         self._channels.run(self._run(mirror), channel)
 
     async def _run(self, mirror: _LiveMirror) -> None:
@@ -91,15 +121,30 @@ class QueueMirrors:
             await mirror.run()
         finally:
             mirror.close()
+            self._link.budget.descriptors.give_back(_OF_MIRROR)
             if self._mirrors.pop(mirror.entry.key, None) is not None:
                 self.look()
+                loop = asyncio.get_running_loop()
+                loop.call_later(LONGEST_WAIT, self._make_again, mirror.entry)
+
+    # The peer has ended the channel, and names the queue all the same.
+    def _make_again(self, entry: QueueEntry) -> None:
+        if self._there.get(entry.key) is entry and entry.key not in self._mirrors:
+            self._unmade[entry.key] = entry
+            self.look()
+
+    def _warn(self, entry: QueueEntry, why: str) -> None:
+        self._link.budget.log.warning("%s of %s: %s", entry.name, self._link.machine, why)
 
 
 class _LiveMirror:
     """One queue of the peer's: what its channel says, and what programs of this machine do."""
 
-    def __init__(self, entry: QueueEntry, local: _core.MirrorQueue, channel: Channel) -> None:
+    def __init__(
+        self, entry: QueueEntry, local: _core.MirrorQueue, channel: Channel, log: Log
+    ) -> None:
         self.entry = entry
+        self._log = log
         self._local = local
         self._channel = channel
         self._mirror = QueueMirror(local, channel)
@@ -107,14 +152,14 @@ class _LiveMirror:
         self._come: deque[ChannelMessage] = deque()
         self._offering: asyncio.TimerHandle | None = None
         self._closed = False
-        asyncio.get_running_loop().add_reader(local.fileno(), self._look)
+        self._watch = Watch(local.fileno, self._look)
 
     def close(self) -> None:
         """Who waits gets Closed."""
         if self._closed:
             return
         self._closed = True
-        asyncio.get_running_loop().remove_reader(self._local.fileno())
+        self._watch.close()
         if self._offering is not None:
             self._offering.cancel()
         self._come.clear()
@@ -148,7 +193,7 @@ class _LiveMirror:
         try:
             self._take_all()
         except Error as error:
-            logger.warning("%s: %s", self.entry.name, error)
+            self._log("%s: %s", self.entry.name, error)
             self._channel.abort()
 
     # As far as there is memory.
@@ -175,7 +220,7 @@ class _LiveMirror:
         try:
             outgoing = message.try_outgoing()
         except OutOfMemory as error:
-            logger.warning("%s: an item is lost: %s", self.entry.name, error)
+            self._log("%s: an item is lost: %s", self.entry.name, error)
             self._mirror.spoilt(tag)
             return True
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from tensorbus import _core
 from tensorbus._base.errors import Closed, Error, OutOfMemory, ProtocolError, Unsupported
@@ -12,15 +11,20 @@ from tensorbus._services.answers import Answers
 from tensorbus._services.calls import error_item
 from tensorbus.bridge._queues.lists import public_name
 from tensorbus.bridge._services.calls import MOST_CALLS, reply_of
+from tensorbus.bridge._shortage import (
+    FIRST_WAIT,
+    LONGEST_WAIT,
+    Again,
+    Backoff,
+    is_shortage,
+    make_all,
+)
 from tensorbus.bridge._streams.channel import Channel, ChannelMessage
 from tensorbus.bridge._streams.channels import Channels
 from tensorbus.bridge._streams.link import Link
 from tensorbus.bridge._wire.frames import QueueEntry
 
-logger = logging.getLogger("tensorbus.bridge")
-
-_AGAIN_AFTER = 1.0  # seconds, when a mirror could not be made
-_PAUSE = 0.01  # seconds until the next look when requests cannot be taken
+_OF_MIRROR = 2  # descriptors
 
 
 class ServiceMirrors:
@@ -35,7 +39,13 @@ class ServiceMirrors:
         self._link = link
         self._channels = channels
         self._mirrors: dict[str, ServiceMirror] = {}  # by key
-        self._again: dict[str, asyncio.TimerHandle] = {}  # services that are tried again
+        self._there: dict[str, QueueEntry] = {}  # at the peer
+        self._unmade: dict[str, QueueEntry] = {}  # not mirrored yet
+        self._make_all = Again(
+            f"services of {link.machine} wait",
+            lambda: make_all(self._unmade, self._make),
+            link.budget.log.warning,
+        )
 
     def status(self) -> list[str]:
         """The names of the services."""
@@ -47,32 +57,54 @@ class ServiceMirrors:
             mirror = self._mirrors.pop(key, None)
             if mirror is not None:
                 mirror.service_is_gone()
-            if key in self._again:
-                self._again.pop(key).cancel()
+            self._there.pop(key, None)
+            self._unmade.pop(key, None)
         for entry in added:
-            self._mirror(entry)
+            self._there[entry.key] = self._unmade[entry.key] = entry
+        if self._unmade and not self._make_all.due:
+            self._make_all()
+
+    def try_soon(self) -> None:
+        """The peer has given something back: there may be room for what waits."""
+        if self._make_all.due:
+            self._make_all.within(FIRST_WAIT)
 
     def close(self) -> None:
         """No mirror is made any more; those that there are end with their channels."""
-        for timer in self._again.values():
-            timer.cancel()
-        self._again.clear()
+        self._make_all.cancel()
+        self._there.clear()
+        self._unmade.clear()
+        self._mirrors.clear()
+        self._mirrors.clear()
 
-    def _mirror(self, entry: QueueEntry) -> None:
-        is_first = self._again.pop(entry.key, None) is None
+    def _make(self, entry: QueueEntry) -> None:
+        budget = self._link.budget
+        budget.descriptors.take(_OF_MIRROR)
         channel = self._channels.open("service", entry.key)
         try:
             mirror = ServiceMirror(entry.name, channel, self._link.participant)
-        except Error as error:
-            if is_first:
-                logger.warning("%s of %s: %s", entry.name, self._link.machine, error)
+        except BaseException as error:
             channel.abort()
-            if isinstance(error, OutOfMemory):
-                loop = asyncio.get_running_loop()
-                self._again[entry.key] = loop.call_later(_AGAIN_AFTER, self._mirror, entry)
+            budget.descriptors.give_back(_OF_MIRROR)
+            if is_shortage(error) or not isinstance(error, Error):
+                raise
+            budget.log.warning("%s of %s: %s", entry.name, self._link.machine, error)
             return
         self._mirrors[entry.key] = mirror
-        self._channels.run(mirror.run(), channel)
+        self._channels.run(self._run(mirror, entry), channel)
+
+    async def _run(self, mirror: ServiceMirror, entry: QueueEntry) -> None:
+        try:
+            await mirror.run()
+        finally:
+            self._link.budget.descriptors.give_back(_OF_MIRROR)
+            if self._mirrors.pop(entry.key, None) is not None:
+                asyncio.get_running_loop().call_later(LONGEST_WAIT, self._make_again, entry)
+
+    # The peer has ended the channel, and names the service all the same.
+    def _make_again(self, entry: QueueEntry) -> None:
+        if self._there.get(entry.key) is entry and entry.key not in self._mirrors:
+            self.on_queues([entry], [])
 
 
 class ServiceMirror:
@@ -145,19 +177,22 @@ class ServiceMirror:
         self._give(reply, item)
 
     async def _take_requests(self) -> None:
+        log = self._channel.budget.log
+        what = f"requests to {self.name} of {self._channel.machine} wait"
+        backoff = Backoff(what, log.warning)
         while True:
             await self._room.acquire()
             try:
                 found = await taken(self._queue.start_get())
                 assert isinstance(found, _core.Sample)
+                backoff.succeeded()
                 self._call(found)
                 del found
             except Closed:
                 return
-            except Error as error:
+            except (Error, MemoryError, OSError) as error:
                 self._room.release()
-                self._warn(error)
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(backoff.failed(error))
 
     def _call(self, request: _core.Sample) -> None:
         reply = reply_of(request.fields)
@@ -177,4 +212,5 @@ class ServiceMirror:
             self._warn(error)
 
     def _warn(self, error: Error) -> None:
-        logger.warning("%s of %s: %s", self.name, self._channel.machine, error)
+        log = self._channel.budget.log
+        log.warning("%s of %s: %s", self.name, self._channel.machine, error)

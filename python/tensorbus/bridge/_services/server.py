@@ -8,16 +8,26 @@ from collections import deque
 from contextlib import suppress
 
 from tensorbus import _core
-from tensorbus._base.errors import Closed, Error, ProtocolError, Timeout, Unsupported
+from tensorbus._base.errors import (
+    Closed,
+    Error,
+    OutOfMemory,
+    ProtocolError,
+    Timeout,
+    Unsupported,
+)
 from tensorbus._services.asked import Asked, Lifeline
 from tensorbus._services.calls import error_item
 from tensorbus._services.server import Replies
+from tensorbus.bridge._budget import PeerBudget
 from tensorbus.bridge._queues.lists import SERVICE_PREFIX, LocalQueues, public_name
 from tensorbus.bridge._rules import Rules
 from tensorbus.bridge._services.calls import MOST_CALLS, with_reply
 from tensorbus.bridge._shares.threads import in_a_thread
+from tensorbus.bridge._shortage import Backoff
 from tensorbus.bridge._streams.channel import Channel, ChannelMessage
 
+_OF_CALL = 4  # descriptors
 _OPENS_IN = 1.0  # seconds that a process has to answer, and until it is asked again
 
 
@@ -45,7 +55,8 @@ class ServiceServer:
             return
         address = self._queues.address_of(channel.key)
         message = await channel.receive()  # a service that nobody calls is not opened
-        calls = _Calls(channel, await self._open(address), self._participant.domain)
+        queue = await self._open(address, entry.name, channel.budget)
+        calls = _Calls(channel, queue, self._participant.domain)
         try:
             while True:
                 await calls.begin(message)
@@ -53,12 +64,20 @@ class ServiceServer:
         finally:
             calls.close()
 
-    async def _open(self, address: str) -> _core.Queue:
+    async def _open(self, address: str, name: str, budget: PeerBudget) -> _core.Queue:
+        backoff = Backoff(f"the service {public_name(name)} is not called", budget.log.warning)
         while True:
-            with suppress(Timeout):  # its process is stopped
-                return await in_a_thread(
-                    lambda: _core.Queue.open(address, _OPENS_IN, self._participant)
-                )
+            try:
+                async with budget.opening:
+                    found = await in_a_thread(
+                        lambda: _core.Queue.open(address, _OPENS_IN, self._participant)
+                    )
+                backoff.succeeded()
+                return found
+            except Timeout:  # its process is stopped
+                pass
+            except OutOfMemory as error:
+                await asyncio.sleep(backoff.failed(error))
 
 
 class _Calls:
@@ -87,6 +106,7 @@ class _Calls:
         (number,) = message.numbers(1)
         if len(self._tasks) >= MOST_CALLS:
             raise ProtocolError(f"a channel of a service: more than {MOST_CALLS} calls")
+        await self._channel.budget.descriptors.wait_for(_OF_CALL)
         replies = None
         try:
             outgoing = await message.outgoing()
@@ -94,6 +114,7 @@ class _Calls:
             fields = with_reply(message.fields, replies.queue.address)
             putting = self._queue.start_put(outgoing, fields)
         except Error as error:
+            self._channel.budget.descriptors.give_back(_OF_CALL)
             if replies is not None:
                 replies.queue._discard()
             if isinstance(error, ProtocolError):
@@ -156,6 +177,7 @@ class _Calls:
     # The answers that had come before the service's end are sent before the last word.
     def _end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._channel.budget.descriptors.give_back(_OF_CALL)
         self._end_if_gone()
 
     def _end_if_gone(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 
@@ -11,8 +10,6 @@ from tensorbus._base.errors import Closed, Error, ProtocolError, Timeout
 from tensorbus._sharing.elsewhere import code_of
 from tensorbus.bridge._shares.threads import in_a_thread
 from tensorbus.bridge._streams.channel import Channel, ChannelMessage
-
-_MOST_AT_ONCE = 256  # threads that wait for processes, which may be stopped
 
 
 class ShareServer:
@@ -26,7 +23,6 @@ class ShareServer:
 
     def __init__(self, participant: _core.Participant) -> None:
         self._participant = participant
-        self._room = asyncio.Semaphore(_MOST_AT_ONCE)
 
     async def serve(self, channel: Channel) -> None:
         if not self._is_here(channel.key):
@@ -39,7 +35,8 @@ class ShareServer:
             known, milliseconds = message.numbers(2)
             timeout = milliseconds / 1000 if milliseconds else None
             try:
-                found = await self._attach(message, timeout)
+                async with channel.budget.attaching:
+                    found = await self._attach(message, timeout)
                 if known:
                     channel.send("same")
                 else:
@@ -56,10 +53,9 @@ class ShareServer:
 
     async def _attach(self, message: ChannelMessage, timeout: float | None) -> _core.Sample:
         handle = _core.Handle.from_bytes(message.fields)
-        async with self._room:
-            found = await in_a_thread(
-                lambda: _core.attach(handle, _core.Access.READ, timeout, self._participant)
-            )
+        found = await in_a_thread(
+            lambda: _core.attach(handle, _core.Access.READ, timeout, self._participant)
+        )
         if isinstance(found, _core.Outcome):
             raise Timeout("nobody answered in time: the process that shares it is stopped, or busy")
         return found

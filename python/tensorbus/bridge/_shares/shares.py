@@ -14,12 +14,12 @@ from tensorbus._services import calls
 from tensorbus._services.answers import Answers
 from tensorbus._sharing.elsewhere import SERVICE, code_of
 from tensorbus.bridge._shares.remote import OpenAll, RemoteShare
+from tensorbus.bridge._shortage import Backoff
 
 logger = logging.getLogger("tensorbus.bridge")
 
 _KEPT = 30.0  # seconds after the last attach
 _MOST_AT_ONCE = 256
-_PAUSE = 0.01  # seconds until the next look when requests cannot be taken
 
 _ANY = calls.Types(None, None)
 
@@ -47,7 +47,36 @@ class Shares:
 
     async def run(self) -> None:
         """Runs until it is cancelled."""
-        queue = _core.Queue(
+        backoff = Backoff("no request for a share is taken", logger.warning)
+        queue = None
+        try:
+            while True:
+                await self._room.acquire()
+                try:
+                    if queue is None:
+                        queue = self._queue()
+                    found = await taken(queue.start_get())
+                except (Error, MemoryError, OSError) as error:
+                    self._room.release()
+                    await asyncio.sleep(backoff.failed(error))
+                    continue
+                backoff.succeeded()
+                assert isinstance(found, _core.Sample)
+                task = asyncio.ensure_future(self._answer(found))
+                self._tasks.add(task)
+                task.add_done_callback(self._done)
+        finally:
+            if queue is not None:
+                queue.close()
+            for task in self._tasks:
+                task.cancel()
+            for timer in self._forgetting.values():
+                timer.cancel()
+            for share in self._shares.values():
+                share.close()
+
+    def _queue(self) -> _core.Queue:
+        return _core.Queue(
             maxsize=0,
             redeliver=False,
             shared=False,
@@ -55,20 +84,6 @@ class Shares:
             max_bytes=0,
             participant=self._participant,
         )
-        try:
-            while True:
-                await self._room.acquire()
-                task = asyncio.ensure_future(self._answer(await _next(queue)))
-                self._tasks.add(task)
-                task.add_done_callback(self._done)
-        finally:
-            queue.close()
-            for task in self._tasks:
-                task.cancel()
-            for timer in self._forgetting.values():
-                timer.cancel()
-            for share in self._shares.values():
-                share.close()
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -82,7 +97,7 @@ class Shares:
             except Error as error:
                 answer = [code_of(error), str(error)]
             self._answers.give(request.reply, calls.reply_item(_ANY, answer))
-        except Error as error:
+        except (Error, MemoryError) as error:
             logger.warning("a request for a share: %s", error)
 
     async def _attach(self, data: Any) -> Any:
@@ -133,14 +148,3 @@ class Shares:
         """For `tensorbus bridge status`."""
         kept = sum(share.has_copy for share in self._shares.values())
         return {"fetched": self.fetched, "kept": kept}
-
-
-async def _next(queue: _core.Queue) -> _core.Sample:
-    while True:
-        try:
-            found = await taken(queue.start_get())
-            assert isinstance(found, _core.Sample)
-            return found
-        except Error as error:  # no descriptors are left
-            logger.warning("no request for a share is taken now: %s", error)
-            await asyncio.sleep(_PAUSE)

@@ -8,11 +8,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
+from tensorbus._base.errors import OutOfMemory
+
 Result = TypeVar("Result")
 
 
 async def in_a_thread(function: Callable[[], Result]) -> Result:
-    """Calls what blocks, in a thread of its own. The bridge that ends does not wait for it."""
+    """Calls what blocks, in a thread of its own. The bridge that ends does not wait for it.
+
+    Raises:
+        OutOfMemory: there is no room for one more thread.
+    """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Result] = loop.create_future()
 
@@ -33,5 +39,8 @@ async def in_a_thread(function: Callable[[], Result]) -> Result:
         with suppress(RuntimeError):  # the loop was closed
             loop.call_soon_threadsafe(settle, result, error)
 
-    threading.Thread(target=run, name="tensorbus-asks", daemon=True).start()
+    try:
+        threading.Thread(target=run, name="tensorbus-asks", daemon=True).start()
+    except RuntimeError as error:
+        raise OutOfMemory(f"{error}: RLIMIT_NPROC or pids.max") from None
     return await future

@@ -112,6 +112,7 @@ class Channel:
         self.kind = kind
         self.key = key
         self.machine = link.machine
+        self.budget = link.budget
         self.opened_here = opened_here
         self._link = link
         self._on_over = on_over
@@ -168,12 +169,15 @@ class Channel:
         return message < self._sending.written
 
     async def receive(self) -> ChannelMessage:
-        """The next message.
+        """The next message. If the peer has opened the channel, it comes when the peer has taken
+        most of what was sent.
 
         Raises:
             Closed: the peer has closed the channel, or the session has ended; the text says why.
             ProtocolError: the peer wrote nonsense.
         """
+        if not self.opened_here:  # or both sides could wait for each other
+            await self._sending.settled()
         while not self._receiving.ready:
             if self._why is not None:
                 raise Closed(self._why)

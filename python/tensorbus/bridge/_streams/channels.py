@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from tensorbus._base.errors import Closed, Error, ProtocolError
+from tensorbus.bridge._shortage import SHORTAGES, require_shortage
 from tensorbus.bridge._streams.channel import BY_ACCEPTOR, BY_OPENER, NUMBER, Channel
 from tensorbus.bridge._streams.link import Link
 from tensorbus.bridge._streams.stream import Limits
 from tensorbus.bridge._wire.frames import Begin, Credit, Open
 from tensorbus.bridge._wire.frames import Closed as ClosedFrame
-
-logger = logging.getLogger("tensorbus.bridge")
 
 _MOST_CHANNELS = 65_536  # of one peer
 
@@ -71,7 +69,7 @@ class Channels:
         """The peer has named all its channels on this connection."""
         for stream, channel in list(self._channels.items()):
             if not channel.opened_here and stream not in self._opened_again:
-                del self._channels[stream]
+                self._remove(stream)
                 channel.end("the other side has left it")
 
     def close(self, why: str) -> None:
@@ -86,7 +84,6 @@ class Channels:
         number = stream & NUMBER
         if stream != number | BY_OPENER or stream in self._opened_again:
             raise ProtocolError(f"OPEN: of the channel {stream:#x}")
-        self._opened_again.add(stream)
         channel = self._channels.get(stream)
         if channel is None:
             if number <= self._newest_of_peer:  # it is over here
@@ -95,6 +92,7 @@ class Channels:
             channel = self._accept(number, told)
             if channel is None:
                 return
+        self._opened_again.add(stream)
         self._link.send(channel.credit(), number | BY_ACCEPTOR)
         channel.on_credit(Limits(told.next, told.published, told.samples, told.cost))
 
@@ -106,8 +104,7 @@ class Channels:
     def on_closed(self, closed: ClosedFrame, stream: int) -> None:
         channel = self._found(stream, "CLOSED")
         if channel is not None:
-            del self._channels[stream]
-            self._opened_again.discard(stream)
+            self._remove(stream)
             channel.end(closed.text)
 
     def on_begin(self, lane: str, begin: Begin, stream: int) -> None:
@@ -131,6 +128,7 @@ class Channels:
             why = "too many" if serve else f"this bridge serves no {told.kind!r}"
             self._link.send(ClosedFrame(why), number | BY_ACCEPTOR)
             return None
+        self._link.budget.remember(told.kind, told.key)
         channel = Channel(self._link, number, told.kind, told.key, self._forget, opened_here=False)
         self._channels[number | BY_OPENER] = channel
         self.run(serve(channel), channel)
@@ -147,9 +145,11 @@ class Channels:
             pass
         except ProtocolError as error:
             self._on_error(error)
-        except Error as error:
-            why = str(error)
-            logger.warning("%s of %s: %s", channel.kind, channel.machine, why)
+        except (Error, *SHORTAGES) as error:
+            if not isinstance(error, Error):
+                require_shortage(error)
+            why = str(error) or "no memory is left"
+            self._link.budget.log.warning("%s of %s: %s", channel.kind, channel.machine, why)
         finally:
             self._forget(channel, why)
             channel.end(why)
@@ -157,9 +157,16 @@ class Channels:
     # Tells the peer, if it does not know.
     def _forget(self, channel: Channel, why: str = "") -> None:
         ours, theirs = (BY_OPENER, BY_ACCEPTOR) if channel.opened_here else (BY_ACCEPTOR, BY_OPENER)
-        self._opened_again.discard(channel.number | theirs)
-        if self._channels.pop(channel.number | theirs, None) is not None:
+        if self._remove(channel.number | theirs):
             self._link.send(ClosedFrame(why), channel.number | ours)
+
+    # False: it was removed before.
+    def _remove(self, stream: int) -> bool:
+        self._opened_again.discard(stream)
+        channel = self._channels.pop(stream, None)
+        if channel is not None and not channel.opened_here:
+            self._link.budget.forget(channel.kind, channel.key)
+        return channel is not None
 
     # None: it is over, and late frames come, since the lanes have no common order.
     def _found(self, stream: int, what: str) -> Channel | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tensorbus import _core
+from tensorbus.bridge._budget import PeerBudget
 from tensorbus.bridge._clock import Clock
 from tensorbus.bridge._rules import Rules
 from tensorbus.bridge._streams.pump import Pump
@@ -17,12 +18,20 @@ class Link:
         machine: the other machine's name.
         rules: what may cross.
         participant: this machine's bridge.
+        budget: of the peer.
     """
 
-    def __init__(self, machine: str, rules: Rules, participant: _core.Participant) -> None:
+    def __init__(
+        self,
+        machine: str,
+        rules: Rules,
+        participant: _core.Participant,
+        budget: PeerBudget | None = None,
+    ) -> None:
         self.machine = machine
         self.rules = rules
         self.participant = participant
+        self.budget = budget or PeerBudget(machine)
         self.clock = Clock()
         self.pump = Pump()
         self.express: Lane | None = None

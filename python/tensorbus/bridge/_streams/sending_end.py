@@ -7,11 +7,18 @@ from collections import deque
 from collections.abc import Callable
 
 from tensorbus.bridge._streams.message import OutgoingMessage
-from tensorbus.bridge._streams.stream import Limits, Outgoing, SendingStream
+from tensorbus.bridge._streams.stream import (
+    MOST_SAMPLES_UNDER_WAY,
+    Limits,
+    Outgoing,
+    SendingStream,
+)
 from tensorbus.bridge._wire import frames
 from tensorbus.bridge._wire.compression import compressed
 from tensorbus.bridge._wire.lane import BULK, EXPRESS, Lane
 
+_MOST_UNSETTLED = 4096  # messages of a channel, before the peer is heard again
+_MOST_BYTES = 64 << 20  # the same, of their fields
 _SMALL = 64 << 10  # bytes of a message that goes on the express lane
 
 
@@ -70,6 +77,18 @@ class SendingEnd:
         """On this connection, of those that were taken."""
         return self._sending.all_sent
 
+    async def settled(self) -> None:
+        """Waits while too much is kept here for a peer that does not take it."""
+        while self._sending.unsettled >= _MOST_UNSETTLED or self._unsettled_bytes() > _MOST_BYTES:
+            self.room.clear()
+            await self.room.wait()
+
+    def _unsettled_bytes(self) -> int:
+        """Of fields: tensors are leased, and lie elsewhere."""
+        if self._sending.unsettled <= MOST_SAMPLES_UNDER_WAY:
+            return 0
+        return sum(len(one.fields) for one in self._sending.held())
+
     # The peer's words.
     def credit(self, limits: Limits) -> None:
         self._sending.credit(limits)
@@ -89,6 +108,8 @@ class SendingEnd:
         self._under_way.clear()
         self._sending.clear()
         self._on_idle = _do_nothing
+        self.room.set()
+        self.room.set()
 
     def tell(self) -> None:
         self.room.set()

@@ -60,6 +60,10 @@ class SendingStream(Generic[Payload]):
     def unsettled(self) -> int:
         return len(self._held)
 
+    def held(self) -> Iterator[Payload]:
+        """What is not settled."""
+        return (item.payload for item in self._held)
+
     @property
     def all_sent(self) -> bool:
         """Nothing that was taken waits to be sent on this connection."""

@@ -10,17 +10,16 @@ from collections.abc import Callable
 from tensorbus import _core
 from tensorbus._aio.loop_poller import Wait
 from tensorbus._base.device import HOST
-from tensorbus._base.errors import Error, OutOfMemory, Unsupported
+from tensorbus._base.errors import Error, Unsupported
 from tensorbus._core import Outcome
 from tensorbus.bridge._rules import TopicRule
+from tensorbus.bridge._shortage import Backoff, Log
 from tensorbus.bridge._streams.message import OutgoingMessage
 from tensorbus.bridge._streams.sending_end import SendingEnd
 from tensorbus.bridge._streams.stream import MOST_SAMPLES_UNDER_WAY, Limits
 from tensorbus.bridge._wire.frames import Ended, PublisherEntry
 
 logger = logging.getLogger("tensorbus.bridge")
-
-_LOOK_AGAIN = 0.02  # seconds; of memory nobody tells
 
 
 class Export:
@@ -32,6 +31,7 @@ class Export:
         on_ready: see `SendingEnd`.
         on_end: called when all was sent that there will ever be. What was not settled stays.
         participant: this machine's bridge.
+        log: takes the lines of the log.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class Export:
         participant: _core.Participant,
         on_ready: Callable[[SendingEnd], None],
         on_end: Callable[[Export], None],
+        log: Log = logger.warning,
     ) -> None:
         self.publisher = publisher
         self.ended: Ended | None = None
@@ -53,12 +54,13 @@ class Export:
         self._complete = False  # the publisher was closed
         self._told_end = False  # on this connection
         self._on_end = on_end
+        self._log = log
+        self._backoff = Backoff(f"{publisher.topic} is not sent", log)
         self._next = limits.next
         self._rule = rule
         self._due = -math.inf
         self._left_out = 0
         self._gone = False
-        self._lacked_memory = False
         self._wait: Wait | None = None
         self._subscriber = _core.Subscriber(
             publisher.topic,
@@ -118,8 +120,8 @@ class Export:
                     await self.end.room.wait()
                 if not self._take(await self._receive()):  # no variable keeps its lease
                     break
-        except Error as error:
-            why = str(error)
+        except (Error, MemoryError) as error:
+            why = str(error) or "no memory is left"
         self.ended = Ended(self._complete, self.end.taken, why)
         self.end.tell()
 
@@ -132,7 +134,7 @@ class Export:
                 message = OutgoingMessage(core.fields, core)
             except Unsupported as error:  # this one cannot cross, others can
                 if not self.unsent:
-                    logger.warning("%s: not sent: %s", self.publisher.topic, error)
+                    self._log("%s: not sent: %s", self.publisher.topic, error)
                 self.unsent += 1
                 return True
             self.end.take(core.sequence - self._left_out, message)
@@ -156,12 +158,12 @@ class Export:
         """The next sample; None if there will be none. It waits while there is no memory."""
         while True:
             try:
-                return await self._receive_at_once()
-            except OutOfMemory as error:  # the sample stays in the ring
-                if not self._lacked_memory:
-                    logger.warning("%s: %s", self.publisher.topic, error)
-                self._lacked_memory = True
-            await asyncio.sleep(_LOOK_AGAIN)
+                found = await self._receive_at_once()
+            except MemoryError as error:  # the sample stays in the ring
+                await asyncio.sleep(self._backoff.failed(error))
+            else:
+                self._backoff.succeeded()
+                return found
 
     async def _receive_at_once(self) -> _core.Sample | None:
         found = self._subscriber.try_receive()

@@ -12,6 +12,9 @@ from tensorbus.bridge._topics.export import Export
 from tensorbus.bridge._wire import frames
 from tensorbus.bridge._wire.frames import Credit, Ended, PublisherEntry, Publishers, Want
 
+_OF_EXPORT = 4  # descriptors
+_KEYS_IN_FRAME = 256
+
 
 class Exports:
     """The exports of a session, by the number of their stream.
@@ -38,10 +41,8 @@ class Exports:
             export.end.lose_connection()
 
     def close(self) -> None:
-        for export in self._exports.values():
-            export.close()
-        self._exports.clear()
-        self._streams.clear()
+        for stream in list(self._exports):
+            self._drop(stream)
 
     def publishers_changed(self, added: list[PublisherEntry], removed: list[str]) -> None:
         """Publishers of this machine have come and gone."""
@@ -76,7 +77,7 @@ class Exports:
         try:
             self._export(stream, want.publisher, limits)
             self._wanted_again.add(stream)
-        except (Error, LookupError) as error:
+        except (Error, LookupError) as error:  # of a shortage, too: the peer wants it again
             self._link.send(Ended(False, 0, str(error)), stream)
 
     def on_credit(self, credit: Credit, stream: int) -> None:
@@ -105,15 +106,21 @@ class Exports:
         link, publisher = self._link, self._publishers().get(key)
         if publisher is None or not link.rules.exports.lets(publisher.topic, link.machine):
             raise LookupError("there is no such publisher here, or it may not leave this machine")
-        self._exports[stream] = Export(
-            stream,
-            publisher,
-            limits,
-            link.rules.rule_of(publisher.topic),
-            link.participant,
-            link.pump.take_turn,
-            self._on_end,
-        )
+        link.budget.descriptors.take(_OF_EXPORT)
+        try:
+            self._exports[stream] = Export(
+                stream,
+                publisher,
+                limits,
+                link.rules.rule_of(publisher.topic),
+                link.participant,
+                link.pump.take_turn,
+                self._on_end,
+                link.budget.log.warning,
+            )
+        except BaseException:
+            link.budget.descriptors.give_back(_OF_EXPORT)
+            raise
         self._streams[key] = stream
 
     def _drop(self, stream: int) -> None:
@@ -122,6 +129,7 @@ class Exports:
         if export is not None:
             del self._streams[export.publisher.key]
             export.close()
+            self._link.budget.descriptors.give_back(_OF_EXPORT)
 
     # The export stays until the peer has all of it, and says UNWANT.
     def _on_end(self, export: Export) -> None:
@@ -133,8 +141,10 @@ class Exports:
         seen = [one for one in added if link.rules.exports.lets(one.topic, link.machine)]
         for part in _parts(seen):
             link.send(Publishers(part, [], False))
-        if removed or whole:
-            link.send(Publishers([], removed, whole))
+        for begin in range(0, len(removed), _KEYS_IN_FRAME):
+            link.send(Publishers([], removed[begin : begin + _KEYS_IN_FRAME], False))
+        if whole:
+            link.send(Publishers([], [], True))
 
 
 def _parts(publishers: list[PublisherEntry]) -> Iterator[list[PublisherEntry]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from tensorbus import _core
 from tensorbus._base.errors import Error, OutOfMemory
 from tensorbus._core import Outcome
+from tensorbus.bridge._shortage import Log, Watch
 from tensorbus.bridge._streams.message import IncomingMessage
 from tensorbus.bridge._streams.receiving_end import ReceivingEnd
 from tensorbus.bridge._streams.stream import Incoming
@@ -29,6 +30,7 @@ class Mirror:
         participant: this machine's bridge.
         tell: sends a CREDIT of this stream.
         offset_of: the peer's clock minus ours, in ns.
+        log: takes the lines of the log.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Mirror:
         participant: _core.Participant,
         tell: Callable[[Mirror], None],
         offset_of: Callable[[], int],
+        log: Log = logger.warning,
     ) -> None:
         self.publisher = publisher
         self.stream = 0  # 0: it is not wanted
@@ -48,11 +51,12 @@ class Mirror:
         self._machine = machine
         self._tell = tell
         self._offset_of = offset_of
+        self._log = log
         self._ended: Ended | None = None
         self._again: asyncio.TimerHandle | None = None
         # Of all that this bridge receives; a larger sample is thrown away.
         self._budget: int = participant.arena["budget_bytes"]
-        self._polled = False
+        self._watch: Watch | None = None
         self._core = _core.Publisher(
             publisher.topic,
             participant,
@@ -124,9 +128,9 @@ class Mirror:
         self._ended = ended
 
     @property
-    def failed(self) -> bool:
-        """The stream has ended by an error of the sender's."""
-        return self._ended is not None and bool(self._ended.text)
+    def error(self) -> str:
+        """The error of the sender's by which the stream has ended; else nothing."""
+        return "" if self._ended is None else self._ended.text
 
     @property
     def over(self) -> bool:
@@ -210,17 +214,16 @@ class Mirror:
 
     # Once for each mirror: the status counts the others.
     def _warn(self, what: str) -> None:
-        logger.warning("%s of %s: %s", self.publisher.topic, self._machine, what)
+        self._log("%s of %s: %s", self.publisher.topic, self._machine, what)
 
     # The descriptor tells of room in the rings; of memory, and of a subscriber that is stopped,
     # nobody tells.
     def _look_again(self) -> None:
-        loop = asyncio.get_running_loop()
         if self._again is None:
+            loop = asyncio.get_running_loop()
             self._again = loop.call_later(_LOOK_AGAIN, self._publish_again)
-        if not self._core.ready() and not self._polled:
-            self._polled = True
-            loop.add_reader(self._core.fileno(), self._publish_again)
+        if self._watch is None and not self._core.ready():
+            self._watch = Watch(self._core.fileno, self._publish_again)
 
     def _publish_again(self) -> None:
         self._stop_looking()
@@ -230,6 +233,6 @@ class Mirror:
         if self._again is not None:
             self._again.cancel()
             self._again = None
-        if self._polled:
-            self._polled = False
-            asyncio.get_running_loop().remove_reader(self._core.fileno())
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from tensorbus._base.errors import Error, OutOfMemory, ProtocolError
+from tensorbus._base.errors import Error, ProtocolError
+from tensorbus.bridge._shortage import FIRST_WAIT, LONGEST_WAIT, Again, is_shortage, make_all
 from tensorbus.bridge._streams.link import Link
 from tensorbus.bridge._topics.mirror import Mirror
 from tensorbus.bridge._wire.frames import Begin, Ended, PublisherEntry, Publishers, Unwant
 
-logger = logging.getLogger("tensorbus.bridge")
-
 _UNWANTED_AFTER = 1.0  # seconds without a local subscriber
-_AGAIN_AFTER = 1.0  # seconds, when a mirror could not be made, or its stream has failed
+_AGAIN_AFTER = 1.0  # seconds, when a stream has failed for the first time
 _MOST_PUBLISHERS = 65_536  # of one peer
+
+
+@dataclass
+class _Rest:
+    """A stream that has failed, and is wanted again later."""
+
+    why: str
+    delay: float  # seconds
+    received: int  # samples, until then
+    timer: asyncio.TimerHandle
+    over: bool = False
 
 
 class Mirrors:
@@ -31,15 +41,21 @@ class Mirrors:
         self._mirrors: dict[str, Mirror] = {}
         self._by_number: dict[int, Mirror] = {}  # of the publisher
         self._by_stream: dict[int, Mirror] = {}
-        self._told: set[str] = set()  # publishers, by the peer on this connection
+        self._there: dict[str, PublisherEntry] = {}  # at the peer: mirrored, or not yet
+        self._told_again: set[str] = set()  # on this connection, until all of them are
         self._newest = 0  # stream
         self._unwanting: dict[str, asyncio.TimerHandle] = {}
-        self._again: dict[str, asyncio.TimerHandle] = {}  # publishers that are tried again
-        self._warned: dict[str, str] = {}  # of publishers, by key: the last warning
+        self._unmade: dict[str, PublisherEntry] = {}
+        self._make_all = Again(
+            f"topics of {link.machine} wait",
+            lambda: make_all(self._unmade, self._make),
+            link.budget.log.warning,
+        )
+        self._resting: dict[str, _Rest] = {}  # publishers whose stream has failed
 
     def connected(self) -> None:
         """Tells the peer, on a new connection, where each stream goes on."""
-        self._told.clear()
+        self._told_again.clear()
         for stream, mirror in self._by_stream.items():
             self._link.send(mirror.want(stream), stream)
 
@@ -49,10 +65,12 @@ class Mirrors:
 
     def close(self) -> None:
         """They end as if their processes had died."""
-        for timer in (*self._unwanting.values(), *self._again.values()):
+        self._make_all.cancel()
+        for timer in (*self._unwanting.values(), *(one.timer for one in self._resting.values())):
             timer.cancel()
         for mirror in self._mirrors.values():
             mirror.close(complete=False)
+            self._link.budget.endpoints.give_back(1)
         self._mirrors.clear()
         self._by_number.clear()
         self._by_stream.clear()
@@ -63,7 +81,7 @@ class Mirrors:
             mirror = self._by_number.get(number)
             if mirror is None:
                 continue
-            if mirror.subscribers and mirror.publisher.key not in self._again:
+            if mirror.subscribers and not self._rests(mirror):
                 self._want(mirror)
             elif mirror.stream and mirror.publisher.key not in self._unwanting:
                 self._unwanting[mirror.publisher.key] = asyncio.get_running_loop().call_later(
@@ -71,18 +89,21 @@ class Mirrors:
                 )
 
     def on_publishers(self, told: Publishers) -> None:
+        link = self._link
         for publisher in told.added:
-            self._told.add(publisher.key)
-            self._mirror(publisher)
+            if not link.rules.imports.lets(publisher.topic, link.machine):
+                continue
+            self._told_again.add(publisher.key)
+            if publisher.key not in self._there:
+                self._add(publisher)
         gone = set(told.removed)
         if told.whole:
-            gone.update(set(self._mirrors) - self._told)
-        self._told -= gone
+            gone.update(set(self._there) - self._told_again)
+            self._told_again.clear()
         for key in gone:
-            self._warned.pop(key, None)
-            mirror = self._mirrors.get(key)
-            if mirror is not None and not mirror.stream:
-                self._drop(mirror)
+            self._remove(key)
+        if self._unmade and not self._make_all.due:
+            self._make_all()
 
     def on_begin(self, lane: str, begin: Begin, stream: int) -> None:
         mirror = self._by_stream.get(stream)
@@ -109,8 +130,6 @@ class Mirrors:
         mirror = self._by_stream.get(stream)
         if mirror is None:
             return self._require_wanted_once(stream, "ENDED")
-        if ended.text:
-            self._warn(mirror.publisher, ended.text)
         mirror.end(ended)
         self._end_if_over(mirror)
 
@@ -130,14 +149,32 @@ class Mirrors:
             for mirror in self._by_stream.values()
         ]
 
-    def _mirror(self, publisher: PublisherEntry) -> None:
-        link = self._link
-        if publisher.key in self._mirrors:
-            return
-        if not link.rules.imports.lets(publisher.topic, link.machine):
-            return
-        if len(self._mirrors) >= _MOST_PUBLISHERS:
+    def try_soon(self) -> None:
+        """The peer has given something back: there may be room for what waits."""
+        if self._make_all.due:
+            self._make_all.within(FIRST_WAIT)
+
+    def _add(self, publisher: PublisherEntry) -> None:
+        if len(self._there) >= _MOST_PUBLISHERS:
             raise ProtocolError(f"PUBLISHERS: more than {_MOST_PUBLISHERS}")
+        key = publisher.key
+        self._link.budget.remember(*_texts(publisher))
+        self._there[key] = publisher
+        if key not in self._mirrors:  # else its stream has not ended yet
+            self._unmade[key] = publisher
+
+    def _remove(self, key: str) -> None:
+        publisher = self._there.pop(key, None)
+        self._unmade.pop(key, None)
+        mirror = self._mirrors.get(key)
+        if mirror is not None and not mirror.stream:
+            self._drop(mirror)
+        if publisher is not None:
+            self._link.budget.forget(*_texts(publisher))
+
+    def _make(self, publisher: PublisherEntry) -> None:
+        link = self._link
+        link.budget.endpoints.take(1)
         try:
             mirror = Mirror(
                 link.machine,
@@ -145,12 +182,13 @@ class Mirrors:
                 link.participant,
                 self._tell_credit,
                 lambda: link.clock.offset.offset_ns,
+                link.budget.log.warning,
             )
-        except (Error, TypeError) as error:
-            self._warn(publisher, str(error))
-            if isinstance(error, OutOfMemory):
-                self._try_again(publisher)
-            return
+        except BaseException as error:
+            link.budget.endpoints.give_back(1)
+            if is_shortage(error) or not isinstance(error, (Error, TypeError)):
+                raise
+            return self._warn(publisher, str(error))
         self._mirrors[publisher.key] = self._by_number[mirror.number] = mirror
 
     def _want(self, mirror: Mirror) -> None:
@@ -168,46 +206,55 @@ class Mirrors:
             return
         del self._by_stream[stream]
         self._link.send(Unwant(), stream)
-        if self._link.connected and mirror.publisher.key not in self._told:
+        if mirror.publisher.key not in self._there:
             self._drop(mirror)  # the publisher has gone meanwhile
 
     def _end_if_over(self, mirror: Mirror) -> None:
         if mirror.over and self._by_stream.pop(mirror.stream, None) is not None:
             self._link.send(Unwant(), mirror.stream)
-            if mirror.failed and mirror.publisher.key in self._told:
+            why = mirror.error
+            if why and mirror.publisher.key in self._there:
                 mirror.rest()
-                self._try_again(mirror.publisher)
+                self._try_again(mirror, why)
             else:
                 self._drop(mirror)
 
-    # Of a publisher that is tried again and again, once.
     def _warn(self, publisher: PublisherEntry, why: str) -> None:
-        if self._warned.get(publisher.key) != why:
-            self._warned[publisher.key] = why
-            logger.warning("%s of %s: %s", publisher.topic, self._link.machine, why)
+        self._link.budget.log.warning("%s of %s: %s", publisher.topic, self._link.machine, why)
 
-    def _try_again(self, publisher: PublisherEntry) -> None:
-        loop = asyncio.get_running_loop()
-        if publisher.key not in self._again:
-            again = loop.call_later(_AGAIN_AFTER, self._go_on, publisher)
-            self._again[publisher.key] = again
+    # A stream that fails again and again is warned of once for each reason.
+    def _try_again(self, mirror: Mirror, why: str) -> None:
+        rest = self._resting.get(mirror.publisher.key)
+        if rest is not None and mirror.received > rest.received:
+            rest = None  # it had gone on
+        if rest is None or rest.why != why:
+            self._warn(mirror.publisher, why)
+        delay = _AGAIN_AFTER if rest is None else min(2 * rest.delay, LONGEST_WAIT)
+        timer = asyncio.get_running_loop().call_later(delay, self._go_on, mirror)
+        self._resting[mirror.publisher.key] = _Rest(why, delay, mirror.received, timer)
 
-    def _go_on(self, publisher: PublisherEntry) -> None:
-        del self._again[publisher.key]
-        mirror = self._mirrors.get(publisher.key)
-        if mirror is None:
-            if publisher.key in self._told:
-                self._mirror(publisher)
-        elif mirror.subscribers:
+    def _rests(self, mirror: Mirror) -> bool:
+        """Its stream has failed, and is not asked for yet."""
+        rest = self._resting.get(mirror.publisher.key)
+        return rest is not None and not rest.over
+
+    def _go_on(self, mirror: Mirror) -> None:
+        self._resting[mirror.publisher.key].over = True
+        if mirror.subscribers:
             self._want(mirror)
         elif not mirror.stream:
             mirror.unwant()  # for the next subscriber it begins anew
 
     def _drop(self, mirror: Mirror) -> None:
+        key = mirror.publisher.key
         self._stop_unwanting(mirror)
-        self._mirrors.pop(mirror.publisher.key, None)
+        rest = self._resting.pop(key, None)
+        if rest is not None:
+            rest.timer.cancel()
         self._by_number.pop(mirror.number, None)
         mirror.close()
+        if self._mirrors.pop(key, None) is not None:
+            self._link.budget.endpoints.give_back(1)
 
     def _stop_unwanting(self, mirror: Mirror) -> None:
         timer = self._unwanting.pop(mirror.publisher.key, None)
@@ -222,3 +269,7 @@ class Mirrors:
     def _require_wanted_once(self, stream: int, what: str) -> None:
         if not 0 < stream <= self._newest:
             raise ProtocolError(f"{what}: nobody wanted the stream {stream}")
+
+
+def _texts(publisher: PublisherEntry) -> tuple[str, ...]:
+    return publisher.key, publisher.topic, publisher.node, publisher.type

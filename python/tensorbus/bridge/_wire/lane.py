@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tensorbus._base.errors import ProtocolError
 from tensorbus.bridge._rules import Peer
+from tensorbus.bridge._shortage import SHORTAGES, require_shortage
 from tensorbus.bridge._wire import frames
 from tensorbus.bridge._wire.compression import ZSTD
 from tensorbus.bridge._wire.frames import Ended, Frame, FrameReader, Hello, Ping, Pong
@@ -55,10 +56,10 @@ class Lane(asyncio.BufferedProtocol):
         self._gone = gone
         self._owner: LaneOwner | None = None
         self._reader = FrameReader(self, _AHEAD)
-        self._abort: Callable[[], None] | None = None
+        self._abort: Callable[[], object] | None = None
         self._writer: Writer | None = None
         self._loop = asyncio.get_running_loop()
-        self._heard = self._loop.time()
+        self.made = self._heard = self._loop.time()
         self._watching: asyncio.TimerHandle | None = None
         self._why = ""
         self._silent = True
@@ -79,22 +80,33 @@ class Lane(asyncio.BufferedProtocol):
         self._heard = self._loop.time()
         self._watch()
 
+    def connecting(self, abandon: Callable[[], object]) -> None:
+        """The connection is being made; `abandon` ends that."""
+        self._abort = abandon
+
     # Called by asyncio.
     def connection_made(self, transport: Any) -> None:
+        self._abort = transport.abort
+        try:
+            self._begin_over(transport)
+        except OSError as error:  # the peer has hung up, or no descriptor is left
+            self.close(str(error))
+
+    def _begin_over(self, transport: Any) -> None:
+        tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+        address = transport.get_extra_info("peername")
+        name = f"{address[0]}:{address[1]}" if address else "?"
+        self.peer = Peer(name, None if tls is None else tls.getpeercert())
         connection = transport.get_extra_info("socket")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(SILENCE * 1000))
-        tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         writer: Writer
         if tls is None:
             writer = SocketWriter(connection.fileno(), self.resume_writing, self.close)
         else:
             transport.set_write_buffer_limits(high=0)
             writer = TransportWriter(transport)
-        address = transport.get_extra_info("peername")
-        name = f"{address[0]}:{address[1]}" if address else "?"
-        certificate = None if tls is None else tls.getpeercert()
-        self.begin(Peer(name, certificate), writer, transport.abort)
+        self.begin(self.peer, writer, transport.abort)
 
     def get_buffer(self, _: int) -> memoryview:
         return self._reader.buffer()
@@ -108,6 +120,9 @@ class Lane(asyncio.BufferedProtocol):
             self._reader.filled(count)
         except ProtocolError as error:
             self.refuse(error)
+        except SHORTAGES as error:  # the session goes on over the next connection
+            require_shortage(error)
+            self.close(str(error) or "no memory is left")
 
     def eof_received(self) -> None:
         if self._abort is not None:
@@ -157,6 +172,11 @@ class Lane(asyncio.BufferedProtocol):
     def closed(self) -> bool:
         """The connection has ended, or is about to end: nothing more is read."""
         return bool(self._why) or self._abort is None
+
+    @property
+    def why(self) -> str:
+        """Why it was closed here; else nothing."""
+        return self._why
 
     @property
     def silent(self) -> bool:

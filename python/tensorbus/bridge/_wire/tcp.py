@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from tensorbus.bridge._shortage import Backoff
 from tensorbus.bridge._wire.addresses import host_and_port
 from tensorbus.bridge._wire.lane import SILENCE, Lane
 
-logger = logging.getLogger("tensorbus.bridge")
-
-_PAUSE = 0.25  # seconds, when there are no descriptors
 _LEAST_TIME = 1.0  # seconds, in which an address of several has to answer
 
 # asyncio sends no alert when it refuses a certificate.
@@ -57,16 +54,20 @@ class TcpNetwork:
         self._listeners.clear()
 
     async def accept_all(
-        self, make: Callable[[], Lane], refused: Callable[[Lane, str, str], None]
+        self,
+        room: Callable[[], Awaitable[None]],
+        make: Callable[[], Lane],
+        refused: Callable[[Lane, str, str], None],
     ) -> None:
         """Accepts connections until it is cancelled.
 
         Args:
+            room: waits until one more may be accepted.
             make: a lane for each.
             refused: called with the lane, the address and the reason when TLS refuses one.
         """
         tasks = [
-            asyncio.create_task(self._accept_from(listener, make, refused))
+            asyncio.create_task(self._accept_from(listener, room, make, refused))
             for listener in self._listeners
         ]
         try:
@@ -99,21 +100,26 @@ class TcpNetwork:
     async def _accept_from(
         self,
         listener: socket.socket,
+        room: Callable[[], Awaitable[None]],
         make: Callable[[], Lane],
         refused: Callable[[Lane, str, str], None],
     ) -> None:
         loop = asyncio.get_running_loop()
         accepting: set[asyncio.Task[None]] = set()
+        backoff = Backoff("no connection is accepted")
         try:
             while True:
+                await room()
                 try:
                     connection, address = await loop.sock_accept(listener)
-                except OSError as error:  # no descriptors are left
-                    logger.warning("no connection is accepted now: %s", error)
-                    await asyncio.sleep(_PAUSE)
+                except (OSError, MemoryError) as error:  # also of a connection that has ended
+                    await asyncio.sleep(backoff.failed(error))
                     continue
+                backoff.succeeded()
                 text = f"{address[0]}:{address[1]}"
-                task = loop.create_task(self._accept(connection, text, make(), refused))
+                lane = make()
+                task = loop.create_task(self._accept(connection, text, lane, refused))
+                lane.connecting(task.cancel)
                 accepting.add(task)
                 task.add_done_callback(accepting.discard)
         finally:
@@ -135,9 +141,9 @@ class TcpNetwork:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: lane, connection, **tls
             )
-        except OSError as error:
+        except (OSError, MemoryError, asyncio.CancelledError) as error:
             connection.close()
-            refused(lane, address, str(error) or CLOSED_IN_TLS)
+            refused(lane, address, lane.why or str(error) or CLOSED_IN_TLS)
 
 
 # Each address has its share of the time: one that does not answer keeps no other from a try.

@@ -74,8 +74,12 @@ class SocketWriter:
         for part in parts:
             self._parts.append(memoryview(part))
             self.unsent += len(part)
-        if not waits and not self._send():
+        if waits or self._send():
+            return
+        try:
             self._loop.add_writer(self._descriptor, self._go_on)
+        except OSError as error:
+            self._fail(error)
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -90,6 +94,10 @@ class SocketWriter:
             self._loop.remove_writer(self._descriptor)
             self._on_empty()
 
+    def _fail(self, error: OSError) -> None:
+        self._parts.clear()
+        self._on_error(str(error))
+
     # True: nothing waits any more.
     def _send(self) -> bool:
         while self._parts:
@@ -99,8 +107,7 @@ class SocketWriter:
             except BlockingIOError:
                 return False
             except OSError as error:
-                self._parts.clear()
-                self._on_error(str(error))
+                self._fail(error)
                 return True
             self.unsent -= sent
             while sent:

@@ -40,7 +40,8 @@ class Domain {
   // `content` describes what is marked. The marker stays until remove_file(): see
   // restore_markers().
   void add_marker(const std::string& name, std::string_view content = {}) const;
-  std::string read_marker(const std::string& name, std::size_t most_bytes) const noexcept {
+  // See platform::read_file().
+  std::string read_marker(const std::string& name, std::size_t most_bytes) const {
     return platform::read_file(*directory(), name, most_bytes);
   }
   void remove_file(const std::string& name) const noexcept;

@@ -52,18 +52,16 @@ void create_file(int directory, const std::string& name, std::string_view conten
   refuse(error_number);
 }
 
-std::string read_file(int directory, const std::string& name, std::size_t most) noexcept {
+std::string read_file(int directory, const std::string& name, std::size_t most) {
   const Fd file(::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!file && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+    throw_system("reading " + name + " in the domain directory", errno, During::kDirectory);
   struct stat now{};
   if (!file || ::fstat(file.get(), &now) != 0 || now.st_size <= 0) return {};
-  try {
-    std::string content(std::min(most, static_cast<std::size_t>(now.st_size)), '\0');
-    const ssize_t count = ::read(file.get(), content.data(), content.size());
-    content.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
-    return content;
-  } catch (const std::bad_alloc&) {
-    return {};
-  }
+  std::string content(std::min(most, static_cast<std::size_t>(now.st_size)), '\0');
+  const ssize_t count = ::read(file.get(), content.data(), content.size());
+  content.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
+  return content;
 }
 
 void remove_file(int directory, const std::string& name) noexcept {

@@ -14,8 +14,9 @@ namespace tensorbus::platform {
 std::vector<std::string> list_directory(int directory);
 // Throws Error(kOutOfMemory) that names the limit; the file does not exist then.
 void create_file(int directory, const std::string& name, std::string_view content = {});
-// Returns at most `most` bytes of an existing file; empty if it is gone or cannot be read.
-std::string read_file(int directory, const std::string& name, std::size_t most) noexcept;
+// Returns at most `most` bytes of an existing file; empty if it is gone or is nobody's to read.
+// Throws Error(kOutOfMemory) if there is no descriptor or memory to read it.
+std::string read_file(int directory, const std::string& name, std::size_t most);
 void remove_file(int directory, const std::string& name) noexcept;
 // Returns 0 if the file does not exist.
 ino_t inode_of(int directory, const std::string& name) noexcept;

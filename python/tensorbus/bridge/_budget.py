@@ -1,0 +1,224 @@
+"""What a bridge spends on each peer: descriptors, endpoints, memory for names, lines of the log.
+
+What is opened or remembered for a peer is charged to the peer. So no peer can use up what the
+bridge needs for other peers, for new connections, and for the programs of its own machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+from collections.abc import Callable
+
+from tensorbus._base.errors import OutOfMemory, ProtocolError
+from tensorbus.bridge._shortage import FIRST_WAIT, LONGEST_WAIT
+
+logger = logging.getLogger("tensorbus.bridge")
+
+_RESERVE = 8  # an eighth of a resource is for nobody's peer
+_MOST_ENDPOINTS = 16_383  # of a participant
+_UNLIMITED = 1 << 30
+_MOST_REMEMBERED = 64 << 20  # bytes
+_MOST_ATTACHING, _MOST_OPENING = 256, 64  # to shares, and services
+_ENTRY_BYTES = 512  # that a name costs beside its texts
+_MOST_LINES = 50  # at once, and then one in each second
+_LINE_AFTER = 1.0  # seconds
+
+
+class Pool:
+    """A resource of the bridge that its peers share.
+
+    A peer may have at most twice what is left for all (Choudhury and Hahne, "Dynamic queue length
+    thresholds", 1998). So one peer alone gets two thirds, two greedy ones two fifths each, and
+    something is left for a peer that comes later.
+
+    Args:
+        name: of the resource, in errors.
+        limit: how much there is.
+        used: how much is in use now, by the peers and by others; 0 if that is not known.
+    """
+
+    def __init__(
+        self, name: str, limit: Callable[[], int], used: Callable[[], int] = lambda: 0
+    ) -> None:
+        self.name = name
+        self.taken = 0  # by all peers
+        self._limit = limit
+        self._used = used
+        self._own = used()
+
+    @property
+    def limit(self) -> int:
+        """How much there is."""
+        return self._limit()
+
+    @property
+    def left(self) -> int:
+        """For peers."""
+        limit = self.limit
+        used = max(self._used(), self._own + self.taken)
+        return limit - limit // _RESERVE - used
+
+
+class Share:
+    """What one peer has of a pool."""
+
+    def __init__(self, pool: Pool, machine: str, on_room: Callable[[], None]) -> None:
+        self.taken = 0
+        self._pool = pool
+        self._machine = machine
+        self._on_room = on_room
+
+    def take(self, count: int) -> None:
+        """
+        Raises:
+            OutOfMemory: the peer has its share.
+        """
+        left = self._pool.left - count
+        if self.taken + count > 2 * left:
+            raise OutOfMemory(
+                f"{self._machine} may not take more {self._pool.name} of this bridge: it has "
+                f"{self.taken}, and {max(left + count, 0)} are left for all"
+            )
+        self.taken += count
+        self._pool.taken += count
+
+    def give_back(self, count: int) -> None:
+        self.taken -= count
+        self._pool.taken -= count
+        self._on_room()
+
+    async def wait_for(self, count: int) -> None:
+        """The same. Waits until the peer may have so many."""
+        delay = FIRST_WAIT
+        while True:
+            try:
+                return self.take(count)
+            except OutOfMemory:
+                await asyncio.sleep(delay)
+            delay = min(2 * delay, LONGEST_WAIT)
+
+
+class LogLines:
+    """Lines of the log that a peer causes: a number at once, and then one in each second.
+
+    Args:
+        whose: names the peer, in the line that says how many were left out.
+    """
+
+    def __init__(self, whose: str) -> None:
+        self._whose = whose
+        self._left = float(_MOST_LINES)
+        self._at = 0.0
+        self._left_out = 0
+        self._telling: asyncio.TimerHandle | None = None
+
+    def warning(self, text: str, *arguments: object) -> None:
+        """Writes the line, or counts it."""
+        self._write(logging.WARNING, text, *arguments)
+
+    def info(self, text: str, *arguments: object) -> None:
+        """The same."""
+        self._write(logging.INFO, text, *arguments)
+
+    def _write(self, level: int, text: str, *arguments: object) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        self._left = min(_MOST_LINES, self._left + (now - self._at) / _LINE_AFTER)
+        self._at = now
+        if self._left >= 1:
+            self._left -= 1
+            logger.log(level, text, *arguments)
+            return
+        self._left_out += 1
+        if self._telling is None:
+            self._telling = loop.call_later(_MOST_LINES * _LINE_AFTER, self.close)
+
+    def close(self) -> None:
+        """Says how many were left out."""
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+        if self._left_out:
+            logger.warning("%s: %d more lines were left out", self._whose, self._left_out)
+            self._left_out = 0
+
+
+class Budget:
+    """Of a bridge."""
+
+    def __init__(self) -> None:
+        self.descriptors = Pool("descriptors (RLIMIT_NOFILE)", _descriptor_limit, open_descriptors)
+        self.endpoints = Pool("endpoints", lambda: _MOST_ENDPOINTS)
+        self.log = LogLines("connections")
+
+
+class PeerBudget:
+    """Of one peer.
+
+    Args:
+        machine: the peer's.
+        budget: of the bridge.
+    """
+
+    def __init__(self, machine: str, budget: Budget | None = None) -> None:
+        budget = budget or Budget()
+        self.log = LogLines(machine)
+        self.descriptors = Share(budget.descriptors, machine, self._go_on)
+        self.endpoints = Share(budget.endpoints, machine, self._go_on)
+        # Threads that wait for processes of this machine, which may be stopped.
+        self.attaching = asyncio.Semaphore(_MOST_ATTACHING)
+        self.opening = asyncio.Semaphore(_MOST_OPENING)
+        self._on_room: list[Callable[[], None]] = []
+        self._remembered = 0  # bytes
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        """Has it called each time that the peer gives something back."""
+        self._on_room.append(call)
+
+    def remember(self, *texts: str) -> None:
+        """Something with these texts is remembered for the peer, until forget().
+
+        Raises:
+            ProtocolError: it is too much.
+        """
+        self._remembered += _size_of(texts)
+        if self._remembered > _MOST_REMEMBERED:
+            raise ProtocolError(
+                f"the names of publishers, queues and channels take more than "
+                f"{_MOST_REMEMBERED >> 20} MiB here"
+            )
+
+    def forget(self, *texts: str) -> None:
+        self._remembered -= _size_of(texts)
+
+    def close(self) -> None:
+        """The session has ended."""
+        self._on_room.clear()
+        self.log.close()
+
+    def _go_on(self) -> None:
+        for call in self._on_room:
+            call()
+
+
+def open_descriptors() -> int:
+    """How many this process has open."""
+    size = os.stat("/proc/self/fd").st_size  # since Linux 6.2
+    if size:
+        return size
+    try:
+        return len(os.listdir("/proc/self/fd"))
+    except OSError:  # there is none for the directory itself
+        return _descriptor_limit()
+
+
+def _descriptor_limit() -> int:
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _UNLIMITED if limit == resource.RLIM_INFINITY else limit
+
+
+def _size_of(texts: tuple[str, ...]) -> int:
+    return sum((len(text) if text.isascii() else 4 * len(text) for text in texts), _ENTRY_BYTES)

@@ -1,0 +1,205 @@
+"""Shortages of descriptors, memory, room and threads: they end, so what failed is tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+logger = logging.getLogger("tensorbus.bridge")
+
+FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds between tries
+_TURN = 0.02  # seconds
+_FAILURES_IN_A_ROW = 16  # of one round of `make_all`
+_NO_THREAD = "can't start new thread"
+_ERRORS = {
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.ENOBUFS,
+    errno.ENOSPC,
+    errno.EDQUOT,
+}
+
+# What a shortage can be raised as: `is_shortage` tells it from other errors of these types.
+SHORTAGES = (MemoryError, OSError, RuntimeError)
+
+Entry = TypeVar("Entry")
+Log = Callable[..., object]  # like `Logger.warning`
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether the same call can succeed later because a resource is free again."""
+    if isinstance(error, MemoryError):  # `OutOfMemory` is one
+        return True
+    if isinstance(error, OSError):
+        return error.errno in _ERRORS
+    return isinstance(error, RuntimeError) and str(error) == _NO_THREAD
+
+
+def require_shortage(error: BaseException) -> None:
+    """Raises the error again unless it is a shortage."""
+    if not is_shortage(error):
+        raise error
+
+
+class Backoff:
+    """How long to wait before the next try, and what the log says: one line at each end.
+
+    Args:
+        what: is not done while the shortage lasts.
+        log: takes the lines.
+    """
+
+    def __init__(self, what: str, log: Log = logger.warning) -> None:
+        self._what = what
+        self._log = log
+        self._delay = 0.0
+
+    def failed(self, error: BaseException) -> float:
+        """Seconds until the next try."""
+        if not self._delay:
+            self._log("%s for now: %s", self._what, error)
+        self._delay = min(max(2 * self._delay, FIRST_WAIT), LONGEST_WAIT)
+        return self._delay
+
+    def succeeded(self) -> None:
+        if self._delay:
+            self._delay = 0.0
+            self._log("%s: this is over", self._what)
+
+
+class Again:
+    """Calls a function, and calls it again while a shortage makes it fail. In the event loop.
+
+    The function must do all that is left to do, and forget none of it when it raises. It returns
+    True if it has left something for a call that follows soon, so that others get their turn.
+
+    Args:
+        what: see `Backoff`.
+        function: is called without arguments.
+        log: takes the lines.
+    """
+
+    def __init__(
+        self, what: str, function: Callable[[], object], log: Log = logger.warning
+    ) -> None:
+        self._function = function
+        self._backoff = Backoff(what, log)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __call__(self) -> None:
+        """Calls it now, in place of the call that is due."""
+        self.cancel()
+        try:
+            more = self._function()
+        except SHORTAGES as error:
+            require_shortage(error)
+            self.after(self._backoff.failed(error))
+        else:
+            if more is True:
+                self.after(0)
+            else:
+                self._backoff.succeeded()
+
+    def after(self, delay: float) -> None:
+        """Calls it in so many seconds, in place of the call that is due."""
+        self.cancel()
+        self._timer = asyncio.get_running_loop().call_later(delay, self)
+
+    def within(self, delay: float) -> None:
+        """Calls it in so many seconds, or when it is due if that is earlier."""
+        loop = asyncio.get_running_loop()
+        if self._timer is None or self._timer.when() > loop.time() + delay:
+            self.after(delay)
+
+    @property
+    def due(self) -> bool:
+        """Whether a call is to come."""
+        return self._timer is not None
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def make_all(unmade: dict[str, Entry], make: Callable[[Entry], object]) -> bool:
+    """Makes something of entries, and removes them, for a short while. An entry that a shortage
+    keeps from that stays, behind the others. Returns whether there are more that can be tried.
+
+    Raises:
+        MemoryError, OSError, RuntimeError: the shortage that has kept the last one.
+    """
+    shortage: BaseException | None = None
+    failures = 0
+    until = time.monotonic() + _TURN
+    for key, entry in list(unmade.items()):
+        if time.monotonic() > until and shortage is None:
+            return True
+        try:
+            make(entry)
+        except SHORTAGES as error:
+            require_shortage(error)
+            shortage = error
+            unmade[key] = unmade.pop(key)
+            failures += 1
+            if failures == _FAILURES_IN_A_ROW:
+                break
+        else:
+            failures = 0
+            unmade.pop(key, None)
+    if shortage is not None:
+        raise shortage
+    return False
+
+
+class Watch:
+    """Calls a function when a descriptor is readable. In the event loop.
+
+    If the loop cannot watch the descriptor now, the function is called again and again instead: it
+    must look whether there is something to do.
+
+    Args:
+        fileno: returns the descriptor.
+        function: is called without arguments.
+    """
+
+    def __init__(self, fileno: Callable[[], int], function: Callable[[], object]) -> None:
+        self._function = function
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = -1
+        self._timer: asyncio.TimerHandle | None = None
+        self._begin(fileno)
+
+    def close(self) -> None:
+        """Before the descriptor is closed. Lets go of its owner: no cycle keeps that alive."""
+        self._function = _do_nothing
+        if self._descriptor >= 0:
+            self._loop.remove_reader(self._descriptor)
+            self._descriptor = -1
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _begin(self, fileno: Callable[[], int]) -> None:
+        self._timer = None
+        try:
+            descriptor = fileno()
+            self._loop.add_reader(descriptor, self._function)
+        except SHORTAGES as error:
+            require_shortage(error)
+            self._timer = self._loop.call_later(FIRST_WAIT, self._look, fileno)
+        else:
+            self._descriptor = descriptor
+
+    def _look(self, fileno: Callable[[], int]) -> None:
+        self._begin(fileno)
+        self._function()
+
+
+def _do_nothing() -> None:
+    pass
