@@ -30,7 +30,7 @@ def bridge(given: argparse.Namespace) -> int:
         leave_gpus()
         with own_loop() as loop:
             loop.run_until_complete(_run(config))
-    except (InvalidArgument, OSError) as error:
+    except (InvalidArgument, OSError, MemoryError) as error:
         print(f"tensorbus bridge: {error}")
         return 2
     return 0

@@ -227,7 +227,7 @@ class Bridge:
 
     async def _room_for_stranger(self) -> None:
         """Waits until one more may connect. The oldest one without a HELLO makes room."""
-        most = min(_MOST_STRANGERS, self._budget.descriptors.limit // 16)
+        most = max(1, min(_MOST_STRANGERS, self._budget.descriptors.limit // 16))
         while len(self._pending) >= most:
             oldest = next(iter(self._pending))
             left = oldest.made + _TIME_FOR_HELLO - asyncio.get_running_loop().time()

@@ -184,12 +184,13 @@ class PeerBudget:
         Raises:
             ProtocolError: it is too much.
         """
-        self._remembered += _size_of(texts)
-        if self._remembered > _MOST_REMEMBERED:
+        size = _size_of(texts)
+        if self._remembered + size > _MOST_REMEMBERED:
             raise ProtocolError(
                 f"the names of publishers, queues and channels take more than "
                 f"{_MOST_REMEMBERED >> 20} MiB here"
             )
+        self._remembered += size
 
     def forget(self, *texts: str) -> None:
         self._remembered -= _size_of(texts)

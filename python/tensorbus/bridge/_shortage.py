@@ -12,8 +12,8 @@ from typing import TypeVar
 logger = logging.getLogger("tensorbus.bridge")
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds between tries
+WHEN_ROOM = 1.0  # seconds until the next try at most, when something was given back
 _TURN = 0.02  # seconds
-_FAILURES_IN_A_ROW = 16  # of one round of `make_all`
 _NO_THREAD = "can't start new thread"
 _ERRORS = {
     errno.EMFILE,
@@ -132,29 +132,24 @@ def make_all(unmade: dict[str, Entry], make: Callable[[Entry], object]) -> bool:
     keeps from that stays, behind the others. Returns whether there are more that can be tried.
 
     Raises:
-        MemoryError, OSError, RuntimeError: the shortage that has kept the last one.
+        MemoryError, OSError, RuntimeError: the shortage that has kept one of them.
     """
     shortage: BaseException | None = None
-    failures = 0
     until = time.monotonic() + _TURN
     for key, entry in list(unmade.items()):
-        if time.monotonic() > until and shortage is None:
-            return True
+        if time.monotonic() > until:
+            break
         try:
             make(entry)
         except SHORTAGES as error:
             require_shortage(error)
             shortage = error
             unmade[key] = unmade.pop(key)
-            failures += 1
-            if failures == _FAILURES_IN_A_ROW:
-                break
         else:
-            failures = 0
             unmade.pop(key, None)
     if shortage is not None:
         raise shortage
-    return False
+    return bool(unmade)
 
 
 class Watch:

@@ -156,7 +156,7 @@ class QueueLists:
         self._queues = queues
         self._services = services
         self._there: dict[str, tuple[QueueEntry, Consumer]] = {}  # by key, at the peer
-        self._told_again: set[str] = set()  # on this connection, until all of them are
+        self._told_again: set[str] = set()  # of these, on this connection
 
     def connected(self) -> None:
         """Tells the peer, on a new connection, which queues there are."""
@@ -183,7 +183,7 @@ class QueueLists:
         gone = set(told.removed)
         if told.whole:
             gone.update(set(self._there) - self._told_again)
-            self._told_again.clear()
+        self._told_again -= gone
         removed = [(key, self._remove(key)) for key in gone if key in self._there]
         for consumer in (self._queues, self._services):
             new = [

@@ -13,6 +13,7 @@ from tensorbus.bridge._queues.mirror import QueueMirror
 from tensorbus.bridge._shortage import (
     FIRST_WAIT,
     LONGEST_WAIT,
+    WHEN_ROOM,
     Again,
     Log,
     Watch,
@@ -54,17 +55,18 @@ class QueueMirrors:
             self._nameless.discard(key)
         for entry in added:
             self._there[entry.key] = self._unmade[entry.key] = entry
-        self.look()
+        if added:
+            self._make_all()
 
     def look(self) -> None:
         """Queues of this machine may have gone, and left their names."""
-        if self._unmade and not self._make_all.due:
-            self._make_all()
+        if self._unmade:
+            self._make_all.within(FIRST_WAIT if self._make_all.due else 0)
 
     def try_soon(self) -> None:
         """The peer has given something back: there may be room for what waits."""
         if self._make_all.due:
-            self._make_all.within(FIRST_WAIT)
+            self._make_all.within(WHEN_ROOM)
 
     def close(self) -> None:
         """They end as if their processes had died."""

@@ -12,8 +12,8 @@ from tensorbus._services.calls import error_item
 from tensorbus.bridge._queues.lists import public_name
 from tensorbus.bridge._services.calls import MOST_CALLS, reply_of
 from tensorbus.bridge._shortage import (
-    FIRST_WAIT,
     LONGEST_WAIT,
+    WHEN_ROOM,
     Again,
     Backoff,
     is_shortage,
@@ -61,13 +61,13 @@ class ServiceMirrors:
             self._unmade.pop(key, None)
         for entry in added:
             self._there[entry.key] = self._unmade[entry.key] = entry
-        if self._unmade and not self._make_all.due:
+        if added:
             self._make_all()
 
     def try_soon(self) -> None:
         """The peer has given something back: there may be room for what waits."""
         if self._make_all.due:
-            self._make_all.within(FIRST_WAIT)
+            self._make_all.within(WHEN_ROOM)
 
     def close(self) -> None:
         """No mirror is made any more; those that there are end with their channels."""

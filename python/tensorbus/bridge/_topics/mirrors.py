@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensorbus._base.errors import Error, ProtocolError
-from tensorbus.bridge._shortage import FIRST_WAIT, LONGEST_WAIT, Again, is_shortage, make_all
+from tensorbus.bridge._shortage import LONGEST_WAIT, WHEN_ROOM, Again, is_shortage, make_all
 from tensorbus.bridge._streams.link import Link
 from tensorbus.bridge._topics.mirror import Mirror
 from tensorbus.bridge._wire.frames import Begin, Ended, PublisherEntry, Publishers, Unwant
@@ -42,7 +42,7 @@ class Mirrors:
         self._by_number: dict[int, Mirror] = {}  # of the publisher
         self._by_stream: dict[int, Mirror] = {}
         self._there: dict[str, PublisherEntry] = {}  # at the peer: mirrored, or not yet
-        self._told_again: set[str] = set()  # on this connection, until all of them are
+        self._told_again: set[str] = set()  # of these, on this connection
         self._newest = 0  # stream
         self._unwanting: dict[str, asyncio.TimerHandle] = {}
         self._unmade: dict[str, PublisherEntry] = {}
@@ -99,10 +99,10 @@ class Mirrors:
         gone = set(told.removed)
         if told.whole:
             gone.update(set(self._there) - self._told_again)
-            self._told_again.clear()
+        self._told_again -= gone
         for key in gone:
             self._remove(key)
-        if self._unmade and not self._make_all.due:
+        if self._unmade and told.added:
             self._make_all()
 
     def on_begin(self, lane: str, begin: Begin, stream: int) -> None:
@@ -152,7 +152,7 @@ class Mirrors:
     def try_soon(self) -> None:
         """The peer has given something back: there may be room for what waits."""
         if self._make_all.due:
-            self._make_all.within(FIRST_WAIT)
+            self._make_all.within(WHEN_ROOM)
 
     def _add(self, publisher: PublisherEntry) -> None:
         if len(self._there) >= _MOST_PUBLISHERS:

@@ -21,6 +21,7 @@ import zenoh
 
 from tensorbus._base.errors import InvalidArgument, ProtocolError
 from tensorbus.bridge._rules import Peer
+from tensorbus.bridge._shortage import SHORTAGES, require_shortage
 from tensorbus.bridge._wire.lane import BULK, EXPRESS, SILENCE, Lane
 from tensorbus.bridge._wire.secret_files import require_private
 
@@ -163,13 +164,17 @@ class Fleet:
     async def _open(self, config: Any) -> Any:
         last = ""
         while True:
-            opening = self._loop.run_in_executor(None, zenoh.open, config)
+            opening: asyncio.Future[Any] | None = None
             try:
+                opening = self._loop.run_in_executor(None, zenoh.open, config)
                 return await asyncio.shield(opening)
             except asyncio.CancelledError:
-                opening.add_done_callback(_close)
+                if opening is not None:
+                    opening.add_done_callback(_close)
                 raise
-            except zenoh.ZError as error:
+            except (zenoh.ZError, *SHORTAGES) as error:
+                if not isinstance(error, zenoh.ZError):
+                    require_shortage(error)
                 if str(error) != last:
                     logger.warning("zenoh: not connected: %s", error)
                 last = str(error)
@@ -224,7 +229,12 @@ class Fleet:
             first = data[: _SEQUENCE.size] == _SEQUENCE.pack(0)
             if key[3] != _THERE or not first:
                 return
-            lane = self._begin(key, self._accept())
+            accepted = self._accept()
+            try:
+                lane = self._begin(key, accepted)
+            except SHORTAGES as error:
+                require_shortage(error)
+                return accepted.connection_lost(ConnectionError(str(error)))
         lane.feed(data)
 
     def _begin(self, key: _Key, lane: Lane) -> _ZenohLane:
