@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from weakref import WeakKeyDictionary, ref
 
+from tensorbus._base.errors import OutOfMemory
 from tensorbus._core import raise_system_error
 
 _AT_ONCE = 16  # descriptors; epoll makes room for as many, and for a thousand if it is not told
@@ -196,6 +197,11 @@ def _told_as_ours() -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise OutOfMemory(
+                "waiting in an event loop: fs.epoll.max_user_watches for this user, and so many "
+                "descriptors are watched: close some, or raise it"
+            ) from None
         raise_system_error("waiting in an event loop", error.errno or errno.EIO)
 
 
