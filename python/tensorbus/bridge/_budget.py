@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import resource
+import time
 from collections.abc import Callable
 
 from tensorbus._base.errors import OutOfMemory, ProtocolError
@@ -17,7 +18,8 @@ from tensorbus.bridge._shortage import FIRST_WAIT, LONGEST_WAIT
 
 logger = logging.getLogger("tensorbus.bridge")
 
-_RESERVE = 8  # an eighth of a resource is for nobody's peer
+_RESERVE = 8  # an eighth of each resource is not for peers
+_MEASURED_FOR = 0.1  # seconds
 _MOST_ENDPOINTS = 16_383  # of a participant
 _UNLIMITED = 1 << 30
 _MOST_REMEMBERED = 64 << 20  # bytes
@@ -47,7 +49,8 @@ class Pool:
         self.taken = 0  # by all peers
         self._limit = limit
         self._used = used
-        self._own = used()
+        self._own = self._measured = used()
+        self._measured_until = 0.0
 
     @property
     def limit(self) -> int:
@@ -57,9 +60,12 @@ class Pool:
     @property
     def left(self) -> int:
         """For peers."""
+        now = time.monotonic()
+        if now >= self._measured_until:
+            self._measured = self._used()
+            self._measured_until = now + _MEASURED_FOR
         limit = self.limit
-        used = max(self._used(), self._own + self.taken)
-        return limit - limit // _RESERVE - used
+        return limit - limit // _RESERVE - max(self._measured, self._own + self.taken)
 
 
 class Share:

@@ -156,8 +156,6 @@ class QueueHome:
         if found is Outcome.TIMED_OUT and not pending.answered:
             return
         request.unwatch()
-        if error is None:
-            self._getting.succeeded()
         if isinstance(found, _core.Sample):
             if self.export is not None:
                 with suppress(Closed):  # the session is over, and so is this soon
@@ -191,6 +189,11 @@ class QueueHome:
         self._going_on = None
         if self.export is not None:
             self.export.go_on()
+            self._loop.call_soon(self._look_at_gets)
+
+    def _look_at_gets(self) -> None:
+        if self._going_on is None:  # none of those that were asked for has failed
+            self._getting.succeeded()
 
     def _answer_offer(self, get: int, how: Callable[[Pending], Outcome | None]) -> Pending | None:
         pending = self._gets[get].pending

@@ -75,7 +75,6 @@ class ServiceMirrors:
         self._there.clear()
         self._unmade.clear()
         self._mirrors.clear()
-        self._mirrors.clear()
 
     def _make(self, entry: QueueEntry) -> None:
         budget = self._link.budget

@@ -109,7 +109,6 @@ class SendingEnd:
         self._sending.clear()
         self._on_idle = _do_nothing
         self.room.set()
-        self.room.set()
 
     def tell(self) -> None:
         self.room.set()

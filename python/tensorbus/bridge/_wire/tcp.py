@@ -143,7 +143,9 @@ class TcpNetwork:
             )
         except (OSError, MemoryError, asyncio.CancelledError) as error:
             connection.close()
-            refused(lane, address, lane.why or str(error) or CLOSED_IN_TLS)
+            ended = isinstance(error, asyncio.CancelledError)
+            why = "the bridge was stopped" if ended else str(error) or CLOSED_IN_TLS
+            refused(lane, address, lane.why or why)
 
 
 # Each address has its share of the time: one that does not answer keeps no other from a try.
