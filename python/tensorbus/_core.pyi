@@ -396,6 +396,11 @@ class Publisher:
         Forgets the history, and goes on with this number. False, and nothing, if it has subscribers or is closed.
         """
 
+    def begin_at(self, sequence: int) -> None:
+        """
+        Of a mirror that has not begun: the samples from this number on count as missed.
+        """
+
     def break_off(self) -> None:
         """
         close() as if its process had died: streams go on with the next publisher.

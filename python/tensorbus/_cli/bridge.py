@@ -8,6 +8,7 @@ import json
 import logging
 import resource
 import signal
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -101,4 +102,7 @@ def _text_of(status: dict[str, Any]) -> str:
         for kind in ("queues", "services"):
             if peer[kind]:
                 lines.append(f"    {kind}: {', '.join(peer[kind])}")
+    for gone in status["gone"]:
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time.time() - gone["gone_s"]))
+        lines.append(f"  {gone['machine']} at {gone['address']}: gone since {since}: {gone['why']}")
     return "\n".join(lines)

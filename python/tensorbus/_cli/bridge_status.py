@@ -27,6 +27,7 @@ _PEER: _Keys = {
     "queues": (list,),
     "services": (list,),
 }
+_GONE: _Keys = {"machine": (str,), "address": (str,), "gone_s": (int, float), "why": (str,)}
 # What is lost of a stream, by direction.
 LOST = {"sending": ("missed", "unsent"), "receiving": ("discarded", "bad")}
 _STREAM: _Keys = {"topic": (str,), "publisher": (str,), "samples": (int,), "bytes": (int,)}
@@ -34,7 +35,14 @@ _STREAM: _Keys = {"topic": (str,), "publisher": (str,), "samples": (int,), "byte
 
 def is_status(data: object) -> bool:
     """Could a bridge have published it?"""
-    return _has(data, _STATUS) and all(map(_is_peer, data["peers"]))
+    if not _has(data, _STATUS):
+        return False
+    gone = data.setdefault("gone", [])  # a bridge of an older version does not list them
+    return (
+        all(map(_is_peer, data["peers"]))
+        and isinstance(gone, list)
+        and all(_has(each, _GONE) and 0 <= each["gone_s"] < 1e9 for each in gone)
+    )
 
 
 def _is_peer(peer: object) -> bool:

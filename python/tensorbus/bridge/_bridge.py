@@ -7,14 +7,12 @@ import gc
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from tensorbus import _core
 from tensorbus._base.errors import InvalidArgument, ProtocolError
-from tensorbus._topics.listing import list_topics
 from tensorbus._topics.publisher import Publisher
 from tensorbus._topics.sample import REPLAY
 from tensorbus.bridge._budget import Budget, PeerBudget
@@ -23,6 +21,7 @@ from tensorbus.bridge._config import (
     client_context,
     server_context,
 )
+from tensorbus.bridge._gone import GonePeers
 from tensorbus.bridge._queues.exports import QueueExports
 from tensorbus.bridge._queues.lists import LocalQueues
 from tensorbus.bridge._rules import LOCAL_PREFIX
@@ -45,6 +44,7 @@ _SETTLE = 0.02  # seconds in which changes of the domain are taken together
 _STATUS_EVERY = 1.0  # seconds
 _MOST_STRANGERS = 64  # connections without a HELLO
 _TIME_FOR_HELLO = 0.5  # seconds, when others want to connect
+_MAX_REFUSED = 3  # connections in a row that protocol errors have ended
 _COLLECT_AFTER = 0.1  # seconds, in which its tasks have ended
 
 # What the bridge of a machine does, once a second, to programs on this machine.
@@ -75,6 +75,7 @@ class Bridge:
         self._budget = Budget()
         self._log = self._budget.log
         self._sessions: dict[_Key, Session] = {}
+        self._gone = GonePeers()
         self._publishers: dict[str, PublisherEntry] = {}
         self._queues = LocalQueues(self._participant, self._on_queues_changed)
         self._queue_exports = QueueExports(self._queues, config.rules)
@@ -98,8 +99,14 @@ class Bridge:
 
     async def run(self) -> None:
         """Runs until it is cancelled."""
+        with Publisher[Any](
+            STATUS_TOPIC, history=1, domain=self.config.domain or None
+        ) as publisher:
+            self._require_alone(publisher)
+            await self._run(publisher)
+
+    async def _run(self, publisher: Publisher[Any]) -> None:
         loop = asyncio.get_running_loop()
-        self._require_alone()
         self._look()
         loop.add_reader(self._participant.domain_fileno(), self._on_domain_changed)
         loop.add_reader(self._participant.subscribers_fileno(), self._on_demand_changed)
@@ -107,7 +114,7 @@ class Bridge:
         try:
             await self._network.listen(self.config.listen)
             work = [
-                self._tell_status(),
+                self._tell_status(publisher),
                 self._shares.run(),
                 self._network.accept_all(self._room_for_stranger, self._stranger, self._refused),
                 *(
@@ -144,33 +151,34 @@ class Bridge:
             "publishers": len(self._publishers),
             "shares": self._shares.status(),
             "peers": [session.status() for session in self._sessions.values()],
+            "gone": self._gone.status(),
         }
 
-    def _require_alone(self) -> None:
+    # Its own publisher is there first: of two bridges that start at once none overlooks the other.
+    def _require_alone(self, publisher: Publisher[Any]) -> None:
         """
         Raises:
             InvalidArgument: this domain has another bridge.
         """
-        if any(topic.name == STATUS_TOPIC for topic in list_topics(self.config.domain or None)):
-            raise InvalidArgument("this domain has a bridge: a machine needs one")
+        own = f"{self._participant.id}.{publisher._core.number}"
+        for info in _core.list_publishers(self._participant):
+            if info.topic == STATUS_TOPIC and info.publisher != own:
+                raise InvalidArgument(
+                    f"this domain has a bridge, process {info.pid}, and a machine needs one: end "
+                    "that process, or give this bridge another domain"
+                )
 
-    async def _tell_status(self) -> None:
-        domain = self.config.domain or None
+    async def _tell_status(self, publisher: Publisher[Any]) -> None:
         backoff = Backoff("the status is not published")
-        with ExitStack() as stack:
-            publisher: Publisher[Any] | None = None
-            while True:
-                delay = _STATUS_EVERY
-                try:
-                    if publisher is None:
-                        made = Publisher[Any](STATUS_TOPIC, history=1, domain=domain)
-                        publisher = stack.enter_context(made)
-                    publisher.publish(self.status())
-                    backoff.succeeded()
-                except SHORTAGES as error:
-                    require_shortage(error)
-                    delay = backoff.failed(error)
-                await asyncio.sleep(delay)
+        while True:
+            delay = _STATUS_EVERY
+            try:
+                publisher.publish(self.status())
+                backoff.succeeded()
+            except SHORTAGES as error:
+                require_shortage(error)
+                delay = backoff.failed(error)
+            await asyncio.sleep(delay)
 
     # The domain.
     def _on_domain_changed(self) -> None:
@@ -391,6 +399,8 @@ class Bridge:
                     "HELLO.connection: there is another connection with this bridge"
                 )
         if session is not None and not goes_on:
+            if hello.connection == session.name:  # a HELLO that is sent again
+                raise ProtocolError("HELLO.connection: a session has begun with it")
             self._end(session, "the other side has begun anew")
             session = None
         if session is None:
@@ -406,6 +416,7 @@ class Bridge:
                 PeerBudget(hello.machine, self._budget),
             )
             self._sessions[key] = session
+            self._gone.remove(hello.machine)
         for other in list(self._sessions.values()):
             if other.machine == hello.machine and other is not session and not other.connected:
                 self._end(other, "the bridge there was started again")
@@ -420,6 +431,8 @@ class Bridge:
             session.ending.cancel()
         if any(one.machine == session.machine and one.connected for one in self._sessions.values()):
             return self._end(session, "the bridge there was started again")
+        if session.refused == _MAX_REFUSED:  # the peer has a session of the same name, not this one
+            return self._end(session, f"protocol errors have ended {_MAX_REFUSED} connections")
         session.ending = asyncio.get_running_loop().call_later(
             self.config.timeout, self._end, session, "no connection came back in time"
         )
@@ -429,6 +442,8 @@ class Bridge:
         self._log.warning("%s: session ended: %s", session.machine, why)
         self._sessions.pop((session.machine, session.peer), None)
         session.end(why)
+        if all(one.machine != session.machine for one in self._sessions.values()):
+            self._gone.add(session.machine, session.address, why)
         self._changed.set()
         # What it had knows one another, and has descriptors: those of its mirrors of queues.
         asyncio.get_running_loop().call_later(_COLLECT_AFTER, gc.collect)

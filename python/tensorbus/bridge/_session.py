@@ -80,6 +80,8 @@ class Session:
         self.connection = ""
         self.address = ""
         self.ending: asyncio.TimerHandle | None = None
+        self.refused = 0  # connections in a row that a protocol error ended soon
+        self._connected_at = 0.0  # of the event loop's time
         self._completing: asyncio.TimerHandle | None = None
         self._on_cut = on_cut
         self._lanes: dict[str, Lane] = {}
@@ -111,6 +113,7 @@ class Session:
             self.ending = None
         self._lanes[EXPRESS] = self._link.express = express
         loop = asyncio.get_running_loop()
+        self._connected_at = loop.time()
         self._completing = loop.call_later(SILENCE, express.close, "no bulk lane came")
         self.name = self.name or connection
         self.connection, self.initiator = connection, initiator
@@ -260,6 +263,8 @@ class Session:
     def on_lost(self, lane: Lane, why: str) -> None:
         if self._lanes.get(lane.name) is not lane:
             return
+        lasted = asyncio.get_running_loop().time() - self._connected_at
+        self.refused = self.refused + 1 if lane.refused and lasted < SILENCE else 0
         self.disconnect(why)
         self._on_cut(self, why)
 

@@ -357,6 +357,8 @@ std::uint32_t Publisher::number() const { return state_->core->number(); }
 
 bool Publisher::restart(std::uint64_t sequence) { return state_->core->restart(sequence); }
 
+void Publisher::begin_at(std::uint64_t sequence) { state_->core->begin_at(sequence); }
+
 void Publisher::break_off() { state_->participant->close(state_->core, true); }
 
 void Publisher::close() { state_->participant->close(state_->core); }

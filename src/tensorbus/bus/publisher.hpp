@@ -63,6 +63,7 @@ class TENSORBUS_API Publisher {
   Published publish_as(const Message& message, const bus::Stamp& as,
                        const platform::StopCondition& stop);
   bool restart(std::uint64_t sequence);
+  void begin_at(std::uint64_t sequence);
   // Closes it as if its process had died: a subscriber's stream goes on with the next publisher.
   void break_off();
 

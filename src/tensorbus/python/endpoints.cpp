@@ -361,6 +361,8 @@ void bind_publisher(nb::module_& module) {
       .def("restart", &Publisher::restart, nb::arg("sequence"), nb::call_guard<WithoutGil>(),
            "Forgets the history, and goes on with this number. False, and nothing, if it has "
            "subscribers or is closed.")
+      .def("begin_at", &Publisher::begin_at, nb::arg("sequence"), nb::call_guard<WithoutGil>(),
+           "Of a mirror that has not begun: the samples from this number on count as missed.")
       .def("break_off", &Publisher::break_off, nb::call_guard<WithoutGil>(),
            "close() as if its process had died: streams go on with the next publisher.")
       .def_prop_ro("number", &Publisher::number)

@@ -50,10 +50,9 @@ class Peer:
     async def dial(self, port: int, lane: str, connection: str, known: str = "") -> Lane:
         """Says HELLO, and waits for the answer."""
         self.on_hello = lambda *_: None
-        loop = asyncio.get_running_loop()
         count = len(self.hellos) + len(self.lost)
         made = self.lane()
-        await loop.create_connection(lambda: made, HOST, port)
+        await connect(made, port)
         made.send(self.hello(lane, connection, known))
         await soon(lambda: len(self.hellos) + len(self.lost) > count)
         return made
@@ -74,6 +73,15 @@ class Peer:
     def on_writable(self, lane: Lane) -> None: ...
     def on_lost(self, lane: Lane, why: str) -> None:
         self.lost.append(why)
+
+
+async def connect(lane: Lane, port: int) -> None:
+    """As soon as the bridge listens."""
+    while True:
+        with suppress(ConnectionRefusedError):
+            await asyncio.get_running_loop().create_connection(lambda: lane, HOST, port)
+            return
+        await asyncio.sleep(0.01)
 
 
 async def soon(condition: Callable[[], object]) -> None:
@@ -164,20 +172,47 @@ def test_a_bridge_that_was_stopped_makes_no_session_with_who_connects(tmp_path: 
         peer, port = Peer(), free_port()
         async with running(tmp_path, listen=(f"{HOST}:{port}",)) as bridge:
             lane = peer.lane()
-            loop = asyncio.get_running_loop()
-
-            async def connected() -> None:
-                while True:
-                    with suppress(OSError):
-                        await loop.create_connection(lambda: lane, HOST, port)
-                        return
-                    await asyncio.sleep(0.01)
-
-            await connected()
+            await connect(lane, port)
             await soon(lambda: bridge._pending)
         lane.send(peer.hello(EXPRESS, "connection"))
         await soon(lambda: peer.lost)
         assert bridge.status()["peers"] == []
         assert peer.hellos == []
+
+    run(test)
+
+
+def test_the_first_frames_of_a_session_that_are_sent_again_do_not_end_it(tmp_path: Path) -> None:
+    async def test() -> None:
+        honest, replay, port = Peer(), Peer(), free_port()
+        async with running(tmp_path, listen=(f"{HOST}:{port}",)) as bridge:
+            lane = await honest.dial(port, EXPRESS, "first")
+            await honest.dial(port, BULK, "first")
+            lane.close("it is cut")
+            await soon(lambda: not bridge.status()["peers"][0]["connected"])
+            (session,) = bridge._sessions.values()
+            await replay.dial(port, EXPRESS, "first")
+            assert "a session has begun with it" in replay.lost[0]
+            assert list(bridge._sessions.values()) == [session]
+            await honest.dial(port, EXPRESS, "second", known="first")
+            assert honest.hellos[-1][1].known == "first"
+
+    run(test)
+
+
+def test_a_session_that_protocol_errors_cut_again_and_again_ends(tmp_path: Path) -> None:
+    """Its two ends differ, as when the peer has a session of that name with someone else."""
+
+    async def test() -> None:
+        peer, port = Peer(), free_port()
+        async with running(tmp_path, listen=(f"{HOST}:{port}",)) as bridge:
+            for number in range(4):
+                lane = await peer.dial(port, EXPRESS, f"{number}", known="0" if number else "")
+                assert peer.hellos[-1][1].known == ("0" if 0 < number < 3 else "")
+                await peer.dial(port, BULK, f"{number}")
+                lost = len(peer.lost)
+                lane.send(frames.Ended(False, 0, ""), 5)  # nobody wanted it
+                await soon(lambda lost=lost: len(peer.lost) >= lost + 2)
+            assert [one["connected"] for one in bridge.status()["peers"]] == [False]
 
     run(test)

@@ -289,7 +289,8 @@ def test_a_second_bridge_of_a_domain_is_refused(pair: Pair) -> None:
     first = here._bridge
     here.restart()
     assert here.wait() == 2
-    assert "this domain has a bridge" in here.output
+    assert first is not None
+    assert f"this domain has a bridge, process {first.pid}" in here.output
     here._bridge = first
 
 

@@ -88,6 +88,18 @@ def test_wants_that_are_refused_leave_nothing_behind() -> None:
     asyncio.run(test())
 
 
+def test_a_peer_that_begins_streams_without_end_is_refused() -> None:
+    async def test() -> None:
+        with exports("topic") as (made, _, (key,)):
+            for stream in range(1, 33):
+                made.on_want(want(key), stream)
+                made.on_unwant(stream)
+            with pytest.raises(ProtocolError, match="more than 32 times"):
+                made.on_want(want(key), 33)
+
+    asyncio.run(test())
+
+
 LIMITS = Limits(0, 0, 64, 1 << 30)
 
 

@@ -31,6 +31,8 @@ KEY = "00112233445566778899aabbccddeeff.7"
 class FakeLane:
     """Keeps what the session sends."""
 
+    refused = False
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.peer = Peer("here", None)

@@ -1,9 +1,10 @@
-"""Connecting to a name that has several addresses."""
+"""Connecting to a name that has several addresses, and reading from peers that take long."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from support.harness import PATIENCE
+from tensorbus.bridge._wire import frames
 from tensorbus.bridge._wire.lane import EXPRESS, Lane
 from tensorbus.bridge._wire.tcp import TcpNetwork
 
@@ -74,3 +76,42 @@ def test_an_address_that_does_not_answer_keeps_no_other_from_a_try(
                     loop.run_until_complete(dial(port))
     finally:
         loop.close()
+
+
+def test_a_peer_whose_frames_take_long_gives_turns_to_others() -> None:
+    """It is not read for as long as its frames took."""
+
+    class Slow:
+        def on_frame(self, *_: object) -> None:
+            until = time.thread_time() + 0.02
+            while time.thread_time() < until:
+                pass
+
+        def on_lost(self, *_: object) -> None: ...
+
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        lanes: list[Lane] = []
+        owner: Any = Slow()
+
+        def accept() -> Lane:
+            lanes.append(Lane(lambda *_: owner, lambda *_: None))
+            return lanes[0]
+
+        server = await loop.create_server(accept, ALIVE, 0)
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        hello = frames.Hello(frames.MAGIC, frames.VERSION, "id", "peer", EXPRESS, "first", "", [])
+        writer.write(frames.encode(hello))
+        while not (lanes and lanes[0].name):
+            await asyncio.sleep(0.001)
+        transport: Any = lanes[0]._transport
+        assert transport.is_reading()
+        writer.write(frames.encode(frames.Unwant(), 1))
+        while transport.is_reading():
+            await asyncio.sleep(0.001)
+        while not transport.is_reading():
+            await asyncio.sleep(0.001)
+        writer.close()
+        server.close()
+
+    asyncio.run(asyncio.wait_for(test(), PATIENCE))

@@ -136,6 +136,104 @@ TEST_F(Mirror, publishes_with_the_numbers_and_times_of_the_original) {
   EXPECT_EQ(subscriber.stats().missed, 3U);
 }
 
+TEST_F(Mirror, begins_with_any_number) {
+  Publisher publisher = mirror();
+  Subscriber subscriber("topic", {}, borrower);
+  join(subscriber);
+  for (const std::uint64_t sequence : {200U, 203U}) (void)publish_as(publisher, sequence);
+  EXPECT_EQ(numbers_now(subscriber), (Numbers{200, 203}));
+  EXPECT_EQ(subscriber.stats().missed, 2U);
+}
+
+TEST_F(Mirror, begins_before_its_first_sample_if_it_knows_what_was_lost) {
+  Publisher publisher = mirror();
+  Subscriber subscriber("topic", {}, borrower);
+  join(subscriber);
+  publisher.begin_at(4);
+  publisher.begin_at(0);  // it has begun
+  (void)publish_as(publisher, 7);
+  EXPECT_EQ(numbers_now(subscriber), Numbers{7});
+  EXPECT_EQ(subscriber.stats().missed, 3U);
+  Subscriber late("topic", {}, borrower);
+  join(late);
+  (void)publish_as(publisher, 9);
+  EXPECT_EQ(numbers_now(late), Numbers{9});
+  EXPECT_EQ(late.stats().missed, 1U);
+}
+
+TEST_F(Mirror, counts_what_its_first_samples_have_lost_in_a_full_queue) {
+  Publisher publisher = mirror();
+  Subscriber subscriber("topic", {.depth = 2}, borrower);
+  join(subscriber);
+  for (std::uint64_t sequence = 100; sequence < 105; ++sequence)
+    (void)publish_as(publisher, sequence);
+  EXPECT_EQ(numbers_now(subscriber), (Numbers{103, 104}));
+  EXPECT_EQ(subscriber.stats().missed, 3U);
+}
+
+TEST_F(Mirror, that_takes_the_place_of_another_costs_a_subscriber_what_was_lost_between) {
+  Publisher first = mirror();
+  Subscriber subscriber("topic", {}, borrower);
+  join(subscriber);
+  for (const std::uint64_t sequence : {200U, 201U}) (void)publish_as(first, sequence);
+  EXPECT_EQ(numbers_now(subscriber).size(), 2U);
+  first.break_off();
+  const Publisher between = mirror();  // has no samples
+  Publisher second = mirror();
+  ASSERT_TRUE(eventually([&] { return subscriber.stats().publishers == 2; }));
+  Subscriber late("topic", {}, borrower);
+  join(late, 2);
+  (void)publish_as(second, 212);
+  EXPECT_EQ(numbers_now(subscriber), Numbers{212});
+  EXPECT_EQ(subscriber.stats().missed, 10U);
+  EXPECT_EQ(numbers_now(late), Numbers{212});
+  EXPECT_EQ(late.stats().missed, 0U);
+}
+
+TEST_F(Mirror, that_takes_the_place_of_another_before_its_last_samples_are_received_counts_alike) {
+  Publisher first = mirror({.history = 2});
+  Subscriber subscriber("topic", {}, borrower);
+  join(subscriber);
+  for (const std::uint64_t sequence : {200U, 201U, 202U}) (void)publish_as(first, sequence);
+  first.break_off();
+  Publisher second = mirror({.history = 2});
+  (void)publish_as(second, 205);
+  ASSERT_TRUE(eventually([&] { return subscriber.stats().publishers == 1; }));
+  EXPECT_EQ(numbers_now(subscriber).size(), 4U);
+  EXPECT_EQ(subscriber.stats().missed, 2U);
+}
+
+TEST_F(Mirror, that_is_joined_after_it_has_begun_costs_what_came_before) {
+  Publisher first = mirror();
+  Subscriber subscriber("topic", {}, borrower);
+  join(subscriber);
+  (void)publish_as(first, 200);
+  EXPECT_EQ(numbers_now(subscriber), Numbers{200});
+  first.break_off();
+  Publisher second = mirror();
+  second.begin_at(205);
+  (void)publish_as(second, 205);
+  join(subscriber);
+  (void)publish_as(second, 206);
+  const Numbers numbers = numbers_now(subscriber);  // 205 may have come before it was joined
+  ASSERT_FALSE(numbers.empty());
+  EXPECT_EQ(subscriber.stats().missed, numbers.front() - 201);
+}
+
+TEST_F(Mirror, that_begins_with_a_smaller_number_has_begun_anew) {
+  Publisher first = mirror();
+  Subscriber subscriber("topic", {}, borrower);
+  join(subscriber);
+  (void)publish_as(first, 200);
+  EXPECT_EQ(numbers_now(subscriber), Numbers{200});
+  first.break_off();
+  Publisher second = mirror();
+  join(subscriber);
+  for (const std::uint64_t sequence : {5U, 7U}) (void)publish_as(second, sequence);
+  EXPECT_EQ(numbers_now(subscriber), (Numbers{5, 7}));
+  EXPECT_EQ(subscriber.stats().missed, 1U);
+}
+
 TEST_F(Mirror, publishes_no_number_twice) {
   Publisher publisher = mirror();
   ASSERT_EQ(publish_as(publisher, 5).sequence, 5U);

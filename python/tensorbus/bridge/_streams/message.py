@@ -30,11 +30,12 @@ class OutgoingMessage:
         Unsupported: fields and shapes are too large.
     """
 
-    __slots__ = ("_ranges", "core", "fields", "size", "tensors")
+    __slots__ = ("_ranges", "core", "fields", "lost", "size", "tensors")
 
     def __init__(self, fields: bytes, core: _core.Sample | None = None) -> None:
         self.core = core
         self.fields = fields
+        self.lost = 0  # see `Begin`
         self.size = 0
         self.tensors: list[TensorEntry] = []
         self._ranges: list[memoryview] = []
@@ -59,7 +60,16 @@ class OutgoingMessage:
     def begin(self, sequence: int, index: int) -> Begin:
         timestamp = 0 if self.core is None else self.core.timestamp_ns
         fingerprint = 0 if self.core is None else self.core.fingerprint
-        return Begin(sequence, index, timestamp, fingerprint, self.fields, self.tensors, self.size)
+        return Begin(
+            sequence,
+            index,
+            timestamp,
+            fingerprint,
+            self.fields,
+            self.tensors,
+            self.size,
+            self.lost,
+        )
 
     def pieces(self, most: int) -> deque[memoryview]:
         """Its bytes, at most `most` at a time."""

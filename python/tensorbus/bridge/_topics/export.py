@@ -57,6 +57,7 @@ class Export:
         self._log = log
         self._backoff = Backoff(f"{publisher.topic} is not sent", log)
         self._next = limits.next
+        self._first: int | None = None  # sequence number that the stream begins with
         self._rule = rule
         self._due = -math.inf
         self._left_out = 0
@@ -129,6 +130,8 @@ class Export:
     def _take(self, core: _core.Sample | None) -> bool:
         if core is None:
             return False
+        if self._first is None:
+            self._first = max(core.sequence - self.missed, self._next)
         if core.sequence >= self._next and self._is_due(core):
             try:
                 message = OutgoingMessage(core.fields, core)
@@ -137,7 +140,10 @@ class Export:
                     self._log("%s: not sent: %s", self.publisher.topic, error)
                 self.unsent += 1
                 return True
-            self.end.take(core.sequence - self._left_out, message)
+            sequence = core.sequence - self._left_out
+            if not self.end.taken:
+                message.lost = sequence - self._first
+            self.end.take(sequence, message)
         return True
 
     def _is_due(self, core: _core.Sample) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -14,6 +16,8 @@ from tensorbus.bridge._wire.frames import Credit, Ended, PublisherEntry, Publish
 
 _OF_EXPORT = 4  # descriptors
 _KEYS_IN_FRAME = 256
+# Streams of one publisher that a peer may begin in 10 s. A mirror begins one a second at most.
+_MAX_WANTS, _WANTS_IN = 32, 10.0
 
 
 class Exports:
@@ -30,6 +34,8 @@ class Exports:
         self._exports: dict[int, Export] = {}
         self._streams: dict[str, int] = {}  # of the exports, by the publisher's key
         self._wanted_again: set[int] = set()  # on this connection
+        self._wants: Counter[str] = Counter()  # streams that have begun, by publisher
+        self._wants_since = 0.0
 
     def connected(self) -> None:
         """Tells the peer, on a new connection, which publishers there are."""
@@ -74,6 +80,7 @@ class Exports:
             return known.resume(limits)
         for old in (stream, other):  # of an earlier connection
             self._drop(old)
+        self._count_want(want.publisher)
         try:
             self._export(stream, want.publisher, limits)
             self._wanted_again.add(stream)
@@ -122,6 +129,15 @@ class Exports:
             link.budget.descriptors.give_back(_OF_EXPORT)
             raise
         self._streams[key] = stream
+
+    def _count_want(self, key: str) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._wants_since > _WANTS_IN:
+            self._wants.clear()
+            self._wants_since = now
+        self._wants[key if key in self._publishers() else ""] += 1
+        if self._wants[key] > _MAX_WANTS:
+            raise ProtocolError(f"WANT: {key} more than {_MAX_WANTS} times in {_WANTS_IN:.0f} s")
 
     def _drop(self, stream: int) -> None:
         self._wanted_again.discard(stream)

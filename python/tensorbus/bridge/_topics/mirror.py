@@ -182,6 +182,8 @@ class Mirror:
     def _publish(self, sample: Incoming[IncomingMessage]) -> bool:
         message = sample.payload
         begin = message.begin
+        if sample.index == 0:
+            self._core.begin_at(max(0, sample.sequence - begin.lost))
         if message.has_no_memory:
             if not self.discarded:
                 self._warn(f"a sample of {begin.size} bytes does not fit into the budget")

@@ -97,6 +97,7 @@ class Begin(Frame, frozen=True):
     fields: bytes
     tensors: list[TensorEntry]
     size: Count  # of the tensors, in bytes
+    lost: Count = 0  # by the sender, before the first sample of the stream; sent if not 0
 
 
 class Ended(Frame, frozen=True):
@@ -175,7 +176,10 @@ def encode(frame: Frame, stream: int = 0) -> bytes:
     Raises:
         ValueError: it is larger than a frame may be.
     """
-    body = _ENCODER.encode(frame)
+    fields: object = frame
+    if isinstance(frame, Begin) and not frame.lost:  # other versions know no such field
+        fields = msgspec.structs.astuple(frame)[:-1]
+    body = _ENCODER.encode(fields)
     if len(body) > MOST_BYTES:
         raise ValueError(f"{type(frame).__name__}: {len(body)} bytes; a frame has at most 1 MiB")
     return _HEADER.pack(len(body), _NUMBERS[type(frame)], 0, 0, stream) + body

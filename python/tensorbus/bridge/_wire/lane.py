@@ -7,6 +7,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
+from time import thread_time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tensorbus._base.errors import ProtocolError
@@ -26,6 +27,7 @@ _AHEAD = 4 << 10  # bytes that are received at once where no CHUNK is expected
 PING_EVERY = 1.0  # seconds
 SILENCE = 3.0  # seconds after which a connection is taken for dead
 _MOST_REASON = 500  # characters
+_LONG = 0.01  # seconds of processor time that frames of a peer take; then others have their turn
 _MOST_UNSENT = 16 << 20  # bytes of a peer that does not read
 
 
@@ -62,7 +64,9 @@ class Lane(asyncio.BufferedProtocol):
         self.made = self._heard = self._loop.time()
         self._watching: asyncio.TimerHandle | None = None
         self._why = ""
+        self.refused = False  # a protocol error has ended it, here or at the peer
         self._silent = True
+        self._transport: asyncio.Transport | None = None
         self.clock: Clock | None = None
         self.name = ""  # of the lane, known with HELLO
         self.reads_zstd = False
@@ -86,6 +90,7 @@ class Lane(asyncio.BufferedProtocol):
 
     # Called by asyncio.
     def connection_made(self, transport: Any) -> None:
+        self._transport = transport
         self._abort = transport.abort
         try:
             self._begin_over(transport)
@@ -116,6 +121,7 @@ class Lane(asyncio.BufferedProtocol):
             return
         self._heard = self._loop.time()
         self._silent = False
+        began = thread_time()
         try:
             self._reader.filled(count)
         except ProtocolError as error:
@@ -123,6 +129,10 @@ class Lane(asyncio.BufferedProtocol):
         except SHORTAGES as error:  # the session goes on over the next connection
             require_shortage(error)
             self.close(str(error) or "no memory is left")
+        spent = thread_time() - began
+        if spent > _LONG and self._transport is not None and not self.closed:
+            self._transport.pause_reading()
+            self._loop.call_later(spent, self._transport.resume_reading)
 
     def eof_received(self) -> None:
         if self._abort is not None:
@@ -138,7 +148,7 @@ class Lane(asyncio.BufferedProtocol):
             self._watching.cancel()
         if self._writer is not None:
             self._writer.close()
-        self._abort = self._writer = None
+        self._abort = self._writer = self._transport = None
         if self._owner is not None:
             self._owner.on_lost(self, why)
         else:
@@ -147,6 +157,7 @@ class Lane(asyncio.BufferedProtocol):
     # Called by the frame reader.
     def on_frame(self, frame: Frame, stream: int) -> None:
         if isinstance(frame, Ended) and stream == 0:
+            self.refused = True
             self.close(f"the peer says: {frame.text[:_MOST_REASON]!r}")
         elif self._owner is None:
             self._greet(frame)
@@ -186,6 +197,7 @@ class Lane(asyncio.BufferedProtocol):
     # Called by the session.
     def refuse(self, error: ProtocolError) -> None:
         """Ends the connection, and tells the peer why."""
+        self.refused = True
         self.send(Ended(False, 0, str(error)[:_MOST_REASON]))
         self.close(f"protocol error: {error}")
 

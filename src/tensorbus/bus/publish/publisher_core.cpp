@@ -40,6 +40,7 @@ Published PublisherCore::publish(OutgoingSample& sample, const platform::StopCon
   if (outcome != Outcome::kDone) return {outcome};
   if (as != nullptr) {
     require_next(as->sequence);  // another thread may have published meanwhile
+    begin(as->sequence);
     next_sequence_ = as->sequence;
   }
   return push_to_all(sample, as);
@@ -73,7 +74,21 @@ bool PublisherCore::restart(std::uint64_t sequence) {
   if (closed_ || !links_.empty()) return false;
   history_.clear();
   next_sequence_ = sequence;
+  begun_ = sequence != 0 || origin_.machine.empty();
   return true;
+}
+
+void PublisherCore::begin_at(std::uint64_t sequence) {
+  const platform::MutexLock lock(mutex_);
+  if (begun_) return;
+  require_next(sequence);
+  begin(sequence);
+}
+
+void PublisherCore::begin(std::uint64_t sequence) noexcept {
+  if (std::exchange(begun_, true)) return;
+  next_sequence_ = sequence;
+  for (const auto& link : links_) link->mark_begun(sequence);
 }
 
 bool PublisherCore::ready() {
@@ -328,6 +343,7 @@ PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits limits, link::Waker
   if (closed_) return {};
   auto kept = history_.end() - std::min<std::ptrdiff_t>(std::ssize(history_), limits.depth);
   std::uint64_t first = kept == history_.end() ? next_sequence_ : kept->entry.sequence;
+  if (!begun_) first = link::kNoSequence;
   if (resume_at <= next_sequence_) {  // it has had what came before, and counts what it has lost
     while (kept != history_.end() && kept->entry.sequence < resume_at) ++kept;
     first = resume_at;

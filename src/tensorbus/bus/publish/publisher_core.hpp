@@ -61,7 +61,11 @@ class PublisherCore {
   void publish_many(OutgoingRows& rows, const platform::StopCondition& stop, PublishedMany& done);
   // Forgets the history and goes on with this number, unless there are subscribers, or the
   // publisher is closed: then it returns false.
+  // A mirror that goes on with 0 has not begun: its first number is not known.
   bool restart(std::uint64_t sequence);
+  // Of a mirror that has not begun: its first sample has this number, or the samples from this
+  // number to before its first one are lost. Without it a mirror begins with its first sample.
+  void begin_at(std::uint64_t sequence);
 
   // Returns true if publish() would not wait for room now; else arms the descriptor.
   bool ready();
@@ -158,6 +162,7 @@ class PublisherCore {
   void wake_subscribers() TB_REQUIRES(mutex_);
   void drain_after_push() TB_REQUIRES(mutex_);
   void require_next(std::uint64_t sequence) const TB_REQUIRES(mutex_);
+  void begin(std::uint64_t sequence) noexcept TB_REQUIRES(mutex_);
   PublisherStats stats_now() TB_REQUIRES(mutex_);
   void note_change() TB_REQUIRES(mutex_);
   void note_drops() TB_REQUIRES(mutex_);
@@ -193,6 +198,7 @@ class PublisherCore {
   bool event_armed_ TB_GUARDED_BY(mutex_) = false;  // borrowers notify
   std::deque<Kept> history_ TB_GUARDED_BY(mutex_);
   std::uint64_t next_sequence_ TB_GUARDED_BY(mutex_) = 0;
+  bool begun_ TB_GUARDED_BY(mutex_) = origin_.machine.empty();  // a mirror: see begin_at()
   std::atomic<bool> traced_{false};
   std::atomic<bool> closed_{false};  // written under mutex_; relaxed: publish() checks again there
   PublisherStats stats_ TB_GUARDED_BY(mutex_);

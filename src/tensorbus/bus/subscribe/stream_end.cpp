@@ -3,6 +3,13 @@
 #include <algorithm>
 
 namespace tensorbus::bus {
+namespace {
+
+bool is_same(const link::MirrorOrigin& one, const link::MirrorOrigin& other) noexcept {
+  return one.publisher == other.publisher && one.machine == other.machine;
+}
+
+}  // namespace
 
 void StreamEnd::accepted(const link::BorrowerLink& link, std::span<const LinkRef> links) noexcept {
   if (const auto before = find(link); before != cut_off_.end()) {
@@ -21,11 +28,35 @@ void StreamEnd::accepted(const link::BorrowerLink& link, std::span<const LinkRef
 std::uint64_t StreamEnd::note_end(const LinkRef& link) noexcept {
   if (!link->accepted()) return 0;
   if (link->publisher_closed()) return note_closed(*link);
-  if (link->cut_off_by_owner)
+  if (link->cut_off_by_owner) {
     cut_off_.push_back({link});  // its capacity is reserved
-  else if (!link->replaced)
-    ++broken_off_;
+    return 0;
+  }
+  note_mirror(*link);
+  if (!link->replaced) ++broken_off_;
   return 0;
+}
+
+void StreamEnd::note_mirror(const link::BorrowerLink& link) noexcept {
+  const auto& origin = link.source()->origin;
+  if (origin == nullptr || link.next_sequence() == link::kNoSequence) return;
+  std::erase_if(mirrors_, [&](const Mirror& one) { return is_same(*one.origin, *origin); });
+  if (mirrors_.size() == kMaxMirrors) mirrors_.erase(mirrors_.begin());
+  mirrors_.push_back({origin, link.next_sequence()});  // its capacity is reserved
+}
+
+std::uint64_t StreamEnd::follow_mirrors(std::span<const LinkRef> links) noexcept {
+  std::uint64_t missed = 0;
+  std::erase_if(mirrors_, [&](const Mirror& one) {
+    const auto next = std::ranges::find_if(links, [&](const LinkRef& link) {
+      const auto& origin = link->source()->origin;
+      return link->accepted() && origin != nullptr && is_same(*origin, *one.origin);
+    });
+    if (next == links.end()) return false;
+    missed += (*next)->follow(one.next);
+    return true;
+  });
+  return missed;
 }
 
 std::uint64_t StreamEnd::note_closed(const link::BorrowerLink& link) noexcept {

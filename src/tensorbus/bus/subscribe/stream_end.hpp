@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,7 +20,10 @@ class StreamEnd {
   using LinkRef = std::shared_ptr<link::BorrowerLink>;
 
   // Allocates, so that the functions that note the end of so many links need not.
-  void reserve(std::size_t links) { cut_off_.reserve(cut_off_.size() + links); }
+  void reserve(std::size_t links) {
+    cut_off_.reserve(cut_off_.size() + links);
+    mirrors_.reserve(std::min(mirrors_.size() + links, kMaxMirrors));
+  }
 
   // Between these two calls a link will be added or refused: the stream does not end meanwhile.
   void expect_link() noexcept { ++expected_; }
@@ -33,6 +37,9 @@ class StreamEnd {
   // The connection of a link is gone. If the link had been cut off before, whether its publisher
   // had closed is final now. Returns the samples that the subscriber has missed.
   std::uint64_t note_connection_lost(const LinkRef& link) noexcept;
+  // Returns the samples that were lost between links to mirrors that were broken off, and those of
+  // `links` that have taken their places. Each place is taken once.
+  std::uint64_t follow_mirrors(std::span<const LinkRef> links) noexcept;
   // Forgets publishers that cut the subscriber off and have closed since. One to which a new link
   // leads is forgotten when that is accepted. Returns their links.
   std::vector<LinkRef> forget_closed();
@@ -49,7 +56,10 @@ class StreamEnd {
   // Returns the first sample that it has not had of a publisher that cut it off, or kNoSequence.
   std::uint64_t resume_at(const link::BorrowerLink& link) const noexcept;
 
-  void clear() noexcept { cut_off_.clear(); }
+  void clear() noexcept {
+    cut_off_.clear();
+    mirrors_.clear();
+  }
 
  private:
   struct CutOff {
@@ -59,6 +69,15 @@ class StreamEnd {
   };
   std::vector<CutOff>::const_iterator find(const link::BorrowerLink& link) const noexcept;
   std::uint64_t note_closed(const link::BorrowerLink& link) noexcept;
+  void note_mirror(const link::BorrowerLink& link) noexcept;
+
+  // Mirrors that were broken off, oldest first. Beyond kMaxMirrors the oldest is forgotten.
+  struct Mirror {
+    std::shared_ptr<const link::MirrorOrigin> origin;
+    std::uint64_t next = 0;  // sequence number
+  };
+  static constexpr std::size_t kMaxMirrors = 256;
+  std::vector<Mirror> mirrors_;
 
   std::vector<CutOff> cut_off_;
   std::uint32_t expected_ = 0;    // links that will be added

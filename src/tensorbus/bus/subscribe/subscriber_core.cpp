@@ -245,6 +245,7 @@ void SubscriberCore::forget_ended_links() {
     count_missed_at_the_end(*link, stream_.note_end(link));
     return true;
   });
+  if (gone != 0) stats_.missed += stream_.follow_mirrors(links_);
   if (gone != 0 && links_gone_) links_gone_();
 }
 
@@ -455,6 +456,7 @@ void SubscriberCore::accept(const LinkRef& link, const link::Accepted& accepted,
   require_origin(accepted);
   link->accept(accepted, std::move(segment), std::move(room_notifier));
   stream_.accepted(*link, links_);
+  stats_.missed += stream_.follow_mirrors(links_);
   wake_all();
 }
 

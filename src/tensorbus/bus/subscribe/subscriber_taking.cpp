@@ -199,6 +199,8 @@ SubscriberCore::Taken SubscriberCore::drop(link::BorrowerLink& link, const link:
 }
 
 void SubscriberCore::count_received(link::BorrowerLink& link, const link::Entry& entry) noexcept {
+  if (link.next_sequence() == link::kNoSequence) [[unlikely]]
+    link.begin(entry.sequence);
   if (entry.sequence > link.next_sequence()) note_missing(link, entry.sequence, {});
   stats_.missed += link.gap_before(entry.sequence);
   ++stats_.received;
@@ -217,8 +219,7 @@ void SubscriberCore::note_missing(const link::BorrowerLink& link, std::uint64_t 
   if (!receiving_.in_host_memory || missing_.size() == kMostMissing) return;
   const link::Source& source = *link.source();
   std::uint64_t first = link.next_sequence();
-  // A mirror begins with any number, which it does not know before its first sample.
-  if (first == 0 && source.origin != nullptr) first = why.empty() ? end : end - 1;
+  if (first == link::kNoSequence) first = end - 1;  // the one that `why` is about
   if (first == end) return;
   try {
     missing_.push_back({{source.participant, source.publisher}, first, end, std::move(why)});

@@ -1,5 +1,6 @@
 #include "tensorbus/link/ring/borrower_link.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "tensorbus/platform/kill_point.hpp"
@@ -45,7 +46,7 @@ void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment,
   }
   max_held_ = accepted.max_held;
   publisher_waits_ = accepted.reliable != 0;
-  next_sequence_ = accepted.next_sequence;
+  next_sequence_ = first_sequence_ = accepted.next_sequence;
 }
 
 // Without room for the descriptor, the publisher looks from time to time.
@@ -98,6 +99,20 @@ BorrowerLink::Settled BorrowerLink::settle() noexcept {
 bool BorrowerLink::ready() const noexcept {
   if (set_aside) return look_again;
   return segment_ && held() < max_held_ && samples_.ready();
+}
+
+void BorrowerLink::begin(std::uint64_t popped) noexcept {
+  if (!segment_ || next_sequence_ != kNoSequence) return;
+  // Acquire: pairs with OwnerLink::mark_begun(). Without the word, 2^64-1 is the largest number.
+  const std::uint64_t first = segment_->first_sequence()->load(std::memory_order_acquire) - 1;
+  first_sequence_ = std::min(first, popped);
+  next_sequence_ = std::min(first_sequence_, follows_);
+}
+
+std::uint64_t BorrowerLink::follow(std::uint64_t next) noexcept {
+  follows_ = next;
+  if (next_sequence_ == kNoSequence) return 0;  // begin() counts from there
+  return first_sequence_ > next ? first_sequence_ - next : 0;
 }
 
 std::uint64_t BorrowerLink::gap_before(std::uint64_t sequence) noexcept {

@@ -35,6 +35,7 @@ class BorrowerLink : public LeaseSource {
   bool accepted() const noexcept { return segment_.has_value(); }
   // Called when nothing new will come: after ENDED, or the owner's death.
   void end() noexcept {
+    begin(kNoSequence);
     ended_ = look_again = true;
     samples_.skip_dropped();
   }
@@ -63,6 +64,12 @@ class BorrowerLink : public LeaseSource {
   bool broken() const noexcept { return samples_.broken(); }
   // Returns true if nothing is left here or in the ring.
   bool empty() const noexcept { return !set_aside && !(segment_ && samples_.ready()); }
+  // Of a mirror that had not begun when the link was accepted: looks at its first sequence number.
+  // `popped`: a sample of the ring; kNoSequence: none was popped.
+  void begin(std::uint64_t popped) noexcept;
+  // The link takes the place of an ended link to a mirror of the same publisher; `next` is that
+  // link's next_sequence(). Returns the samples between both that were not counted before.
+  std::uint64_t follow(std::uint64_t next) noexcept;
   // Counts the samples that are missing between the last one and this one.
   std::uint64_t gap_before(std::uint64_t sequence) noexcept;
   // Of a link whose publisher has closed: the samples that were published after the last one.
@@ -70,7 +77,8 @@ class BorrowerLink : public LeaseSource {
     const std::uint64_t samples = segment_->publisher_closed()->load(std::memory_order_relaxed) - 1;
     return samples > next_sequence_ ? samples - next_sequence_ : 0;
   }
-  // Returns the sequence number after that of the last sample.
+  // Returns the sequence number after that of the last sample; kNoSequence if the link leads to a
+  // mirror that has not begun.
   std::uint64_t next_sequence() const noexcept { return next_sequence_; }
 
   void release(std::uint64_t token) noexcept { give_back(token, 0); }
@@ -132,6 +140,8 @@ class BorrowerLink : public LeaseSource {
   std::optional<LinkSegment> segment_;
   SampleRingReader samples_;
   std::uint64_t next_sequence_ = 0;
+  std::uint64_t first_sequence_ = kNoSequence;  // the first that the owner has given this link
+  std::uint64_t follows_ = kNoSequence;         // see follow()
   std::uint32_t max_held_ = 0;
   bool publisher_waits_ = false;  // it is reliable: it may sleep until we pop or release
   bool ended_ = false;

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::size_t kHeaderBytes = 4096;
 constexpr std::size_t kClosedOffset = 16;
+constexpr std::size_t kFirstOffset = 24;
 constexpr std::size_t kReturnTailOffset = 128;        // a cache line that only the borrower writes
 constexpr std::uint64_t kMagic = 0x316b6e696c737562;  // "buslink1"
 
@@ -65,6 +66,10 @@ ReturnWord* LinkSegment::return_tail() const noexcept {
 
 std::atomic<std::uint64_t>* LinkSegment::publisher_closed() const noexcept {
   return reinterpret_cast<std::atomic<std::uint64_t>*>(mapping_.data() + kClosedOffset);
+}
+
+std::atomic<std::uint64_t>* LinkSegment::first_sequence() const noexcept {
+  return reinterpret_cast<std::atomic<std::uint64_t>*>(mapping_.data() + kFirstOffset);
 }
 
 std::span<ReturnSlot> LinkSegment::returns() const noexcept {

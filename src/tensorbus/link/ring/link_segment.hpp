@@ -40,6 +40,9 @@ class LinkSegment {
   // When the publisher has closed in an orderly way, 1 + the number of its samples; else 0. Only
   // the owner writes it.
   std::atomic<std::uint64_t>* publisher_closed() const noexcept;
+  // Of a mirror that began after the link was made, 1 + its first sequence number; else 0. Only the
+  // owner writes it.
+  std::atomic<std::uint64_t>* first_sequence() const noexcept;
 
   // Closes the descriptor, which is needed only until it was sent.
   void close_descriptor() noexcept { memfd_.reset(); }

@@ -131,6 +131,11 @@ class OwnerLink {
   void mark_closed(std::uint64_t samples) noexcept {
     segment_.publisher_closed()->store(samples + 1, std::memory_order_release);
   }
+  // Tells the borrower the first sequence number of a mirror that begins now. Release: pairs with
+  // BorrowerLink::begin(). The first push comes after it.
+  void mark_begun(std::uint64_t first) noexcept {
+    segment_.first_sequence()->store(first + 1, std::memory_order_release);
+  }
   // Takes back everything, when the borrower is gone. Nothing may be pushed afterwards.
   void take_all_back() noexcept;
 
