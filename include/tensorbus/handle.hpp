@@ -2,23 +2,58 @@
 
 #include <tensorbus/c/share.h>
 
+#include <optional>
 #include <string>
+#include <tensorbus/error.hpp>
 #include <tensorbus/internal/call.hpp>
+#include <tensorbus/value.hpp>
 #include <utility>
 
 namespace tensorbus::inline v0 {
+namespace internal {
+
+// Returns the text of a handle in a message; nothing for any other value.
+inline std::optional<std::string> handle_text_in(const Value& value) {
+  if (!value.is<Value::Extension>() || value.as<Value::Extension>().type != kRecordType) return {};
+  const Value record = Value::decode(value.as<Value::Extension>().bytes);
+  if (!record.is<Value::List>()) return {};
+  const auto& parts = record.as<Value::List>();
+  if (parts.size() != 2 || parts[0] != Value("handle") || !parts[1].is<std::string>()) return {};
+  return parts[1].as<std::string>();
+}
+
+}  // namespace internal
 
 // The name of a share (share.hpp): a line of text that any channel can carry to any process of the
-// domain (docs/handles.md has the format). It keeps nothing alive.
+// domain (docs/handles.md has the format). It keeps nothing alive. In a message it is a value like
+// any other.
 //
 //   std::string line = shared.handle().text();                          // "tensorbus:..."
 //   Sample sample = tensorbus::attach(tensorbus::Handle::parse(line));  // in another process
+//
+//   publisher.publish(Value::Map{{"weights", shared.handle()}}, {});
+//   Handle weights = Handle::of(sample.fields().at("weights"));         // in another process
 class Handle {
  public:
+  // Names nothing: for a member of a struct that is filled later.
+  Handle() = default;
   // Throws Error(kInvalidArgument) that says why: cut short, changed, another version.
   static Handle parse(std::string text) {
     internal::require_done(tb_handle_check(internal::c_text(text, "the handle")));
     return Handle(std::move(text));
+  }
+  // Returns the handle in a field. Throws Error(kInvalidArgument) for any other value.
+  static Handle of(const Value& field) {
+    auto text = internal::handle_text_in(field);
+    if (!text)
+      throw Error(Code::kInvalidArgument, "expected a handle, this is " +
+                                              internal::a_value_of(field.variant().index()));
+    return parse(*std::move(text));
+  }
+  // Throws Error(kInvalidArgument) for a handle that names nothing.
+  operator Value() const {
+    if (text_.empty()) throw Error(Code::kInvalidArgument, "this handle names nothing");
+    return Value::Extension{internal::kRecordType, Value(Value::List{"handle", text_}).encode()};
   }
 
   const std::string& text() const noexcept { return text_; }

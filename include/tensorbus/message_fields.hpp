@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <tensorbus/error.hpp>
+#include <tensorbus/handle.hpp>
 #include <tensorbus/id.hpp>
 #include <tensorbus/loan.hpp>
 #include <tensorbus/message.hpp>
@@ -73,7 +74,6 @@ struct Outgoing {
     return TensorIndex{static_cast<std::uint32_t>(tensors.size() - 1)};
   }
 };
-inline constexpr std::int8_t kRecord = 3;  // the number of the extension type
 inline constexpr std::string_view kMessage = "message";
 
 // Throws Error(kTypeMismatch) that says what was expected.
@@ -111,13 +111,13 @@ inline std::string sorted_union(std::string one, std::string other) {
 
 inline Value record_of(std::string_view type, Value fields) {
   const Value record = Value::List{std::string(kMessage), std::string(type), std::move(fields)};
-  return Value::Extension{kRecord, record.encode()};
+  return Value::Extension{kRecordType, record.encode()};
 }
 
 // Throws Error(kTypeMismatch) for a message of another type.
 inline Value fields_of_record(std::string_view type, const Value& value) {
   if (value.is<Value::Map>()) return value;  // from a sender without types
-  if (value.is<Value::Extension>() && value.as<Value::Extension>().type == kRecord) {
+  if (value.is<Value::Extension>() && value.as<Value::Extension>().type == kRecordType) {
     const Value record = Value::decode(value.as<Value::Extension>().bytes);
     if (record.is<Value::List>()) {
       const auto& parts = record.as<Value::List>();
@@ -217,6 +217,17 @@ struct Field<ArrayField> : LibraryField<ArrayField, TensorFlags::kFromNumpy> {
 template <>
 struct Field<TorchField> : LibraryField<TorchField, TensorFlags::kFromTorch> {
   static std::string spell() { return "tensor"; }
+};
+
+template <>
+struct Field<Handle> {
+  static std::string spell() { return "handle"; }
+  static Value write(Outgoing&, const Handle& handle) { return handle; }
+  static void read(const Incoming&, const Value& from, Handle& to) {
+    auto text = handle_text_in(from);
+    if (!text) throw_unexpected("handle");
+    to = Handle::parse(*std::move(text));
+  }
 };
 
 template <IsField T>

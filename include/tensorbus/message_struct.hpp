@@ -71,8 +71,8 @@ void visit_field(const char* name, T& field, auto&& visitor) {
   constexpr bool has_type_of_a_field = IsField<std::remove_const_t<T>>;
   static_assert(has_type_of_a_field,
                 "this member cannot be a field of a message. A field is bool, an integer, float, "
-                "double, std::string, std::vector<std::byte>, ArrayField, TorchField, Value, an "
-                "enum declared by TENSORBUS_ENUM, a struct declared by TENSORBUS_MESSAGE, or "
+                "double, std::string, std::vector<std::byte>, ArrayField, TorchField, Handle, Value, "
+                "an enum declared by TENSORBUS_ENUM, a struct declared by TENSORBUS_MESSAGE, or "
                 "std::optional, std::vector, std::array or std::map of these");
   if constexpr (has_type_of_a_field) visitor(name, field);
 }

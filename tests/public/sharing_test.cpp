@@ -90,6 +90,20 @@ TEST_F(Domain, handle_is_a_line_of_text) {
     EXPECT_EQ(code_of([&] { (void)Handle::parse(wrong); }), Code::kInvalidArgument) << wrong;
 }
 
+TEST_F(Domain, handle_travels_in_a_message) {
+  const Shared shared = share(item, {}, participant);
+  const Value fields = Value::Map{{"weights", shared.handle()}, {"text", shared.handle().text()}};
+  const Value received = Value::decode(fields.encode());
+  const Handle handle = Handle::of(received.at("weights"));
+  EXPECT_EQ(handle, shared.handle());
+  EXPECT_EQ(attach(handle, {}, other).tensor().as<float>()[0], 1);
+  const Value unlike = Value::Extension{3, Value(Value::List{"set", 1}).encode()};
+  const Value broken = Value::Extension{3, Value(Value::List{"handle", "tensorbus:?"}).encode()};
+  for (const Value& wrong : {received, received.at("text"), unlike, broken})
+    EXPECT_EQ(code_of([&] { (void)Handle::of(wrong); }), Code::kInvalidArgument);
+  EXPECT_EQ(code_of([&] { (void)Value(Handle()); }), Code::kInvalidArgument);
+}
+
 TEST_F(Domain, share_that_is_over_can_be_attached_no_more) {
   Shared shared = share(item, {.uses = 1}, participant);
   const Handle handle = shared.handle();

@@ -20,6 +20,7 @@ inline constexpr int kMaxDepth = 64;
 inline constexpr std::uint64_t kMaxReserved = 1024;
 inline constexpr std::int8_t kTensorType = 1;
 inline constexpr std::int8_t kTupleType = 2;
+inline constexpr std::int8_t kRecordType = 3;  // a list of a name and parts (docs/tensors.md)
 
 // Counts a level of nesting while it is read or written.
 class Nesting {

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from tensorbus._base.errors import Error, InvalidArgument
 from tensorbus._cli import plain
 from tensorbus._core import version
-from tensorbus._inspection.units import shown
 
 # The module of each, whose `app` it is.
 _MODULES = {
@@ -34,8 +30,6 @@ _MODULES = {
     "view": "screens",
     "trace": "screens",
 }
-_USAGE = 2
-
 
 class _Commands(TyperGroup):
     """Finds the commands by their names, so that only the one that runs is imported."""
@@ -52,15 +46,6 @@ class _Commands(TyperGroup):
             import_module(f"tensorbus._cli.{_MODULES[cmd_name]}").app
         )
         return found.commands[cmd_name] if cmd_name in getattr(found, "commands", ()) else found
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except (Error, OSError) as error:
-            if isinstance(error, BrokenPipeError):
-                raise
-            print("\n".join(map(shown, f"tensorbus: {error}".split("\n"))), file=sys.stderr)
-            raise typer.Exit(_USAGE if isinstance(error, InvalidArgument) else 1) from None
 
 
 def _plain(name: str) -> Any:
@@ -112,12 +97,3 @@ def tensorbus(
     The exit status is 0; 1 if something was not found or has failed; 2 for a wrong command line;
     130 after Ctrl-C.
     """
-
-
-def run(arguments: Sequence[str]) -> int:
-    """Runs what the arguments name; the exit status."""
-    try:
-        app([*arguments], prog_name="tensorbus")
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
-    return 0

@@ -25,15 +25,11 @@ def bridge(given: argparse.Namespace) -> int:
     if given.action == "status":
         return _status(given)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
-    try:
-        config = _config_of(given)
-        _allow_descriptors()
-        leave_gpus()
-        with own_loop() as loop:
-            loop.run_until_complete(_run(config))
-    except (InvalidArgument, OSError, MemoryError) as error:
-        print(f"tensorbus bridge: {error}")
-        return 2
+    config = _config_of(given)
+    _allow_descriptors()
+    leave_gpus()
+    with own_loop() as loop:
+        loop.run_until_complete(_run(config))
     return 0
 
 

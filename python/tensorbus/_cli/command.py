@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from tensorbus._cli import plain
+from tensorbus._cli import plain, standard_streams
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what the arguments (those of the process) name; the exit status."""
+    if arguments is None:
+        standard_streams.take_over()
     given = sys.argv[1:] if arguments is None else [*arguments]
-    try:
-        status = _run(given)
-        sys.stdout.flush()
-    except BrokenPipeError:  # as of `tensorbus list | head -1`; the exit flushes once more
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    return status
+    return standard_streams.status_of(lambda: _run(given))
 
 
-def _run(given: list[str]) -> int:
+def _run(given: list[str]) -> int | None:
     first = given[0] if given else ""
     if first in plain.HELP:
         return plain.run(given)
@@ -31,6 +26,7 @@ def _run(given: list[str]) -> int:
             print(f"tensorbus {first}: needs more packages: {plain.EXTRA}", file=sys.stderr)
             return 1
         return plain.run(given)
-    from tensorbus._cli.app import run  # typer takes as long to import as all of Tensorbus
+    from tensorbus._cli.app import app  # typer takes as long to import as all of Tensorbus
 
-    return run(given)
+    status: int | None = app(given, prog_name="tensorbus")
+    return status

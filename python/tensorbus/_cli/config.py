@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
+from tensorbus._cli import standard_streams
 
-def main() -> None:
-    """Print what the given options ask for, one line each."""
+
+def main() -> int:
+    """Print what the given options ask for, one line each; the exit status."""
+    standard_streams.take_over()
+    return standard_streams.status_of(_print)
+
+
+def _print() -> None:
     parser = argparse.ArgumentParser(prog="tensorbus-config", description=__doc__)
     answers = _answers(Path(__file__).resolve().parent.parent)
     for name, (_, help_text) in answers.items():
@@ -17,7 +26,8 @@ def main() -> None:
     if not asked:
         parser.error("give at least one option")
     for name in asked:
-        print(answers[name][0])
+        # A compiler needs the bytes of a path, whatever the encoding of standard output.
+        sys.stdout.buffer.write(os.fsencode(f"{answers[name][0]}\n"))
 
 
 def _answers(package: Path) -> dict[str, tuple[object, str]]:

@@ -53,8 +53,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     for row in rows:
         table.add_row(*(Text(shown(str(cell))) for cell in row))
     console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_WIDE)
+    # A terminal that is narrower than the titles breaks the lines itself.
+    titles = sum(len(column.removeprefix(">")) + 2 for column in columns)
+    console.width = max(console.width, titles) if console.is_terminal else _WIDE
     console.print(table)
 
 

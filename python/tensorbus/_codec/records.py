@@ -10,10 +10,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tensorbus._base.errors import CannotTravel, Error, ProtocolError, Unsupported
+from tensorbus._base.errors import CannotTravel, Error, InvalidArgument, ProtocolError, Unsupported
 
 # All of them: a child that was forked while another thread imported one could never import it.
 from tensorbus._codec import cuda_array, numpy_records, torch_records
+from tensorbus._codec.handle import Handle
 from tensorbus._codec.typed import LoweredMessage
 from tensorbus._core import Memory
 from tensorbus._tensors.conversion import tensor_from
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from tensorbus._core import Outgoing
 
 _CAN_TRAVEL = (
-    "tensors and arrays, dict, list, tuple, set, str, bytes, int, float, complex, bool, None and "
-    "what offers DLPack or the buffer protocol can"
+    "tensors and arrays, dict, list, tuple, set, str, bytes, int, float, complex, bool, None, "
+    "handles and what offers DLPack or the buffer protocol can"
 )
 
 
@@ -55,6 +56,8 @@ def lower(outgoing: Outgoing, value: Any) -> Lowered:
     """
     if type(value) is LoweredMessage:
         return "message", *value
+    if type(value) is Handle:
+        return "handle", str(value)
     take_apart = _BUILT_IN.get(type(value))
     if take_apart is not None:
         return type(value).__name__, *take_apart(value)
@@ -185,6 +188,13 @@ def _restore_view(restorer: Restorer, index: int) -> Any:
     return memoryview(memory) if restorer.library is None else tensor_from(memory, restorer.library)  # type: ignore[arg-type]
 
 
+def _restore_handle(_: Restorer, text: str) -> Handle:
+    try:
+        return Handle(text)
+    except InvalidArgument as error:
+        raise ProtocolError(f"sample.fields: {error}") from None
+
+
 _RESTORERS: dict[str, Callable[..., Any]] = {
     "int": lambda _, text: int(text, 16),
     "complex": lambda _, real, imag: complex(real, imag),
@@ -192,6 +202,7 @@ _RESTORERS: dict[str, Callable[..., Any]] = {
     "frozenset": _restore_hashed(frozenset),
     "dict": _restore_hashed(dict),
     "OrderedDict": _restore_hashed(OrderedDict),
+    "handle": _restore_handle,
     "dlpack": _restore_foreign("dlpack"),
     "jax": _restore_foreign("jax"),
     "memoryview": _restore_view,

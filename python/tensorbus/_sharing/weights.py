@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tensorbus._base.arguments import Access
 from tensorbus._base.errors import InvalidArgument
 from tensorbus._base.public import public
-from tensorbus._sharing.handle import Handle
+from tensorbus._codec.handle import Handle
 from tensorbus._sharing.share import attach
 
 if TYPE_CHECKING:

@@ -11,9 +11,13 @@ def run(domain: str | None) -> int:
 
     Raises:
         ImportError: textual is not installed.
+        Unsupported: there is no terminal that it can draw on.
     """
     from tensorbus._inspection.inspection import inspect
     from tensorbus._top.app import Top
+    from tensorbus._top.terminal import end_with_terminal, require_terminal
 
+    require_terminal()
+    end_with_terminal()
     Top(lambda: inspect(domain)).run()
     return 0

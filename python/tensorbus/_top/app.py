@@ -20,8 +20,11 @@ from tensorbus._top.page_screen import PageScreen, View
 from tensorbus._top.pages import domain_page, page_of
 from tensorbus._top.row_table import RowTable
 from tensorbus._top.snapshot import Moment, Snapshot, look
+from tensorbus._top.terminal import end_by
 
 Source = Callable[[], Inspection]
+
+_PATIENCE = 2.0  # seconds that the end may take
 
 
 class Top(App[None]):
@@ -53,8 +56,18 @@ class Top(App[None]):
         return PageScreen(None, domain_page(self.snapshot), self._view)
 
     def on_mount(self) -> None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
+        loop = asyncio.get_running_loop()
+
+        # A handler of the loop would wait, as the loop does, for a terminal that takes no output.
+        def end(number: int, _: object) -> None:
+            loop.call_soon_threadsafe(self.exit)
+            end_by(number, _PATIENCE)
+
+        self._before = signal.signal(signal.SIGTERM, end)
         self._watch()
+
+    def on_unmount(self) -> None:
+        signal.signal(signal.SIGTERM, self._before)
 
     @work
     async def _watch(self) -> None:

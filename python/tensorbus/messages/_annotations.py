@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
 from tensorbus._base.errors import Unsupported
+from tensorbus._codec.handle import Handle
 from tensorbus.messages import _containers as containers
 from tensorbus.messages._kinds import (
     AnyKind,
@@ -27,8 +28,9 @@ from tensorbus.messages._kinds import (
 Nested = Callable[[type], "Kind | None"]
 
 _CAN_BE = (
-    "bool, int, float, complex, str, bytes, None, NumPy scalars, np.ndarray, torch.Tensor, enums, "
-    "Literal, Any, messages, unions, list, tuple, dict, set and frozenset of these can"
+    "bool, int, float, complex, str, bytes, None, NumPy scalars, np.ndarray, torch.Tensor, "
+    "tensorbus.Handle, enums, Literal, Any, messages, unions, list, tuple, dict, set and frozenset "
+    "of these can"
 )
 
 
@@ -220,6 +222,8 @@ def _plain(kind: Any, nested: Nested) -> Kind:
         return containers.Items(kind, AnyKind())
     if kind is dict:
         return containers.Mapping(AnyKind(), AnyKind())
+    if kind is Handle:
+        return Kind("handle", {Handle})
     if isinstance(kind, type):
         if issubclass(kind, enum.Enum):
             return Enumeration(kind)

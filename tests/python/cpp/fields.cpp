@@ -38,12 +38,13 @@ struct State {
   std::optional<std::vector<std::byte>> raw;
   std::optional<tensorbus::ArrayField> image;
   std::optional<tensorbus::TorchField> weights;
+  std::optional<tensorbus::Handle> share;
   std::optional<bool> ready;
   std::optional<std::int16_t> count;
   tensorbus::Value any;
 };
 TENSORBUS_MESSAGE(State, "robot.State", mode, wanted, position, grid, reachable, detections, best,
-                  names, notes, levels, raw, image, weights, ready, count, any)
+                  names, notes, levels, raw, image, weights, share, ready, count, any)
 
 int main(int count, char** arguments) try {
   const auto type = tensorbus::message_type<State>();

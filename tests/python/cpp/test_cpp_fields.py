@@ -101,6 +101,7 @@ class State(tb.Message, name="robot.State"):
     raw: bytes | None = None
     image: np.ndarray | None = None
     weights: torch.Tensor | None = None
+    share: tb.Handle | None = None
     ready: bool | None = None
     count: int | None = None
     any: Any = None
@@ -123,6 +124,7 @@ def test_fields_of_every_kind_come_back_from_cpp_as_they_were_sent(
     program: Path, torch: ModuleType
 ) -> None:
     box = np.array([1, 2, 3, 4], np.float32)
+    shared = tb.share(box)
     full = State(
         mode=Mode.driving,
         position=(1.0, 2.5, -3.0),
@@ -137,9 +139,10 @@ def test_fields_of_every_kind_come_back_from_cpp_as_they_were_sent(
         raw=b"e",
         image=np.arange(6).reshape(2, 3),
         weights=torch.arange(3),
+        share=shared.handle,
         ready=False,
         count=-7,
-        any=[1, "f"],
+        any=[1, "f", shared.handle],
     )
     empty = State(mode=Mode.idle, position=(0.0, 0.0, 0.0), grid=((0, 0), (0, 0)))
     with (
@@ -151,7 +154,9 @@ def test_fields_of_every_kind_come_back_from_cpp_as_they_were_sent(
         assert subscriber.wait_for_publishers(timeout=PATIENCE)
         for sent in (full, empty):
             publisher.publish(sent)
-            assert repr(subscriber.receive().data) == repr(sent)
+            received = subscriber.receive().data
+            assert repr(received) == repr(sent)
+            assert (received.share, received.any) == (sent.share, sent.any)
 
 
 def test_a_class_with_other_members_is_another_type(program: Path) -> None:

@@ -17,8 +17,9 @@ _HANDLE = "handle"
 class Handle:
     """The name of what a process shares: small, immutable, hashable, and easily carried.
 
-    It travels as one line of text (`str`), as bytes (`bytes`), as a dictionary that JSON can hold
-    (`to_dict`) and as a pickle. It keeps nothing alive: who shares does, see `tensorbus.share`.
+    Any message may hold it. Other carriers take it as one line of text (`str`), as bytes (`bytes`),
+    as a dictionary that JSON can hold (`to_dict`) or as a pickle. It keeps nothing alive: the
+    process that shares does, see `tensorbus.share`.
 
     Args:
         handle: a handle in any of these forms.

@@ -1,0 +1,95 @@
+"""The standard streams of a command, and how a command ends: one line and a status, whatever fails.
+
+A stream may be closed, full, without a reader, or of an encoding that lacks most characters.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TextIO
+
+from tensorbus._base.errors import Error, InvalidArgument
+from tensorbus._inspection.units import shown
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_FAILED = 1
+_USAGE = 2
+_INTERRUPTED = 130
+
+
+class _Output(io.FileIO):
+    """Standard output: the error of a write says that it is this file."""
+
+    def write(self, data: Buffer, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, "standard output") from None
+
+
+class _Errors(io.FileIO):
+    """Standard error: text that cannot be written is dropped, and ends no command."""
+
+    def write(self, data: Buffer, /) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+
+
+def take_over() -> None:
+    """Makes the process's standard streams usable.
+
+    A closed one becomes /dev/null, so that no socket or memory of the bus gets its number: input
+    is empty, output refuses writes, and messages on standard error are dropped. A character that
+    the encoding lacks is written as its escape.
+    """
+    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)  # gets the lowest number that is free: this one
+    sys.stdout = _text_stream(_Output(1, "w", closefd=False), sys.stdout)
+    sys.stderr = _text_stream(_Errors(2, "w", closefd=False), sys.stderr)
+
+
+def _text_stream(raw: io.FileIO, before: TextIO | None) -> TextIO:
+    """A stream for lines. `before` is None if Python found the descriptor closed."""
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=before.encoding if before else "utf-8",
+        errors="backslashreplace",
+        line_buffering=raw.fileno() == 2 or raw.isatty() or getattr(before, "write_through", False),
+    )
+
+
+def status_of(command: Callable[[], int | None]) -> int:
+    """Runs a command; its exit status. An error becomes a line on standard error."""
+    status = _status_of(command)
+    try:
+        sys.stdout.flush()
+    except OSError:  # known already; the interpreter would try once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
+
+
+def _status_of(command: Callable[[], int | None]) -> int:
+    try:
+        try:
+            status = command() or 0
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:  # the reader has gone, as that of `tensorbus list | head -1`
+        return _FAILED
+    except (Error, OSError) as error:
+        print("\n".join(map(shown, f"tensorbus: {error}".split("\n"))), file=sys.stderr)
+        return _USAGE if isinstance(error, InvalidArgument) else _FAILED

@@ -1,0 +1,139 @@
+"""All commands of `tensorbus`, and a domain in which each of them has something to show."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import DEVNULL, PIPE
+from typing import Any
+
+import typer
+
+import tensorbus as tb
+from support.harness import PATIENCE
+from tensorbus._cli.app import app
+
+COMMAND = (sys.executable, "-m", "tensorbus")
+NAME = "größe"  # of the topic, node, service, queue and file
+
+# The arguments of each command that ends by itself. {out} is a file that does not exist.
+ARGUMENTS = {
+    "": "--help",
+    "doctor": "",
+    "list": "",
+    "bridge": "status",
+    "topic list": "",
+    "topic info": NAME,
+    "topic echo": f"{NAME} --count 1",
+    "topic hz": f"{NAME} --count 1 --window 0.1",
+    "topic bw": f"{NAME} --count 1 --window 0.1",
+    "topic delay": f"{NAME} --count 1 --window 0.2",
+    "topic pub": f"{NAME} 1 --wait 0",
+    "node list": "",
+    "node info": NAME,
+    "queue list": "",
+    "queue info": NAME,
+    "service list": "",
+    "service call": f"{NAME} 1",
+    "param list": NAME,
+    "param get": f"{NAME} rate",
+    "param set": f"{NAME} rate 2",
+    "memory": "",
+    "inspect": "--json",
+    "record": f"{NAME} --seconds 0.1 --name another -o {{out}}",
+    "recorder status": "",
+    "recorder snapshot": "",
+    "recording info": "{file}",
+    "recording cut": "{file} -o {out}",
+    "recording merge": "{file} -o {out}",
+    "recording convert": "{file} -o {out}",
+    "recording export": "{file} -o {out}",
+    "play": "{file} --name another",
+    "player status": "",
+    "player pause": "",
+    "player resume": "",
+    "player step": "",
+    "player rate": "1",
+    "top": "",
+    "trace": "--seconds 0.1 -o {out}",
+}
+# These serve until they are told to end; metrics and view print an address first.
+ENDLESS = {"metrics": "--port 0", "view": "--no-browser"}
+
+
+def all_commands() -> set[str]:
+    """Their names, as the command itself has them."""
+    return set(_names_in(typer.main.get_command(app), ()))
+
+
+def _names_in(group: Any, path: tuple[str, ...]) -> Iterator[str]:
+    for name in group.list_commands(typer.Context(group)):
+        command = group.get_command(typer.Context(group), name)
+        if hasattr(command, "list_commands"):
+            yield from _names_in(command, (*path, name))
+        else:
+            yield " ".join((*path, name))
+
+
+@contextmanager
+def robot(domain: str) -> Iterator[None]:
+    """A topic, a node with a parameter, a service and a queue."""
+    with tb.Node(NAME, domain=domain) as node, tb.Queue[Any](name=NAME, domain=domain):
+        node.declare_parameter("rate", 1.0, on_set=lambda value: value)
+        publisher = node.create_publisher(NAME, history=1)
+        node.create_timer(
+            0.02, lambda: publisher.publish({"id": 1, "text": NAME}), mode="sync", at_once=True
+        )
+        node.create_service(NAME, callback=lambda request: request, mode="sync")
+        thread = threading.Thread(target=node.spin)
+        thread.start()
+        try:
+            yield
+        finally:
+            node.stop()
+            thread.join()
+
+
+@dataclass(frozen=True)
+class World:
+    """A domain with a robot, a recorder and a player, and the file that is played."""
+
+    domain: str
+    file: Path
+
+    def command(self, name: str, out: Path) -> list[str]:
+        """The command with its arguments; `out` is what it may write."""
+        given = ({**ARGUMENTS, **ENDLESS})[name].format(file=self.file, out=out)
+        return [*COMMAND, *name.split(), *shlex.split(given)]
+
+    def start(self, command: list[str], **options: Any) -> subprocess.Popen[str]:
+        """Starts a command in this domain."""
+        environment = {**os.environ, "TENSORBUS_DOMAIN": self.domain, **options.pop("env", {})}
+        return subprocess.Popen(command, env=environment, text=True, **options)
+
+
+@contextmanager
+def world(folder: Path) -> Iterator[World]:
+    """Made in a folder that is empty."""
+    made = World(str(folder / "domain"), folder / f"{NAME}.mcap")
+    record = ["record", NAME, "--seconds", "0.2", "-o", str(made.file)]
+    with robot(made.domain), ExitStack() as ends:
+        assert made.start([*COMMAND, *record], stdout=DEVNULL, stderr=DEVNULL).wait(PATIENCE) == 0
+        for server in (
+            ["record", NAME, "--snapshot", "60", "-o", str(folder / "snapshot.mcap")],
+            ["play", str(made.file), "--paused"],
+        ):
+            started = ends.enter_context(
+                made.start([*COMMAND, *server], stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE)
+            )
+            ends.callback(started.terminate)
+            assert started.stderr is not None
+            assert started.stderr.readline()  # it runs
+        yield made
