@@ -44,10 +44,10 @@ from tensorbus._base.interrupts import interrupts_later
 with interrupts_later():
     from tensorbus._base.participant import participant
     from tensorbus._base.public import public
+    from tensorbus._codec.handle import Handle
     from tensorbus._codec.records import registrars
     from tensorbus._core import Memory, know_errors
     from tensorbus._core import version as __version__
-    from tensorbus._codec.handle import Handle
     from tensorbus._sharing.share import Shared, attach, empty, share
     from tensorbus._topics.publisher import Publisher
     from tensorbus._topics.sample import Header, Origin, Sample

@@ -31,6 +31,7 @@ _MODULES = {
     "trace": "screens",
 }
 
+
 class _Commands(TyperGroup):
     """Finds the commands by their names, so that only the one that runs is imported."""
 

@@ -7,12 +7,12 @@ import asyncio
 import json
 import logging
 import resource
-import signal
 import time
 from dataclasses import replace
 from typing import Any
 
 from tensorbus._aio.own_loop import own_loop
+from tensorbus._base.ending_signals import ending_signals
 from tensorbus._base.errors import InvalidArgument
 from tensorbus._cli.bridge_status import status_of
 from tensorbus._cli.main_memory import leave_gpus
@@ -42,7 +42,7 @@ def _allow_descriptors() -> None:
 async def _run(config: BridgeConfig) -> None:
     task = asyncio.current_task()
     assert task is not None
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ending_signals():
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     try:
         await Bridge(config).run()

@@ -14,7 +14,7 @@ _WIDEST = 80  # characters
 
 
 def draw(pixels: Callable[[int], Any], coloured: bool) -> None:
-    """Draws it, if it is an image.
+    """Draws it, if it is an image, and the terminal has colours.
 
     Args:
         pixels: the image with at most so many pixels on each side, as (height, width, 1 or 3) of
@@ -27,19 +27,23 @@ def draw(pixels: Callable[[int], Any], coloured: bool) -> None:
         else Console()
     )
     image = pixels(min(console.width, _WIDEST))
-    if image is not None:
-        console.print(half_blocks(image), no_wrap=True)
+    if image is not None and console.color_system is not None:
+        console.print(half_blocks(image, "#" if console.options.ascii_only else "▀"), no_wrap=True)
 
 
-def half_blocks(image: Any) -> Text:
-    """An image of uint8, of which each character shows two rows: the upper in its foreground."""
+def half_blocks(image: Any, block: str = "▀") -> Text:
+    """An image of uint8, of which each character shows two rows: the upper in its foreground.
+
+    Args:
+        block: the character, which is another one for encodings without blocks.
+    """
     height, width, _ = image.shape
     drawn = Text()
     for row in range(0, height, 2):
         for column in range(width):
             below = image[row + 1, column] if row + 1 < height else None
             style = Style(color=_colour(image[row, column]), bgcolor=_colour(below))
-            drawn.append("▀", style)
+            drawn.append(block, style)
         drawn.append("\n")
     drawn.rstrip()
     return drawn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
@@ -34,6 +35,20 @@ def services(domain: str | None) -> list[str]:
     return [name.removeprefix(SERVICE_PREFIX) for name in found]
 
 
+def _utf8(name: Any) -> Any:
+    """A name, or some: what the locale cannot decode is UTF-8, as all names on the bus are."""
+    if isinstance(name, list):
+        return [*map(_utf8, name)]
+    if isinstance(name, str) and any("\udc80" <= character <= "\udcff" for character in name):
+        return os.fsencode(name).decode(errors="surrogateescape")
+    return name
+
+
+def _named(help: str, completer: Callable[[Any, str], list[str]]) -> Any:
+    """An argument that names something on the bus."""
+    return typer.Argument(help=help, callback=_utf8, autocompletion=completer)
+
+
 _complete_topic = _completer(lambda domain: (topic.name for topic in list_topics(domain)))
 _complete_node = _completer(lambda domain: (node.name for node in list_nodes(domain)))
 _complete_service = _completer(services)
@@ -41,24 +56,22 @@ _complete_queue = _completer(
     lambda domain: (name for name in _queues(domain) if not name.startswith(SERVICE_PREFIX))
 )
 
-Topic = Annotated[str, typer.Argument(help="The topic's name.", autocompletion=_complete_topic)]
+Topic = Annotated[str, _named("The topic's name.", _complete_topic)]
 OptionalTopic = Annotated[
     str | None,
-    typer.Argument(help="The topic's name; without, all topics.", autocompletion=_complete_topic),
+    _named("The topic's name; without, all topics.", _complete_topic),
 ]
 Topics = Annotated[
     list[str] | None,
-    typer.Argument(help="Names of topics; without, all.", autocompletion=_complete_topic),
+    _named("Names of topics; without, all.", _complete_topic),
 ]
-NodeName = Annotated[str, typer.Argument(help="The node's name.", autocompletion=_complete_node)]
+NodeName = Annotated[str, _named("The node's name.", _complete_node)]
 OptionalNode = Annotated[
     str | None,
-    typer.Argument(help="The node's name; without, all nodes.", autocompletion=_complete_node),
+    _named("The node's name; without, all nodes.", _complete_node),
 ]
-QueueName = Annotated[str, typer.Argument(help="The queue's name.", autocompletion=_complete_queue)]
-ServiceName = Annotated[
-    str, typer.Argument(help="The service's name.", autocompletion=_complete_service)
-]
+QueueName = Annotated[str, _named("The queue's name.", _complete_queue)]
+ServiceName = Annotated[str, _named("The service's name.", _complete_service)]
 Domain = Annotated[str | None, typer.Option(help="A name or a path in place of $TENSORBUS_DOMAIN.")]
 Timeout = Annotated[
     float, typer.Option(min=0, help="Seconds that the processes have to answer.", metavar="S")

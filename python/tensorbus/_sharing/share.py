@@ -13,8 +13,8 @@ from tensorbus._base.errors import Closed, InvalidArgument, Timeout
 from tensorbus._base.participant import participant
 from tensorbus._base.public import public, renamed
 from tensorbus._codec.fields import flatten, unflatten
-from tensorbus._core import Outcome
 from tensorbus._codec.handle import Handle
+from tensorbus._core import Outcome
 from tensorbus._tensors.allocation import tensor_in
 from tensorbus._tensors.library import Library, library_or_none
 

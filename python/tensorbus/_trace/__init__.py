@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tensorbus._base.ending_signals import ending_signals
 from tensorbus._inspection.units import shown
 from tensorbus._trace.durations import hops_of, paths_of, table_of
 from tensorbus._trace.events import Source
@@ -102,7 +103,7 @@ def _stop_signals() -> Iterator[list[int]]:
     came: list[int] = []
     before = {
         number: signal.signal(number, lambda number, _: came.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
+        for number in ending_signals()
     }
     try:
         yield came

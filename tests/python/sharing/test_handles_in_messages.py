@@ -26,13 +26,13 @@ def test_another_process_attaches_to_what_is_published(elsewhere: Elsewhere) -> 
     def attach() -> None:
         with tb.Subscriber("policy", timeout=PATIENCE) as subscriber:
             weights = subscriber.receive().data["weights"]
-            tell((type(weights), tb.attach(weights).tolist()))
+            tell((type(weights).__name__, tb.attach(weights).tolist()))
             hear()
 
     with tb.Publisher("policy", history=1) as publisher, tb.share(np.arange(3)) as shared:
         publisher.publish({"weights": shared.handle})
         actor = elsewhere.start(attach)
-        assert actor.hear() == (tb.Handle, [0, 1, 2])
+        assert actor.hear() == ("Handle", [0, 1, 2])
         actor.tell()
 
 

@@ -21,7 +21,7 @@ from support.harness import PATIENCE
 from tensorbus._cli.app import app
 
 COMMAND = (sys.executable, "-m", "tensorbus")
-NAME = "größe"  # of the topic, node, service, queue and file
+NAME = "größe"  # of the topic, the node, the service and the queue
 
 # The arguments of each command that ends by itself. {out} is a file that does not exist.
 ARGUMENTS = {
@@ -116,13 +116,13 @@ class World:
     def start(self, command: list[str], **options: Any) -> subprocess.Popen[str]:
         """Starts a command in this domain."""
         environment = {**os.environ, "TENSORBUS_DOMAIN": self.domain, **options.pop("env", {})}
-        return subprocess.Popen(command, env=environment, text=True, **options)
+        return subprocess.Popen(command, env=environment, **{"text": True, **options})
 
 
 @contextmanager
 def world(folder: Path) -> Iterator[World]:
     """Made in a folder that is empty."""
-    made = World(str(folder / "domain"), folder / f"{NAME}.mcap")
+    made = World(str(folder / "domain"), folder / "run.mcap")
     record = ["record", NAME, "--seconds", "0.2", "-o", str(made.file)]
     with robot(made.domain), ExitStack() as ends:
         assert made.start([*COMMAND, *record], stdout=DEVNULL, stderr=DEVNULL).wait(PATIENCE) == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import re
 import signal
 import subprocess
@@ -17,7 +19,7 @@ from support.bridges import two_machines
 from support.harness import PATIENCE, Elsewhere, hear, publishing, tell
 from support.repository import ROOT
 from support.top import run, session
-from support.top_terminal import terminal
+from support.top_terminal import WIDE, ignoring, terminal
 
 
 def test_it_shows_real_processes_and_which_of_them_is_stopped(elsewhere: Elsewhere) -> None:
@@ -77,6 +79,41 @@ def test_it_ends_when_it_is_told_to_by_a_signal() -> None:
         top.process.terminate()
         assert top.wait_for_end() == 0
         top.wait_for("\x1b[?1049l")  # the terminal's other screen is back
+
+
+@pytest.mark.parametrize("closed", ["stdin", "stderr"])
+def test_without_a_terminal_it_says_what_it_needs(closed: str) -> None:
+    ours, theirs = pty.openpty()
+    streams = {"stdin": theirs, "stderr": theirs, closed: subprocess.PIPE}
+    with subprocess.Popen(
+        (sys.executable, "-m", "tensorbus", "top"), **streams, env={**os.environ, **WIDE}
+    ) as top:
+        os.close(theirs)
+        assert top.wait(PATIENCE) == 1
+        said = top.stderr.read() if top.stderr else os.read(ours, 1 << 16)
+    os.close(ours)
+    assert b"top needs a terminal for its keys (standard input) and its screen" in said
+
+
+@pytest.mark.parametrize("kind", ["dumb", "unknown", ""])
+def test_a_terminal_that_cannot_be_drawn_on_is_named(kind: str) -> None:
+    with terminal(TERM=kind) as top:
+        assert top.wait_for_end() == 1
+        top.wait_for(f"top cannot draw on a terminal of the type TERM='{kind}'")
+
+
+def test_it_ends_with_its_terminal_also_where_sighup_is_ignored() -> None:
+    with ignoring(signal.SIGHUP), terminal() as top:
+        top.wait_for("0 processes")
+        top.hang_up()
+        assert top.process.wait(PATIENCE) == 128 + signal.SIGHUP
+
+
+def test_a_signal_ends_it_also_where_the_terminal_takes_no_output() -> None:
+    with terminal(LINES="500", COLUMNS="500") as top:
+        top.wait_until_stuck()
+        top.process.terminate()
+        assert top.process.wait(PATIENCE) == 128 + signal.SIGTERM
 
 
 def contrast(one: Color, other: Color) -> float:
