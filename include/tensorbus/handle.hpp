@@ -46,8 +46,8 @@ class Handle {
   static Handle of(const Value& field) {
     auto text = internal::handle_text_in(field);
     if (!text)
-      throw Error(Code::kInvalidArgument, "expected a handle, this is " +
-                                              internal::a_value_of(field.variant().index()));
+      throw Error(Code::kInvalidArgument,
+                  "expected a handle, this is " + internal::a_value_of(field.variant().index()));
     return parse(*std::move(text));
   }
   // Throws Error(kInvalidArgument) for a handle that names nothing.

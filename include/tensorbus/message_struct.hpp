@@ -69,11 +69,12 @@ concept IsField = requires { Field<T>::spell(); };
 template <auto member, typename T>
 void visit_field(const char* name, T& field, auto&& visitor) {
   constexpr bool has_type_of_a_field = IsField<std::remove_const_t<T>>;
-  static_assert(has_type_of_a_field,
-                "this member cannot be a field of a message. A field is bool, an integer, float, "
-                "double, std::string, std::vector<std::byte>, ArrayField, TorchField, Handle, Value, "
-                "an enum declared by TENSORBUS_ENUM, a struct declared by TENSORBUS_MESSAGE, or "
-                "std::optional, std::vector, std::array or std::map of these");
+  static_assert(
+      has_type_of_a_field,
+      "this member cannot be a field of a message. A field is bool, an integer, float, "
+      "double, std::string, std::vector<std::byte>, ArrayField, TorchField, Handle, Value, "
+      "an enum declared by TENSORBUS_ENUM, a struct declared by TENSORBUS_MESSAGE, or "
+      "std::optional, std::vector, std::array or std::map of these");
   if constexpr (has_type_of_a_field) visitor(name, field);
 }
 

@@ -53,7 +53,9 @@ class Runs:
         command = [word.encode(encoding) for word in words]
         options["encoding"] = encoding
         streams = {"stdin": DEVNULL, "stdout": PIPE, "stderr": PIPE}
-        self._begun[way] = self._bus.start(command, **{**streams, **options})
+        self._begun[way] = process = self._bus.start(command, **{**streams, **options})
+        if self._name == "trace":  # one tracer at a time is possible
+            process.wait(PATIENCE)
 
     def end(self) -> dict[str, Ended]:
         ended = {}
@@ -144,11 +146,13 @@ def test_a_command_works_in_every_locale(
     ended = runs.end()
     assert not [way for way, each in ended.items() if "Traceback" in each.err], ended
     well = ended["well"]
+    if name == "recording export":  # makes a folder of the topic's name
+        assert "'ascii' codec can't encode" in ended.pop("ASCII").err
     assert {way: each.status for way, each in ended.items()} == dict.fromkeys(ended, well.status)
     for way, each in ended.items():
         escaped = NAME.encode("ascii", "backslashreplace").decode()
         assert (NAME in well.out) == (NAME in each.out or escaped in each.out), way
-    assert NAME not in ended["ASCII"].out
+    assert NAME not in ended["output in ASCII"].out
 
 
 @pytest.mark.parametrize("name", ENDLESS)

@@ -35,7 +35,7 @@ ARGUMENTS = {
     "topic hz": f"{NAME} --count 1 --window 0.1",
     "topic bw": f"{NAME} --count 1 --window 0.1",
     "topic delay": f"{NAME} --count 1 --window 0.2",
-    "topic pub": f"{NAME} 1 --wait 0",
+    "topic pub": f"{NAME} 1 --wait 20",
     "node list": "",
     "node info": NAME,
     "queue list": "",
