@@ -345,7 +345,8 @@ def test_a_forked_child_writes_nothing_of_its_parent() -> None:
         assert counts(found)["topic", RELEASE] == 1
 
 
-def test_the_command_writes_a_file_and_a_table(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGHUP])
+def test_the_command_writes_a_file_and_a_table(stop: signal.Signals, tmp_path: Path) -> None:
     import subprocess
 
     output = tmp_path / "trace.json"
@@ -356,7 +357,7 @@ def test_the_command_writes_a_file_and_a_table(tmp_path: Path) -> None:
         for number in range(7):
             publisher.publish(number)
             assert subscriber.receive().data == number
-        tracer.send_signal(signal.SIGINT)
+        tracer.send_signal(stop)
         printed, _ = tracer.communicate(timeout=PATIENCE)
     assert tracer.returncode == 0
     rows = [line.split() for line in printed.decode().splitlines()]

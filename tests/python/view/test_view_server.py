@@ -394,7 +394,7 @@ def test_all_pages_are_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_command_prints_its_address_and_ends_on_a_signal(
     elsewhere: Elsewhere, number: signal.Signals
 ) -> None:
