@@ -157,13 +157,25 @@ def test_what_a_safetensors_file_says_itself_is_not_asked_for(tmp_path: Path) ->
     assert not fresh.exists()
 
 
+def nested(levels: int) -> Any:
+    return [nested(levels - 1)] if levels else []
+
+
 GOOD = entry("F32", [2], 0, 8)
+# What the safetensors library reads, though its description of the format does not have it.
+READ_HEADERS: dict[str, bytes] = {
+    "blanks around": b"\n\t  " + header_of({"t": GOOD}) + b"\r\n",
+    "metadata null": header_of({"__metadata__": None, "t": GOOD}),
+    "further keys": header_of({"t": {**GOOD, "a": 1.5e3, "b": [None, True, {"c": "\0"}]}}),
+    "a further key first, and twice": b'{"t": {"x": -0, "x": "", ' + header_of(GOOD)[1:] + b"}",
+    "many levels": header_of({"t": {**GOOD, "x": nested(124)}}),
+}
 NOTHING = b'{"dtype": "U8", "shape": [0], "data_offsets": [0, 0]}'
 BAD_HEADERS: dict[str, tuple[Any, str]] = {
     "not JSON": (b'{"t": }', "'t': expected an object"),
     "no colon": (b'{"t" 3} ', "header: "),
     "not an object": (b"[1, 2]  ", "header: expected a JSON object"),
-    "blank first": (b'  {"t": 1}', "header: expected a JSON object"),
+    "a mark first": (b'\xef\xbb\xbf{"t": 1}', "header: expected a JSON object"),
     "not UTF-8": (b'{"\xff": 1}', "header: "),
     "NaN": (b'{"t": NaN}', "'t': expected an object"),
     "too deep": (b'{"t": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "'t': expected an object"),
@@ -174,7 +186,8 @@ BAD_HEADERS: dict[str, tuple[Any, str]] = {
     "metadata list": ({"__metadata__": [], "t": GOOD}, "__metadata__: "),
     "no object": ({"t": 3}, "'t': expected an object"),
     "a field lacks": ({"t": {"dtype": "F32", "shape": [2]}}, "'t': expected an object of dtype"),
-    "one more": ({"t": {**GOOD, "x": 1}}, "'t': expected an object of dtype"),
+    "more levels": ({"t": {**GOOD, "x": nested(126)}}, "levels"),
+    "more that is not JSON": (b'{"t": {"x": 01}}', "header: byte 13"),
     "dtype": ({"t": {**GOOD, "dtype": "F33"}}, "'t': dtype: .*F33"),
     "dtype number": ({"t": {**GOOD, "dtype": 7}}, "'t': dtype: "),
     "shape": ({"t": {**GOOD, "shape": 2}}, "'t': shape: "),
@@ -203,6 +216,23 @@ def test_a_bad_header_is_refused_and_the_field_named(tmp_path: Path, what: str) 
     with pytest.raises(tb.InvalidArgument, match=named) as refusal:
         tb.map_file(path)
     assert str(path) in str(refusal.value)
+
+
+@pytest.mark.parametrize("what", READ_HEADERS)
+def test_what_the_library_reads_is_read(tmp_path: Path, what: str) -> None:
+    data = np.float32([1, 2])
+    path = write_safetensors(tmp_path, READ_HEADERS[what], data.tobytes())
+    with tb.MappedFile(path, library="numpy") as file:
+        assert file.tensor("t").tolist() == [1, 2]
+        assert (file.names, file.metadata) == (["t"], {})
+    library = pytest.importorskip("safetensors.numpy")
+    assert library.load_file(path)["t"].tolist() == [1, 2]
+
+
+def test_a_zero_byte_in_a_name_is_not_supported(tmp_path: Path) -> None:
+    path = write_safetensors(tmp_path, header_of({"t\0": GOOD}), b"\0" * 8)
+    with pytest.raises(tb.Unsupported, match="has a zero byte"):
+        tb.map_file(path)
 
 
 @pytest.mark.parametrize("length", [7, 2**63, 2**64 - 1, 100_000_001, 1000])

@@ -40,6 +40,7 @@ TEST(JsonReader, reads_texts_with_all_that_can_be_escaped) {
   EXPECT_EQ(text_in(R"("a\"\\\/\b\f\n\r\tz")"), "a\"\\/\b\f\n\r\tz");
   EXPECT_EQ(text_in(R"("\u0041\u00e9\u65e5\ud83d\ude42\uFFFF")"), "A\u00e9\u65e5\U0001f642\uffff");
   EXPECT_EQ(text_in("\"\u65e5\u672c\""), "\u65e5\u672c");
+  EXPECT_EQ(text_in(R"("a\u0000b")"), std::string("a\0b", 3));
   EXPECT_EQ(text_in(R"("")"), "");
 }
 
@@ -54,7 +55,6 @@ TEST(JsonReader, refuses_texts_that_are_none) {
                                   {R"("\u12")", "hexadecimal"},
                                   {R"("\u00g0")", "hexadecimal"},
                                   {R"("\u-001")", "hexadecimal"},
-                                  {R"("\u0000")", "zero bytes"},
                                   {R"("\ud800")", "surrogates"},
                                   {R"("\ud800a")", "surrogates"},
                                   {R"("\ud800\u0041")", "surrogates"},
@@ -78,6 +78,23 @@ TEST(JsonReader, takes_whole_numbers_and_nothing_else) {
        {"", "-1", "-0", "+1", "01", "00", "1.0", "1e3", "1E3", "0x1", "1_0", "9223372036854775808",
         "99999999999999999999999", "true", "\"1\"", "[1]"})
     EXPECT_EQ(number_in(json), std::nullopt) << json;
+}
+
+TEST(JsonReader, skips_a_value_of_any_kind) {
+  const auto skip = [](const std::string& json) {
+    JsonReader reader("header", json);
+    reader.skip_value(3);
+    reader.end();
+  };
+  for (const char* json :
+       {"null", "true", " false ", "0", "-0", "-12.50", "1e9", "2.5E-3", "1E+5", R"("\u0000\"")",
+        "[]", "{}", R"([1, "]", {"a": {}}])", R"({"a": [null, [0.5]], "a": 1})", "[[[0]]]"})
+    EXPECT_EQ(error_of([&] { skip(json); }), "nothing thrown") << json;
+  for (const char* json :
+       {"",     "nul", "True", "NaN",     "-",     "-a",  "01",          "1.",
+        ".5",   "1e",  "1e+",  "+1",      "0x1",   "'a'", R"("\ud800")", "\"",
+        "[1,]", "[",   "[1",   "{\"a\"}", "{1:2}", "]",   "1 2",         "[[[[0]]]]"})
+    EXPECT_EQ(error_of([&] { skip(json); }), "InvalidArgument") << json;
 }
 
 TEST(JsonReader, refuses_objects_and_lists_that_are_not_whole) {

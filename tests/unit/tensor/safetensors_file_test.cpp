@@ -81,6 +81,30 @@ TEST(SafetensorsFile, has_two_in_a_byte_and_six_bits) {
   EXPECT_EQ(contents.tensors[1].elements, "F6_E2M3");
 }
 
+TEST(SafetensorsFile, may_have_what_the_safetensors_library_reads) {
+  const std::string levels = std::string(125, '[') + std::string(125, ']');
+  const std::string header =
+      "\n\t  "
+      R"({"__metadata__": null, "t": {"note": {"a": [1.5, "\u0000"]}, "dtype": "U8",)"
+      R"( "shape": [8], "levels": )" +
+      levels + R"(, "data_offsets": [0, 8], "note": 2}})" + "\n";
+  const FileContents contents = contents_of(file_of(header, 8));
+  EXPECT_EQ(contents.start, 8 + header.size());
+  EXPECT_EQ(contents.find("t")->layout, Layout::contiguous(DType::kUInt8, {8}));
+  EXPECT_TRUE(contents.metadata.empty());
+}
+
+TEST(SafetensorsFile, with_a_zero_byte_in_a_name_is_not_supported) {
+  const std::string good = entry("F32", "[2]", 0, 8);
+  for (const std::string& header :
+       {R"({"t\u0000": )" + good + "}", R"({"__metadata__": {"a": "\u0000"}, "t": )" + good + "}",
+        R"({"__metadata__": {"\u0000": "a"}, "t": )" + good + "}"}) {
+    std::string message;
+    EXPECT_EQ(error_of([&] { (void)contents_of(file_of(header, 8)); }, &message), "Unsupported");
+    EXPECT_NE(message.find("zero byte"), std::string::npos) << message;
+  }
+}
+
 TEST(SafetensorsFile, of_which_the_length_cannot_be_is_refused) {
   const std::string header = R"({"t":)" + entry("F32", "[2]", 0, 8) + "}";
   for (const std::uint64_t length :
@@ -94,7 +118,7 @@ TEST(SafetensorsFile, with_a_header_that_is_no_json_of_this_format_is_refused) {
   const std::string good = entry("F32", "[2]", 0, 8);
   for (const auto& [header, part] : std::vector<std::pair<std::string, std::string>>{
            {R"([1, 2])", "header: expected a JSON object"},
-           {R"(  {})", "header: expected a JSON object"},
+           {"\xef\xbb\xbf{}", "header: expected a JSON object"},
            {R"({"t": )" + good, "header: "},
            {R"({"t": )" + good + "} x", "header: "},
            {"{\"\xff\": 1}", "header: "},
@@ -103,8 +127,12 @@ TEST(SafetensorsFile, with_a_header_that_is_no_json_of_this_format_is_refused) {
            {R"({"t": )" + std::string(100'000, '['), "'t': expected an object"},
            {R"({"t": {"dtype": "F32", "shape": [2]}})", "'t': expected an object of dtype"},
            {R"({"t": {"dtype": "F32", "x": 1}})", "'t': expected an object of dtype"},
+           {R"({"t": {"x": 01}})", "header: byte "},
+           {R"({"t": {"x": )" + std::string(126, '[') + std::string(126, ']') + "}}", "levels"},
            {R"({"t": {"dtype": "F32", "dtype": "F32"}})", "'dtype' is there twice"},
            {R"({"__metadata__": [], "t":)" + good + "}", "__metadata__: "},
+           {R"({"__metadata__": nil, "t":)" + good + "}", "__metadata__: "},
+           {R"({"__metadata__": null, "__metadata__": null})", "'__metadata__' is there twice"},
            {R"({"__metadata__": {"a": 1}, "t":)" + good + "}", "__metadata__: "},
            {R"({"__metadata__": {"a": "", "a": ""}, "t":)" + good + "}", "'a' is there twice"},
            {R"({"__metadata__": {}, "__metadata__": {}})", "'__metadata__' is there twice"}})

@@ -34,6 +34,48 @@ void JsonReader::end_with(char closing) {
   if (!cursor_.skip(closing)) cursor_.refuse(std::string("',' or '") + closing + "'");
 }
 
+void JsonReader::skip_value(unsigned depth) {
+  const char first = next();
+  if (first != '{' && first != '[') return skip_scalar();
+  if (depth == 0) cursor_.refuse("fewer levels of objects and lists");
+  const auto skip_inner = [&] { skip_value(depth - 1); };
+  if (first == '[') return list(skip_inner);
+  object([&](const std::string&) { skip_inner(); });
+}
+
+void JsonReader::skip_scalar() {
+  if (next() == '"') {
+    (void)text();
+    return;
+  }
+  if (skip_number() || skip_null() || cursor_.skip("true") || cursor_.skip("false")) return;
+  cursor_.refuse("a value");
+}
+
+bool JsonReader::skip_number() noexcept {
+  const std::string_view rest = cursor_.rest();
+  std::size_t at = 0;
+  const auto takes = [&](std::string_view any) {
+    const bool found = at < rest.size() && any.find(rest[at]) != any.npos;
+    at += found ? 1 : 0;
+    return found;
+  };
+  const auto takes_digits = [&] {
+    const std::size_t first = at;
+    while (takes("0123456789")) continue;
+    return at != first;
+  };
+  (void)takes("-");
+  if (!takes("0") && !takes_digits()) return false;
+  if (takes(".") && !takes_digits()) return false;
+  if (takes("eE")) {
+    (void)takes("+-");
+    if (!takes_digits()) return false;
+  }
+  cursor_.advance(at);
+  return true;
+}
+
 std::string JsonReader::text() {
   if (!cursor_.skip('"')) cursor_.refuse("a text");
   std::string text;
@@ -70,7 +112,6 @@ void JsonReader::escaped(std::string& text) {
 // Reads what follows \u; a character beyond U+FFFF is a pair of escapes.
 std::uint32_t JsonReader::code_point() {
   const std::uint32_t first = hexadecimal();
-  if (first == 0) cursor_.refuse("a text without zero bytes");
   if (first < 0xD800 || first > 0xDFFF) return first;
   if (first > 0xDBFF || !cursor_.rest().starts_with("\\u")) cursor_.refuse("both surrogates");
   cursor_.advance(2);

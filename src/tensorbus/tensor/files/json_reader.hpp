@@ -10,9 +10,8 @@
 namespace tensorbus {
 
 // Reads the JSON (RFC 8259) of file headers: objects, lists, strings and whole numbers. The caller
-// says what must come next, so nesting is as deep as the caller goes. Strict: only UTF-8, no
-// unpaired surrogates, no zero bytes in strings. Throws Error(kInvalidArgument) that says where the
-// text is not as expected.
+// says what must come next, or skips the value. Strict: only UTF-8, no unpaired surrogates. Throws
+// Error(kInvalidArgument) that says where the text is not as expected.
 class JsonReader {
  public:
   JsonReader(std::string_view what, std::string_view text) : cursor_(what, text) {}
@@ -40,6 +39,10 @@ class JsonReader {
   }
   std::string text();
   std::optional<std::int64_t> try_number() noexcept { return cursor_.try_number(); }
+  // Takes null and returns true, if it comes next.
+  bool skip_null() noexcept { return cursor_.skip("null"); }
+  // Reads any value. `depth`: levels of objects and lists that it may have.
+  void skip_value(unsigned depth);
 
   // Returns the first character of the next token.
   char next() noexcept { return cursor_.next(); }
@@ -47,6 +50,8 @@ class JsonReader {
 
  private:
   void end_with(char closing);
+  void skip_scalar();
+  bool skip_number() noexcept;
   void escaped(std::string& text);
   std::uint32_t hexadecimal();
   std::uint32_t code_point();

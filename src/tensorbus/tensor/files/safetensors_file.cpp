@@ -21,6 +21,7 @@ using platform::in_quotes;
 static_assert(std::endian::native == std::endian::little, "numbers in files are little-endian");
 
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // as in the reference implementation
+constexpr unsigned kMaxFurtherLevels = 125;             // of a further field's value, as there
 constexpr std::string_view kMetadata = "__metadata__";
 
 struct Kind {
@@ -64,7 +65,14 @@ std::optional<std::int64_t> bits_of(const Sizes& shape, unsigned bits) {
   return product;
 }
 
-// Reads the header's entry for one tensor.
+// Returns the text. Throws Error(kUnsupported) if it cannot be a string of C.
+std::string c_text(std::string text) {
+  if (text.find('\0') != text.npos)
+    throw Error(Code::kUnsupported, "header: " + in_quotes(text) + " has a zero byte");
+  return text;
+}
+
+// Reads the header's entry for one tensor. Further fields are ignored.
 class EntryReader {
  public:
   EntryReader(JsonReader& json, std::string name) : json_(json), name_(std::move(name)) {}
@@ -95,7 +103,7 @@ class EntryReader {
     else if (field == "data_offsets")
       once(offsets_, field, read_offsets());
     else
-      refuse_object();
+      json_.skip_value(kMaxFurtherLevels);
   }
   template <typename T>
   void once(std::optional<T>& target, const std::string& field, T value) const {
@@ -184,6 +192,7 @@ class HeaderReader {
   explicit HeaderReader(std::string_view text) : json_("header", text) {}
 
   FileContents read() {
+    if (json_.next() != '{') refuse_file("header: expected a JSON object");
     json_.object([this](std::string name) { read_member(std::move(name)); });
     json_.end();
     (void)order_by_name(contents_.metadata, &std::pair<std::string, std::string>::first);
@@ -196,7 +205,7 @@ class HeaderReader {
  private:
   void read_member(std::string name) {
     if (name == kMetadata) return read_metadata();
-    auto [place, end] = EntryReader(json_, std::move(name)).read();
+    auto [place, end] = EntryReader(json_, c_text(std::move(name))).read();
     spans_.push_back({place.offset, end, contents_.tensors.size()});
     contents_.tensors.push_back(std::move(place));
   }
@@ -208,10 +217,11 @@ class HeaderReader {
     };
     if (std::exchange(has_metadata_, true))
       refuse_file("header: " + in_quotes(kMetadata) + " is there twice");
+    if (json_.skip_null()) return;
     require('{');
     json_.object([&](std::string key) {
       require('"');
-      contents_.metadata.emplace_back(std::move(key), json_.text());
+      contents_.metadata.emplace_back(c_text(std::move(key)), c_text(json_.text()));
     });
   }
 
@@ -254,7 +264,6 @@ std::string read_header(const FileBytes& file) {
   if (text.size() < length)
     refuse_file("header length: " + std::to_string(length) + " bytes, of which " +
                 std::to_string(text.size()) + " are there");
-  if (!text.starts_with('{')) refuse_file("header: expected a JSON object, from the first byte on");
   return text;
 }
 
