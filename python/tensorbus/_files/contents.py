@@ -124,6 +124,8 @@ def sizes_in(shape: Any, elements: Elements, there: int, path: str) -> list[int]
     sizes[at] = 1
     sizes = sizes_of(sizes)
     each = prod(sizes) * elements.bytes
+    if 0 in sizes:
+        raise refuse(path, f"shape={shape!r}: -1 could be any size, as another one is 0")
     if each == 0 or there < 0 or there % each:
         raise refuse(
             path,

@@ -6,9 +6,10 @@ may also have records, texts, dates, and elements of another byte order.
 
 from __future__ import annotations
 
+import struct
 from io import BytesIO
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tensorbus._base.errors import InvalidArgument, Unsupported
 from tensorbus._files.contents import (
@@ -29,6 +30,10 @@ from tensorbus._tensors.library import sizes_of
 
 if TYPE_CHECKING:
     import numpy as np
+
+_MOST_HEADER_BYTES = 10_000  # of version 3.0, as the core has it
+_VERSIONS = ((1, "latin-1", "<H"), (2, "latin-1", "<I"), (3, "utf-8", "<I"))  # length's struct
+_ALIGNMENT = 64  # of the elements, in new files
 
 
 def contents_of(fd: int, path: str, shape: Any, dtype: Any, library: Library | None) -> Contents:
@@ -61,23 +66,44 @@ def planned(shape: Any, dtype: Any, library: Library | None) -> tuple[Contents, 
 
 def _read_header(fd: int, path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
     """Shape, whether its first dimension is the innermost, dtype, where the elements begin."""
-    np = numpy_arrays.learn()
+    form = numpy_arrays.learn().lib.format
     with open(fd, "rb", closefd=False) as file:
         try:
-            version = np.lib.format.read_magic(file)
+            version = form.read_magic(file)
             read = {
-                (1, 0): np.lib.format.read_array_header_1_0,
-                (2, 0): np.lib.format.read_array_header_2_0,
+                (1, 0): form.read_array_header_1_0,
+                (2, 0): form.read_array_header_2_0,
+                (3, 0): _read_header_3_0,
             }.get(version)
             header = read(file) if read else None
         except Exception as error:  # whatever NumPy's parser makes of garbage
             raise refuse(path, f"not a .npy file: {error}") from None
         if header is None:
             raise Unsupported(
-                f"file {path!r}: a .npy file of version {version}, which only names of fields "
-                "outside Latin-1 need: load it with numpy.load"
+                f"file {path!r}: a .npy file of version {'.'.join(map(str, version))}, and 1.0 to "
+                "3.0 are known"
             )
         return (*header, file.tell())
+
+
+def _read_header_3_0(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """By NumPy's reader for version 2.0: it has no public one for 3.0, whose header is UTF-8.
+
+    A header is a literal of Python, so characters outside ASCII can be escapes.
+    """
+    (count,) = struct.unpack("<I", file.read(4))
+    if count > _MOST_HEADER_BYTES:
+        raise ValueError(f"its header has {count} bytes, more than {_MOST_HEADER_BYTES}")
+    header = file.read(count)
+    if len(header) < count:
+        raise ValueError(f"its header has {count} bytes, of which {len(header)} are there")
+    escaped = header.decode().encode("ascii", "backslashreplace")
+    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = (
+        numpy_arrays.learn().lib.format.read_array_header_2_0(
+            BytesIO(struct.pack("<I", len(escaped)) + escaped), max_header_size=len(escaped)
+        )
+    )
+    return found
 
 
 def _agreed(stored: Elements, wanted: Elements, path: str) -> Elements:
@@ -100,13 +126,16 @@ def _stored_as(elements: Elements) -> np.dtype[Any]:
 
 
 def _header(dtype: np.dtype[Any], sizes: list[int]) -> bytes:
+    """In the first version that has room for it; NumPy has no public writer for 3.0."""
     form = numpy_arrays.learn().lib.format
-    out = BytesIO()
-    try:
-        form.write_array_header_1_0(
-            out,
-            {"descr": form.dtype_to_descr(dtype), "fortran_order": False, "shape": tuple(sizes)},
-        )
-    except ValueError as error:
-        raise Unsupported(f"dtype={dtype}: {error}") from None
-    return out.getvalue()
+    fields = {"descr": form.dtype_to_descr(dtype), "fortran_order": False, "shape": tuple(sizes)}
+    for version, encoding, length in _VERSIONS:
+        start = form.MAGIC_LEN + struct.calcsize(length)
+        try:
+            text = repr(fields).encode(encoding)
+            text += b" " * (-(start + len(text) + 1) % _ALIGNMENT) + b"\n"
+            header: bytes = form.magic(version, 0) + struct.pack(length, len(text)) + text
+            return header
+        except (UnicodeEncodeError, struct.error):
+            continue
+    raise Unsupported(f"dtype={dtype}: no header of a .npy file can have it")

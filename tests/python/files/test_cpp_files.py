@@ -23,7 +23,7 @@ from support.file_formats import (
 )
 from support.repository import BUILT
 from test_files import BAD_SHAPES
-from test_safetensors import BAD_HEADERS, GOOD, SAFETENSORS_DTYPES, mutated
+from test_safetensors import BAD_HEADERS, GOOD, READ_HEADERS, SAFETENSORS_DTYPES, mutated
 
 PROGRAM = BUILT / "public_tests"
 
@@ -145,6 +145,29 @@ def test_a_bad_header_is_refused_as_in_python(tmp_path: Path, what: str) -> None
     assert code == INVALID_ARGUMENT
     assert message.startswith(f"file '{path}': ")
     assert re.search(named, message)
+
+
+@pytest.mark.parametrize("what", READ_HEADERS)
+def test_what_the_library_reads_is_read(tmp_path: Path, what: str) -> None:
+    data = np.float32([1, 2]).tobytes()
+    path = write_safetensors(tmp_path, READ_HEADERS[what], data)
+    assert tensors_in(path) == [Found("t", "float32", [2], [1], data)]
+
+
+@pytest.mark.parametrize("version", ["1.1", "4.0"])
+def test_a_version_of_npy_that_is_not_known_is_refused_as_in_python(
+    tmp_path: Path, version: str
+) -> None:
+    path = write_npy(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[6:8] = map(int, version.split("."))
+    path.write_bytes(content)
+    code, message = refusal_of(path)
+    assert code == UNSUPPORTED
+    with pytest.raises(tb.Unsupported) as refusal:
+        tb.map_file(path)
+    assert str(refusal.value) == message
+    assert f"a .npy file of version {version}, and 1.0 to 3.0 are known" in message
 
 
 @pytest.mark.parametrize("length", [7, 2**63, 2**64 - 1, 100_000_001, 1000])

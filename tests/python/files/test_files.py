@@ -241,6 +241,72 @@ def test_python_objects_are_refused(tmp_path: Path) -> None:
             attempt()
 
 
+def test_any_number_beside_a_size_of_zero_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "empty.bin"
+    path.write_bytes(b"")
+    assert tb.map_file(path, dtype="f4").shape == (0,)
+    assert tb.map_file(path, (-1, 3), "f4").shape == (0, 3)
+    with pytest.raises(tb.InvalidArgument, match=r"shape=\(-1, 0\): -1 could be any size"):
+        tb.map_file(path, (-1, 0), "f4")
+
+
+# Whose header is of version 1.0, 2.0 and 3.0.
+FIELDS = {
+    1: np.dtype([("a", "<f4"), ("b\\", "<i2", (2,))]),
+    2: np.dtype([(f"{number:040}", "u1") for number in range(1500)]),
+    3: np.dtype([("\u65e5\\\u672c '", "<f4"), ("\U0001f642", ">i2")]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Stored array in format")
+@pytest.mark.parametrize("version", FIELDS)
+def test_fields_of_any_name_go_both_ways(tmp_path: Path, version: int) -> None:
+    dtype = FIELDS[version]
+    array = np.frombuffer(np.random.default_rng(1).bytes(3 * dtype.itemsize), dtype)
+    made = tmp_path / "made.npy"
+    tb.map_file(made, 3, dtype, "w+")[:] = array
+    read = np.load(made, max_header_size=1 << 20)
+    assert (made.read_bytes()[6], read.dtype) == (version, dtype)
+    assert read.tobytes() == array.tobytes()
+    if version != 2:  # NumPy, too, refuses a header of more than 10,000 bytes
+        found = tb.map_file(write_npy(tmp_path, array))
+        assert (found.dtype, found.tobytes()) == (dtype, array.tobytes())
+        assert (tb.map_file(made) == array).all()
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_header_of_version_3_may_be_of_any_array(tmp_path: Path, order: Any) -> None:
+    path = tmp_path / "numbers.npy"
+    array = np.asarray(NUMBERS, order=order)
+    with path.open("wb") as file:
+        np.lib.format.write_array(file, array, version=(3, 0))
+    assert (tb.map_file(path) == array).all()
+    content = path.read_bytes()
+    for damaged in (
+        content[:9],
+        content[:40],
+        content[:8] + b"\xff\xff\xff\xff" + content[12:],
+        content[:12] + b"\xff" + content[13:],
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(tb.InvalidArgument, match=r"numbers\.npy': not a \.npy file"):
+            tb.map_file(path)
+
+
+@pytest.mark.parametrize("version", [(1, 1), (4, 0), (0, 9)])
+def test_a_version_of_npy_that_is_not_known_is_refused(
+    tmp_path: Path, version: tuple[int, int]
+) -> None:
+    path = write_npy(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[6:8] = version
+    path.write_bytes(content)
+    with pytest.raises(tb.Unsupported) as refusal:
+        tb.map_file(path)
+    number = ".".join(map(str, version))
+    assert f"a .npy file of version {number}, and 1.0 to 3.0 are known" in str(refusal.value)
+
+
 @pytest.mark.parametrize(
     "content",
     [b"", b"\x93NUM", b"not numpy at all", b"\x93NUMPY\x09\x00", b"\x93NUMPY\x01\x00\xff\xff{"],

@@ -38,7 +38,9 @@ Dims sizes_in(const std::optional<Dims>& shape, DType dtype, std::size_t bytes) 
   std::int64_t& count = *std::ranges::find(sizes, -1);
   count = 1;
   const std::size_t each = Layout::contiguous(dtype, sizes).packed_bytes();
-  if (each == 0 || bytes % each != 0)
+  if (each == 0)
+    refuse_file("shape=" + text_of(*shape) + ": -1 could be any size, as another one is 0");
+  if (bytes % each != 0)
     refuse_file(std::to_string(bytes) + " bytes are there, which are no whole number of " +
                 std::to_string(each) + " (" + text_of(sizes) + " of " +
                 std::string(name_of(dtype)) + ")");
