@@ -18,7 +18,10 @@ struct PlayerOptions {
   bool paused = false;                         // at the beginning
   std::uint64_t begin_ns = 0;                  // of messages recorded from then on, ns since 1970
   std::uint64_t end_ns = UINT64_MAX;           // and before then
-  std::string clock{};  // a topic on which it says what time it is; empty: none
+  // A topic on which the player publishes the time of the recording; empty: none. A clock that was
+  // recorded there is left out, with a line in the log; other messages there are
+  // Error(kInvalidArgument).
+  std::string clock{};
   // Tensors that were published on a GPU are copied to this one; empty: they are lent from the
   // file, in host memory. Throws Error(kUnsupported) that says why this is not possible here.
   std::optional<Device> device{};

@@ -14,6 +14,7 @@
 #include "tensorbus/platform/threads/background_thread.hpp"
 #include "tensorbus/platform/waiting/timer_slack.hpp"
 #include "tensorbus/recording/play/play_time.hpp"
+#include "tensorbus/recording/play/recorded_clock.hpp"
 #include "tensorbus/recording/record/record_progress.hpp"
 #include "tensorbus/recording/replayed_channel.hpp"
 
@@ -63,6 +64,7 @@ struct Player::State {
     require_recorded(recording, options);
     if (device) bus::DeviceCopier::require(*device);
     order = recording.select(options.topics, options.begin_ns, options.end_ns);
+    if (!options.clock.empty()) bus::leave_out_recorded_clock(recording, options, order);
     make_publishers(options);
     if (!options.clock.empty())
       clock.emplace(options.clock, PublisherOptions{.history = 1}, participant);
@@ -79,11 +81,10 @@ struct Player::State {
       const auto schema = contents.schemas.find(channel.schema);
       const bool has_type =
           schema != contents.schemas.end() && schema->second.encoding == recording::kEncoding;
-      const auto other = options.remap.find(channel.topic);
       channels[id] = std::make_unique<ReplayedChannel>(
           channel, has_type ? schema->second.definition : std::string(),
-          other == options.remap.end() ? channel.topic : other->second, recording.file().path(),
-          first_sequence(number), participant);
+          bus::played_name(channel.topic, options), recording.file().path(), first_sequence(number),
+          participant);
     }
   }
   std::uint64_t first_sequence(std::uint32_t number) const {

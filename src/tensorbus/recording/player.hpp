@@ -15,7 +15,8 @@ namespace tensorbus {
 class TENSORBUS_API Player {
  public:
   // Makes the publishers, and begins, unless it is paused. Throws Error(kInvalidArgument) that
-  // names the option, or a recorded type that is none; Error as Publisher.
+  // names the option, or a recorded type that is none; Error as Publisher. With a clock, the clock
+  // that was recorded on its topic is left out.
   Player(const Recording& recording, const PlayerOptions& options);
   Player(Player&&) noexcept;
   Player& operator=(Player&&) noexcept;

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.harness import PATIENCE, Elsewhere, hear, in_a_fork, tell
+from support.harness import PATIENCE, Elsewhere, eventually, hear, in_a_fork, tell
 
 COUNT = 6
 
@@ -130,6 +130,35 @@ def test_the_clock_is_a_topic(path: Path) -> None:
         player.resume()
         while (now := clock.receive().data)["time_ns"] < recording.end_ns:
             assert first["time_ns"] <= now["time_ns"]
+
+
+def test_a_recorded_clock_gives_way_to_that_of_the_player(
+    path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    again = tmp_path / "again.mcap"
+    with (
+        tb.Player(path, paused=True, clock="clock", rate=1e6) as player,
+        tb.Recorder(again, all=True, reliable=True),
+    ):
+        assert player.wait_for_subscribers(timeout=PATIENCE)
+        player.resume()
+        assert player.wait(PATIENCE)
+    assert tb.Recording(again).topics["clock"].messages
+    with tb.Player(again, paused=True, clock="clock") as player:
+        assert player.stats.left == 2 * COUNT
+        (publisher,) = next(each for each in tb.list_topics() if each.name == "clock").publishers
+        assert publisher.machine == ""
+    eventually(lambda: caplog.messages)
+    assert "what was recorded on topic 'clock' is left out" in caplog.messages[0]
+    with tb.Player(again, paused=True, clock="time") as player:
+        assert player.stats.left == len(tb.Recording(again))
+
+
+def test_data_on_the_topic_of_the_clock_is_refused(path: Path) -> None:
+    with pytest.raises(tb.InvalidArgument, match="clock: the recording has data on topic 'pose'"):
+        tb.Player(path, paused=True, clock="pose")
+    with tb.Player(path, "image", paused=True, clock="pose") as player:
+        assert player.stats.left == COUNT
 
 
 def test_what_it_publishes_can_be_recorded_and_played_again(path: Path, tmp_path: Path) -> None:

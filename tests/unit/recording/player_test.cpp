@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -237,6 +240,67 @@ TEST_F(PlayerTest, the_clock_says_what_time_it_is_in_the_recording) {
   player.resume();
   while (time_in(receive(clock)) != 3 * kHour) {
   }
+}
+
+class PlayerOfAClockTest : public PlayerTest {
+ protected:
+  // Records "one" and, by two publishers, messages with these fields on "clock".
+  void record_beside(const Value& fields) {
+    const auto bytes = fields.encode();
+    const std::string_view packed(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    recording::RecordingWriter writer(file.path(), true, {{"version", "test"}});
+    const auto one = writer.add_channel("one", "", {});
+    const std::array clocks{writer.add_channel("clock", "", {{"publisher", kRecorded}}),
+                            writer.add_channel("clock", "", {})};
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      auto time = test::message_of(clocks[i % 2], i, "", packed);
+      time.head.tensors.clear();
+      time.run_of.clear();
+      writer.add_message(time);
+      writer.add_message(test::message_of(one, i, kPixels, "\xc0"));
+    }
+    writer.finish();
+  }
+};
+
+const Value kTime = Value::Map{{"time_ns", 5}, {"rate", 1.0}, {"paused", false}};
+
+TEST_F(PlayerOfAClockTest, a_recorded_clock_is_left_out_beside_its_own) {
+  record_beside(kTime);
+  Player player = play({.rate = 1e9, .paused = true, .clock = "clock"});
+  const auto listed = list_publishers(borrower);
+  EXPECT_EQ(std::ranges::count(listed, "clock", &PublisherInfo::topic), 1);
+  EXPECT_EQ(player.stats().left, 4U);
+  player.resume();
+  EXPECT_EQ(player.wait(kLong), Outcome::kDone);
+  EXPECT_EQ(player.stats().messages, 4U);
+  EXPECT_EQ(player.stats().unreadable, 0U);
+}
+
+TEST_F(PlayerOfAClockTest, a_recorded_clock_is_played_on_another_topic) {
+  record_beside(kTime);
+  EXPECT_EQ(play({.paused = true}).stats().left, 8U);
+  EXPECT_EQ(play({.paused = true, .clock = "time"}).stats().left, 8U);
+  EXPECT_EQ(play({.remap = {{"clock", "old"}}, .paused = true, .clock = "clock"}).stats().left, 8U);
+  EXPECT_EQ(play({.remap = {{"clock", "time"}}, .paused = true, .clock = "time"}).stats().left, 4U);
+  EXPECT_EQ(play({.topics = {"clock"}, .paused = true, .clock = "clock"}).stats().left, 0U);
+}
+
+TEST_F(PlayerOfAClockTest, data_on_the_topic_of_the_clock_is_refused) {
+  for (const Value& fields :
+       {Value(5), Value(Value::Map{{"time_ns", "now"}}), Value(Value::Map{{"rate", 1.0}}),
+        Value(Value::Map{{"time_ns", 5}, {"speed", 2.0}})}) {
+    record_beside(fields);
+    EXPECT_EQ(code_of([&] { (void)play({.paused = true, .clock = "clock"}); }),
+              Code::kInvalidArgument);
+  }
+  record_beside(kTime);
+  EXPECT_EQ(code_of([&] { (void)play({.paused = true, .clock = "one"}); }), Code::kInvalidArgument);
+  EXPECT_EQ(
+      code_of([&] { (void)play({.remap = {{"one", "clock"}}, .paused = true, .clock = "clock"}); }),
+      Code::kInvalidArgument);
+  const Player other = play({.topics = {"clock"}, .paused = true, .clock = "one"});
+  EXPECT_EQ(other.stats().left, 4U);
 }
 
 TEST_F(PlayerTest, a_window_of_time_is_played) {
