@@ -136,16 +136,14 @@ struct Recorder::State {
       progress->fail(error);
     }
     note_written();
-    warn_of_unmet();
+    warn_of_uncompressed();
     dropped += left + (taken - output.messages());
   }
 
-  void warn_of_unmet() {
+  void warn_of_uncompressed() {
     if (output.files() == 0) return;
-    for (const std::string& topic : output.unmet()) {
-      const std::string text = "recorder: compress: nothing was recorded on topic '" + topic + "'";
-      platform::log(platform::LogLevel::kWarning, text.c_str());
-    }
+    for (const std::string& text : output.uncompressed())
+      platform::log(platform::LogLevel::kWarning, ("recorder: " + text).c_str());
   }
 
   void write_samples() {

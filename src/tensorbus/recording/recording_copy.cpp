@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tensorbus/platform/clock.hpp"
+#include "tensorbus/platform/log.hpp"
 
 namespace tensorbus {
 namespace {
@@ -48,6 +49,8 @@ class RecordingCopier {
     }
     commit();
     output_.finish();
+    for (const std::string& text : output_.uncompressed())
+      platform::log(platform::LogLevel::kWarning, ("copy: " + text).c_str());
     copied_.messages = output_.messages();
     copied_.bytes = output_.bytes();
     return std::move(copied_);

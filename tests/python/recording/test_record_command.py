@@ -167,6 +167,39 @@ def test_it_says_for_which_topics_a_compression_was_chosen_in_vain(tmp_path: Pat
     assert "'topic'" not in err
 
 
+def test_it_says_which_topics_it_has_left_uncompressed_and_why(
+    tmp_path: Path,
+) -> None:
+    path, cut = tmp_path / "run.mcap", tmp_path / "cut.mcap"
+    with (
+        tb.Publisher("image", reliable=True) as image,
+        tb.Publisher("pose", reliable=True) as pose,
+        recording("--all", "--compress", "zstd", "--reliable", "-o", str(path)) as process,
+    ):
+        for publisher, count in ((image, 1 << 20), (pose, 1000)):
+            assert publisher.wait_for_subscribers(timeout=PATIENCE)
+            publisher.publish(np.zeros(count, np.uint8))
+        process.terminate()
+        _, err = process.communicate(timeout=PATIENCE)
+    sentence = (
+        "compress: topic 'image': not compressed are 1 messages of 1 MiB or more, which are "
+        "compressed only if the topic is named (image=zstd)"
+    )
+    assert f"recorder: {sentence}" in err
+    assert "'pose'" not in err
+    command = [sys.executable, "-m", "tensorbus", "recording", "cut", str(path), "-o", str(cut)]
+
+    def said(*compress: str) -> str:
+        return subprocess.run(
+            [*command, "--overwrite", *compress], capture_output=True, text=True, check=True
+        ).stderr
+
+    assert f"copy: {sentence}" in said("--compress", "zstd")
+    assert cut.stat().st_size > 1 << 20
+    assert said("--compress", "image=zstd") == ""
+    assert cut.stat().st_size < 1 << 20
+
+
 @pytest.mark.skipif(
     not shutil.which("unshare")
     or subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0,

@@ -128,6 +128,9 @@ void RecordOutput::stage(const RecordedSample& sample) {
   if (!sample.has_sample) return;
   auto message = outgoing(sample);
   message.compression = compression_of(sample);
+  if (message.compression == Compression::kNone && !sample.compression &&
+      options_.compression.of(publisher.topic, 0) != Compression::kNone)
+    ++large_[publisher.topic];
   writer_->add_message(message);
   if (first_time_ == 0) first_time_ = std::max<std::uint64_t>(sample.log_time, 1);
 }
@@ -137,6 +140,23 @@ Compression RecordOutput::compression_of(const RecordedSample& sample) const {
   if (sample.bytes >= kMostPacked) return Compression::kNone;
   return sample.compression ? *sample.compression
                             : options_.compression.of(sample.publisher->topic, sample.bytes);
+}
+
+std::vector<std::string> RecordOutput::uncompressed() const {
+  std::vector<std::string> found;
+  for (const std::string& topic : unmet_)
+    found.push_back("compress: nothing was recorded on topic '" + topic + "'");
+  const std::string all(recording::name_of(options_.compression.all));
+  for (const auto& [topic, count] : large_) {
+    const std::string why =
+        options_.compression.topics.contains(topic)
+            ? "512 MiB or more, which are never compressed"
+            : "1 MiB or more, which are compressed only if the topic is named (" + topic + "=" +
+                  all + ")";
+    found.push_back("compress: topic '" + topic + "': not compressed are " + std::to_string(count) +
+                    " messages of " + why);
+  }
+  return found;
 }
 
 void RecordOutput::commit() { writer_->commit(); }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/recording/record/recorded_sample.hpp"
@@ -60,8 +61,9 @@ class TENSORBUS_API RecordOutput {
   std::optional<std::chrono::steady_clock::time_point> due() const;
   // Ends the file, if there is one. Throws as RecordingWriter::finish().
   void finish();
-  // Returns the topics whose compression was chosen, and of which nothing is in a file.
-  const std::set<std::string>& unmet() const noexcept { return unmet_; }
+  // Returns sentences about topics whose compression was asked for, and that are not compressed,
+  // or not whole: why, and what compresses them.
+  std::vector<std::string> uncompressed() const;
 
   std::uint64_t messages() const noexcept;  // in all files
   std::uint64_t bytes() const noexcept;
@@ -75,7 +77,8 @@ class TENSORBUS_API RecordOutput {
   bool is_full(const RecordedSample& next) const noexcept;
 
   const RecordOutputOptions options_;
-  std::set<std::string> unmet_;
+  std::set<std::string> unmet_;  // topics whose compression was chosen; nothing is in a file
+  std::map<std::string, std::uint64_t> large_;  // messages that were not compressed, by topic
   std::optional<recording::RecordingWriter> writer_;
   std::uint32_t files_ = 0;
   std::uint64_t first_time_ = 0;  // of a message in the file; 0: it has none
