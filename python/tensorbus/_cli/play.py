@@ -103,9 +103,9 @@ def play(
         device=device,
         domain=domain,
     )
-    with Node(name, domain=domain) as node, stop_signals(node.stop):
+    with Keys(player) as keys, Node(name, domain=domain) as node, stop_signals(node.stop):
         node.create_service(name, callback=Control(player).answer, mode="sync")
-        node.spawn_thread(_follow, player, node, None if paused else wait or 0.0)
+        node.spawn_thread(_follow, player, keys, node, None if paused else wait or 0.0)
         print(f"playing {shown(file)}; {KEYS}", file=sys.stderr, flush=True)
         node.spin()
     stats = player.stats
@@ -115,12 +115,15 @@ def play(
         fail(f"{stats.unreadable} messages were left out: {shown(stats.error)}")
 
 
-def _follow(stop: threading.Event, player: Player, node: Node, wait: float | None) -> None:
+def _follow(
+    stop: threading.Event, player: Player, keys: Keys, node: Node, wait: float | None
+) -> None:
     """Resumes it, obeys keys, and ends the node when all was published.
 
     Args:
         stop: the node's.
         player: which is paused.
+        keys: the terminal's.
         node: whose callbacks obey others.
         wait: seconds for subscribers to come; None: it stays paused.
     """
@@ -130,9 +133,8 @@ def _follow(stop: threading.Event, player: Player, node: Node, wait: float | Non
             if stop.is_set():
                 return
             player.resume()
-        with Keys(player) as keys:
-            while not stop.is_set() and not keys.ended and not player.wait(0 if keys else _LOOK):
-                keys.obey(_LOOK)
+        while not stop.is_set() and not keys.ended and not player.wait(0 if keys else _LOOK):
+            keys.obey(_LOOK)
         stop.wait(_LOOK)  # until whoever resumed it has an answer
     finally:
         node.stop()
