@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import logging
 import resource
 import time
@@ -14,6 +13,7 @@ from typing import Any
 from tensorbus._aio.own_loop import own_loop
 from tensorbus._base.ending_signals import ending_signals
 from tensorbus._base.errors import InvalidArgument
+from tensorbus._base.json_text import json_text
 from tensorbus._cli.bridge_status import status_of
 from tensorbus._cli.main_memory import leave_gpus
 from tensorbus.bridge import Bridge, BridgeConfig
@@ -75,7 +75,7 @@ def _status(given: argparse.Namespace) -> int:
     if status is None:
         print("there is no bridge in this domain")
         return 1
-    print(json.dumps(status, indent=2) if given.json else _text_of(status))
+    print(json_text(status, indent=2) if given.json else _text_of(status))
     return 0
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 import typer
 
+from tensorbus._base.json_text import json_text
 from tensorbus._inspection.names import process_name
 from tensorbus._inspection.report import Inspection, ParticipantReport, PeerName
 from tensorbus._inspection.units import shown
@@ -67,7 +67,7 @@ def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
     """Prints it, at once: the reader may be a program that waits."""
-    print(json.dumps(value, indent=indent), flush=True)
+    print(json_text(value, indent=indent), flush=True)
 
 
 def fail(why: str) -> NoReturn:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from tensorbus._base.json_text import json_text
 from tensorbus._core import version
 
 # What the parser, and the help of all commands, says of each.
@@ -63,7 +63,7 @@ def _doctor(given: argparse.Namespace) -> int:
     from tensorbus.doctor import examine, text_of
 
     report = examine(given.domain)
-    print(json.dumps(asdict(report), indent=2) if given.json else text_of(report))
+    print(json_text(asdict(report), indent=2) if given.json else text_of(report))
     works = report.host.can_share and (report.cuda.can_share or not given.cuda)
     return 0 if works else 1
 
@@ -86,7 +86,7 @@ def _list(given: argparse.Namespace) -> int:
     topics, nodes = list_topics(given.domain), list_nodes(given.domain)
     if given.json:
         found = {"topics": [*map(asdict, topics)], "nodes": [*map(asdict, nodes)]}
-        print(json.dumps(found, indent=2))
+        print(json_text(found, indent=2))
         return 0
     for topic in topics:
         for publisher in topic.publishers:

@@ -167,7 +167,7 @@ def value_text(value: Any) -> str:
 
 
 def json_of(data: Any) -> Any:
-    """A message as JSON has it. NaN and infinity become null, tensors their figures."""
+    """A message for `print_json`: tensors become their figures."""
     found = fields_of(data)
     if found is not None:
         return {str(name): json_of(value) for name, value in found.items()}
@@ -177,17 +177,15 @@ def json_of(data: Any) -> Any:
             "dtype": figures.dtype,
             "shape": figures.shape,
             "device": figures.device,
-            "min": json_of(figures.least),
-            "mean": json_of(figures.mean),
-            "max": json_of(figures.most),
+            "min": figures.least,
+            "mean": figures.mean,
+            "max": figures.most,
             "nan_count": figures.nan_count,
             "first": [json_of(value) for value in figures.first],
         }
     if isinstance(data, list | tuple | set | frozenset):
         return [json_of(value) for value in data]
-    if isinstance(data, float):
-        return data if math.isfinite(data) else None
-    return data if isinstance(data, str | int | None) else _short.repr(data)
+    return data if isinstance(data, str | int | float | None) else _short.repr(data)
 
 
 def cells_of(data: Any, name: str = "") -> Mapping[str, Any]:

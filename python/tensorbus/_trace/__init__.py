@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import time
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tensorbus._base.ending_signals import ending_signals
+from tensorbus._base.json_text import json_text
 from tensorbus._inspection.units import shown
 from tensorbus._trace.durations import hops_of, paths_of, table_of
 from tensorbus._trace.events import Source
@@ -61,7 +61,7 @@ def _write(recording: Recording, path: Path) -> None:
     events = recording.events()
     samples = samples_of(events)
     trace = json_of(samples, recording.topic_of, recording.sources, recording.threads_of(events))
-    path.write_text(json.dumps(trace))
+    path.write_text(json_text(trace))
     names = [source.name for source in recording.sources]
     hops = table_of(hops_of(samples, recording.topic_of), names)
     paths = table_of(paths_of(samples, recording.topic_of), names)

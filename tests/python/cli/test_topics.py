@@ -202,6 +202,16 @@ def test_echo_writes_tables(tensorbus: Tensorbus) -> None:
     assert position.splitlines()[0] == "sequence,timestamp_ns,pose.1"
 
 
+def test_numbers_that_json_has_not_are_texts(tensorbus: Tensorbus) -> None:
+    np = pytest.importorskip("numpy", reason="NumPy is not installed")
+    value = {"range": float("nan"), "all": [-np.inf, 0.5], "v": np.array([np.inf, np.nan])}
+    with tb.Publisher("topic", history=1) as publisher:
+        publisher.publish(value)
+        data = tensorbus(*ECHO, "--json").json["data"]
+    assert (data["range"], data["all"]) == ("NaN", ["-Infinity", 0.5])
+    assert (data["v"]["max"], data["v"]["first"]) == ("Infinity", ["Infinity", "NaN"])
+
+
 def test_a_terminal_gets_no_escapes_from_another_process(
     tensorbus: Tensorbus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,16 @@ class Done:
     @property
     def json(self) -> Any:
         assert self.status == 0, self.err
-        return json.loads(self.out)
+        return parsed(self.out)
+
+
+def parsed(text: str) -> Any:
+    """JSON as a strict parser reads it: without NaN and Infinity."""
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
 
 
 Tensorbus = Callable[..., Done]
