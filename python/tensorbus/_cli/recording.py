@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -17,6 +19,8 @@ from tensorbus._cli.output import fail, print_json, print_pairs, print_table
 from tensorbus._inspection.units import bytes_text, rate_text, shown
 from tensorbus._recording.copying import Copied, copy_recordings, require_another_file
 from tensorbus._recording.exporting import FORMATS, export
+from tensorbus._recording.left_out import LeftOut
+from tensorbus._recording.recorded_samples import RecordedSamples
 from tensorbus._recording.recording import RecordedTopic, Recording
 
 app = group("Look at recordings, and make others of them.")
@@ -24,6 +28,10 @@ app = group("Look at recordings, and make others of them.")
 File = Annotated[str, typer.Argument(help="A file that `tensorbus record` has written.")]
 Output = Annotated[str, typer.Option("--output", "-o", help="The new file.", metavar="FILE")]
 Some = Annotated[list[str] | None, typer.Argument(help="Names of recorded topics; without, all.")]
+Start = Annotated[float, typer.Option(min=0, help="From so many seconds after the first message.")]
+End = Annotated[
+    float | None, typer.Option(min=0, help="Until so many seconds after it; else to the end.")
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the new file.")]
 Compress = Annotated[
     list[str] | None,
@@ -61,27 +69,20 @@ def cut(
     file: File,
     topics: Some = None,
     output: Output = "cut.mcap",
-    start: Annotated[
-        float, typer.Option(min=0, help="From so many seconds after the first message.")
-    ] = 0.0,
-    end: Annotated[
-        float | None, typer.Option(min=0, help="Until so many seconds after it; else to the end.")
-    ] = None,
+    start: Start = 0.0,
+    end: End = None,
     overwrite: Overwrite = False,
     compress: Compress = None,
 ) -> None:
     """Write the messages of some topics, or of some time, to a new recording."""
     found = Recording(file)
-    begin = found.start_ns
-    last = {} if end is None else {"end_ns": begin + round(end * 1e9)}
     copied = copy_recordings(
         [found],
         output,
         topics=topics or (),
-        start_ns=begin + round(start * 1e9) if start else 0,
         overwrite=overwrite,
         compress=compressions(compress or []),
-        **last,
+        **_bounds(found, start, end),
     )
     _tell(copied, output)
 
@@ -118,17 +119,22 @@ def convert(
     from tensorbus._view.sinks.parts import parts_of
 
     recording = Recording(file, library="numpy")
-    samples = recording.select(*(topics or ()))
+    names = topics or recording.topics
+    selected = {topic: recording.select(topic) for topic in names}
     if os.path.exists(output) and not overwrite:
         raise InvalidArgument(f"file {output!r}: it exists: choose another name, or --overwrite")
     require_another_file(output, [recording])
-    sink = FoxgloveSink(output)
+    sink, left_out, written = FoxgloveSink(output), LeftOut(), 0
     try:
-        for sample in samples:
-            sink.send(sample.header.topic, sample.header, parts_of(sample.data, sample.header))
+        for _, topic, number in heapq.merge(*(_times(*each) for each in selected.items())):
+            with left_out.of(topic):
+                sample = selected[topic][number]
+                sink.send(topic, sample.header, parts_of(sample.data, sample.header))
+                written += 1
     finally:
         sink.close()
-    print(f"{len(samples)} messages: {shown(output)}")
+    print(f"{written} messages: {shown(output)}")
+    _tell_left_out(recording, left_out)
 
 
 @app.command("export", epilog="Example: tensorbus recording export run.mcap -o frames --format png")
@@ -141,17 +147,42 @@ def export_(
     format: Annotated[
         str, typer.Option(help=f"Of the tensors' files: {', '.join(FORMATS)}.", metavar="FORMAT")
     ] = "npz",
+    start: Start = 0.0,
+    end: End = None,
 ) -> None:
     """Write tensors to files of NumPy, safetensors or images, and the rest to lines of JSON."""
+    found = Recording(file, library="numpy")
     try:
-        done = export(Recording(file, library="numpy"), output, topics or [], format)
+        done = export(found, output, topics or [], format, **_bounds(found, start, end))
     except ImportError as error:
         package = _PACKAGES.get(str(error.name), error.name)
         fail(f"{error.name} is not installed: pip install {package}")
     print(f"{done.messages} messages, {done.files} files: {shown(output)}")
+    _tell_left_out(found, done.left_out)
 
 
 _PACKAGES = {"PIL": "pillow"}
+
+
+def _bounds(found: Recording, start: float, end: float | None) -> dict[str, int]:
+    """The times that `--start` and `--end` mean, in nanoseconds since 1970."""
+    begin = found.start_ns
+    first = {"start_ns": begin + round(start * 1e9)} if start else {}
+    return first if end is None else {**first, "end_ns": begin + round(end * 1e9)}
+
+
+def _times(topic: str, samples: RecordedSamples[Any]) -> Iterator[tuple[int, str, int]]:
+    """The time, the topic and the index of each sample."""
+    return ((samples.time_ns(number), topic, number) for number in range(len(samples)))
+
+
+def _tell_left_out(found: Recording, left_out: LeftOut) -> None:
+    """Ends the command with status 1 if something of the recording was not written."""
+    troubles = [*left_out, *([found.damage] if found.damage else ())]
+    for trouble in troubles:
+        print(f"tensorbus: {shown(trouble)}", file=sys.stderr)
+    if troubles:
+        raise typer.Exit(1)
 
 
 def _tell(copied: Copied, output: str) -> None:

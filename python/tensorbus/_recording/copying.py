@@ -9,9 +9,7 @@ from typing import NamedTuple
 from tensorbus import _core
 from tensorbus._base.arguments import topic_name
 from tensorbus._base.errors import InvalidArgument
-from tensorbus._recording.recording import Recording
-
-_END = 2**64 - 1  # ns since 1970
+from tensorbus._recording.recording import END, Recording
 
 
 class Copied(NamedTuple):
@@ -31,7 +29,7 @@ def copy_recordings(
     *,
     topics: Iterable[str] = (),
     start_ns: int = 0,
-    end_ns: int = _END,
+    end_ns: int = END,
     overwrite: bool = False,
     compress: str | Mapping[str, str] | None = None,
 ) -> Copied:
@@ -62,7 +60,7 @@ def copy_recordings(
         )
     path = os.fsdecode(path)
     require_another_file(path, sources)
-    begin, end = (min(max(bound, 0), _END) for bound in (start_ns, end_ns))
+    begin, end = (min(max(bound, 0), END) for bound in (start_ns, end_ns))
     parts = [
         (source._open(), [name for name in names if name in source.topics], begin, end)
         for source in sources

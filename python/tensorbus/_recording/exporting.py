@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 from collections.abc import Callable, Collection, Iterable
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tensorbus._base.errors import InvalidArgument, Unsupported
-from tensorbus._recording.recording import Recording
+from tensorbus._base.json_text import json_text
+from tensorbus._recording.left_out import LeftOut
+from tensorbus._recording.recording import END, Recording
+from tensorbus._topics.sample import Sample
 
 FORMATS = ("npy", "npz", "safetensors", "png", "jpg")
 _CHANNELS = {"png": (1, 3, 4), "jpg": (1, 3)}
+_PILLOW_NAMES = {"png": "png", "jpg": "jpeg"}
+_MOST_NAME_BYTES = 200  # of a topic or tensor, in a file's name, which may have 255
 
 
 class Exported(NamedTuple):
@@ -21,64 +26,95 @@ class Exported(NamedTuple):
 
     messages: int
     files: int
+    left_out: LeftOut
 
 
 def export(
-    recording: Recording, folder: str | os.PathLike[str], topics: list[str], kind: str
+    recording: Recording,
+    folder: str | os.PathLike[str],
+    topics: list[str],
+    kind: str,
+    *,
+    start_ns: int = 0,
+    end_ns: int = END,
 ) -> Exported:
     """Writes the tensors of messages to files, and the rest to a line of JSON for each message.
 
     For each topic there is a folder: its tensors lie in `000000.npz` (safetensors, npz) or
-    `000000.NAME.npy` (npy, png, jpg), and `messages.jsonl` has sequence, times, and the other
-    fields; a tensor stands there as `{"file": ..., "tensor": name}`.
+    `000000.NAME.npy` (npy, png, jpg), and `messages.jsonl` has topic, sequence, times, and the
+    other fields; a tensor stands there as `{"tensor": name}`. A message that cannot be written is
+    left out: it is damaged, or the format has no place for one of its tensors.
 
     Args:
         recording: what is read, with `library="numpy"`.
         folder: where to; it must be empty, or not be there.
         topics: their names; none: all.
         kind: one of `FORMATS`.
+        start_ns: nanoseconds since 1970: messages that were recorded from then on,
+        end_ns: and before then.
 
     Raises:
         InvalidArgument: an unknown format; a folder that is not empty; a topic that is not there.
-        Unsupported: a tensor that the format has no place for, as one that is no image.
         ImportError: the package that writes the format is missing.
+        OSError: a file cannot be written, as on a full disk.
     """
     if kind not in FORMATS:
         raise InvalidArgument(f"format={kind!r}: expected one of {FORMATS}")
-    write = _WRITERS[kind]()
+    encode = _ENCODERS[kind]()
+    names = topics or recording.topics
+    selected = {topic: recording.select(topic, start_ns=start_ns, end_ns=end_ns) for topic in names}
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     if any(target.iterdir()):
         raise InvalidArgument(f"folder {str(folder)!r}: it is not empty")
     messages = files = 0
-    for topic, name in _file_names(topics or recording.topics).items():
-        place = target / name
+    left_out = LeftOut()
+    for topic, name in _file_names(selected).items():
+        samples, place = selected[topic], target / name
         place.mkdir()
+        written = 0
         with open(place / "messages.jsonl", "w") as lines:
-            samples = recording.select(topic)
-            for number, sample in enumerate(samples):
-                tensors: dict[str, Any] = {}
-                rest = _without_tensors(sample.data, "", tensors)
-                written = write(place, f"{number:06}", tensors) if tensors else {}
-                files += len(set(written.values()))
-                messages += 1
-                line = {
-                    "sequence": sample.header.sequence,
-                    "timestamp_ns": sample.header.timestamp_ns,
-                    "time_ns": samples.time_ns(number),
-                    "files": written,
-                    "data": rest,
-                }
-                lines.write(json.dumps(line) + "\n")
-    return Exported(messages, files)
+            for number in range(len(samples)):
+                with left_out.of(topic):
+                    line, contents = _encoded(samples[number], f"{number:06}", encode)
+                    for file, content in contents.items():
+                        (place / file).write_bytes(content)
+                    lines.write(json_text({**line, "time_ns": samples.time_ns(number)}) + "\n")
+                    written += 1
+                    files += len(contents)
+        if samples and not written:
+            (place / "messages.jsonl").unlink()
+            place.rmdir()
+        messages += written
+    return Exported(messages, files, left_out)
+
+
+def _encoded(
+    sample: Sample[Any], start: str, encode: Encode
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The line of a message, and its files, whose names begin with `start`."""
+    tensors: dict[str, Any] = {}
+    rest = _without_tensors(sample.data, "", tensors)
+    names, contents = encode(start, tensors) if tensors else ({}, {})
+    header = sample.header
+    line = {
+        "topic": header.topic,
+        "sequence": header.sequence,
+        "timestamp_ns": header.timestamp_ns,
+        "files": names,
+        "data": rest,
+    }
+    return line, contents
 
 
 def _file_name(topic: str) -> str:
-    """
-    >>> _file_name("/camera/left image"), _file_name("..")
-    ('camera_left image', '_')
+    """A name for a file. A long one is cut.
+
+    >>> _file_name("/camera/left image"), _file_name(".."), len(_file_name("x" * 300))
+    ('camera_left image', '_', 200)
     """
     name = topic.strip("/").replace("/", "_").replace("\0", "_")
+    name = name.encode(errors="replace")[:_MOST_NAME_BYTES].decode(errors="ignore")
     return name if name.strip(".") else "_"
 
 
@@ -134,62 +170,67 @@ def _within(path: str, key: object) -> str:
     return f"{path}.{key}" if path else str(key)
 
 
-# Takes the folder, the beginning of a file's name, and the arrays; returns the file of each.
-_Write = Callable[[Path, str, dict[str, Any]], dict[str, str]]
+Encode = Callable[[str, dict[str, Any]], tuple[dict[str, str], dict[str, bytes]]]
+"""Takes the beginning of files' names, and tensors; returns the file of each, and the files."""
 
 
-def _npy() -> _Write:
-    import numpy as np
-
-    def write(place: Path, start: str, tensors: dict[str, Any]) -> dict[str, str]:
+def _npy() -> Encode:
+    def encode(start: str, tensors: dict[str, Any]) -> tuple[dict[str, str], dict[str, bytes]]:
         names = {key: f"{start}.{name}.npy" for key, name in _file_names(tensors).items()}
-        for key, name in names.items():
-            np.save(place / name, tensors[key], allow_pickle=False)
-        return names
+        return names, {names[key]: _npy_bytes(tensors[key]) for key in names}
 
-    return write
+    return encode
 
 
-def _npz() -> _Write:
+def _npy_bytes(tensor: Any) -> bytes:
     import numpy as np
 
-    def write(place: Path, start: str, tensors: dict[str, Any]) -> dict[str, str]:
+    out = BytesIO()
+    np.save(out, tensor, allow_pickle=False)
+    return out.getvalue()
+
+
+def _npz() -> Encode:
+    def encode(start: str, tensors: dict[str, Any]) -> tuple[dict[str, str], dict[str, bytes]]:
         # Not savez: a key may be one of its arguments.
         import zipfile
 
-        name = f"{start}.npz"
-        with zipfile.ZipFile(place / name, "w", zipfile.ZIP_STORED) as file:
+        name, out = f"{start}.npz", BytesIO()
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as file:
             for key, tensor in tensors.items():
-                with file.open(f"{key}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, np.asarray(tensor), allow_pickle=False)
-        return dict.fromkeys(tensors, name)
+                file.writestr(f"{key}.npy", _npy_bytes(tensor))
+        return dict.fromkeys(tensors, name), {name: out.getvalue()}
 
-    return write
+    return encode
 
 
-def _safetensors() -> _Write:
-    from safetensors.numpy import save_file  # type: ignore[import-not-found, unused-ignore]
+def _safetensors() -> Encode:
+    from safetensors.numpy import save  # type: ignore[import-not-found, unused-ignore]
 
-    def write(place: Path, start: str, tensors: dict[str, Any]) -> dict[str, str]:
+    def encode(start: str, tensors: dict[str, Any]) -> tuple[dict[str, str], dict[str, bytes]]:
         import numpy as np
 
         name = f"{start}.safetensors"
-        save_file({key: np.ascontiguousarray(one) for key, one in tensors.items()}, place / name)
-        return dict.fromkeys(tensors, name)
+        content = save({key: np.ascontiguousarray(one) for key, one in tensors.items()})
+        return dict.fromkeys(tensors, name), {name: content}
 
-    return write
+    return encode
 
 
-def _images(suffix: str) -> _Write:
+def _images(suffix: str) -> Encode:
     from PIL import Image
 
-    def write(place: Path, start: str, tensors: dict[str, Any]) -> dict[str, str]:
+    def encode(start: str, tensors: dict[str, Any]) -> tuple[dict[str, str], dict[str, bytes]]:
         names = {key: f"{start}.{name}.{suffix}" for key, name in _file_names(tensors).items()}
+        contents = {}
         for key, name in names.items():
-            Image.fromarray(_pixels(key, tensors[key], _CHANNELS[suffix])).save(place / name)
-        return names
+            out = BytesIO()
+            image = Image.fromarray(_pixels(key, tensors[key], _CHANNELS[suffix]))
+            image.save(out, _PILLOW_NAMES[suffix])
+            contents[name] = out.getvalue()
+        return names, contents
 
-    return write
+    return encode
 
 
 def _pixels(name: str, array: Any, channels: tuple[int, ...]) -> Any:
@@ -203,7 +244,7 @@ def _pixels(name: str, array: Any, channels: tuple[int, ...]) -> Any:
     return shown
 
 
-_WRITERS: dict[str, Callable[[], _Write]] = {
+_ENCODERS: dict[str, Callable[[], Encode]] = {
     "npy": _npy,
     "npz": _npz,
     "safetensors": _safetensors,

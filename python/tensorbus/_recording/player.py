@@ -16,9 +16,7 @@ from tensorbus._base.errors import InvalidArgument
 from tensorbus._base.public import public
 from tensorbus._base.stats import Stats
 from tensorbus._core import Outcome
-from tensorbus._recording.recording import Recording
-
-_END = 2**64 - 1  # ns since 1970
+from tensorbus._recording.recording import END, Recording
 
 
 @public
@@ -129,7 +127,7 @@ class Player(Closing):
             loop=loop,
             paused=paused,
             begin=_after(begin, _number("start", start)) if start else 0,
-            end=_END if end is None else _after(begin, _number("end", end)),
+            end=END if end is None else _after(begin, _number("end", end)),
             clock="" if clock is None else topic_name(clock),
             device=ordinal_of(device),
             domain=domain or "",
@@ -206,4 +204,4 @@ def _number(name: str, value: float) -> float:
 
 
 def _after(begin_ns: int, seconds: float) -> int:
-    return min(begin_ns + round(seconds * 1e9), _END)
+    return min(begin_ns + round(seconds * 1e9), END)

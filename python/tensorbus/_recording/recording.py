@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tensorbus._base.generics import MessageClass, T
     from tensorbus._recording.dataset import RecordingDataset
 
-_END = 2**64 - 1  # ns since 1970
+END = 2**64 - 1  # ns since 1970
 
 
 @public
@@ -156,14 +156,14 @@ class Recording(Closing, Sequence[Sample[Any]]):
 
         It is `len(recording)` if there is none.
         """
-        return len(self._open()) - len(self._numbers((), time_ns, _END))
+        return len(self._open()) - len(self._numbers((), time_ns, END))
 
     def select(
         self,
         *topics: str,
         message_type: MessageClass[T] | None = None,
         start_ns: int = 0,
-        end_ns: int = _END,
+        end_ns: int = END,
     ) -> RecordedSamples[T]:
         """The samples of some topics, or of all, that were recorded within some time.
 
@@ -200,7 +200,7 @@ class Recording(Closing, Sequence[Sample[Any]]):
         message_type: MessageClass[Any] | None = None,
         transform: Callable[[Any], Any] | None = None,
         start_ns: int = 0,
-        end_ns: int = _END,
+        end_ns: int = END,
         library: Library | None = "torch",
     ) -> RecordingDataset:
         """The messages of a topic as a `torch.utils.data.Dataset`, for a `DataLoader`.
@@ -225,7 +225,7 @@ class Recording(Closing, Sequence[Sample[Any]]):
         """
         from tensorbus._recording.dataset import Place, RecordingDataset
 
-        begin, end = (min(max(bound, 0), _END) for bound in (start_ns, end_ns))
+        begin, end = (min(max(bound, 0), END) for bound in (start_ns, end_ns))
         samples = self.select(topic, message_type=message_type, start_ns=start_ns, end_ns=end_ns)
         place = Place(
             self._path,
@@ -273,7 +273,7 @@ class Recording(Closing, Sequence[Sample[Any]]):
         return RecordedSamples(core, self._path, range(len(core)), self._library, None)
 
     def _numbers(self, topics: Sequence[str], start_ns: int, end_ns: int) -> Sequence[int]:
-        bounds = (min(max(bound, 0), _END) for bound in (start_ns, end_ns))
+        bounds = (min(max(bound, 0), END) for bound in (start_ns, end_ns))
         return memoryview(self._open().select(topics, *bounds)).cast("I")
 
     def _checked(self, index: int) -> int:

@@ -175,8 +175,10 @@ std::vector<RecordedTopic> Recording::topics() const {
     topic.name = channel.topic;
     ++topic.publishers;
     const auto schema = contents_->schemas.find(channel.schema);
-    if (schema == contents_->schemas.end() || schema->second.definition.empty()) continue;
-    const std::string& type = schema->second.definition;
+    if (schema == contents_->schemas.end()) continue;
+    const bool is_own = schema->second.encoding == recording::kEncoding;
+    const std::string& type = is_own ? schema->second.definition : schema->second.name;
+    if (type.empty()) continue;
     const auto place = std::ranges::lower_bound(topic.types, type);
     if (place == topic.types.end() || *place != type) topic.types.insert(place, type);
   }

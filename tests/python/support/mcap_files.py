@@ -123,3 +123,33 @@ def _require_summary_checksum(file: bytes) -> None:
 
     start, _, crc = struct.unpack("<QQI", file[-28:-8])
     assert crc == crc32(file[start:-12])
+
+
+def add_json(path: Path, topic: str, schema: str) -> None:
+    """Has another program write a recording anew, with a message of its own on a further topic."""
+    from mcap import writer
+
+    with path.open("rb") as file:
+        recorded = [
+            (channel, message) for _, channel, message in reader.make_reader(file).iter_messages()
+        ]
+    with path.open("wb") as file:
+        out = writer.Writer(file)
+        out.start()
+        channels: dict[int, int] = {}
+        for channel, message in recorded:
+            if channel.id not in channels:
+                channels[channel.id] = out.register_channel(
+                    channel.topic, channel.message_encoding, 0, channel.metadata
+                )
+            out.add_message(
+                channels[channel.id],
+                message.log_time,
+                message.data,
+                message.publish_time,
+                message.sequence,
+            )
+        own = out.register_schema(schema, "jsonschema", b'{"type": "object"}')
+        time = recorded[-1][1].log_time + 1
+        out.add_message(out.register_channel(topic, "json", own), time, b"{}", time)
+        out.finish()

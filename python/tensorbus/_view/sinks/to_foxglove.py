@@ -8,6 +8,8 @@ import foxglove
 import numpy as np
 from foxglove import channels, messages
 
+from tensorbus._base.errors import Unsupported
+from tensorbus._base.json_text import json_text
 from tensorbus._topics.sample import Header
 from tensorbus._view.leaves import text_of
 from tensorbus._view.sinks.parts import Image, Parts, Points, Pose
@@ -37,7 +39,11 @@ class FoxgloveSink:
             )
 
     def send(self, topic: str, header: Header, parts: Parts) -> None:
-        """Sends a message, at the time of its publisher."""
+        """Sends a message, at the time of its publisher.
+
+        Raises:
+            Unsupported: the topic has changed the kind of its messages.
+        """
         stamp = messages.Timestamp(*divmod(header.timestamp_ns, 1_000_000_000))
         for name, image in parts.images.items():
             found = _image(image, stamp)
@@ -53,7 +59,7 @@ class FoxgloveSink:
         if rest:
             values = {name or "data": value for name, value in rest.items()}
             alone = not (parts.images or parts.points or parts.poses)
-            self._log(topic, "" if alone else "values", foxglove.Channel, values, header)
+            self._log(topic, "" if alone else "values", foxglove.Channel, json_text(values), header)
 
     def close(self) -> None:
         """Writes what is left, or ends the server."""
@@ -67,8 +73,9 @@ class FoxgloveSink:
         channel = self._channels.get(path)
         if channel is None:
             channel = self._channels[path] = kind(path, context=self._context)
-        if isinstance(channel, kind):  # else the topic has changed its messages
-            channel.log(message, log_time=header.timestamp_ns)
+        if not isinstance(channel, kind):
+            raise Unsupported(f"Foxglove's topic {path!r} has messages of another kind already")
+        channel.log(message, log_time=header.timestamp_ns)
 
 
 def _image(image: Image, stamp: Any) -> Any:
