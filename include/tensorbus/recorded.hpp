@@ -45,7 +45,8 @@ struct RecorderStats {
 // A topic in a recording.
 struct RecordedTopic {
   std::string name{};
-  std::vector<std::string> types{};  // their definitions: one, as a rule; none: any
+  // Definitions: one, as a rule; none: any. Of other programs: the names of the schemas.
+  std::vector<std::string> types{};
   std::uint32_t publishers = 0;
   std::uint64_t messages = 0;
   std::uint64_t lost = 0;  // published while it was recorded, and not in the file

@@ -30,7 +30,7 @@ typedef struct tb_player_options {
   int32_t restores;   /* 1: copies tensors that were published on a GPU to `device` */
   int32_t device;     /* the ordinal of that GPU */
   int32_t reserved;   /* 0 */
-  const char* clock;  /* a topic on which it says what time it is; NULL: none */
+  const char* clock;  /* topic of the recorded time, without one recorded there; NULL: none */
   const char* domain; /* NULL: the default */
 } tb_player_options;
 #define TB_PLAYER_OPTIONS_INIT \

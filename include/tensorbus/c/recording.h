@@ -113,7 +113,7 @@ typedef struct tb_recorded_topic {
   uint32_t struct_size;
   uint32_t publishers;
   const char* name;
-  const char* const* types; /* `type_count` definitions: one, as a rule; none: any type */
+  const char* const* types; /* `type_count` definitions, or names of foreign schemas; none: any */
   size_t type_count;
   uint64_t messages;
   uint64_t lost;     /* published while it was recorded, and not in the file */

@@ -70,14 +70,15 @@ class Player(Closing):
         remap: other names for topics: `{"camera/image": "replayed/image"}`.
         paused: `True`: waits for `resume` or `step`.
         clock: a topic on which to publish what time it is in the recording, 100 times a second:
-            `{"time_ns": ..., "rate": ..., "paused": ...}`.
+            `{"time_ns": ..., "rate": ..., "paused": ...}`. A clock that was recorded on this topic
+            is left out.
         device: "cuda:0" and so on: tensors that were published on a GPU are copied to this one; by
             default they are lent from the file, in main memory.
         domain: see `tensorbus.participant`.
 
     Raises:
-        InvalidArgument: a topic that is not in the recording, an option out of range; what
-            `Recording` raises.
+        InvalidArgument: a topic that is not in the recording, an option out of range, a `clock` on
+            a topic on which the recording has data; what `Recording` raises.
         Unsupported: `device`, and no GPU here that can do that.
 
     >>> import os, tempfile

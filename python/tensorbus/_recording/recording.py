@@ -30,7 +30,10 @@ class RecordedTopic:
 
     name: str
     types: tuple[str, ...]
-    """The definitions of the types that were published there: one, as a rule; none: any."""
+    """The definitions of the types that were published there: one, as a rule; none: any.
+
+    Of messages of other programs it is the name of their schema.
+    """
     publishers: int
     messages: int
     lost: int

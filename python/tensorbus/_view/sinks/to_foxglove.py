@@ -29,6 +29,7 @@ class FoxgloveSink:
 
     def __init__(self, file: str, port: int = 0) -> None:
         self._context = foxglove.Context()
+        self._file = file
         self._channels: dict[str, Any] = {}
         self._out: Any
         if file:
@@ -62,11 +63,18 @@ class FoxgloveSink:
             self._log(topic, "" if alone else "values", foxglove.Channel, json_text(values), header)
 
     def close(self) -> None:
-        """Writes what is left, or ends the server."""
+        """Writes what is left, or ends the server.
+
+        Raises:
+            OSError: the file could not be written whole, as on a full disk.
+        """
         if hasattr(self._out, "stop"):
             self._out.stop()
-        else:
+            return
+        try:
             self._out.close()
+        except RuntimeError as error:
+            raise OSError(f"file {self._file!r}: it could not be written whole: {error}") from None
 
     def _log(self, topic: str, name: str, kind: Any, message: Any, header: Header) -> None:
         path = f"/{topic.lstrip('/')}" + (f"/{name}" if name else "")
