@@ -35,8 +35,8 @@ class Output {
         .publisher = std::make_shared<RecordedPublisher>(RecordedPublisher{topic, "", {}}),
         .sample = Recording(source_.path()).sample(0),
         .has_sample = true,
-        .log_time = ++time_,
         .bytes = bytes,
+        .log_time = ++time_,
         .compression = as};
     output_.stage(sample);
     output_.commit();
