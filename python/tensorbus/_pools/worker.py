@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import os
 import pickle
 import signal
+import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +18,7 @@ from tensorbus._base.arguments import Access
 from tensorbus._base.device import make_current
 from tensorbus._base.errors import Closed, Error
 from tensorbus._pickling import pickler
+from tensorbus._pools.shortage import is_shortage
 from tensorbus._queues.queue import Queue
 
 
@@ -119,13 +122,13 @@ class Failed:
         self.text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         self.what = "".join(traceback.format_exception_only(type(error), error)).strip()
         self.pickled = b""
-        with suppress(Exception):
+        with suppress(BaseException):
             self.pickled = pickle.dumps(error)
 
     def error(self) -> BaseException:
         """The exception, or one that says what it was."""
         error: object = None
-        with suppress(Exception):
+        with suppress(BaseException):
             error = pickle.loads(self.pickled)
         if not isinstance(error, BaseException):
             error = Error(f"a worker raised what cannot be pickled: {self.what}")
@@ -142,15 +145,22 @@ def work(
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pool's process decides what Ctrl-C means
     with suppress(Closed):
-        items = Queue.open(inbox, domain=domain)
-        items._receive_with(access)
-        _work(items, Queue.open(outbox, domain=domain), job)
+        try:
+            items = Queue.open(inbox, domain=domain)
+            items._receive_with(access)
+            answers = Queue.open(outbox, domain=domain)
+            first = items._found(None) if job is None else job
+        except (MemoryError, OSError) as error:
+            if is_shortage(error):
+                sys.exit(os.EX_TEMPFAIL)
+            raise
+        _work(items, answers, first)
 
 
-def _work(inbox: Queue, outbox: Queue, job: Job | None) -> None:
+def _work(inbox: Queue, outbox: Queue, first: Any) -> None:
     try:
-        call = (inbox.get() if job is None else job).begin()
-    except Exception as error:
+        call = (first if isinstance(first, Job) else pickler.load(first)).begin()
+    except BaseException as error:  # sys.exit, too
         outbox.put(Failed(error))
         return
     outbox.put(Ready())
@@ -159,14 +169,13 @@ def _work(inbox: Queue, outbox: Queue, job: Job | None) -> None:
 
 
 def _answer(outbox: Queue, call: Callable[[Any], Any], found: Any, number: int) -> None:
+    """Each exception is the task's, as with `concurrent.futures.ProcessPoolExecutor`."""
     answer: Done | Failed
     try:
         answer = Done(call(pickler.load(found)), number)
-    except Exception as error:
+    except BaseException as error:
         answer = Failed(error, number)
     try:
         outbox.put(answer)
-    except Closed:
-        raise
-    except Exception as error:  # the value cannot be pickled, or there is no memory for it
-        outbox.put(Failed(error, number))
+    except BaseException as error:  # the value cannot be pickled, or there is no memory for it
+        outbox.put(Failed(error, number))  # raises `Closed` if the pool is gone

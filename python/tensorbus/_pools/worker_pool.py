@@ -28,6 +28,7 @@ from tensorbus._base.public import positional, public, renamed
 from tensorbus._pools.pool_manager import PoolManager
 from tensorbus._pools.progress import progress
 from tensorbus._pools.worker import Call, Chunk, Job, call_all, call_it, takes_device
+from tensorbus._pools.worker_process import Ways
 
 
 @public
@@ -128,7 +129,7 @@ class WorkerPool(Executor, Generic[Item, Result]):
         ]
         self._process = os.getpid()
         self._manager = PoolManager(
-            jobs, context, whole_number("retries", retries, least=0), access, domain
+            jobs, Ways(context, access, domain), whole_number("retries", retries, least=0)
         )
         self._size = len(jobs)
         # Before multiprocessing waits for its processes, which it does at exit, too. In its own

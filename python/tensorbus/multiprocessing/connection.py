@@ -62,10 +62,10 @@ def _ours(plain: Any) -> Any:
     if type(plain) is not multiprocessing.connection.Connection:
         return plain
     with socket.socket(fileno=os.dup(plain.fileno())) as same:
+        same.setblocking(True)  # a default timeout of the program made both non-blocking
         if same.family != socket.AF_UNIX:
             return plain
         plain.close()
-        same.setblocking(True)  # a default timeout of the program would make it fail in between
         return Connection(same.detach())
 
 

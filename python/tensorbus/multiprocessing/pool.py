@@ -8,6 +8,7 @@ import threading
 from multiprocessing.pool import ThreadPool
 from typing import Any
 
+from tensorbus._base.errors import Error
 from tensorbus.multiprocessing import _carriers, reductions
 from tensorbus.multiprocessing._contexts import context_of
 from tensorbus.multiprocessing.queues import SimpleQueue
@@ -88,7 +89,12 @@ class _Tasks(SimpleQueue):
 
 
 def _call(pickled: bytes) -> Any:
-    function, args, kwargs = reductions.loads(pickled)
+    try:
+        function, args, kwargs = reductions.loads(pickled)
+    except Exception:
+        raise
+    except BaseException as error:  # an import in it called sys.exit; it would end the worker
+        raise Error(f"a task cannot be unpickled: {error!r}") from error
     return function(*args, **kwargs)
 
 
@@ -111,5 +117,5 @@ class _Results(SimpleQueue):
         job, number, (succeeded, pickled) = result
         try:
             return job, number, (succeeded, reductions.loads(pickled))
-        except Exception as error:
+        except BaseException as error:  # of an import that calls sys.exit, too
             return job, number, (False, error)

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -168,6 +169,11 @@ def refuse() -> None:
     raise ValueError("not here")
 
 
+class Exits:
+    def __reduce__(self) -> Any:
+        return sys.exit, (3,)
+
+
 def refuse_in_a_worker(item: Any) -> Any:
     return item
 
@@ -178,6 +184,10 @@ def answer_for_what_cannot_be_read(method: str) -> None:
             pool.apply_async(refuse_in_a_worker, (Refused(),)).get(PATIENCE)
         with pytest.raises(ValueError, match="not here"):
             pool.apply_async(Refused).get(PATIENCE)  # the result, here
+        with pytest.raises(Exception, match=r"cannot be unpickled: SystemExit\(3\)"):
+            pool.apply_async(refuse_in_a_worker, (Exits(),)).get(PATIENCE)
+        with pytest.raises(SystemExit):
+            pool.apply_async(Exits).get(PATIENCE)
         assert pool.apply_async(abs, (-3,)).get(PATIENCE) == 3
 
 
@@ -509,6 +519,27 @@ def live_with_a_default_timeout() -> None:
 
 def test_a_default_timeout_of_sockets_ends_no_pipe(warm: Warm) -> None:
     warm.run(live_with_a_default_timeout)
+
+
+def talk_over_tcp_with_a_default_timeout() -> None:
+    connection = importlib.import_module(OURS).connection
+    socket.setdefaulttimeout(5)
+    with connection.Listener(("127.0.0.1", 0), authkey=b"key") as listener:
+        calling = threading.Thread(
+            target=lambda: ends.append(connection.Client(listener.address, authkey=b"key"))
+        )
+        ends: list[Any] = []
+        calling.start()
+        ends.append(listener.accept())
+        calling.join()
+    for end in ends:
+        assert os.get_blocking(end.fileno())
+    ends[0].send_bytes(b"x")
+    assert ends[1].recv_bytes() == b"x"
+
+
+def test_a_default_timeout_of_sockets_ends_no_connection_over_tcp(warm: Warm) -> None:
+    warm.run(talk_over_tcp_with_a_default_timeout)
 
 
 def send_overlapping_elements() -> None:

@@ -7,7 +7,6 @@ import gc
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 import weakref
 from contextlib import suppress
@@ -31,8 +30,6 @@ def die(how: str) -> Any:
         os.kill(os.getpid(), signal.SIGKILL)
     elif how == "_exit":
         os._exit(3)
-    elif how == "exit":
-        sys.exit(4)
     elif how == "segfault":
         import ctypes
         import faulthandler
@@ -53,18 +50,6 @@ def die_until(folder: str) -> int:
     return tries
 
 
-def test_a_worker_that_dies_as_it_starts_ends_the_pool() -> None:
-    with (
-        tb.WorkerPool(double, workers=1, initializer=leave, **QUICK) as pool,
-        pytest.raises(tb.WorkerDied, match=r"exit code 5 while it started"),
-    ):
-        pool.submit(1).result(PATIENCE)
-
-
-def leave() -> None:
-    os._exit(5)
-
-
 # Deaths.
 
 
@@ -74,7 +59,6 @@ def leave() -> None:
         ("kill", r"by SIGKILL \(exit code -9\)"),
         ("segfault", r"by SIGSEGV \(exit code -11\)"),
         ("_exit", "with exit code 3"),
-        ("exit", "with exit code 4"),
     ],
 )
 def test_a_worker_that_dies_is_replaced_and_its_item_failed(how: str, end: str) -> None:
@@ -177,21 +161,21 @@ def test_closing_waits_for_what_was_submitted() -> None:
 
 @pytest.mark.parametrize("end", ["close", "terminate", "failed"])
 def test_what_is_refused_is_not_kept(end: str) -> None:
-    initializer = leave if end == "failed" else None
+    initializer = fail if end == "failed" else None
     pool = tb.WorkerPool(double, workers=1, initializer=initializer, **QUICK)
     if end == "failed":
-        assert isinstance(pool.submit(1).exception(PATIENCE), tb.WorkerDied)
+        assert isinstance(pool.submit(1).exception(PATIENCE), LookupError)
     else:
         getattr(pool, end)()
 
     def refused() -> weakref.ref[Any]:
         array = np.ones(1000)
-        with suppress(tb.Closed, tb.WorkerDied):
+        with suppress(tb.Closed, LookupError):
             pool.submit(array)
         return weakref.ref(array)
 
     def depth() -> int:
-        with pytest.raises((tb.Closed, tb.WorkerDied)) as caught:
+        with pytest.raises((tb.Closed, LookupError)) as caught:
             pool.submit(1)
         return len(caught.traceback)
 

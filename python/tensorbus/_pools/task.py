@@ -1,0 +1,71 @@
+"""One item of a worker pool, and the future of its result."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from copy import copy
+from typing import Any
+
+log = logging.getLogger("tensorbus.pool")
+
+
+class Task:
+    """An item, until its future is done."""
+
+    def __init__(self, item: Any) -> None:
+        self.item = item
+        self.future: Future[Any] = Future()
+        self.tries = 0
+        self._begun = False
+
+    def begin(self) -> bool:
+        """Returns False if the future was cancelled. After True it cannot be cancelled."""
+        if not self._begun:
+            with _callbacks():
+                self._begun = self.future.set_running_or_notify_cancel()
+        return self._begun
+
+    def cancel(self) -> None:
+        with _callbacks():
+            self.future.cancel()
+        self.begin()  # wakes those that wait for it
+
+    def succeed(self, value: Any) -> None:
+        self._end(self.future.set_result, value)
+
+    def fail(self, error: BaseException) -> None:
+        self._end(self.future.set_exception, error)
+
+    def _end(self, end: Callable[[Any], None], outcome: Any) -> None:
+        if self.begin():
+            with _callbacks():
+                end(outcome)
+
+
+@contextmanager
+def _callbacks() -> Iterator[None]:
+    """Logs what callbacks of a future raise. The future itself catches no BaseException."""
+    try:
+        yield
+    except BaseException as error:
+        log.error("a callback of a result raised %s", type(error).__name__, exc_info=error)
+
+
+def another(error: BaseException) -> BaseException:
+    """The same for another caller or future: an exception keeps the frames it is raised through.
+
+    >>> class Missing(Exception):
+    ...     def __init__(self, name):
+    ...         super().__init__(f"no {name}")
+    >>> another(Missing("model"))
+    Missing('no model')
+    """
+    try:
+        same = copy(error)
+        same.args, same.__cause__ = error.args, error.__cause__
+    except BaseException:  # it cannot be made from the arguments that it keeps
+        return error.with_traceback(None)
+    return same
