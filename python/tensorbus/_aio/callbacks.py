@@ -12,6 +12,9 @@ from tensorbus._base.errors import InvalidArgument
 Mode = Literal["async", "sync"]
 Callback = Callable[..., Any]
 
+# What a callback in a thread may raise. All else ends its node: sys.exit, Ctrl-C.
+RAISED = Exception, asyncio.CancelledError
+
 
 def checked_mode(mode: object) -> Mode:
     """Where callbacks run: in the event loop, or in threads of their own."""

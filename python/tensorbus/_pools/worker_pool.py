@@ -39,10 +39,11 @@ class WorkerPool(Executor, Generic[Item, Result]):
     ...)` and `map(function, ...)`, for `loop.run_in_executor` and other code that expects one.
 
     Items and results are any objects that can be pickled; their tensors go by reference. A worker
-    has one item at a time. One that dies (by a signal, or `sys.exit`) is replaced.
+    has one item at a time. One that dies (by a signal, or `os._exit`) is replaced.
 
     As a context: waits for what was submitted, or, when an exception leaves it, ends the workers at
-    once. They also end when this process does, however it does.
+    once. A worker that is still in its initializer is ended then, too. All workers end when this
+    process does, however it does.
 
     Args:
         function: called with each item; `None`: each `submit` brings its own. As everything that
@@ -69,6 +70,7 @@ class WorkerPool(Executor, Generic[Item, Result]):
     Raises:
         InvalidArgument: no worker, "gpu" instead of "cuda", or devices that are no GPUs, and
             neither function has such a parameter.
+        OutOfMemory: no worker can be started; the message names the limits.
         Exception: whatever pickling the functions raises.
 
     >>> with WorkerPool(len, workers=1) as pool:
@@ -154,7 +156,8 @@ class WorkerPool(Executor, Generic[Item, Result]):
         Raises:
             Closed: the pool is closed.
             TypeError: more than an item, of a pool that has a function.
-            Exception: whatever the initializer raised.
+            WorkerDied: all workers died, six times in a row, before they were ready.
+            BaseException: whatever the initializer raised.
         """
         if self._function is None:
             return self._own.submit(Call(fn, args, kwargs))

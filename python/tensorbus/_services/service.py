@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from tensorbus._aio.callbacks import Callback, Mode, is_cancelled, outcome_of
+from tensorbus._aio.callbacks import RAISED, Callback, Mode, is_cancelled, outcome_of
 from tensorbus._aio.failures import Failures
 from tensorbus._base.arguments import whole_number
 from tensorbus._base.closing import Closing
@@ -103,7 +103,7 @@ class Service(Closing):
     async def _serve(self, sample: Sample) -> None:
         try:
             request = self._read(sample)
-            self._give(request, request.refusal or await self._answer(request.data))
+            self._give(request, request.refusal or await self._answer(request))
         except Error as error:
             self._failures.warn(error, self.label)
 
@@ -120,9 +120,9 @@ class Service(Closing):
         except Error as error:
             self._failures.warn(error, self.label)
 
-    async def _answer(self, message: object) -> calls.Item:
+    async def _answer(self, request: calls.Request) -> calls.Item:
         try:
-            reply = await outcome_of(self._callback(message))
+            reply = await outcome_of(self._callback(request.data))
             return calls.reply_item(self._types, reply)
         except asyncio.CancelledError as error:
             if is_cancelled():
@@ -130,15 +130,22 @@ class Service(Closing):
             return self._failed(error)
         except Exception as error:
             return self._failed(error)
+        except (SystemExit, KeyboardInterrupt) as error:
+            self._last_answer(request, error)
+            raise
 
     def _answer_sync(self, request: calls.Request) -> calls.Item:
         try:
             return calls.reply_item(self._types, self._callback(request.data))
-        except Exception as error:
+        except RAISED as error:
             return self._failed(error)
-        except BaseException as error:  # sys.exit ends the node: the client is answered first
-            self._give(request, calls.error_item(error))
+        except BaseException as error:
+            self._last_answer(request, error)
             raise
+
+    def _last_answer(self, request: calls.Request, error: BaseException) -> None:
+        """sys.exit ends the node: the client is answered first."""
+        self._give(request, calls.error_item(error))
 
     def _failed(self, error: BaseException) -> calls.Item:
         self._failures.report(error, self.label)

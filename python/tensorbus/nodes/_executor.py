@@ -9,7 +9,14 @@ import time
 from collections.abc import Callable
 from numbers import Real
 
-from tensorbus._aio.callbacks import Callback, called, checked_callback, is_cancelled, outcome_of
+from tensorbus._aio.callbacks import (
+    RAISED,
+    Callback,
+    called,
+    checked_callback,
+    is_cancelled,
+    outcome_of,
+)
 from tensorbus._aio.failures import log
 from tensorbus._base.errors import InvalidArgument
 from tensorbus._base.public import public
@@ -215,7 +222,7 @@ class SyncRateExecutor:
         self.ticks += 1
         try:
             self._callback()
-        except Exception as error:
+        except RAISED as error:
             self._on_error(error)
 
 

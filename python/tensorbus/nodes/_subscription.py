@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Generic
 
-from tensorbus._aio.callbacks import Callback, Mode, is_cancelled, outcome_of
+from tensorbus._aio.callbacks import RAISED, Callback, Mode, is_cancelled, outcome_of
 from tensorbus._aio.failures import Failures
 from tensorbus._base.closing import Closing
 from tensorbus._base.errors import Closed, Error, Timeout, TypeMismatch
@@ -181,7 +181,7 @@ class Subscription(Closing, Generic[T]):
                         callback(sample.data, sample.header)
                 else:
                     callback(sample.data, sample.header)
-            except Exception as error:
+            except RAISED as error:
                 self._failures.report(error, self.label, sample.header.sequence)
             del sample
 

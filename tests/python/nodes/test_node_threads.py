@@ -207,6 +207,24 @@ def test_what_exits_in_a_thread_ends_the_node_and_spin(where: str) -> None:
             node.spin(PATIENCE)
 
 
+@pytest.mark.parametrize("where", ["subscriber", "timer"])
+def test_a_cancelled_error_in_a_thread_is_an_error_of_its_callback(
+    where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def cancelled(*_: object) -> None:
+        node.stop()
+        raise asyncio.CancelledError("by a task of a pool")
+
+    with tb.Node("node") as node:
+        if where == "subscriber":
+            node.create_subscriber("topic", callback=cancelled, mode="sync")
+            connected(node.create_publisher("topic")).publish(1)
+        else:
+            node.create_timer(0.001, cancelled, mode="sync")
+        assert node.spin(PATIENCE)
+    assert "CancelledError: by a task of a pool" in caplog.text
+
+
 def test_a_callback_may_close_its_node_from_its_thread() -> None:
     node = tb.Node("node")
     node.create_subscriber("topic", callback=lambda m, h: node.close_sync(), mode="sync")

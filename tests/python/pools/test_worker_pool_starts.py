@@ -1,4 +1,4 @@
-"""Workers that die while they start, cannot be started, or are not wanted when they have started."""
+"""Workers that die while they start, cannot be started, or load what is not wanted any more."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ from support.pools import METHODS, QUICK, Gate, double, wait_for
 
 
 @pytest.fixture
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     from tensorbus._pools import place
 
     monkeypatch.setattr(place, "_FIRST_PAUSE", 0.01)
     monkeypatch.setattr(place, "_LONGEST_PAUSE", 0.01)
-    yield
 
 
 def second(_: object, item: Any) -> Any:
@@ -149,9 +148,7 @@ def wait_and_raise(gate: Gate) -> None:
 @pytest.mark.parametrize("tasks", ["none", "cancelled", "done"])
 def test_the_end_of_the_block_does_not_wait_for_workers_that_load(tasks: str) -> None:
     with Gate() as gate:
-        with tb.WorkerPool(
-            second, workers=2, initializer=partial(wait_for, gate), **QUICK
-        ) as pool:
+        with tb.WorkerPool(second, workers=2, initializer=partial(wait_for, gate), **QUICK) as pool:
             loading = [gate.who(), gate.who()]
             if tasks == "cancelled":
                 assert pool.submit(1).cancel()

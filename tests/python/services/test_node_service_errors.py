@@ -73,6 +73,20 @@ def test_the_text_of_an_exception_may_have_a_lone_surrogate(mode: str, logged: l
 
 
 @pytest.mark.parametrize("mode", ["async", "sync"])
+def test_a_cancelled_error_of_a_callback_is_answered(mode: str, logged: list[str]) -> None:
+    def callback(request: object) -> object:
+        if request == "raise":
+            raise asyncio.CancelledError("by a task of a pool")
+        return request
+
+    error, reply = ask(mode, callback, "raise", 7)
+    assert isinstance(error, tb.ServiceError)
+    assert str(error) == "service 'image' raised CancelledError: by a task of a pool"
+    assert reply == 7
+    assert len(logged) == 1
+
+
+@pytest.mark.parametrize("mode", ["async", "sync"])
 def test_an_exception_may_have_no_text(mode: str, logged: list[str]) -> None:
     error, reply = ask(mode, open_image, "unprintable", 7)
     assert isinstance(error, tb.ServiceError)
@@ -94,13 +108,14 @@ def test_a_synchronous_callback_that_exits_ends_its_node_and_the_client_is_answe
             calling.result(PATIENCE)
 
 
-def test_a_callback_that_exits_beside_an_event_loop_ends_its_node() -> None:
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_a_callback_that_exits_in_an_event_loop_ends_its_node(mode: Any) -> None:
     def leave(request: object) -> object:
         sys.exit(3)
 
     async def main() -> None:
         async with tb.Node("node") as node:
-            node.create_service("leaves", callback=leave, mode="sync")
+            node.create_service("leaves", callback=leave, mode=mode)
             asyncio.get_running_loop().call_later(PATIENCE, node.stop)
             await node.run()
 
