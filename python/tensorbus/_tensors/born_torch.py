@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
 
 from tensorbus import _core
 from tensorbus._base.errors import Forked, OutOfMemory
@@ -63,11 +64,15 @@ class Born(TorchFunctionMode):
         self, func: Any, types: Iterable[type], args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        # First: torch.compile traces this method, and no further than here.
+        if _is_compiling() or not (func in _FILLS or func in _JOINS):
+            return func(*args, **kwargs)
         made = None
-        if all(kwargs.get(name) is None or kwargs[name] is False for name in _SPECIAL):
+        plain = all(kwargs.get(name) is None or kwargs[name] is False for name in _SPECIAL)
+        if plain and _runs_here(types):
             if func in _FILLS:
                 made = self._filled(func, args, kwargs)
-            elif func in _JOINS:
+            else:
                 made = self._joined(func, args, kwargs)
         return func(*args, **kwargs) if made is None else made
 
@@ -111,6 +116,27 @@ class Born(TorchFunctionMode):
             return None
         tensor: torch.Tensor = torch_tensors.from_memory(made)
         return tensor
+
+
+def _runs_here(types: Iterable[type]) -> bool:
+    """Does PyTorch itself compute, for ordinary tensors? Then memory may be filled in place.
+
+    Else a transform (torch.func), a tracer, forward-mode gradients, a class of tensors or another
+    mode (FakeTensorMode) is to see the function as the program calls it.
+    """
+    return not (
+        any(kind not in _ORDINARY for kind in types)
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch.autograd.forward_ad._current_level >= 0
+        or torch.jit.is_tracing()
+        or any(type(mode) not in _HARMLESS for mode in _get_current_function_mode_stack())
+    )
+
+
+_is_compiling = getattr(torch.compiler, "is_compiling", lambda: False)  # PyTorch 2.3
+_ORDINARY = (torch.Tensor, torch.nn.Parameter)
+_HARMLESS = (Born, DeviceContext)
 
 
 def _is_plain(tensor: Any) -> bool:

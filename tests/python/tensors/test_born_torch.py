@@ -79,6 +79,71 @@ def test_others_are_as_ever(way: str) -> None:
     assert not is_born(tensor)
 
 
+ROW = torch.ones(100_000)
+ROWS = torch.stack([ROW, ROW])
+
+
+def in_fake_tensors() -> Any:
+    with torch._subclasses.fake_tensor.FakeTensorMode():
+        return torch.zeros(100_000).shape
+
+
+def in_forward_mode() -> Any:
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(ROW, ROW * 2)
+        return torch.autograd.forward_ad.unpack_dual(torch.stack([dual, dual])).tangent
+
+
+TRANSFORMED: dict[str, Any] = {
+    "vmap, zeros": lambda: torch.vmap(lambda a: torch.zeros(100_000) + a)(torch.arange(3.0)),
+    "vmap, zeros_like": lambda: torch.vmap(torch.zeros_like)(ROWS),
+    "vmap, rand": lambda: torch.vmap(lambda a: torch.rand(100_000) * 0 + a, randomness="different")(
+        torch.arange(3.0)
+    ),
+    "vmap, stack": lambda: torch.vmap(lambda a: torch.stack([a, a]))(ROWS),
+    "vmap, cat": lambda: torch.vmap(lambda a: torch.cat([a, a]))(ROWS),
+    "grad": lambda: torch.func.grad(lambda a: (torch.ones(100_000) * a).sum())(torch.tensor(2.0)),
+    "jvp": lambda: torch.func.jvp(lambda a: torch.stack([a, a]).sum(), (ROW,), (ROW,))[1],
+    "forward mode": in_forward_mode,
+    "fake tensors": in_fake_tensors,
+    "a trace": lambda: [
+        node.kind()
+        for node in torch.jit.trace(lambda a: torch.zeros(100_000) + a, ROW).graph.nodes()
+    ],
+    "a traced graph": lambda: (
+        torch.fx.experimental.proxy_tensor.make_fx(lambda a: torch.cat([a, torch.zeros(100_000)]))(
+            ROW
+        ).code
+    ),
+    "a compiled function": lambda: torch.compile(
+        lambda a: torch.zeros(100_000) + torch.cat([a[:50_000], a[50_000:]]), backend="eager"
+    )(ROW),
+}
+
+
+@pytest.mark.parametrize("way", TRANSFORMED)
+def test_pytorch_transforms_its_own_functions(way: str) -> None:
+    """What transforms a function, or records it, sees it as the program calls it."""
+    expected = TRANSFORMED[way]()
+    with tb.allocate():
+        made = TRANSFORMED[way]()
+    assert torch.equal(made, expected) if isinstance(made, torch.Tensor) else made == expected
+
+
+def test_another_mode_sees_the_function_that_the_program_calls() -> None:
+    class Names(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    seen: list[str] = []
+    with Names(), tb.allocate():
+        torch.zeros(100_000)
+    assert seen == ["zeros"]
+
+
 def test_a_tensor_that_requires_gradients_is_a_leaf() -> None:
     with tb.allocate():
         weight = torch.zeros(SHAPE, requires_grad=True)
