@@ -97,7 +97,7 @@ def pixels(tensor: Any, side: int) -> Any:
         plain = tensor.detach() if hasattr(tensor, "detach") else tensor
         step = -(-max(shape[:2]) // side)
         image = np.asarray(plain[::step, ::step])
-    except (Error, AttributeError, BufferError, RuntimeError, TypeError):
+    except (Error, AttributeError, BufferError, RuntimeError, TypeError, ValueError):
         return None  # of a dtype or a kind that NumPy does not have
     if image.dtype.kind == "f":
         if not (image.min() >= 0 and image.max() <= 1):

@@ -76,6 +76,15 @@ def test_an_image_is_shown_as_a_thumbnail(
     assert (shown == image[::4, ::4]).all()
 
 
+def test_a_tensor_without_memory_in_the_shape_of_an_image_is_named(
+    publisher: tb.Publisher,
+) -> None:
+    torch = pytest.importorskip("torch")
+    html = html_of(received(publisher, torch.empty(4, 4, 3, device="meta")))
+    assert images_in(html) == []
+    assert "(4, 4, 3)" in html
+
+
 def test_an_image_of_floats_from_0_to_1_is_shown(publisher: tb.Publisher) -> None:
     image = np.linspace(0, 1, 12, dtype=np.float32).reshape(2, 2, 3)
     (shown,) = images_in(html_of(received(publisher, image)))
