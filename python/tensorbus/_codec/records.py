@@ -60,6 +60,8 @@ def lower(outgoing: Outgoing, value: Any) -> Lowered:
         return "handle", str(value)
     take_apart = _BUILT_IN.get(type(value))
     if take_apart is not None:
+        if attributes := getattr(value, "__dict__", None):  # as state_dict() has
+            return "attributes", dict(attributes), [type(value).__name__, *take_apart(value)]
         return type(value).__name__, *take_apart(value)
     lowered = numpy_records.lower(outgoing, value)
     if lowered is None:
@@ -195,6 +197,15 @@ def _restore_handle(_: Restorer, text: str) -> Handle:
         raise ProtocolError(f"sample.fields: {error}") from None
 
 
+def _restore_attributes(restorer: Restorer, attributes: dict[str, Any], record: Any) -> Any:
+    """A container that has attributes beside its items. Only those of Python's own have none."""
+    if record[0] != "OrderedDict" or not all(type(name) is str for name in attributes):
+        raise ProtocolError(f"sample.fields: attributes of {record[0]!r}")
+    made = restore(restorer, record)
+    vars(made).update(attributes)
+    return made
+
+
 _RESTORERS: dict[str, Callable[..., Any]] = {
     "int": lambda _, text: int(text, 16),
     "complex": lambda _, real, imag: complex(real, imag),
@@ -203,6 +214,7 @@ _RESTORERS: dict[str, Callable[..., Any]] = {
     "dict": _restore_hashed(dict),
     "OrderedDict": _restore_hashed(OrderedDict),
     "handle": _restore_handle,
+    "attributes": _restore_attributes,
     "dlpack": _restore_foreign("dlpack"),
     "jax": _restore_foreign("jax"),
     "memoryview": _restore_view,

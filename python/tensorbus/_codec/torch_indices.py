@@ -123,22 +123,17 @@ def _sparse(
     indices: list[OwnIndices],
     values: torch.Tensor,
 ) -> torch.Tensor:
-    _strided(values, *(part.tensor for part in indices))
+    check_sparse(layout, sizes, coalesced, indices, values)
     if layout == "sparse_coo":
-        (places,) = indices
-        _check_coordinates(sizes, coalesced, places, values)
         return torch.sparse_coo_tensor(  # type: ignore[no-any-return]
-            places.tensor,
+            indices[0].tensor,
             values,
             sizes,
             is_coalesced=coalesced or None,
             check_invariants=False,
             device=values.device,
         )
-    if layout not in COMPRESSED:
-        raise ProtocolError(f"sample.fields: there is no layout {layout!r}")
     begins, others = indices
-    _check_compressed(layout, sizes, begins, others, values)
     return torch.sparse_compressed_tensor(  # type: ignore[no-any-return]
         begins.tensor,
         others.tensor,
@@ -148,6 +143,28 @@ def _sparse(
         check_invariants=False,
         device=values.device,
     )
+
+
+def check_sparse(
+    layout: str,
+    sizes: list[int],
+    coalesced: bool,
+    indices: list[OwnIndices],
+    values: torch.Tensor,
+) -> None:
+    """Checks the parts of a sparse tensor, at both ends: what is sent can be received.
+
+    Raises:
+        ProtocolError: PyTorch would read outside of the values, or of the tensor.
+    """
+    _strided(values, *(part.tensor for part in indices))
+    if layout == "sparse_coo":
+        (places,) = indices
+        return _check_coordinates(sizes, coalesced, places, values)
+    if layout not in COMPRESSED:
+        raise ProtocolError(f"sample.fields: there is no layout {layout!r}")
+    begins, others = indices
+    return _check_compressed(layout, sizes, begins, others, values)
 
 
 def _check_coordinates(
@@ -172,7 +189,7 @@ def _check_compressed(
     others: OwnIndices,
     values: torch.Tensor,
 ) -> None:
-    """As the documentation of PyTorch has the invariants of these layouts."""
+    """The columns of a row may come in any order, as in the products that PyTorch computes."""
     *batch, rows = begins.shape
     dims, count = len(batch), others.shape[-1] if others.shape else -1
     blocked = layout in ("sparse_bsr", "sparse_bsc")
@@ -234,9 +251,28 @@ def restore_jagged(
     ragged: int,
 ) -> torch.Tensor:
     torch = require_torch(restorer, "nested tensors")
+    begins, extents = check_jagged(restorer.own_indices, values, offsets, lengths, ragged)
+    tensor = torch.nested.nested_tensor_from_jagged(
+        values, begins.tensor, None if extents is None else extents.tensor, jagged_dim=ragged
+    )
+    return finished(tensor.detach(), flags)
+
+
+def check_jagged(
+    own: Callable[[torch.Tensor], OwnIndices],
+    values: torch.Tensor,
+    offsets: torch.Tensor,
+    lengths: torch.Tensor | None,
+    ragged: int,
+) -> tuple[OwnIndices, OwnIndices | None]:
+    """Checks the parts of a jagged tensor, at both ends. Returns its offsets and lengths.
+
+    Raises:
+        ProtocolError: PyTorch would read outside of the values.
+    """
     _strided(values, offsets, *([] if lengths is None else [lengths]))
-    begins = restorer.own_indices(offsets)
-    extents = None if lengths is None else restorer.own_indices(lengths)
+    begins = own(offsets)
+    extents = None if lengths is None else own(lengths)
     _require(
         len(begins.shape) == 1
         and begins.shape[0] > 0
@@ -247,10 +283,7 @@ def restore_jagged(
     _core.check_jagged(
         begins.copy, None if extents is None else extents.copy, values.shape[ragged - 1]
     )
-    tensor = torch.nested.nested_tensor_from_jagged(
-        values, begins.tensor, None if extents is None else extents.tensor, jagged_dim=ragged
-    )
-    return finished(tensor.detach(), flags)
+    return begins, extents
 
 
 def rebuild_sparse(layout: Any, data: tuple[Any, ...]) -> torch.Tensor:

@@ -7,7 +7,8 @@ own `torch.multiprocessing` relies upon.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tensorbus._base.device import HOST, current_stream
@@ -15,6 +16,9 @@ from tensorbus._base.errors import CannotTravel, ProtocolError, Unsupported
 from tensorbus._codec.torch_indices import (
     COMPRESSED,
     apart,
+    check_jagged,
+    check_sparse,
+    own_indices,
     require_torch,
     restore_jagged,
     restore_nested,
@@ -121,14 +125,26 @@ def _lower_sparse(tensor: torch.Tensor) -> Lowered:
     layout = str(plain.layout).removeprefix("torch.")
     if layout == "sparse_coo":
         # The public ones refuse a tensor that is not coalesced.
-        parts = [apart(plain._indices()), plain._values()]
+        indices, values = [plain._indices()], plain._values()
     elif layout in COMPRESSED:
-        indices = (getattr(plain, name)() for name in COMPRESSED[layout])
-        parts = [*map(apart, indices), plain.values()]
+        indices, values = [getattr(plain, name)() for name in COMPRESSED[layout]], plain.values()
     else:
         raise CannotTravel(tensor, f"{plain.layout} tensors cannot travel: publish to_dense()")
-    coalesced = layout == "sparse_coo" and plain.is_coalesced()
-    return "torch.sparse", layout, list(plain.shape), coalesced, flags_of(tensor), *parts
+    sizes, coalesced = list(plain.shape), layout == "sparse_coo" and plain.is_coalesced()
+    parts = [*map(apart, indices)]
+    if plain.device.type == "cpu":  # on a GPU this would wait for its stream
+        with _told(tensor):
+            check_sparse(layout, sizes, coalesced, [*map(own_indices, parts)], values)
+    return "torch.sparse", layout, sizes, coalesced, flags_of(tensor), *parts, values
+
+
+@contextmanager
+def _told(tensor: torch.Tensor) -> Iterator[None]:
+    """Raises CannotTravel, caused by a ProtocolError, where every receiver would refuse it."""
+    try:
+        yield
+    except ProtocolError as error:
+        raise CannotTravel(tensor, str(error).removeprefix("sample.fields: ")) from error
 
 
 def _lower_nested(tensor: torch.Tensor) -> Lowered:
@@ -151,7 +167,9 @@ def _lower_subclass(tensor: torch.Tensor) -> Lowered:
             f"{kind.__name__} is a subclass of torch.Tensor without __tensor_flatten__, and its "
             "meaning would be lost: publish tensor.as_subclass(torch.Tensor)",
         )
-    plain = tensor.detach()
+    # In the mode that it was made in: PyTorch refuses to detach a subclass in the other one.
+    with learn().inference_mode(tensor.is_inference()):
+        plain = tensor.detach()
     names, context = plain.__tensor_flatten__()  # type: ignore[attr-defined]
     inner = {name: getattr(plain, name) for name in names}
     if tensor.is_nested:
@@ -159,6 +177,9 @@ def _lower_subclass(tensor: torch.Tensor) -> Lowered:
         offsets, lengths = inner["_offsets"], inner.get("_lengths")
         lengths = None if lengths is None else apart(lengths)
         parts = [inner["_values"], offsets, lengths, context["ragged_idx"]]
+        if tensor.device.type == "cpu":
+            with _told(tensor):
+                check_jagged(own_indices, *parts)
         return "torch.jagged", flags_of(tensor), *parts
     flags = flags_of(tensor)
     sizes, strides = list(tensor.shape), list(tensor.stride())

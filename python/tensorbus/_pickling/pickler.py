@@ -215,7 +215,9 @@ class Packer:
             place = (number,)
         try:
             packed = _core.pack_value(outgoing, value)
-        except CannotTravel:
+        except CannotTravel as refusal:
+            if isinstance(refusal.__cause__, ProtocolError):  # its receiver would refuse it, too
+                raise Unsupported(str(refusal)) from None
             return _reduced_otherwise(value)
         all_packed.append(packed)
         self._kept.append(value)

@@ -15,6 +15,9 @@ SPARSE: dict[str, Callable[[], Any]] = {
     "COO, hybrid": lambda: torch.sparse_coo_tensor([[2]], torch.ones(1, 3), (4, 3)),
     "COO, empty": lambda: torch.sparse_coo_tensor(size=(2, 3)),
     "CSR": lambda: torch.eye(3).to_sparse_csr(),
+    "CSR, a product, whose columns have no order": lambda: (
+        (a := torch.tensor([[0.0, 1, 1], [1, 0, 0], [1, 1, 1]]).to_sparse_csr()) @ a
+    ),
     "CSC": lambda: torch.eye(3).to_sparse_csc(),
     "BSR": lambda: torch.eye(4).to_sparse_bsr((2, 2)),
     "BSC": lambda: torch.eye(4).to_sparse_bsc((2, 1)),

@@ -144,6 +144,16 @@ def test_a_sparse_tensor_arrives_as_one(name: str) -> None:
     assert torch.equal(back.detach().to_dense(), tensor.detach().to_dense())
 
 
+@pytest.mark.parametrize("name", ["a CSR column beyond", "jagged beyond its values"])
+def test_what_every_getter_would_refuse_is_refused_by_put(name: str) -> None:
+    make, why = REFUSED[name]
+    with tb.Queue() as items:
+        with pytest.raises(tb.Unsupported, match=why):
+            items.put({"a set of types": {int}, "tensor": make()})
+        items.put("the next")
+        assert items.get(timeout=PATIENCE) == "the next"
+
+
 def test_indices_that_overlap_arrive_as_they_are() -> None:
     one = torch.eye(100).to_sparse_csr()
     batches = torch.sparse_csr_tensor(
@@ -188,6 +198,17 @@ def test_a_subclass_with_the_flatten_protocol_arrives_as_one() -> None:
     assert back.a.data_ptr() == base.data_ptr() + 8
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_subclass_can_be_sent_in_every_mode(mode: Callable[[], Any]) -> None:
+    sent = [Pair(torch.ones(3), torch.zeros(3)), NESTED["jagged"](), NESTED["jagged, a leaf"]()]
+    with mode():
+        sent.append(Pair(torch.ones(3), torch.zeros(3)))
+        back = received(sent)
+    assert [type(tensor) for tensor in back] == [type(tensor) for tensor in sent]
+    assert [tensor.requires_grad for tensor in back] == [False, False, True, False]
+    assert torch.equal(back[0].a, torch.ones(3))
+
+
 def test_a_subclass_that_nobody_there_knows_is_refused_with_its_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -197,6 +218,37 @@ def test_a_subclass_that_nobody_there_knows_is_refused_with_its_name(
         monkeypatch.delattr("support.torch_kinds.Pair")
         with pytest.raises(tb.Unsupported, match=r"Pair, which this process does not know"):
             _ = sample.data
+
+
+def state_of_a_model() -> Any:
+    return torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)).state_dict()
+
+
+def by_a_share(message: Any) -> Any:
+    with tb.share(message) as shared:
+        return tb.attach(shared.handle)
+
+
+def by_a_queue(message: Any) -> Any:
+    with tb.Queue() as items:
+        items.put(message)
+        return items.get(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("receive", [received, by_a_share, by_a_queue])
+def test_the_versions_in_a_state_dict_arrive(receive: Callable[[Any], Any]) -> None:
+    """`load_state_dict` converts what is older by them."""
+    state = state_of_a_model()
+    back = receive(state)
+    assert list(back) == list(state)
+    assert back._metadata == state._metadata
+    assert back._metadata["1"] == {"version": 2}
+
+
+def test_an_attribute_of_a_state_dict_that_cannot_travel_is_refused() -> None:
+    state = state_of_a_model()
+    state._metadata["hook"] = object()
+    assert_refused({"model": state}, "builtins.object cannot travel")
 
 
 def test_a_default_device_of_the_receiver_changes_nothing() -> None:
@@ -229,6 +281,20 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a sparse result": (
         lambda: torch.ones(3, requires_grad=True).to_sparse(),
         "requires gradients and has a history",
+    ),
+    "a CSR column beyond": (
+        lambda: torch.sparse_csr_tensor(
+            [0, 1], [7], [1.0], (1, 3), check_invariants=False, dtype=torch.float32
+        ),
+        "a sparse tensor with index 7 in a row of 3",
+    ),
+    "a COO that is not as coalesced as it says": (
+        lambda: torch.sparse_coo_tensor([[1, 0]], [1.0, 2], (3,))._coalesced_(True),
+        "says it is coalesced, and is not",
+    ),
+    "jagged beyond its values": (
+        lambda: torch.nested.nested_tensor_from_jagged(torch.ones(2, 3), torch.tensor([0, 9])),
+        "reaches beyond its values",
     ),
     "quantized": (
         lambda: torch.quantize_per_tensor(torch.zeros(3), 0.1, 0, torch.qint8),
