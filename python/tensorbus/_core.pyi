@@ -86,6 +86,11 @@ class Memory:
         The same memory, as unsigned integers where DLPack had no name for the elements.
         """
 
+    def packed(self) -> Memory:
+        """
+        A copy that may be written to, without negative strides; what is repeated stays so.
+        """
+
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
     @property

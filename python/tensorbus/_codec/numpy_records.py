@@ -10,10 +10,17 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tensorbus._base.errors import CannotTravel, ProtocolError, Unsupported
+from tensorbus._base.errors import CannotTravel, MessageError, ProtocolError, Unsupported
 from tensorbus._tensors.conversion import from_array
 from tensorbus._tensors.library import FROM_NUMPY, TENSOR_CLASSES
-from tensorbus._tensors.numpy_arrays import has_name, learn, ml_dtype, over_bytes
+from tensorbus._tensors.numpy_arrays import (
+    elements_of,
+    has_name,
+    learn,
+    ml_dtype,
+    of_each,
+    over_bytes,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -190,6 +197,7 @@ def dtype_of(description: Any) -> Any:
 def _restore_array(restorer: Restorer, description: Any, index: int) -> Any:
     dtype = dtype_of(description)
     array = over_bytes(restorer.memory(index), dtype)
+    _check_text(array)
     if restorer.library in (None, "numpy"):
         return array
     if not has_name(dtype.newbyteorder("=")):
@@ -198,7 +206,27 @@ def _restore_array(restorer: Restorer, description: Any, index: int) -> Any:
             "has such elements"
         )
     # In another byte order, or with strides that are not whole elements.
-    return from_array(array.astype(dtype.newbyteorder("="), order="C"), restorer.library)
+    native = dtype.newbyteorder("=")
+    return from_array(of_each(lambda some: some.astype(native, order="C"), array), restorer.library)
+
+
+def _check_text(array: Any) -> None:
+    """NumPy checks no code points; Python raises SystemError when it makes a str of wrong ones.
+
+    Raises:
+        MessageError: an array of str, or a field of one, has such.
+    """
+    dtype = array.dtype
+    for name in dtype.names or ():
+        _check_text(array[name])
+    if dtype.kind != "U" or dtype.itemsize == 0:
+        return
+    points = elements_of(array)[..., None].view(f"{dtype.str[0]}u4")
+    if points.size and points.max() > sys.maxunicode:
+        raise MessageError(
+            f"an array of {dtype} with the code point {points.max():#x}: the highest is "
+            f"{sys.maxunicode:#x}"
+        )
 
 
 def _restore_scalar(restorer: Restorer, description: Any, data: bytes) -> Any:
@@ -212,7 +240,9 @@ def _restore_scalar(restorer: Restorer, description: Any, data: bytes) -> Any:
         return np.bytes_(data)  # an element of an array would lose its zeros at the end
     if dtype.kind == "U":
         return np.str_(data.decode("utf-32-le", "surrogatepass"))
-    return np.frombuffer(bytearray(data), dtype)[0]  # writable, as a void scalar is
+    array = np.frombuffer(bytearray(data), dtype)
+    _check_text(array)
+    return array[0]  # writable, as a void scalar is
 
 
 RESTORERS: dict[str, Callable[..., Any]] = {

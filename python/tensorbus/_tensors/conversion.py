@@ -16,6 +16,10 @@ from tensorbus._tensors.library import (
     library_of,
 )
 
+# Of a tensor that repeats its elements, JAX may be given so many bytes, or so many times its own.
+_FEW_BYTES = 1 << 20
+_REPETITIONS = 64
+
 
 def tensor_from(memory: Memory, library: Library | None) -> Any:
     """The tensor over received memory, which lives as long as any view of it.
@@ -44,9 +48,7 @@ def from_array(array: Any, library: Library) -> Any:
     if library == "torch":
         return torch_tensors.from_array(array, array.dtype.name)
     # An array itself offers all that "dlpack" promises.
-    return (
-        _checked_jax(_jax().numpy.asarray(array), array.dtype.name) if library == "jax" else array
-    )
+    return _checked_jax(_copied_to_jax(array), array.dtype.name) if library == "jax" else array
 
 
 def learn_class_of(value: object) -> None:
@@ -80,10 +82,21 @@ def _jax_from(memory: Memory) -> Any:
     if array is None or array.dtype.name != memory.dtype:
         # Strides, or elements, that JAX does not take by DLPack.
         try:
-            array = jax.numpy.asarray(numpy_arrays.from_memory(memory))
+            array = _copied_to_jax(numpy_arrays.from_memory(memory))
         except TypeError as error:
             raise Unsupported(f"JAX has no {memory.dtype}: {error}") from error
     return _checked_jax(array, memory.dtype)
+
+
+def _copied_to_jax(array: Any) -> Any:
+    """JAX has no strides: its array holds an element as often as the tensor repeats it."""
+    held = numpy_arrays.span_of(array)
+    if array.nbytes > max(_FEW_BYTES, _REPETITIONS * held):
+        raise Unsupported(
+            f"a tensor of {array.nbytes} bytes that repeats {held} bytes (stride 0): JAX would "
+            'copy all of them. Receive it with library="numpy" or "torch"'
+        )
+    return _jax().numpy.asarray(array)
 
 
 def _checked_jax(array: Any, dtype_name: str) -> Any:

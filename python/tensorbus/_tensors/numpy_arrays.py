@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core
@@ -60,11 +61,55 @@ def from_memory(memory: Memory) -> Any:
     elif name not in OWN:
         array = array.view(ml_dtype(name, bool(memory.flags & FROM_TORCH)))
     if memory.flags & CONJUGATE:
-        array = array.conj()
+        array = of_each(np.conj, array)
     if memory.flags & NEGATIVE:
         check_negative(name)
-        array = -array
+        array = of_each(np.negative, array)
     return array
+
+
+def of_each(function: Callable[[Any], Any], array: Any) -> Any:
+    """What a function of the same size makes of each element, with the array's shape.
+
+    Elements that overlap in memory do so in the result, which takes no more memory than they do.
+
+    Raises:
+        Unsupported: see `elements_of`.
+    """
+    np = learn()
+    elements = elements_of(array)
+    made = np.asarray(function(elements))
+    if elements is array:
+        return made
+    before = sum((size - 1) * step for size, step in _steps(array) if step < 0)
+    first = made[-before // array.itemsize :]
+    return np.lib.stride_tricks.as_strided(first, array.shape, array.strides)
+
+
+def elements_of(array: Any) -> Any:
+    """The array; of one whose elements overlap in memory, each of them once, in a row.
+
+    Raises:
+        Unsupported: they overlap in parts.
+    """
+    span = span_of(array)
+    if array.nbytes <= span:
+        return array
+    if any(step % array.itemsize for step in array.strides):
+        raise Unsupported("elements that overlap one another in parts: receive a copy of them")
+    lowest = (slice(-1, None) if step < 0 else slice(1) for step in array.strides)
+    first = array[(*lowest, ...)]
+    count = span // array.itemsize
+    return learn().lib.stride_tricks.as_strided(first, (count,), (array.itemsize,))
+
+
+def span_of(array: Any) -> int:
+    """The bytes from the first to the last that an array has in memory."""
+    return int(array.itemsize + sum(max(size - 1, 0) * abs(step) for size, step in _steps(array)))
+
+
+def _steps(array: Any) -> Iterable[tuple[int, int]]:
+    return zip(array.shape, array.strides, strict=True)
 
 
 def check_dimensions(count: int) -> None:

@@ -71,6 +71,8 @@ def dtype_named(name: object) -> torch.dtype:
 def from_memory(memory: Memory) -> Any:
     """The tensor over received or loaned memory."""
     torch = learn()
+    if min(memory.strides, default=0) < 0:  # which PyTorch does not have
+        memory = memory.packed()
     plain = _core.plain_torch(memory)
     if plain is not None:
         return plain
@@ -80,10 +82,6 @@ def from_memory(memory: Memory) -> Any:
         raise Unsupported(
             f"this tensor lies on {memory.device}, and this PyTorch cannot use CUDA: receive it "
             'with library="dlpack"'
-        )
-    if min(memory.strides, default=0) < 0:  # which PyTorch does not have
-        return finished(
-            from_array(numpy_arrays.learn().asarray(memory).copy(), memory.dtype), flags
         )
     tensor: Any = torch.utils.dlpack.from_dlpack(memory.bits())
     if tensor.dtype != dtype:

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -51,13 +52,34 @@ void bind_tracing(nb::module_& module);
 void bind_recordings(nb::module_& module);
 void bind_players(nb::module_& module);
 
-// Converts bytes that a peer wrote: Python accepts only UTF-8.
-inline nb::str text_of(const std::string& bytes) {
-  PyObject* const text =
-      PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace");
-  if (text == nullptr) nb::raise_python_error();
-  return nb::steal<nb::str>(text);
+// Returns the new object of a call of Python's C interface. Throws its exception if there is none.
+// tests/house/test_extension_calls.py checks that the sources call nb::steal() nowhere else.
+inline nb::object checked(PyObject* made) {
+  if (made == nullptr) nb::raise_python_error();
+  return nb::steal(made);
 }
+
+// Returns the UTF-8 of a str, which lives as long as the str. Throws UnicodeEncodeError if it has
+// none: it has a lone surrogate.
+inline std::string_view utf8_of(nb::handle text) {
+  Py_ssize_t size = 0;
+  const char* const utf8 = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+  if (utf8 == nullptr) nb::raise_python_error();
+  return {utf8, static_cast<std::size_t>(size)};
+}
+
+// Converts bytes that a peer wrote, or that name a file, to text to be read: Python accepts only
+// UTF-8. `errors` says what becomes of other bytes.
+inline nb::str text_of(std::string_view bytes, const char* errors = "replace") {
+  return nb::borrow<nb::str>(
+      checked(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), errors)));
+}
+
+// A path, as the system has it: bytes, which need not be UTF-8. In Python it is a str, as
+// os.fsdecode() makes it and os.fsencode() undoes it.
+struct PathBytes {
+  std::string bytes;
+};
 
 // Takes the GIL. While the interpreter ends, CPython before 3.14 ends a daemon thread that takes
 // it, by pthread_exit; its unwinding must not pass destructors or noexcept functions. So this
@@ -120,21 +142,23 @@ inline Access core_access(TensorAccess access) {
                                            : Access::kRead;
 }
 
-// Bytes of a sample, and a copy of them.
-struct CopiedBytes {
+// Bytes of a tensor of a sample, or of several that overlap.
+struct TensorBytes {
   std::span<const std::byte> bytes;
-  std::shared_ptr<std::byte[]> copy;
+  bool overlap;                       // of several
+  bool copied;                        // too few to become private pages: all show one copy
+  std::shared_ptr<std::byte[]> copy;  // made when one of them is first asked for
 };
 
-// Where a torch tensor of a sample overlaps one of another library, and both are to be in one copy.
-// The mutex guards it in a Python without a GIL; with one, the GIL does.
-struct CopiedTogether {
-  CopiedTogether() = default;
-  // What the copies are of is the same after a move. Nobody else has the sample then.
-  CopiedTogether(CopiedTogether&& other) noexcept : parts(std::move(other.parts)) {}
+// Those of a sample that overlap or are copied, the lowest first. The mutex guards them in a Python
+// without a GIL; with one, the GIL does.
+struct SpecialBytes {
+  SpecialBytes() = default;
+  // The bytes are the same after a move. No other thread has the sample then.
+  SpecialBytes(SpecialBytes&& other) noexcept : found(std::move(other.found)) {}
 
   nb::ft_mutex mutex;
-  std::optional<std::vector<CopiedBytes>> parts;  // empty: not looked for yet
+  std::optional<std::vector<TensorBytes>> found;  // empty: not looked for yet
 };
 
 // A sample, as Python has it.
@@ -146,7 +170,7 @@ struct ReceivedSample : Sample {
   bool strict = false;  // no library may write to its tensors
   // Of samples of this process: tells whose writes a page shows. Relaxed: only its value matters.
   std::uint64_t number = newest.fetch_add(1, std::memory_order_relaxed) + 1;
-  mutable CopiedTogether copied;
+  mutable SpecialBytes special;
 
  private:
   static inline constinit std::atomic<std::uint64_t> newest{0};
@@ -170,3 +194,31 @@ inline std::chrono::nanoseconds to_timeout(Seconds seconds) {
 }
 
 }  // namespace tensorbus::python
+
+namespace nanobind::detail {
+
+template <>
+struct type_caster<tensorbus::python::PathBytes> {
+  NB_TYPE_CASTER(tensorbus::python::PathBytes, const_name("str"))
+
+  bool from_python(handle source, std::uint32_t, cleanup_list*) noexcept {
+    if (!PyUnicode_Check(source.ptr())) return false;
+    PyObject* const encoded = PyUnicode_EncodeFSDefault(source.ptr());
+    if (encoded == nullptr) {
+      PyErr_Clear();
+      return false;
+    }
+    value.bytes.assign(PyBytes_AS_STRING(encoded),
+                       static_cast<std::size_t>(PyBytes_GET_SIZE(encoded)));
+    Py_DECREF(encoded);
+    return true;
+  }
+
+  static handle from_cpp(const tensorbus::python::PathBytes& path, rv_policy,
+                         cleanup_list*) noexcept {
+    return PyUnicode_DecodeFSDefaultAndSize(path.bytes.data(),
+                                            static_cast<Py_ssize_t>(path.bytes.size()));
+  }
+};
+
+}  // namespace nanobind::detail

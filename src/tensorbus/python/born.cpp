@@ -79,17 +79,12 @@ void** table_of(nb::handle api) {
 }
 
 nb::object current_handler(void** table) {
-  PyObject* const found = reinterpret_cast<PyObject* (*)()>(table[kGetHandler])();
-  if (found == nullptr) nb::raise_python_error();
-  return nb::steal(found);
+  return checked(reinterpret_cast<PyObject* (*)()>(table[kGetHandler])());
 }
 
 // Returns the one before.
 nb::object set_handler(void** table, nb::handle handler) {
-  PyObject* const old =
-      reinterpret_cast<PyObject* (*)(PyObject*)>(table[kSetHandler])(handler.ptr());
-  if (old == nullptr) nb::raise_python_error();
-  return nb::steal(old);
+  return checked(reinterpret_cast<PyObject* (*)(PyObject*)>(table[kSetHandler])(handler.ptr()));
 }
 
 nb::object handler_of(const Participant& participant, std::size_t min_bytes, nb::object beside) {
@@ -103,13 +98,12 @@ nb::object handler_of(const Participant& participant, std::size_t min_bytes, nb:
   std::strcpy(made->table.name, "tensorbus");
   made->table.version = 1;
   made->table.allocator = {made.get(), allocate, allocate_zeros, reallocate, release};
-  PyObject* const capsule = PyCapsule_New(&made->table, kHandlerName, [](PyObject* ended) {
+  nb::object capsule = checked(PyCapsule_New(&made->table, kHandlerName, [](PyObject* ended) {
     auto* const table = static_cast<NumpyHandler*>(PyCapsule_GetPointer(ended, kHandlerName));
     delete static_cast<BornHandler*>(table->allocator.context);
-  });
-  if (capsule == nullptr) nb::raise_python_error();
+  }));
   made.release();
-  return nb::steal(capsule);
+  return capsule;
 }
 
 }  // namespace

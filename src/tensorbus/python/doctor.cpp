@@ -67,9 +67,11 @@ void bind_doctor(nb::module_& module) {
       .def_ro("wsl", &CudaFindings::wsl)
       .def_ro("devices", &CudaFindings::devices)
       .def_ro("peers", &CudaFindings::peers);
-  module.def("probe_host", &probe_host, nb::arg("domain"), nb::call_guard<WithoutGil>());
   module.def(
-      "elsewhere_text", [](const std::string& path) { return text_of(elsewhere_text(path)); },
+      "probe_host", [](const PathBytes& domain) { return probe_host(domain.bytes); },
+      nb::arg("domain"), nb::call_guard<WithoutGil>());
+  module.def(
+      "elsewhere_text", [](const PathBytes& path) { return text_of(elsewhere_text(path.bytes)); },
       nb::arg("domain_path"),
       "Names other buses of this user, as the end of a message; empty if there are none.");
   module.def("probe_cuda", [] { return probe_cuda(); }, nb::call_guard<WithoutGil>());

@@ -164,7 +164,7 @@ Memory loan(Publisher& self, const std::string& dtype, const std::vector<std::in
 // The same with a memoryview, which can be sliced.
 nb::object loan_bytes(Publisher& self, std::int64_t bytes, Seconds timeout) {
   nb::object memory = nb::cast(loan(self, "uint8", {bytes}, -1, timeout));
-  return nb::steal(PyMemoryView_FromObject(memory.ptr()));
+  return checked(PyMemoryView_FromObject(memory.ptr()));
 }
 
 // A subscriber, as Python has it.
@@ -276,17 +276,18 @@ void bind_participant(nb::module_& module) {
   nb::class_<Participant>(module, "Participant", "This process on one domain.")
       .def_static(
           "shared",
-          [](const std::string& domain, std::size_t budget_bytes) {
+          [](const PathBytes& domain, std::size_t budget_bytes) {
             const WithoutGil release;
-            return Participant::shared({.domain = domain, .budget_bytes = budget_bytes});
+            return Participant::shared({.domain = domain.bytes, .budget_bytes = budget_bytes});
           },
           nb::arg("domain") = "", nb::arg("budget_bytes") = 0)
       .def_prop_ro("id", [](const Participant& self) { return self.id().hex(); })
       .def("__repr__",
            [](const Participant& self) {
-             return "<tensorbus.Participant " + self.id().hex() + " of " + self.domain_path() + ">";
+             return text_of("<tensorbus.Participant " + self.id().hex() + " of " +
+                            self.domain_path() + ">");
            })
-      .def_prop_ro("domain", &Participant::domain_path)
+      .def_prop_ro("domain", [](const Participant& self) { return PathBytes{self.domain_path()}; })
       .def_prop_ro("domain_changes", &Participant::domain_changes,
                    "Grows when files of the domain may have come or gone.")
       .def("domain_fileno", &Participant::domain_descriptor,

@@ -31,7 +31,12 @@ void raise_python_error(const std::exception_ptr& pointer, void*) {
     // A Ctrl-C reaches all processes of a terminal: it comes before the error that the end of
     // another process is here.
     if (PyErr_CheckSignals() != 0) return;
-    PyErr_SetString(class_of(error.code()), error.what());
+    try {  // the text may name a file by bytes that are not UTF-8
+      const nb::str text = text_of(error.what(), "backslashreplace");
+      PyErr_SetObject(class_of(error.code()), text.ptr());
+    } catch (nb::python_error& no_memory) {
+      no_memory.restore();
+    }
   }
 }
 

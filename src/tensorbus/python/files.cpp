@@ -45,7 +45,7 @@ Memory memory_at(const std::shared_ptr<MappedFile>& self, std::string_view dtype
 // Reads the header of a .safetensors file. Returns the offset of the first tensor, the bytes of all
 // tensors, each tensor by name, and the metadata. For each tensor: the file's name of its element
 // type, the dtype (None if no tensor can have it) and its bytes, the shape, the offset.
-nb::tuple safetensors(int fd, const std::string& path) try {
+nb::tuple safetensors(int fd, const PathBytes& path) try {
   const FileContents found = run_without_gil([&] { return safetensors_contents(FileBytes(fd)); });
   nb::dict tensors;
   for (const FilePlace& place : found.tensors) {
@@ -64,7 +64,7 @@ nb::tuple safetensors(int fd, const std::string& path) try {
   for (const auto& [key, text] : found.metadata) metadata[nb::cast(key)] = text;
   return nb::make_tuple(found.start, found.bytes, tensors, metadata);
 } catch (const Error& error) {
-  throw Error(error.code(), "file '" + path + "': " + error.what());
+  throw Error(error.code(), "file '" + path.bytes + "': " + error.what());
 }
 
 void flush_at(std::size_t address) {
@@ -86,9 +86,9 @@ void bind_files(nb::module_& module) {
       .value("COPY_ON_WRITE", MappedFile::Mode::kCopyOnWrite);
 
   nb::class_<MappedFile>(module, "MappedFile", "A stretch of a file in memory.")
-      .def(nb::new_([](int fd, std::string path, std::size_t offset, std::size_t bytes,
+      .def(nb::new_([](int fd, const PathBytes& path, std::size_t offset, std::size_t bytes,
                        MappedFile::Mode mode) {
-             return std::make_shared<MappedFile>(fd, std::move(path), offset, bytes, mode);
+             return std::make_shared<MappedFile>(fd, path.bytes, offset, bytes, mode);
            }),
            nb::arg("fd"), nb::arg("path"), nb::arg("offset"), nb::arg("bytes"), nb::arg("mode"))
       .def_prop_ro("mode", &MappedFile::mode)
@@ -111,9 +111,13 @@ void bind_files(nb::module_& module) {
         return MappedFile::at(reinterpret_cast<const void*>(address)) != nullptr;
       },
       nb::arg("address"), "Is this address mapped from a file, by map_file()?");
-  module.def("allocate_file", memory::allocate_file, nb::arg("fd"), nb::arg("path"),
-             nb::arg("bytes"), nb::call_guard<WithoutGil>(),
-             "Makes a file of exactly so many bytes, with all its blocks.");
+  module.def(
+      "allocate_file",
+      [](int fd, const PathBytes& path, std::size_t bytes) {
+        memory::allocate_file(fd, path.bytes, bytes);
+      },
+      nb::arg("fd"), nb::arg("path"), nb::arg("bytes"), nb::call_guard<WithoutGil>(),
+      "Makes a file of exactly so many bytes, with all its blocks.");
 }
 
 }  // namespace tensorbus::python

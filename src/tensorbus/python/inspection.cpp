@@ -113,9 +113,10 @@ class Converter {
 void bind_inspection(nb::module_& module) {
   module.def(
       "inspect",
-      [](const std::string& domain, double timeout) {
+      [](const PathBytes& domain, double timeout) {
         const Inspection found = wait_hearing_signals(
-            timeout, [&](const platform::StopCondition& stop) { return inspect(domain, stop); });
+            timeout,
+            [&](const platform::StopCondition& stop) { return inspect(domain.bytes, stop); });
         const nb::module_ classes = nb::module_::import_("tensorbus._inspection.report");
         return Converter(classes).object_of(found);
       },

@@ -52,8 +52,7 @@ void to_stderr(std::int32_t level, const char* text) noexcept {
 
 void hand_over(const Line& line) noexcept {
   try {
-    const auto text = nb::steal<nb::str>(PyUnicode_DecodeUTF8(
-        line.text.data(), static_cast<Py_ssize_t>(line.text.size()), "backslashreplace"));
+    const nb::str text = text_of(line.text, "backslashreplace");
     const auto logging = nb::module_::import_("logging");
     logging.attr("getLogger")("tensorbus.core")
         .attr("log")(logging.attr(name_of(line.level)), "%s", text);

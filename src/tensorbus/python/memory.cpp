@@ -6,10 +6,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "tensorbus/python/dlpack/dlpack.hpp"
+#include "tensorbus/tensor/indices.hpp"
 
 namespace tensorbus::python {
 namespace {
@@ -98,8 +100,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     if (__builtin_mul_overflow(stride, item, &bytes)) bytes = item;
     shape->strides.push_back(bytes);
   }
-  const ByteSpan span = span_of(memory.layout);
-  shape->writes.begin(memory, {memory.first + span.begin, span.bytes()});
+  shape->writes.begin(memory);
   static std::byte nothing{};  // an empty tensor may have no address, a buffer needs one
   view->buf = memory.first != nullptr ? memory.first : &nothing;
   view->obj = Py_NewRef(self);
@@ -164,12 +165,19 @@ nb::capsule dlpack(const Memory& memory, nb::handle stream, Version max_version,
                                : "dl_device: this tensor is in main memory, (1, 0)");
   if (memory.device.is_cuda())
     use_memory_on(memory, stream);
-  else if (!stream.is_none())
-    throw nb::value_error("stream: memory of the CPU has none, pass None");
-  if (copy.value_or(false)) throw nb::buffer_error("copy=True: copy what you receive instead");
+  else if (!stream.is_none() && nb::cast<std::intptr_t>(stream) != -1)
+    throw nb::value_error("stream: memory of the CPU has none, pass None or -1");
   if (!to_dlpack(memory.layout.dtype))
     throw nb::buffer_error("DLPack has no name for these elements: take their bits()");
-  return make_capsule(memory, max_version && max_version->first >= 1);
+  const bool versioned = max_version && max_version->first >= 1;
+  // PyTorch ends the process if it gets negative strides.
+  const bool needs_copy =
+      std::ranges::any_of(memory.layout.strides, [](auto stride) { return stride < 0; });
+  if (!copy.value_or(needs_copy)) {
+    if (needs_copy) throw nb::buffer_error("copy=False: this tensor has negative strides");
+    return make_capsule(memory, versioned, false);
+  }
+  return make_capsule(packed(memory), versioned, true);
 }
 
 // PyTorch before 2.10 knows none of these by DLPack.
@@ -223,9 +231,17 @@ Memory memory_of(const Tensor& tensor, const ReceivedSample& sample) {
 }
 
 std::shared_ptr<std::byte[]> copy_of(std::span<const std::byte> bytes) {
-  auto copy = std::make_shared_for_overwrite<std::byte[]>(bytes.size());
-  std::memcpy(copy.get(), bytes.data(), bytes.size());
-  return copy;
+  constexpr std::size_t kCacheLine = 64;
+  const auto room = std::make_shared_for_overwrite<std::byte[]>(bytes.size() + kCacheLine - 1);
+  const auto place = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at); };
+  std::byte* const copy = room.get() + (place(bytes.data()) - place(room.get())) % kCacheLine;
+  std::memcpy(copy, bytes.data(), bytes.size());
+  return {room, copy};
+}
+
+std::span<const std::byte> touched_bytes(const Memory& memory) {
+  const ByteSpan span = span_of(memory.layout);
+  return {memory.first + span.begin, span.bytes()};
 }
 
 void point_at_copy(Memory& memory, std::span<const std::byte> bytes,
@@ -236,16 +252,16 @@ void point_at_copy(Memory& memory, std::span<const std::byte> bytes,
   memory.on_write = Memory::OnWrite::kChangesCopy;
 }
 
-bool WriteWatch::begin(const Memory& memory, std::span<const std::byte> bytes) {
+void WriteWatch::begin(const Memory& memory) {
   using OnWrite = Memory::OnWrite;
-  if (memory.writable || memory.device.is_cuda() || bytes.empty()) return true;
+  if (memory.writable || memory.device.is_cuda() || memory.on_write == OnWrite::kChangesCopy)
+    return;
+  const auto bytes = memory.overlap.empty() ? touched_bytes(memory) : memory.overlap;
+  if (bytes.empty()) return;
   if (memory.on_write == OnWrite::kEndsProcess)
     note.emplace(bytes, memory.source, memory.from);
-  else if (memory.on_write == OnWrite::kPrivatePages && !platform::CopyOnWrite::is_possible(bytes))
-    return false;
-  else if (memory.on_write == OnWrite::kPrivatePages)
+  else if (platform::CopyOnWrite::is_possible(bytes))  // else it is read by this package alone
     copy_on_write.emplace(bytes, memory.source, memory.sample);
-  return true;
 }
 
 Memory memory_of(Loan loan) {
@@ -257,6 +273,27 @@ Memory memory_of(Loan loan) {
           .source = {},
           .device = owner->device(),
           .published_on = owner->device()};
+}
+
+Memory packed(const Memory& memory) {
+  if (memory.device.is_cuda())
+    throw Error(Code::kUnsupported, "this tensor is on a GPU: copy it there, by sample.copy()");
+  Layout once = memory.layout;  // repeated elements once
+  for (std::size_t i = 0; i < once.shape.size(); ++i)
+    if (once.strides[i] == 0) once.shape[i] = std::min<std::int64_t>(once.shape[i], 1);
+  if (once.packed_bytes() > span_of(once).bytes())
+    throw Error(Code::kUnsupported, "elements that overlap one another in memory are not copied");
+  const auto copy = run_without_gil([&] { return private_copy_of(memory.first, once); });
+  Layout layout = Layout::contiguous(once.dtype, once.shape, once.flags);
+  layout.shape = memory.layout.shape;
+  for (std::size_t i = 0; i < once.shape.size(); ++i)
+    if (once.strides[i] == 0) layout.strides[i] = 0;
+  return {.layout = std::move(layout),
+          .first = copy.get(),
+          .writable = true,
+          .owner = copy,
+          .source = {},
+          .published_on = memory.published_on};
 }
 
 Device device_numbered(int ordinal) { return ordinal < 0 ? Device::host() : Device::cuda(ordinal); }
@@ -295,6 +332,8 @@ void bind_memory(nb::module_& module) {
            nb::arg("copy") = nb::none(), "A DLPack capsule; whoever takes it keeps the memory.")
       .def("bits", bits,
            "The same memory, as unsigned integers where DLPack had no name for the elements.")
+      .def("packed", packed,
+           "A copy that may be written to, without negative strides; what is repeated stays so.")
       .def("__dlpack_device__", dlpack_device)
       .def_prop_ro("__cuda_array_interface__", cuda_array_interface,
                    nb::sig("def __cuda_array_interface__(self) -> dict[str, typing.Any]"))

@@ -26,10 +26,12 @@ struct Memory {
   // What a write does through a library without read-only tensors, if this is not `writable`.
   enum class OnWrite {
     kEndsProcess,
-    kPrivatePages,  // its pages become this process's own; a small tensor is copied before
+    kPrivatePages,  // its pages become this process's own
     kChangesCopy,   // the memory is a copy already, or a private mapping
   };
   OnWrite on_write = OnWrite::kEndsProcess;
+  // Of a tensor that overlaps others of its sample: the bytes of all of them. Else empty.
+  std::span<const std::byte> overlap{};
   std::uint64_t sample = 0;  // of a received tensor: its sample's number in this process
   Device device{};
   Device published_on{};             // of a received tensor: Tensor::published_on()
@@ -42,7 +44,14 @@ Memory memory_of(Loan loan);
 // Points `memory`, some of these bytes, at a copy of them, which keeps no lease.
 void point_at_copy(Memory& memory, std::span<const std::byte> bytes,
                    const std::shared_ptr<std::byte[]>& copy);
+// Returns a copy with the alignment of the original, up to a cache line.
 std::shared_ptr<std::byte[]> copy_of(std::span<const std::byte> bytes);
+// Returns the bytes of its elements, and those between them.
+std::span<const std::byte> touched_bytes(const Memory& memory);
+// Returns a copy in main memory that may be written to, without negative strides. Elements that are
+// repeated (stride 0) stay repeated. Throws Error(kUnsupported) if elements overlap in another way:
+// a copy could take any number of bytes.
+Memory packed(const Memory& memory);
 // The device of a loan: -1 is main memory.
 Device device_numbered(int ordinal);
 // Throws Error(kUnsupported) if no dtype has this name.
@@ -59,8 +68,8 @@ struct WriteWatch {
   std::optional<platform::ReadOnlyNote> note;
   std::optional<platform::CopyOnWrite> copy_on_write;
 
-  // Has a write do what the memory says. Returns false if that needs a copy of the bytes.
-  bool begin(const Memory& memory, std::span<const std::byte> bytes);
+  // Has a write do what the memory says.
+  void begin(const Memory& memory);
 };
 
 }  // namespace tensorbus::python

@@ -176,10 +176,10 @@ int Outgoing::add_at(nb::handle loan, const std::string& dtype,
                      const std::vector<std::int64_t>& shape,
                      const std::vector<std::int64_t>& strides, TensorFlags flags,
                      std::int64_t offset) {
-  const nb::handle whole =
-      PyMemoryView_Check(loan.ptr()) ? PyMemoryView_GET_BASE(loan.ptr()) : nullptr;
+  // The attribute raises if the memoryview was released; PyMemoryView_GET_BASE would not notice.
+  const nb::object whole = PyMemoryView_Check(loan.ptr()) ? loan.attr("obj") : nb::none();
   const Memory* memory = nullptr;
-  if (!whole || !nb::try_cast(whole, memory))
+  if (!nb::try_cast(whole, memory) || memory == nullptr)
     throw Error(Code::kInvalidArgument, "loan: expected what loan_bytes() returned");
   const auto known = dtype_named(dtype);
   if (!known) throw Error(Code::kUnsupported, "dtype " + dtype + " cannot travel");

@@ -10,66 +10,57 @@
 namespace tensorbus::python {
 namespace {
 
-// Copies the bytes in which a torch tensor, which must be copied, overlaps one of another library.
-// The others show the copy too: what was one memory stays so.
-std::vector<CopiedBytes> copied_together(const ReceivedSample& self) {
-  const auto from_torch = [](const Tensor& tensor) {
-    return has(tensor.layout().flags, TensorFlags::kFromTorch);
-  };
-  const auto tensors = self.tensors();
-  std::vector<CopiedBytes> copied;
-  const auto torch_count = std::ranges::count_if(tensors, from_torch);
-  if (self.strict || torch_count == 0 || torch_count == std::ssize(tensors)) return copied;
-  const auto is_read_on_host = [](const Tensor& tensor) {
-    return !tensor.writable() && tensor.device().is_host();
-  };
-  for_each_overlap(placed_tensors(self, is_read_on_host),
-                   [&](std::byte* begin, std::byte* end, std::span<const PlacedBytes> members) {
-                     const std::span<const std::byte> bytes(begin, end);
-                     const bool mixed = std::ranges::any_of(members, [&](const PlacedBytes& one) {
-                       return from_torch(tensors[one.tensor]);
-                     });
-                     if (mixed && !platform::CopyOnWrite::is_possible(bytes))
-                       copied.push_back({bytes, copy_of(bytes)});
-                   });
-  return copied;
+std::vector<TensorBytes> find_special_bytes(const ReceivedSample& self) {
+  std::vector<TensorBytes> found;
+  for_each_run(placed_tensors(self, [](const Tensor&) { return true; }),
+               [&](std::byte* begin, std::byte* end, std::span<const PlacedBytes> members) {
+                 const std::span<const std::byte> bytes(begin, end);
+                 const Tensor& first = self.tensors()[members.front().tensor];
+                 const bool copied = !self.strict && !first.writable() &&
+                                     first.device().is_host() &&
+                                     !platform::CopyOnWrite::is_possible(bytes);
+                 if (members.size() > 1 || copied)
+                   found.push_back({bytes, members.size() > 1, copied, nullptr});
+               });
+  return found;
 }
 
-// Returns the copy that has the byte at this address; null if there is none. With the mutex.
-const CopiedBytes* copy_with(const ReceivedSample& self, const std::byte* address) {
-  auto& parts = self.copied.parts;
-  if (!parts) parts = copied_together(self);
-  for (const CopiedBytes& whole : *parts)
-    if (address >= whole.bytes.data() && address < whole.bytes.data() + whole.bytes.size())
-      return &whole;
-  return nullptr;
+// With the mutex.
+std::vector<TensorBytes>& special_bytes(const ReceivedSample& self) {
+  auto& found = self.special.found;
+  if (!found) found = find_special_bytes(self);
+  return *found;
+}
+
+bool has_overlaps(const ReceivedSample& self) {
+  if (self.tensors().size() < 2) return false;
+  const nb::ft_lock_guard lock(self.special.mutex);
+  return std::ranges::any_of(special_bytes(self), &TensorBytes::overlap);
 }
 
 // Points at other memory that shows these bytes of the sample, where the original would not do.
 Memory shown(const ReceivedSample& self, Memory memory) {
   show_what_was_published(memory);
-  if (self.tensors().size() == 1) return memory;
-  const nb::ft_lock_guard lock(self.copied.mutex);
-  if (const CopiedBytes* const whole = copy_with(self, memory.first))
-    point_at_copy(memory, whole->bytes, whole->copy);
+  const std::byte* const first = touched_bytes(memory).data();
+  if (memory.writable || memory.on_write != Memory::OnWrite::kPrivatePages) return memory;
+  const nb::ft_lock_guard lock(self.special.mutex);
+  std::vector<TensorBytes>& all = special_bytes(self);
+  const auto end_of = [](const TensorBytes& one) { return one.bytes.data() + one.bytes.size(); };
+  const auto found = std::ranges::upper_bound(all, first, {}, end_of);
+  if (found == all.end() || first < found->bytes.data()) return memory;
+  if (found->copied && !found->copy) found->copy = copy_of(found->bytes);
+  if (found->copied)
+    point_at_copy(memory, found->bytes, found->copy);
+  else
+    memory.overlap = found->bytes;
   return memory;
-}
-
-// Torch tensors that overlap and must be copied get one copy, also if they cannot be views of one
-// storage, since one begins within an element of another.
-void copy_once(const ReceivedSample& self, const Memory& whole, std::span<const std::byte> bytes) {
-  if (self.strict || whole.writable || whole.device.is_cuda()) return;
-  if (platform::CopyOnWrite::is_possible(bytes)) return;
-  const nb::ft_lock_guard lock(self.copied.mutex);
-  if (copy_with(self, bytes.data()) == nullptr)
-    self.copied.parts->push_back({bytes, copy_of(bytes)});
 }
 
 // Calls visit(begin, end, members) for each range of memory in which several torch tensors overlap.
 template <typename Visit>
 void for_each_shared_storage(const ReceivedSample& self, std::optional<std::string_view> library,
                              Visit visit) {
-  if (self.tensors().size() < 2) return;
+  if (!has_overlaps(self)) return;
   const auto is_wanted = [&](const Tensor& tensor) {
     return is_for_torch(tensor.layout(), library);
   };
@@ -88,13 +79,12 @@ bool is_for_torch(const Layout& layout, std::optional<std::string_view> library)
 }
 
 void show_what_was_published(Memory& memory) {
-  const ByteSpan span = span_of(memory.layout);
-  const std::span<const std::byte> bytes(memory.first + span.begin, span.bytes());
+  const std::span<const std::byte> bytes = touched_bytes(memory);
   if (memory.writable || memory.device.is_cuda() || bytes.empty()) return;
   if (!platform::CopyOnWrite::is_of_another(bytes, memory.sample)) return;
   auto again = platform::CopyOnWrite::map_again(bytes);
   if (!again) return;
-  memory.first = again.get() - span.begin;
+  memory.first = again.get() + (memory.first - bytes.data());
   memory.owner = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(
       std::move(memory.owner), std::move(again));
   memory.on_write = Memory::OnWrite::kChangesCopy;
@@ -121,7 +111,6 @@ nb::list shared_storages(const ReceivedSample& self, std::optional<std::string_v
         Memory whole = memory_of(self.tensors()[members.front().tensor], self);
         whole.first = begin;
         whole.layout = Layout::contiguous(DType::kUInt8, {end - begin});
-        copy_once(self, whole, {begin, end});
         whole = shown(self, std::move(whole));
         nb::list placed;
         for (const PlacedBytes& one : members)

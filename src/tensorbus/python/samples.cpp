@@ -43,8 +43,7 @@ struct OwnWrites {
 // Points at memory that this process may write to, and that nothing else shows.
 void make_own(Memory& memory, bool copied) {
   using platform::CopyOnWrite;
-  const ByteSpan span = span_of(memory.layout);
-  const std::span<const std::byte> bytes(memory.first + span.begin, span.bytes());
+  const std::span<const std::byte> bytes = touched_bytes(memory);
   if (memory.writable || memory.device.is_cuda()) return;
   memory.writable = true;
   if (bytes.empty()) return;
@@ -56,7 +55,7 @@ void make_own(Memory& memory, bool copied) {
   }
   const auto again = CopyOnWrite::map_again(bytes);
   if (!again) return point_at_copy(memory, bytes, copy_of(bytes));
-  memory.first = again.get() - span.begin;
+  memory.first = again.get() + (memory.first - bytes.data());
   memory.owner = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(
       std::move(memory.owner), again);
 }
@@ -117,7 +116,7 @@ nb::tuple ranges(const ReceivedSample& self) {
     whole.layout = Layout::contiguous(DType::kUInt8, {end - begin});
     whole.writable = false;
     show_what_was_published(whole);
-    runs.append(nb::steal(PyMemoryView_FromObject(nb::cast(std::move(whole)).ptr())));
+    runs.append(checked(PyMemoryView_FromObject(nb::cast(std::move(whole)).ptr())));
   });
   nb::list described;
   for (std::size_t i = 0; i < tensors.size(); ++i) {

@@ -53,11 +53,6 @@ void know_torch(nb::type_object tensor, nb::dict dtypes) {
   known_torch.store(torch, std::memory_order_release);
 }
 
-nb::object checked(PyObject* made) {
-  if (made == nullptr) throw nb::python_error();
-  return nb::steal(made);
-}
-
 nb::object attribute(nb::handle value, const nb::object& descriptor) {
   PyTypeObject* const type = Py_TYPE(value.ptr());
   return checked(
@@ -135,7 +130,7 @@ nb::object make_plain_torch(Memory memory) {
     managed->deleter(managed);
     throw nb::python_error();
   }
-  return nb::steal(static_cast<PyObject*>(made));
+  return checked(static_cast<PyObject*>(made));
 }
 
 namespace {

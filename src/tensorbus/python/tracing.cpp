@@ -51,8 +51,12 @@ nb::bytes take_records(Tracer& self, std::size_t source) {
 void bind_tracing(nb::module_& module) {
   nb::class_<Tracer>(module, "Tracer",
                      "Traces the participants of a domain. No call waits for another process.")
-      .def(nb::init<const std::string&, const std::vector<std::string>&>(), nb::arg("domain"),
-           nb::arg("topics"))
+      .def(
+          "__init__",
+          [](Tracer* self, const PathBytes& domain, const std::vector<std::string>& topics) {
+            new (self) Tracer(domain.bytes, topics);
+          },
+          nb::arg("domain"), nb::arg("topics"))
       .def("poll", &Tracer::poll, nb::call_guard<WithoutGil>(),
            "Asks new participants, hears answers, and reads what was written.")
       .def("sources", sources,

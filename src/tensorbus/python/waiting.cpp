@@ -10,7 +10,11 @@ PyObject* do_nothing = nullptr;
 
 }  // namespace
 
-bool free_what_others_let_go_of() { return nb::steal(PyObject_CallNoArgs(do_nothing)).is_valid(); }
+bool free_what_others_let_go_of() {
+  PyObject* const done = PyObject_CallNoArgs(do_nothing);
+  Py_XDECREF(done);
+  return done != nullptr;
+}
 
 void bind_waiting(nb::module_&) {
   const nb::dict globals;

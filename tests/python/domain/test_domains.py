@@ -46,6 +46,29 @@ def test_a_domain_that_is_a_file_is_refused(domain: str) -> None:
         tb.participant()
 
 
+def test_a_path_that_is_not_utf8_is_a_domain_like_any_other(
+    elsewhere: Elsewhere, tmp_path: Path
+) -> None:
+    def look(domain: str) -> None:
+        with tb.Subscriber("topic", domain=domain, timeout=PATIENCE) as subscriber:
+            tell(subscriber.receive().data)
+        here = tb.participant()
+        tell((here is tb.participant(domain), here.domain, repr(here).isprintable()))
+        tell([tb.inspect(domain).domain.isprintable(), tb.list_topics(domain) != []])
+
+    path = os.path.join(tmp_path, os.fsdecode(b"bus\xff"))
+    with tb.Publisher("topic", history=1, domain=path) as publisher:
+        publisher.publish(7)
+        process = elsewhere.start(look, path, env={"TENSORBUS_DOMAIN": path})
+        assert process.hear() == 7
+        assert process.hear() == (True, path, True)
+        assert process.hear() == [True, True]
+        process.finish()
+    os.chmod(path, 0o777)
+    with pytest.raises(tb.AccessDenied, match=r"bus\\xff"):
+        tb.Subscriber("topic", domain=os.path.join(path, os.fsdecode(b"below\xff")))
+
+
 @pytest.mark.parametrize("name", [".", ".."])
 def test_a_name_that_leads_elsewhere_is_refused(name: str) -> None:
     with pytest.raises(tb.InvalidArgument, match="names no domain"):

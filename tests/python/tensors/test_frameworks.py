@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.harness import PATIENCE, joined
+from support.harness import PATIENCE, Elsewhere, joined, tell
 
 
 def received(message: Any, library: Any = None) -> Any:
@@ -429,8 +429,7 @@ def test_memory_says_what_it_is_and_gives_only_what_it_has() -> None:
         assert memory.__dlpack__(stream=None, dl_device=(1, 0), copy=False)
         with pytest.raises(BufferError, match="main memory"):
             memory.__dlpack__(dl_device=(2, 0))
-        with pytest.raises(BufferError, match="copy=True"):
-            memory.__dlpack__(copy=True)
+        assert memory.__dlpack__(stream=-1)
         with pytest.raises(ValueError, match="stream"):
             memory.__dlpack__(stream=1)
         with pytest.raises(TypeError):
@@ -439,6 +438,43 @@ def test_memory_says_what_it_is_and_gives_only_what_it_has() -> None:
         assert (view.readonly, view.tolist()) == (True, [[0, 3], [1, 4], [2, 5]])
         with pytest.raises(TypeError):
             view[0, 0] = 1
+
+
+@pytest.mark.parametrize("taker", ["numpy", "torch"])
+def test_a_copy_by_dlpack_is_the_takers_own(taker: str) -> None:
+    library = pytest.importorskip(taker)
+    expanded = np.broadcast_to(np.arange(3.0), (4, 3))
+    for sent in (np.arange(3.0), np.arange(3.0)[::-1], expanded, np.arange(5000.0)):
+        with joined() as (publisher, subscriber):
+            publisher.publish(sent)
+            sample = subscriber.receive()
+            copy = np.asarray(library.from_dlpack(sample, copy=True))
+            assert copy.tolist() == sent.tolist()
+            copy[0] = 7
+            assert sample.data.tolist() == sent.tolist()
+
+
+def take_flipped(topic: str) -> None:
+    """In a process of its own: PyTorch aborts the process for a negative stride."""
+    import torch
+
+    with tb.Subscriber(topic, timeout=PATIENCE) as subscriber:
+        sample = subscriber.receive()
+        with pytest.raises(BufferError, match="negative strides"):
+            sample.__dlpack__(copy=False)
+        tell(torch.from_dlpack(sample).tolist())
+    with tb.Subscriber(topic, library="dlpack", timeout=PATIENCE) as subscriber:
+        tell(torch.from_dlpack(subscriber.receive().data).tolist())
+
+
+def test_a_flipped_image_is_copied_for_dlpack(elsewhere: Elsewhere, torch: ModuleType) -> None:
+    image = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)[..., ::-1]
+    with tb.Publisher("image", history=1) as publisher:
+        publisher.publish(image)
+        process = elsewhere.start(take_flipped, "image")
+        assert process.hear() == image.tolist()
+        assert process.hear() == image.tolist()
+        process.finish()
 
 
 def test_memory_can_be_published_again() -> None:

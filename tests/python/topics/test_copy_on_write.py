@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -314,6 +315,69 @@ def test_it_holds_for_everything_received(
     received += 1
     assert received.eq(2).all()
     received.div_(255)
+
+
+def plus_one(array: Any) -> Any:
+    """What people write: PyTorch warns of a read-only array, and writes to it."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.from_numpy(array).add_(1).numpy()
+
+
+def received_by_topic(data: Any) -> Any:
+    with joined() as (publisher, subscriber):
+        publisher.publish(data)
+        return subscriber.receive().data
+
+
+def received_as_an_array(data: Any) -> Any:
+    with joined() as (publisher, subscriber):
+        publisher.publish(data)
+        return np.asarray(subscriber.receive())
+
+
+def received_as_memory(data: Any) -> Any:
+    with joined(subscriber={"library": "dlpack"}) as (publisher, subscriber):
+        publisher.publish(data)
+        return np.frombuffer(subscriber.receive().data, data.dtype)
+
+
+ARRAY_WAYS = (*WAYS, received_by_topic, received_as_an_array, received_as_memory)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("receive", ARRAY_WAYS, ids=lambda way: way.__name__)
+def test_an_array_can_be_written_to_through_pytorch(
+    torch: ModuleType, receive: Callable[[Any], Any], size: int
+) -> None:
+    array = receive(np.ones(size, np.float32))
+    assert (plus_one(array) == 2).all()
+    assert (array == 2).all()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_task_of_a_pool_writes_to_its_array(torch: ModuleType, size: int) -> None:
+    with tb.WorkerPool(plus_one, workers=1) as pool:
+        assert (pool.map([np.ones(size, np.float32)])[0] == 2).all()
+
+
+@pytest.mark.parametrize("size", [20, 5000])
+def test_arrays_that_overlap_in_a_message_show_each_others_writes(
+    torch: ModuleType, size: int
+) -> None:
+    whole = np.zeros(size, np.float32)
+    with joined() as (publisher, subscriber):
+        publisher.publish({"whole": whole, "first": whole[:3], "third": whole[2:6:2]})
+        data = subscriber.receive().data
+        plus_one(data["first"])
+        plus_one(data["third"])
+        assert data["whole"][:6].tolist() == [1, 1, 2, 0, 1, 0]
+        third = data.pop("third")
+        del data
+        gc.collect()
+        assert third.tolist() == [2, 1]
 
 
 def test_batch_normalization_updates_weights_that_were_received(torch: ModuleType) -> None:

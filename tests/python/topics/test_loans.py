@@ -258,6 +258,7 @@ def test_freed_memory_is_used_again() -> None:
         ({"shape": (1,) * 65, "dtype": "uint8"}, tb.InvalidArgument, "65 dimensions"),
         ({"shape": 2**50, "dtype": "uint8"}, tb.OutOfMemory, "byte budget.*TENSORBUS_BUDGET"),
         ({"shape": 1, "dtype": "nonsense"}, tb.Unsupported, "nonsense"),
+        ({"shape": 1, "dtype": "\ud800"}, tb.Unsupported, r"dtype='\\ud800'"),
         ({"shape": 1, "dtype": object}, tb.Unsupported, "object"),
         ({"shape": 1, "dtype": "bfloat16"}, tb.Unsupported, r"dtype=torch\.bfloat16"),
     ],

@@ -42,24 +42,19 @@ class Level {
   int& depth_;
 };
 
-nb::object taken(PyObject* made) {
-  if (made == nullptr) throw nb::python_error();
-  return nb::steal(made);
-}
-
-nb::object text_of(std::span<const std::byte> bytes) {
+nb::object str_of(std::span<const std::byte> bytes) {
   const auto* const text = reinterpret_cast<const char*>(bytes.data());
-  auto made = nb::steal(PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(bytes.size()), nullptr));
-  if (made) return made;
+  PyObject* const made = PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(bytes.size()), nullptr);
+  if (made != nullptr || !PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) return checked(made);
   PyErr_Clear();
   refuse("a text that is not UTF-8");
 }
 
 nb::object key_of(std::span<const std::byte> bytes) {
-  if (bytes.size() > kLongestKept) return text_of(bytes);
+  if (bytes.size() > kLongestKept) return str_of(bytes);
   KeptKey& place = place_of_key(bytes);
   if (PyObject* const known = place.key_of(bytes)) return nb::borrow(known);
-  nb::object made = text_of(bytes);
+  nb::object made = str_of(bytes);
   if (PyUnicode_IS_COMPACT_ASCII(made.ptr())) place.keep(made);
   return made;
 }
@@ -100,13 +95,13 @@ nb::object FieldsReader::read() {
     case Kind::kBool:
       return nb::borrow(token.number != 0 ? Py_True : Py_False);
     case Kind::kUnsigned:
-      return taken(PyLong_FromUnsignedLongLong(token.number));
+      return checked(PyLong_FromUnsignedLongLong(token.number));
     case Kind::kSigned:
-      return taken(PyLong_FromLongLong(static_cast<std::int64_t>(token.number)));
+      return checked(PyLong_FromLongLong(static_cast<std::int64_t>(token.number)));
     case Kind::kFloat:
-      return taken(PyFloat_FromDouble(std::bit_cast<double>(token.number)));
+      return checked(PyFloat_FromDouble(std::bit_cast<double>(token.number)));
     case Kind::kText:
-      return text_of(token.part);
+      return str_of(token.part);
     case Kind::kBytes:
       return nb::bytes(token.part.data(), token.part.size());
     case Kind::kList:
@@ -122,7 +117,7 @@ nb::object FieldsReader::read() {
 nb::object FieldsReader::read_list(std::uint64_t count) {
   const Level level(depth_);
   const auto first = static_cast<Py_ssize_t>(std::min(count, kMostInAdvance));
-  nb::object list = taken(PyList_New(first));
+  nb::object list = checked(PyList_New(first));
   for (Py_ssize_t i = 0; i < first; ++i) PyList_SET_ITEM(list.ptr(), i, read().release().ptr());
   for (auto i = static_cast<std::uint64_t>(first); i < count; ++i)
     if (PyList_Append(list.ptr(), read().ptr()) != 0) throw nb::python_error();
@@ -131,7 +126,7 @@ nb::object FieldsReader::read_list(std::uint64_t count) {
 
 nb::object FieldsReader::read_map(std::uint64_t pairs) {
   const Level level(depth_);
-  nb::object dict = taken(PyDict_New());
+  nb::object dict = checked(PyDict_New());
   for (std::uint64_t i = 0; i < pairs; ++i) {
     PackCursor ahead = cursor_;
     const auto text = ahead.token();
@@ -170,11 +165,11 @@ nb::object FieldsReader::read_tuple(std::span<const std::byte> payload) {
   if (head.kind != Kind::kList) refuse("a tuple that is not a list");
   nb::object tuple;
   if (head.number <= kMostInAdvance) {
-    tuple = taken(PyTuple_New(static_cast<Py_ssize_t>(head.number)));
+    tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(head.number)));
     for (Py_ssize_t i = 0; i < static_cast<Py_ssize_t>(head.number); ++i)
       PyTuple_SET_ITEM(tuple.ptr(), i, reader.read().release().ptr());
   } else {
-    tuple = taken(PyList_AsTuple(reader.read_list(head.number).ptr()));
+    tuple = checked(PyList_AsTuple(reader.read_list(head.number).ptr()));
   }
   reader.check_at_end();
   return tuple;

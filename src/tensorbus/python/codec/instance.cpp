@@ -55,9 +55,7 @@ nb::object call_class(const MessagePlan& plan, const std::vector<nb::object>& va
   const bool is_all =
       arguments.size() == static_cast<std::size_t>(PyTuple_GET_SIZE(plan.names.ptr()));
   const nb::object names = is_all ? plan.names : names_of_some(plan, values);
-  auto made = nb::steal(PyObject_Vectorcall(plan.cls.ptr(), arguments.data(), 0, names.ptr()));
-  if (!made) throw nb::python_error();
-  return made;
+  return checked(PyObject_Vectorcall(plan.cls.ptr(), arguments.data(), 0, names.ptr()));
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ inline void KeptKey::keep(nb::object& made) noexcept {
   if (kept() != nullptr) return;
   PyObject* key = made.release().ptr();
   PyUnicode_InternInPlace(&key);
-  made = nb::steal(key);
+  made = checked(key);
   // Release pairs with acquire in kept(): a reader that sees the key sees all of it.
   key_.store(Py_NewRef(key), std::memory_order_release);
 }

@@ -15,7 +15,7 @@ FieldPlan field_of(const nb::tuple& told) {
                   .required = nb::cast<bool>(told[4]),
                   .in_init = nb::cast<bool>(told[5])};
   internal::PackWriter writer;
-  writer.write(std::string_view(nb::cast<nb::str>(field.name).c_str()));
+  writer.write(utf8_of(field.name));
   field.key = writer.take();
   if (field.exact.is_none()) field.exact.reset();
   return field;

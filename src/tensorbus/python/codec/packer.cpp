@@ -99,11 +99,9 @@ void Packer::pack_item(nb::handle item, std::size_t left, int depth) {
 }
 
 void Packer::pack_text(nb::handle value) {
-  Py_ssize_t size = 0;
-  const char* const text = PyUnicode_AsUTF8AndSize(value.ptr(), &size);
-  if (text == nullptr) throw nb::python_error();
-  check_size(static_cast<std::size_t>(size));
-  writer_.write(std::string_view(text, static_cast<std::size_t>(size)));
+  const std::string_view text = utf8_of(value);
+  check_size(text.size());
+  writer_.write(text);
 }
 
 void Packer::pack_bytes(nb::handle value) {
@@ -124,9 +122,7 @@ void Packer::pack_int(nb::handle value) {
   const std::size_t begin = writer_.size();
   writer_.write_list_of(2);
   writer_.write(std::string_view("int"));
-  const nb::object digits = nb::steal(PyNumber_ToBase(value.ptr(), 16));
-  if (!digits) throw nb::python_error();
-  pack_text(digits);
+  pack_text(checked(PyNumber_ToBase(value.ptr(), 16)));
   writer_.wrap(begin, kRecordType);
 }
 
@@ -167,8 +163,7 @@ bool Packer::pack_map(nb::handle dict, int depth) {
 
 // A dict with any keys is a record of pairs, each a list.
 void Packer::pack_pairs(nb::handle dict, int depth) {
-  const nb::object pairs = nb::steal(PyDict_Items(dict.ptr()));
-  if (!pairs) throw nb::python_error();
+  const nb::object pairs = checked(PyDict_Items(dict.ptr()));
   check_depth(dict, depth + 2);
   const std::size_t begin = writer_.size();
   writer_.write_list_of(static_cast<std::size_t>(PyList_GET_SIZE(pairs.ptr())) + 1);
@@ -261,8 +256,7 @@ void Packer::pack_fields(nb::handle message, const MessagePlan& plan) {
   writer_.reserve(kUsualBytes);
   writer_.write_map_of(plan.fields.size());
   for (const FieldPlan& field : plan.fields) {
-    const nb::object value = nb::steal(PyObject_GetAttr(message.ptr(), field.name.ptr()));
-    if (!value) throw nb::python_error();
+    const nb::object value = checked(PyObject_GetAttr(message.ptr(), field.name.ptr()));
     writer_.append(field.key);
     pack(field.is_exact(value) ? value : field.lower(value), 1);
   }

@@ -81,10 +81,7 @@ bool is_plain_at(PyObject* item, int depth) {
 
 nb::object call(PyObject* function, PyObject* first, PyObject* second = nullptr) {
   PyObject* arguments[] = {first, second};
-  nb::object result =
-      nb::steal(PyObject_Vectorcall(function, arguments, second == nullptr ? 1 : 2, nullptr));
-  if (!result.is_valid()) throw nb::python_error();
-  return result;
+  return checked(PyObject_Vectorcall(function, arguments, second == nullptr ? 1 : 2, nullptr));
 }
 
 void append(std::string_view text, std::vector<std::byte>& to) {

@@ -24,9 +24,7 @@ Managed* make(Memory taken) {
   managed->memory = std::move(taken);
   Memory& memory = managed->memory;
   Layout& layout = memory.layout;
-  const ByteSpan span = span_of(layout);
-  const std::span<const std::byte> bytes(memory.first + span.begin, span.bytes());
-  if (!managed->writes.begin(memory, bytes)) point_at_copy(memory, bytes, copy_of(bytes));
+  managed->writes.begin(memory);
   const DLTensor tensor{.data = memory.first,
                         .device = memory.device.is_cuda() ? DLDevice{kDLCuda, memory.device.ordinal}
                                                           : DLDevice{kDLCpu, 0},
@@ -61,7 +59,7 @@ nb::capsule capsule_of(Tensor* tensor) {
     tensor->deleter(tensor);
     throw nb::python_error();
   }
-  return nb::steal<nb::capsule>(capsule);
+  return nb::borrow<nb::capsule>(checked(capsule));
 }
 
 // A GPU tensor is written on the legacy default stream: __dlpack__ without a stream says so.
@@ -106,11 +104,12 @@ DLManagedTensorVersioned* make_managed(Memory memory) {
   return &make(std::move(memory))->versioned;
 }
 
-nb::capsule make_capsule(const Memory& memory, bool versioned) {
+nb::capsule make_capsule(const Memory& memory, bool versioned, bool copied) {
   Managed* managed = make(memory);
   if (!versioned) return capsule_of(&managed->plain);
-  // Consumers that know DLPack 1.0 know this flag.
+  // Consumers that know DLPack 1.0 know these flags.
   if (!memory.writable) managed->versioned.flags |= kDLReadOnly;
+  if (copied) managed->versioned.flags |= kDLIsCopied;
   return capsule_of(&managed->versioned);
 }
 

@@ -16,7 +16,8 @@ std::optional<DType> from_dlpack(const DLDataType& type);
 DLManagedTensorVersioned* make_managed(Memory memory);
 
 // Makes a capsule: "dltensor_versioned", or "dltensor" for consumers older than DLPack 1.0.
-nb::capsule make_capsule(const Memory& memory, bool versioned);
+// `copied`: the memory was copied for this.
+nb::capsule make_capsule(const Memory& memory, bool versioned, bool copied);
 
 // Describes the tensor of another library's capsule. Throws Error(kUnsupported) if it is neither in
 // main memory nor on a CUDA GPU, or if its element type is unknown here.

@@ -27,10 +27,9 @@ struct WatchedOwner {
 };
 
 void watch_writes(Memory& memory) {
-  const ByteSpan span = span_of(memory.layout);
-  if (memory.writable || span.bytes() == 0) return;
+  if (memory.writable || memory.on_write == Memory::OnWrite::kChangesCopy) return;
   auto watched = std::make_shared<WatchedOwner>(memory.owner);
-  watched->writes.begin(memory, {memory.first + span.begin, span.bytes()});
+  watched->writes.begin(memory);
   memory.owner = std::move(watched);
 }
 
@@ -66,8 +65,8 @@ std::optional<DType> dtype_of_numpy(nb::handle value) {
   const Numpy::Kind* kind = numpy->kind_of_descr(value.ptr());
   if (kind == nullptr && PyType_Check(value.ptr()))
     kind = numpy->kind_of_scalar(reinterpret_cast<const PyTypeObject*>(value.ptr()));
-  if (kind == nullptr && PyUnicode_CheckExact(value.ptr())) {
-    const auto dtype = dtype_named(nb::borrow<nb::str>(value).c_str());
+  if (kind == nullptr && PyUnicode_CheckExact(value.ptr()) && PyUnicode_IS_ASCII(value.ptr())) {
+    const auto dtype = dtype_named(utf8_of(value));
     kind = dtype ? numpy->kind_of(*dtype) : nullptr;
   }
   return kind != nullptr ? std::optional(kind->dtype) : std::nullopt;
@@ -97,10 +96,9 @@ nb::object make_plain_array(Memory memory) {
   void* const data = memory.first != nullptr ? memory.first : nothing;
   const int flags = memory.writable ? numpy_abi::kWriteable : 0;
   const auto make = numpy.function<numpy_abi::NewFromDescr>(numpy_abi::kNewFromDescr);
-  auto array =
-      nb::steal(make(numpy.array, Py_NewRef(kind.descr), static_cast<int>(layout.shape.size()),
-                     shape.data(), strides.data(), data, flags, nullptr));
-  if (!array) throw nb::python_error();
+  nb::object array =
+      checked(make(numpy.array, Py_NewRef(kind.descr), static_cast<int>(layout.shape.size()),
+                   shape.data(), strides.data(), data, flags, nullptr));
   watch_writes(memory);
   PyObject* const base = nb::cast(std::move(memory)).release().ptr();
   const auto keep = numpy.function<numpy_abi::SetBaseObject>(numpy_abi::kSetBaseObject);

@@ -40,9 +40,7 @@ nb::object make_numpy_scalar(std::string_view code, std::span<const std::byte> b
   ScalarBytes copy{};
   std::memcpy(&copy, bytes.data(), bytes.size());
   const auto make = numpy->function<numpy_abi::Scalar>(numpy_abi::kScalar);
-  auto scalar = nb::steal(make(&copy, kind->descr, nullptr));
-  if (!scalar) throw nb::python_error();
-  return scalar;
+  return checked(make(&copy, kind->descr, nullptr));
 }
 
 }  // namespace tensorbus::python

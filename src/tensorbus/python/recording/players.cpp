@@ -42,7 +42,7 @@ void bind_players(nb::module_& module) {
           [](Player* self, const Recording& recording, const std::vector<std::string>& topics,
              const std::map<std::string, std::string>& remap, double rate, bool loop, bool paused,
              std::uint64_t begin, std::uint64_t end, const std::string& clock, int device,
-             const std::string& domain) {
+             const PathBytes& domain) {
             const WithoutGil release;
             new (self)
                 Player(recording,
@@ -55,7 +55,7 @@ void bind_players(nb::module_& module) {
                         .end_ns = end,
                         .clock = clock,
                         .device = device < 0 ? std::nullopt : std::optional(Device::cuda(device)),
-                        .domain = domain});
+                        .domain = domain.bytes});
           },
           nb::arg("recording"), nb::kw_only(), nb::arg("topics"), nb::arg("remap"), nb::arg("rate"),
           nb::arg("loop"), nb::arg("paused"), nb::arg("begin"), nb::arg("end"), nb::arg("clock"),

@@ -39,7 +39,7 @@ nb::object snapshot(Recorder& self, Seconds timeout) {
   std::string path;
   const Outcome outcome = wait_hearing_signals(
       timeout, [&](const platform::StopCondition& stop) { return self.snapshot(path, stop); });
-  return outcome == Outcome::kDone ? nb::object(text_of(path)) : nb::cast(outcome);
+  return outcome == Outcome::kDone ? nb::cast(PathBytes{path}) : nb::cast(outcome);
 }
 
 nb::dict text_map(const recording::TextMap& map) {
@@ -77,14 +77,14 @@ std::uint64_t time_of(const Recording& self, std::size_t index) {
 // messages are taken.
 nb::dict copy_recordings(const std::vector<std::tuple<const Recording*, std::vector<std::string>,
                                                       std::uint64_t, std::uint64_t>>& parts,
-                         const std::string& path, bool overwrite,
+                         const PathBytes& path, bool overwrite,
                          const std::optional<std::string>& compress,
                          const std::map<std::string, std::string>& compress_topics) {
   std::vector<RecordingPart> taken;
   for (const auto& [recording, topics, begin, end] : parts)
     taken.push_back({*recording, topics, begin, end});
   const CopyOptions options{
-      .path = path,
+      .path = path.bytes,
       .overwrite = overwrite,
       .keep_compression = !compress,
       .compression = bus::record_compression(compress.value_or(""), compress_topics)};
@@ -108,13 +108,13 @@ void bind_recordings(nb::module_& module) {
   nb::class_<Recorder>(module, "Recorder", "Writes topics to a file.")
       .def(
           "__init__",
-          [](Recorder* self, const std::string& path, const std::vector<std::string>& topics,
+          [](Recorder* self, const PathBytes& path, const std::vector<std::string>& topics,
              bool all, const std::string& pattern, bool reliable, std::uint64_t buffer_bytes,
              std::uint32_t depth, bool overwrite, std::uint64_t split_bytes, double split_seconds,
              double snapshot_seconds, const std::string& compress,
-             const std::map<std::string, std::string>& compress_topics, const std::string& domain) {
+             const std::map<std::string, std::string>& compress_topics, const PathBytes& domain) {
             const WithoutGil release;
-            new (self) Recorder({.path = path,
+            new (self) Recorder({.path = path.bytes,
                                  .topics = topics,
                                  .all = all,
                                  .pattern = pattern,
@@ -127,7 +127,7 @@ void bind_recordings(nb::module_& module) {
                                  .snapshot_time = to_timeout(snapshot_seconds),
                                  .compress = compress,
                                  .compress_topics = compress_topics,
-                                 .domain = domain});
+                                 .domain = domain.bytes});
           },
           nb::arg("path"), nb::arg("topics"), nb::kw_only(), nb::arg("all"), nb::arg("pattern"),
           nb::arg("reliable"), nb::arg("buffer_bytes"), nb::arg("depth"), nb::arg("overwrite"),
@@ -155,9 +155,9 @@ void bind_recordings(nb::module_& module) {
   nb::class_<Recording>(module, "Recording", "A file that a Recorder has written, mapped.")
       .def(
           "__init__",
-          [](Recording* self, const std::string& path) {
+          [](Recording* self, const PathBytes& path) {
             const WithoutGil release;
-            new (self) Recording(path);
+            new (self) Recording(path.bytes);
           },
           nb::arg("path"))
       .def("__len__", [](const Recording& self) { return self.contents().messages.size(); })
