@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from tensorbus._base.ending_signals import ending_signals
 from tensorbus._base.stop_event import StopEvent
 from tensorbus._cli.bridge_status import Status, is_status
 from tensorbus._cli.options import ASK, Domain, Timeout
@@ -52,7 +53,9 @@ def metrics(
         server, thread = start_http_server(port, address, registry)
         print(f"http://{address}:{server.server_port}/metrics", flush=True)
         ended = StopEvent()
-        signal.signal(signal.SIGTERM, lambda *_: ended.set())
+        for number in ending_signals():
+            if number != signal.SIGINT:  # it interrupts the wait
+                signal.signal(number, lambda *_: ended.set())
         try:
             ended.wait()
         finally:

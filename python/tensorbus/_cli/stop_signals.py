@@ -6,17 +6,19 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tensorbus._base.ending_signals import ending_signals
+
 
 @contextmanager
 def stop_signals(told: Callable[[], object] = lambda: None) -> Iterator[list[int]]:
-    """SIGINT and SIGTERM are noted in the list, and `told` is called."""
+    """Signals that end a command are noted in the list, and `told` is called."""
     stopped: list[int] = []
 
     def note(number: int, _: object) -> None:
         stopped.append(number)
         told()
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, note) for number in ending_signals()}
     try:
         yield stopped
     finally:

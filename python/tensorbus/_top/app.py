@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from collections.abc import Callable
 from typing import ClassVar
@@ -13,6 +12,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.widgets import HelpPanel
 
+from tensorbus._base.end_signals import end_signals
 from tensorbus._base.errors import Error
 from tensorbus._inspection.report import Inspection
 from tensorbus._inspection.units import shown

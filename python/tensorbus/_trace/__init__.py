@@ -47,17 +47,20 @@ def run(
             lambda: bool(stopped) or (deadline is not None and time.monotonic() >= deadline)
         )
         recording.end()
+    has_events = any(source.state in ("traced", "ended") for source in recording.sources)
+    # The file comes first: what is printed may be lost with the terminal.
+    summary = _write(recording, path) if has_events else ""
+    if not has_events and is_new:
+        path.unlink()
     for line in _troubles(recording.sources, full=recording.is_full):
         print(f"tensorbus: {shown(line)}", file=sys.stderr)
-    if not any(source.state in ("traced", "ended") for source in recording.sources):
-        if is_new:
-            path.unlink()
-        return 1
-    _write(recording, path)
-    return 0
+    if summary:
+        print(summary)
+    return 0 if has_events else 1
 
 
-def _write(recording: Recording, path: Path) -> None:
+def _write(recording: Recording, path: Path) -> str:
+    """Writes the file; returns the tables of what is in it."""
     events = recording.events()
     samples = samples_of(events)
     trace = json_of(samples, recording.topic_of, recording.sources, recording.threads_of(events))
@@ -65,9 +68,11 @@ def _write(recording: Recording, path: Path) -> None:
     names = [source.name for source in recording.sources]
     hops = table_of(hops_of(samples, recording.topic_of), names)
     paths = table_of(paths_of(samples, recording.topic_of), names)
-    for title, rows in (("hop", hops), ("path", paths)):
-        print("\n".join(_lines([(title, *_HEAD[1:]), *rows])), end="\n\n")
-    print(f"{len(events)} events: {path}, for https://ui.perfetto.dev")
+    tables = [
+        "\n".join(_lines([(title, *_HEAD[1:]), *rows]))
+        for title, rows in (("hop", hops), ("path", paths))
+    ]
+    return "\n\n".join([*tables, f"{len(events)} events: {path}, for https://ui.perfetto.dev"])
 
 
 def _lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -75,7 +75,7 @@ def test_it_plays_to_the_end(path: Path) -> None:
     assert out.endswith(f" ms late: {path}\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_well(path: Path, number: signal.Signals) -> None:
     for options in (("--paused",), ("--wait", 10 * PATIENCE)):
         with playing(path, *options) as process:

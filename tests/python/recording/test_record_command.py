@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -73,7 +75,7 @@ def published(topic: str, size: int = 1000) -> Iterator[tb.Publisher[Any]]:
             thread.join()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_well(tmp_path: Path, number: signal.Signals) -> None:
     path = tmp_path / "run.mcap"
     with recording("topic", "-o", str(path), "--reliable") as process:
@@ -89,6 +91,34 @@ def test_a_signal_ends_it_well(tmp_path: Path, number: signal.Signals) -> None:
     assert read_mcap(path).messages == {"topic": len(found)}
     for index, sample in enumerate(found):
         assert (sample.data == index % 256).all()
+
+
+def test_one_that_ignores_the_end_of_its_terminal_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "run.mcap"
+    nohup = ("sh", "-c", 'trap "" HUP; exec "$@"', "sh")
+    with recording("topic", "-o", str(path), "--reliable", before=nohup) as process:
+        process.send_signal(signal.SIGHUP)
+        with published("topic"):
+            eventually(lambda: path.stat().st_size > 100_000)
+        process.terminate()
+        _, err = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, err
+    assert tb.Recording(path).recovered == ""
+
+
+def test_one_whose_terminal_is_closed_finishes_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.mcap"
+    ours, theirs = pty.openpty()
+    command = [*COMMAND, "record", "topic", "-o", str(path), "--reliable"]
+    with subprocess.Popen(
+        ["setsid", "--ctty", *command], stdin=theirs, stdout=theirs, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        with published("topic"):
+            eventually(lambda: path.exists() and path.stat().st_size > 100_000)
+            os.close(ours)
+            process.wait(PATIENCE)
+    assert tb.Recording(path).recovered == ""
 
 
 def test_it_ends_after_some_seconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,7 +142,7 @@ def test_mistakes_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         assert text in " ".join(capsys.readouterr().err.replace("│", "").split())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_another_signal_does_not_cut_its_end_short(
     tmp_path: Path,
     number: signal.Signals,
