@@ -13,7 +13,7 @@ from support.harness import PATIENCE, Elsewhere, hear, tell
 from support.shortage import Refusals, limit_descriptors, no_descriptor_left
 
 MOST = 128
-SOON = 0.3
+SOON = 1.0
 CALLS = [
     "get",
     "get_nowait",

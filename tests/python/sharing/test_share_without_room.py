@@ -34,7 +34,7 @@ def test_attach_names_the_limit_of_the_process_that_shares_and_is_no_end(
     other = elsewhere.start(share_without_room)
     handle = other.hear()
     with pytest.raises(tb.OutOfMemory, match=f"RLIMIT_NOFILE is {MOST}"):
-        tb.attach(handle, timeout=0.3)
+        tb.attach(handle, timeout=1)
     assert other.hear() == "refused"
     other.tell()
     assert other.hear() == "room"

@@ -44,7 +44,7 @@ TEST_F(TurnedAway, a_request_is_sent_again_if_the_other_hung_up_before_it_answer
 }
 
 TEST_F(TurnedAway, a_call_says_at_its_end_what_was_short) {
-  begins_to_attach(50ms);
+  begins_to_attach(1s);
   std::atomic<bool> over = false;
   std::thread refuses([&] {
     while (!over) {
