@@ -50,6 +50,11 @@ class Mirror : public ::testing::Test {
     ASSERT_EQ(subscriber.wait_for_publishers(publishers, kLong), Outcome::kDone);
   }
 
+  static void break_off(Publisher& publisher, const Subscriber& subscriber) {
+    publisher.break_off();
+    ASSERT_TRUE(eventually([&] { return subscriber.stats().publishers == 0; }));
+  }
+
   const FreshDomain domain;
   const Participant owner = domain.join();
   const Participant borrower = domain.join();
@@ -177,12 +182,14 @@ TEST_F(Mirror, that_takes_the_place_of_another_costs_a_subscriber_what_was_lost_
   join(subscriber);
   for (const std::uint64_t sequence : {200U, 201U}) (void)publish_as(first, sequence);
   EXPECT_EQ(numbers_now(subscriber).size(), 2U);
-  first.break_off();
-  const Publisher between = mirror();  // has no samples
+  break_off(first, subscriber);
+  Publisher between = mirror();  // has no samples
+  join(subscriber);
+  break_off(between, subscriber);
   Publisher second = mirror();
-  ASSERT_TRUE(eventually([&] { return subscriber.stats().publishers == 2; }));
+  join(subscriber);
   Subscriber late("topic", {}, borrower);
-  join(late, 2);
+  join(late);
   (void)publish_as(second, 212);
   EXPECT_EQ(numbers_now(subscriber), Numbers{212});
   EXPECT_EQ(subscriber.stats().missed, 10U);
@@ -195,10 +202,10 @@ TEST_F(Mirror, that_takes_the_place_of_another_before_its_last_samples_are_recei
   Subscriber subscriber("topic", {}, borrower);
   join(subscriber);
   for (const std::uint64_t sequence : {200U, 201U, 202U}) (void)publish_as(first, sequence);
-  first.break_off();
+  break_off(first, subscriber);
   Publisher second = mirror({.history = 2});
   (void)publish_as(second, 205);
-  ASSERT_TRUE(eventually([&] { return subscriber.stats().publishers == 1; }));
+  join(subscriber);
   EXPECT_EQ(numbers_now(subscriber).size(), 4U);
   EXPECT_EQ(subscriber.stats().missed, 2U);
 }
@@ -209,7 +216,7 @@ TEST_F(Mirror, that_is_joined_after_it_has_begun_costs_what_came_before) {
   join(subscriber);
   (void)publish_as(first, 200);
   EXPECT_EQ(numbers_now(subscriber), Numbers{200});
-  first.break_off();
+  break_off(first, subscriber);
   Publisher second = mirror();
   second.begin_at(205);
   (void)publish_as(second, 205);
@@ -226,7 +233,7 @@ TEST_F(Mirror, that_begins_with_a_smaller_number_has_begun_anew) {
   join(subscriber);
   (void)publish_as(first, 200);
   EXPECT_EQ(numbers_now(subscriber), Numbers{200});
-  first.break_off();
+  break_off(first, subscriber);
   Publisher second = mirror();
   join(subscriber);
   for (const std::uint64_t sequence : {5U, 7U}) (void)publish_as(second, sequence);
