@@ -98,7 +98,7 @@ def _text_of(status: dict[str, Any]) -> str:
         for kind in ("queues", "services"):
             if peer[kind]:
                 lines.append(f"    {kind}: {', '.join(peer[kind])}")
-    for gone in status["gone"]:
+    for gone in status.get("gone", []):
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time.time() - gone["gone_s"]))
         lines.append(f"  {gone['machine']} at {gone['address']}: gone since {since}: {gone['why']}")
     return "\n".join(lines)

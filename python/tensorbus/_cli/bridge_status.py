@@ -37,7 +37,7 @@ def is_status(data: object) -> bool:
     """Could a bridge have published it?"""
     if not _has(data, _STATUS):
         return False
-    gone = data.setdefault("gone", [])  # a bridge of an older version does not list them
+    gone = data.get("gone", [])  # a bridge of an older version does not list them
     return (
         all(map(_is_peer, data["peers"]))
         and isinstance(gone, list)

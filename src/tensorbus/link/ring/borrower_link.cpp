@@ -112,7 +112,9 @@ void BorrowerLink::begin(std::uint64_t popped) noexcept {
 std::uint64_t BorrowerLink::follow(std::uint64_t next) noexcept {
   follows_ = next;
   if (next_sequence_ == kNoSequence) return 0;  // begin() counts from there
-  return first_sequence_ > next ? first_sequence_ - next : 0;
+  if (next_sequence_ > first_sequence_) return first_sequence_ > next ? first_sequence_ - next : 0;
+  next_sequence_ = std::min(first_sequence_, next);  // no sample was received: the first one counts
+  return 0;
 }
 
 std::uint64_t BorrowerLink::gap_before(std::uint64_t sequence) noexcept {
