@@ -175,7 +175,7 @@ def test_echo_shows_a_message(tensorbus: Tensorbus) -> None:
         "mean": pytest.approx(8 / 3),
         "max": 4.0,
         "nan_count": 1,
-        "first": [1.0, None, 3.0, 4.0],
+        "first": [1.0, "NaN", 3.0, 4.0],
     }
     assert found["data"]["inner"] == {"flags": [True, None]}
 
