@@ -61,7 +61,7 @@ class Output {
 };
 
 TEST(RecordOutputTest, what_would_be_a_chunk_that_is_too_large_is_not_compressed) {
-  Output output({.chunks = true});
+  Output output({.path = {}, .chunks = true});
   output.write(1'000, "topic", Compression::kLz4);  // as in the file from which it is copied
   output.write(kGiB - 1, "topic", Compression::kLz4);
   const Recording written = output.finished();
@@ -71,7 +71,8 @@ TEST(RecordOutputTest, what_would_be_a_chunk_that_is_too_large_is_not_compressed
 }
 
 TEST(RecordOutputTest, topics_that_are_not_compressed_whole_are_named_with_the_reason) {
-  Output output({.compression = record_compression(
+  Output output({.path = {},
+                 .compression = record_compression(
                      "lz4", {{"named", "zstd"}, {"never", ""}, {"nothing", "lz4"}})});
   for (const std::uint64_t bytes : {kMiB - 1, kMiB, kMiB + 1}) output.write(bytes, "image");
   for (const std::uint64_t bytes : {kMiB, kGiB / 2}) output.write(bytes, "named");
