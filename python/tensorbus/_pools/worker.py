@@ -16,7 +16,7 @@ from typing import Any
 
 from tensorbus._base.arguments import Access
 from tensorbus._base.device import make_current
-from tensorbus._base.errors import Closed, Error
+from tensorbus._base.errors import Closed, Error, Timeout
 from tensorbus._pickling import pickler
 from tensorbus._pools.shortage import is_shortage
 from tensorbus._queues.queue import Queue
@@ -144,16 +144,18 @@ def work(
     That may be so before it has begun: the queues come as their addresses.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pool's process decides what Ctrl-C means
+    try:
+        items = Queue.open(inbox, domain=domain)
+        items._receive_with(access)
+        answers = Queue.open(outbox, domain=domain)
+        first = items._found(None) if job is None else job
+    except (Closed, Timeout):  # the pool is over, or had no descriptor for this process
+        sys.exit(os.EX_TEMPFAIL)
+    except (MemoryError, OSError) as error:
+        if is_shortage(error):
+            sys.exit(os.EX_TEMPFAIL)
+        raise
     with suppress(Closed):
-        try:
-            items = Queue.open(inbox, domain=domain)
-            items._receive_with(access)
-            answers = Queue.open(outbox, domain=domain)
-            first = items._found(None) if job is None else job
-        except (MemoryError, OSError) as error:
-            if is_shortage(error):
-                sys.exit(os.EX_TEMPFAIL)
-            raise
         _work(items, answers, first)
 
 

@@ -11,10 +11,11 @@ from multiprocessing.context import BaseContext
 from typing import Any, NamedTuple
 
 from tensorbus._base.arguments import Access
-from tensorbus._base.errors import Closed, InvalidArgument
+from tensorbus._base.errors import Closed, InvalidArgument, Timeout
 from tensorbus._core import Outcome, Pending
 from tensorbus._pickling import pickler
 from tensorbus._pools.death import Death
+from tensorbus._pools.shortage import check_room_for_fork
 from tensorbus._pools.task import Task
 from tensorbus._pools.worker import Done, Failed, Job, work
 from tensorbus._queues.queue import Queue
@@ -45,6 +46,7 @@ class WorkerProcess:
         self.ready = False
         self.dead = False
         self._given = 0
+        self._unsure = False  # could the queue from it not be asked?
         self._pending: Pending | None = None  # None: there was no memory for it, or no descriptor
         self._inbox = Queue(shared=ways.access == "shared", domain=ways.domain)
         self._outbox = Queue(shared=ways.access == "shared", domain=ways.domain)
@@ -57,7 +59,9 @@ class WorkerProcess:
 
     def _start(self, job: Job, ways: Ways) -> None:
         inherited: Job | None = job  # by a child that is forked, as it is
-        if ways.context.get_start_method() != "fork":
+        if ways.context.get_start_method() == "fork":
+            check_room_for_fork()
+        else:
             self._inbox.put(job)
             inherited = None
         addresses = self._inbox.address, self._outbox.address
@@ -77,15 +81,19 @@ class WorkerProcess:
 
     def _listen(self) -> None:
         self._pending = None
-        with suppress(MemoryError):  # OutOfMemory, too
+        try:
             pending = self._outbox._here.start_get()
             pending.fileno()  # makes it
             self._pending = pending
+        except MemoryError:  # OutOfMemory, too
+            pass
+        except Closed:
+            self.kill()
 
     @property
     def deaf(self) -> bool:
-        """Is nothing readable when it answers? Then it is asked again and again."""
-        return self._pending is None
+        """Is nothing readable when there is something to do? Then it is looked after often."""
+        return self._pending is None or self._unsure
 
     @property
     def sources(self) -> list[int]:
@@ -99,8 +107,15 @@ class WorkerProcess:
 
     @property
     def owes(self) -> bool:
-        """Has it sent an answer that is not read yet?"""
-        return self._outbox.stats.unfinished > 0
+        """Has it sent an answer that is not read yet? Perhaps, if there is no memory to ask."""
+        self._unsure = False
+        try:
+            return self._outbox.stats.unfinished > 0
+        except Closed:
+            return False
+        except (MemoryError, Timeout):
+            self._unsure = True
+            return True
 
     @property
     def name(self) -> str:
@@ -120,7 +135,10 @@ class WorkerProcess:
         return task
 
     def answers(self) -> Iterator[Any]:
-        """What it has sent. For an answer that cannot be read, the error of reading it."""
+        """What it has sent. For an answer that cannot be read, the error of reading it.
+
+        A worker whose queue a shortage has cut off is killed: it is replaced as one that died.
+        """
         if self._pending is None:
             self._listen()
         while self._pending is not None:
@@ -131,14 +149,19 @@ class WorkerProcess:
                 self._pending = None
                 yield Unread(error)
                 return
+            except Closed:
+                self.kill()
+                return
             except Exception as error:
                 answer: Any = Unread(error)
             else:
-                if found is Outcome.TIMED_OUT:
+                if found is Outcome.CLOSED:
+                    self.kill()
+                if isinstance(found, Outcome):
                     return
                 answer = _read(found)
             self._listen()
-            with suppress(InvalidArgument):  # nothing was taken
+            with suppress(InvalidArgument, Closed):  # nothing was taken
                 self._outbox.task_done()
             yield answer
 
@@ -173,8 +196,6 @@ class WorkerProcess:
 
 def _read(found: Any) -> Any:
     try:
-        if isinstance(found, Outcome):
-            raise Closed("the results of a worker are closed")
         return pickler.load(found)
     except BaseException as error:  # an import in it may call sys.exit
         return Unread(error)

@@ -384,9 +384,9 @@ def test_a_worker_that_begins_when_its_pool_is_over_ends_quietly(elsewhere: Else
         from tensorbus._pools.worker import work
 
         inbox, outbox = tb.Queue(), tb.Queue()
-        inbox.close()
-        work(inbox.address, outbox.address, tb.participant().domain, None)
-        outbox.close()
-        work(inbox.address, outbox.address, tb.participant().domain, None)
+        for queue in (inbox, outbox):
+            queue.close()
+            with pytest.raises(SystemExit):
+                work(inbox.address, outbox.address, tb.participant().domain, None)
 
     elsewhere.run(begin_too_late)

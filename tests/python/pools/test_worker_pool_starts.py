@@ -225,6 +225,28 @@ def test_a_pool_of_which_no_worker_can_be_started_names_the_limits(
     unused()
 
 
+def test_tries_to_start_a_worker_without_descriptors_leave_none_open(elsewhere: Elsewhere) -> None:
+    def run() -> None:
+        import resource
+
+        from tensorbus._pools.shortage import check_room_for_fork
+
+        opened = len(os.listdir("/proc/self/fd"))
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        for spare in range(5):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (opened - 1 + spare, hard))
+            try:
+                check_room_for_fork()
+                enough = True
+            except OSError:
+                enough = False
+            assert enough == (spare >= 4)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert len(os.listdir("/proc/self/fd")) == opened
+
+    elsewhere.run(run)
+
+
 def test_a_pool_lives_while_its_process_has_no_descriptor(elsewhere: Elsewhere) -> None:
     def run(method: str) -> None:
         import resource
