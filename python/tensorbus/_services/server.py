@@ -135,7 +135,7 @@ class Finder:
         self._home: Participant | None = None
         self._servers: dict[str, Server] = {}  # by host and number of the queue
         self._silent: set[str] = set()  # addresses of servers that were stopped, or had no room
-        self._shortage: str | None = None  # that the last look met
+        self._shortage: str | None = None  # that the looks have met
         self._complete_at = (
             -1
         )  # changes of the domain up to which no server is missing; -1: some are
@@ -297,7 +297,8 @@ class Finder:
             self._home = home
             self._complete_at = changes if complete else -1
             self._silent = silent.union(silent_before).intersection(others)
-            self._shortage = shortage
+            # A look without time for an answer says nothing else.
+            self._shortage = shortage or (self._shortage if silent else None)
             self._next_look = time.monotonic() + (_LOOK if known else 0)
 
     def _wait_for_one(self, timeout: float) -> None:
