@@ -1,5 +1,8 @@
 #include "tensorbus/bus/connection/inbound_connections.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <string>
 #include <string_view>
@@ -44,9 +47,12 @@ bool InboundConnections::accept_next(const platform::Fd& listener) {
     } catch (const Error& shortage) {
       if (!reserve_) throw;
       reserve_.reset();
-      const platform::Fd peer = platform::accept_from(listener.get());
+      platform::Fd peer = platform::accept_from(listener.get());
       if (!peer) return false;
       turn_away(peer, shortage);
+      // Takes its number, which no other thread can get meanwhile.
+      if (::dup3(context_.wake_page->memfd().get(), peer.get(), O_CLOEXEC) >= 0)
+        reserve_ = std::move(peer);
     }
   }
 }
