@@ -6,6 +6,7 @@
 
 #include "tensorbus/tensor/recording/crc32.hpp"
 #include "tensorbus/tensor/recording/read_contents.hpp"
+#include "tensorbus/tensor/recording/summary.hpp"
 #include "tests/unit/tensor/file_test_support.hpp"
 #include "tests/unit/tensor/recording_test_support.hpp"
 
@@ -189,12 +190,84 @@ TEST(RecordingTest, a_damaged_end_is_made_up_for_by_a_search) {
 TEST(RecordingTest, damage_in_the_middle_is_named) {
   std::string file = recorded();
   const MessageEntry entry = contents_of(file).messages[1];
-  file[entry.offset] = '\x44';
+  file[entry.offset] = '\x02';  // a footer
   file.resize(file.size() - 1);
   const Contents contents = contents_of(file);
   EXPECT_EQ(contents.messages.size(), 2U);
   EXPECT_NE(contents.damage.find("byte " + std::to_string(entry.offset)), std::string::npos)
       << contents.damage;
+}
+
+// An attachment as another program may write it, with bytes behind its fields.
+std::string attachment(const std::string& name, const std::string& data, const std::string& more) {
+  std::vector<std::byte> bytes;
+  RecordWriter out(bytes);
+  out.begin(Opcode::kAttachment);
+  out.number(std::uint64_t{1});
+  out.number(std::uint64_t{2});
+  out.text(name);
+  out.text("text/plain");
+  out.number(std::uint64_t{data.size()});
+  out.raw(data);
+  out.number(std::uint32_t{0});
+  out.raw(more);
+  out.end();
+  return text_of(bytes);
+}
+
+std::string record_of(std::uint8_t opcode, const std::string& content) {
+  std::vector<std::byte> bytes;
+  RecordWriter out(bytes);
+  out.begin(static_cast<Opcode>(opcode));
+  out.raw(content);
+  out.end();
+  return text_of(bytes);
+}
+
+// Puts a record before the second message of a file that was not finished.
+Contents contents_with(const std::string& record) {
+  std::string file = recorded(true);
+  file.insert(contents_of(file).messages[1].offset, record);
+  return contents_of(file);
+}
+
+TEST(RecordingTest, records_that_MCAP_may_add_or_extend_are_no_damage) {
+  const std::string long_name(5'000, 'n');
+  for (const std::string& record :
+       {attachment("notes", "text", "a field of a later version"), attachment(long_name, "", ""),
+        attachment(long_name, std::string(70'000, 'd'), ""), record_of(0x10, "a later record"),
+        record_of(0x7f, ""), record_of(0xc0, "of an application")}) {
+    const Contents contents = contents_with(record);
+    EXPECT_EQ(contents.damage, "");
+    EXPECT_EQ(contents.messages.size(), 3U);
+  }
+}
+
+TEST(RecordingTest, metadata_of_other_programs_may_have_any_form_and_size) {
+  std::vector<std::byte> bytes;
+  RecordWriter out(bytes);
+  out.begin(Opcode::kMetadata);
+  out.text("calibration");
+  out.raw(std::string(kMostSmallBytes + 1, 'x'));
+  out.end();
+  const Contents contents = contents_with(text_of(bytes));
+  EXPECT_EQ(contents.damage, "");
+  EXPECT_EQ(contents.messages.size(), 3U);
+}
+
+TEST(RecordingTest, an_attachment_that_is_longer_than_its_record_is_damage) {
+  std::string record = attachment("notes", "text", "");
+  const std::size_t data_size = record.size() - sizeof(std::uint32_t) - 4 - sizeof(std::uint64_t);
+  record[data_size] = 9;
+  EXPECT_NE(contents_with(record).damage.find("longer than its record"), std::string::npos);
+}
+
+TEST(RecordingTest, a_schema_without_a_number_is_ignored) {
+  std::vector<std::byte> bytes;
+  encode(Schema{0, "none", "tensorbus", "none"}, bytes);
+  const Contents contents = contents_with(text_of(bytes));
+  EXPECT_EQ(contents.damage, "");
+  EXPECT_FALSE(contents.schemas.contains(0));
 }
 
 // Names in C++ may be of any bytes.

@@ -44,7 +44,7 @@ ChunkHead decode_chunk(std::span<const std::byte> start, std::uint64_t content_b
   head.crc = cursor.number<std::uint32_t>();
   head.compression = compression_in(cursor.text());
   head.stored_bytes = cursor.number<std::uint64_t>();
-  if (head.stored_bytes != content_bytes - head.head_bytes())
+  if (head.stored_bytes > content_bytes - head.head_bytes())
     refuse_record("a chunk of " + std::to_string(content_bytes) + " bytes that says it has " +
                   std::to_string(head.stored_bytes) + " bytes of records");
   if (head.compression == Compression::kNone && head.bytes != head.stored_bytes)
@@ -98,7 +98,8 @@ UnpackedChunk::UnpackedChunk(std::span<const std::byte> content) {
   compression_ = head.compression;
   records_.reset(
       static_cast<std::byte*>(::operator new(std::max<std::size_t>(bytes_, 1), kChunkAlignment)));
-  decompress(head.compression, content.subspan(head.head_bytes()), {records_.get(), bytes_});
+  decompress(head.compression, content.subspan(head.head_bytes(), head.stored_bytes),
+             {records_.get(), bytes_});
   if (head.crc != 0 && head.crc != crc32(records()))
     refuse_record("a chunk that is damaged: its checksum is another one");
 }

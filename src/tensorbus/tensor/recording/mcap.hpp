@@ -41,8 +41,11 @@ enum class Opcode : std::uint8_t {
   kMetadataIndex = 13,
   kSummaryOffset = 14,
   kDataEnd = 15,
-  kPrivate = 0x80,  // the first of those that applications may use as they like
 };
+
+// MCAP reserves the opcodes behind those that it defines: for its later versions, and from 0x80 on
+// for applications. Readers ignore such records, and what follows the fields of a known record.
+inline constexpr bool is_unknown(Opcode opcode) noexcept { return opcode > Opcode::kDataEnd; }
 
 // Of a record that is read whole; those of a recorder are far smaller.
 inline constexpr std::uint64_t kMostSmallBytes = std::uint64_t{64} << 20;

@@ -136,7 +136,7 @@ class EndReader {
       case Opcode::kSummaryOffset:
         return true;
       default:
-        return opcode >= Opcode::kPrivate;
+        return is_unknown(opcode);
     }
   }
 
@@ -150,8 +150,7 @@ class EndReader {
   void take(Opcode opcode, std::span<const std::byte> content) {
     RecordCursor cursor(content);
     if (opcode == Opcode::kSchema) {
-      Schema schema = decode_schema(content);
-      contents_.schemas.emplace(schema.id, std::move(schema));
+      add_schema(decode_schema(content), contents_);
     } else if (opcode == Opcode::kChannel) {
       Channel channel = decode_channel(content);
       contents_.channels.emplace(channel.id, std::move(channel));

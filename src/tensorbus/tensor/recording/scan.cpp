@@ -21,6 +21,7 @@ struct Record {
   std::uint64_t content() const noexcept { return at + kRecordHead; }
   std::uint64_t end() const noexcept { return content() + bytes; }
   bool is(Opcode wanted) const noexcept { return opcode == static_cast<std::uint8_t>(wanted); }
+  bool is_unknown() const noexcept { return recording::is_unknown(static_cast<Opcode>(opcode)); }
 };
 
 std::string at_byte(std::uint64_t at) { return "byte " + std::to_string(at); }
@@ -152,22 +153,31 @@ class Scanner {
     } else if (record.is(Opcode::kChannel)) {
       take_channel(content_of(record));
     } else if (record.is(Opcode::kMetadata)) {
-      note_metadata(content_of(record), contents_);
+      take_metadata(record);
     } else if (record.is(Opcode::kHeader)) {
       take_header(record);
     } else if (record.is(Opcode::kAttachment)) {
       take_attachment(record);
     } else if (record.is(Opcode::kDataEnd) && record.bytes == 4) {
       done_ = true;
-    } else {
+    } else if (!record.is_unknown()) {
       refuse_record("there is no record of this kind here");
     }
   }
 
+  // Metadata of other programs may have any size.
+  void take_metadata(const Record& record) {
+    constexpr std::size_t kMostName = sizeof(std::uint32_t) + kAboutName.size();
+    RecordCursor cursor(
+        window_.at(record.content(), std::min<std::uint64_t>(kMostName, record.bytes)));
+    if (cursor.number<std::uint32_t>() > kAboutName.size()) return;
+    const auto name = RecordCursor(window_.at(record.content(), kMostName)).text();
+    if (name == kAboutName || name == kLostName) note_metadata(content_of(record), contents_);
+  }
+
   // Returns whether it is new: each chunk may repeat those before it.
   bool take_schema(std::span<const std::byte> content) {
-    Schema schema = decode_schema(content);
-    return contents_.schemas.emplace(schema.id, std::move(schema)).second;
+    return add_schema(decode_schema(content), contents_);
   }
   bool take_channel(std::span<const std::byte> content) {
     Channel channel = decode_channel(content);
@@ -199,14 +209,16 @@ class Scanner {
   }
   // Its records are those of the file.
   void take_plain_chunk(const Record& chunk, const ChunkHead& head) {
-    for (std::uint64_t at = chunk.content() + head.head_bytes(); at < chunk.end();) {
+    const std::uint64_t begin = chunk.content() + head.head_bytes();
+    const std::uint64_t end = begin + head.stored_bytes;
+    for (std::uint64_t at = begin; at < end;) {
       const auto bytes = window_.at(at, kRecordHead);
-      if (chunk.end() - at < kRecordHead || bytes.size() < kRecordHead)
+      if (end - at < kRecordHead || bytes.size() < kRecordHead)
         refuse_record("the last record in the chunk is cut");
       RecordCursor cursor(bytes);
       Record record{at, cursor.number<std::uint8_t>(), 0};
       record.bytes = cursor.number<std::uint64_t>();
-      if (record.bytes > chunk.end() - record.content())
+      if (record.bytes > end - record.content())
         refuse_record("a record at " + at_byte(at) + " is larger than its chunk");
       with_damage_noted(record, [&] {
         if (record.is(Opcode::kMessage)) return take_message(record);
@@ -214,7 +226,7 @@ class Scanner {
           take_schema(content_of(record));
         else if (record.is(Opcode::kChannel))
           take_channel(content_of(record));
-        else
+        else if (!record.is_unknown())
           refuse_record("there is no record of this kind in a chunk");
       });
       at = record.end();
@@ -248,7 +260,7 @@ class Scanner {
       const std::uint64_t bytes = kOfRecord + kPerMapByte * content.size();
       packed_.require(bytes);
       if (take_channel(content)) packed_.take(bytes);
-    } else {
+    } else if (!is_unknown(opcode)) {
       refuse_record("there is no record of this kind in a chunk");
     }
   }
@@ -279,18 +291,23 @@ class Scanner {
     if (record.at != kMagic.size()) refuse_record("a second header");
   }
 
+  // Its name and its data may have any size: they are passed over.
   void take_attachment(const Record& record) {
-    constexpr std::size_t kMostNames = 4096;
-    RecordCursor cursor(
-        window_.at(record.content(), std::min<std::uint64_t>(kMostNames, record.bytes)));
-    const std::uint64_t whole = cursor.left();
-    (void)cursor.take(2 * sizeof(std::uint64_t));
-    (void)cursor.text();
-    (void)cursor.text();
-    const auto data = cursor.number<std::uint64_t>();
-    const std::uint64_t before = whole - cursor.left() + sizeof(std::uint32_t);
-    if (data > record.bytes || before != record.bytes - data)
-      refuse_record("an attachment of another length");
+    std::uint64_t left = record.bytes;
+    const auto pass = [&](std::uint64_t bytes) {
+      if (bytes > left) refuse_record("an attachment that is longer than its record");
+      left -= bytes;
+    };
+    const auto length = [&]<typename Number>(Number) {
+      const std::uint64_t at = record.end() - left;
+      pass(sizeof(Number));
+      pass(RecordCursor(window_.at(at, sizeof(Number))).number<Number>());
+    };
+    pass(2 * sizeof(std::uint64_t));
+    length(std::uint32_t{});  // the name
+    length(std::uint32_t{});  // the media type
+    length(std::uint64_t{});  // the data
+    pass(sizeof(std::uint32_t));
   }
 
   FileWindow window_;
@@ -314,13 +331,18 @@ std::uint64_t number_in(const TextMap& map, const char* key) {
 
 }  // namespace
 
+bool add_schema(Schema schema, Contents& contents) {
+  return schema.id != 0 && contents.schemas.emplace(schema.id, std::move(schema)).second;
+}
+
 void note_metadata(std::span<const std::byte> content, Contents& contents) {
   RecordCursor cursor(content);
   const std::string name = cursor.text();
+  if (name != kAboutName && name != kLostName) return;
   TextMap map = cursor.map();
   if (name == kAboutName) {
     contents.about = std::move(map);
-  } else if (name == kLostName) {
+  } else {
     const std::uint64_t channel = number_in(map, "channel");
     if (channel > UINT16_MAX || !contents.channels.contains(static_cast<std::uint16_t>(channel)))
       refuse_record("it is about a channel that was not named");

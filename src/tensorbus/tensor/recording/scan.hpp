@@ -13,7 +13,9 @@ namespace tensorbus::recording {
 // of the contents say what it found. Throws as read_contents().
 [[gnu::cold]] Contents scan(const FileBytes& file);
 
-// Adds what a metadata record says of the recorder, or of lost messages.
+// Adds a schema. Returns false for one that is there already, and for id 0, which names none.
+bool add_schema(Schema schema, Contents& contents);
+// Adds what a metadata record says of the recorder, or of lost messages. Others are ignored.
 void note_metadata(std::span<const std::byte> content, Contents& contents);
 
 }  // namespace tensorbus::recording

@@ -99,19 +99,18 @@ IndexPlace encode_index(std::span<const MessageEntry> entries, std::uint64_t at,
 }
 
 std::vector<MessageEntry> decode_index(std::span<const std::byte> record, std::uint64_t end) {
-  constexpr std::size_t kCrc = sizeof(std::uint32_t);
   RecordCursor cursor(record);
   if (cursor.number<std::uint8_t>() != static_cast<std::uint8_t>(Opcode::kAttachment) ||
-      cursor.number<std::uint64_t>() != cursor.left() || cursor.left() < kCrc)
+      cursor.number<std::uint64_t>() != cursor.left())
     refuse_record("there is no attachment");
   const auto content = record.subspan(kRecordHead);
-  RecordCursor checksum(content.last(kCrc));
-  if (checksum.number<std::uint32_t>() != crc32(content.first(content.size() - kCrc)))
-    refuse_record("its checksum is another one");
   (void)cursor.take(2 * sizeof(std::uint64_t));
   (void)cursor.text();
   (void)cursor.text();
   RecordCursor data(cursor.take(cursor.number<std::uint64_t>()));
+  const auto checked = content.first(content.size() - cursor.left());
+  if (cursor.number<std::uint32_t>() != crc32(checked))
+    refuse_record("its checksum is another one");
   const auto magic = data.take(kIndexMagic.size());
   if (std::memcmp(magic.data(), kIndexMagic.data(), magic.size()) != 0 ||
       data.left() % sizeof(MessageEntry) != 0)
