@@ -62,8 +62,8 @@ class Recorder {
             .topics = told.topics,
             .error = error.data()};
   }
-  // Writes all that was received, and the end of the file. Throws the Error for which recording has
-  // ended by itself, which says what is in the file; the second call does nothing.
+  // Writes what was published before this call, and the end of the file. Throws the Error for which
+  // recording has ended by itself, which says what is in the file; the second call does nothing.
   void close() { internal::require_done(tb_recorder_close(alive())); }
 
  private:

@@ -46,9 +46,9 @@ TB_API tb_status tb_recorder_create(const char* path, const tb_recorder_options*
                                     tb_recorder** recorder);
 /* Closes it, without its error. */
 TB_API void tb_recorder_destroy(tb_recorder* recorder);
-/* Writes all that was received, and the end of the file. Returns the error for which recording has
- * ended by itself, as on a full disk: the message says what is in the file. The second call does
- * nothing. */
+/* Writes what was published before this call, and the end of the file. Returns the error for which
+ * recording has ended by itself, as on a full disk: the message says what is in the file. The second
+ * call does nothing. */
 TB_API tb_status tb_recorder_close(tb_recorder* recorder);
 
 /* Writes what was kept to a file of its own, and goes on; its path, cut to `bytes` with the

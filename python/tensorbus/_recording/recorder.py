@@ -159,7 +159,9 @@ class Recorder(Closing):
         return self._core.wait(seconds("timeout", timeout)) is Outcome.DONE
 
     def close(self) -> None:
-        """Writes what was received, and the end of the file. A second call does nothing.
+        """Writes what was published before this call, and the end of the file.
+
+        A second call does nothing.
 
         Raises:
             OutOfMemory: the disk is full; the message says what is in the file.

@@ -123,6 +123,12 @@ bool Subscriber::has_set_aside() const { return state_->core->has_set_aside(); }
 
 void Subscriber::refuse_set_aside(const char* why) { state_->core->refuse_set_aside(why); }
 
+void Subscriber::stop_here() noexcept { state_->core->stop_here(); }
+
+bool Subscriber::has_left() const { return state_->core->has_left(); }
+
+void Subscriber::miss_what_is_left() noexcept { state_->core->miss_what_is_left(); }
+
 std::size_t Subscriber::links() const { return state_->core->links(); }
 
 Outcome Subscriber::wait_for_publishers(std::uint32_t count, const platform::StopCondition& stop) {

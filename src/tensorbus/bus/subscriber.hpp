@@ -54,6 +54,10 @@ class TENSORBUS_API Subscriber {
   void notify_lazily(bool lazily);
   bool has_set_aside() const;
   void refuse_set_aside(const char* why);
+  // For a program that ends: SubscriberCore::stop_here(), has_left(), miss_what_is_left().
+  void stop_here() noexcept;
+  bool has_left() const;
+  void miss_what_is_left() noexcept;
   std::size_t links() const;
   Outcome wait_for_publishers(std::uint32_t count, const platform::StopCondition& stop);
   SubscriberStats stats() const;

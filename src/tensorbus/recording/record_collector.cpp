@@ -78,7 +78,11 @@ RecordCollector::RecordCollector(CollectorOptions options, Participant participa
 RecordCollector::~RecordCollector() = default;
 
 void RecordCollector::end() noexcept {
-  ended_.store(true, std::memory_order_release);  // pairs with run()
+  {
+    const platform::MutexLock lock(ending_);
+    if (ended_.exchange(true, std::memory_order_release)) return;  // pairs with run()
+    for (Topic* const topic : by_tag_) topic->subscriber.stop_here();
+  }
   platform::signal_event(told_.get());
 }
 
@@ -118,11 +122,13 @@ void RecordCollector::subscribe(const std::string& name) {
                                   .device = Device::host()};
   auto topic = std::make_unique<Topic>(Topic{.name = name,
                                              .subscriber = Subscriber(name, options, participant_),
-                                             .pace = LookPace(platform::wall_clock_ns())});
+                                             .pace = LookPace(clock_.now())});
   poller_.add(topic->subscriber.event_descriptor(), kFirstTopicTag + by_tag_.size());
   topic->has_more = true;
+  const platform::MutexLock lock(ending_);
   by_tag_.reserve(by_tag_.size() + 1);
   by_tag_.push_back(subscribed_.emplace(name, std::move(topic)).first->second.get());
+  if (ended_.load(std::memory_order_relaxed)) by_tag_.back()->subscriber.stop_here();
   topics_.store(static_cast<std::uint32_t>(by_tag_.size()), std::memory_order_relaxed);
 }
 
@@ -135,7 +141,8 @@ bool RecordCollector::is_wanted(const std::string& topic) const {
 void RecordCollector::look_around() {
   if (known_.size() > kMostKnown) known_.clear();
   for (const PublisherInfo& info : publishers_now()) {
-    if (is_wanted(info.topic)) in_spite_of_shortage([&] { subscribe(info.topic); });
+    if (finds_topics_ && is_wanted(info.topic))
+      in_spite_of_shortage([&] { subscribe(info.topic); });
     if (!subscribed_.contains(info.topic)) continue;
     const PublisherName name{info.participant, info.number};
     if (known_.contains(name)) continue;
@@ -184,7 +191,11 @@ void RecordCollector::run() {
 
 // Publishers wait for it no more. What was received and is not in the buffer is put there, or lost.
 void RecordCollector::unsubscribe() {
-  for (Topic* const topic : by_tag_) topic->subscriber.close();
+  for (Topic* const topic : by_tag_) {
+    topic->subscriber.miss_what_is_left();
+    collect_missing(*topic);
+    topic->subscriber.close();
+  }
   put_collected();
   tell_of_last_lost();
 }
@@ -195,7 +206,7 @@ void RecordCollector::take_turn(std::chrono::milliseconds most) {
   const bool is_stuck = std::exchange(shortage_, nullptr) || std::exchange(is_held_up_, false);
   if (!std::exchange(has_taken_, false) && is_stuck) std::this_thread::sleep_for(LookPace::kPeriod);
   const bool changed = wait_for_samples(most);
-  buffer_.expire(platform::wall_clock_ns());
+  buffer_.expire(clock_.now());
   const auto now = platform::Clock::now();
   if (changed || now >= next_search_) {
     look_around();
@@ -221,8 +232,7 @@ bool RecordCollector::poll(std::chrono::milliseconds most) {
 void RecordCollector::look_at_topics() {
   const auto now = platform::Clock::now();
   const bool all = by_tag_.size() == 1 || now - last_full_look_ >= kFullLook;
-  const std::uint64_t waits = collected_.empty() ? 0 : collected_.back().time;
-  const std::uint64_t begun = platform::wall_clock_ns();
+  const std::uint64_t begun = clock_.now();
   if (all && by_tag_.size() > 1 && poll(std::chrono::milliseconds(0))) next_search_ = now;
   for (std::size_t i = 0; i < by_tag_.size(); ++i) {
     Topic& topic = *by_tag_[i];
@@ -231,7 +241,7 @@ void RecordCollector::look_at_topics() {
   if (!all) return put_collected(complete_until_);
   last_full_look_ = now;
   complete_until_ = begun;
-  put_collected(std::max(begun, waits));  // the clock may have been set back
+  put_collected(begun);
 }
 
 // Notes which topics may have samples. Returns true if publishers came or went.
@@ -261,28 +271,23 @@ void RecordCollector::take_last() {
   poller_.remove(told_.get());
   poller_.remove(participant_.domain_descriptor());
   for (Topic* const topic : by_tag_) topic->subscriber.notify_lazily(false);
-  std::map<Topic*, std::size_t> left;
-  for (Topic* const topic : by_tag_) left[topic] = waiting_in(*topic);
   const platform::Deadline copies_until(kCopying);
-  bool more = !left.empty();
-  while (more && !buffer_.stopped()) {
-    for (auto& [topic, most] : left) {
-      const std::uint64_t before = topic->taken;
-      (void)drain(*topic, most);
-      most -= std::min<std::size_t>(most, topic->taken - before);
-    }
+  for (bool more = true; more && !buffer_.stopped();) {
+    has_taken_ = false;
+    for (Topic* const topic : by_tag_) (void)drain(*topic, waiting_in(*topic));
     put_collected();
-    more = false;
+    if (std::ranges::none_of(by_tag_, [](Topic* one) { return one->subscriber.has_left(); }))
+      return;
     const bool hurries = copies_until.passed();
     if (shortage_ && hurries) return give_up_last();
+    more = has_taken_;
     if (std::exchange(shortage_, nullptr) || std::exchange(is_held_up_, false)) {
       std::this_thread::sleep_for(LookPace::kPeriod);
       more = true;
     }
-    for (const std::uint64_t tag : poller_.wait(hurries ? std::chrono::milliseconds(0) : kOnTheWay))
-      more |= left[by_tag_[tag - kFirstTopicTag]] > 0;
-    for (const auto& [topic, most] : left) {
-      if (most == 0 || !topic->subscriber.has_set_aside()) continue;
+    if (!more && !hurries) more = !poller_.wait(kOnTheWay).empty();
+    for (Topic* const topic : by_tag_) {
+      if (!topic->subscriber.has_set_aside()) continue;
       more = true;  // a copy from a GPU is not there before it is made
       if (hurries) topic->subscriber.refuse_set_aside(kNotInTime);
     }
@@ -300,10 +305,11 @@ void RecordCollector::give_up_last() {
 }
 
 // A publisher that has found the recorder counts on it, also if its link is still on the way. One
-// that has had the time for that, as one that is stopped, is not waited for. What comes meanwhile
-// is recorded.
+// that has had the time for that, as one that is stopped, is not waited for. Other topics are
+// recorded meanwhile.
 void RecordCollector::wait_for_connections(std::chrono::milliseconds most) {
   look_around();
+  if (ended_.load(std::memory_order_relaxed)) finds_topics_ = false;
   const auto now = platform::Clock::now();
   auto last = now;
   struct Count {
@@ -355,7 +361,7 @@ void RecordCollector::require_passing_shortage(Topic& topic) {
 bool RecordCollector::drain(Topic& topic, std::size_t most) {
   for (std::size_t i = 0; i < most && !buffer_.stopped(); ++i) {
     const std::uint64_t releases = buffer_.releases();
-    const std::uint64_t now = platform::wall_clock_ns();
+    const std::uint64_t now = clock_.now();
     Sample sample;
     Outcome outcome{};
     if (!in_spite_of_shortage([&] { outcome = topic.subscriber.try_receive(sample); })) {
@@ -376,16 +382,17 @@ bool RecordCollector::drain(Topic& topic, std::size_t most) {
     }
     ++topic.taken;
     has_taken_ = true;
-    collect(topic, std::move(sample), platform::wall_clock_ns());
+    collect(topic, std::move(sample));
   }
   return true;
 }
 
-void RecordCollector::collect(Topic& topic, Sample&& sample, std::uint64_t now) {
+void RecordCollector::collect(Topic& topic, Sample&& sample) {
   const SampleHeader& header = sample.header();
   const PublisherName name{header.publisher, header.publisher_number};
   Source& source = source_of(name, topic.name, header.sequence);
-  source.time = std::max(source.time, topic.pace.came_at(header.timestamp_ns, now));
+  const std::uint64_t published = clock_.at_wall_time(header.timestamp_ns);
+  source.time = std::max(source.time, topic.pace.came_at(published, clock_.now()));
   collected_bytes_ += bytes_of(sample);
   collected_.push_back({.source = &source, .time = source.time, .sample = std::move(sample)});
   if (collected_bytes_ >= kMostCollected) put_collected();
@@ -453,7 +460,7 @@ void RecordCollector::note_missing(Source& source, MissingSamples&& missing) {
 }
 
 void RecordCollector::tell_of_last_lost() {
-  if (last_time_ == 0) last_time_ = platform::wall_clock_ns();  // it has had no sample
+  if (last_time_ == 0) last_time_ = clock_.now();  // it has had no sample
   for (const auto& [name, source] : sources_) {
     if (source.seen == source.next) continue;
     RecordedSample recorded{.publisher = source.publisher,

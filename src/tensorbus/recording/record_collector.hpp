@@ -15,9 +15,11 @@
 #include "tensorbus/bus/participant.hpp"
 #include "tensorbus/bus/subscriber.hpp"
 #include "tensorbus/platform/clock.hpp"
+#include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/platform/waiting/poller.hpp"
 #include "tensorbus/recording/record/name_pattern.hpp"
 #include "tensorbus/recording/record/record_buffer.hpp"
+#include "tensorbus/recording/record/record_clock.hpp"
 
 namespace tensorbus::bus {
 
@@ -44,12 +46,14 @@ class RecordCollector {
   // shortage of descriptors or memory while it looks for topics or samples is waited out: of
   // samples kMostShortage, or until kCopying after its end.
   void run();
-  // Has run() take what is there now, and return. Any thread.
+  // Ends run(), which first takes what was published before this call, and nothing that came after
+  // it. Any thread; a second call changes nothing.
   void end() noexcept;
   // Waits until run() has put what was there into the buffer, or kMostLook, as while the buffer is
   // full. Any thread.
   void look(const platform::StopCondition& stop);
 
+  const RecordClock& clock() const noexcept { return clock_; }
   std::uint64_t lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
   std::uint64_t unwritable() const noexcept { return unwritable_.load(std::memory_order_relaxed); }
   std::uint32_t topics() const noexcept { return topics_.load(std::memory_order_relaxed); }
@@ -84,7 +88,7 @@ class RecordCollector {
   void wait_for_connections(std::chrono::milliseconds most);
   std::size_t waiting_in(const Topic& topic) const;
   bool drain(Topic& topic, std::size_t most);
-  void collect(Topic& topic, Sample&& sample, std::uint64_t now);
+  void collect(Topic& topic, Sample&& sample);
   void collect_missing(Topic& topic);
   void put_collected(std::uint64_t until = UINT64_MAX);
   void note_seen(Source& source, std::uint64_t sequence);
@@ -101,6 +105,7 @@ class RecordCollector {
   const CollectorOptions options_;
   std::optional<NamePattern> pattern_;  // empty: none
   const Participant participant_;
+  const RecordClock clock_;
   RecordBuffer& buffer_;
   const platform::Fd told_;  // an event: to end, or to look
   std::atomic<bool> ended_ = false;
@@ -108,7 +113,9 @@ class RecordCollector {
   std::atomic<std::uint32_t> looks_ = 0;  // a futex
   platform::Poller poller_;
   std::map<std::string, std::unique_ptr<Topic>> subscribed_;
+  // Of the thread of run(), which adds to it under the mutex of end().
   std::vector<Topic*> by_tag_;
+  platform::Mutex ending_;
   std::map<PublisherName, Known> known_;  // of recorded topics
   std::map<PublisherName, Source> sources_;
   // Of all topics, until put_collected() puts them into the buffer, in the order of their times.
@@ -123,6 +130,7 @@ class RecordCollector {
   bool told_of_shortage_ = false;  // it has logged one
   bool is_held_up_ = false;        // a topic waits for a snapshot that is being written
   bool has_taken_ = false;         // a sample since the last turn
+  bool finds_topics_ = true;       // false: those that are new now came after its end
   std::atomic<std::uint64_t> lost_ = 0;
   std::atomic<std::uint64_t> unwritable_ = 0;  // among the lost: not copied from a GPU
   std::atomic<std::uint32_t> topics_ = 0;

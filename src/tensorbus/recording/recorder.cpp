@@ -241,7 +241,7 @@ Outcome Recorder::snapshot(std::string& path, const platform::StopCondition& sto
   if (!state.keeps)
     throw Error(Code::kInvalidArgument, "snapshot: this recorder writes all, and keeps nothing");
   state.collector.look(stop);
-  const std::uint32_t number = state.buffer.request_snapshot(platform::wall_clock_ns());
+  const std::uint32_t number = state.buffer.request_snapshot(state.collector.clock().now());
   if (number == 0) return Outcome::kClosed;
   path = state.output.path_of(number);
   std::uint32_t seen = 0;

@@ -29,8 +29,8 @@ class TENSORBUS_API Recorder {
   // kInterrupted.
   Outcome wait(const platform::StopCondition& stop);
   RecorderStats stats() const;
-  // Writes all that was received, and the end of the file. Throws the Error for which recording
-  // has ended, which says what is in the file; the second call does nothing.
+  // Writes what was published before this call, and the end of the file. Throws the Error for which
+  // recording has ended, which says what is in the file; the second call does nothing.
   void close();
 
  private:

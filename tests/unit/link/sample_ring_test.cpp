@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <random>
 #include <thread>
 #include <tuple>
@@ -50,6 +51,7 @@ class Ring {
     if (!reader_.pop(entry)) return -1;
     return same(entry, entry_of(entry.sequence)) ? static_cast<std::int64_t>(entry.sequence) : -2;
   }
+  std::optional<std::uint64_t> stop() { return reader_.stop_at_newest(); }
   Slot& slot(std::size_t i) { return slots_[i]; }
   std::size_t size() const { return count_; }
 
@@ -118,6 +120,41 @@ TEST(SampleRing, a_reader_that_was_overtaken_many_times_finds_the_oldest_that_is
       EXPECT_EQ(ring.pop(), static_cast<std::int64_t>(p)) << slots << " slots";
     EXPECT_EQ(ring.pop(), -1);
   }
+}
+
+TEST(SampleRing, a_reader_that_stops_pops_what_is_there_and_nothing_that_comes_later) {
+  Ring ring(4);
+  for (std::uint64_t p = 0; p < 3; ++p) ring.push(p);
+  ASSERT_EQ(ring.pop(), 0);
+  EXPECT_EQ(ring.stop(), 2U);
+  for (std::uint64_t p = 3; p < 5; ++p) ring.push(p);
+  EXPECT_EQ(ring.pop(), 1);
+  EXPECT_TRUE(ring.ready());
+  EXPECT_EQ(ring.pop(), 2);
+  EXPECT_FALSE(ring.ready());
+  EXPECT_EQ(ring.pop(), -1);
+  EXPECT_FALSE(ring.taken(3));
+}
+
+TEST(SampleRing, a_reader_that_stops_and_is_overtaken_pops_nothing_that_came_later) {
+  Ring ring(4);
+  for (std::uint64_t p = 0; p < 2; ++p) ring.push(p);
+  EXPECT_EQ(ring.stop(), 1U);
+  for (std::uint64_t p = 2; p < 11; ++p) {
+    EXPECT_TRUE(p < 4 || ring.drop(p - 4));
+    ring.push(p);
+  }
+  EXPECT_EQ(ring.pop(), -1);
+  EXPECT_FALSE(ring.ready());
+}
+
+TEST(SampleRing, a_reader_that_stops_at_an_empty_ring_pops_nothing) {
+  Ring ring(2);
+  ring.push(0);
+  ASSERT_EQ(ring.pop(), 0);
+  EXPECT_FALSE(ring.stop());
+  ring.push(1);
+  EXPECT_EQ(ring.pop(), -1);
 }
 
 TEST(SampleRing, only_the_bytes_that_are_in_use_cross) {

@@ -104,6 +104,37 @@ TEST_F(ARecordCollector, takes_at_its_end_what_is_left_of_publishers_that_have_e
   EXPECT_EQ(taken(), kDepth + 1 + 3 * kDepth);
 }
 
+TEST_F(ARecordCollector, takes_nothing_that_is_published_after_its_end) {
+  RecordCollector collector({.topics = {"one"}, .reliable = true, .depth = kDepth}, recording,
+                            buffer);
+  Publisher& publisher = publisher_on("one", {.reliable = true, .timeout = kLong});
+  ASSERT_TRUE(eventually([&] { return connected_publishers() == 1; }));
+  publish_patterns(publisher, 0, 3);
+  collector.end();
+  publish_patterns(publisher, 3, 4);
+  collector.end();
+  collector.run();
+  buffer.close();
+  EXPECT_EQ(taken(), 3U);
+  EXPECT_EQ(collector.lost(), 0U);
+}
+
+TEST_F(ARecordCollector, counts_what_a_fast_publisher_drops_after_its_end) {
+  RecordCollector collector({.topics = {"one"}, .depth = kDepth}, recording, buffer);
+  Publisher& publisher = publisher_on("one");
+  ASSERT_TRUE(eventually([&] { return connected_publishers() == 1; }));
+  publish_patterns(publisher, 0, 3);
+  collector.end();
+  publish_patterns(publisher, 3, 3 * kDepth);
+  collector.run();
+  buffer.close();
+  EXPECT_EQ(collector.lost(), 3U);
+  const std::vector<RecordedSample> written = buffer.take();
+  ASSERT_EQ(written.size(), 1U);
+  EXPECT_FALSE(written[0].has_sample);
+  EXPECT_EQ(written[0].lost, 3U);
+}
+
 TEST_F(ARecordCollector, counts_what_it_missed_of_a_publisher_that_cut_it_off_and_closed) {
   std::uint64_t all = 0;
   std::uint64_t lost = 0;

@@ -309,6 +309,17 @@ bool SubscriberCore::has_set_aside() const {
   return !pending_.empty();
 }
 
+void SubscriberCore::stop_here() noexcept {
+  const platform::MutexLock lock(mutex_);
+  stopped_ = true;
+  for (const LinkRef& link : links_) link->stop_here();
+}
+
+bool SubscriberCore::has_left() const {
+  const platform::MutexLock lock(mutex_);
+  return !std::ranges::all_of(links_, [](const LinkRef& link) { return link->empty(); });
+}
+
 std::size_t SubscriberCore::links() const {
   const platform::MutexLock lock(mutex_);
   return links_.size();
@@ -457,6 +468,7 @@ void SubscriberCore::accept(const LinkRef& link, const link::Accepted& accepted,
   link->accept(accepted, std::move(segment), std::move(room_notifier));
   stream_.accepted(*link, links_);
   stats_.missed += stream_.follow_mirrors(links_);
+  if (stopped_) link->stop_here();
   wake_all();
 }
 

@@ -110,6 +110,13 @@ class SubscriberCore {
   bool has_set_aside() const;
   // Those are waited for no more: the next try_receive() drops them, as not copied.
   void refuse_set_aside(const char* why);
+  // From now on only samples that were published before are received, of each link that comes later
+  // those that came with it.
+  void stop_here() noexcept;
+  // Returns true if a sample is left that try_receive() may return later.
+  bool has_left() const;
+  // After stop_here(): counts the samples before it that are still left as missed.
+  void miss_what_is_left() noexcept;
   // Returns how many publishers there are, also those that have ended and left something.
   std::size_t links() const;
   // Signals the descriptor if a sample was missed: a publisher can be stopped between its entry and
@@ -247,6 +254,7 @@ class SubscriberCore {
   std::shared_ptr<link::TraceRing> trace_ TB_GUARDED_BY(mutex_);  // null: it is not traced
   StreamEnd stream_ TB_GUARDED_BY(mutex_);
   bool closed_ TB_GUARDED_BY(mutex_) = false;
+  bool stopped_ TB_GUARDED_BY(mutex_) = false;  // stop_here() was called
 };
 
 }  // namespace tensorbus::bus

@@ -208,9 +208,16 @@ void SubscriberCore::count_received(link::BorrowerLink& link, const link::Entry&
 
 void SubscriberCore::count_missed_at_the_end(const link::BorrowerLink& link,
                                              std::uint64_t count) noexcept {
+  if (link.stopped()) count = link.missed_before_stop();
   if (count == 0) return;
   note_missing(link, link.next_sequence() + count, {});
   stats_.missed += count;
+}
+
+void SubscriberCore::miss_what_is_left() noexcept {
+  const platform::MutexLock lock(mutex_);
+  for (const LinkRef& link : links_)
+    if (link->stopped()) count_missed_at_the_end(*link, 0);
 }
 
 // `end`: behind the last one. Without memory for it, it stays a number in `stats_` alone.

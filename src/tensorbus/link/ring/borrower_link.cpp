@@ -73,6 +73,11 @@ bool BorrowerLink::pop(Entry& entry) noexcept {
   return true;
 }
 
+void BorrowerLink::stop_here() noexcept {
+  if (!segment_ || ended_ || std::exchange(stopped_, true)) return;
+  if (const auto newest = samples_.stop_at_newest()) stopped_at_ = *newest + 1;
+}
+
 void BorrowerLink::release_soon(std::uint64_t token) noexcept {
   unused_[unused_count_++] = token;
   if (unused_count_ == unused_.size()) give_back_unused();

@@ -72,6 +72,13 @@ class BorrowerLink : public LeaseSource {
   std::uint64_t follow(std::uint64_t next) noexcept;
   // Counts the samples that are missing between the last one and this one.
   std::uint64_t gap_before(std::uint64_t sequence) noexcept;
+  // From now on only samples that are in the ring are popped. Does nothing if the link has ended.
+  void stop_here() noexcept;
+  bool stopped() const noexcept { return stopped_; }
+  // After stop_here(): the samples before it that were not popped.
+  std::uint64_t missed_before_stop() const noexcept {
+    return stopped_at_ > next_sequence_ ? stopped_at_ - next_sequence_ : 0;
+  }
   // Of a link whose publisher has closed: the samples that were published after the last one.
   std::uint64_t missed_at_the_end() const noexcept {
     const std::uint64_t samples = segment_->publisher_closed()->load(std::memory_order_relaxed) - 1;
@@ -145,6 +152,8 @@ class BorrowerLink : public LeaseSource {
   std::uint32_t max_held_ = 0;
   bool publisher_waits_ = false;  // it is reliable: it may sleep until we pop or release
   bool ended_ = false;
+  bool stopped_ = false;
+  std::uint64_t stopped_at_ = 0;  // the sequence number behind the last that is popped
   bool unsubscribed_ = false;
   Waker publisher_;
   std::atomic<std::uint32_t> popped_{0};  // written under the subscriber's mutex

@@ -78,7 +78,7 @@ bool SampleRingReader::pop(Entry& entry) noexcept {
   if (broken_) return false;
   // Every turn moves `next_` forward over dropped samples. If the states do not change, this ends
   // in two rounds: the first finds the newest state, the second reaches it.
-  for (std::size_t turns = 0; turns <= 2 * slots_.size(); ++turns) {
+  for (std::size_t turns = 0; turns <= 2 * slots_.size() && next_ < until_; ++turns) {
     Slot& source = slot(next_);
     __builtin_prefetch(&source.words[kHeadWords]);  // the second cache line, beside the first
     // Acquire: pairs with the release in push().
@@ -134,10 +134,25 @@ void SampleRingReader::skip_dropped() noexcept {
     if (slot(next_).state.load(std::memory_order_relaxed) != taken(next_)) return;
 }
 
+std::optional<std::uint64_t> SampleRingReader::stop_at_newest() noexcept {
+  std::optional<std::uint64_t> sequence;
+  until_ = next_;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    // Acquire: pairs with the release in push().
+    const std::uint64_t state = slots_[i].state.load(std::memory_order_acquire);
+    if (state < full(until_)) continue;
+    const std::uint64_t position = position_of(state);
+    if (position >= kMostPositions || (position & (slots_.size() - 1)) != i) continue;
+    until_ = position + 1;
+    sequence = slots_[i].words[0].load(std::memory_order_relaxed);
+  }
+  return sequence;
+}
+
 bool SampleRingReader::ready() const noexcept {
   // Relaxed: pop(), which is called next, acquires. The same comparison, so that both agree.
   const std::uint64_t state = slot(next_).state.load(std::memory_order_relaxed);
-  return !broken_ && state >= full(next_);
+  return !broken_ && next_ < until_ && state >= full(next_);
 }
 
 }  // namespace tensorbus::link

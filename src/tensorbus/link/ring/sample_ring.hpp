@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "tensorbus/memory/segment_id.hpp"
@@ -76,6 +77,9 @@ class SampleRingReader {
   bool ready() const noexcept;
   // Skips what the owner has taken back, when it writes no more.
   void skip_dropped() noexcept;
+  // Ends the ring behind its newest entry: pop() returns no entry that is pushed later. Returns the
+  // sequence number of that entry; nothing if the ring has none that was not popped.
+  std::optional<std::uint64_t> stop_at_newest() noexcept;
   // Returns true if pop() found a state that no owner writes: the ring is read no more.
   bool broken() const noexcept { return broken_; }
 
@@ -89,7 +93,8 @@ class SampleRingReader {
 
   std::span<Slot> slots_;
   std::uint64_t next_ = 0;
-  std::uint32_t in_a_row_ = 0;  // popped without a missing one between
+  std::uint64_t until_ = UINT64_MAX;  // the first position that is not popped
+  std::uint32_t in_a_row_ = 0;        // popped without a missing one between
   bool broken_ = false;
 };
 

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "tensorbus/platform/clock.hpp"
+
+namespace tensorbus::bus {
+
+// The time of a recorder, in nanoseconds since 1970: that of the wall clock when the recorder
+// begins, and from then on what the steady clock counts. So a step of the wall clock changes no
+// interval in the recording. Thread-safe.
+class RecordClock {
+ public:
+  std::uint64_t now() const noexcept { return begun_ + steady_ns() - steady_; }
+  // Returns the recorder's time at which the wall clock shows `wall`. After a step of the wall
+  // clock this is wrong for times before the step.
+  std::uint64_t at_wall_time(std::uint64_t wall) const noexcept {
+    const std::uint64_t wall_now = platform::wall_clock_ns();  // first: what it is compared with
+    return wall + (now() - wall_now);                          // modulo 2^64
+  }
+
+ private:
+  static std::uint64_t steady_ns() noexcept {
+    const std::chrono::nanoseconds since = platform::Clock::now().time_since_epoch();
+    return static_cast<std::uint64_t>(since.count());
+  }
+
+  const std::uint64_t begun_ = platform::wall_clock_ns();
+  const std::uint64_t steady_ = steady_ns();
+};
+
+}  // namespace tensorbus::bus
