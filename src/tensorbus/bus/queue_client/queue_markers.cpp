@@ -43,7 +43,8 @@ void require_only(const Domain& domain, const std::string& name, const std::stri
         domain.is_dead(marker->participant))
       continue;
     std::string why = "there is a queue \"" + name + "\" already, which ";
-    why += marker->participant == self ? "this process" : process_text(domain, file);
+    why += marker->participant == self ? "this process (" + std::to_string(::getpid()) + ")"
+                                       : process_text(domain, file);
     why += " made. Open that one with Queue.open(\"" + name + "\"), or choose another name";
     throw Error(Code::kInvalidArgument, why);
   }
