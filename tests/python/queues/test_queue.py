@@ -391,6 +391,8 @@ def test_a_second_queue_of_a_name_is_refused_and_the_error_says_which_process_ha
     other.tell()
     with (
         tb.Queue(name="here"),
-        pytest.raises(tb.InvalidArgument, match=rf"already, which this process \({os.getpid()}\) made"),
+        pytest.raises(
+            tb.InvalidArgument, match=rf"already, which this process \({os.getpid()}\) made"
+        ),
     ):
         tb.Queue(name="here")
