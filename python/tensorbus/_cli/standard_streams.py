@@ -90,6 +90,6 @@ def _status_of(command: Callable[[], int | None]) -> int:
         return _INTERRUPTED
     except BrokenPipeError:  # the reader has gone, as that of `tensorbus list | head -1`
         return _FAILED
-    except (Error, OSError, UnicodeError) as error:
+    except (Error, OSError, MemoryError, UnicodeError) as error:
         print("\n".join(map(shown, f"tensorbus: {error}".split("\n"))), file=sys.stderr)
         return _USAGE if isinstance(error, InvalidArgument) else _FAILED

@@ -13,7 +13,6 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.widgets import HelpPanel
 
-from tensorbus._base.end_signals import end_signals
 from tensorbus._base.errors import Error
 from tensorbus._inspection.report import Inspection
 from tensorbus._inspection.units import shown
