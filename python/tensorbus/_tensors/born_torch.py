@@ -124,13 +124,14 @@ def _runs_here(types: Iterable[type]) -> bool:
     Else a transform (torch.func), a tracer, forward-mode gradients, a class of tensors or another
     mode (FakeTensorMode) is to see the function as the program calls it.
     """
+    modes = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
     return not (
         any(kind not in _ORDINARY for kind in types)
         or torch._C._functorch.peek_interpreter_stack() is not None
         or torch._C._len_torch_dispatch_stack() > 0
         or torch.autograd.forward_ad._current_level >= 0
-        or torch.jit.is_tracing()
-        or any(type(mode) not in _HARMLESS for mode in _get_current_function_mode_stack())
+        or torch._C._is_tracing()
+        or any(type(mode) not in _HARMLESS for mode in modes)
     )
 
 
