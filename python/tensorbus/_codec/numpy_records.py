@@ -68,6 +68,10 @@ def lower_array(outgoing: Outgoing, array: np.ndarray[Any, Any]) -> Lowered:
             _address(array), dtype.name, array.shape, strides, FROM_NUMPY, array
         )
         return index
+    try:
+        _check_text(array)
+    except MessageError as error:  # its receiver would refuse it
+        raise CannotTravel(array, str(error)) from error
     return "numpy.ndarray", _description(array), _add_bytes(outgoing, array)
 
 

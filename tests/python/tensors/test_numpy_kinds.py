@@ -244,6 +244,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: np.zeros(2, [("a", rationals().dtype)]),
         "elements of rational cannot travel",
     ),
+    "text that is none": (
+        lambda: np.full(2, 0x110000, "<u4").view("<U1"),
+        "the code point 0x110000",
+    ),
     "swapped bfloat16": (swapped_bfloat16, "bfloat16 in a foreign byte order"),
     "a masked array": (lambda: np.ma.zeros(3), "MaskedArray is a subclass"),
     "a recarray": (lambda: np.rec.array([(1,)], dtype=[("a", "i4")]), "recarray is a subclass"),
