@@ -157,7 +157,9 @@ def empty(
     """A tensor in shared memory that this process keeps. Its bytes are not cleared.
 
     Unlike a loan it may be shared and published any number of times, by reference, and written to
-    all the while: whoever has it sees that.
+    all the while. A reader sees later writes for certain with `access="read"` or `"shared"`. With
+    the default, "copy-on-write", a small tensor is a copy that was made when it was received, and
+    a page that the reader has written is the reader's own.
 
     Args:
         shape, dtype, like, device: see `tensorbus.Publisher.loan`.
@@ -171,7 +173,7 @@ def empty(
     >>> weights = empty((2, 2), "float32")
     >>> weights[:] = 1
     >>> with share(weights) as shared:
-    ...     seen = attach(shared.handle)
+    ...     seen = attach(shared.handle, access="read")
     >>> weights[0, 0] = 5
     >>> float(seen[0, 0])
     5.0
