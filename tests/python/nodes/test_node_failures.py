@@ -124,7 +124,7 @@ def test_a_callback_that_keeps_too_much_is_told_once_and_called_again_when_it_le
             publisher = connected(node.create_publisher("topic"))
             async with running(node):
                 for number in range(3):
-                    publisher.publish(np.full(100, number))
+                    publisher.publish(np.full(10_000, number))
                 await becomes(lambda: "HoldLimit" in caplog.text)
                 assert len(kept) == 2
                 kept.clear()
