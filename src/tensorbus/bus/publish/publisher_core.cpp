@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "tensorbus/link/wire/connection_messages.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/kill_point.hpp"
 
