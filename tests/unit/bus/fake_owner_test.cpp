@@ -301,6 +301,14 @@ TEST_F(FakeOwner, that_sends_a_segment_late_makes_the_subscriber_ready) {
   EXPECT_FALSE(subscriber->ready());
 }
 
+TEST_F(FakeOwner, that_has_not_answered_yet_may_have_published) {
+  greet();
+  subscriber->stop_here();
+  EXPECT_TRUE(subscriber->has_left());
+  peer.reset();
+  EXPECT_TRUE(eventually([&] { return !subscriber->has_left(); }));
+}
+
 TEST_F(FakeOwner, that_never_greets_keeps_no_subscriber_that_was_closed) {
   subscriber->close();
   EXPECT_TRUE(eventually([&] {

@@ -119,6 +119,20 @@ TEST_F(ARecordCollector, takes_nothing_that_is_published_after_its_end) {
   EXPECT_EQ(collector.lost(), 0U);
 }
 
+TEST_F(ARecordCollector, takes_what_a_publisher_that_ends_after_it_has_left) {
+  RecordCollector collector({.topics = {"one"}, .reliable = true, .depth = kDepth}, recording,
+                            buffer);
+  publish_patterns(publisher_on("one", {.reliable = true, .timeout = kLong}), 0, 3);
+  ASSERT_TRUE(eventually([&] { return connected_publishers() == 1; }));
+  collector.end();
+  publishers.clear();
+  ASSERT_TRUE(eventually([&] { return connected_publishers() == 0; }));
+  collector.run();
+  buffer.close();
+  EXPECT_EQ(taken(), 3U);
+  EXPECT_EQ(collector.lost(), 0U);
+}
+
 TEST_F(ARecordCollector, counts_what_a_fast_publisher_drops_after_its_end) {
   RecordCollector collector({.topics = {"one"}, .depth = kDepth}, recording, buffer);
   Publisher& publisher = publisher_on("one");

@@ -317,7 +317,8 @@ void SubscriberCore::stop_here() noexcept {
 
 bool SubscriberCore::has_left() const {
   const platform::MutexLock lock(mutex_);
-  return !std::ranges::all_of(links_, [](const LinkRef& link) { return link->empty(); });
+  return std::ranges::any_of(
+      links_, [](const LinkRef& link) { return link->is_asked() || !link->empty(); });
 }
 
 std::size_t SubscriberCore::links() const {

@@ -113,7 +113,8 @@ class SubscriberCore {
   // From now on only samples that were published before are received, of each link that comes later
   // those that came with it.
   void stop_here() noexcept;
-  // Returns true if a sample is left that try_receive() may return later.
+  // Returns true if a sample is left that try_receive() may return later, or a publisher has not
+  // answered yet: it may have published samples that come with its answer.
   bool has_left() const;
   // After stop_here(): counts the samples before it that are still left as missed.
   void miss_what_is_left() noexcept;
@@ -203,7 +204,9 @@ class SubscriberCore {
       TB_REQUIRES(mutex_);
   void count_received(link::BorrowerLink& link, const link::Entry& entry) noexcept
       TB_REQUIRES(mutex_);
-  void count_missed_at_the_end(const link::BorrowerLink& link, std::uint64_t count) noexcept
+  void count_missed_at_the_end(link::BorrowerLink& link, std::uint64_t count) noexcept
+      TB_REQUIRES(mutex_);
+  void count_missed(const link::BorrowerLink& link, std::uint64_t count) noexcept
       TB_REQUIRES(mutex_);
   void note_missing(const link::BorrowerLink& link, std::uint64_t end, std::string why) noexcept
       TB_REQUIRES(mutex_);

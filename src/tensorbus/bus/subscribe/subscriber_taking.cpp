@@ -206,9 +206,14 @@ void SubscriberCore::count_received(link::BorrowerLink& link, const link::Entry&
   ++stats_.received;
 }
 
-void SubscriberCore::count_missed_at_the_end(const link::BorrowerLink& link,
+// `count`: the samples that a link has missed that was not stopped.
+void SubscriberCore::count_missed_at_the_end(link::BorrowerLink& link,
                                              std::uint64_t count) noexcept {
-  if (link.stopped()) count = link.missed_before_stop();
+  if (link.stopped()) count = link.empty() ? link.take_missed_before_stop() : 0;
+  count_missed(link, count);
+}
+
+void SubscriberCore::count_missed(const link::BorrowerLink& link, std::uint64_t count) noexcept {
   if (count == 0) return;
   note_missing(link, link.next_sequence() + count, {});
   stats_.missed += count;
@@ -217,7 +222,7 @@ void SubscriberCore::count_missed_at_the_end(const link::BorrowerLink& link,
 void SubscriberCore::miss_what_is_left() noexcept {
   const platform::MutexLock lock(mutex_);
   for (const LinkRef& link : links_)
-    if (link->stopped()) count_missed_at_the_end(*link, 0);
+    if (link->stopped()) count_missed(*link, link->take_missed_before_stop());
 }
 
 // `end`: behind the last one. Without memory for it, it stays a number in `stats_` alone.

@@ -62,6 +62,8 @@ class BorrowerLink : public LeaseSource {
   bool ready() const noexcept;
   // Returns true if the owner wrote something invalid to the ring: the ring is not used any more.
   bool broken() const noexcept { return samples_.broken(); }
+  // Returns true if the owner has not answered SUBSCRIBE yet: it may count on this link already.
+  bool is_asked() const noexcept { return !segment_ && !ended_; }
   // Returns true if nothing is left here or in the ring.
   bool empty() const noexcept { return !set_aside && !(segment_ && samples_.ready()); }
   // Of a mirror that had not begun when the link was accepted: looks at its first sequence number.
@@ -75,9 +77,10 @@ class BorrowerLink : public LeaseSource {
   // From now on only samples that are in the ring are popped. Does nothing if the link has ended.
   void stop_here() noexcept;
   bool stopped() const noexcept { return stopped_; }
-  // After stop_here(): the samples before it that were not popped.
-  std::uint64_t missed_before_stop() const noexcept {
-    return stopped_at_ > next_sequence_ ? stopped_at_ - next_sequence_ : 0;
+  // After stop_here(): the samples before it that were not popped; 0 if this was called before.
+  std::uint64_t take_missed_before_stop() noexcept {
+    const std::uint64_t end = std::exchange(stopped_at_, 0);
+    return end > next_sequence_ ? end - next_sequence_ : 0;
   }
   // Of a link whose publisher has closed: the samples that were published after the last one.
   std::uint64_t missed_at_the_end() const noexcept {
