@@ -170,6 +170,31 @@ def test_a_bus_from_before_the_login_is_found_after_it(machine: Machine) -> None
     assert machine.said(WHERE) == IN_RUN
 
 
+def test_a_shortage_of_descriptors_is_no_other_bus(machine: Machine) -> None:
+    publisher = machine.start(PUBLISHER)
+    assert told(publisher) == IN_TMP
+    machine.login()
+    report = machine.said(
+        """
+        import os, resource
+        import tensorbus as tb
+
+        first = os.dup(0)  # no descriptor above it is open
+        for room in range(24):
+            if child := os.fork():
+                os.waitpid(child, 0)
+                continue
+            resource.setrlimit(resource.RLIMIT_NOFILE, (first + room, first + room))
+            try:
+                print(tb.participant().domain, flush=True)
+            except tb.OutOfMemory:
+                print("OutOfMemory", flush=True)
+            os._exit(0)
+        """
+    )
+    assert set(report.splitlines()) == {IN_TMP, "OutOfMemory"}
+
+
 def test_a_bus_goes_on_when_the_runtime_directory_is_removed_at_logout(machine: Machine) -> None:
     machine.login()
     publisher = machine.start(PUBLISHER)

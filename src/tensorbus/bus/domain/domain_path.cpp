@@ -82,11 +82,17 @@ std::string path_in(const std::string& directory, const std::string& name) {
 
 std::string temporary_base() { return "/tmp/tensorbus-" + std::to_string(::geteuid()); }
 
+// Called where an error says that no process of ours is there; a shortage says nothing.
+void require_no_shortage(const Error& error) {
+  if (error.code() == Code::kOutOfMemory) throw error;
+}
+
 bool somebody_listens(int directory, const std::string& name) {
   try {
     return is_socket_name(name) &&
            platform::connect_in(directory, name).outcome != platform::Connect::kDead;
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    require_no_shortage(error);
     return false;
   }
 }
@@ -97,7 +103,8 @@ bool somebody_is_in(const std::string& path) {
     if (!opened.directory) return false;
     for (const std::string& name : platform::list_directory(opened.directory.get()))
       if (somebody_listens(opened.directory.get(), name)) return true;
-  } catch (const Error&) {  // not ours, or not usable: no process of ours is there
+  } catch (const Error& error) {  // not ours, or not usable
+    require_no_shortage(error);
   }
   return false;
 }
@@ -126,7 +133,8 @@ std::vector<std::string> names_in(const std::string& base) {
   try {
     const auto opened = platform::open_private(base, platform::IfMissing::kLeave);
     if (opened.directory) return platform::list_directory(opened.directory.get());
-  } catch (const Error&) {  // not ours, or not usable: nothing of ours is there
+  } catch (const Error& error) {  // not ours, or not usable
+    require_no_shortage(error);
   }
   return {};
 }
@@ -161,7 +169,11 @@ std::string elsewhere_text(const std::string& path) {
   const std::string base = path.substr(0, path.rfind('/'));
   const std::vector<std::string> known = bases();
   if (std::find(known.begin(), known.end(), base) == known.end()) return {};
-  const std::vector<std::string> others = domains_beside(path);
+  std::vector<std::string> others;
+  try {
+    others = domains_beside(path);
+  } catch (const Error&) {  // a shortage: the message itself counts more
+  }
   if (others.empty()) return {};
   std::string text = ". Processes of this user are also in";
   for (std::size_t i = 0; i < others.size() && i < kMostNamed; ++i)
