@@ -166,7 +166,9 @@ class Lane(asyncio.BufferedProtocol):
             self.send(Pong(frame.sent, received, time.time_ns()))
         elif isinstance(frame, Pong):
             if self.clock is not None:
-                self.clock.heard(frame.sent, frame.received, frame.replied, time.time_ns())
+                now = time.time_ns()
+                sent = now - (time.monotonic_ns() - frame.sent)
+                self.clock.heard(sent, frame.received, frame.replied, now)
         else:
             self._owner.on_frame(self, frame, stream)
 
@@ -245,5 +247,5 @@ class Lane(asyncio.BufferedProtocol):
         if now - self._heard > SILENCE:
             return self.close(f"nothing was heard for {SILENCE:.0f} s")
         if self._owner is not None:
-            self.send(Ping(time.time_ns()))
+            self.send(Ping(time.monotonic_ns()))
         self._watching = self._loop.call_later(PING_EVERY, self._watch)
