@@ -30,10 +30,10 @@ enum class Message { kRefused, kHello, kAnswer };
 struct State {
   Owner owner = Owner::kNoConnection;
   Requester requester = Requester::kPauses;
-  bool request = false;              // is unread at the owner
+  bool request = false;  // is unread at the owner
   std::vector<Message> to_requester{};
-  bool hung_up = false;              // behind to_requester
-  bool greeted = false;              // the requester has read HELLO
+  bool hung_up = false;  // behind to_requester
+  bool greeted = false;  // the requester has read HELLO
   int attempts = 0;
   int handled = 0;
   auto operator<=>(const State&) const = default;
