@@ -11,7 +11,7 @@ from typing import Any, Literal
 from tensorbus import _core
 from tensorbus._base.closing import Closing
 from tensorbus._base.errors import Closed, InvalidArgument
-from tensorbus._base.public import public, renamed
+from tensorbus._base.public import public
 from tensorbus._core import FileMode
 from tensorbus._files.contents import Library, tensor_at
 from tensorbus._files.formats import check_arguments, contents_in, end_of, planned
@@ -44,7 +44,6 @@ class MappedFile(Closing):
 
     _in_a_child = "map the file in the child, or send its tensors"
 
-    @renamed(as_="library")
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -164,7 +163,6 @@ class MappedFile(Closing):
 
 
 @public
-@renamed(as_="library")
 def map_file(
     path: str | os.PathLike[str],
     shape: Any = None,

@@ -24,7 +24,7 @@ from tensorbus._base.closing import cannot_pickle
 from tensorbus._base.device import ordinal_of
 from tensorbus._base.errors import Forked, InvalidArgument, Timeout
 from tensorbus._base.generics import Item, Result
-from tensorbus._base.public import positional, public, renamed
+from tensorbus._base.public import public
 from tensorbus._pools.pool_manager import PoolManager
 from tensorbus._pools.progress import progress
 from tensorbus._pools.worker import Call, Chunk, Job, call_all, call_it, takes_device
@@ -144,7 +144,6 @@ class WorkerPool(Executor, Generic[Item, Result]):
     def submit(self, item: Item, /) -> Future[Result]: ...
     @overload  # of a pool without a function
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]: ...
-    @positional("item")
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         """The result, some time: `submit(item)`; without a function, `submit(fn, *args, **kwargs)`.
 
@@ -187,7 +186,6 @@ class WorkerPool(Executor, Generic[Item, Result]):
         timeout: float | None = None,
         chunksize: int = 1,
     ) -> Iterator[Any]: ...
-    @positional("items")
     def map(
         self,
         fn: Any,
@@ -232,7 +230,6 @@ class WorkerPool(Executor, Generic[Item, Result]):
         found: Iterator[Any] = self.imap(chunked, timeout=timeout, progress=progress)
         return [*chain.from_iterable(found)]
 
-    @renamed(ahead="prefetch")
     def imap(
         self,
         items: Iterable[Item],
@@ -271,7 +268,6 @@ class WorkerPool(Executor, Generic[Item, Result]):
 
         return self._results(items, take, next_one, prefetch, timeout, progress)
 
-    @renamed(ahead="prefetch")
     def imap_unordered(
         self,
         items: Iterable[Item],

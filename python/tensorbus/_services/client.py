@@ -13,7 +13,7 @@ from tensorbus._base.arguments import Access, access_named, seconds, topic_name
 from tensorbus._base.closing import Closing
 from tensorbus._base.errors import Closed, Error, InvalidArgument, Timeout
 from tensorbus._base.generics import MessageClass, Reply, Request
-from tensorbus._base.public import public, renamed
+from tensorbus._base.public import public
 from tensorbus._codec.typed import plan_or_none
 from tensorbus._core import Sample
 from tensorbus._services import calls
@@ -53,7 +53,6 @@ class Client(Closing, Generic[Request, Reply]):
     6
     """
 
-    @renamed(as_="library")
     def __init__(
         self,
         name: str,

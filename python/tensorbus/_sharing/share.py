@@ -11,7 +11,7 @@ from tensorbus._base.closing import Closing
 from tensorbus._base.device import stream_of
 from tensorbus._base.errors import Closed, InvalidArgument, Timeout
 from tensorbus._base.participant import participant
-from tensorbus._base.public import public, renamed
+from tensorbus._base.public import public
 from tensorbus._codec.fields import flatten, unflatten
 from tensorbus._codec.handle import Handle
 from tensorbus._core import Outcome
@@ -93,7 +93,6 @@ def share(
 
 
 @public
-@renamed(as_="library")
 def attach(
     handle: Handle | str | bytes | Mapping[str, Any],
     *,

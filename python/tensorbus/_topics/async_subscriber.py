@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from tensorbus._base.arguments import Access
 from tensorbus._base.closing import Closing
 from tensorbus._base.generics import T
-from tensorbus._base.public import public, renamed
+from tensorbus._base.public import public
 from tensorbus._tensors.library import Library
 from tensorbus._topics.async_receiver import AsyncReceiver
 from tensorbus._topics.sample import Sample
@@ -57,7 +57,6 @@ class AsyncSubscriber(Closing, Generic[T]):
 
     _in_a_child = "open the topic in the child"
 
-    @renamed(as_="library")
     def __init__(
         self,
         topic: str,
@@ -112,7 +111,6 @@ class AsyncSubscriber(Closing, Generic[T]):
         """
         return self._receiver.receive(timeout)
 
-    @renamed(most="max_count")
     def receive_many(
         self, max_count: int, timeout: float | None = None
     ) -> Coroutine[Any, Any, list[Sample[T]]]:

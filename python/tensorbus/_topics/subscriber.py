@@ -20,7 +20,7 @@ from tensorbus._base.device import STAYS, ordinal_of
 from tensorbus._base.errors import Closed, HoldLimit, Timeout
 from tensorbus._base.generics import T
 from tensorbus._base.participant import participant
-from tensorbus._base.public import public, renamed
+from tensorbus._base.public import public
 from tensorbus._codec.typed import plan_or_none
 from tensorbus._core import Outcome
 from tensorbus._tensors.conversion import writable
@@ -94,7 +94,6 @@ class Subscriber(Closing, Generic[T]):
 
     _in_a_child = "open the topic in the child"
 
-    @renamed(as_="library")
     def __init__(
         self,
         topic: str,
@@ -172,7 +171,6 @@ class Subscriber(Closing, Generic[T]):
         self._raise_for(result)
         return None
 
-    @renamed(most="max_count")
     def receive_many(self, max_count: int, timeout: float | None = None) -> list[Sample[T]]:
         """Several samples at once: waits like `receive` for the first, takes what else is there.
 
@@ -206,7 +204,6 @@ class Subscriber(Closing, Generic[T]):
             raise Timeout(f"no sample on {self._topic!r} in time{self._hint()}")
         return found
 
-    @renamed(most="max_count")
     def try_receive_many(self, max_count: int) -> list[Sample[T]]:
         """At most so many of the samples that are there now, perhaps none.
 

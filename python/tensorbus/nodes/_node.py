@@ -15,7 +15,7 @@ from tensorbus._aio.failures import OnError
 from tensorbus._base.arguments import topic_name, whole_number
 from tensorbus._base.errors import InvalidArgument, Timeout
 from tensorbus._base.participant import participant
-from tensorbus._base.public import public, renamed
+from tensorbus._base.public import public
 from tensorbus._core import Outcome
 from tensorbus._services.client import Client
 from tensorbus._services.service import Service
@@ -156,7 +156,6 @@ class Node(HasLifecycle):
         self.__publishers[topic] = publisher
         return publisher
 
-    @renamed(as_="library")
     def create_subscriber(
         self,
         topic: str,
@@ -261,7 +260,6 @@ class Node(HasLifecycle):
         self.__lifecycle.add(timer, place)
         return timer
 
-    @renamed(as_="library")
     def create_service(
         self,
         name: str,
@@ -307,7 +305,6 @@ class Node(HasLifecycle):
         self.__lifecycle.add(service, place)
         return service
 
-    @renamed(as_="library")
     def create_client(
         self,
         name: str,

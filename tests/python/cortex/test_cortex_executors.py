@@ -161,12 +161,6 @@ def test_the_base_is_abstract_and_its_run_starts_and_stops() -> None:
     assert not executor.running
 
 
-def test_the_order_of_tensorbus_is_deprecated() -> None:
-    with pytest.warns(DeprecationWarning, match=r"write RateExecutor\(func, rate_hz\)"):
-        executor = RateExecutor(10.0, print)  # type: ignore[arg-type]
-    assert (executor.func, executor.interval) == (print, 0.1)
-
-
 @pytest.mark.parametrize("kind", ASYNC)
 def test_one_stop_ends_all_runs_of_an_executor(kind: str) -> None:
     async def main() -> None:

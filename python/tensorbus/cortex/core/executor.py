@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial, update_wrapper
@@ -114,7 +113,6 @@ class RateExecutor(AsyncExecutor):
     """
 
     def __init__(self, func: Callback, rate_hz: float) -> None:
-        func, rate_hz = _in_order(func, rate_hz)
         super().__init__(func)
         self.interval: float = period_of(rate_hz)
 
@@ -141,7 +139,6 @@ class SyncRateExecutor:
     """
 
     def __init__(self, func: Callback, rate_hz: float) -> None:
-        func, rate_hz = _in_order(func, rate_hz)
         self.func: Callback = checked_callback(func, "sync")
         self.interval: float = period_of(rate_hz)
         self._stop = StopEvent()  # of all runs since it was started; set: it is stopped
@@ -177,12 +174,3 @@ class SyncRateExecutor:
 def _with_arguments(func: Callback, args: Any, kwargs: Any) -> Callback:
     """The call, under the function's name in the log."""
     return update_wrapper(partial(func, *args, **kwargs), func)
-
-
-def _in_order(func: Any, rate_hz: Any) -> tuple[Callable[..., Any], float]:
-    """Until 1.0 also in the order of `tensorbus.RateExecutor`, which this once was."""
-    if callable(rate_hz) and not callable(func):
-        message = "RateExecutor(rate_hz, func) is deprecated: write RateExecutor(func, rate_hz)"
-        warnings.warn(message, DeprecationWarning, stacklevel=3)
-        return rate_hz, func
-    return func, rate_hz

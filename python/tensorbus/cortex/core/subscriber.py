@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, cast
 from tensorbus._aio.callbacks import Callback, checked_callback
 from tensorbus._aio.failures import Failures
 from tensorbus._base.errors import Closed, Timeout
-from tensorbus._base.public import renamed
 from tensorbus.cortex.core.subscriber_base import (
     MessageFingerprintError,
     SubscriberBase,
@@ -49,7 +48,6 @@ class Subscriber(SubscriberBase):
         MessageFingerprintError: see `strict_fingerprint`.
     """
 
-    @renamed(as_="library")
     def __init__(
         self,
         topic_name: str,
