@@ -16,7 +16,6 @@ from harness.report import is_quick, report
 
 BARE = "pass"
 COMMANDS = [
-    "list",
     "topic list",
     "topic info topic",
     "topic echo topic --count 1",

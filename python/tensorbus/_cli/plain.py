@@ -1,4 +1,4 @@
-"""The commands that need no extra: doctor, list and bridge. Each adds itself to the parser."""
+"""The commands that need no extra: doctor and bridge. Each adds itself to the parser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tensorbus._core import version
 # What the parser, and the help of all commands, says of each.
 HELP = {
     "doctor": "what this machine can do for Tensorbus, and why not",
-    "list": "the topics and nodes of the domain",
     "bridge": "connect the topics of this machine with those of others",
 }
 EXTRA = "pip install 'tensorbus[cli]'"
@@ -29,7 +28,6 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--version", action="version", version=f"tensorbus {version}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_doctor(commands)
-    _add_list(commands)
     _add_bridge(commands)
     given = parser.parse_args(arguments)
     chosen: Callable[[argparse.Namespace], int] = given.run
@@ -66,37 +64,6 @@ def _doctor(given: argparse.Namespace) -> int:
     print(json_text(asdict(report), indent=2) if given.json else text_of(report))
     works = report.host.can_share and (report.cuda.can_share or not given.cuda)
     return 0 if works else 1
-
-
-def _add_list(commands: Any) -> None:
-    """Adds ``tensorbus list``."""
-    parser = _add(
-        commands,
-        "list",
-        "Lists topics and nodes from the directory of the domain. No process is asked.",
-    )
-    parser.add_argument("--json", action="store_true", help="print the same as JSON")
-    parser.set_defaults(run=_list)
-
-
-def _list(given: argparse.Namespace) -> int:
-    from tensorbus._inspection.units import shown
-    from tensorbus._topics.listing import list_nodes, list_topics
-
-    topics, nodes = list_topics(given.domain), list_nodes(given.domain)
-    if given.json:
-        found = {"topics": [*map(asdict, topics)], "nodes": [*map(asdict, nodes)]}
-        print(json_text(found, indent=2))
-        return 0
-    for topic in topics:
-        for publisher in topic.publishers:
-            where = f" on {publisher.machine}" if publisher.machine else ""
-            node = f", node {publisher.node}" if publisher.node else ""
-            print(shown(f"topic {topic.name}: process {publisher.pid}{node}{where}"))
-    for each in nodes:
-        place = f"on {each.machine}" if each.machine else f"process {each.pid}"
-        print(shown(f"node {each.name}: {place}"))
-    return 0
 
 
 def _add_bridge(commands: Any) -> None:

@@ -88,7 +88,7 @@ def _status_of(command: Callable[[], int | None]) -> int:
         return status
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except BrokenPipeError:  # the reader has gone, as that of `tensorbus list | head -1`
+    except BrokenPipeError:  # the reader is gone, as in `tensorbus topic list | head -1`
         return _FAILED
     except (Error, OSError, MemoryError, UnicodeError) as error:
         print("\n".join(map(shown, f"tensorbus: {error}".split("\n"))), file=sys.stderr)

@@ -27,7 +27,6 @@ NAME = "größe"  # of the topic, the node, the service and the queue
 ARGUMENTS = {
     "": "--help",
     "doctor": "",
-    "list": "",
     "bridge": "status",
     "topic list": "",
     "topic info": NAME,
