@@ -1,11 +1,12 @@
 # shellcheck shell=bash
-# Sourced by scripts/test after setup.sh: a few tests, soon after an edit. They are built in
-# build/edit, where each source is compiled alone: an edit costs one source instead of ten.
+# Sourced by scripts/test after setup.sh, for a few tests after an edit. They are built in
+# build/edit, where each source is compiled alone: an edit of one source costs the compilation of
+# that source, and not of the ten of its group.
 
-# Does nothing where nothing has changed of what it depends on.
+# Prepares build/edit, unless nothing has changed since the last time.
 setup_edit() {
-  local wanted
-  wanted="$PWD $(sha256sum CMakePresets.json scripts/requirements-build.txt scripts/lib/*.sh)"
+  local wanted files=(CMakePresets.json scripts/requirements-build.txt scripts/lib/{setup,edit}.sh)
+  wanted="$PWD $(sha256sum "${files[@]}")"
   if [[ -f build/edit/build.ninja && $(cat .venv/stamps/edit 2>/dev/null) == "$wanted" ]]; then
     export PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv"
     return
@@ -18,13 +19,13 @@ setup_edit() {
   echo "$wanted" >.venv/stamps/edit
 }
 
-build_edit() { # build_edit TARGET...: what the compiler says is for the one who edits
+build_edit() { # build_edit TARGET...: its output is not in a log, since it names mistakes
   step="building"
   cmake --build --preset edit --target "$@"
 }
 
-# The package as it is in the checkout, in a folder that Python looks into before the virtual
-# environment, from which the commands come.
+# Puts the package as it is in the checkout into a folder that Python searches before the virtual
+# environment. The commands (tensorbus, tensorbus-config) are those of the virtual environment.
 use_edited_package() { # use_edited_package PYTHON PATH...: of the tests
   local package=build/edit/package targets=(tensorbus _core _core_stub cuda_standin)
   if [[ $* == *python/files* ]]; then targets+=(public_tests); fi # they start it
@@ -48,7 +49,7 @@ test_edit() {
   lock_setup
   setup_edit
   if [[ -n $option ]]; then
-    build_edit build.ninja >/dev/null # finds new sources
+    logged sources-edit cmake --build --preset edit --target build.ninja # finds new sources
     step="the selection"
     chosen=$(python scripts/lib/selection.py build/edit "$option" "$value")
   fi

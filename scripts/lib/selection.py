@@ -22,8 +22,10 @@ ROOT = Path(__file__).resolve().parents[2]
 # What tests the files below a path, beside the folder of the same name in tests/unit or
 # tests/python. Tests of what builds upon them are not here.
 TESTS = {
+    ".pre-commit-config.yaml": ("tests/house/test_contributing.py",),
     "CONTRIBUTING.md": ("tests/house/test_contributing.py",),
     "README.md": ("tests/house/test_docs.py",),
+    "SECURITY.md": ("tests/house/test_contributing.py",),
     "bench/": ("tests/house/test_benches.py",),
     "docs/": ("tests/house/test_docs.py", "tests/house/test_site.py"),
     "examples/": ("tests/house/test_examples.py",),
@@ -37,10 +39,14 @@ TESTS = {
     "python/tensorbus/cuda.py": ("tests/python/cuda",),
     "python/tensorbus/doctor.py": ("tests/python/api/test_doctor.py",),
     "scripts/lib/selection.py": ("tests/house/test_selection.py",),
+    "scripts/requirements-lint.txt": ("tests/house/test_contributing.py",),
+    "scripts/test": ("tests/house/test_contributing.py",),
     "src/": ("tests/house/test_layers.py",),
     "src/tensorbus/bus/": ("tests/system",),
+    "src/tensorbus/bus/queue/": ("tests/model",),
     "src/tensorbus/c/": ("tests/public", "tests/c", "tests/house/test_abi.py"),
     "src/tensorbus/device/": ("tests/cuda",),
+    "src/tensorbus/link/ring/": ("tests/model",),
     "src/tensorbus/python/": (
         "tests/house/test_extension_calls.py",
         "tests/python/api",
