@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shlex
@@ -9,10 +10,12 @@ import signal
 import subprocess
 import sys
 import sysconfig
+from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,16 +74,18 @@ def python(program: Path) -> tuple[str, Path]:
     return sys.executable, program
 
 
-def programs_with_output() -> Iterator[tuple[str, str, str]]:
+def programs_with_output() -> list[tuple[str, str, str]]:
     """Page, program, and the output that the page shows."""
+    found = []
     for page in SHOWN:
         programs: list[str] = []
         for program, output in OUTPUT.findall((PAGES / f"{page}.md").read_text()):
             if program:
                 programs.append(program)
-                continue
-            yield from ((page, each, output) for each in programs)
-            programs = []
+            else:
+                found += [(page, each, output) for each in programs]
+                programs = []
+    return found
 
 
 def built(page: str, program: str, folder: Path) -> Path:
@@ -278,6 +283,22 @@ def test_loaders_put_batches_into_the_queue_of_a_trainer(folder: Path) -> None:
         told, _ = trainer.communicate(timeout=4 * PATIENCE)
         ends = [loader.wait(4 * PATIENCE) for loader in (one, other)]
     assert (trainer.returncode, told, ends) == (0, "trained on 20 batches\n", [0, 0])
+
+
+def test_the_cells_of_a_notebook_run_one_after_the_other() -> None:
+    pytest.importorskip("numpy", reason="NumPy is not installed")
+    cells = re.findall(r"^```python\n(.*?)^```$", (PAGES / "notebooks.md").read_text(), re.S | re.M)
+    assert len(cells) > 3
+    names: dict[str, Any] = {}
+
+    async def run() -> None:  # a kernel has an event loop
+        for cell in cells:
+            code = compile(cell, "notebooks.md", "exec", PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
+            if (awaited := eval(code, names)) is not None:
+                await awaited
+
+    asyncio.run(run())
+    assert {"image", "id"} == set(names["sample"].data)
 
 
 def test_weights_are_shared(folder: Path) -> None:
