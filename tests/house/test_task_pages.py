@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import shlex
@@ -10,12 +9,10 @@ import signal
 import subprocess
 import sys
 import sysconfig
-from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,9 +32,6 @@ PATIENT |= {r"<< '\n'": "<< std::endl"}
 # Then the worker that is killed is the one that has its model, and does not start any more.
 PATIENT |= {"workers=2, initializer": "workers=1, initializer"}
 PROGRAM = re.compile(r"^```\w+\n(?:#|//) ([\w.]+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-# Pages whose programs end by themselves. A block of text is what those print that precede it.
-SHOWN = ("which_primitive", "from_shared_memory", "training_input")
-OUTPUT = re.compile(r"^```(?:python\n# ([\w.]+)\n|text\n(.*?)^```$)", re.DOTALL | re.MULTILINE)
 
 
 pytestmark = pytest.mark.timeout(600)  # it compiles, also where others do
@@ -72,6 +66,11 @@ def running(*command: str | Path) -> Iterator[subprocess.Popen[str]]:
 
 def python(program: Path) -> tuple[str, Path]:
     return sys.executable, program
+
+
+# Pages whose programs end by themselves. A block of text is what those print that precede it.
+SHOWN = ("which_primitive", "from_shared_memory", "training_input")
+OUTPUT = re.compile(r"^```(?:python\n# ([\w.]+)\n|text\n(.*?)^```$)", re.DOTALL | re.MULTILINE)
 
 
 def programs_with_output() -> list[tuple[str, str, str]]:
@@ -283,22 +282,6 @@ def test_loaders_put_batches_into_the_queue_of_a_trainer(folder: Path) -> None:
         told, _ = trainer.communicate(timeout=4 * PATIENCE)
         ends = [loader.wait(4 * PATIENCE) for loader in (one, other)]
     assert (trainer.returncode, told, ends) == (0, "trained on 20 batches\n", [0, 0])
-
-
-def test_the_cells_of_a_notebook_run_one_after_the_other() -> None:
-    pytest.importorskip("numpy", reason="NumPy is not installed")
-    cells = re.findall(r"^```python\n(.*?)^```$", (PAGES / "notebooks.md").read_text(), re.S | re.M)
-    assert len(cells) > 3
-    names: dict[str, Any] = {}
-
-    async def run() -> None:  # a kernel has an event loop
-        for cell in cells:
-            code = compile(cell, "notebooks.md", "exec", PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
-            if (awaited := eval(code, names)) is not None:
-                await awaited
-
-    asyncio.run(run())
-    assert {"image", "id"} == set(names["sample"].data)
 
 
 def test_weights_are_shared(folder: Path) -> None:
