@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
+from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +64,22 @@ def test_the_examples_of_topics_run_one_after_the_other() -> None:
     names = {"__name__": "__main__"}
     for example in examples:
         exec(compile(example, "docs/topics.md", "exec", dont_inherit=True), names)
+
+
+def test_the_cells_of_a_notebook_run_one_after_the_other() -> None:
+    page = (ROOT / "docs/tasks/notebooks.md").read_text()
+    cells = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(cells) > 3
+    names: dict[str, Any] = {}
+
+    async def run() -> None:  # a kernel has an event loop
+        for cell in cells:
+            code = compile(cell, "notebooks.md", "exec", PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
+            if (awaited := eval(code, names)) is not None:
+                await awaited
+
+    asyncio.run(run())
+    assert set(names["sample"].data) == {"id", "image"}
 
 
 def test_the_program_of_the_readme_runs(tmp_path: Path) -> None:

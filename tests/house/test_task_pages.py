@@ -68,6 +68,25 @@ def python(program: Path) -> tuple[str, Path]:
     return sys.executable, program
 
 
+# Pages whose programs end by themselves. A block of text is what those print that precede it.
+SHOWN = ("which_primitive", "from_shared_memory", "training_input")
+OUTPUT = re.compile(r"^```(?:python\n# ([\w.]+)\n|text\n(.*?)^```$)", re.DOTALL | re.MULTILINE)
+
+
+def programs_with_output() -> list[tuple[str, str, str]]:
+    """Page, program, and the output that the page shows."""
+    found = []
+    for page in SHOWN:
+        programs: list[str] = []
+        for program, output in OUTPUT.findall((PAGES / f"{page}.md").read_text()):
+            if program:
+                programs.append(program)
+            else:
+                found += [(page, each, output) for each in programs]
+                programs = []
+    return found
+
+
 def built(page: str, program: str, folder: Path) -> Path:
     """A C++ program of a page, built with what getting_started says."""
     write_programs("getting_started", folder)
@@ -81,7 +100,7 @@ def test_every_program_is_run_here(tmp_path: Path) -> None:
     programs = [
         name for page in sorted(PAGES.glob("*.md")) for name in write_programs(page.stem, tmp_path)
     ]
-    tests = Path(__file__).read_text()
+    tests = Path(__file__).read_text() + " ".join(each for _, each, _ in programs_with_output())
     assert len(programs) > 6
     # test_camera.py is run by tests/python/domain/test_pytest_plugin.py; compose.yaml and pod.yaml
     # are by tests/containers, which make the image of Containerfile.
@@ -233,6 +252,36 @@ def test_a_camera_is_recorded_and_replayed(folder: Path, monkeypatch: pytest.Mon
         python(folder / "pairs.py"), capture_output=True, text=True, timeout=3 * PATIENCE
     )
     assert pairs.stdout == "49 1.0\n", pairs.stderr
+
+
+@pytest.mark.parametrize(("page", "program", "output"), programs_with_output())
+def test_a_program_prints_what_its_page_shows(
+    folder: Path, page: str, program: str, output: str
+) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    write_programs(page, folder)
+    done = subprocess.run(
+        python(folder / program),
+        cwd=folder,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},  # lines of two processes stay whole
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=4 * PATIENCE,
+    )
+    assert (done.returncode, sorted(done.stdout.splitlines())) == (0, sorted(output.splitlines()))
+
+
+def test_a_loader_puts_batches_into_the_queue_of_a_trainer(folder: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    write_programs("training_input", folder)
+    with (
+        running(*python(folder / "loader.py")) as loader,
+        running(*python(folder / "trainer.py")) as trainer,
+    ):
+        told, _ = trainer.communicate(timeout=4 * PATIENCE)
+        assert (loader.wait(4 * PATIENCE), trainer.returncode) == (0, 0)
+    assert told == "trained on 20 batches\n"
 
 
 def test_weights_are_shared(folder: Path) -> None:
