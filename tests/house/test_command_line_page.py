@@ -12,7 +12,7 @@ from support.repository import ROOT
 pytest.importorskip("typer", reason="typer is not installed")
 sys.path.insert(0, str(ROOT / "docs/site"))
 
-import command_line  # noqa: E402
+import command_line
 
 UPDATE = "python docs/site/command_line.py > docs/reference/command_line.md"
 
