@@ -48,8 +48,11 @@ def positive(name: str, value: float) -> float:
 class AsyncExecutor:
     """Calls a function, plain or `async def`, again and again in an event loop, until `stop`.
 
-    Exceptions are handed to `on_error`, by default logged, and it goes on. The other tasks of the
-    loop have a turn after each call.
+    The other tasks of the loop have a turn after each call.
+
+    Args:
+        callback: without arguments.
+        on_error: is handed each exception; by default it is logged. The calls go on.
 
     >>> calls = []
     >>> def work():
