@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import select
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, redirect_stdout
+from http.client import HTTPConnection
 from io import StringIO
 from pathlib import Path
 
@@ -19,14 +24,14 @@ import pytest
 import tensorbus as tb
 from support import standin
 from support.cpp_programs import WHY_NO_CUDA, build
-from support.harness import PATIENCE
+from support.harness import PATIENCE, eventually
 from support.repository import ROOT
 from tensorbus._cli.command import main
 
 PAGES = ROOT / "docs/tasks"
 # What a person waits for is not enough for a machine that does much else.
 PATIENT = {"timeout=5)": "timeout=60)", "seconds(5)": "seconds(60)", "seconds(10)": "seconds(60)"}
-PATIENT |= {"range(100)": "range(1000)"}
+PATIENT |= {"range(100)": "range(1000)", "PATIENCE = 10.0": "PATIENCE = 60.0"}
 # What a C++ program writes into a pipe is seen at once, and not when there is much of it.
 PATIENT |= {r"<< '\n'": "<< std::endl"}
 # Then the worker that is killed is the one that has its model, and does not start any more.
@@ -158,6 +163,57 @@ def test_an_inference_service_whose_worker_is_killed(folder: Path) -> None:
         service.send_signal(signal.SIGINT)
         service.wait(PATIENCE)
     assert (client.returncode, told) == (0, "(8, 10) 8.0\n")
+
+
+def http(place: Path, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+    """The status and the body that a web server on a Unix socket answers."""
+    with closing(HTTPConnection("localhost")) as connection:
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.settimeout(3 * PATIENCE)
+        connection.sock.connect(str(place))
+        connection.request(method, path, body)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
+def is_noticed_to_leave(web: subprocess.Popen[str], place: Path, image: bytes) -> bool:
+    """An HTTP client closes its connection soon after its request: does the handler print that?"""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(place))
+        head = f"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Length: {len(image)}\r\n\r\n"
+        client.sendall(head.encode() + image)
+        select.select([client], [], [], 0.2)
+    assert web.stdout is not None
+    readable, _, _ = select.select([web.stdout], [], [], 1)
+    return bool(readable) and web.stdout.readline() == "the client is gone\n"
+
+
+def test_a_web_server_whose_service_is_killed(folder: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    for package in ("starlette", "uvicorn"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    write_programs("web_servers", folder)
+    place = folder / "web.sock"
+    server = (sys.executable, "-m", "uvicorn", "--app-dir", folder, "web:app")
+    server += ("--uds", place, "--no-access-log")
+    image = bytes(4 * 3 * 32 * 32)
+
+    def classify(_: int) -> tuple[int, int]:
+        status, body = http(place, "POST", "/classify", image)
+        return status, len(json.loads(body))
+
+    with running(*server) as web, ThreadPoolExecutor(16) as clients:
+        with running(*python(folder / "classifier.py")) as service:
+            eventually(place.exists)
+            while http(place, "GET", "/ready")[0] != 200:  # each waits for a second
+                pass
+            assert set(clients.map(classify, range(100))) == {(200, 10)}
+            assert http(place, "POST", "/classify", b"short")[0] == 400
+            service.send_signal(signal.SIGSTOP)
+            answers = clients.map(classify, range(16))
+            eventually(lambda: is_noticed_to_leave(web, place, image))
+        with running(*python(folder / "classifier.py")):  # the first one was killed
+            assert set(answers) == {(200, 10)}
 
 
 def worker_among(children: list[str]) -> int:
