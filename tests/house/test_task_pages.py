@@ -18,6 +18,7 @@ from contextlib import closing, contextmanager, redirect_stdout
 from http.client import HTTPConnection
 from io import StringIO
 from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -220,6 +221,33 @@ def worker_among(children: list[str]) -> int:
     """The first worker of a pool: other children are helpers of multiprocessing."""
     command = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children}
     return min(pid for pid, line in command.items() if b"spawn_main" in line)
+
+
+def test_a_queue_that_a_keeper_owns(folder: Path) -> None:
+    pytest.importorskip("numpy", reason="NumPy is not installed")
+    write_programs("running", folder)
+    with (
+        running(*python(folder / "keeper.py")) as keeper,
+        running(sys.executable, "-u", folder / "worker.py") as worker,
+    ):
+        subprocess.run(python(folder / "producer.py"), check=True, timeout=3 * PATIENCE)
+        assert worker.stdout is not None
+        for number in range(10):
+            assert worker.stdout.readline() == f"job {number} (480, 640)\n"
+        keeper.send_signal(signal.SIGTERM)
+        assert (worker.wait(3 * PATIENCE), keeper.wait(3 * PATIENCE)) == (0, 0)
+
+
+@pytest.mark.skipif(which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_takes_the_units(folder: Path) -> None:
+    page = (PAGES / "running.md").read_text()
+    units = re.findall(r"^```ini\n# (robot[@.]\S+)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    for name, text in units:
+        text = text.replace("/opt/robot/venv/bin/python", sys.executable)
+        (folder / name.replace("@", "@worker")).write_text(text)
+    command = ("systemd-analyze", "verify", *(folder.iterdir()))
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert (len(units), done.returncode, done.stderr) == (2, 0, "")
 
 
 def test_actors_and_a_learner(folder: Path) -> None:
