@@ -6,6 +6,7 @@ python docs/site/command_line.py > docs/reference/command_line.md    with the pa
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -52,17 +53,15 @@ def names_below(name: tuple[str, ...], command: object) -> Iterator[tuple[str, .
 
 
 def help_of(name: tuple[str, ...]) -> str:
-    from tensorbus._cli import command, config, standard_streams
-
     program, *rest = name
-    main = config.main if program == "tensorbus-config" else lambda: command.main([*rest, "--help"])
-    with (
-        patch.dict(os.environ, ENVIRONMENT),
-        patch.object(sys, "argv", [program, "--help"]),
-        patch.object(standard_streams, "take_over"),
-        redirect_stdout(StringIO()) as printed,
-    ):
-        status = main()
+    if program == "tensorbus-config":  # in a process of its own, since it takes the standard output
+        command = (sys.executable, "-c", "from tensorbus._cli.config import main; main()", "--help")
+        return subprocess.check_output(command, env=os.environ | ENVIRONMENT, text=True).strip()
+
+    from tensorbus._cli.command import main
+
+    with patch.dict(os.environ, ENVIRONMENT), redirect_stdout(StringIO()) as printed:
+        status = main([*rest, "--help"])
     assert status == 0, (name, status)
     return printed.getvalue().strip()
 
