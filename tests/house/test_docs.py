@@ -101,6 +101,19 @@ def test_the_cpp_program_of_the_readme_is_that_of_a_page_whose_programs_are_run(
     assert programs[0] == programs[1]
 
 
+def option_structs(text: str) -> dict[str, str]:
+    """The structs of options in a text, without comments, by their names."""
+    found = re.findall(r"^(struct (\w+Options) \{\n.*?^\};)$", text, re.DOTALL | re.MULTILINE)
+    return {name: re.sub(r"\s*//.*", "", struct) for struct, name in found}
+
+
+def test_the_options_of_the_cpp_page_are_those_of_the_headers_in_their_order() -> None:
+    headers = (path.read_text() for path in (ROOT / "include/tensorbus").rglob("*.hpp"))
+    declared = {name: struct for text in headers for name, struct in option_structs(text).items()}
+    assert len(declared) > 9
+    assert option_structs((ROOT / "docs/cpp.md").read_text()) == declared
+
+
 def test_the_errors_of_the_troubleshooting_page_are_those_of_the_code() -> None:
     folders = ("src/**/*.[ch]pp", "include/**/*.hpp", "python/**/*.py")
     sources = [path for folder in folders for path in ROOT.glob(folder)]

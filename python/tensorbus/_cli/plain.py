@@ -78,8 +78,18 @@ def _add_bridge(commands: Any) -> None:
         "--config", metavar="FILE", help="bridge.toml; options of the command replace it"
     )
     parser.add_argument("--name", help="of this machine; by default the host's name")
-    parser.add_argument("--listen", action="append", metavar="HOST:PORT")
-    parser.add_argument("--connect", action="append", metavar="HOST:PORT")
+    parser.add_argument(
+        "--listen",
+        action="append",
+        metavar="HOST:PORT",
+        help="accept other bridges here; may be repeated",
+    )
+    parser.add_argument(
+        "--connect",
+        action="append",
+        metavar="HOST:PORT",
+        help="the address of another bridge; may be repeated",
+    )
     parser.add_argument("--zenoh", metavar="FILE", help="a configuration of Zenoh, JSON5")
     parser.add_argument("--fleet", help="the bridges that meet on that network")
     parser.add_argument("--certificate", metavar="FILE", help="of this machine, as PEM")

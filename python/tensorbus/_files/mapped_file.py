@@ -30,8 +30,11 @@ _MODES = {
 class MappedFile(Closing):
     """A file whose tensors lie in memory, page by page as they are touched.
 
-    Its arguments are those of `map_file`, but for `name`: a `.safetensors` file has them all. The
-    tensors live on by themselves: `close()`, or the end of a `with`, only lets go of the file.
+    A `.safetensors` file has all of its tensors. They live on by themselves: `close()`, or the end
+    of a `with`, only lets go of the file.
+
+    Args:
+        path, shape, dtype, mode, offset, library: as for `tensorbus.map_file`.
 
     >>> import tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "counts.bin")

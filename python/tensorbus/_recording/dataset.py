@@ -40,7 +40,7 @@ class Place(NamedTuple):
 
 @public
 class RecordingDataset(Dataset[Any]):
-    """The messages of a topic, or windows of them: `Recording.dataset` makes it.
+    """The messages of a topic, or windows of them. Made by `Recording.dataset`.
 
     Pickled it is the file's path and its place there, so each worker of a `DataLoader` maps the
     file itself, whether it was forked or spawned; no tensor is copied on the way.

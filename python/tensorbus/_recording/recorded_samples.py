@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @public
 class RecordedSamples(Sequence[Sample[T]], Generic[T]):
-    """Samples of a `Recording`, in the order of time: `recording.select()` and slices make it."""
+    """Samples of a `Recording`, in the order of time. Made by `recording.select()` and slices."""
 
     def __init__(
         self,

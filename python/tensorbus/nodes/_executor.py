@@ -46,10 +46,13 @@ def positive(name: str, value: float) -> float:
 
 @public
 class AsyncExecutor:
-    """Calls a function, plain or `async def`, again and again in an event loop, until `stop`.
+    """Calls a function, plain or `async def`, repeatedly in an event loop until `stop`.
 
-    Exceptions are handed to `on_error`, by default logged, and it goes on. The other tasks of the
-    loop have a turn after each call.
+    Other tasks of the loop run after each call.
+
+    Args:
+        callback: a function without arguments.
+        on_error: called with each exception; by default it is logged. The calls go on.
 
     >>> calls = []
     >>> def work():
