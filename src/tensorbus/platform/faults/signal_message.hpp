@@ -6,12 +6,13 @@
 
 namespace tensorbus::platform {
 
-// A line for stderr, composed on the stack of a signal handler. Text that does not fit is cut off.
+// One line for stderr, composed on the stack of a signal handler. Text that does not fit is cut
+// off.
 class SignalMessage {
  public:
   SignalMessage& text(std::string_view text) noexcept;
-  // Appends a name that others chose: a topic or a path. Bytes that a terminal cannot show become
-  // question marks. Of a longer name only the first 200 bytes are appended.
+  // Appends a topic or a path, at most its first 200 bytes. Bytes that a terminal cannot show
+  // become question marks.
   SignalMessage& name(std::string_view name) noexcept;
   SignalMessage& number(std::size_t number) noexcept;
 

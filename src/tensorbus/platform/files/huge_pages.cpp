@@ -35,7 +35,7 @@ std::size_t size_of_one(const std::string& settings) {
   return file >> bytes && bytes > page_bytes() && bytes <= kMostBytes ? bytes : 0;
 }
 
-// Returns what holds for pages of this size. Since Linux 6.11 each size has a setting of its own.
+// Returns the setting for pages of this size. Since Linux 6.11 each size has its own.
 std::string setting(const std::string& settings, std::size_t bytes) {
   const std::string own =
       chosen(settings + "/hugepages-" + std::to_string(bytes / 1024) + "kB/shmem_enabled");
