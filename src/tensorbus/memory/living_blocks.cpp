@@ -19,7 +19,8 @@ LivingBlocks::Room::Room() : block_(new Block) {
 }
 
 void Block::release() noexcept {
-  // Release when decremented, acquire at the last: the thread that frees sees every earlier use.
+  // Release: pairs with the acquire of the last release(), which sees every earlier use of the
+  // block.
   if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   const std::shared_ptr<BlockHome> home = std::move(home_);
   if (home->free(*this)) delete this;
