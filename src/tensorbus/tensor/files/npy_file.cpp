@@ -25,7 +25,7 @@ constexpr std::size_t kVersionEnd = kMagic.size() + 2;
 constexpr std::size_t kMaxNpyHeaderBytes = 10'000;  // as in NumPy
 constexpr std::size_t kAlignment = 64;              // of the elements, in new files
 
-// NumPy's names of dtypes, without the byte order.
+// NumPy's names of dtypes, without byte order.
 struct NpyKind {
   std::string_view name;
   DType dtype;
@@ -150,7 +150,7 @@ Header parsed(std::string_view text) {
   return header;
 }
 
-// Returns the dtype that descr names, or `asked` where descr names only a size.
+// Returns the dtype that descr names, or `asked` if descr names only a size.
 DType dtype_in(std::string_view descr, const std::optional<DType>& asked) {
   const bool has_order = !descr.empty() && std::string_view("<>|=").find(descr[0]) != descr.npos;
   const std::string_view name = descr.substr(has_order ? 1 : 0);
@@ -186,7 +186,7 @@ void require_as_asked(const FileOptions& asked, const Layout& found) {
     refuse_file("shape=" + text_of(*asked.shape) + ", but its header says " + text_of(found.shape));
 }
 
-// Returns descr as NumPy writes it: a dtype that NumPy does not have is '|V' and its bytes.
+// Returns descr as NumPy writes it; for a dtype that NumPy lacks, '|V' and the item size.
 std::string descr_of(DType dtype) {
   const auto kind = std::ranges::find(kNpyKinds, dtype, &NpyKind::dtype);
   const std::string bytes = std::to_string(item_bytes(dtype));

@@ -29,7 +29,7 @@ Format format_of(std::string_view path) {
   return path.ends_with(".safetensors") ? Format::kSafetensors : Format::kRaw;
 }
 
-// Returns what `work` returns; adds the name of the file to its errors.
+// Returns the result of `work`, and adds the name of the file to its errors.
 template <typename Work>
 auto about(const std::string& path, Work work) {
   try {
@@ -120,7 +120,7 @@ std::size_t end_of(const FileContents& contents) {
   return end;
 }
 
-// Returns the contents and the header of a file that is to be made.
+// Returns the contents and the header of a new file.
 std::pair<FileContents, std::string> planned(Format format, const FileOptions& options) {
   Layout layout = planned_layout(options);
   std::string header = format == Format::kNpy ? npy_header(layout) : std::string();

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::align_val_t kChunkAlignment{4096};
 
-// In a file a name that is not known is as likely to be damaged.
+// In a file, an unknown name is just as likely to be damage.
 Compression compression_in(const std::string& name) {
   try {
     return compression_named(name);

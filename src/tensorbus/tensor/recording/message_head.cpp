@@ -12,14 +12,14 @@ namespace tensorbus::recording {
 namespace {
 
 constexpr std::string_view kHeadMagic = "TBR1";
-constexpr std::size_t kChecked = 8;  // the checksum is of all from here on
+constexpr std::size_t kChecked = 8;  // the checksum covers everything from here on
 constexpr std::size_t kFixed = 48;   // bytes before the table
 constexpr TensorFlags kKnownFlags = TensorFlags::kRequiresGrad | TensorFlags::kFromTorch |
                                     TensorFlags::kFromNumpy | TensorFlags::kParameter |
                                     TensorFlags::kConjugate | TensorFlags::kNegative;
-constexpr std::uint8_t kInHostMemory = 0;  // where a tensor was published
+constexpr std::uint8_t kInHostMemory = 0;  // memory in which a tensor was published
 constexpr std::uint8_t kOnCuda = 1;
-constexpr std::size_t kOfTensor = 16;  // bytes of a tensor in it, before its sizes and strides
+constexpr std::size_t kOfTensor = 16;  // bytes of a tensor's entry before its sizes and strides
 
 std::uint64_t table_bytes(const MessageHead& head) {
   std::uint64_t bytes = kFixed;
