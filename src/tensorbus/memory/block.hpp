@@ -129,8 +129,7 @@ class BlockRef {
     if (block_ != nullptr) block_->release();
   }
 
-  // Returns true if this is the only reference. Acquire: pairs with the release of the last other
-  // one.
+  // Returns true if this is the only reference. Acquire: pairs with the release of the last other.
   bool unshared() const noexcept {
     return block_->references_.load(std::memory_order_acquire) == 1;
   }

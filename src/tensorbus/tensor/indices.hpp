@@ -51,9 +51,8 @@ TENSORBUS_API std::shared_ptr<std::byte[]> private_copy_of(const std::byte* sour
 TENSORBUS_API void check_coordinates(const Indices& indices, std::span<const std::int64_t> sizes,
                                      std::size_t count, bool coalesced);
 
-// CSR, CSC, BSR, BSC, for `batches` batches: `begins` says where each row begins in `columns`.
-// Columns are less than `size`, in any order within a row, as in the products that PyTorch
-// computes.
+// CSR, CSC, BSR, BSC, `batches` of them: `begins` says where each row begins in `columns`. Columns
+// are less than `size`, in any order in a row, as in the products that PyTorch computes.
 TENSORBUS_API void check_compressed(const Indices& begins, const Indices& columns,
                                     std::size_t batches, std::int64_t size);
 

@@ -35,8 +35,7 @@ void FileSegments::Registry::retire(SegmentId number) noexcept {
 
 namespace {
 
-// Compares without taking a reference: if it became the last one, the file would be unmapped with
-// the mutex held.
+// Takes no reference: if it became the last, the file would be unmapped with the mutex held.
 bool is(const std::weak_ptr<const MappedFile>& known,
         const std::shared_ptr<const MappedFile>& file) {
   return !known.owner_before(file) && !file.owner_before(known);

@@ -326,8 +326,7 @@ void Arena::unpin(SegmentId segment, Range part) noexcept {
 }
 
 // Removes a segment if none of it is in use or warm; the last segment of a pool stays. In a closed
-// pool, removes a segment if none of it is in use or pinned, and removes the pool with its last
-// one.
+// pool, removes it if none of it is in use or pinned; the last one takes the pool with it.
 void Arena::retire_if_empty(SegmentId id) noexcept {
   const auto found = segments_.find(id);
   if (found == segments_.end()) return;

@@ -150,8 +150,7 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   std::atomic<std::uint32_t> freed_{0};
 };
 
-// The wait of one thread until an arena has room. It misses no memory that is freed while it
-// exists.
+// The wait of one thread until an arena has room. Misses no memory that is freed while it exists.
 class RoomWait {
  public:
   explicit RoomWait(Arena& arena) noexcept;

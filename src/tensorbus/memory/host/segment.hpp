@@ -36,9 +36,8 @@ class Segment {
   // Returns false if the kernel has no more pages; then nothing new is reserved.
   [[nodiscard]] bool reserve(Range range);
   // Gives back pages that lie wholly inside `range`, the last ones first: `wanted_bytes` rounded
-  // up, or all of them; fewer if there is no memory to record a gap. With kHuge, only whole huge
-  // pages, if this segment may have some; with kSmall, the kernel splits huge pages of which only a
-  // part goes.
+  // up, or all; fewer if there is no memory to record a gap. With kHuge, only whole huge pages, if
+  // this segment may have some; with kSmall, the kernel splits huge pages as needed.
   void punch(Range range, std::size_t wanted_bytes,
              platform::Pages pages = platform::Pages::kSmall) noexcept;
 

@@ -24,9 +24,8 @@ struct AddressLink {
 // Searched by signal handlers. No code allocates or waits while it holds the lock. An object has a
 // member `AddressLink<T> link_`, is in one list, and removes itself.
 //
-// A list is a global variable. The code that defines it makes fork() take the lock
-// (pthread_atfork): otherwise a child could inherit a half-changed list, or a lock held by a thread
-// that it lacks.
+// A list is a global. The code that defines it makes fork() take the lock (pthread_atfork): else a
+// child could inherit a half-changed list, or a lock whose holder it lacks.
 template <typename T>
 class TB_CAPABILITY("address list") AddressList {
  public:

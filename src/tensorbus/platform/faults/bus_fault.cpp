@@ -89,9 +89,8 @@ bool FileGuards::is_told(std::uint64_t file) noexcept {
 bool FileGuards::replace(FileGuard& guard, std::size_t from) noexcept {
   const std::size_t intact = guard.intact_bytes();
   if (from >= intact) return true;  // another thread's handler replaced this page first
-  // Replaces the pages up to the part that was replaced before, which may have been written to
-  // since. The lock keeps the guard's owner from unmapping this range, so no other mapping can be
-  // there.
+  // Replaces the pages up to the part that was replaced before, which may have been written to. The
+  // lock keeps the guard's owner from unmapping this range, so no other mapping can be there.
   const std::byte* const begin = guard.link_.memory.data() + from;
   const long protection = guard.writable_ ? PROT_READ | PROT_WRITE : PROT_READ;
   // NORESERVE: the range may be larger than the machine's memory, and little of it will be touched.

@@ -357,8 +357,7 @@ CopyOnWrite::CopyOnWrite(std::span<const std::byte> memory, std::string_view top
 
 CopyOnWrite::~CopyOnWrite() {
   if (PrivatePages::end(*this, nullptr)) return;
-  // Allocated with no lock held. If even these few bytes are missing, std::terminate ends the
-  // process.
+  // Allocated with no lock held. Without memory for it, std::terminate ends the process.
   auto spare = std::make_unique<PrivateRange>();
   spare->outlived = true;
   PrivatePages::end(*this, std::move(spare));

@@ -61,10 +61,9 @@ struct PrivateRange {
   bool copied = false;       // not mapped from the file: a child had closed the descriptor
 };
 
-// Allows writes to a tensor in a CopyOnWriteMapping while this object lives. The tensor's pages
-// become private at the first write, and shared again when no CopyOnWrite is left in them. Each
-// holder of the tensor keeps its memory leased, so that happens before the owner uses the memory
-// again.
+// Allows writes to a tensor in a CopyOnWriteMapping while it lives. The tensor's pages become
+// private at the first write, and shared again when no CopyOnWrite is left in them: before the
+// owner reuses the memory, because each holder of the tensor keeps it leased.
 //
 // A write still ends the process, with a message on stderr, if there is no room for private pages
 // (vm.max_map_count, RLIMIT_DATA) or if the memory is pinned for a GPU. A system call that writes

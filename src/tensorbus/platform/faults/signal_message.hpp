@@ -6,8 +6,7 @@
 
 namespace tensorbus::platform {
 
-// One line for stderr, composed on the stack of a signal handler. Text that does not fit is cut
-// off.
+// A line for stderr, composed on the stack of a signal handler. Text that does not fit is cut off.
 class SignalMessage {
  public:
   SignalMessage& text(std::string_view text) noexcept;

@@ -21,8 +21,7 @@ namespace {
 
 constinit AddressList<ReadOnlyNote> notes;
 constinit ChainedHandler write_handler(SIGSEGV);
-// Release once the handler is installed; pairs with the acquire in install_write_handler(): a
-// thread that sees true need not install it.
+// Release once installed; pairs with the acquire in install_write_handler(), which then returns.
 constinit std::atomic<bool> installed{false};
 // Relaxed: written once, before the handler is installed.
 constinit std::atomic<bool> tells{true};

@@ -16,8 +16,7 @@ void install_write_handler() noexcept;
 void look_for_write_handler() noexcept;
 
 // Makes the page of a CopyOnWrite private; runs in the signal handler. Returns false if no
-// CopyOnWrite has this address, or if there is no room. With `tells`, the reason is written to
-// stderr.
+// CopyOnWrite has this address, or if there is no room. With `tells`, stderr gets the reason.
 bool mend_write(const void* address, bool tells) noexcept;
 
 // Called in a forked child before it closes descriptors. Makes the pages of every CopyOnWrite

@@ -17,9 +17,8 @@ namespace {
 
 constexpr std::size_t kLooks = 16;
 
-// Samples some of the pages: the pages of a block are mapped and given back together. Returns false
-// if pagemap cannot be read. It is opened each time: an inherited descriptor shows the parent's
-// memory.
+// Samples some of the pages: the pages of a block are mapped and given back together. False if
+// pagemap cannot be read. It is opened each time: an inherited descriptor shows the parent.
 bool are_mapped(std::uintptr_t begin, std::uintptr_t end, std::uintptr_t page) noexcept {
   constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;  // Documentation/.../pagemap.rst
   const Fd pagemap(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
