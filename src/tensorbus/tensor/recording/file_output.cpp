@@ -68,8 +68,8 @@ FileOutput::FileOutput(std::string path, bool overwrite)
     : path_(std::move(path)), fd_(made(path_, overwrite)) {}
 
 int FileOutput::append(std::span<const Piece> pieces) noexcept {
-  const std::uint64_t most = platform::max_file_bytes();  // of the first piece, already written
-  std::size_t within = 0;  // bytes of the first piece that are written
+  const std::uint64_t most = platform::max_file_bytes();  // beyond: the kernel raises SIGXFSZ
+  std::size_t within = 0;                                 // of the first piece, already written
   std::optional<std::uint64_t> touched_at;
   while (!pieces.empty()) {
     std::array<iovec, kMostPieces> vectors;
