@@ -180,7 +180,7 @@ struct IpcHandle {
 };
 
 // Returns the handle of this GPU memory, valid until the memory is freed. Programs that have it
-// open must have closed it before; otherwise the behavior of CUDA is undefined. Synchronise the
+// open must have closed it before; else the behaviour of CUDA is undefined. Synchronise the
 // stream that writes the memory before another program reads it.
 //
 //   const auto found = tensorbus::ipc_handle(scores, 1000 * sizeof(float));

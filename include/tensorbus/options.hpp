@@ -54,8 +54,8 @@ struct PublisherOptions {
   bool reliable = false;
   std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
   // A subscriber without room for this long, while publish() waited or gave up, is cut off: the
-  // samples in its queue are dropped, and publish() continues. It is connected again when it next
-  // receives, and counts the lost samples as `missed`. Only if `reliable`.
+  // samples in its queue are dropped, and publish() continues. It is connected again as soon as it
+  // looks for samples, and counts the lost samples as `missed`. Only if `reliable`.
   std::chrono::nanoseconds lag_timeout = std::chrono::nanoseconds::max();
   // Subscribers with Access::kShared may write to samples of this publisher. They can then write to
   // all loans and samples of this participant's shared publishers, and to nothing else.

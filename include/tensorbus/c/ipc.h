@@ -26,7 +26,7 @@ typedef struct tb_ipc_handle {
 
 /* Returns the handle of `bytes` bytes of GPU memory of this process. It is valid until the
  * allocation is freed or this process ends. Programs that have it open must have closed it before;
- * otherwise the behavior of CUDA is undefined. It does not include streams: the data are complete
+ * else the behaviour of CUDA is undefined. It does not include streams: the data are complete
  * when the stream that writes them has run. Returns TB_ERROR_INVALID_ARGUMENT for bytes that are
  * not GPU memory, TB_ERROR_UNSUPPORTED without a driver, and for memory without a handle: of pools,
  * of cuMemCreate, managed, or opened by a handle. */

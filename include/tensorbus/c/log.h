@@ -24,9 +24,9 @@ typedef void (*tb_log)(void* context, int32_t level, const char* text);
 
 /* Sends these lines to `log` instead of stderr, for the whole process. NULL: to stderr again,
  * without TB_LOG_INFO. Another thread may still call the previous function for a moment, so its
- * context must stay valid. A forked child keeps its parent's function. Signal handlers write
- * directly to stderr: messages about a write to read-only memory, a truncated file and a broken
- * invariant. Returns TB_ERROR_OUT_OF_MEMORY if there is no memory to store it. */
+ * context must stay valid. A forked child keeps its parent's function. Messages about a write to
+ * read-only memory, a truncated file and a broken invariant always go to stderr. Returns
+ * TB_ERROR_OUT_OF_MEMORY if there is no memory to store it. */
 TB_API tb_status tb_set_log(tb_log log, void* context);
 
 #ifdef __cplusplus

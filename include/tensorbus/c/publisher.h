@@ -30,7 +30,7 @@ typedef struct tb_publisher_options {
   const char* node; /* its node, for listings; NULL: none */
   int64_t lag_timeout_ns; /* a subscriber without room for this long, while publishing waited or
                              gave up, is cut off and publishing continues; it is connected again
-                             when it next receives. 0: never. Only if reliable */
+                             when it looks for samples. 0: never. Only if reliable */
 } tb_publisher_options;
 #define TB_PUBLISHER_OPTIONS_INIT \
   {sizeof(tb_publisher_options), 8, 0, 0, TB_FOREVER, 0, 0, NULL, NULL, 0}

@@ -57,7 +57,7 @@ TB_API int32_t tb_queue_made_here(const tb_queue* queue);
 /* Puts an item. Returns TB_TIMED_OUT or TB_INTERRUPTED if there was no room (nothing was put);
  * TB_SHUT_DOWN; TB_CLOSED; TB_ERROR_TIMEOUT if the queue's process did not reply: the item may be
  * in the queue; TB_ERROR_INVALID_ARGUMENT for an item larger than max_bytes. With a timeout other
- * than TB_FOREVER it also waits for memory that others release. If memory is still short,
+ * than TB_FOREVER it also waits for memory that others release. Else, and after that time,
  * TB_ERROR_OUT_OF_MEMORY. */
 TB_API tb_status tb_queue_put(tb_queue* queue, const tb_message* item, int64_t timeout_ns,
                               const tb_give_up* give_up);
