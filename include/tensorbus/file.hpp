@@ -51,8 +51,7 @@ class MappedFile {
     return metadata;
   }
 
-  // Returns the tensor of a file without names. Throws Error(kInvalidArgument) for a .safetensors
-  // file.
+  // The tensor of a file without names. Throws Error(kInvalidArgument) for a .safetensors file.
   Tensor tensor() const { return tensor_named(nullptr); }
   // Returns a tensor of a .safetensors file. Throws Error(kInvalidArgument) that lists the names,
   // Error(kUnsupported) for the packed F6 types, which no tensor can have.

@@ -10,8 +10,7 @@
 
 namespace tensorbus::inline v0 {
 
-// The result of inspect(): what each participant of a domain has, and which processes hold its
-// memory.
+// The result of inspect(): what the participants of a domain have, and who holds their memory.
 
 // A process at the other end of a connection.
 struct PeerName {
@@ -82,8 +81,7 @@ struct QueueClientReport {
   std::uint32_t waiting_gets = 0;
 };
 
-// A queue, as the process that made it knows it. For a mirror, `stats` counts the items waiting
-// here.
+// A queue, as the process that made it knows it. For a mirror, `stats` counts what waits here.
 struct QueueReport {
   std::string name{};     // empty: it has only an address
   std::string service{};  // the service whose requests it carries; empty if none

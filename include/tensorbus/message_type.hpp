@@ -33,8 +33,7 @@ class MessageType {
   std::uint64_t fingerprint() const noexcept { return fingerprint_; }
 
   // Returns why a reader of this type cannot read messages of type `written`; empty if it can:
-  // every field of this type is present with the same type, or may be left out. Further fields are
-  // ignored.
+  // every field of this type is there with the same type, or may be left out. Others are ignored.
   std::string why_not(const MessageType& written) const;
 
  private:

@@ -40,10 +40,9 @@ class Queue {
                     const GiveUp& give_up = {},
                     const Participant& participant = Participant::shared());
   // Makes a handle of the queue with this address, without a request: if its process is stopped or
-  // gone, the first call that needs it reports that. `options`: those with which the queue was
-  // made, as far as known. `shared` must be the same, or tensors are refused with Error(kProtocol);
-  // the others are only returned by options(). Throws Error(kInvalidArgument) for an invalid
-  // address.
+  // gone, the first call that needs it reports that. `options`: those of the queue, as far as
+  // known. `shared` must be the same, or tensors are refused with Error(kProtocol); the others are
+  // only returned by options(). Throws Error(kInvalidArgument) for an invalid address.
   static Queue at(const std::string& address, const QueueOptions& options = {},
                   const Participant& participant = Participant::shared());
 

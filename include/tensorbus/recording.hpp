@@ -22,10 +22,9 @@ namespace tensorbus::inline v0 {
 //   for (const std::uint32_t i : recording.select({"pose"})) use(recording[i].fields());
 class Recording {
  public:
-  // Opens the file. A file without an index at its end, as a killed recorder leaves it, is
-  // searched. Throws Error with the file and the fault in its text: kInvalidArgument, kUnsupported
-  // (it must be searched and its compression library is missing), kPermission, kOutOfMemory,
-  // kSystem.
+  // Opens the file. Without an index at its end, as a killed recorder leaves it, the file is
+  // searched. Throws Error with the file and the fault: kInvalidArgument, kUnsupported (it must be
+  // searched and its compression library is missing), kPermission, kOutOfMemory, kSystem.
   explicit Recording(const std::string& path)
       : recording_(internal::created<Owned>([&](tb_recording** recording) {
           return tb_recording_open(internal::c_text(path, "the path"), recording);

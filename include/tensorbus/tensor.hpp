@@ -114,9 +114,8 @@ class Tensor {
                                                "tensor");
   }
 
-  // Returns true if the tensor may be written to. The option of the subscriber (Access,
-  // options.hpp) or of the mapping (FileMode, file_options.hpp) says which processes see the
-  // writes.
+  // Returns true if the tensor may be written to. Who sees the writes is an option of the
+  // subscriber (Access, options.hpp) or the mapping (FileMode, file_options.hpp).
   bool writable() const noexcept { return writable_; }
   // Return the same memory, writable. Throw Error(kInvalidArgument) for a read-only tensor.
   std::byte* mutable_data() const {

@@ -34,11 +34,11 @@ enum {
 typedef struct tb_file_options {
   uint32_t struct_size;
   int32_t mode;
-  uint64_t offset; /* bytes before the tensor; only for files that do not describe
-                      themselves */
-  const int64_t*
-      shape; /* `dims` sizes, one of which may be -1: it is computed from the file's size. NULL: the
-                whole file, or the shape in the file. Needed for TB_FILE_CREATE */
+  uint64_t offset;      /* bytes before the tensor; only for files that do not describe
+                           themselves */
+  const int64_t* shape; /* `dims` sizes; one may be -1 and is computed from the file's size.
+                           NULL: the whole file, or the shape in the file. Needed for
+                           TB_FILE_CREATE */
   uint32_t dims;
   tb_dtype dtype; /* 0: the dtype in the file */
   uint8_t reserved[3];

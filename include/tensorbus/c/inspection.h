@@ -90,8 +90,7 @@ typedef struct tb_queue_client_report {
   uint32_t waiting_gets;
   uint32_t reserved;
   tb_peer_name client;
-  uint64_t
-      in_hand; /* items that it got and has not finished; without `redeliver`, until its next get */
+  uint64_t in_hand; /* items got and not finished; without `redeliver`, until its next get */
 } tb_queue_client_report;
 
 /* A queue, as the process that made it knows it. */

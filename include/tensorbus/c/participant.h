@@ -21,9 +21,8 @@ typedef struct tb_participant_options {
                      only at its first use. 0: a new one */
   const char* domain; /* a path if it contains a slash, else a name beside the default domain; NULL:
                          $TENSORBUS_DOMAIN, else "default" */
-  uint64_t
-      budget_bytes; /* limit for shared memory. 0: $TENSORBUS_BUDGET, else 3/4 of the machine's */
-  uint64_t cuda_budget_bytes; /* limit for each GPU. 0: $TENSORBUS_CUDA_BUDGET, else half of it */
+  uint64_t budget_bytes; /* of shared memory. 0: $TENSORBUS_BUDGET, else 3/4 of the machine's */
+  uint64_t cuda_budget_bytes; /* of each GPU's memory. 0: $TENSORBUS_CUDA_BUDGET, else half of it */
   uint64_t warm_bytes;        /* freed memory kept for reuse. 0: 256 MiB */
   uint64_t segment_bytes;     /* of one segment, unless a tensor is larger. 0: 64 MiB */
 } tb_participant_options;

@@ -23,15 +23,14 @@ typedef struct tb_player_options {
   const char* const* renamed;   /* `renamed_count` recorded names ... */
   const char* const* new_names; /* ... and the names under which they are published */
   size_t renamed_count;
-  double rate;       /* speed: recorded seconds per second */
-  uint64_t begin_ns; /* plays messages recorded from this time on, ns since 1970, */
-  uint64_t end_ns;   /* and before this time */
-  int32_t paused;    /* 1: starts paused */
-  int32_t restores;  /* 1: copies tensors that were published on a GPU to `device` */
-  int32_t device;    /* the ordinal of that GPU */
-  int32_t reserved;  /* 0 */
-  const char*
-      clock; /* topic for the recorded time; a clock recorded there is left out; NULL: none */
+  double rate;        /* speed: recorded seconds per second */
+  uint64_t begin_ns;  /* plays messages recorded from this time on, ns since 1970, */
+  uint64_t end_ns;    /* and before this time */
+  int32_t paused;     /* 1: starts paused */
+  int32_t restores;   /* 1: copies tensors that were published on a GPU to `device` */
+  int32_t device;     /* the ordinal of that GPU */
+  int32_t reserved;   /* 0 */
+  const char* clock;  /* topic for the recorded time, in place of one recorded there; NULL: none */
   const char* domain; /* NULL: the default */
 } tb_player_options;
 #define TB_PLAYER_OPTIONS_INIT \
@@ -58,7 +57,7 @@ TB_API tb_status tb_player_set_rate(tb_player* player, double rate);
 /* Waits until each topic has a subscriber. Returns TB_TIMED_OUT, TB_INTERRUPTED. */
 TB_API tb_status tb_player_wait_for_subscribers(tb_player* player, int64_t timeout_ns,
                                                 const tb_give_up* give_up);
-/* Waits until everything was published or playing has failed. Returns TB_TIMED_OUT, TB_INTERRUPTED.
+/* Waits until all was published or playing has failed. Returns TB_TIMED_OUT, TB_INTERRUPTED.
  */
 TB_API tb_status tb_player_wait(tb_player* player, int64_t timeout_ns, const tb_give_up* give_up);
 

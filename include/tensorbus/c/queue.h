@@ -20,11 +20,10 @@ typedef struct tb_queue tb_queue;
 
 typedef struct tb_queue_options {
   uint32_t struct_size;
-  uint32_t maxsize;  /* items that may wait; 0: no limit */
-  int32_t redeliver; /* 1: an item goes back into the queue if the process that got it dies before
-                        tb_queue_task_done(). 0: it counts as lost */
-  int32_t
-      shared; /* 1: a process that gets an item may write to its tensors, visible to all holders */
+  uint32_t maxsize;   /* items that may wait; 0: no limit */
+  int32_t redeliver;  /* 1: an item goes back into the queue if the process that got it dies before
+                         tb_queue_task_done(). 0: it counts as lost */
+  int32_t shared;     /* 1: a process that gets an item may write to it, for all holders */
   const char* name;   /* the name for other processes; NULL: only an address */
   uint64_t max_bytes; /* limit for tensors and fields of waiting items; 0: none */
 } tb_queue_options;

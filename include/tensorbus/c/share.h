@@ -21,8 +21,7 @@ typedef struct tb_share_options {
   uint32_t struct_size;
   uint32_t uses;  /* attachments after which the share ends; 0: any number */
   int64_t ttl_ns; /* the share ends after this time, used or not */
-  int32_t shared; /* 1: a process that attaches with TB_ACCESS_SHARED may write, visible to all
-                     holders */
+  int32_t shared; /* 1: a process that attaches with TB_ACCESS_SHARED may write, for all holders */
   int32_t reserved;
 } tb_share_options;
 #define TB_SHARE_OPTIONS_INIT {sizeof(tb_share_options), 0, TB_FOREVER, 0, 0}

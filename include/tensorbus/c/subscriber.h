@@ -16,16 +16,15 @@ typedef struct tb_subscriber tb_subscriber;
 
 typedef struct tb_subscriber_options {
   uint32_t struct_size;
-  uint32_t depth;    /* samples that may wait for it; 0: the publisher's depth */
-  uint32_t max_held; /* samples of one publisher that may be held at once */
-  int32_t access;    /* TB_ACCESS_READ, _PRIVATE or _SHARED */
-  int64_t spin_ns;   /* how long receiving polls before it sleeps; see docs/topics.md */
-  const char* type;  /* the definition of the expected type (docs/messages.md); NULL: any */
-  int32_t pin;       /* 1: pins received host memory for GPUs */
-  int32_t restores;  /* 1: copies tensors of a GPU that this process cannot use to `device` */
-  int32_t device;    /* the ordinal of that GPU; TB_HOST: all GPU tensors arrive in host memory */
-  int32_t
-      best_effort; /* 1: a reliable publisher does not wait for it, but drops its oldest sample */
+  uint32_t depth;      /* samples that may wait for it; 0: the publisher's depth */
+  uint32_t max_held;   /* samples of one publisher that may be held at once */
+  int32_t access;      /* TB_ACCESS_READ, _PRIVATE or _SHARED */
+  int64_t spin_ns;     /* how long receiving polls before it sleeps; see docs/topics.md */
+  const char* type;    /* the definition of the expected type (docs/messages.md); NULL: any */
+  int32_t pin;         /* 1: pins received host memory for GPUs */
+  int32_t restores;    /* 1: copies tensors of a GPU that this process cannot use to `device` */
+  int32_t device;      /* the ordinal of that GPU; TB_HOST: all GPU tensors arrive in host memory */
+  int32_t best_effort; /* 1: a reliable publisher drops its oldest sample instead of waiting */
   int32_t end_of_stream; /* 1: receiving returns TB_CLOSED when every connected publisher has closed
                             and none of their samples is left. A publisher that was killed counts as
                             closed only when another has taken its place */
