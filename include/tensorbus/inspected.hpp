@@ -138,7 +138,7 @@ struct MemoryReport {
   std::uint64_t reserved_bytes = 0;  // taken from the machine: used, or kept for reuse
   std::uint64_t budget_bytes = 0;
   std::uint64_t inherited_bytes = 0;  // of used_bytes: kept only for forked children
-  std::uint64_t private_bytes = 0;    // copied because this process wrote to received tensors
+  std::uint64_t private_bytes = 0;    // copied because the process wrote to received tensors
   std::uint64_t file_bytes = 0;       // of mapped files that were lent
   std::vector<LentReport> lent{};
   std::vector<BorrowedReport> borrowed{};

@@ -21,12 +21,10 @@ TB_API void tb_file_release(tb_file* file);
 
 /* What a write to the file's tensors does. */
 enum {
-  TB_FILE_READ = 0, /* a write ends the process (SIGSEGV) */
-  TB_FILE_READ_WRITE =
-      1, /* writes go to the file: all processes that map or read it see them at once */
+  TB_FILE_READ = 0,          /* a write ends the process (SIGSEGV) */
+  TB_FILE_READ_WRITE = 1,    /* writes go to the file: all that map or read it see them at once */
   TB_FILE_COPY_ON_WRITE = 2, /* writes stay private to this process */
-  TB_FILE_CREATE =
-      3 /* as TB_FILE_READ_WRITE, on a new or emptied file with all its blocks allocated */
+  TB_FILE_CREATE = 3         /* as TB_FILE_READ_WRITE, on a new or emptied file, fully allocated */
 };
 
 /* A .npy or .safetensors file describes its tensors. Any other file holds only the elements of one

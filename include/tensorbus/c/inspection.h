@@ -160,7 +160,7 @@ typedef struct tb_memory_report {
   uint64_t reserved_bytes; /* taken from the machine: used, or kept for reuse */
   uint64_t budget_bytes;
   uint64_t inherited_bytes; /* of used_bytes: kept only for forked children */
-  uint64_t private_bytes;   /* copied because this process wrote to received tensors */
+  uint64_t private_bytes;   /* copied because the process wrote to received tensors */
   uint64_t file_bytes;      /* of mapped files that were lent */
   size_t lent_count;
   const tb_lent_report* const* lent;

@@ -34,11 +34,11 @@ TB_API tb_status tb_ipc_handle_of(const void* data, size_t bytes, tb_ipc_handle*
 
 /* Returns a sample of one writable tensor in memory of another program. An allocation is opened
  * once for each process and device. It is closed when the last sample in it is released and the
- * streams named by tb_sample_use_on() have finished. It has no publisher and cannot be copied by
- * tb_sample_copy(). Returns TB_ERROR_INVALID_ARGUMENT for a handle of this process, for memory on
- * another GPU, and if offset, shape and strides leave the allocation; TB_ERROR_CLOSED if the memory
- * no longer exists; TB_ERROR_UNSUPPORTED without a driver, or if the GPU cannot reach the memory;
- * TB_ERROR_FORKED in a child of the process that initialised CUDA. */
+ * streams named by tb_sample_use_on() have finished. The sample has no publisher and cannot be
+ * copied by tb_sample_copy(). Returns TB_ERROR_INVALID_ARGUMENT for a handle of this process, for
+ * memory on another GPU, and if offset, shape and strides leave the allocation; TB_ERROR_CLOSED if
+ * the memory no longer exists; TB_ERROR_UNSUPPORTED without a driver, or if the GPU cannot reach
+ * the memory; TB_ERROR_FORKED in a child of the process that initialised CUDA. */
 TB_API tb_status tb_ipc_open(const tb_ipc_handle* handle, const tb_layout* layout,
                              tb_sample** sample);
 
