@@ -23,7 +23,7 @@ using recording::MessageEntry;
 
 constexpr std::size_t kMostMessages = UINT32_MAX;
 
-// Returns what `work` returns; adds `what` to its errors.
+// Returns the result of `work`, and adds `what` to its errors.
 template <typename Work>
 auto with_errors_about(const std::string& what, Work work) {
   try {
@@ -119,7 +119,7 @@ Sample Recording::sample_at(const MessageEntry& entry) const {
   return sample_in(chunk->records(), entry.in_chunk, entry, chunk);
 }
 
-// `records`: of the file, or of a chunk, in which that of the message begins at byte `at`.
+// `records`: those of the file or of a chunk; the message's begins at byte `at` of them.
 Sample Recording::sample_in(std::span<const std::byte> records, std::uint64_t at,
                             const MessageEntry& entry,
                             const std::shared_ptr<const void>& keeper) const {
@@ -134,7 +134,7 @@ Sample Recording::sample_in(std::span<const std::byte> records, std::uint64_t at
   const auto record = records.subspan(at, recording::kRecordHead + entry.bytes);
   require_record(record, entry);
   const auto data = record.subspan(kBefore);
-  // Copied before it is looked at: whoever writes to the file meanwhile changes nothing in it.
+  // Copied before it is checked, so that a process that writes to the file cannot change it.
   std::vector<std::byte> head;
   if (data.size() >= recording::kHeadStart) {
     const auto start = data.first(recording::kHeadStart);

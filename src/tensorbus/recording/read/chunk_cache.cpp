@@ -14,7 +14,7 @@ using recording::UnpackedChunk;
 
 constexpr std::size_t kMostChunks = 4;
 
-// Copied before it is unpacked: whoever writes to the file meanwhile changes nothing in it.
+// Copied before it is unpacked, so that a process that writes to the file cannot change it.
 std::vector<std::byte> content_at(std::span<const std::byte> file, std::uint64_t offset) {
   if (offset > file.size() || file.size() - offset < recording::kRecordHead)
     recording::refuse_record("its chunk does not lie in the file");
