@@ -34,7 +34,7 @@ std::string dotted(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// Set by the first get(), never cleared. Release when written pairs with acquire when read.
+// Set by the first get(), never cleared. Release on write pairs with acquire on read.
 std::atomic<const CudaDriver*> initialised{nullptr};
 std::atomic<std::uint32_t> initialised_in{0};  // the fork generation
 std::atomic<bool> exiting{false};  // relaxed: a thread that misses the change loses nothing
@@ -78,12 +78,12 @@ struct Loaded {
 Immortal<Loaded> first_loaded;
 std::atomic<Loaded*> loaded{&*first_loaded};
 
-// In a child, the mutex of its parent may be held by a thread that does not exist there.
+// The parent's mutex may be held by a thread that the child lacks.
 Loaded& loaded_here() {
   Loaded* found = loaded.load(std::memory_order_acquire);
   if (found->in == fork_generation()) return *found;
   auto* const fresh = new Loaded;
-  // Release and acquire: of several threads, all have the one that was first.
+  // Release and acquire: all threads use the object of the first one.
   if (loaded.compare_exchange_strong(found, fresh, std::memory_order_acq_rel,
                                      std::memory_order_acquire))
     return *fresh;

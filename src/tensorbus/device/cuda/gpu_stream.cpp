@@ -79,7 +79,7 @@ void GpuStream::join(const GpuStream& other) const {
   }
   const GpuScope scope(*device_);
   if (result == cu::Result::kSuccess) result = cuda.StreamWaitEvent(stream_, event, 0);
-  (void)cuda.EventDestroy(event);  // the driver keeps an event for which a stream still waits
+  (void)cuda.EventDestroy(event);  // the driver keeps an event while a stream waits for it
   cuda.check(result, "cuStreamWaitEvent");
 }
 

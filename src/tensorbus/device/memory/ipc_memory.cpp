@@ -59,7 +59,7 @@ DeviceImports::Range opened(const Gpu& device, const std::array<std::byte, 64>& 
   }
 }
 
-// Points in the work of the streams that had the memory.
+// Points in the work of the streams that used the memory.
 class LastUses {
  public:
   // Throws Error(kUnsupported) for a stream that is captured into a graph, Error(kOutOfMemory).
@@ -85,8 +85,8 @@ class LastUses {
   std::vector<std::unique_ptr<const platform::GpuEvent>> events_;
 };
 
-// Keeps the memory open until the streams have passed. A stream that is being captured cannot be
-// asked where it is, so that is tried again.
+// Keeps the memory open until the streams have passed their last use. A stream that is being
+// captured cannot be asked for its position, so that is tried again.
 struct Closing {
   const std::vector<GpuStream> streams;
   DeviceImports::Range range;
