@@ -28,8 +28,8 @@ struct ClientOptions {
   std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
 };
 
-// Calls the service of this name, in C++ or Python, in any process of the domain. Tensors travel by
-// reference both ways. Any number of threads may call at once. Movable, not copyable; calls on a
+// Calls the service of this name, in C++ or Python, in any process of the domain. Tensors are sent
+// by reference both ways. Any number of threads may call at once. Movable, not copyable; calls on a
 // moved-from client throw Error(kClosed).
 //
 //   tensorbus::Client client("mean", {.timeout = std::chrono::seconds(5)});

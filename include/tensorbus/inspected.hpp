@@ -10,7 +10,7 @@
 
 namespace tensorbus::inline v0 {
 
-// The result of inspect(): what the participants of a domain have, and who holds their memory.
+// The result of inspect(): what the participants of a domain have, and the holders of their memory.
 
 // A process at the other end of a connection.
 struct PeerName {

@@ -182,7 +182,7 @@ inline void Service::State::serve(const Sample& sample) {
     internal::Request request = internal::read_request(sample);
     const std::string client = request.reply;
     give(client, answer_to(std::move(request)));
-  } catch (const Error&) {  // it is not a request, or names no queue for the answer
+  } catch (const Error&) {  // not a request, or no queue for the reply
     ++stats.dropped;
   }
 }

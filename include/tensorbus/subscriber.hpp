@@ -33,7 +33,7 @@ namespace tensorbus::inline v0 {
 //
 //   tensorbus::Subscriber editing("camera/image", {.access = tensorbus::Access::kPrivate});
 //   if (auto sample = editing.receive(std::chrono::seconds(1)))
-//     draw_boxes(sample->tensor().as_mutable<std::uint8_t>());  // nobody else sees them
+//     draw_boxes(sample->tensor().as_mutable<std::uint8_t>());  // no other process sees them
 //
 // For callbacks, see Executor.
 class Subscriber {

@@ -106,7 +106,7 @@ class ReplyQueue {
 
   Queue queue_;
   std::string address_;
-  std::uint64_t answered_ = 0;  // no answer is ever marked as done
+  std::uint64_t answered_ = 0;  // no reply is ever marked as done
 };
 
 }  // namespace internal

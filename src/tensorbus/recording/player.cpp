@@ -191,7 +191,7 @@ struct Player::State {
       return pass_over(error);
     }
     if (device) bus::SampleData::put_on_device(*sample, participant.core()->copier(), *device);
-    // A command ends the wait for room; then the turn is decided anew.
+    // A command ends the wait for room; then next_turn() decides again.
     const auto stop = platform::StopCondition::ignoring_signals(kUntilTold, [&] {
       return commands.load(std::memory_order_acquire) != turn.commands;  // pairs with command()
     });

@@ -23,7 +23,7 @@ class MarkCounter {
     return is_given_up(word) && (word & Mark::kMostValue) < value;
   }
 
-  // The writer continues no more: all marks count as reached. From now on only we write the
+  // The writer does not continue: all marks count as reached. From now on only we write the
   // counter, or a peer that breaks the protocol. Relaxed: a thread that reads what this writes also
   // acquires from the writer, since this continues its release sequence ([intro.races]).
   void give_up() noexcept {

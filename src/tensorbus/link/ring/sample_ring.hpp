@@ -75,7 +75,7 @@ class SampleRingReader {
   [[nodiscard]] bool pop(Entry& entry) noexcept;
   // Returns true if pop() would find an entry. May be wrong while the owner drops one.
   bool ready() const noexcept;
-  // Skips entries that the owner has taken back. Called when the owner writes no more.
+  // Skips entries that the owner has taken back. Called when the owner has stopped writing.
   void skip_dropped() noexcept;
   // Ends the ring after its newest entry: pop() returns no later ones. Returns that entry's
   // sequence number; nothing if the ring has no entry to pop.

@@ -27,7 +27,7 @@ Fd reopen_read_only(int memfd);
 
 // Returns a read-only descriptor of a memfd that create_sealed_memfd() made, with these bytes.
 Fd sealed_copy(const std::string& name, std::span<const std::byte> bytes);
-// Returns the bytes of such a memfd from a peer, which may still write to it. Throws what
+// Returns the bytes of a memfd of this kind from a peer, which may still write to it. Throws what
 // verify_sealed_memfd() throws.
 std::vector<std::byte> read_sealed_copy(int fd, std::size_t bytes, const std::string& field);
 

@@ -9,7 +9,7 @@ namespace tensorbus::platform {
 // While it lives, this thread takes no signals, and threads that it starts inherit that: signals
 // are for the program's own threads. Fault signals stay unblocked: the handler of a mapped file
 // that was cut short (FileGuard) runs in the thread that touches it, and the kernel ends the
-// process if such a signal is blocked.
+// process if its signal is blocked.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept {
