@@ -90,7 +90,7 @@ inline Device device_with(const void* data) {
   cudaPointerAttributes attributes{};
   require_success(cudaPointerGetAttributes(&attributes, data), "cudaPointerGetAttributes");
   if (attributes.type != cudaMemoryTypeDevice)
-    throw Error(Code::kInvalidArgument, "this address is none of a GPU's memory");
+    throw Error(Code::kInvalidArgument, "this address is not GPU memory");
   return Device::cuda(attributes.device);
 }
 

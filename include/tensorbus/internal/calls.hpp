@@ -124,7 +124,7 @@ class MapReader {
   explicit MapReader(std::span<const std::byte> bytes) : bytes_(bytes) {
     PackCursor whole(bytes);
     if (!whole.skip() || whole.left() != 0)
-      throw Error(Code::kProtocol, "sample.fields: a request or an answer that is malformed");
+      throw Error(Code::kProtocol, "sample.fields: a malformed request or reply");
   }
 
   // Returns an item undecoded; nothing if there is none.
@@ -174,7 +174,7 @@ inline Request read_request(const Sample& sample) {
   auto data = map.content("data", sample);
   Request request;
   if (!reply || !data || !map.texts("types", request.definitions))
-    throw Error(Code::kProtocol, "what came to a service is no request");
+    throw Error(Code::kProtocol, "a service received a sample that is not a request");
   request.reply = *reply;
   request.data = *std::move(data);
   return request;
@@ -188,7 +188,7 @@ inline Content read_answer(const std::string& service, const Sample& sample) {
   if (map.texts("error", error)) throw ServiceError(service, error[0], error[1], error[2]);
   if (const auto why = map.text("mismatch"))
     throw Error(Code::kTypeMismatch, "service '" + service + "': " + std::string(*why));
-  throw Error(Code::kProtocol, "what service '" + service + "' answered is no answer");
+  throw Error(Code::kProtocol, "service '" + service + "' sent an invalid reply");
 }
 
 // Returns why a reader with this definition cannot read the writer's messages; empty if it can.

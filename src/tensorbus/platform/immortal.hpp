@@ -10,7 +10,7 @@ namespace tensorbus::platform {
 // forever.
 template <typename T>
 class Immortal {
-  static_assert(std::is_nothrow_default_constructible_v<T>, "nobody could catch what it throws");
+  static_assert(std::is_nothrow_default_constructible_v<T>, "its constructor must not throw");
 
  public:
   Immortal() noexcept : value_() {}

@@ -239,7 +239,8 @@ Recorder::~Recorder() = default;
 Outcome Recorder::snapshot(std::string& path, const platform::StopCondition& stop) {
   State& state = *state_;
   if (!state.keeps)
-    throw Error(Code::kInvalidArgument, "snapshot: this recorder writes all, and keeps nothing");
+    throw Error(Code::kInvalidArgument,
+                "snapshot: this recorder writes everything and keeps nothing");
   state.collector.look(stop);
   const std::uint32_t number = state.buffer.request_snapshot(state.collector.clock().now());
   if (number == 0) return Outcome::kClosed;

@@ -63,7 +63,7 @@ std::shared_ptr<const link::Source> source_of_channel(const recording::Channel& 
 void require_record(std::span<const std::byte> record, const MessageEntry& entry) {
   recording::RecordCursor cursor(record);
   if (cursor.number<std::uint8_t>() != static_cast<std::uint8_t>(recording::Opcode::kMessage))
-    recording::refuse_record("there is no message any more");
+    recording::refuse_record("the message is not there any more");
   if (cursor.number<std::uint64_t>() != entry.bytes)
     recording::refuse_record("the length of its record is not that of the index");
   if (cursor.number<std::uint16_t>() != entry.channel)
@@ -100,7 +100,7 @@ Sample Recording::sample(std::size_t index) const {
   if (index >= contents_->messages.size())
     recording::refuse_record(memory::about_file(file_->path()) + "it has " +
                              std::to_string(contents_->messages.size()) +
-                             " messages, and none of number " + std::to_string(index));
+                             " messages, but none with number " + std::to_string(index));
   const MessageEntry& entry = contents_->messages[index];
   return with_errors_about(memory::about_file(file_->path()) + "message " + std::to_string(index) +
                                ", at byte " + std::to_string(entry.offset) + ": ",

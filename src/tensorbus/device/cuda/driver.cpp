@@ -96,7 +96,7 @@ Loaded& loaded_here() {
 const CudaDriver& CudaDriver::get() {
   if (const CudaDriver* const loaded_before = in_use()) return *loaded_before;
   if (exiting.load(std::memory_order_relaxed))
-    throw Error(Code::kClosed, "the process is about to exit, and CUDA is left alone");
+    throw Error(Code::kClosed, "the process is about to exit and does not call CUDA any more");
   if (is_child())
     throw Error(Code::kForked,
                 "CUDA was initialised before this process was forked, and cannot be used in it: "
@@ -142,7 +142,7 @@ void CudaDriver::check(cu::Result result, const std::string& what) const {
           Code::kUnsupported,
           text +
               ". The stream is being captured into a graph, or is the default stream beside "
-              "one that is: publish, receive and let go outside of the capture");
+              "one that is: publish, receive and release outside of the capture");
     default:
       throw Error(Code::kSystem, text);
   }

@@ -38,7 +38,7 @@ void GpuStream::require_usable_in_scope(const char* for_what) const {
     throw Error(Code::kUnsupported,
                 std::string(for_what) +
                     " is not possible on the per-thread default stream, which is another one in "
-                    "the thread that lets go: make a stream, or use the legacy default stream");
+                    "the thread that releases: make a stream, or use the legacy default stream");
   const CudaDriver& cuda = CudaDriver::get();
   auto status = cu::CaptureStatus::kNone;
   check(cuda.StreamIsCapturing(stream_, &status), "cuStreamIsCapturing");

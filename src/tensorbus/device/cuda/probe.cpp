@@ -76,10 +76,11 @@ std::vector<PeerFinding> probe_peers(const std::vector<DeviceFindings>& devices)
 
 // Returns the usual reason for failures on this kind of machine; empty for ordinary ones.
 std::string usual_reason(const DeviceFindings& device, bool wsl) {
-  if (wsl) return "This is WSL2, whose driver lacks parts of what processes share memory by";
+  if (wsl) return "This is WSL2, whose driver lacks parts of memory sharing between processes";
   if (device.integrated)
-    return "This GPU is integrated (Tegra): what processes share memory by is not all there";
-  if (device.mig) return "This is a MIG instance: what processes share memory by is not all there";
+    return "This GPU is integrated (Tegra): it lacks parts of memory sharing between processes";
+  if (device.mig)
+    return "This is a MIG instance: it lacks parts of memory sharing between processes";
   return {};
 }
 

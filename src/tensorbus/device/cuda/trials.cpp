@@ -165,7 +165,7 @@ class OrderTrial {
     const bool done = reader_.is_idle_by(Deadline(patience_));
     if (!timelines_->borrower.reached(kExpected))
       fail("cuStreamWriteValue64 was accepted, but the host sees no value");
-    if (!done) fail("cuStreamWaitValue64 was accepted, but still waits for a value that is there");
+    if (!done) fail("cuStreamWaitValue64 was accepted, but does not see a value that was written");
     if (!timelines_->lender.reached(answer))
       fail("cuStreamWriteValue64 was accepted, but the host does not see the second value");
   }

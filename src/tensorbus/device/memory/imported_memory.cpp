@@ -125,7 +125,8 @@ SharedSegment ImportedMemory::hand_on(SegmentId id, Grant grant) const {
   const platform::MutexLock lock(mutex_);
   const auto found = segments_.find({id, grant});
   if (found == segments_.end() || found->second.foreign)
-    throw Error(Code::kClosed, "the memory is gone: it was no arena's, and its owner is dead");
+    throw Error(Code::kClosed,
+                "the memory is gone: another allocator made it, and its owner is dead");
   const Segment& segment = found->second;
   return {.fd = platform::duplicate(segment.fd.get()),
           .bytes = segment.bytes,

@@ -33,7 +33,7 @@ struct Watch {
 
 void run_watch(Watch& watch);
 
-constinit platform::BackgroundThread<Watch> watching("a thread to look after the streams of GPUs",
+constinit platform::BackgroundThread<Watch> watching("a thread to watch the streams of GPUs",
                                                      run_watch);
 
 Watch::Watch() {

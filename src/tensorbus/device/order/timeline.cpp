@@ -98,7 +98,7 @@ Timeline::Slot Timeline::slot_at_rest(const platform::Gpu& device) {
 Mark Timeline::signal(const GpuStream& stream) {
   const OrderBy order = order_on(stream);
   const GpuScope scope(stream.device());
-  stream.require_usable_in_scope("Publishing or letting go of GPU memory");
+  stream.require_usable_in_scope("Publishing or releasing GPU memory");
   // Held until the mark is enqueued: the values of a slot only grow.
   const platform::MutexLock lock(mutex_);
   Slot& slot = slot_of(stream);

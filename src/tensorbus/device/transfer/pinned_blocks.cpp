@@ -231,7 +231,7 @@ void PinnedBlocks::answer(const Block& block, std::optional<Range> granted) {
   const platform::MutexLock lock(answers_mutex_);
   const auto found = asked_.find(block);
   if (found == asked_.end() || found->second.answered)
-    throw Error(Code::kProtocol, "PIN: an answer to what was not asked");
+    throw Error(Code::kProtocol, "PIN: a reply without a request");
   Asked& asked = found->second;
   asked.answered = true;
   asked.granted = granted;

@@ -71,8 +71,8 @@ MappedFile::MappedFile(int fd, std::string path, std::size_t offset, std::size_t
   if (platform::has_huge_pages(fd_.get()))
     throw Error(Code::kUnsupported,
                 about_file(path_) +
-                    "it lies in huge pages (hugetlbfs): cut short, it would end whoever reads it. "
-                    "Copy it to another file system, or read it into memory");
+                    "it lies in huge pages (hugetlbfs): if cut short, reading it would end the "
+                    "process. Copy it to another file system, or read it into memory");
   if (static_cast<std::size_t>(opened_.st_size) < end_)
     throw Error(Code::kInvalidArgument,
                 about_file(path_) + "it has " + text_of(static_cast<std::size_t>(opened_.st_size)) +
@@ -130,7 +130,7 @@ struct stat MappedFile::status() const {
 void MappedFile::check() const {
   const struct stat now = status();
   const auto size = static_cast<std::size_t>(now.st_size);
-  const std::string remedy = " What is in memory is not to be relied upon: map the file again";
+  const std::string remedy = " Do not use the memory: map the file again";
   if (size < end_)
     throw Error(Code::kSystem,
                 about_file(path_) + "it was cut short while it was mapped: " + text_of(end_) +

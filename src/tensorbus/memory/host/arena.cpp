@@ -116,7 +116,7 @@ FreeExtents::Taken Arena::take_extent(std::size_t bytes, PoolId id) {
   give_back(*std::move(taken), id);
   refuse("the kernel has no " + mebibytes(bytes) +
          " of shared memory: the memory of this machine, or of a cgroup (memory.max), is used up. "
-         "Let go of some, or raise the limit");
+         "Release some, or raise the limit");
 }
 
 void Arena::give_back(FreeExtents::Taken taken, PoolId id) noexcept {

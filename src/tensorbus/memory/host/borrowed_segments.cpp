@@ -146,7 +146,7 @@ SharedSegment BorrowedSegments::hand_on(SegmentId id) const {
   const platform::MutexLock lock(mutex_);
   const auto found = segments_.find(id);
   if (found == segments_.end())
-    throw Error(Code::kClosed, "segment " + std::to_string(id.number) + " is not here");
+    throw Error(Code::kClosed, "segment " + std::to_string(id.number) + " is not mapped here");
   return {platform::duplicate(found->second.fd.get()), found->second.bytes, found->second.file};
 }
 

@@ -314,7 +314,7 @@ void make_private_in_child() noexcept {
             ? ". Its memory is pinned for a GPU (pin=True), so its pages cannot become this "
               "process's own: write to a copy (tensor.clone()). "
             : ", and there is no room for pages of this process's own: memory, the number of "
-              "mappings (vm.max_map_count) or RLIMIT_DATA is used up. Let go of tensors that were "
+              "mappings (vm.max_map_count) or RLIMIT_DATA is used up. Release tensors that were "
               "written to, or raise the limit. ");
     message.text(kTurnedOff);
   }

@@ -269,7 +269,7 @@ class Walk {
     throw Error(Code::kPermission,
                 "cannot use the domain directory " + path_ + ": " + place + ", on the way to it, " +
                     why +
-                    ". Others could lead this process elsewhere: have it put right, or set "
+                    ". Other users could redirect this process: correct that, or set "
                     "TENSORBUS_DOMAIN to a directory of your own");
   }
   [[noreturn]] void refuse_system(const std::string& what, const std::string& place,

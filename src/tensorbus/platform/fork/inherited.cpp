@@ -273,7 +273,7 @@ bool keep_for_children(Inherited& what) noexcept {
 
 int children_descriptor() {
   const MutexLock lock(guards.mutex);
-  if (!guards.ready()) throw_system("looking after forked children", errno);
+  if (!guards.ready()) throw_system("watching forked children", errno);
   return guards.epoll;
 }
 

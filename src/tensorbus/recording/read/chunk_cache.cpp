@@ -20,7 +20,7 @@ std::vector<std::byte> content_at(std::span<const std::byte> file, std::uint64_t
     recording::refuse_record("its chunk does not lie in the file");
   recording::RecordCursor cursor(file.subspan(offset));
   if (cursor.number<std::uint8_t>() != static_cast<std::uint8_t>(recording::Opcode::kChunk))
-    recording::refuse_record("there is no chunk any more");
+    recording::refuse_record("the chunk is not there any more");
   const auto length = cursor.number<std::uint64_t>();
   if (length > recording::kMostChunkBytes + recording::kMostChunkHead)
     recording::refuse_record("a chunk of " + std::to_string(length) +

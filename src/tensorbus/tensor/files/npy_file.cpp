@@ -73,7 +73,7 @@ std::pair<std::size_t, std::size_t> place_of_header(const FileBytes& file) {
     throw Error(Code::kUnsupported, "a .npy file of version " + std::to_string(major) + "." +
                                         std::to_string(minor) + ", and 1.0 to 3.0 are known");
   const std::size_t start = kVersionEnd + (major == 1 ? 2 : 4);
-  if (prefix.size() < start) refuse_file("header length: the file ends in it");
+  if (prefix.size() < start) refuse_file("header length: the file ends within it");
   const auto length = static_cast<std::size_t>(
       little_endian(std::string_view(prefix).substr(kVersionEnd, start - kVersionEnd)));
   if (length > kMaxNpyHeaderBytes)
@@ -96,7 +96,7 @@ std::string_view read_text(TextCursor& cursor) {
 std::string_view read_descr(TextCursor& cursor) {
   const char first = cursor.next();
   if (first == '[' || first == '(')
-    cannot(cursor.rest(), ": elements of several fields, and a tensor has one");
+    cannot(cursor.rest(), ": its elements have several fields; those of a tensor have one");
   return read_text(cursor);
 }
 
@@ -162,7 +162,7 @@ DType dtype_in(std::string_view descr, const std::optional<DType>& asked) {
   }
   if (name.starts_with('O')) cannot(descr, ": its elements are Python objects");
   const auto kind = std::ranges::find(kNpyKinds, name, &NpyKind::name);
-  if (kind == kNpyKinds.end()) cannot(descr, ": there are no tensors of such elements");
+  if (kind == kNpyKinds.end()) cannot(descr, ": no tensors can have these elements");
   if (descr[0] == '>' && item_bytes(kind->dtype) > 1)
     cannot(descr, ": its elements are big-endian, and this machine is not");
   return kind->dtype;

@@ -105,7 +105,7 @@ class EndReader {
     }
     crc = crc32(bytes_at(footer_.at, kRecordHead + kFooterBytes - sizeof crc), crc);
     if (footer_.crc != 0 && footer_.crc != crc)
-      refuse_record("the summary is damaged: the checksum is another one");
+      refuse_record("the summary is damaged: the checksum differs");
   }
 
   struct Head {
@@ -226,7 +226,7 @@ class EndReader {
   void take_entry(const MessageEntry& entry) {
     if (!contents_.channels.contains(entry.channel))
       refuse_record("it has a message of channel " + std::to_string(entry.channel) +
-                    ", which was not named");
+                    ", which the file does not describe");
     if (entry.is_lost())
       contents_.lost.push_back({entry.channel, entry.offset, entry.bytes, entry.log_time});
     else

@@ -56,7 +56,7 @@ std::uint16_t RecordingWriter::add_channel(const std::string& topic, const std::
                                            const TextMap& metadata) {
   if (summary_.channels.size() == kMostIds)
     throw Error(Code::kUnsupported, memory::about_file(path()) +
-                                        "it has 65,535 publishers, and MCAP has numbers for no "
+                                        "it has 65,535 publishers, and MCAP has no numbers for "
                                         "more: begin another file");
   close_plain_chunk();
   const auto id = static_cast<std::uint16_t>(summary_.channels.size() + 1);

@@ -37,7 +37,7 @@ class Budget {
     exceeded_ = bytes > most_ - used_;
     if (exceeded_)
       refuse_record("its chunks unpack to more than " + std::to_string(most_) +
-                    " bytes of messages' places and texts: no more are read of a file of " +
+                    " bytes of message places and texts, the limit for a file of " +
                     std::to_string(file_bytes_) + " bytes");
   }
   void take(std::uint64_t bytes) {
@@ -277,7 +277,8 @@ class Scanner {
     (void)cursor.number<std::uint32_t>();
     const auto log_time = cursor.number<std::uint64_t>();
     if (!contents_.channels.contains(channel))
-      refuse_record("it is of channel " + std::to_string(channel) + ", which was not named");
+      refuse_record("it is of channel " + std::to_string(channel) +
+                    ", which the file does not describe");
     if (entry.bytes < kMessageHead) refuse_record("it is shorter than any message");
     entry.channel = channel;
     entry.log_time = log_time;
@@ -345,7 +346,7 @@ void note_metadata(std::span<const std::byte> content, Contents& contents) {
   } else {
     const std::uint64_t channel = number_in(map, "channel");
     if (channel > UINT16_MAX || !contents.channels.contains(static_cast<std::uint16_t>(channel)))
-      refuse_record("it is about a channel that was not named");
+      refuse_record("it is about a channel that the file does not describe");
     const auto topic = map.find("topic");
     if (topic != map.end() &&
         topic->second != contents.channels[static_cast<std::uint16_t>(channel)].topic)
