@@ -25,7 +25,7 @@ void abandon(T&& value) {
   new std::remove_cvref_t<T>(std::forward<T>(value));
 }
 
-// Whether every forked child closes the descriptor at once. Both functions are safe in any thread.
+// Sets whether every forked child closes this descriptor first. Safe in any thread.
 void close_in_child(int fd) noexcept;
 void keep_in_child(int fd) noexcept;
 
