@@ -1,7 +1,8 @@
-"""The figures of `tensorbus metrics`, as Prometheus collects them."""
+"""The metrics of `tensorbus metrics`, as Prometheus collects them."""
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -22,15 +23,15 @@ from tensorbus._inspection.report import (
 )
 
 _PREFIX = "tensorbus_"
-_MOST = 2000  # sets of labels of one metric; others are summed under OTHER
+_MAX_SERIES = 2000  # sets of labels of one metric; further ones are summed under OTHER
 OTHER = "(other)"
 
 Labels = tuple[str, ...]
-Source = tuple[str, ...]  # begins with the id of the process that counts
+Source = tuple[str, ...]  # identifies a counter; begins with the id of the process that counts
 
 
 class _Kind(NamedTuple):
-    what: Literal["counter", "sum", "max"]  # of counters; of states, how those of sources join
+    what: Literal["counter", "sum", "max"]  # a counter, or how states of several sources join
     labels: Labels
     help: str
 
@@ -85,7 +86,7 @@ METRICS: dict[str, _Kind] = {
 
 @dataclass(frozen=True)
 class Figure:
-    """What one source says for one metric."""
+    """The value of one source for one metric."""
 
     metric: str
     labels: Labels
@@ -94,24 +95,24 @@ class Figure:
 
 
 class Totals:
-    """Counters that only grow, summed by their labels over sources that come and go.
+    """Sums of counters by their labels, over sources that come and go. A sum never falls.
 
-    Without them, the sum over two processes would fall when one of them ends, and Prometheus
-    would take that for a new start of both.
+    A plain sum over two processes would fall when one of them ends, and Prometheus would take that
+    for a restart of both.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_series: int) -> None:
+        self._max_series = max_series
         self._last: dict[Source, float] = {}
         self._labels: dict[Source, Labels] = {}
         self._sums: dict[Labels, float] = {}
 
     def update(self, figures: Iterable[Figure], silent: set[str]) -> dict[Labels, float]:
-        """The sums now.
+        """The current sums.
 
         Args:
-            figures: of one metric, from all sources that said something.
-            silent: ids of processes that live and said nothing now.
+            figures: of one metric, from all sources that answered.
+            silent: ids of processes that are alive and did not answer.
         """
         kept = {source: labels for source, labels in self._labels.items() if source[0] in silent}
         last = {source: self._last[source] for source in kept}
@@ -131,46 +132,47 @@ class Totals:
         return self._sums
 
     def _make_room(self, count: int, living: set[Labels]) -> None:
-        if len(self._sums) + count > self._most:
+        if len(self._sums) + count > self._max_series:
             self._sums = {labels: value for labels, value in self._sums.items() if labels in living}
 
     def _room_for(self, labels: Labels) -> Labels:
-        return labels if labels in self._sums or len(self._sums) < self._most else other(labels)
+        fits = labels in self._sums or len(self._sums) < self._max_series
+        return labels if fits else _other(labels)
 
 
-def other(labels: Labels) -> Labels:
-    """The labels of what is summed up since there are too many."""
+def _other(labels: Labels) -> Labels:
+    """The labels of the sum over all label sets beyond the limit."""
     return (OTHER, *labels[1:])
 
 
 class BusCollector(Collector):
-    """Asks the processes of a domain at each scrape, and the bridge.
+    """Asks the processes of a domain and the bridge at each scrape.
 
     Args:
-        source: what the processes say.
-        bridge: what the bridge says; None if there is none, or it has not said anything lately.
-        most: sets of labels of one metric.
+        source: inspects the domain.
+        bridge: the bridge's status; None if there is no bridge, or its last status is old.
+        max_series: limit of label sets for one metric.
     """
 
     def __init__(
         self,
         source: Callable[[], Inspection],
         bridge: Callable[[], Status | None],
-        most: int = _MOST,
+        max_series: int = _MAX_SERIES,
     ) -> None:
         self._source = source
         self._bridge = bridge
         self._bridge_id = ""
-        self._most = most
-        self._lock = threading.Lock()  # two scrapes may come at once
+        self._max_series = max_series
+        self._lock = threading.Lock()  # serializes scrapes
         self._totals: dict[str, Totals] = {}
 
     def describe(self) -> list[Metric]:
-        """What it collects, without asking anybody."""
+        """The metrics without values; asks no process."""
         return [_family(name) for name in METRICS]
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics now."""
+        """The current metrics."""
         with self._lock:
             inspection, status = self._source(), self._bridge()
             if status is not None:
@@ -187,10 +189,10 @@ class BusCollector(Collector):
     def _of(self, name: str, figures: list[Figure], silent: set[str]) -> Metric:
         family = _family(name)
         if METRICS[name].what == "counter":
-            totals = self._totals.setdefault(name, Totals(self._most))
+            totals = self._totals.setdefault(name, Totals(self._max_series))
             values = totals.update(figures, silent)
         else:
-            values = self._joined(figures, max if METRICS[name].what == "max" else _sum)
+            values = self._joined(figures, max if METRICS[name].what == "max" else operator.add)
         for labels, value in values.items():
             family.add_metric(labels, value)
         return family
@@ -201,15 +203,11 @@ class BusCollector(Collector):
         values: dict[Labels, float] = {}
         for figure in figures:
             labels = figure.labels
-            if labels not in values and len(values) >= self._most:
-                labels = other(labels)
+            if labels not in values and len(values) >= self._max_series:
+                labels = _other(labels)
             known = values.get(labels)
             values[labels] = figure.value if known is None else join(known, figure.value)
         return values
-
-
-def _sum(one: float, another: float) -> float:
-    return one + another
 
 
 def _family(name: str) -> CounterMetricFamily | GaugeMetricFamily:
@@ -219,7 +217,7 @@ def _family(name: str) -> CounterMetricFamily | GaugeMetricFamily:
 
 
 def figures_of(inspection: Inspection) -> Iterator[Figure]:
-    """What the processes say."""
+    """The figures of the processes."""
     for process in inspection.participants:
         name = "silent_processes" if process.error else "processes"
         yield Figure(name, (process.process,), (process.participant,), 1)
@@ -301,7 +299,7 @@ def _of_memory(process: ParticipantReport, memory: MemoryReport) -> Iterator[Fig
 
 
 def bridge_figures_of(status: Status | None) -> Iterator[Figure]:
-    """What the bridge says."""
+    """The figures of the bridge."""
     if status is None:
         yield Figure("bridge_up", (), (), 0)
         return

@@ -1,4 +1,4 @@
-"""The commands that need no extra: doctor and bridge. Each adds itself to the parser."""
+"""The commands that need no extra, with argparse: doctor and bridge."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from tensorbus._base.json_text import json_text
 from tensorbus._core import version
 
-# What the parser, and the help of all commands, says of each.
+# The help of each command.
 HELP = {
     "doctor": "what this machine can do for Tensorbus, and why not",
     "bridge": "connect the topics of this machine with those of others",
@@ -19,7 +19,7 @@ EXTRA = "pip install 'tensorbus[cli]'"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs what the arguments name; the exit status."""
+    """Runs the command that the arguments name. Returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="tensorbus",
         description="Tensors from one process to another, by reference.",
@@ -43,7 +43,6 @@ def _add(commands: Any, name: str, description: str) -> argparse.ArgumentParser:
 
 
 def _add_doctor(commands: Any) -> None:
-    """Adds ``tensorbus doctor``."""
     parser = _add(
         commands,
         "doctor",
@@ -67,7 +66,6 @@ def _doctor(given: argparse.Namespace) -> int:
 
 
 def _add_bridge(commands: Any) -> None:
-    """Adds ``tensorbus bridge``."""
     parser = _add(
         commands,
         "bridge",
@@ -96,6 +94,6 @@ def _add_bridge(commands: Any) -> None:
 
 
 def _bridge(given: argparse.Namespace) -> int:
-    from tensorbus._cli.bridge import bridge  # asyncio and ssl, which the other commands do without
+    from tensorbus._cli.bridge import bridge  # here: it imports asyncio and ssl
 
     return bridge(given)

@@ -1,4 +1,4 @@
-"""``tensorbus topic pub``: publishing values that are typed in."""
+"""``tensorbus topic pub``: publishes values given on the command line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def pub(
 ) -> None:
     """Publish a value, once or at a rate.
 
-    Without --rate it is an error if nobody has subscribed in time.
+    Without --rate it is an error if there is no subscriber in time.
     """
     message, kind = made(value_of(value), type_name)
     wanted = (None if rate else 1) if count is None else count
@@ -68,7 +68,7 @@ def pub(
 
 
 def value_of(text: str) -> Any:
-    """What was typed in.
+    """The value of a text, as JSON or as a literal of Python.
 
     >>> value_of('{"ready": true}'), value_of("(1, None)")
     ({'ready': True}, (1, None))
@@ -87,14 +87,14 @@ def value_of(text: str) -> Any:
 
 
 def made(value: Any, type_name: str | None) -> tuple[Any, Any]:
-    """The message, and the class for the publisher; None if it takes any."""
+    """The message, and the class for the publisher; None for messages of any type."""
     if type_name is None:
         return value, None
     module, _, name = type_name.rpartition(".")
     try:
         if not module:
             return numpy_arrays.learn().array(value, type_name), None
-        sys.path.insert(0, "")  # of the folder where the command is run
+        sys.path.insert(0, "")  # for modules in the current folder
         kind = getattr(import_module(module), name)
         return kind(**value) if isinstance(value, dict) else kind(value), kind
     except (ImportError, AttributeError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""``tensorbus recording``."""
+"""``tensorbus recording``: shows, cuts, merges, converts and exports recordings."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from tensorbus._base.errors import InvalidArgument
-from tensorbus._cli.compression import compressions
-from tensorbus._cli.options import Json, group
+from tensorbus._cli.options import Json, compressions, group
 from tensorbus._cli.output import fail, print_json, print_pairs, print_table
 from tensorbus._inspection.units import bytes_text, rate_text, shown
 from tensorbus._recording.copying import Copied, copy_recordings, require_another_file
@@ -23,7 +22,7 @@ from tensorbus._recording.left_out import LeftOut
 from tensorbus._recording.recorded_samples import RecordedSamples
 from tensorbus._recording.recording import RecordedTopic, Recording
 
-app = group("Look at recordings, and make others of them.")
+app = group("Show recordings, and make other files of them.")
 
 File = Annotated[str, typer.Argument(help="A file that `tensorbus record` has written.")]
 Output = Annotated[str, typer.Option("--output", "-o", help="The new file.", metavar="FILE")]
@@ -44,12 +43,12 @@ Compress = Annotated[
 
 @app.callback()
 def recording() -> None:
-    """Look at recordings, and make others of them."""
+    """Show recordings, and make other files of them."""
 
 
 @app.command("info", epilog="Example: tensorbus recording info run.mcap")
 def info(file: File, json: Json = False) -> None:
-    """Show the topics of a recording, their types and rates, and what was lost."""
+    """Show the topics of a recording, their types, rates and lost messages."""
     found = Recording(file)
     if json:
         print_json(_as_json(found))
@@ -74,7 +73,7 @@ def cut(
     overwrite: Overwrite = False,
     compress: Compress = None,
 ) -> None:
-    """Write the messages of some topics, or of some time, to a new recording."""
+    """Write the messages of some topics, or of a time span, to a new recording."""
     found = Recording(file)
     copied = copy_recordings(
         [found],
@@ -84,7 +83,7 @@ def cut(
         compress=compressions(compress or []),
         **_bounds(found, start, end),
     )
-    _tell(copied, output)
+    _report_copied(copied, output)
 
 
 @app.command("merge", epilog="Example: tensorbus recording merge run-*.mcap -o run.mcap")
@@ -101,7 +100,7 @@ def merge(
         overwrite=overwrite,
         compress=compressions(compress or []),
     )
-    _tell(copied, output)
+    _report_copied(copied, output)
 
 
 @app.command("convert", epilog="Example: tensorbus recording convert run.mcap -o foxglove.mcap")
@@ -111,7 +110,7 @@ def convert(
     output: Output = "foxglove.mcap",
     overwrite: Overwrite = False,
 ) -> None:
-    """Write what Foxglove opens: images, point clouds, poses as its own types; the rest as JSON."""
+    """Write a file for Foxglove: images, point clouds and poses as its types, the rest as JSON."""
     try:
         from tensorbus._view.sinks.to_foxglove import FoxgloveSink
     except ImportError as error:
@@ -134,7 +133,7 @@ def convert(
     finally:
         sink.close()
     print(f"{written} messages: {shown(output)}")
-    _tell_left_out(recording, left_out)
+    _report_left_out(recording, left_out)
 
 
 @app.command("export", epilog="Example: tensorbus recording export run.mcap -o frames --format png")
@@ -150,7 +149,7 @@ def export_(
     start: Start = 0.0,
     end: End = None,
 ) -> None:
-    """Write tensors to files of NumPy, safetensors or images, and the rest to lines of JSON."""
+    """Write tensors to files of NumPy, safetensors or images, and other values to lines of JSON."""
     found = Recording(file, library="numpy")
     try:
         done = export(found, output, topics or [], format, **_bounds(found, start, end))
@@ -158,14 +157,14 @@ def export_(
         package = _PACKAGES.get(str(error.name), error.name)
         fail(f"{error.name} is not installed: pip install {package}")
     print(f"{done.messages} messages, {done.files} files: {shown(output)}")
-    _tell_left_out(found, done.left_out)
+    _report_left_out(found, done.left_out)
 
 
 _PACKAGES = {"PIL": "pillow"}
 
 
 def _bounds(found: Recording, start: float, end: float | None) -> dict[str, int]:
-    """The times that `--start` and `--end` mean, in nanoseconds since 1970."""
+    """The times of `--start` and `--end`, in nanoseconds since 1970."""
     begin = found.start_ns
     first = {"start_ns": begin + round(start * 1e9)} if start else {}
     return first if end is None else {**first, "end_ns": begin + round(end * 1e9)}
@@ -176,8 +175,8 @@ def _times(topic: str, samples: RecordedSamples[Any]) -> Iterator[tuple[int, str
     return ((samples.time_ns(number), topic, number) for number in range(len(samples)))
 
 
-def _tell_left_out(found: Recording, left_out: LeftOut) -> None:
-    """Ends the command with status 1 if something of the recording was not written."""
+def _report_left_out(found: Recording, left_out: LeftOut) -> None:
+    """Ends the command with status 1 if parts of the recording were not written."""
     troubles = [*left_out, *([found.damage] if found.damage else ())]
     for trouble in troubles:
         print(f"tensorbus: {shown(trouble)}", file=sys.stderr)
@@ -185,7 +184,7 @@ def _tell_left_out(found: Recording, left_out: LeftOut) -> None:
         raise typer.Exit(1)
 
 
-def _tell(copied: Copied, output: str) -> None:
+def _report_copied(copied: Copied, output: str) -> None:
     print(f"{copied.messages} messages, {bytes_text(copied.bytes)}: {shown(output)}")
     if copied.unreadable:
         fail(f"{copied.unreadable} messages were left out: {shown(copied.error)}")

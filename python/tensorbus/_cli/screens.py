@@ -19,7 +19,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.command("top", epilog="Example: tensorbus top --domain robot")
 def top(domain: Domain = None) -> None:
-    """Watch topics, processes and queues on the terminal, and who holds others up."""
+    """Watch topics, processes and queues on the terminal, and what slows them down."""
     from tensorbus._top import run
 
     try:

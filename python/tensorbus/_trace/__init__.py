@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
-from tensorbus._base.ending_signals import ending_signals
+from tensorbus._base.ending_signals import stop_signals
 from tensorbus._base.json_text import json_text
 from tensorbus._inspection.units import shown
 from tensorbus._trace.durations import hops_of, paths_of, table_of
@@ -40,7 +38,7 @@ def run(
     with path.open("a"):
         pass  # it can be written, and has what it had if nothing is recorded
     recording = Recording(list(topics), domain)
-    with _stop_signals() as stopped:
+    with stop_signals() as stopped:
         deadline = None if seconds is None else time.monotonic() + seconds
         print("tracing; Ctrl-C ends it", file=sys.stderr, flush=True)
         recording.run(
@@ -100,18 +98,3 @@ def _troubles(sources: Sequence[Source], *, full: bool) -> Iterator[str]:
             yield f"{source.name}: {source.overwritten} events were lost, being more than were read"
         if source.incomplete:
             yield f"{source.name}: {source.incomplete} events were not completed"
-
-
-@contextmanager
-def _stop_signals() -> Iterator[list[int]]:
-    """The signals that came meanwhile, which end nothing by themselves."""
-    came: list[int] = []
-    before = {
-        number: signal.signal(number, lambda number, _: came.append(number))
-        for number in ending_signals()
-    }
-    try:
-        yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -10,16 +10,16 @@ import webbrowser
 from functools import partial
 from pathlib import Path
 
+from tensorbus._aio.own_loop import run_until_signal
 from tensorbus._inspection.inspection import inspect
 from tensorbus._inspection.report import Inspection
 from tensorbus._view.address import Address
-from tensorbus._view.signals import until_signal
 from tensorbus._view.traffic import without
 
 
 def serve(domain: str | None, port: int, open_browser: bool) -> int:
     """See `tensorbus._view.run`."""
-    until_signal(_serve(domain, port, open_browser))
+    run_until_signal(_serve(domain, port, open_browser))
     return 0
 
 

@@ -6,11 +6,11 @@ import asyncio
 import logging
 from typing import Protocol
 
+from tensorbus._aio.own_loop import run_until_signal
 from tensorbus._base.errors import Error, HoldLimit
 from tensorbus._topics.async_subscriber import AsyncSubscriber
 from tensorbus._topics.listing import list_topics
 from tensorbus._topics.sample import Header
-from tensorbus._view.signals import until_signal
 from tensorbus._view.sinks.parts import Parts, parts_of
 
 _DEPTH = 8
@@ -31,7 +31,7 @@ class Sink(Protocol):
 
 def forward_to(domain: str | None, rerun: str | None, foxglove: str | None, port: int) -> int:
     """See `tensorbus._view.run`."""
-    until_signal(_forward_to(domain, rerun, foxglove, port))
+    run_until_signal(_forward_to(domain, rerun, foxglove, port))
     return 0
 
 

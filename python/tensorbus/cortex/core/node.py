@@ -48,7 +48,7 @@ class Node(Ours):
         super().__init__(name)
         self.name = name
         self.discovery_address = discovery_address
-        # The base class has the same name, so that its private attributes share this class's prefix.
+        # The base class is a `Node`, too: private attributes of both have the same prefix.
         self.__lifecycle = self._lifecycle_of(self)
         self.__cortex_publishers: dict[str, Publisher] = {}
         self.__cortex_subscribers: dict[str, Subscriber | ThreadedSubscriber] = {}
