@@ -1,4 +1,4 @@
-"""``tensorbus trace``: where samples spend their time (docs/tracing.md)."""
+"""``tensorbus trace``: records where samples spend their time (docs/tracing.md)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def run(
     seconds: float | None = None,
     domain: str | None = None,
 ) -> int:
-    """Records until `seconds` are over, or Ctrl-C; writes the file and prints the table.
+    """Records for `seconds`, or until Ctrl-C; then writes the file and prints the tables.
 
     Returns:
-        The exit status: 1 if nobody could be traced.
+        The exit status: 1 if no process could be traced.
 
     Raises:
         OSError: the file cannot be written; nothing was recorded.
@@ -36,7 +36,7 @@ def run(
     path = Path(output)
     is_new = not path.exists()
     with path.open("a"):
-        pass  # it can be written, and has what it had if nothing is recorded
+        pass  # checks that it can be written, and keeps its content until there is something new
     recording = Recording(list(topics), domain)
     with stop_signals() as stopped:
         deadline = None if seconds is None else time.monotonic() + seconds
@@ -46,7 +46,7 @@ def run(
         )
         recording.end()
     has_events = any(source.state in ("traced", "ended") for source in recording.sources)
-    # The file comes first: what is printed may be lost with the terminal.
+    # The file is written before anything is printed: the terminal may be gone.
     summary = _write(recording, path) if has_events else ""
     if not has_events and is_new:
         path.unlink()
@@ -58,7 +58,7 @@ def run(
 
 
 def _write(recording: Recording, path: Path) -> str:
-    """Writes the file; returns the tables of what is in it."""
+    """Writes the file and returns the tables to print."""
     events = recording.events()
     samples = samples_of(events)
     trace = json_of(samples, recording.topic_of, recording.sources, recording.threads_of(events))
@@ -74,7 +74,7 @@ def _write(recording: Recording, path: Path) -> str:
 
 
 def _lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Text on the left, numbers on the right."""
+    """Lines of a table: the first two columns are text, the others numbers."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [
