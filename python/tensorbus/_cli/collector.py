@@ -43,44 +43,46 @@ _PEER = ("topic", "peer", "direction")
 METRICS: dict[str, _Kind] = {
     "published_samples": _Kind("counter", _TOPIC, "Samples published."),
     "published_bytes": _Kind("counter", _TOPIC, "Bytes of tensors and fields published."),
-    "copied_bytes": _Kind("counter", _TOPIC, "Bytes of tensors that were not in shared memory."),
+    "copied_bytes": _Kind(
+        "counter", _TOPIC, "Bytes of tensors copied because they were not in shared memory."
+    ),
     "delivered_samples": _Kind("counter", _TOPIC, "Samples put into subscribers' queues."),
     "dropped_samples": _Kind(
-        "counter", (*_TOPIC, "reason"), "Samples that a subscriber did not get."
+        "counter", (*_TOPIC, "reason"), "Samples dropped, counted for each subscriber."
     ),
-    "publish_timeouts": _Kind("counter", _TOPIC, "Publish calls that gave up waiting for room."),
-    "cut_off_subscribers": _Kind("counter", _TOPIC, "Times that a subscriber was cut off."),
-    "publishers": _Kind("sum", _TOPIC, "Publishers that are open."),
-    "waiting_samples": _Kind("sum", _TOPIC, "Samples in queues of subscribers."),
+    "publish_timeouts": _Kind("counter", _TOPIC, "Publish calls that timed out waiting for room."),
+    "cut_off_subscribers": _Kind("counter", _TOPIC, "How often subscribers were cut off."),
+    "publishers": _Kind("sum", _TOPIC, "Open publishers."),
+    "waiting_samples": _Kind("sum", _TOPIC, "Samples in the queues of subscribers."),
     "held_samples": _Kind("sum", _TOPIC, "Samples received and not released."),
     "held_bytes": _Kind("sum", _TOPIC, "Bytes of samples that wait or are held."),
-    "oldest_held_seconds": _Kind("max", _TOPIC, "Age of the oldest sample that is held."),
-    "blocked_seconds": _Kind("max", _TOPIC, "Time for which a subscriber has had no room."),
+    "oldest_held_seconds": _Kind("max", _TOPIC, "Age of the oldest held sample."),
+    "blocked_seconds": _Kind("max", _TOPIC, "Time for which a subscriber's queue has had no room."),
     "received_samples": _Kind("counter", _TOPIC, "Samples received."),
-    "missed_samples": _Kind("counter", _TOPIC, "Gaps in sequences, in samples."),
-    "subscribers": _Kind("sum", _TOPIC, "Subscribers that are open."),
-    "queue_items": _Kind("sum", _QUEUE, "Items that wait; of a service, requests."),
-    "queue_bytes": _Kind("sum", _QUEUE, "Bytes of the items that wait."),
-    "queue_in_hand": _Kind("sum", _QUEUE, "Items that were got and are not done."),
-    "queue_lost": _Kind("counter", _QUEUE, "Items lost with the processes that had got them."),
-    "queue_redelivered": _Kind("counter", _QUEUE, "Items that came back from dead processes."),
+    "missed_samples": _Kind("counter", _TOPIC, "Samples missing in received sequences."),
+    "subscribers": _Kind("sum", _TOPIC, "Open subscribers."),
+    "queue_items": _Kind("sum", _QUEUE, "Waiting items; requests of a service."),
+    "queue_bytes": _Kind("sum", _QUEUE, "Bytes of waiting items."),
+    "queue_in_hand": _Kind("sum", _QUEUE, "Items that clients have got and not finished."),
+    "queue_lost": _Kind("counter", _QUEUE, "Items lost when the processes that had got them died."),
+    "queue_redelivered": _Kind("counter", _QUEUE, "Items redelivered after a process died."),
     "memory_used_bytes": _Kind("sum", ("process", "device"), "Memory in loans and held samples."),
     "memory_reserved_bytes": _Kind("sum", ("process", "device"), "Memory taken from the machine."),
-    "memory_budget_bytes": _Kind("sum", ("process", "device"), "The most that may be taken."),
-    "memory_lent_bytes": _Kind("sum", ("process", "holder"), "Memory that others have."),
-    "memory_leases": _Kind("sum", ("process", "holder"), "Leases that others have."),
+    "memory_budget_bytes": _Kind("sum", ("process", "device"), "Limit of reserved memory."),
+    "memory_lent_bytes": _Kind("sum", ("process", "holder"), "Memory that other processes hold."),
+    "memory_leases": _Kind("sum", ("process", "holder"), "Leases that other processes hold."),
     "oldest_lease_seconds": _Kind("max", ("process", "holder"), "Age of the oldest lease."),
     "processes": _Kind("sum", ("process",), "Processes of the domain that answered."),
-    "silent_processes": _Kind("sum", ("process",), "Processes that did not answer: stopped ones."),
-    "bridge_up": _Kind("sum", (), "1 if a bridge of this domain says that it runs."),
-    "bridge_connected": _Kind("max", ("peer",), "1 if the bridge is connected with that machine."),
-    "bridge_clock_offset_seconds": _Kind("max", ("peer",), "The peer's clock minus ours."),
-    "bridge_clock_uncertainty_seconds": _Kind(
-        "max", ("peer",), "By which the offset may be wrong."
+    "silent_processes": _Kind("sum", ("process",), "Processes that did not answer."),
+    "bridge_up": _Kind("sum", (), "1 if a bridge of this domain is running."),
+    "bridge_connected": _Kind("max", ("peer",), "1 if the bridge is connected to the machine."),
+    "bridge_clock_offset_seconds": _Kind(
+        "max", ("peer",), "The peer's clock minus this machine's."
     ),
-    "bridge_samples": _Kind("counter", _PEER, "Samples that crossed."),
-    "bridge_bytes": _Kind("counter", _PEER, "Bytes that crossed."),
-    "bridge_lost_samples": _Kind("counter", _PEER, "Samples that did not cross."),
+    "bridge_clock_uncertainty_seconds": _Kind("max", ("peer",), "Uncertainty of the clock offset."),
+    "bridge_samples": _Kind("counter", _PEER, "Samples transferred."),
+    "bridge_bytes": _Kind("counter", _PEER, "Bytes transferred."),
+    "bridge_lost_samples": _Kind("counter", _PEER, "Samples lost."),
 }
 
 

@@ -30,7 +30,9 @@ Examples:
 
 Patience = Annotated[
     float | None,
-    typer.Option("--timeout", min=0, help="End after so long without a sample.", metavar="S"),
+    typer.Option(
+        "--timeout", min=0, help="End after this many seconds without a sample.", metavar="S"
+    ),
 ]
 
 
@@ -44,7 +46,7 @@ def echo(
         bool | None,
         typer.Option("--image/--no-image", help="Draw images; by default on a terminal."),
     ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print a table, for a file.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: Json = False,
     patience: Patience = None,
     domain: Domain = None,

@@ -30,9 +30,9 @@ _MAX_AGE_NS = 5_000_000_000  # of a status; the bridge publishes one every secon
 
 @app.command(epilog=_EXAMPLES)
 def metrics(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 9464,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any free port.")] = 9464,
     address: Annotated[
-        str, typer.Option(help="Where it listens; other machines reach no 127.0.0.1.")
+        str, typer.Option(help="The address to listen at. Other machines cannot reach 127.0.0.1.")
     ] = "127.0.0.1",
     domain: Domain = None,
     timeout: Timeout = ASK,

@@ -59,26 +59,25 @@ _complete_queue = _completer(
 Topic = Annotated[str, _named("The topic's name.", _complete_topic)]
 OptionalTopic = Annotated[
     str | None,
-    _named("The topic's name; without, all topics.", _complete_topic),
+    _named("The topic's name; by default all topics.", _complete_topic),
 ]
 Topics = Annotated[
     list[str] | None,
-    _named("Names of topics; without, all.", _complete_topic),
+    _named("Names of topics; by default all.", _complete_topic),
 ]
 NodeName = Annotated[str, _named("The node's name.", _complete_node)]
 OptionalNode = Annotated[
     str | None,
-    _named("The node's name; without, all nodes.", _complete_node),
+    _named("The node's name; by default all nodes.", _complete_node),
 ]
 QueueName = Annotated[str, _named("The queue's name.", _complete_queue)]
 ServiceName = Annotated[str, _named("The service's name.", _complete_service)]
 Domain = Annotated[str | None, typer.Option(help="A name or a path in place of $TENSORBUS_DOMAIN.")]
-Timeout = Annotated[
-    float, typer.Option(min=0, help="Seconds that the processes have to answer.", metavar="S")
-]
+Timeout = Annotated[float, typer.Option(min=0, help="Seconds to wait for answers.", metavar="S")]
 Json = Annotated[bool, typer.Option("--json", help="Print the same as JSON.")]
 Count = Annotated[
-    int | None, typer.Option(min=1, help="End after so many; else with Ctrl-C.", metavar="N")
+    int | None,
+    typer.Option(min=1, help="End after this many; by default after Ctrl-C.", metavar="N"),
 ]
 Window = Annotated[float, typer.Option(min=0.01, help="Seconds for each line.", metavar="S")]
 

@@ -77,7 +77,7 @@ def get(
 def set_(
     node: NodeName,
     parameter: Name,
-    value: Annotated[str, typer.Argument(help="A text that is read as the default's type.")],
+    value: Annotated[str, typer.Argument(help="The value, of the type of the default.")],
     domain: Domain = None,
     timeout: Timeout = _ANSWER,
     as_json: Json = False,

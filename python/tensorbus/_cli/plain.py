@@ -73,22 +73,30 @@ def _add_bridge(commands: Any) -> None:
     )
     parser.add_argument("action", nargs="?", choices=("run", "status"), default="run")
     parser.add_argument(
-        "--config", metavar="FILE", help="bridge.toml; options of the command replace it"
+        "--config", metavar="FILE", help="bridge.toml; options of the command override it"
     )
-    parser.add_argument("--name", help="of this machine; by default the host's name")
+    parser.add_argument("--name", help="the name of this machine; by default its host name")
     parser.add_argument("--listen", action="append", metavar="HOST:PORT")
     parser.add_argument("--connect", action="append", metavar="HOST:PORT")
-    parser.add_argument("--zenoh", metavar="FILE", help="a configuration of Zenoh, JSON5")
-    parser.add_argument("--fleet", help="the bridges that meet on that network")
-    parser.add_argument("--certificate", metavar="FILE", help="of this machine, as PEM")
-    parser.add_argument("--key", metavar="FILE", help="of the certificate; mode 0600")
-    parser.add_argument("--authority", metavar="FILE", help="who signed all certificates")
+    parser.add_argument("--zenoh", metavar="FILE", help="the configuration of Zenoh, JSON5")
+    parser.add_argument("--fleet", help="the name of the fleet of bridges on that network")
+    parser.add_argument(
+        "--certificate", metavar="FILE", help="the certificate of this machine, as PEM"
+    )
+    parser.add_argument(
+        "--key", metavar="FILE", help="the certificate's private key, with mode 0600"
+    )
+    parser.add_argument(
+        "--authority",
+        metavar="FILE",
+        help="the certificate of the authority that signed all certificates",
+    )
     parser.add_argument(
         "--trust-network",
         action="store_true",
-        help="connect without certificates: whoever reaches the port can read and publish",
+        help="connect without certificates: any program that reaches the port can read and publish",
     )
-    parser.add_argument("--timeout", type=float, help="seconds that a cut may last")
+    parser.add_argument("--timeout", type=float, help="seconds that a connection may be cut")
     parser.add_argument("--json", action="store_true", help="print the status as JSON")
     parser.set_defaults(run=_bridge)
 

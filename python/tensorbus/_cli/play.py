@@ -49,40 +49,51 @@ def renamed(text: str) -> tuple[str, str]:
 def play(
     file: Annotated[str, typer.Argument(help="A file that `tensorbus record` has written.")],
     topics: Annotated[
-        list[str] | None, typer.Argument(help="Names of recorded topics; without, all.")
+        list[str] | None, typer.Argument(help="Names of recorded topics; by default all.")
     ] = None,
     more: Annotated[
         list[str] | None,
-        typer.Option("--topics", help="The same, as an option.", metavar="TOPIC"),
+        typer.Option("--topics", help="Names of recorded topics, as an option.", metavar="TOPIC"),
     ] = None,
-    rate: Annotated[float, typer.Option(help="2: twice as fast.")] = 1.0,
-    loop: Annotated[bool, typer.Option("--loop", help="Begin again after the end.")] = False,
+    rate: Annotated[float, typer.Option(help="Speed; 2: twice as fast as recorded.")] = 1.0,
+    loop: Annotated[
+        bool, typer.Option("--loop", help="Start again after the last message.")
+    ] = False,
     start: Annotated[
-        float, typer.Option(min=0, help="From so many seconds after the first message.")
+        float, typer.Option(min=0, help="Start this many seconds after the first message.")
     ] = 0.0,
     end: Annotated[
-        float | None, typer.Option(min=0, help="Until so many seconds after it; else to the end.")
+        float | None,
+        typer.Option(
+            min=0, help="End this many seconds after the first message; by default at the last."
+        ),
     ] = None,
     remap: Annotated[
         list[str] | None,
         typer.Option(help="Another name for a topic.", metavar="OLD:=NEW"),
     ] = None,
     paused: Annotated[
-        bool, typer.Option("--paused", "--step", help="Wait for a key, or `tensorbus player`.")
+        bool,
+        typer.Option(
+            "--paused", "--step", help="Start paused; wait for a key or `tensorbus player`."
+        ),
     ] = False,
     wait: Annotated[
         float | None,
-        typer.Option(min=0, help="First wait until each topic has a subscriber.", metavar="S"),
+        typer.Option(
+            min=0, help="Wait at most this long for a subscriber of each topic.", metavar="S"
+        ),
     ] = None,
     clock: Annotated[
-        str | None, typer.Option(help="Publish on it what time it is.", metavar="TOPIC")
+        str | None,
+        typer.Option(help="Publish the time in the recording on this topic.", metavar="TOPIC"),
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option(help="Put tensors that were on a GPU onto this one.", metavar="cuda:N"),
+        typer.Option(help="Copy tensors that were on a GPU to this GPU.", metavar="cuda:N"),
     ] = None,
     name: Annotated[
-        str, typer.Option(help="By which `tensorbus player` finds this one.", metavar="NAME")
+        str, typer.Option(help="The name for `tensorbus player`.", metavar="NAME")
     ] = NAME,
     domain: Domain = None,
 ) -> None:

@@ -60,7 +60,7 @@ def step(
 
 @app.command("rate", epilog="Example: tensorbus player rate 0.5")
 def rate(
-    rate: Annotated[float, typer.Argument(help="2: twice as fast as it was recorded.")],
+    rate: Annotated[float, typer.Argument(help="Speed; 2: twice as fast as recorded.")],
     name: Name = NAME,
     domain: Domain = None,
     timeout: Timeout = _ANSWER,

@@ -24,7 +24,7 @@ Examples:
   tensorbus topic pub image '[[0, 255], [255, 0]]' --type uint8
   tensorbus topic pub goal '[0, 0, 1]' --type tensorbus.PoseMessage"""
 
-Value = Annotated[str, typer.Argument(help="As JSON or as a literal of Python.")]
+Value = Annotated[str, typer.Argument(help="The value, as JSON or a Python literal.")]
 
 
 def pub(
@@ -32,17 +32,18 @@ def pub(
     value: Value,
     rate: Annotated[
         float | None,
-        typer.Option(min=1e-3, help="Samples a second, until Ctrl-C.", metavar="HZ"),
+        typer.Option(min=1e-3, help="Samples per second, until Ctrl-C.", metavar="HZ"),
     ] = None,
     count: Annotated[
-        int | None, typer.Option(min=1, help="How many; by default one.", metavar="N")
+        int | None,
+        typer.Option(min=1, help="How many samples to publish; by default one.", metavar="N"),
     ] = None,
     type_name: Annotated[
         str | None,
         typer.Option(
             "--type",
-            help="A message class, as in package.module.Class, of which VALUE has the fields; "
-            "or a dtype, for an array of NumPy.",
+            help="A message class, as package.module.Class, with the fields in VALUE; "
+            "or a dtype, for a NumPy array.",
         ),
     ] = None,
     wait: Annotated[

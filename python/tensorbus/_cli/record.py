@@ -76,50 +76,63 @@ def seconds_in(text: str) -> float:
 def record(
     topics: Topics = None,
     output: Annotated[
-        str, typer.Option("--output", "-o", help="The file, one of MCAP.", metavar="FILE")
+        str, typer.Option("--output", "-o", help="The MCAP file.", metavar="FILE")
     ] = "run.mcap",
     every: Annotated[bool, typer.Option("--all", help="Every topic, now or later.")] = False,
     regex: Annotated[
         str | None,
-        typer.Option(help="Every topic whose whole name matches it.", metavar="PATTERN"),
+        typer.Option(help="Every topic whose whole name matches.", metavar="PATTERN"),
     ] = None,
     reliable: Annotated[
         bool,
-        typer.Option("--reliable", help="Reliable publishers wait for the disk: nothing is lost."),
+        typer.Option(
+            "--reliable", help="Reliable publishers wait for the disk, and nothing is lost."
+        ),
     ] = False,
     buffer: Annotated[
         int,
         typer.Option(
-            parser=bytes_in, help="Bytes that may wait to be written, as 500M.", metavar="BYTES"
+            parser=bytes_in,
+            help="Limit of bytes that wait to be written, as 500M.",
+            metavar="BYTES",
         ),
     ] = "2G",  # type: ignore[assignment]
     seconds: Annotated[
-        float | None, typer.Option(min=0, help="How long; else until Ctrl-C.", metavar="S")
+        float | None,
+        typer.Option(min=0, help="Seconds to record; by default until Ctrl-C.", metavar="S"),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
     split_size: Annotated[
         int | None,
-        typer.Option(parser=bytes_in, help="Begin another file after so much.", metavar="BYTES"),
+        typer.Option(
+            parser=bytes_in,
+            help="Start another file after this many bytes, as 4G.",
+            metavar="BYTES",
+        ),
     ] = None,
     split_duration: Annotated[
         float | None,
-        typer.Option(parser=seconds_in, help="Begin another file after so long.", metavar="S"),
+        typer.Option(
+            parser=seconds_in, help="Start another file after this time, as 10m.", metavar="S"
+        ),
     ] = None,
     snapshot: Annotated[
         float | None,
         typer.Option(
-            parser=seconds_in, help="Keep so long in memory; write it when told.", metavar="S"
+            parser=seconds_in,
+            help="Keep this many seconds in memory; write on demand.",
+            metavar="S",
         ),
     ] = None,
     compress: Annotated[
         list[str] | None,
         typer.Option(
-            help="zstd or lz4: all but large messages; TOPIC=zstd: all of a topic. Repeatable.",
+            help="zstd or lz4: messages below 1 MiB; TOPIC=zstd: all of a topic. Repeatable.",
             metavar="[TOPIC=]HOW",
         ),
     ] = None,
     name: Annotated[
-        str, typer.Option(help="By which `tensorbus recorder` finds it.", metavar="NAME")
+        str, typer.Option(help="The name for `tensorbus recorder`.", metavar="NAME")
     ] = NAME,
     domain: Domain = None,
 ) -> None:

@@ -26,16 +26,21 @@ app = group("Show recordings, and make other files of them.")
 
 File = Annotated[str, typer.Argument(help="A file that `tensorbus record` has written.")]
 Output = Annotated[str, typer.Option("--output", "-o", help="The new file.", metavar="FILE")]
-Some = Annotated[list[str] | None, typer.Argument(help="Names of recorded topics; without, all.")]
-Start = Annotated[float, typer.Option(min=0, help="From so many seconds after the first message.")]
+Some = Annotated[list[str] | None, typer.Argument(help="Names of recorded topics; by default all.")]
+Start = Annotated[
+    float, typer.Option(min=0, help="Start this many seconds after the first message.")
+]
 End = Annotated[
-    float | None, typer.Option(min=0, help="Until so many seconds after it; else to the end.")
+    float | None,
+    typer.Option(
+        min=0, help="End this many seconds after the first message; by default at the last."
+    ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the new file.")]
 Compress = Annotated[
     list[str] | None,
     typer.Option(
-        help="zstd, lz4 or none; TOPIC=zstd: of a topic. Else as it is. Repeatable.",
+        help="zstd, lz4 or none; TOPIC=zstd: for one topic. By default as before. Repeatable.",
         metavar="[TOPIC=]HOW",
     ),
 ]
@@ -88,7 +93,7 @@ def cut(
 
 @app.command("merge", epilog="Example: tensorbus recording merge run-*.mcap -o run.mcap")
 def merge(
-    files: Annotated[list[str], typer.Argument(help="Recordings.")],
+    files: Annotated[list[str], typer.Argument(help="The recordings.")],
     output: Output = "merged.mcap",
     overwrite: Overwrite = False,
     compress: Compress = None,
@@ -141,10 +146,10 @@ def export_(
     file: File,
     topics: Some = None,
     output: Annotated[
-        str, typer.Option("--output", "-o", help="A folder.", metavar="FOLDER")
+        str, typer.Option("--output", "-o", help="The folder.", metavar="FOLDER")
     ] = "exported",
     format: Annotated[
-        str, typer.Option(help=f"Of the tensors' files: {', '.join(FORMATS)}.", metavar="FORMAT")
+        str, typer.Option(help=f"The format of tensors: {', '.join(FORMATS)}.", metavar="FORMAT")
     ] = "npz",
     start: Start = 0.0,
     end: End = None,

@@ -1,4 +1,4 @@
-"""What people call a process, wherever it is named."""
+"""The name of a process for people."""
 
 from __future__ import annotations
 
