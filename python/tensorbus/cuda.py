@@ -141,7 +141,7 @@ def ipc_handle(tensor: Any) -> IpcHandle:
     bytes_ = before + sum(reach for reach in reaches if reach > 0) + found.item
     if not before <= found.address <= _MAX or bytes_ > _MAX:
         raise InvalidArgument(
-            f"a tensor of shape {found.shape} at {found.address}: no memory is so"
+            f"a tensor of shape {found.shape} at {found.address}: the address range is invalid"
         )
     handle, offset, size, ordinal = _core.ipc_handle_of(found.address - before, bytes_)
     return IpcHandle(

@@ -32,5 +32,5 @@ def ask(
     with Client[Any, Any](name, timeout=timeout, domain=domain) as client:
         reply = client.call_sync(request)
     if not isinstance(reply, dict) or key not in reply:
-        fail(f"service {name!r} answers other than `{command}` does")
+        fail(f"service {name!r} is not offered by `{command}`: its reply has no {key!r}")
     return reply

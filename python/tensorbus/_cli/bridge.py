@@ -55,7 +55,7 @@ def _config_of(given: argparse.Namespace) -> BridgeConfig:
     files = (given.certificate, given.key, given.authority)
     if any(files):
         if not all(files):
-            raise InvalidArgument("--certificate, --key and --authority belong together")
+            raise InvalidArgument("--certificate, --key and --authority must be given together")
         options["tls"] = Tls(*files)
     return replace(config, **{name: value for name, value in options.items() if value is not None})
 

@@ -223,6 +223,6 @@ def _end(recorder: Recorder) -> None:
         f"{stats.lost} lost: {shown(recorder.path)}"
     )
     if stats.unwritable:
-        print(f"tensorbus: {stats.unwritable} of them have tensors on a GPU", file=sys.stderr)
+        print(f"tensorbus: {stats.unwritable} lost messages have tensors on a GPU", file=sys.stderr)
     if failure is not None:
         fail(shown(str(failure)))

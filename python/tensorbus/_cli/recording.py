@@ -126,7 +126,7 @@ def convert(
     names = topics or recording.topics
     selected = {topic: recording.select(topic) for topic in names}
     if os.path.exists(output) and not overwrite:
-        raise InvalidArgument(f"file {output!r}: it exists: choose another name, or --overwrite")
+        raise InvalidArgument(f"file {output!r} exists: choose another name, or --overwrite")
     require_another_file(output, [recording])
     sink, left_out, written = FoxgloveSink(output), LeftOut(), 0
     try:

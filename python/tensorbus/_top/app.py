@@ -120,7 +120,7 @@ class Top(App[None]):
     def on_row_table_chosen(self, event: RowTable.Chosen) -> None:
         page = page_of(self.snapshot, event.subject)
         if page is None:
-            self.notify("It says nothing, or is gone.", severity="warning")
+            self.notify("It did not answer, or is gone.", severity="warning")
         else:
             self.push_screen(PageScreen(event.subject, page, self._view))
 

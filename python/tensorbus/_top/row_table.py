@@ -28,8 +28,8 @@ class RowTable(DataTable["_Cell"]):
         Binding("r", "reverse", "Reverse"),
     ]
     HELP = """\
-Each row is red that holds others up, and the last column says why. `Enter` opens a page for the
-row, `Esc` goes back. A click on a column's head sorts by it, another one turns the order round.
+A row in red slows others down; the last column has the reason. `Enter` opens a page for the row,
+`Esc` goes back. A click on a column's head sorts by it, another click reverses the order.
 """
     COMPONENT_CLASSES: ClassVar[set[str]] = {*DataTable.COMPONENT_CLASSES, "row-table--red"}
     DEFAULT_CSS = """

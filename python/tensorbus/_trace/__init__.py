@@ -88,13 +88,13 @@ def _troubles(sources: Sequence[Source], *, full: bool) -> Iterator[str]:
     if not sources:
         yield "there is no process in this domain"
     if full:
-        yield "the trace has as many events as it may: it has ended early"
+        yield "the trace has reached its limit of events and has ended early"
     for source in sources:
         if source.state == "refused":
             yield f"{source.name} cannot be traced: {source.why}"
         elif source.state == "asked":
             yield f"{source.name} does not answer: it is stopped, or very busy"
         if source.overwritten:
-            yield f"{source.name}: {source.overwritten} events were lost, being more than were read"
+            yield f"{source.name}: {source.overwritten} events were lost: not read in time"
         if source.incomplete:
             yield f"{source.name}: {source.incomplete} events were not completed"

@@ -219,8 +219,8 @@ def spelled(value: Any) -> str:
     """
     if type(value) not in _LITERALS:
         raise Unsupported(
-            f"{value!r} is neither None, bool, int, float, str nor bytes, and so no value of an "
-            "enum or a Literal that can travel"
+            f"{value!r}: only None, bool, int, float, str and bytes can be sent as values of an "
+            "enum or a Literal"
         )
     if value is None:
         return "none"

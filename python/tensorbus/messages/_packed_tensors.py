@@ -38,7 +38,8 @@ class Packing:
 
     def add_capsule(self, capsule: object, flags: int) -> NoReturn:
         raise Unsupported(
-            "only NumPy arrays and torch tensors can be in bytes: convert the others to one of them"
+            "only NumPy arrays and torch tensors can be converted to bytes: convert other tensors "
+            "to one of these first"
         )
 
     def add_received(self, memory: object) -> NoReturn:

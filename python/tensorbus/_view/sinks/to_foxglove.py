@@ -74,7 +74,7 @@ class FoxgloveSink:
         try:
             self._out.close()
         except RuntimeError as error:
-            raise OSError(f"file {self._file!r}: it could not be written whole: {error}") from None
+            raise OSError(f"file {self._file!r} could not be written completely: {error}") from None
 
     def _log(self, topic: str, name: str, kind: Any, message: Any, header: Header) -> None:
         path = f"/{topic.lstrip('/')}" + (f"/{name}" if name else "")
