@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 
 from tensorbus._cli.options import ASK, Domain, Json, NodeName, Timeout, group
 from tensorbus._cli.output import fail, looked, print_json, print_pairs, print_table
-from tensorbus._inspection.names import process_name
 from tensorbus._inspection.report import Inspection
+from tensorbus._inspection.units import process_name
 from tensorbus._topics.listing import NodeInfo, list_nodes
 
 app = group("Nodes: where they run, and what they publish and subscribe to.")

@@ -9,9 +9,8 @@ from typing import Any, NoReturn
 import typer
 
 from tensorbus._base.json_text import json_text
-from tensorbus._inspection.names import process_name
 from tensorbus._inspection.report import Inspection, ParticipantReport, PeerName
-from tensorbus._inspection.units import shown
+from tensorbus._inspection.units import process_name, shown
 
 _PIPE_WIDTH = 10_000  # columns where standard output is no terminal: no line is broken
 

@@ -22,28 +22,23 @@ _ANSWER = 5.0  # seconds
 Name = Annotated[str, typer.Option(help="The --name of the player.", metavar="NAME")]
 
 
-@app.command("status", epilog="Example: tensorbus player status --json")
-def status(
-    name: Name = NAME, domain: Domain = None, timeout: Timeout = _ANSWER, as_json: Json = False
-) -> None:
-    """Show the player's position and its largest delay."""
-    _print(_ask({"do": "status"}, name, domain, timeout), as_json)
+def _add(what: str, help: str, epilog: str | None = None) -> None:
+    """Adds a command whose request has no arguments."""
+
+    @app.command(what, help=help, epilog=epilog)
+    def command(
+        name: Name = NAME, domain: Domain = None, timeout: Timeout = _ANSWER, as_json: Json = False
+    ) -> None:
+        _print(_ask({"do": what}, name, domain, timeout), as_json)
 
 
-@app.command("pause")
-def pause(
-    name: Name = NAME, domain: Domain = None, timeout: Timeout = _ANSWER, as_json: Json = False
-) -> None:
-    """Pause before the next message."""
-    _print(_ask({"do": "pause"}, name, domain, timeout), as_json)
-
-
-@app.command("resume")
-def resume(
-    name: Name = NAME, domain: Domain = None, timeout: Timeout = _ANSWER, as_json: Json = False
-) -> None:
-    """Go on playing."""
-    _print(_ask({"do": "resume"}, name, domain, timeout), as_json)
+_add(
+    "status",
+    "Show the player's position and its largest delay.",
+    "Example: tensorbus player status --json",
+)
+_add("pause", "Pause before the next message.")
+_add("resume", "Go on playing.")
 
 
 @app.command("step", epilog="Example: tensorbus player step 10")

@@ -99,3 +99,12 @@ def shown(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def process_name(program: str, pid: int, participant: str) -> str:
+    """The name of a process for people: its program with its pid, or with its id without a pid.
+
+    >>> process_name("camera", 4312, "5f" * 16), process_name("", 0, "5f" * 16)
+    ('camera (4312)', '? (5f5f5f5f)')
+    """
+    return f"{shown(program) or '?'} ({pid or participant[:8]})"

@@ -172,50 +172,35 @@ def subscribers_table(snapshot: Snapshot, found: Sequence[Subscribed], opens: Op
 def lent_table(snapshot: Snapshot, owner: ParticipantReport) -> Table:
     """Memory of a process that other processes hold."""
     lent = owner.memory.lent if owner.memory else ()
-
-    def rows() -> list[Row]:
-        return [
-            _peer_row(snapshot, place, each.peer, each.leases, each.bytes, each.oldest_ns)
-            for place, each in enumerate(lent)
-        ]
-
-    return Table("Lent to", _LENT, rows)
+    found = [(each.peer, each.leases, each.bytes, each.oldest_ns) for each in lent]
+    return Table("Lent to", _LENT, lambda: _peer_rows(snapshot, found))
 
 
 def borrowed_table(snapshot: Snapshot, borrower: ParticipantReport) -> Table:
     """Memory of other processes that is mapped in a process."""
     borrowed = borrower.memory.borrowed if borrower.memory else ()
-
-    def rows() -> list[Row]:
-        return [
-            _peer_row(snapshot, place, each.peer, each.leases, each.bytes, each.segments)
-            for place, each in enumerate(borrowed)
-        ]
-
-    return Table("Has of", _BORROWED, rows)
+    found = [(each.peer, each.leases, each.bytes, each.segments) for each in borrowed]
+    return Table("Has of", _BORROWED, lambda: _peer_rows(snapshot, found))
 
 
 def clients_table(snapshot: Snapshot, queue: QueueReport) -> Table:
     """The processes that put into a queue or get from it."""
-
-    def rows() -> list[Row]:
-        return [
-            _peer_row(
-                snapshot, place, each.client, each.in_hand, each.waiting_puts, each.waiting_gets
-            )
-            for place, each in enumerate(queue.clients)
-        ]
-
-    return Table("Clients", _CLIENTS, rows)
+    found = [
+        (each.client, each.in_hand, each.waiting_puts, each.waiting_gets) for each in queue.clients
+    ]
+    return Table("Clients", _CLIENTS, lambda: _peer_rows(snapshot, found))
 
 
-def _peer_row(snapshot: Snapshot, place: int, peer: PeerName, *cells: object) -> Row:
-    return Row(
-        key=peer.participant or f"unknown {place}",
-        why=snapshot.why_process.get(peer.participant, ""),
-        opens=Subject("process", peer.participant),
-        cells=(snapshot.peer(peer), *cells),
-    )
+def _peer_rows(snapshot: Snapshot, found: Sequence[tuple[PeerName, int, int, int]]) -> list[Row]:
+    return [
+        Row(
+            key=peer.participant or f"unknown {place}",
+            why=snapshot.why_process.get(peer.participant, ""),
+            opens=Subject("process", peer.participant),
+            cells=(snapshot.peer(peer), *cells),
+        )
+        for place, (peer, *cells) in enumerate(found)
+    ]
 
 
 def _mode_of(publisher: PublisherReport) -> str:

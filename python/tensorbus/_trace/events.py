@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tensorbus._inspection.names import process_name
+from tensorbus._inspection.units import process_name
 
 # A record of a ring (docs/tracing.md): stamp, time, event, thread, participant, publisher, child's
 # publisher, sequence, child's sequence.

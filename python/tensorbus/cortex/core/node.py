@@ -93,10 +93,15 @@ class Node(Ours):
         whole_number("queue_size", queue_size, least=1, most=MOST_DEPTH)
         ours = super().create_publisher(topic_name, message_type, depth=queue_size, **options)
         if topic_name not in self.__cortex_publishers:
-            domain = options.get("domain")
-            publisher = Publisher.over(ours, message_type, self.name, queue_size, domain)
-            publisher.discovery_address = self.discovery_address
-            self.__cortex_publishers[topic_name] = publisher
+            self.__cortex_publishers[topic_name] = Publisher(
+                topic_name,
+                message_type,
+                self.name,
+                self.discovery_address,
+                queue_size,
+                _ours=ours,
+                **options,
+            )
         return self.__cortex_publishers[topic_name]
 
     def create_subscriber(  # type: ignore[override]

@@ -44,9 +44,6 @@ class Publisher(Closing):
 
     _in_a_child = "open the topic in the child"
 
-    discovery_address: str = DEFAULT_DISCOVERY_ADDRESS
-    is_registered: bool = True  # until it is closed
-
     def __init__(
         self,
         topic_name: str,
@@ -56,41 +53,21 @@ class Publisher(Closing):
         queue_size: int = 10,
         auto_register: bool = True,
         context: object = None,
+        *,
+        _ours: Ours | None = None,  # made by a node
         **options: Unpack[PublisherOptions],
     ) -> None:
         whole_number("queue_size", queue_size, least=1, most=MOST_DEPTH)
-        ours = Ours(topic_name, message_type, depth=queue_size, node=node_name, **options)
-        self._take(ours, message_type, node_name, queue_size, options.get("domain"))
-        self.discovery_address = discovery_address
-        self.is_registered = auto_register
-
-    @classmethod
-    def over(
-        cls,
-        ours: Ours,
-        message_type: type[Message],
-        node_name: str,
-        queue_size: int,
-        domain: str | None,
-    ) -> Publisher:
-        """A Cortex publisher over a `tensorbus.Publisher`."""
-        publisher = cls.__new__(cls)
-        publisher._take(ours, message_type, node_name, queue_size, domain)
-        return publisher
-
-    def _take(
-        self,
-        ours: Ours,
-        message_type: type[Message],
-        node_name: str,
-        queue_size: int,
-        domain: str | None,
-    ) -> None:
-        self.publisher = ours  # for everything that Cortex lacks
-        self.topic_name: str = ours.topic
+        if _ours is None:
+            _ours = Ours(topic_name, message_type, depth=queue_size, node=node_name, **options)
+        domain = options.get("domain")
+        self.publisher: Ours = _ours  # for everything that Cortex lacks
+        self.topic_name: str = _ours.topic
         self.message_type = message_type
         self.node_name = node_name
+        self.discovery_address = discovery_address
         self.queue_size = queue_size
+        self.is_registered: bool = auto_register
         self.address: str = address_of(participant(domain).id, domain)  # the one in `TopicInfo`
         self.publish_count: int = 0
         self.last_publish_time: float | None = None  # of time.time()
