@@ -1,4 +1,4 @@
-"""``python -m tensorbus``: the same as the ``tensorbus`` command."""
+"""``python -m tensorbus``: runs the ``tensorbus`` command."""
 
 from __future__ import annotations
 

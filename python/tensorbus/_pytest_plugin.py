@@ -14,13 +14,13 @@ from tensorbus._base import participant
 
 @pytest.fixture
 def tensorbus_domain() -> Iterator[str]:
-    """A domain of this test alone, and of the processes that it starts; its path.
+    """The path of a domain of this test and of the processes that it starts.
 
     It is the default domain, by `TENSORBUS_DOMAIN`. After the test its directory is removed, and
-    the memory that this process had in it is freed. Close publishers, subscribers and queues, and
-    wait for child processes, before the test ends: the fixture does not.
+    this process's memory in it is freed. Close publishers, subscribers and queues, and wait for
+    child processes, before the test ends: the fixture does not.
     """
-    path = mkdtemp(prefix="tensorbus-")  # short: a socket's path has little room
+    path = mkdtemp(prefix="tensorbus-")  # short: the path of a socket is limited
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("TENSORBUS_DOMAIN", path)
         _end_forkserver()
@@ -31,9 +31,9 @@ def tensorbus_domain() -> Iterator[str]:
 
 
 def _end_forkserver() -> None:
-    """Has multiprocessing start another one for its next child, with this environment.
+    """Makes multiprocessing start a new fork server, with this environment, for its next child.
 
-    One that has children goes on: their parent learns from it how they end.
+    A fork server that has children stays: it reports their ends to their parent.
     """
     if "multiprocessing.forkserver" not in sys.modules:
         return

@@ -1,4 +1,4 @@
-"""Raw CUDA IPC handles: GPU memory of programs that do not use Tensorbus (docs/tasks/cuda_ipc.md).
+"""CUDA IPC handles: GPU memory of programs that do not use Tensorbus (docs/tasks/cuda_ipc.md).
 
 from tensorbus import cuda
 
@@ -24,28 +24,28 @@ from tensorbus._tensors import torch_tensors
 from tensorbus._tensors.allocation import dtype_name
 from tensorbus._tensors.library import library_of, sizes_of
 
-_MOST = 2**63 - 1  # of bytes, and of elements
+_MAX = 2**63 - 1  # of bytes, and of elements
 
 __all__ = ["IpcHandle", "ipc_handle", "open_ipc"]
 
 
 @dataclass(frozen=True)
 class IpcHandle:
-    """Where a tensor lies, for a program that opens CUDA IPC handles.
+    """The address of a tensor, for a program that opens CUDA IPC handles.
 
-    It names memory and keeps none. It is valid while the process that made it keeps the tensor:
-    PyTorch gives the memory of a tensor that is gone to the next one, and a handle of freed memory
-    opens nothing, or other memory. CUDA leaves undefined what happens to a program that still has
-    the memory open when it is freed, so it closes the handle first. The handle says nothing of
-    streams: synchronise the stream that writes the tensor before another program reads it.
+    It keeps no memory alive. It is valid while the process that made it keeps the tensor: PyTorch
+    reuses the memory of a freed tensor, and the handle of freed memory opens other memory or none.
+    The other program must close the handle before the memory is freed; CUDA leaves undefined what
+    happens otherwise. The handle does not order streams: synchronise the stream that writes the
+    tensor before another program reads it.
     """
 
     handle: bytes
     """The 64 bytes of the `cudaIpcMemHandle_t` of the whole allocation."""
     offset: int
-    """Of the first element in the allocation, in bytes."""
+    """Position of the first element in the allocation, in bytes."""
     allocation_bytes: int
-    """The size of the allocation: another program sees all of it, other tensors included."""
+    """The size of the allocation. The other program sees all of it, other tensors included."""
     device: str
     """The GPU, in this process: "cuda:0"."""
     dtype: str
@@ -66,18 +66,18 @@ def open_ipc(
     """A tensor over GPU memory of another program, by its CUDA IPC handle. Nothing is copied.
 
     The memory is opened once for the process and the GPU, however many tensors are made of it. It
-    stays open as long as one of them lives, and until the work on it has run that was enqueued on
-    PyTorch's current stream of this call, or on the stream that took the tensor by DLPack. A tensor
-    that other streams use is kept until they have passed. Both programs can write to the memory.
+    is closed when the last of them is gone and the work on it has run that was enqueued on the
+    stream that was PyTorch's current one in this call, or on the stream that took the tensor by
+    DLPack. Keep a tensor that other streams use until their work has run. Both programs can write
+    to the memory.
 
     Args:
         handle: the 64 bytes of a `cudaIpcMemHandle_t`, made by `cudaIpcGetMemHandle`.
         shape: the sizes of the tensor.
-        dtype: of PyTorch or NumPy, or a name: `torch.float32`, "float32".
-        strides: in elements. None: row by row, without gaps.
-        offset: of the first element in the allocation, in bytes.
-        device: the GPU on which the memory lies, by its ordinal in this process. None: the current
-            one.
+        dtype: a dtype of PyTorch or NumPy, or its name: `torch.float32`, "float32".
+        strides: in elements. None: row-major, without gaps.
+        offset: position of the first element in the allocation, in bytes.
+        device: the GPU that has the memory, by its ordinal in this process. None: the current GPU.
 
     Returns:
         A `torch.Tensor` if PyTorch is imported and can use the GPU. Else a `tensorbus.Memory`,
@@ -100,7 +100,7 @@ def open_ipc(
     steps = None if strides is None else _steps_of(tuple(strides))
     if steps is not None and len(steps) != len(sizes):
         raise InvalidArgument(f"strides={steps}: shape={tuple(sizes)} needs {len(sizes)} of them")
-    offset = whole_number("offset", offset, least=0, most=_MOST)
+    offset = whole_number("offset", offset, least=0, most=_MAX)
     if dtype is None:
         raise InvalidArgument("dtype=None: a handle does not say what the elements are")
     as_torch = _torch_can_use(ordinal)
@@ -119,14 +119,14 @@ def ipc_handle(tensor: Any) -> IpcHandle:
     """The CUDA IPC handle of a tensor on a GPU, for a program that does not use Tensorbus.
 
     Args:
-        tensor: of PyTorch, or what has `__cuda_array_interface__`. It keeps the memory: see
-            `IpcHandle` for how long.
+        tensor: a tensor of PyTorch, or an object with `__cuda_array_interface__`. Keep it: see
+            `IpcHandle`.
 
     Raises:
         InvalidArgument: the tensor is not on a GPU, or has no elements.
-        Unsupported: memory without a handle, with the reason: of a pool (`cudaMallocAsync`), of
-            `cuMemCreate` (PyTorch's expandable segments, memory of the bus), managed, or opened by
-            a handle itself. Or there is no driver.
+        Unsupported: the memory has no handle, and the message says why: it is of a pool
+            (`cudaMallocAsync`), of `cuMemCreate` (PyTorch's expandable segments, memory of the
+            bus), managed, or itself opened by a handle. Or there is no driver.
 
     >>> found = ipc_handle(x)  # doctest: +SKIP
     >>> len(found.handle), found.offset  # doctest: +SKIP
@@ -139,9 +139,9 @@ def ipc_handle(tensor: Any) -> IpcHandle:
     reaches = [(size - 1) * stride * found.item for size, stride in steps]
     before = -sum(reach for reach in reaches if reach < 0)
     bytes_ = before + sum(reach for reach in reaches if reach > 0) + found.item
-    if not before <= found.address <= _MOST or bytes_ > _MOST:
+    if not before <= found.address <= _MAX or bytes_ > _MAX:
         raise InvalidArgument(
-            f"a tensor of shape {found.shape} at {found.address}: no memory is so"
+            f"a tensor of shape {found.shape} at {found.address}: the address range is invalid"
         )
     handle, offset, size, ordinal = _core.ipc_handle_of(found.address - before, bytes_)
     return IpcHandle(
@@ -159,8 +159,8 @@ def _steps_of(strides: tuple[Any, ...]) -> list[int]:
     try:
         steps = [index(stride) for stride in strides]
     except TypeError:
-        steps = [_MOST + 1]
-    if any(abs(step) > _MOST for step in steps):
+        steps = [_MAX + 1]
+    if any(abs(step) > _MAX for step in steps):
         raise InvalidArgument(f"strides={strides}: expected whole numbers below 2**63")
     return steps
 

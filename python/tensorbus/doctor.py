@@ -1,4 +1,4 @@
-"""What this machine can do for Tensorbus, and why not: found by trying (docs/doctor.md).
+"""Tries out what this machine can do for Tensorbus (docs/doctor.md).
 
 tensorbus doctor            # or: python -m tensorbus doctor
 tensorbus doctor --json
@@ -30,7 +30,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Versions:
-    """What is installed here; None: not."""
+    """Installed versions; None: not installed."""
 
     tensorbus: str
     python: str
@@ -42,27 +42,29 @@ class Versions:
 class Host:
     """What processes on this machine can share in main memory."""
 
-    can_share: bool  # tensors travel by reference: all that follows, up to the domain, works
+    can_share: bool  # tensors travel by reference: the findings but huge_pages are positive
     kernel: str
     kernel_version: Finding
     pidfd: Finding  # the death of another process is seen at once
     shared_memory: Finding
-    huge_pages: Finding  # for shared memory, which makes it faster to take; needed for nothing
+    huge_pages: Finding  # optional: make shared memory faster to allocate
     domain_path: str
     domain: Finding
-    domain_exists: bool  # else the first process that uses it makes it
-    other_domains: tuple[str, ...]  # of this user, in which processes are now: each a bus
-    memory_bytes: int  # that this process may still take
-    memory_limit: str  # what bounds them
+    domain_exists: bool  # False: the first process that uses it makes it
+    other_domains: tuple[str, ...]  # other domains of this user that have processes now
+    memory_bytes: int  # memory that this process may still take
+    memory_limit: str  # the limit that bounds `memory_bytes`
     open_files: int | None  # RLIMIT_NOFILE; None: unlimited
-    locked_bytes: int | None  # RLIMIT_MEMLOCK, of which Tensorbus needs none; None: unlimited
+    locked_bytes: int | None  # RLIMIT_MEMLOCK; Tensorbus locks nothing; None: unlimited
 
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU that this process sees, and what it can do."""
+    """A GPU that this process sees, and its abilities."""
 
-    can_share: bool  # its tensors travel by reference: context, shared_memory and order work
+    can_share: (
+        bool  # its tensors travel by reference: context, shared_memory and order are positive
+    )
     ordinal: int
     name: str
     uuid: str
@@ -74,9 +76,9 @@ class Device:
     shared_memory: Finding
     read_only_mapping: Finding
     order: Finding
-    stream_waits: Finding  # else whoever receives a tensor waits until it is written
+    stream_waits: Finding  # if not, receiving a tensor blocks until it is written
     legacy_ipc: Finding
-    pool_ipc: Finding  # else memory of such pools is copied once on the GPU
+    pool_ipc: Finding  # if not, memory of pools is copied once on the GPU
 
 
 @dataclass(frozen=True)
@@ -90,11 +92,11 @@ class Peer:
 
 @dataclass(frozen=True)
 class Cuda:
-    """The driver, and the devices that it shows."""
+    """The driver and its devices."""
 
-    can_share: bool  # some device's tensors travel by reference
+    can_share: bool  # tensors of at least one device travel by reference
     driver: Finding
-    driver_version: str | None  # of CUDA: "13.0"
+    driver_version: str | None  # the CUDA version: "13.0"
     wsl: bool
     devices: tuple[Device, ...]
     peers: tuple[Peer, ...]
@@ -102,7 +104,7 @@ class Cuda:
 
 @dataclass(frozen=True)
 class Report:
-    """All of it. `dataclasses.asdict` gives what ``tensorbus doctor --json`` prints."""
+    """The full report. ``tensorbus doctor --json`` prints its `dataclasses.asdict`."""
 
     versions: Versions
     host: Host
@@ -110,10 +112,10 @@ class Report:
 
 
 def examine(domain: str | None = None) -> Report:
-    """Tries everything out. The domain's directory is looked at, not made.
+    """Tries everything out. The domain's directory is checked, not made.
 
-    Devices get their primary context, as PyTorch gives it to those that it uses, and keep it while
-    this process lives; that can take some seconds. All else is given back.
+    Each device gets its primary context, which can take some seconds and is kept while this process
+    lives. Everything else is released.
     """
     return Report(_versions(), _host(domain), _cuda())
 
@@ -132,7 +134,7 @@ def _installed(package: str) -> str | None:
 
 
 def _filled(kind: type[_T], found: object, **others: object) -> _T:
-    """What the core found, in a dataclass whose fields have the same names, but for the others."""
+    """A dataclass with the core's findings of the same names; `others` are the remaining fields."""
     names = [field.name for field in fields(kind) if field.name not in others]  # type: ignore[arg-type]
     return kind(**{name: _value(getattr(found, name)) for name in names}, **others)
 
@@ -169,12 +171,12 @@ def _device(found: _core.DeviceFindings) -> Device:
     return _filled(Device, found, capability=capability)
 
 
-# The text: a heading, then lines of what and how, aligned.
+# A line of the text: a name and a finding.
 _Row = tuple[str, str]
 
 
 def text_of(report: Report) -> str:
-    """The report for a terminal, of any width: a reason may be long."""
+    """The report as text. Lines are not wrapped: a reason may be long."""
     parts = [
         _section("Versions", _version_rows(report.versions)),
         _section("Host memory", _host_rows(report.host)),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from tensorbus._base.ending_signals import ending_signals
 
 
 @contextmanager
@@ -19,6 +22,18 @@ def own_loop() -> Iterator[asyncio.AbstractEventLoop]:
         yield loop
     finally:
         _close(loop)
+
+
+def run_until_signal(work: Coroutine[Any, Any, None]) -> None:
+    """Runs a coroutine in a loop of its own, and cancels it on SIGINT, SIGTERM and SIGHUP.
+
+    The signal handlers of the loop raise nothing, so no exception is lost in a `__del__`.
+    """
+    with own_loop() as loop, suppress(asyncio.CancelledError):
+        task = loop.create_task(work)
+        for number in ending_signals():
+            loop.add_signal_handler(number, task.cancel)
+        loop.run_until_complete(task)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -1,4 +1,4 @@
-"""All commands: each group of them is a module, which is imported when it is named."""
+"""All commands. The module of a command is imported when the command is named."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from tensorbus._cli import plain
 from tensorbus._core import version
 
-# The module of each, whose `app` it is.
+# By command: the module that defines it, as `app` or as a command of `app`.
 _MODULES = {
     "topic": "topic",
     "node": "node",
@@ -50,7 +50,7 @@ class _Commands(TyperGroup):
 
 
 def _plain(name: str) -> Any:
-    """A command of argparse, for the help and the completion of all commands."""
+    """Wraps a command of argparse, so that help and completion have it."""
     app = typer.Typer(add_completion=False)
 
     @app.command(

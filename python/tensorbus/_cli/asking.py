@@ -1,4 +1,4 @@
-"""Asking the one process that offers a service."""
+"""Requests to the service of a running `tensorbus record` or `tensorbus play`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from tensorbus._services.calls import queue_name
 from tensorbus._services.client import Client
 
 
-def asked(
-    name: str, request: dict[str, Any], domain: str | None, timeout: float, command: str
+def ask(
+    command: str, key: str, request: dict[str, Any], name: str, domain: str | None, timeout: float
 ) -> dict[str, Any]:
-    """The answer, a dict. The command fails if no process, or more than one, offers the service.
+    """The reply, a dict with `key`. Fails if no process, or more than one, offers the service.
 
     Args:
-        name: of the service.
-        request: what to ask.
+        command: the command that offers the service, for messages.
+        key: a key that every reply of this command has.
+        request: the request.
+        name: the service's name.
         domain: see `tensorbus.participant`.
-        timeout: seconds for the answer.
-        command: what offers it, for messages.
+        timeout: seconds to wait for the reply.
     """
     found = _core.Queue.addresses_of(queue_name(name), participant(domain))
     if not found:
@@ -30,6 +31,6 @@ def asked(
         fail(f"{len(found)} processes are called {name!r}: give each a --name of its own")
     with Client[Any, Any](name, timeout=timeout, domain=domain) as client:
         reply = client.call_sync(request)
-    if not isinstance(reply, dict):
-        fail(f"service {name!r} answers other than `{command}` does")
+    if not isinstance(reply, dict) or key not in reply:
+        fail(f"service {name!r} is not offered by `{command}`: its reply has no {key!r}")
     return reply

@@ -1,58 +1,48 @@
-"""What ``tensorbus bridge`` does."""
+"""``tensorbus bridge``: runs the bridge of this machine, or shows its status."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import logging
 import resource
 import time
 from dataclasses import replace
 from typing import Any
 
-from tensorbus._aio.own_loop import own_loop
-from tensorbus._base.ending_signals import ending_signals
+from tensorbus._aio.own_loop import run_until_signal
 from tensorbus._base.errors import InvalidArgument
 from tensorbus._base.json_text import json_text
 from tensorbus._cli.bridge_status import status_of
-from tensorbus._cli.main_memory import leave_gpus
+from tensorbus._cli.process import leave_gpus
 from tensorbus.bridge import Bridge, BridgeConfig
 from tensorbus.bridge._config import Tls, load
 
 
 def bridge(given: argparse.Namespace) -> int:
-    """Runs a bridge, or shows what it does; the exit status."""
+    """Runs a bridge, or shows its status. Returns the exit status."""
     if given.action == "status":
         return _status(given)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     config = _config_of(given)
-    _allow_descriptors()
+    _raise_descriptor_limit()
     leave_gpus()
-    with own_loop() as loop:
-        loop.run_until_complete(_run(config))
+    run_until_signal(_run(config))
     return 0
 
 
-# A peer takes four, a call of a service two, and most systems begin with 1,024.
-def _allow_descriptors() -> None:
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+def _raise_descriptor_limit() -> None:
+    """A peer needs four descriptors, a call of a service two; most systems start with 1,024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _run(config: BridgeConfig) -> None:
-    task = asyncio.current_task()
-    assert task is not None
-    for number in ending_signals():
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    try:
-        await Bridge(config).run()
-    except asyncio.CancelledError:
-        return
+    await Bridge(config).run()  # made in the loop
 
 
 def _config_of(given: argparse.Namespace) -> BridgeConfig:
     config = load(given.config) if given.config else BridgeConfig()
-    told: dict[str, Any] = {
+    options: dict[str, Any] = {
         "name": given.name,
         "domain": given.domain,
         "listen": given.listen and tuple(given.listen),
@@ -65,9 +55,9 @@ def _config_of(given: argparse.Namespace) -> BridgeConfig:
     files = (given.certificate, given.key, given.authority)
     if any(files):
         if not all(files):
-            raise InvalidArgument("--certificate, --key and --authority belong together")
-        told["tls"] = Tls(*files)
-    return replace(config, **{name: value for name, value in told.items() if value is not None})
+            raise InvalidArgument("--certificate, --key and --authority must be given together")
+        options["tls"] = Tls(*files)
+    return replace(config, **{name: value for name, value in options.items() if value is not None})
 
 
 def _status(given: argparse.Namespace) -> int:

@@ -1,6 +1,6 @@
-"""What the bridge of this machine says of itself, once a second.
+"""The status that the bridge of this machine publishes every second.
 
-Any process can publish on that topic, so what comes is checked.
+Any process can publish on that topic, so each message is checked.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _PEER: _Keys = {
     "services": (list,),
 }
 _GONE: _Keys = {"machine": (str,), "address": (str,), "gone_s": (int, float), "why": (str,)}
-# What is lost of a stream, by direction.
+# Keys of a stream's lost samples, by direction.
 LOST = {"sending": ("missed", "unsent"), "receiving": ("discarded", "bad")}
 _STREAM: _Keys = {"topic": (str,), "publisher": (str,), "samples": (int,), "bytes": (int,)}
 
 
 def is_status(data: object) -> bool:
-    """Could a bridge have published it?"""
+    """True if the message has the form of a bridge's status."""
     if not _has(data, _STATUS):
         return False
-    gone = data.get("gone", [])  # a bridge of an older version does not list them
+    gone = data.get("gone", [])  # absent in the status of older versions
     return (
         all(map(_is_peer, data["peers"]))
         and isinstance(gone, list)
@@ -82,9 +82,9 @@ def _next(subscriber: Subscriber[Status], deadline: float) -> Status:
 
 
 def clock_uncertainties(domain: str | None) -> dict[str, int | None]:
-    """By how many nanoseconds the clock of each other machine may be off at most.
+    """The uncertainty of each other machine's clock offset, in nanoseconds.
 
-    None, or no entry: nothing is known.
+    None, or no entry: unknown.
     """
     status = status_of(domain) or {"peers": []}
     return {peer["machine"]: peer["clock_uncertainty_ns"] for peer in status["peers"]}

@@ -1,7 +1,8 @@
-"""The figures of `tensorbus metrics`, as Prometheus collects them."""
+"""The metrics of `tensorbus metrics`, as Prometheus collects them."""
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -22,15 +23,15 @@ from tensorbus._inspection.report import (
 )
 
 _PREFIX = "tensorbus_"
-_MOST = 2000  # sets of labels of one metric; others are summed under OTHER
+_MAX_SERIES = 2000  # sets of labels of one metric; further ones are summed under OTHER
 OTHER = "(other)"
 
 Labels = tuple[str, ...]
-Source = tuple[str, ...]  # begins with the id of the process that counts
+Source = tuple[str, ...]  # identifies a counter; begins with the id of the process that counts
 
 
 class _Kind(NamedTuple):
-    what: Literal["counter", "sum", "max"]  # of counters; of states, how those of sources join
+    what: Literal["counter", "sum", "max"]  # a counter, or how states of several sources join
     labels: Labels
     help: str
 
@@ -42,50 +43,52 @@ _PEER = ("topic", "peer", "direction")
 METRICS: dict[str, _Kind] = {
     "published_samples": _Kind("counter", _TOPIC, "Samples published."),
     "published_bytes": _Kind("counter", _TOPIC, "Bytes of tensors and fields published."),
-    "copied_bytes": _Kind("counter", _TOPIC, "Bytes of tensors that were not in shared memory."),
+    "copied_bytes": _Kind(
+        "counter", _TOPIC, "Bytes of tensors copied because they were not in shared memory."
+    ),
     "delivered_samples": _Kind("counter", _TOPIC, "Samples put into subscribers' queues."),
     "dropped_samples": _Kind(
-        "counter", (*_TOPIC, "reason"), "Samples that a subscriber did not get."
+        "counter", (*_TOPIC, "reason"), "Samples dropped, counted for each subscriber."
     ),
-    "publish_timeouts": _Kind("counter", _TOPIC, "Publish calls that gave up waiting for room."),
-    "cut_off_subscribers": _Kind("counter", _TOPIC, "Times that a subscriber was cut off."),
-    "publishers": _Kind("sum", _TOPIC, "Publishers that are open."),
-    "waiting_samples": _Kind("sum", _TOPIC, "Samples in queues of subscribers."),
+    "publish_timeouts": _Kind("counter", _TOPIC, "Publish calls that timed out waiting for room."),
+    "cut_off_subscribers": _Kind("counter", _TOPIC, "How often subscribers were cut off."),
+    "publishers": _Kind("sum", _TOPIC, "Open publishers."),
+    "waiting_samples": _Kind("sum", _TOPIC, "Samples in the queues of subscribers."),
     "held_samples": _Kind("sum", _TOPIC, "Samples received and not released."),
     "held_bytes": _Kind("sum", _TOPIC, "Bytes of samples that wait or are held."),
-    "oldest_held_seconds": _Kind("max", _TOPIC, "Age of the oldest sample that is held."),
-    "blocked_seconds": _Kind("max", _TOPIC, "Time for which a subscriber has had no room."),
+    "oldest_held_seconds": _Kind("max", _TOPIC, "Age of the oldest held sample."),
+    "blocked_seconds": _Kind("max", _TOPIC, "Time for which a subscriber's queue has had no room."),
     "received_samples": _Kind("counter", _TOPIC, "Samples received."),
-    "missed_samples": _Kind("counter", _TOPIC, "Gaps in sequences, in samples."),
-    "subscribers": _Kind("sum", _TOPIC, "Subscribers that are open."),
-    "queue_items": _Kind("sum", _QUEUE, "Items that wait; of a service, requests."),
-    "queue_bytes": _Kind("sum", _QUEUE, "Bytes of the items that wait."),
-    "queue_in_hand": _Kind("sum", _QUEUE, "Items that were got and are not done."),
-    "queue_lost": _Kind("counter", _QUEUE, "Items lost with the processes that had got them."),
-    "queue_redelivered": _Kind("counter", _QUEUE, "Items that came back from dead processes."),
+    "missed_samples": _Kind("counter", _TOPIC, "Samples missing in received sequences."),
+    "subscribers": _Kind("sum", _TOPIC, "Open subscribers."),
+    "queue_items": _Kind("sum", _QUEUE, "Waiting items; requests of a service."),
+    "queue_bytes": _Kind("sum", _QUEUE, "Bytes of waiting items."),
+    "queue_in_hand": _Kind("sum", _QUEUE, "Items that clients have got and not finished."),
+    "queue_lost": _Kind("counter", _QUEUE, "Items lost when the processes that had got them died."),
+    "queue_redelivered": _Kind("counter", _QUEUE, "Items redelivered after a process died."),
     "memory_used_bytes": _Kind("sum", ("process", "device"), "Memory in loans and held samples."),
     "memory_reserved_bytes": _Kind("sum", ("process", "device"), "Memory taken from the machine."),
-    "memory_budget_bytes": _Kind("sum", ("process", "device"), "The most that may be taken."),
-    "memory_lent_bytes": _Kind("sum", ("process", "holder"), "Memory that others have."),
-    "memory_leases": _Kind("sum", ("process", "holder"), "Leases that others have."),
+    "memory_budget_bytes": _Kind("sum", ("process", "device"), "Limit of reserved memory."),
+    "memory_lent_bytes": _Kind("sum", ("process", "holder"), "Memory that other processes hold."),
+    "memory_leases": _Kind("sum", ("process", "holder"), "Leases that other processes hold."),
     "oldest_lease_seconds": _Kind("max", ("process", "holder"), "Age of the oldest lease."),
     "processes": _Kind("sum", ("process",), "Processes of the domain that answered."),
-    "silent_processes": _Kind("sum", ("process",), "Processes that did not answer: stopped ones."),
-    "bridge_up": _Kind("sum", (), "1 if a bridge of this domain says that it runs."),
-    "bridge_connected": _Kind("max", ("peer",), "1 if the bridge is connected with that machine."),
-    "bridge_clock_offset_seconds": _Kind("max", ("peer",), "The peer's clock minus ours."),
-    "bridge_clock_uncertainty_seconds": _Kind(
-        "max", ("peer",), "By which the offset may be wrong."
+    "silent_processes": _Kind("sum", ("process",), "Processes that did not answer."),
+    "bridge_up": _Kind("sum", (), "1 if a bridge of this domain is running."),
+    "bridge_connected": _Kind("max", ("peer",), "1 if the bridge is connected to the machine."),
+    "bridge_clock_offset_seconds": _Kind(
+        "max", ("peer",), "The peer's clock minus this machine's."
     ),
-    "bridge_samples": _Kind("counter", _PEER, "Samples that crossed."),
-    "bridge_bytes": _Kind("counter", _PEER, "Bytes that crossed."),
-    "bridge_lost_samples": _Kind("counter", _PEER, "Samples that did not cross."),
+    "bridge_clock_uncertainty_seconds": _Kind("max", ("peer",), "Uncertainty of the clock offset."),
+    "bridge_samples": _Kind("counter", _PEER, "Samples transferred."),
+    "bridge_bytes": _Kind("counter", _PEER, "Bytes transferred."),
+    "bridge_lost_samples": _Kind("counter", _PEER, "Samples lost."),
 }
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What one source says for one metric."""
+    """The value of one source for one metric."""
 
     metric: str
     labels: Labels
@@ -94,24 +97,24 @@ class Figure:
 
 
 class Totals:
-    """Counters that only grow, summed by their labels over sources that come and go.
+    """Sums of counters by their labels, over sources that come and go. A sum never falls.
 
-    Without them, the sum over two processes would fall when one of them ends, and Prometheus
-    would take that for a new start of both.
+    A plain sum over two processes would fall when one of them ends, and Prometheus would take that
+    for a restart of both.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_series: int) -> None:
+        self._max_series = max_series
         self._last: dict[Source, float] = {}
         self._labels: dict[Source, Labels] = {}
         self._sums: dict[Labels, float] = {}
 
     def update(self, figures: Iterable[Figure], silent: set[str]) -> dict[Labels, float]:
-        """The sums now.
+        """The current sums.
 
         Args:
-            figures: of one metric, from all sources that said something.
-            silent: ids of processes that live and said nothing now.
+            figures: of one metric, from all sources that answered.
+            silent: ids of processes that are alive and did not answer.
         """
         kept = {source: labels for source, labels in self._labels.items() if source[0] in silent}
         last = {source: self._last[source] for source in kept}
@@ -131,46 +134,47 @@ class Totals:
         return self._sums
 
     def _make_room(self, count: int, living: set[Labels]) -> None:
-        if len(self._sums) + count > self._most:
+        if len(self._sums) + count > self._max_series:
             self._sums = {labels: value for labels, value in self._sums.items() if labels in living}
 
     def _room_for(self, labels: Labels) -> Labels:
-        return labels if labels in self._sums or len(self._sums) < self._most else other(labels)
+        fits = labels in self._sums or len(self._sums) < self._max_series
+        return labels if fits else _other(labels)
 
 
-def other(labels: Labels) -> Labels:
-    """The labels of what is summed up since there are too many."""
+def _other(labels: Labels) -> Labels:
+    """The labels of the sum over all label sets beyond the limit."""
     return (OTHER, *labels[1:])
 
 
 class BusCollector(Collector):
-    """Asks the processes of a domain at each scrape, and the bridge.
+    """Asks the processes of a domain and the bridge at each scrape.
 
     Args:
-        source: what the processes say.
-        bridge: what the bridge says; None if there is none, or it has not said anything lately.
-        most: sets of labels of one metric.
+        source: inspects the domain.
+        bridge: the bridge's status; None if there is no bridge, or its last status is old.
+        max_series: limit of label sets for one metric.
     """
 
     def __init__(
         self,
         source: Callable[[], Inspection],
         bridge: Callable[[], Status | None],
-        most: int = _MOST,
+        max_series: int = _MAX_SERIES,
     ) -> None:
         self._source = source
         self._bridge = bridge
         self._bridge_id = ""
-        self._most = most
-        self._lock = threading.Lock()  # two scrapes may come at once
+        self._max_series = max_series
+        self._lock = threading.Lock()  # serializes scrapes
         self._totals: dict[str, Totals] = {}
 
     def describe(self) -> list[Metric]:
-        """What it collects, without asking anybody."""
+        """The metrics without values; asks no process."""
         return [_family(name) for name in METRICS]
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics now."""
+        """The current metrics."""
         with self._lock:
             inspection, status = self._source(), self._bridge()
             if status is not None:
@@ -187,10 +191,10 @@ class BusCollector(Collector):
     def _of(self, name: str, figures: list[Figure], silent: set[str]) -> Metric:
         family = _family(name)
         if METRICS[name].what == "counter":
-            totals = self._totals.setdefault(name, Totals(self._most))
+            totals = self._totals.setdefault(name, Totals(self._max_series))
             values = totals.update(figures, silent)
         else:
-            values = self._joined(figures, max if METRICS[name].what == "max" else _sum)
+            values = self._joined(figures, max if METRICS[name].what == "max" else operator.add)
         for labels, value in values.items():
             family.add_metric(labels, value)
         return family
@@ -201,15 +205,11 @@ class BusCollector(Collector):
         values: dict[Labels, float] = {}
         for figure in figures:
             labels = figure.labels
-            if labels not in values and len(values) >= self._most:
-                labels = other(labels)
+            if labels not in values and len(values) >= self._max_series:
+                labels = _other(labels)
             known = values.get(labels)
             values[labels] = figure.value if known is None else join(known, figure.value)
         return values
-
-
-def _sum(one: float, another: float) -> float:
-    return one + another
 
 
 def _family(name: str) -> CounterMetricFamily | GaugeMetricFamily:
@@ -219,7 +219,7 @@ def _family(name: str) -> CounterMetricFamily | GaugeMetricFamily:
 
 
 def figures_of(inspection: Inspection) -> Iterator[Figure]:
-    """What the processes say."""
+    """The figures of the processes."""
     for process in inspection.participants:
         name = "silent_processes" if process.error else "processes"
         yield Figure(name, (process.process,), (process.participant,), 1)
@@ -301,7 +301,7 @@ def _of_memory(process: ParticipantReport, memory: MemoryReport) -> Iterator[Fig
 
 
 def bridge_figures_of(status: Status | None) -> Iterator[Figure]:
-    """What the bridge says."""
+    """The figures of the bridge."""
     if status is None:
         yield Figure("bridge_up", (), (), 0)
         return

@@ -6,15 +6,15 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from tensorbus._cli import plain, standard_streams
+from tensorbus._cli import plain, process
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs what the arguments (those of the process) name; the exit status."""
+    """Runs a command and returns its exit status. By default `arguments` are the process's."""
     if arguments is None:
-        standard_streams.take_over()
+        process.take_over()
     given = sys.argv[1:] if arguments is None else [*arguments]
-    return standard_streams.status_of(lambda: _run(given))
+    return process.status_of(lambda: _run(given))
 
 
 def _run(given: list[str]) -> int | None:
@@ -26,7 +26,7 @@ def _run(given: list[str]) -> int | None:
             print(f"tensorbus {first}: needs more packages: {plain.EXTRA}", file=sys.stderr)
             return 1
         return plain.run(given)
-    from tensorbus._cli.app import app  # typer takes as long to import as all of Tensorbus
+    from tensorbus._cli.app import app  # here: typer takes as long to import as all of Tensorbus
 
     status: int | None = app(given, prog_name="tensorbus")
     return status

@@ -8,13 +8,13 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from tensorbus._cli import standard_streams
+from tensorbus._cli import process
 
 
 def main() -> int:
-    """Print what the given options ask for, one line each; the exit status."""
-    standard_streams.take_over()
-    return standard_streams.status_of(_print)
+    """Prints one line for each given option. Returns the exit status."""
+    process.take_over()
+    return process.status_of(_print)
 
 
 def _print() -> None:
@@ -31,7 +31,7 @@ def _print() -> None:
 
 
 def _answers(package: Path) -> dict[str, tuple[object, str]]:
-    """By option: what it prints, and what that is."""
+    """By option: the text that it prints, and its help."""
     include, lib = package / "include", package / "lib"
     (library,) = lib.glob("libtensorbus.so.*")
     return {

@@ -1,4 +1,4 @@
-"""``tensorbus topic delay``: how old samples are when they arrive."""
+"""``tensorbus topic delay``: the age of samples when they arrive."""
 
 from __future__ import annotations
 
@@ -22,23 +22,22 @@ Examples:
   tensorbus topic delay camera/image
   tensorbus topic delay camera/image --window 10 --count 1 --json"""
 
-
-_ALL = 1024  # more never come at once
+_MAX_AT_ONCE = 1024  # samples that wait in the queue; more than its depth
 
 
 @dataclass(frozen=True)
 class Delays:
-    """Of the samples of one machine that came in a window, in nanoseconds."""
+    """Ages of the samples of one machine that came in a window, in nanoseconds."""
 
     machine: str
-    """Where they were published; "": on this one."""
+    """The machine that published them; "": this one."""
     samples: int
     min_ns: float
     mean_ns: float
     max_ns: float
     std_ns: float
     clock_uncertainty_ns: int | None
-    """By which all of them may be wrong together; None: it is not known."""
+    """The common error that all ages may have; None: unknown."""
 
 
 def delay(
@@ -49,10 +48,10 @@ def delay(
     as_json: Json = False,
     domain: Domain = None,
 ) -> None:
-    """Show how much time passes from publishing a sample to receiving it here.
+    """Show the time from publishing a sample to receiving it here.
 
-    No publisher waits for it. Of samples of another machine, the bridge has put the time of
-    publishing into this machine's clock; +- says how far off that may be.
+    No publisher waits for this command. The bridge converts the time of publishing on another
+    machine to this machine's clock; +- is the uncertainty of that.
     """
     with monitor(topic, domain, 64) as subscriber:
         for found in islice(windows(subscriber, window, patience), count):
@@ -62,19 +61,20 @@ def delay(
 def windows(
     subscriber: Subscriber[Any], window: float, patience: float | None
 ) -> Iterator[dict[str, list[int]]]:
-    """The ages of the samples that come within so many seconds, by machine, if any come.
+    """The ages of the samples that arrive in each window, by machine; skips empty windows.
 
-    What was published before this began, or has come between two windows, is not counted: it has
-    waited in a history or in our queue.
+    Samples that were published before the start, or that arrived between two windows, do not count:
+    they have waited in a history or in the subscriber's queue.
 
     Args:
+        window: seconds.
         patience: seconds without a sample after which the command fails.
     """
     since = time.time_ns()
     last = time.monotonic()
     while True:
         found: dict[str, list[int]] = {}
-        subscriber.try_receive_many(_ALL)
+        subscriber.try_receive_many(_MAX_AT_ONCE)
         end = time.monotonic() + window
         while (left := end - time.monotonic()) > 0:
             try:

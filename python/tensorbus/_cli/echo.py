@@ -1,4 +1,4 @@
-"""``tensorbus topic echo``: the samples of a topic, received in the way that nobody waits for."""
+"""``tensorbus topic echo``: prints the samples of a topic, received with best effort."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ Examples:
 
 Patience = Annotated[
     float | None,
-    typer.Option("--timeout", min=0, help="End after so long without a sample.", metavar="S"),
+    typer.Option(
+        "--timeout", min=0, help="End after this many seconds without a sample.", metavar="S"
+    ),
 ]
 
 
@@ -44,15 +46,15 @@ def echo(
         bool | None,
         typer.Option("--image/--no-image", help="Draw images; by default on a terminal."),
     ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print a table, for a file.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: Json = False,
     patience: Patience = None,
     domain: Domain = None,
 ) -> None:
-    """Print the samples of a topic: the newest, if they come faster than they are printed.
+    """Print the samples of a topic; only the newest, if they come faster than they are printed.
 
-    No publisher waits for it. Of a tensor it shows dtype, shape, device, a few values, and
-    minimum, mean, maximum and the number of NaNs; in JSON one object on a line for each sample.
+    No publisher waits for this command. A tensor is shown by its dtype, shape, device, a few
+    values, minimum, mean, maximum and the number of NaNs. With --json, each line is a sample.
     """
     if as_csv and as_json:
         raise typer.BadParameter("--csv and --json exclude each other")
@@ -74,7 +76,7 @@ def echo(
 
 @contextmanager
 def monitor(topic: str, domain: str | None, depth: int) -> Iterator[Subscriber[Any]]:
-    """Subscribes in the way that nobody waits for. A topic that nobody publishes yet may come."""
+    """Subscribes with best effort, so that no publisher waits. The topic may be published later."""
     with Subscriber[Any](
         topic, depth=depth, reliable=False, library=LIBRARY, domain=domain
     ) as subscriber:
@@ -84,7 +86,7 @@ def monitor(topic: str, domain: str | None, depth: int) -> Iterator[Subscriber[A
 
 
 def fail_for_silence(topic: str, patience: float) -> NoReturn:
-    """Ends the command: no sample came for so many seconds."""
+    """Ends the command with an error: no sample came in `patience` seconds."""
     fail(f"no sample on {topic!r} in {patience:g} s")
 
 
@@ -114,10 +116,13 @@ def _show_json(sample: Sample[Any], data: Any) -> None:
 
 
 class _Csv:
-    """A line for each sample; the columns are those of the first. A terminal gets `shown` text."""
+    """Prints a line for each sample, with the columns of the first sample.
+
+    On a terminal, texts go through `shown`.
+    """
 
     def __init__(self, name: str) -> None:
-        self._name = name  # of the field that is shown, if it is one
+        self._name = name  # of the only field shown; "": all are
         self._columns: list[str] = []
         self._writer = csv.writer(sys.stdout, lineterminator="\n")
         self._is_terminal = sys.stdout.isatty()
@@ -141,7 +146,7 @@ class _Csv:
 class _Text:
     def __init__(self, drawn: bool, coloured: bool) -> None:
         self._drawn = drawn
-        self._coloured = coloured  # also where no terminal is
+        self._coloured = coloured  # even if standard output is no terminal
 
     def show(self, sample: Sample[Any], data: Any) -> None:
         header = sample.header

@@ -10,32 +10,32 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-_WIDEST = 80  # characters
+_MAX_WIDTH = 80  # characters
 
 
 def draw(pixels: Callable[[int], Any], coloured: bool) -> None:
-    """Draws it, if it is an image, and the terminal has colours.
+    """Draws an image, if the terminal has colours.
 
     Args:
-        pixels: the image with at most so many pixels on each side, as (height, width, 1 or 3) of
-            uint8; None if it is none.
-        coloured: with colours also where standard output is no terminal.
+        pixels: given a maximum of pixels on each side, returns the image as (height, width, 1 or 3)
+            of uint8; None if the tensor is no image.
+        coloured: use colours even if standard output is no terminal.
     """
     console = (
-        Console(force_terminal=True, color_system="truecolor", width=_WIDEST)
+        Console(force_terminal=True, color_system="truecolor", width=_MAX_WIDTH)
         if coloured
         else Console()
     )
-    image = pixels(min(console.width, _WIDEST))
+    image = pixels(min(console.width, _MAX_WIDTH))
     if image is not None and console.color_system is not None:
         console.print(half_blocks(image, "#" if console.options.ascii_only else "▀"), no_wrap=True)
 
 
 def half_blocks(image: Any, block: str = "▀") -> Text:
-    """An image of uint8, of which each character shows two rows: the upper in its foreground.
+    """An image of uint8 as text. A character shows two rows: the upper in its foreground colour.
 
     Args:
-        block: the character, which is another one for encodings without blocks.
+        block: the character. Encodings without blocks need another one.
     """
     height, width, _ = image.shape
     drawn = Text()

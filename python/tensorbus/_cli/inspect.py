@@ -1,4 +1,4 @@
-"""``tensorbus inspect``: all that the processes of a domain say of themselves."""
+"""``tensorbus inspect``: the processes of a domain, with all their figures as JSON."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tensorbus._base.ending_signals import ending_signals
+from tensorbus._base.ending_signals import stop_signals
 from tensorbus._base.stop_event import StopEvent
 from tensorbus._cli.bridge_status import Status, is_status
 from tensorbus._cli.options import ASK, Domain, Timeout
@@ -25,21 +25,21 @@ Examples:
   tensorbus metrics
   tensorbus metrics --port 9500 --domain robot
   curl http://127.0.0.1:9464/metrics"""
-_FRESH_NS = 5_000_000_000  # of a status that the bridge publishes each second
+_MAX_AGE_NS = 5_000_000_000  # of a status; the bridge publishes one every second
 
 
 @app.command(epilog=_EXAMPLES)
 def metrics(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 9464,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any free port.")] = 9464,
     address: Annotated[
-        str, typer.Option(help="Where it listens; other machines reach no 127.0.0.1.")
+        str, typer.Option(help="The address to listen at. Other machines cannot reach 127.0.0.1.")
     ] = "127.0.0.1",
     domain: Domain = None,
     timeout: Timeout = ASK,
 ) -> None:
     """Serve the figures of the domain and of its bridge to Prometheus, until Ctrl-C.
 
-    Each scrape asks the processes for their counters. Nothing is asked in between.
+    Each scrape asks the processes for their counters. Between scrapes nothing is asked.
     """
     if find_spec("prometheus_client") is None:
         fail("needs prometheus-client: pip install 'tensorbus[metrics]'")
@@ -53,18 +53,16 @@ def metrics(
         server, thread = start_http_server(port, address, registry)
         print(f"http://{address}:{server.server_port}/metrics", flush=True)
         ended = StopEvent()
-        for number in ending_signals():
-            if number != signal.SIGINT:  # it interrupts the wait
-                signal.signal(number, lambda *_: ended.set())
-        try:
+        with stop_signals(ended.set) as received:
             ended.wait()
-        finally:
-            server.shutdown()
-            thread.join()
+        server.shutdown()
+        thread.join()
+        if signal.SIGINT in received:
+            raise KeyboardInterrupt
 
 
 class BridgeWatch:
-    """The newest status of the bridge, if that runs."""
+    """The newest status of the bridge, if one is running."""
 
     def __init__(self, domain: str | None) -> None:
         from tensorbus.bridge._bridge import STATUS_TOPIC
@@ -79,13 +77,13 @@ class BridgeWatch:
         self._subscriber.close()
 
     def status(self) -> Status | None:
-        """None: there is no bridge, or it has not said anything lately."""
+        """The status; None if there is no bridge, or its last status is old."""
         while (newest := self._subscriber.try_receive()) is not None:
             if is_status(newest.data):
                 self._last = newest
         if self._last is None:
             return None
         age = time.time_ns() - self._last.header.timestamp_ns
-        if abs(age) > _FRESH_NS:  # of the future: the clock was set back, and nothing came since
+        if abs(age) > _MAX_AGE_NS:  # negative: the clock was set back since
             return None
         return self._last.data

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 
 from tensorbus._cli.options import ASK, Domain, Json, NodeName, Timeout, group
 from tensorbus._cli.output import fail, looked, print_json, print_pairs, print_table
-from tensorbus._inspection.names import process_name
 from tensorbus._inspection.report import Inspection
+from tensorbus._inspection.units import process_name
 from tensorbus._topics.listing import NodeInfo, list_nodes
 
 app = group("Nodes: where they run, and what they publish and subscribe to.")
@@ -22,14 +22,14 @@ class NodeRow:
     process: str
     """The name of its program; "": it did not answer, or is on another machine."""
     machine: str
-    """Where it runs; "": on this one."""
+    """The machine that it runs on; "": this one."""
     publishes: tuple[str, ...]
     subscribes: tuple[str, ...]
 
 
 @app.command("list", epilog="Example: tensorbus node list")
 def list_(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False) -> None:
-    """List the nodes of this machine, and those of others that publish here."""
+    """List the nodes of this machine, and nodes of other machines that publish here."""
     rows = _rows(domain, timeout)
     if as_json:
         return print_json([asdict(row) for row in rows])
@@ -53,7 +53,7 @@ def list_(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False) 
 def info(
     node: NodeName, domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False
 ) -> None:
-    """Show the topics of a node; of each process, if several have one of this name."""
+    """Show the topics of a node, once for each process that has a node of this name."""
     rows = [row for row in _rows(domain, timeout) if row.node == node]
     if not rows:
         fail(f"there is no node {node!r}")
@@ -71,13 +71,13 @@ def _rows(domain: str | None, timeout: float) -> list[NodeRow]:
 
 
 def rows_of(nodes: list[NodeInfo], inspection: Inspection) -> list[NodeRow]:
-    """Nodes are those of the directory: it knows also of processes that say nothing."""
+    """A row for each node of the directory, which also has processes that did not answer."""
     found = {each.participant: each for each in inspection.participants}
     rows = []
     for node in nodes:
         process = None if node.machine else found.get(node.participant)
-        heard = process.subscribers if process else ()
-        subscribes = {each.topic for each in heard if each.node == node.name}
+        subscribers = process.subscribers if process else ()
+        subscribes = {each.topic for each in subscribers if each.node == node.name}
         name = process.process if process else ""
         rows.append(
             NodeRow(node.name, node.pid, name, node.machine, node.topics, tuple(sorted(subscribes)))

@@ -1,4 +1,4 @@
-"""Options that several commands have, and what completes their arguments."""
+"""Options and arguments that several commands have, and their completion."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tensorbus import _core
 from tensorbus._base.participant import participant
 from tensorbus._topics.listing import list_nodes, list_topics
 
-# The beginning of the names of queues that carry requests to services.
+# Prefix of the names of queues that carry requests to services.
 SERVICE_PREFIX = "service:"
 
 
@@ -30,13 +30,13 @@ def _queues(domain: str | None) -> list[str]:
 
 
 def services(domain: str | None) -> list[str]:
-    """The names of the services, as the directory of the domain has them."""
+    """The names of the services in the domain's directory."""
     found = [name for name in _queues(domain) if name.startswith(SERVICE_PREFIX)]
     return [name.removeprefix(SERVICE_PREFIX) for name in found]
 
 
 def _utf8(name: Any) -> Any:
-    """A name, or some: what the locale cannot decode is UTF-8, as all names on the bus are."""
+    """A name, or a list of names. Bytes that the locale cannot decode are read as UTF-8."""
     if isinstance(name, list):
         return [*map(_utf8, name)]
     if isinstance(name, str) and any("\udc80" <= character <= "\udcff" for character in name):
@@ -45,7 +45,7 @@ def _utf8(name: Any) -> Any:
 
 
 def _named(help: str, completer: Callable[[Any, str], list[str]]) -> Any:
-    """An argument that names something on the bus."""
+    """An argument that is a name on the bus."""
     return typer.Argument(help=help, callback=_utf8, autocompletion=completer)
 
 
@@ -59,30 +59,46 @@ _complete_queue = _completer(
 Topic = Annotated[str, _named("The topic's name.", _complete_topic)]
 OptionalTopic = Annotated[
     str | None,
-    _named("The topic's name; without, all topics.", _complete_topic),
+    _named("The topic's name; by default all topics.", _complete_topic),
 ]
 Topics = Annotated[
     list[str] | None,
-    _named("Names of topics; without, all.", _complete_topic),
+    _named("Names of topics; by default all.", _complete_topic),
 ]
 NodeName = Annotated[str, _named("The node's name.", _complete_node)]
 OptionalNode = Annotated[
     str | None,
-    _named("The node's name; without, all nodes.", _complete_node),
+    _named("The node's name; by default all nodes.", _complete_node),
 ]
 QueueName = Annotated[str, _named("The queue's name.", _complete_queue)]
 ServiceName = Annotated[str, _named("The service's name.", _complete_service)]
 Domain = Annotated[str | None, typer.Option(help="A name or a path in place of $TENSORBUS_DOMAIN.")]
-Timeout = Annotated[
-    float, typer.Option(min=0, help="Seconds that the processes have to answer.", metavar="S")
-]
+Timeout = Annotated[float, typer.Option(min=0, help="Seconds to wait for answers.", metavar="S")]
 Json = Annotated[bool, typer.Option("--json", help="Print the same as JSON.")]
 Count = Annotated[
-    int | None, typer.Option(min=1, help="End after so many; else with Ctrl-C.", metavar="N")
+    int | None,
+    typer.Option(min=1, help="End after this many; by default after Ctrl-C.", metavar="N"),
 ]
 Window = Annotated[float, typer.Option(min=0.01, help="Seconds for each line.", metavar="S")]
 
 ASK = 1.0  # seconds
+
+
+def compressions(given: list[str]) -> str | dict[str, str] | None:
+    """The values of `--compress` as `Recorder` takes them.
+
+    >>> compressions(["zstd"]), compressions(["a=zstd", "b=lz4"]), compressions([])
+    ('zstd', {'a': 'zstd', 'b': 'lz4'}, None)
+    """
+    if not given:
+        return None
+    if len(given) == 1 and "=" not in given[0]:
+        return given[0]
+    pairs = [text.rpartition("=") for text in given]
+    for text, (topic, _, method) in zip(given, pairs, strict=True):
+        if not (topic and method):
+            raise typer.BadParameter(f"--compress {text!r}: expected TOPIC=zstd or TOPIC=lz4")
+    return {topic: method for topic, _, method in pairs}
 
 
 def group(help: str) -> typer.Typer:

@@ -1,4 +1,4 @@
-"""What commands print: tables, JSON, and what could not be found."""
+"""Output of commands: tables, JSON and errors."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import Any, NoReturn
 import typer
 
 from tensorbus._base.json_text import json_text
-from tensorbus._inspection.names import process_name
 from tensorbus._inspection.report import Inspection, ParticipantReport, PeerName
-from tensorbus._inspection.units import shown
+from tensorbus._inspection.units import process_name, shown
 
-_WIDE = 10_000  # columns of what is no terminal: a pipe's lines are cut by whoever reads them
+_PIPE_WIDTH = 10_000  # columns where standard output is no terminal: no line is broken
 
 
 def looked(domain: str | None, timeout: float, named: set[str] | None = None) -> Inspection:
-    """What the processes say of themselves. Those that say nothing are named on stderr.
+    """Inspects the domain. Processes that do not answer are named on stderr.
 
     Args:
-        named: the ids of those that were named before, and are not again.
+        named: ids of processes that are not to be named again; newly named ones are added.
     """
     from tensorbus._inspection.inspection import inspect
 
@@ -34,12 +33,12 @@ def looked(domain: str | None, timeout: float, named: set[str] | None = None) ->
 
 
 def process_of(process: ParticipantReport | PeerName) -> str:
-    """What it is called."""
+    """The process's name and pid, for people."""
     return process_name(process.process, process.pid, process.participant)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Prints a table. A column whose name begins with ">" has numbers."""
+    """Prints a table. Columns whose names begin with ">" are right-aligned."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -55,7 +54,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     console = Console(highlight=False)
     # A terminal that is narrower than the titles breaks the lines itself.
     titles = sum(len(column.removeprefix(">")) + 2 for column in columns)
-    console.width = max(console.width, titles) if console.is_terminal else _WIDE
+    console.width = max(console.width, titles) if console.is_terminal else _PIPE_WIDTH
     console.print(table)
 
 
@@ -66,11 +65,11 @@ def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
-    """Prints it, at once: the reader may be a program that waits."""
+    """Prints a value as JSON and flushes: the reader may be a program that waits."""
     print(json_text(value, indent=indent), flush=True)
 
 
 def fail(why: str) -> NoReturn:
-    """Ends the command with status 1."""
+    """Prints an error and ends the command with status 1."""
     print(f"tensorbus: {why}", file=sys.stderr)
     raise typer.Exit(1)

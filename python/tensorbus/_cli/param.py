@@ -77,7 +77,7 @@ def get(
 def set_(
     node: NodeName,
     parameter: Name,
-    value: Annotated[str, typer.Argument(help="A text that is read as the default's type.")],
+    value: Annotated[str, typer.Argument(help="The value, of the type of the default.")],
     domain: Domain = None,
     timeout: Timeout = _ANSWER,
     as_json: Json = False,
@@ -99,7 +99,7 @@ def _asked_sync(node: str, request: Row, domain: str | None, timeout: float) -> 
 
 
 async def _asked(node: str, request: Row, domain: str | None, timeout: float) -> list[Row]:
-    """The parameters of a node, after it has done what the request says."""
+    """Sends a request to a node's parameter service; the node's parameters."""
     found = _core.Queue.addresses_of(queue_name(service_name(node)), participant(domain))
     if not found:
         fail(f"no node {node!r} runs that has parameters")
@@ -120,7 +120,7 @@ def _is_row(row: object) -> bool:
 
 
 async def _all(domain: str | None, timeout: float) -> dict[str, list[Row]]:
-    """Of the nodes that answer. All are asked at once."""
+    """The parameters of all nodes that answer. All are asked at the same time."""
     offered = set(services(domain))
     names = {each.name for each in list_nodes(domain)}
     nodes = sorted(each for each in names if service_name(each) in offered)
@@ -132,7 +132,7 @@ async def _asked_or_none(node: str, domain: str | None, timeout: float) -> list[
     """None, and a line on stderr, if the node does not answer."""
     try:
         return await _asked(node, {}, domain, timeout)
-    except typer.Exit:  # it has said why
+    except typer.Exit:  # `fail` has printed the reason
         return None
     except Error as error:
         why = f"no answer in {timeout:g} s" if isinstance(error, TimedOut) else error

@@ -1,4 +1,4 @@
-"""The commands that need no extra: doctor and bridge. Each adds itself to the parser."""
+"""The commands that need no extra, with argparse: doctor and bridge."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from tensorbus._base.json_text import json_text
 from tensorbus._core import version
 
-# What the parser, and the help of all commands, says of each.
+# The help of each command.
 HELP = {
     "doctor": "what this machine can do for Tensorbus, and why not",
     "bridge": "connect the topics of this machine with those of others",
@@ -19,7 +19,7 @@ EXTRA = "pip install 'tensorbus[cli]'"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs what the arguments name; the exit status."""
+    """Runs the command that the arguments name. Returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="tensorbus",
         description="Tensors from one process to another, by reference.",
@@ -43,7 +43,6 @@ def _add(commands: Any, name: str, description: str) -> argparse.ArgumentParser:
 
 
 def _add_doctor(commands: Any) -> None:
-    """Adds ``tensorbus doctor``."""
     parser = _add(
         commands,
         "doctor",
@@ -67,7 +66,6 @@ def _doctor(given: argparse.Namespace) -> int:
 
 
 def _add_bridge(commands: Any) -> None:
-    """Adds ``tensorbus bridge``."""
     parser = _add(
         commands,
         "bridge",
@@ -75,9 +73,9 @@ def _add_bridge(commands: Any) -> None:
     )
     parser.add_argument("action", nargs="?", choices=("run", "status"), default="run")
     parser.add_argument(
-        "--config", metavar="FILE", help="bridge.toml; options of the command replace it"
+        "--config", metavar="FILE", help="bridge.toml; options of the command override it"
     )
-    parser.add_argument("--name", help="of this machine; by default the host's name")
+    parser.add_argument("--name", help="the name of this machine; by default its host name")
     parser.add_argument(
         "--listen",
         action="append",
@@ -90,22 +88,30 @@ def _add_bridge(commands: Any) -> None:
         metavar="HOST:PORT",
         help="the address of another bridge; may be repeated",
     )
-    parser.add_argument("--zenoh", metavar="FILE", help="a configuration of Zenoh, JSON5")
-    parser.add_argument("--fleet", help="the bridges that meet on that network")
-    parser.add_argument("--certificate", metavar="FILE", help="of this machine, as PEM")
-    parser.add_argument("--key", metavar="FILE", help="of the certificate; mode 0600")
-    parser.add_argument("--authority", metavar="FILE", help="who signed all certificates")
+    parser.add_argument("--zenoh", metavar="FILE", help="the configuration of Zenoh, JSON5")
+    parser.add_argument("--fleet", help="the name of the fleet of bridges on that network")
+    parser.add_argument(
+        "--certificate", metavar="FILE", help="the certificate of this machine, as PEM"
+    )
+    parser.add_argument(
+        "--key", metavar="FILE", help="the certificate's private key, with mode 0600"
+    )
+    parser.add_argument(
+        "--authority",
+        metavar="FILE",
+        help="the certificate of the authority that signed all certificates",
+    )
     parser.add_argument(
         "--trust-network",
         action="store_true",
-        help="connect without certificates: whoever reaches the port can read and publish",
+        help="connect without certificates: any program that reaches the port can read and publish",
     )
-    parser.add_argument("--timeout", type=float, help="seconds that a cut may last")
+    parser.add_argument("--timeout", type=float, help="seconds that a connection may be cut")
     parser.add_argument("--json", action="store_true", help="print the status as JSON")
     parser.set_defaults(run=_bridge)
 
 
 def _bridge(given: argparse.Namespace) -> int:
-    from tensorbus._cli.bridge import bridge  # asyncio and ssl, which the other commands do without
+    from tensorbus._cli.bridge import bridge  # here: it imports asyncio and ssl
 
     return bridge(given)

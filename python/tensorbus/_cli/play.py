@@ -5,21 +5,23 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
-from tensorbus._cli.main_memory import leave_gpus
+from tensorbus._base.ending_signals import stop_signals
+from tensorbus._base.errors import InvalidArgument
 from tensorbus._cli.options import Domain
 from tensorbus._cli.output import fail
-from tensorbus._cli.play_control import NAME, Control
 from tensorbus._cli.play_keys import KEYS, Keys
-from tensorbus._cli.stop_signals import stop_signals
+from tensorbus._cli.player import NAME, REQUESTS
+from tensorbus._cli.process import leave_gpus
 from tensorbus._inspection.units import shown
 from tensorbus._recording.player import Player
 from tensorbus.nodes._node import Node
 
-_LOOK = 0.1  # seconds until the end, or a key, is noticed
+_POLL = 0.1  # seconds between two looks at the keys and the stop event
 
 _EXAMPLES = """\b
 Examples:
@@ -32,7 +34,8 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 def renamed(text: str) -> tuple[str, str]:
-    """
+    """The two names in a value of `--remap`.
+
     >>> renamed("camera/image:=replayed/image")
     ('camera/image', 'replayed/image')
     """
@@ -46,46 +49,57 @@ def renamed(text: str) -> tuple[str, str]:
 def play(
     file: Annotated[str, typer.Argument(help="A file that `tensorbus record` has written.")],
     topics: Annotated[
-        list[str] | None, typer.Argument(help="Names of recorded topics; without, all.")
+        list[str] | None, typer.Argument(help="Names of recorded topics; by default all.")
     ] = None,
     more: Annotated[
         list[str] | None,
-        typer.Option("--topics", help="The same, as an option.", metavar="TOPIC"),
+        typer.Option("--topics", help="Names of recorded topics, as an option.", metavar="TOPIC"),
     ] = None,
-    rate: Annotated[float, typer.Option(help="2: twice as fast.")] = 1.0,
-    loop: Annotated[bool, typer.Option("--loop", help="Begin again after the end.")] = False,
+    rate: Annotated[float, typer.Option(help="Speed; 2: twice as fast as recorded.")] = 1.0,
+    loop: Annotated[
+        bool, typer.Option("--loop", help="Start again after the last message.")
+    ] = False,
     start: Annotated[
-        float, typer.Option(min=0, help="From so many seconds after the first message.")
+        float, typer.Option(min=0, help="Start this many seconds after the first message.")
     ] = 0.0,
     end: Annotated[
-        float | None, typer.Option(min=0, help="Until so many seconds after it; else to the end.")
+        float | None,
+        typer.Option(
+            min=0, help="End this many seconds after the first message; by default at the last."
+        ),
     ] = None,
     remap: Annotated[
         list[str] | None,
         typer.Option(help="Another name for a topic.", metavar="OLD:=NEW"),
     ] = None,
     paused: Annotated[
-        bool, typer.Option("--paused", "--step", help="Wait for a key, or `tensorbus player`.")
+        bool,
+        typer.Option(
+            "--paused", "--step", help="Start paused; wait for a key or `tensorbus player`."
+        ),
     ] = False,
     wait: Annotated[
         float | None,
-        typer.Option(min=0, help="First wait until each topic has a subscriber.", metavar="S"),
+        typer.Option(
+            min=0, help="Wait at most this long for a subscriber of each topic.", metavar="S"
+        ),
     ] = None,
     clock: Annotated[
-        str | None, typer.Option(help="Publish on it what time it is.", metavar="TOPIC")
+        str | None,
+        typer.Option(help="Publish the time in the recording on this topic.", metavar="TOPIC"),
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option(help="Put tensors that were on a GPU onto this one.", metavar="cuda:N"),
+        typer.Option(help="Copy tensors that were on a GPU to this GPU.", metavar="cuda:N"),
     ] = None,
     name: Annotated[
-        str, typer.Option(help="By which `tensorbus player` finds this one.", metavar="NAME")
+        str, typer.Option(help="The name for `tensorbus player`.", metavar="NAME")
     ] = NAME,
     domain: Domain = None,
 ) -> None:
-    """Publish what was recorded, as it was: types, history, intervals. Nothing is copied.
+    """Publish recorded messages with their types, histories and intervals. Nothing is copied.
 
-    On a terminal, keys: space pauses and goes on, Enter publishes one message, + and - change the
+    Keys on a terminal: space pauses and goes on, Enter publishes one message, + and - change the
     rate, q ends it. From another process: `tensorbus player`.
     """
     if device is None:
@@ -104,7 +118,7 @@ def play(
         domain=domain,
     )
     with Keys(player) as keys, Node(name, domain=domain) as node, stop_signals(node.stop):
-        node.create_service(name, callback=Control(player).answer, mode="sync")
+        node.create_service(name, callback=partial(_answer, player), mode="sync")
         node.spawn_thread(_follow, player, keys, node, None if paused else wait or 0.0)
         print(f"playing {shown(file)}; {KEYS}", file=sys.stderr, flush=True)
         node.spin()
@@ -118,14 +132,14 @@ def play(
 def _follow(
     stop: threading.Event, player: Player, keys: Keys, node: Node, wait: float | None
 ) -> None:
-    """Resumes it, obeys keys, and ends the node when all was published.
+    """Resumes the player, handles keys, and stops the node when all was published.
 
     Args:
-        stop: the node's.
-        player: which is paused.
-        keys: the terminal's.
-        node: whose callbacks obey others.
-        wait: seconds for subscribers to come; None: it stays paused.
+        stop: the node's stop event.
+        player: a player that is paused.
+        keys: the keys of the terminal.
+        node: the node that offers the player's service.
+        wait: seconds to wait for subscribers before resuming; None: it stays paused.
     """
     try:
         if wait is not None:
@@ -133,17 +147,37 @@ def _follow(
             if stop.is_set():
                 return
             player.resume()
-        while not stop.is_set() and not keys.ended and not player.wait(0 if keys else _LOOK):
-            keys.obey(_LOOK)
-        stop.wait(_LOOK)  # until whoever resumed it has an answer
+        while not stop.is_set() and not keys.ended and not player.wait(0 if keys else _POLL):
+            keys.handle(_POLL)
+        stop.wait(_POLL)  # time for the service to reply to the request that resumed it
     finally:
         node.stop()
 
 
+def _answer(player: Player, request: Any) -> dict[str, Any]:
+    """Replies to `tensorbus player`: `{"do": one of REQUESTS}`, with a `count` or a `rate`.
+
+    Raises:
+        InvalidArgument: the request is malformed.
+    """
+    what = request.get("do") if isinstance(request, dict) else None
+    if what == "pause":
+        player.pause()
+    elif what == "resume":
+        player.resume()
+    elif what == "step":
+        player.step(request.get("count", 1))
+    elif what == "rate":
+        player.rate = request.get("rate")
+    elif what != "status":
+        raise InvalidArgument(f"{request!r}: expected {{'do': one of {REQUESTS}}}")
+    return {"file": player.path, **player.stats}
+
+
 def _wait_for_subscribers(stop: threading.Event, player: Player, wait: float) -> None:
-    """Waits that many seconds at most, or until it is stopped."""
+    """Waits for at most `wait` seconds, or until `stop` is set."""
     until = time.monotonic() + wait
     while not stop.is_set():
         left = max(until - time.monotonic(), 0.0)
-        if player.wait_for_subscribers(min(left, _LOOK)) or left <= _LOOK:
+        if player.wait_for_subscribers(min(left, _POLL)) or left <= _POLL:
             return

@@ -1,4 +1,4 @@
-"""What the keys of the terminal do while a recording is played."""
+"""The keys of the terminal while `tensorbus play` runs."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ _FASTER = 2**0.5
 
 
 class Keys:
-    """The keys of the command's terminal, if it has one: made and left in the main thread.
+    """The keys of the command's terminal, if it has one. Entered and left in the main thread.
 
-    True while the command is in the foreground. Only then the terminal is read, and has the mode in
-    which lines are neither edited nor shown: in the background it is the shell's, and the kernel
-    would stop the command. The mode of the shell is back while the command is stopped (SIGTSTP),
-    and at its end; `obey` sets that of the command again after a shell's `fg`.
+    True while the command is in the terminal's foreground. Only then does it read the terminal, in
+    a mode without echo and line editing. In the background the terminal belongs to the shell, and
+    the kernel would stop the command for reading it. The shell's mode is restored when the command
+    is stopped (SIGTSTP) and when it ends; `handle` sets the command's mode again after `fg`.
     """
 
     def __init__(self, player: Player) -> None:
         self.ended = False
         self._player = player
         self._terminal = sys.stdin.fileno() if _is_terminal() else None
-        self._before: list[Any] | None = None  # the shell's mode, while ours is set
-        self._changing = threading.RLock()  # the mode; a signal may come while the thread has it
-        self._on_stop: Any = None  # the handler before
+        self._before: list[Any] | None = None  # the shell's mode, while the command's is set
+        self._changing = threading.RLock()  # guards the mode; reentrant for the signal handler
+        self._on_stop: Any = None  # the handler of SIGTSTP before
 
     def __bool__(self) -> bool:
         return self._foreground() is not None
 
-    def obey(self, seconds: float) -> None:
-        """Does what a key says, if one is pressed within some time."""
+    def handle(self, seconds: float) -> None:
+        """Handles the keys that are pressed, after waiting for one for at most `seconds`."""
         terminal = self._begin()
         if terminal is None or not select.select([terminal], [], [], seconds)[0]:
             return
         with _unstopped():
             try:
                 typed = os.read(terminal, 64)
-            except OSError:  # the command is in the background now, or the terminal has gone
+            except OSError:  # the command is in the background now, or the terminal is gone
                 return
         for key in typed.decode(errors="replace"):
             self.press(key)
 
     def press(self, key: str) -> None:
-        """Does what one key says; others mean nothing."""
+        """Handles one key. Other keys do nothing."""
         player = self._player
         if key == " ":
             if player.stats.paused:
@@ -86,7 +86,7 @@ class Keys:
             signal.signal(signal.SIGTSTP, self._on_stop)
 
     def _begin(self) -> int | None:
-        """Sets the mode. None: no key can be read now."""
+        """Sets the command's mode and returns the terminal; None if no key can be read now."""
         with self._changing, _unstopped():
             terminal = self._foreground()
             if terminal is None:
@@ -95,13 +95,13 @@ class Keys:
                 mode = termios.tcgetattr(terminal)
                 if mode[tty.LFLAG] & (termios.ICANON | termios.ECHO):
                     self._before = mode
-                    tty.setcbreak(terminal, termios.TCSADRAIN)  # what was typed already counts
-            except termios.error:  # the terminal has gone
+                    tty.setcbreak(terminal, termios.TCSADRAIN)  # keeps what was typed before
+            except termios.error:  # the terminal is gone
                 return None
             return terminal
 
     def _stop(self, number: int, _: object) -> None:
-        """As the default action of SIGTSTP does, with the shell's mode."""
+        """Does the default action of SIGTSTP, after restoring the shell's mode."""
         with self._changing:
             self._restore()
             signal.signal(number, signal.SIG_DFL)
@@ -111,7 +111,7 @@ class Keys:
     def _restore(self) -> None:
         terminal = self._foreground()
         if terminal is not None and self._before is not None:
-            with _unstopped(), suppress(termios.error):  # the terminal has gone
+            with _unstopped(), suppress(termios.error):  # the terminal is gone
                 termios.tcsetattr(terminal, termios.TCSADRAIN, self._before)
         self._before = None
 
@@ -120,16 +120,16 @@ class Keys:
         try:
             if self._terminal is None or os.tcgetpgrp(self._terminal) != os.getpgrp():
                 return None
-        except OSError:  # the terminal has gone
+        except OSError:  # the terminal is gone
             return None
         return self._terminal
 
 
 @contextmanager
 def _unstopped() -> Iterator[None]:
-    """A shell may put the command into the background at any moment.
+    """A context in which the kernel does not stop the process for using the terminal.
 
-    Then the kernel does not stop it for what this thread does to the terminal: reading fails.
+    A shell may put the command into the background at any moment; then reading fails instead.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTTIN, signal.SIGTTOU))
     try:

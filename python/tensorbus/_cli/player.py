@@ -1,46 +1,44 @@
-"""``tensorbus player``: telling a running `tensorbus play` what to do."""
+"""``tensorbus player``: controls a running `tensorbus play`."""
 
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from tensorbus._cli.asking import asked
+from tensorbus._cli.asking import ask
 from tensorbus._cli.options import Domain, Json, Timeout, group
-from tensorbus._cli.output import fail, print_json, print_pairs
-from tensorbus._cli.play_control import NAME
+from tensorbus._cli.output import print_json, print_pairs
 
-app = group("Tell a running `tensorbus play` what to do.")
+NAME = "player"  # of the service, by default
+REQUESTS = ("status", "pause", "resume", "step", "rate")
+
+app = group("Control a running `tensorbus play`.")
 
 _ANSWER = 5.0  # seconds
 
-Name = Annotated[str, typer.Option(help="As its --name says.", metavar="NAME")]
+Name = Annotated[str, typer.Option(help="The --name of the player.", metavar="NAME")]
 
 
-@app.command("status", epilog="Example: tensorbus player status --json")
-def status(
-    name: Name = NAME, domain: Domain = None, timeout: Timeout = _ANSWER, as_json: Json = False
-) -> None:
-    """Show where it is, and how punctual."""
-    _print(_asked({"do": "status"}, name, domain, timeout), as_json)
+def _add(what: str, help: str, epilog: str | None = None) -> None:
+    """Adds a command whose request has no arguments."""
+
+    @app.command(what, help=help, epilog=epilog)
+    def command(
+        name: Name = NAME, domain: Domain = None, timeout: Timeout = _ANSWER, as_json: Json = False
+    ) -> None:
+        _print(_ask({"do": what}, name, domain, timeout), as_json)
 
 
-@app.command("pause")
-def pause(
-    name: Name = NAME, domain: Domain = None, timeout: Timeout = _ANSWER, as_json: Json = False
-) -> None:
-    """Stop before the next message."""
-    _print(_asked({"do": "pause"}, name, domain, timeout), as_json)
-
-
-@app.command("resume")
-def resume(
-    name: Name = NAME, domain: Domain = None, timeout: Timeout = _ANSWER, as_json: Json = False
-) -> None:
-    """Go on."""
-    _print(_asked({"do": "resume"}, name, domain, timeout), as_json)
+_add(
+    "status",
+    "Show the player's position and its largest delay.",
+    "Example: tensorbus player status --json",
+)
+_add("pause", "Pause before the next message.")
+_add("resume", "Go on playing.")
 
 
 @app.command("step", epilog="Example: tensorbus player step 10")
@@ -52,28 +50,22 @@ def step(
     as_json: Json = False,
 ) -> None:
     """Pause, and publish the next messages at once."""
-    _print(_asked({"do": "step", "count": count}, name, domain, timeout), as_json)
+    _print(_ask({"do": "step", "count": count}, name, domain, timeout), as_json)
 
 
 @app.command("rate", epilog="Example: tensorbus player rate 0.5")
 def rate(
-    rate: Annotated[float, typer.Argument(help="2: twice as fast as it was recorded.")],
+    rate: Annotated[float, typer.Argument(help="Speed; 2: twice as fast as recorded.")],
     name: Name = NAME,
     domain: Domain = None,
     timeout: Timeout = _ANSWER,
     as_json: Json = False,
 ) -> None:
     """Play faster or slower."""
-    _print(_asked({"do": "rate", "rate": rate}, name, domain, timeout), as_json)
+    _print(_ask({"do": "rate", "rate": rate}, name, domain, timeout), as_json)
 
 
-def _asked(
-    request: dict[str, Any], name: str, domain: str | None, timeout: float
-) -> dict[str, Any]:
-    reply = asked(name, request, domain, timeout, "tensorbus play")
-    if "position_ns" not in reply:
-        fail(f"service {name!r} answers other than a player does")
-    return reply
+_ask = partial(ask, "tensorbus play", "position_ns")
 
 
 def _print(reply: dict[str, Any], as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""``tensorbus topic pub``: publishing values that are typed in."""
+"""``tensorbus topic pub``: publishes values given on the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Examples:
   tensorbus topic pub image '[[0, 255], [255, 0]]' --type uint8
   tensorbus topic pub goal '[0, 0, 1]' --type tensorbus.PoseMessage"""
 
-Value = Annotated[str, typer.Argument(help="As JSON or as a literal of Python.")]
+Value = Annotated[str, typer.Argument(help="The value, as JSON or a Python literal.")]
 
 
 def pub(
@@ -32,17 +32,18 @@ def pub(
     value: Value,
     rate: Annotated[
         float | None,
-        typer.Option(min=1e-3, help="Samples a second, until Ctrl-C.", metavar="HZ"),
+        typer.Option(min=1e-3, help="Samples per second, until Ctrl-C.", metavar="HZ"),
     ] = None,
     count: Annotated[
-        int | None, typer.Option(min=1, help="How many; by default one.", metavar="N")
+        int | None,
+        typer.Option(min=1, help="How many samples to publish; by default one.", metavar="N"),
     ] = None,
     type_name: Annotated[
         str | None,
         typer.Option(
             "--type",
-            help="A message class, as in package.module.Class, of which VALUE has the fields; "
-            "or a dtype, for an array of NumPy.",
+            help="A message class, as package.module.Class, with the fields in VALUE; "
+            "or a dtype, for a NumPy array.",
         ),
     ] = None,
     wait: Annotated[
@@ -52,7 +53,7 @@ def pub(
 ) -> None:
     """Publish a value, once or at a rate.
 
-    Without --rate it is an error if nobody has subscribed in time.
+    Without --rate it is an error if there is no subscriber in time.
     """
     message, kind = made(value_of(value), type_name)
     wanted = (None if rate else 1) if count is None else count
@@ -68,7 +69,7 @@ def pub(
 
 
 def value_of(text: str) -> Any:
-    """What was typed in.
+    """The value of a text, as JSON or as a literal of Python.
 
     >>> value_of('{"ready": true}'), value_of("(1, None)")
     ({'ready': True}, (1, None))
@@ -87,14 +88,14 @@ def value_of(text: str) -> Any:
 
 
 def made(value: Any, type_name: str | None) -> tuple[Any, Any]:
-    """The message, and the class for the publisher; None if it takes any."""
+    """The message, and the class for the publisher; None for messages of any type."""
     if type_name is None:
         return value, None
     module, _, name = type_name.rpartition(".")
     try:
         if not module:
             return numpy_arrays.learn().array(value, type_name), None
-        sys.path.insert(0, "")  # of the folder where the command is run
+        sys.path.insert(0, "")  # for modules in the current folder
         kind = getattr(import_module(module), name)
         return kind(**value) if isinstance(value, dict) else kind(value), kind
     except (ImportError, AttributeError, TypeError, ValueError) as error:

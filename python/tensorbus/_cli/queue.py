@@ -1,4 +1,4 @@
-"""``tensorbus queue``: what waits in queues, and which processes put and get."""
+"""``tensorbus queue``: the items that wait in queues, and the processes that use them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tensorbus._core import list_queues
 from tensorbus._inspection.report import Inspection, ParticipantReport, QueueReport
 from tensorbus._inspection.units import bytes_text, part_text
 
-app = group("Queues: what waits in them, and who puts and gets.")
+app = group("Queues: the items that wait in them, and the processes that put and get.")
 
 
 @app.command("list", epilog="Example: tensorbus queue list")
 def list_(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False) -> None:
-    """List the queues, those without a name too."""
+    """List the queues, including those without a name."""
     found = [each for each in queues_of(looked(domain, timeout)) if not each[1].service]
     if as_json:
         return print_json([json_of(*each) for each in found])
@@ -57,13 +57,13 @@ def info(
 
 
 def queues_of(inspection: Inspection) -> Iterator[tuple[ParticipantReport, QueueReport]]:
-    """All queues, by name, and the processes that made them."""
+    """All queues, sorted by name, each with its server's process."""
     found = [(process, queue) for process in inspection.participants for queue in process.queues]
     return iter(sorted(found, key=lambda each: (each[1].name, each[0].pid, each[1].number)))
 
 
 def json_of(process: ParticipantReport, queue: QueueReport) -> dict[str, object]:
-    """A queue and the process that made it."""
+    """A queue and its server's process."""
     return {"pid": process.pid, "process": process.process, **asdict(queue)}
 
 

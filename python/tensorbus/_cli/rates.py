@@ -33,86 +33,43 @@ class TopicRate:
     hz: float
     bytes_per_second: float
     dropped_per_second: float
-    """Over all subscribers."""
+    """Summed over all subscribers."""
     publishers: int
     machines: tuple[str, ...]
-    """Those that publish it; "" is this one."""
+    """The machines that publish it; "" is this one."""
 
 
-def hz(
-    topic: OptionalTopic = None,
-    window: Window = 1.0,
-    count: Count = None,
-    domain: Domain = None,
-    timeout: Timeout = ASK,
-    as_json: Json = False,
-) -> None:
-    """Show how many samples a second are published.
+def _command(
+    what: str, columns: tuple[str, ...], row: Callable[[TopicRate], tuple[object, ...]]
+) -> Callable[..., None]:
+    """A command that shows the rates of a topic, or of all."""
 
-    Reads the publishers' counters: it does not subscribe, and slows nobody down.
+    def show(
+        topic: OptionalTopic = None,
+        window: Window = 1.0,
+        count: Count = None,
+        domain: Domain = None,
+        timeout: Timeout = ASK,
+        as_json: Json = False,
+    ) -> None:
+        named: set[str] = set()
+
+        def source() -> Inspection:
+            return looked(domain, timeout, named)
+
+        for found in itertools.islice(watched(source, topic, window), count):
+            if topic is not None and not found and not _is_listed(topic, domain):
+                fail(f"nobody publishes {topic!r}")
+            if as_json:
+                print_json([asdict(rate) for rate in found], indent=None)
+            else:
+                print_table(columns, map(row, found))
+
+    show.__doc__ = f"""Show how many {what}.
+
+    Reads the publishers' counters: it does not subscribe, and no publisher waits for it.
     """
-    columns = ("TOPIC", ">HZ", ">DROPPED/S", ">PUBLISHERS", "MACHINES")
-
-    def row(rate: TopicRate) -> tuple[object, ...]:
-        return (
-            rate.topic,
-            rate_text(rate.hz),
-            rate_text(rate.dropped_per_second),
-            rate.publishers,
-            machines_text(rate.machines),
-        )
-
-    _show(columns, row, topic, window, count, domain, timeout, as_json)
-
-
-def bw(
-    topic: OptionalTopic = None,
-    window: Window = 1.0,
-    count: Count = None,
-    domain: Domain = None,
-    timeout: Timeout = ASK,
-    as_json: Json = False,
-) -> None:
-    """Show how many bytes a second are published, in tensors and fields.
-
-    Reads the publishers' counters: it does not subscribe, and slows nobody down.
-    """
-    columns = ("TOPIC", ">BANDWIDTH", ">HZ", ">SAMPLE", "MACHINES")
-
-    def row(rate: TopicRate) -> tuple[object, ...]:
-        return (
-            rate.topic,
-            bandwidth_text(rate.bytes_per_second),
-            rate_text(rate.hz),
-            bytes_text(rate.bytes_per_second / rate.hz if rate.hz else None),
-            machines_text(rate.machines),
-        )
-
-    _show(columns, row, topic, window, count, domain, timeout, as_json)
-
-
-def _show(
-    columns: tuple[str, ...],
-    row: Callable[[TopicRate], tuple[object, ...]],
-    topic: str | None,
-    window: float,
-    count: int | None,
-    domain: str | None,
-    timeout: float,
-    as_json: bool,
-) -> None:
-    named: set[str] = set()
-
-    def source() -> Inspection:
-        return looked(domain, timeout, named)
-
-    for found in itertools.islice(watched(source, topic, window), count):
-        if topic is not None and not found and not _is_listed(topic, domain):
-            fail(f"nobody publishes {topic!r}")
-        if as_json:
-            print_json([asdict(rate) for rate in found], indent=None)
-        else:
-            print_table(columns, map(row, found))
+    return show
 
 
 def watched(
@@ -121,14 +78,17 @@ def watched(
     window: float,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[list[TopicRate]]:
-    """The rates of one topic, or of all, for one window of so many seconds after the other."""
+    """The rates of one topic, or of all, for windows of so many seconds one after the other.
+
+    If the topic has no publisher that answers, the first list is empty and comes at once.
+    """
     before = source()
     if topic is not None and not any(
         publisher.topic == topic
         for process in before.participants
         for publisher in process.publishers
     ):
-        yield []  # before a whole window has passed
+        yield []
     while True:
         sleep(window)
         after = source()
@@ -137,7 +97,7 @@ def watched(
 
 
 def summed(found: list[PublisherRate], topic: str | None) -> list[TopicRate]:
-    """By topic."""
+    """Sums the rates of publishers by topic."""
     topics: dict[str, list[PublisherRate]] = {}
     for rate in found:
         if topic is None or rate.publisher.topic == topic:
@@ -156,10 +116,34 @@ def summed(found: list[PublisherRate], topic: str | None) -> list[TopicRate]:
 
 
 def machines_text(machines: tuple[str, ...]) -> str:
-    """The machines that publish a topic; nothing, if that is this one alone."""
+    """The machines that publish a topic; "" if it is only this one."""
     return "" if machines in ((), ("",)) else ", ".join(each or "here" for each in machines)
 
 
 def _is_listed(topic: str, domain: str | None) -> bool:
-    """Does a process publish it that says nothing, because it is stopped?"""
+    """True if the topic is in the directory: a suspended process publishes it but is silent."""
     return any(each.name == topic for each in list_topics(domain))
+
+
+hz = _command(
+    "samples a second are published",
+    ("TOPIC", ">HZ", ">DROPPED/S", ">PUBLISHERS", "MACHINES"),
+    lambda rate: (
+        rate.topic,
+        rate_text(rate.hz),
+        rate_text(rate.dropped_per_second),
+        rate.publishers,
+        machines_text(rate.machines),
+    ),
+)
+bw = _command(
+    "bytes a second are published, in tensors and fields",
+    ("TOPIC", ">BANDWIDTH", ">HZ", ">SAMPLE", "MACHINES"),
+    lambda rate: (
+        rate.topic,
+        bandwidth_text(rate.bytes_per_second),
+        rate_text(rate.hz),
+        bytes_text(rate.bytes_per_second / rate.hz if rate.hz else None),
+        machines_text(rate.machines),
+    ),
+)

@@ -1,4 +1,4 @@
-"""``tensorbus record``."""
+"""``tensorbus record``: records topics to a file."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from typing import Annotated, Any
 
 import typer
 
+from tensorbus._base.ending_signals import stop_signals
 from tensorbus._base.errors import Error, InvalidArgument
-from tensorbus._cli.compression import compressions
-from tensorbus._cli.main_memory import leave_gpus
-from tensorbus._cli.options import Domain, Topics
+from tensorbus._cli.options import Domain, Topics, compressions
 from tensorbus._cli.output import fail
-from tensorbus._cli.recorder import ASKED, NAME
-from tensorbus._cli.stop_signals import stop_signals
+from tensorbus._cli.process import leave_gpus
+from tensorbus._cli.recorder import NAME, REQUESTS
 from tensorbus._inspection.units import bytes_text, shown
 from tensorbus._recording.recorder import Recorder
 from tensorbus.nodes._node import Node
 
-_LOOK = 0.1  # seconds until a signal, or the end of the time, is noticed
+_POLL = 0.1  # seconds between two looks at the stop event
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 _EXAMPLES = """\b
@@ -40,7 +39,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 def bytes_in(text: str) -> int:
-    """A number of bytes with a unit.
+    """The number of bytes in a text with a unit.
 
     >>> bytes_in("2G"), bytes_in("512MiB"), bytes_in("1000")
     (2147483648, 536870912, 1000)
@@ -57,7 +56,8 @@ def bytes_in(text: str) -> int:
 
 
 def seconds_in(text: str) -> float:
-    """
+    """The number of seconds in a text with a unit.
+
     >>> seconds_in("30s"), seconds_in("0.5"), seconds_in("2m")
     (30.0, 0.5, 120.0)
     """
@@ -76,64 +76,77 @@ def seconds_in(text: str) -> float:
 def record(
     topics: Topics = None,
     output: Annotated[
-        str, typer.Option("--output", "-o", help="The file, one of MCAP.", metavar="FILE")
+        str, typer.Option("--output", "-o", help="The MCAP file.", metavar="FILE")
     ] = "run.mcap",
     every: Annotated[bool, typer.Option("--all", help="Every topic, now or later.")] = False,
     regex: Annotated[
         str | None,
-        typer.Option(help="Every topic whose whole name matches it.", metavar="PATTERN"),
+        typer.Option(help="Every topic whose whole name matches.", metavar="PATTERN"),
     ] = None,
     reliable: Annotated[
         bool,
-        typer.Option("--reliable", help="Reliable publishers wait for the disk: nothing is lost."),
+        typer.Option(
+            "--reliable", help="Reliable publishers wait for the disk, and nothing is lost."
+        ),
     ] = False,
     buffer: Annotated[
         int,
         typer.Option(
-            parser=bytes_in, help="Bytes that may wait to be written, as 500M.", metavar="BYTES"
+            parser=bytes_in,
+            help="Limit of bytes that wait to be written, as 500M.",
+            metavar="BYTES",
         ),
     ] = "2G",  # type: ignore[assignment]
     seconds: Annotated[
-        float | None, typer.Option(min=0, help="How long; else until Ctrl-C.", metavar="S")
+        float | None,
+        typer.Option(min=0, help="Seconds to record; by default until Ctrl-C.", metavar="S"),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
     split_size: Annotated[
         int | None,
-        typer.Option(parser=bytes_in, help="Begin another file after so much.", metavar="BYTES"),
+        typer.Option(
+            parser=bytes_in,
+            help="Start another file after this many bytes, as 4G.",
+            metavar="BYTES",
+        ),
     ] = None,
     split_duration: Annotated[
         float | None,
-        typer.Option(parser=seconds_in, help="Begin another file after so long.", metavar="S"),
+        typer.Option(
+            parser=seconds_in, help="Start another file after this time, as 10m.", metavar="S"
+        ),
     ] = None,
     snapshot: Annotated[
         float | None,
         typer.Option(
-            parser=seconds_in, help="Keep so long in memory; write it when told.", metavar="S"
+            parser=seconds_in,
+            help="Keep this many seconds in memory; write on demand.",
+            metavar="S",
         ),
     ] = None,
     compress: Annotated[
         list[str] | None,
         typer.Option(
-            help="zstd or lz4: all but large messages; TOPIC=zstd: all of a topic. Repeatable.",
+            help="zstd or lz4: messages below 1 MiB; TOPIC=zstd: all of a topic. Repeatable.",
             metavar="[TOPIC=]HOW",
         ),
     ] = None,
     name: Annotated[
-        str, typer.Option(help="By which `tensorbus recorder` finds it.", metavar="NAME")
+        str, typer.Option(help="The name for `tensorbus recorder`.", metavar="NAME")
     ] = NAME,
     domain: Domain = None,
 ) -> None:
     """Record topics to a file, from the memory in which they were published.
 
-    Without --reliable it slows nobody down; what the disk is too slow for is lost, and counted. A
-    signal ends it well, and what it has written can be read even if it is killed. With --snapshot
-    it writes when `tensorbus recorder snapshot` or SIGUSR1 tells it to.
+    Without --reliable no publisher waits for it; messages that come faster than the disk writes are
+    lost and counted. A signal ends it in order. The file can be read even if it is killed. With
+    --snapshot it writes after `tensorbus recorder snapshot` or SIGUSR1.
     """
     if not (topics or every or regex):
         raise typer.BadParameter("name topics, or give --all or --regex")
     compressed = compressions(compress or [])
     leave_gpus()
-    with Node(name, domain=domain) as node, stop_signals(node.stop), _usr1() as told:
+    with Node(name, domain=domain) as node, stop_signals(node.stop), _usr1() as recorders:
         recorder = Recorder(
             output,
             topics or (),
@@ -150,34 +163,34 @@ def record(
         )
         node.create_service(name, callback=partial(_answer, recorder), mode="sync")
         node.spawn_thread(_follow, recorder, node)
-        told.append(recorder)
+        recorders.append(recorder)
         print(f"recording to {shown(output)}; Ctrl-C ends it", file=sys.stderr, flush=True)
         node.spin(seconds)
-        _end(recorder)  # another signal does not cut it short
+        _end(recorder)  # inside: further signals do not interrupt it
 
 
 def _follow(stop: threading.Event, recorder: Recorder, node: Node) -> None:
-    """Ends the node when recording has ended by itself."""
-    while not stop.is_set() and not recorder.wait(_LOOK):
+    """Stops the node when recording has ended by itself."""
+    while not stop.is_set() and not recorder.wait(_POLL):
         pass
     node.stop()
 
 
 def _answer(recorder: Recorder, request: Any) -> dict[str, Any]:
-    """What `tensorbus recorder` asks: `{"do": one of ASKED}`."""
+    """Replies to `tensorbus recorder`: `{"do": one of REQUESTS}`."""
     what = request.get("do") if isinstance(request, dict) else None
-    if what not in ASKED:
-        raise InvalidArgument(f"{request!r}: expected {{'do': one of {ASKED}}}")
+    if what not in REQUESTS:
+        raise InvalidArgument(f"{request!r}: expected {{'do': one of {REQUESTS}}}")
     file = recorder.snapshot() if what == "snapshot" else recorder.path
     return {"file": file, **recorder.stats}
 
 
 @contextmanager
 def _usr1() -> Iterator[list[Recorder]]:
-    """SIGUSR1 has the recorders in the list write a snapshot, and says where.
+    """A context in which SIGUSR1 makes the recorders in the list write and print a snapshot.
 
-    Afterwards the handler before is back. In place of the default action, which would end the
-    process if the signal comes too late, it is ignored.
+    Afterwards the handler before is restored. Instead of the default action, which would end the
+    process, the signal is ignored: it may come late.
     """
     recorders: list[Recorder] = []
 
@@ -189,7 +202,7 @@ def _usr1() -> Iterator[list[Recorder]]:
                 print(f"tensorbus: {shown(str(error))}", file=sys.stderr)
 
     def on_signal(number: int, frame: object) -> None:
-        threading.Thread(target=write).start()  # it takes as long as the disk does
+        threading.Thread(target=write).start()  # a thread: it waits for the disk
 
     before = signal.signal(signal.SIGUSR1, on_signal)
     try:
@@ -210,6 +223,6 @@ def _end(recorder: Recorder) -> None:
         f"{stats.lost} lost: {shown(recorder.path)}"
     )
     if stats.unwritable:
-        print(f"tensorbus: {stats.unwritable} of them have tensors on a GPU", file=sys.stderr)
+        print(f"tensorbus: {stats.unwritable} lost messages have tensors on a GPU", file=sys.stderr)
     if failure is not None:
         fail(shown(str(failure)))

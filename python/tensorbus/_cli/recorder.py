@@ -1,32 +1,35 @@
-"""``tensorbus recorder``: telling a running `tensorbus record` to write a snapshot."""
+"""``tensorbus recorder``: controls a running `tensorbus record`."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
 import typer
 
-from tensorbus._cli.asking import asked
+from tensorbus._cli.asking import ask
 from tensorbus._cli.options import Domain, Json, Timeout, group
-from tensorbus._cli.output import fail, print_json, print_pairs
+from tensorbus._cli.output import print_json, print_pairs
 from tensorbus._inspection.units import bytes_text
 
 NAME = "recorder"  # of the service, by default
-ASKED = ("status", "snapshot")
+REQUESTS = ("status", "snapshot")
 
-app = group("Ask a running `tensorbus record`, and have it write a snapshot.")
+app = group("Show the status of a running `tensorbus record`, or make it write a snapshot.")
 
-_ANSWER = 60.0  # seconds: a snapshot is written first
+_ANSWER = 60.0  # seconds: the reply comes when the snapshot is written
 
-Name = Annotated[str, typer.Option(help="As its --name says.", metavar="NAME")]
+Name = Annotated[str, typer.Option(help="The --name of the recorder.", metavar="NAME")]
+
+_ask = partial(ask, "tensorbus record", "messages")
 
 
 @app.command("snapshot", epilog="Example: tensorbus recorder snapshot")
 def snapshot(
     name: Name = NAME, domain: Domain = None, timeout: Timeout = _ANSWER, as_json: Json = False
 ) -> None:
-    """Write what `tensorbus record --snapshot` has kept to a file of its own."""
-    reply = _asked({"do": "snapshot"}, name, domain, timeout)
+    """Write the messages that `tensorbus record --snapshot` keeps in memory to a new file."""
+    reply = _ask({"do": "snapshot"}, name, domain, timeout)
     if as_json:
         return print_json(reply)
     print(reply.get("file"))
@@ -36,8 +39,8 @@ def snapshot(
 def status(
     name: Name = NAME, domain: Domain = None, timeout: Timeout = _ANSWER, as_json: Json = False
 ) -> None:
-    """Show what it has written and lost."""
-    reply = _asked({"do": "status"}, name, domain, timeout)
+    """Show how many messages and bytes it has written, and how many messages were lost."""
+    reply = _ask({"do": "status"}, name, domain, timeout)
     if as_json:
         return print_json(reply)
     print_pairs(
@@ -47,10 +50,3 @@ def status(
             ("topics", reply["topics"]),
         ]
     )
-
-
-def _asked(request: dict[str, Any], name: str, domain: str | None, timeout: float) -> Any:
-    reply = asked(name, request, domain, timeout, "tensorbus record")
-    if "messages" not in reply:
-        fail(f"service {name!r} answers other than a recorder does")
-    return reply

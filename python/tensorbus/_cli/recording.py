@@ -1,4 +1,4 @@
-"""``tensorbus recording``."""
+"""``tensorbus recording``: shows, cuts, merges, converts and exports recordings."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from tensorbus._base.errors import InvalidArgument
-from tensorbus._cli.compression import compressions
-from tensorbus._cli.options import Json, group
+from tensorbus._cli.options import Json, compressions, group
 from tensorbus._cli.output import fail, print_json, print_pairs, print_table
 from tensorbus._inspection.units import bytes_text, rate_text, shown
 from tensorbus._recording.copying import Copied, copy_recordings, require_another_file
@@ -23,20 +22,25 @@ from tensorbus._recording.left_out import LeftOut
 from tensorbus._recording.recorded_samples import RecordedSamples
 from tensorbus._recording.recording import RecordedTopic, Recording
 
-app = group("Look at recordings, and make others of them.")
+app = group("Show recordings, and make other files of them.")
 
 File = Annotated[str, typer.Argument(help="A file that `tensorbus record` has written.")]
 Output = Annotated[str, typer.Option("--output", "-o", help="The new file.", metavar="FILE")]
-Some = Annotated[list[str] | None, typer.Argument(help="Names of recorded topics; without, all.")]
-Start = Annotated[float, typer.Option(min=0, help="From so many seconds after the first message.")]
+Some = Annotated[list[str] | None, typer.Argument(help="Names of recorded topics; by default all.")]
+Start = Annotated[
+    float, typer.Option(min=0, help="Start this many seconds after the first message.")
+]
 End = Annotated[
-    float | None, typer.Option(min=0, help="Until so many seconds after it; else to the end.")
+    float | None,
+    typer.Option(
+        min=0, help="End this many seconds after the first message; by default at the last."
+    ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the new file.")]
 Compress = Annotated[
     list[str] | None,
     typer.Option(
-        help="zstd, lz4 or none; TOPIC=zstd: of a topic. Else as it is. Repeatable.",
+        help="zstd, lz4 or none; TOPIC=zstd: for one topic. By default as before. Repeatable.",
         metavar="[TOPIC=]HOW",
     ),
 ]
@@ -44,12 +48,12 @@ Compress = Annotated[
 
 @app.callback()
 def recording() -> None:
-    """Look at recordings, and make others of them."""
+    """Show recordings, and make other files of them."""
 
 
 @app.command("info", epilog="Example: tensorbus recording info run.mcap")
 def info(file: File, json: Json = False) -> None:
-    """Show the topics of a recording, their types and rates, and what was lost."""
+    """Show the topics of a recording, their types, rates and lost messages."""
     found = Recording(file)
     if json:
         print_json(_as_json(found))
@@ -74,7 +78,7 @@ def cut(
     overwrite: Overwrite = False,
     compress: Compress = None,
 ) -> None:
-    """Write the messages of some topics, or of some time, to a new recording."""
+    """Write the messages of some topics, or of a time span, to a new recording."""
     found = Recording(file)
     copied = copy_recordings(
         [found],
@@ -84,12 +88,12 @@ def cut(
         compress=compressions(compress or []),
         **_bounds(found, start, end),
     )
-    _tell(copied, output)
+    _report_copied(copied, output)
 
 
 @app.command("merge", epilog="Example: tensorbus recording merge run-*.mcap -o run.mcap")
 def merge(
-    files: Annotated[list[str], typer.Argument(help="Recordings.")],
+    files: Annotated[list[str], typer.Argument(help="The recordings.")],
     output: Output = "merged.mcap",
     overwrite: Overwrite = False,
     compress: Compress = None,
@@ -101,7 +105,7 @@ def merge(
         overwrite=overwrite,
         compress=compressions(compress or []),
     )
-    _tell(copied, output)
+    _report_copied(copied, output)
 
 
 @app.command("convert", epilog="Example: tensorbus recording convert run.mcap -o foxglove.mcap")
@@ -111,7 +115,7 @@ def convert(
     output: Output = "foxglove.mcap",
     overwrite: Overwrite = False,
 ) -> None:
-    """Write what Foxglove opens: images, point clouds, poses as its own types; the rest as JSON."""
+    """Write a file for Foxglove: images, point clouds and poses as its types, the rest as JSON."""
     try:
         from tensorbus._view.sinks.to_foxglove import FoxgloveSink
     except ImportError as error:
@@ -122,7 +126,7 @@ def convert(
     names = topics or recording.topics
     selected = {topic: recording.select(topic) for topic in names}
     if os.path.exists(output) and not overwrite:
-        raise InvalidArgument(f"file {output!r}: it exists: choose another name, or --overwrite")
+        raise InvalidArgument(f"file {output!r} exists: choose another name, or --overwrite")
     require_another_file(output, [recording])
     sink, left_out, written = FoxgloveSink(output), LeftOut(), 0
     try:
@@ -134,7 +138,7 @@ def convert(
     finally:
         sink.close()
     print(f"{written} messages: {shown(output)}")
-    _tell_left_out(recording, left_out)
+    _report_left_out(recording, left_out)
 
 
 @app.command("export", epilog="Example: tensorbus recording export run.mcap -o frames --format png")
@@ -142,15 +146,15 @@ def export_(
     file: File,
     topics: Some = None,
     output: Annotated[
-        str, typer.Option("--output", "-o", help="A folder.", metavar="FOLDER")
+        str, typer.Option("--output", "-o", help="The folder.", metavar="FOLDER")
     ] = "exported",
     format: Annotated[
-        str, typer.Option(help=f"Of the tensors' files: {', '.join(FORMATS)}.", metavar="FORMAT")
+        str, typer.Option(help=f"The format of tensors: {', '.join(FORMATS)}.", metavar="FORMAT")
     ] = "npz",
     start: Start = 0.0,
     end: End = None,
 ) -> None:
-    """Write tensors to files of NumPy, safetensors or images, and the rest to lines of JSON."""
+    """Write tensors to files of NumPy, safetensors or images, and other values to lines of JSON."""
     found = Recording(file, library="numpy")
     try:
         done = export(found, output, topics or [], format, **_bounds(found, start, end))
@@ -158,14 +162,14 @@ def export_(
         package = _PACKAGES.get(str(error.name), error.name)
         fail(f"{error.name} is not installed: pip install {package}")
     print(f"{done.messages} messages, {done.files} files: {shown(output)}")
-    _tell_left_out(found, done.left_out)
+    _report_left_out(found, done.left_out)
 
 
 _PACKAGES = {"PIL": "pillow"}
 
 
 def _bounds(found: Recording, start: float, end: float | None) -> dict[str, int]:
-    """The times that `--start` and `--end` mean, in nanoseconds since 1970."""
+    """The times of `--start` and `--end`, in nanoseconds since 1970."""
     begin = found.start_ns
     first = {"start_ns": begin + round(start * 1e9)} if start else {}
     return first if end is None else {**first, "end_ns": begin + round(end * 1e9)}
@@ -176,8 +180,8 @@ def _times(topic: str, samples: RecordedSamples[Any]) -> Iterator[tuple[int, str
     return ((samples.time_ns(number), topic, number) for number in range(len(samples)))
 
 
-def _tell_left_out(found: Recording, left_out: LeftOut) -> None:
-    """Ends the command with status 1 if something of the recording was not written."""
+def _report_left_out(found: Recording, left_out: LeftOut) -> None:
+    """Ends the command with status 1 if parts of the recording were not written."""
     troubles = [*left_out, *([found.damage] if found.damage else ())]
     for trouble in troubles:
         print(f"tensorbus: {shown(trouble)}", file=sys.stderr)
@@ -185,7 +189,7 @@ def _tell_left_out(found: Recording, left_out: LeftOut) -> None:
         raise typer.Exit(1)
 
 
-def _tell(copied: Copied, output: str) -> None:
+def _report_copied(copied: Copied, output: str) -> None:
     print(f"{copied.messages} messages, {bytes_text(copied.bytes)}: {shown(output)}")
     if copied.unreadable:
         fail(f"{copied.unreadable} messages were left out: {shown(copied.error)}")

@@ -19,7 +19,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.command("top", epilog="Example: tensorbus top --domain robot")
 def top(domain: Domain = None) -> None:
-    """Watch topics, processes and queues on the terminal, and who holds others up."""
+    """Watch topics, processes and queues on the terminal, and what slows them down."""
     from tensorbus._top import run
 
     try:
@@ -32,17 +32,24 @@ def top(domain: Domain = None) -> None:
 @app.command("view", epilog="Example: tensorbus view --port 8000 --no-browser")
 def view(
     domain: Domain = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of 127.0.0.1; 0: any.")] = 0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1; 0: any free port.")
+    ] = 0,
     open_browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Open the page.")
+        bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
     ] = True,
     rerun: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help='Write an .rrd instead, for Rerun; "": open its viewer.'),
+        typer.Option(
+            metavar="FILE", help='Send to Rerun instead: an .rrd to write, or "" for its viewer.'
+        ),
     ] = None,
     foxglove: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help='Write an .mcap instead; "": serve Foxglove\'s app.'),
+        typer.Option(
+            metavar="FILE",
+            help='Send to Foxglove instead: an .mcap to write, or "" to serve its app.',
+        ),
     ] = None,
 ) -> None:
     """Watch nodes, topics and messages on a web page of this machine, in Rerun or in Foxglove."""
@@ -56,10 +63,14 @@ def view(
 def trace(
     topics: Topics = None,
     output: Annotated[
-        str, typer.Option("--output", "-o", help="For https://ui.perfetto.dev.", metavar="FILE")
+        str,
+        typer.Option(
+            "--output", "-o", help="The file, for https://ui.perfetto.dev.", metavar="FILE"
+        ),
     ] = "trace.json",
     seconds: Annotated[
-        float | None, typer.Option(min=0, help="How long; else until Ctrl-C.", metavar="S")
+        float | None,
+        typer.Option(min=0, help="Seconds to record; by default until Ctrl-C.", metavar="S"),
     ] = None,
     domain: Domain = None,
 ) -> None:

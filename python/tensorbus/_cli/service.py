@@ -1,4 +1,4 @@
-"""``tensorbus service``: which services there are, and calling one."""
+"""``tensorbus service``: lists and calls services."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tensorbus._cli.queue import queues_of
 from tensorbus._cli.values import LIBRARY, json_of, lines_of
 from tensorbus._services.client import Client
 
-app = group("Services: which there are, and calling one.")
+app = group("Services: list and call them.")
 
 CALL_EXAMPLES = """\b
 Examples:
@@ -22,7 +22,7 @@ Examples:
 
 @app.command("list", epilog="Example: tensorbus service list")
 def list_(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False) -> None:
-    """List the services, once for each process that offers one."""
+    """List the services, once for each process that offers them."""
     found = [each for each in queues_of(looked(domain, timeout)) if each[1].service]
     if as_json:
         return print_json([json_of_queue(*each) for each in found])

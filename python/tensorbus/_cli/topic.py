@@ -1,7 +1,8 @@
-"""``tensorbus topic``: what is published, by which processes, and who receives it."""
+"""``tensorbus topic``: topics, their publishers and their subscribers."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 
 from tensorbus._cli import delay, echo, pub, rates
@@ -17,7 +18,7 @@ from tensorbus._inspection.report import (
 from tensorbus._inspection.units import bytes_text, part_text, shown, time_text
 from tensorbus._topics.listing import TopicInfo, list_topics
 
-app = group("Topics: what is published, how fast, and who receives it.")
+app = group("Topics: their publishers, subscribers and rates.")
 
 _EXAMPLES = "Example: tensorbus topic list --json | jq -r '.[].topic'"
 _INFO_EXAMPLES = "Example: tensorbus topic info camera/image"
@@ -31,14 +32,14 @@ class TopicRow:
     types: tuple[str, ...]
     publishers: int
     subscribers: int
-    """Of processes that answered."""
+    """Those of processes that answered."""
     machines: tuple[str, ...]
-    """Those that publish it; "" is this one."""
+    """The machines that publish it; "" is this one."""
 
 
 @app.command("list", epilog=_EXAMPLES)
 def list_(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False) -> None:
-    """List the topics that somebody publishes or subscribes to."""
+    """List the topics that have a publisher or a subscriber."""
     rows = rows_of(list_topics(domain), looked(domain, timeout))
     if as_json:
         return print_json([asdict(row) for row in rows])
@@ -58,14 +59,13 @@ def list_(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False) 
 
 
 def rows_of(topics: list[TopicInfo], inspection: Inspection) -> list[TopicRow]:
-    """Published topics are those of the directory: it knows also of processes that say nothing."""
+    """A row for each topic. Publishers of processes that did not answer are in the directory."""
     published = {topic.name: topic for topic in topics}
-    heard: dict[str, int] = {}
-    for process in inspection.participants:
-        for subscriber in process.subscribers:
-            heard[subscriber.topic] = heard.get(subscriber.topic, 0) + 1
+    subscribers = Counter(
+        each.topic for process in inspection.participants for each in process.subscribers
+    )
     rows = []
-    for name in sorted({*published, *heard}):
+    for name in sorted({*published, *subscribers}):
         topic = published.get(name, TopicInfo(name, ()))
         machines = {publisher.machine for publisher in topic.publishers}
         rows.append(
@@ -73,7 +73,7 @@ def rows_of(topics: list[TopicInfo], inspection: Inspection) -> list[TopicRow]:
                 name,
                 tuple(each for each in topic.types if each),
                 len(topic.publishers),
-                heard.get(name, 0),
+                subscribers[name],
                 tuple(sorted(machines)),
             )
         )
@@ -84,7 +84,7 @@ def rows_of(topics: list[TopicInfo], inspection: Inspection) -> list[TopicRow]:
 def info(
     topic: Topic, domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False
 ) -> None:
-    """Show the publishers and subscribers of a topic, and what each of them holds."""
+    """Show the publishers and subscribers of a topic, and the samples that each holds."""
     inspection = looked(domain, timeout)
     publishers = [
         (process, publisher)
@@ -159,12 +159,11 @@ def _link_row(link: LinkReport) -> tuple[object, ...]:
         bytes_text(link.held_bytes),
         time_text(link.oldest_held_ns),
         link.dropped,
-        state_of(link),
+        _state_of(link),
     )
 
 
-def state_of(link: LinkReport) -> str:
-    """What a subscriber does to its publisher."""
+def _state_of(link: LinkReport) -> str:
     if link.cut_off:
         return "cut off"
     if link.blocked_ns:

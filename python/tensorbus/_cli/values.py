@@ -1,4 +1,4 @@
-"""Messages as text, as JSON and as rows of a table: tensors by what they look like."""
+"""Messages as text, as JSON and as rows of a table. Tensors are shown by figures."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tensorbus._tensors.library import Library
 from tensorbus._topics.preview import ROWS, fields_of, is_tensor
 from tensorbus._topics.sample import Sample, sample_of
 
-_FIRST = 8  # values of a tensor that are shown
-_WHOLE = 16  # elements of a tensor that is shown in full
+_MAX_FIRST = 8  # elements that are shown of a large tensor
+_MAX_WHOLE = 16  # elements of a tensor that is shown in full
 _short = Repr()
 _short.maxstring = _short.maxother = 120
 
-# NumPy, if it is there: PyTorch takes seconds to import.
+# NumPy, if it is installed: PyTorch takes seconds to import.
 LIBRARY: Library = "numpy" if find_spec("numpy") else "dlpack"
 
 
@@ -32,24 +32,24 @@ class NotThere(Exception):
 
 @dataclass(frozen=True)
 class Figures:
-    """What a tensor looks like. Without numbers, or on a GPU, only the first three are known."""
+    """Figures of a tensor. Without numbers, or on a GPU, only the first three are known."""
 
     dtype: str
     shape: tuple[int, ...]
     device: str
-    least: float | None = None
-    """Of the elements that are numbers, as are `mean` and `most`."""
+    minimum: float | None = None
+    """Of the elements that are not NaN, like `mean` and `maximum`."""
     mean: float | None = None
-    most: float | None = None
+    maximum: float | None = None
     nan_count: int | None = None
     first: tuple[Any, ...] = ()
-    """All elements if they are few, else the first."""
+    """All elements of a small tensor, else the first ones."""
 
 
 def data_of(sample: Sample[Any]) -> Any:
-    """The message. With tensors that NumPy does not have, all of them are plain memory.
+    """The message. If NumPy lacks the type of a tensor, all tensors are plain memory.
 
-    A text instead, of a message that only its own library can read.
+    If only the tensors' own library can read the message, a text that says so.
     """
     try:
         return sample.data
@@ -62,7 +62,7 @@ def data_of(sample: Sample[Any]) -> Any:
 
 
 def field_of(data: Any, path: str) -> Any:
-    """A field of a message, by the names and numbers on the way, with dots between them.
+    """A field of a message, by a path of names and indices with dots between them.
 
     Raises:
         NotThere: the message has no such field.
@@ -85,21 +85,21 @@ def field_of(data: Any, path: str) -> Any:
 
 
 def figures_of(tensor: Any) -> Figures:
-    """What a tensor looks like; in main memory, with its values."""
+    """Figures of a tensor; in main memory, with its values."""
     device = str(getattr(tensor, "device", "cpu"))
     seen = Figures(str(tensor.dtype), tuple(tensor.shape), device)
     if find_spec("numpy") is None or device != "cpu":
         return seen
     np = numpy_arrays.learn()
     array = np.asarray(tensor)
-    if str(array.dtype) != seen.dtype:  # memory of a dtype that NumPy has under no name
+    if str(array.dtype) != seen.dtype:  # plain memory of a dtype that NumPy lacks
         return seen
     if array.dtype.kind == "V" and array.dtype.names is None:  # of ml_dtypes: bfloat16 and others
         array = array.astype(np.float32)
-    few = array.size <= _WHOLE
-    first = array.flat[: _WHOLE if few else _FIRST].tolist()
+    few = array.size <= _MAX_WHOLE
+    first = array.flat[: _MAX_WHOLE if few else _MAX_FIRST].tolist()
     seen = Figures(seen.dtype, seen.shape, device, first=tuple(first))
-    repeats = array.nbytes > numpy_arrays.span_of(array)  # as often as its publisher says
+    repeats = array.nbytes > numpy_arrays.span_of(array)  # by strides of 0, without bound
     if array.dtype.kind not in "biuf" or array.size == 0 or repeats:
         return seen
     numbers = array
@@ -121,13 +121,14 @@ def figures_of(tensor: Any) -> Figures:
 
 
 def tensor_text(figures: Figures) -> str:
-    """
+    """A tensor's figures on one line.
+
     >>> tensor_text(Figures("uint8", (480, 640), "cpu", 0, 117.25, 255, 0, (1, 2)))
     'uint8 (480, 640) on cpu, min 0, mean 117.25, max 255, 0 NaN: 1 2 ...'
     """
     parts = [f"{figures.dtype} {figures.shape} on {figures.device}"]
-    if figures.least is not None:
-        numbers = {"min": figures.least, "mean": figures.mean, "max": figures.most}
+    if figures.minimum is not None:
+        numbers = {"min": figures.minimum, "mean": figures.mean, "max": figures.maximum}
         parts += [f"{name} {value:.6g}" for name, value in numbers.items()]
     if figures.nan_count is not None:
         parts.append(f"{figures.nan_count} NaN")
@@ -141,7 +142,7 @@ def tensor_text(figures: Figures) -> str:
 
 
 def lines_of(data: Any, name: str = "", indent: str = "") -> Iterator[str]:
-    """A message for people: a line for each value in it."""
+    """A message as text, one line for each value."""
     label = f"{indent}{shown(name)}: " if name else indent
     found = fields_of(data)
     if found is None and isinstance(data, list | tuple) and any(map(_is_inner, data)):
@@ -163,12 +164,12 @@ def _is_inner(value: Any) -> bool:
 
 
 def value_text(value: Any) -> str:
-    """One line for a value that has no fields."""
+    """A value without fields, on one line."""
     return tensor_text(figures_of(value)) if is_tensor(value) else shown(_short.repr(value))
 
 
 def json_of(data: Any) -> Any:
-    """A message for `print_json`: tensors become their figures."""
+    """A message for `print_json`. Tensors become their figures."""
     found = fields_of(data)
     if found is not None:
         return {str(name): json_of(value) for name, value in found.items()}
@@ -178,9 +179,9 @@ def json_of(data: Any) -> Any:
             "dtype": figures.dtype,
             "shape": figures.shape,
             "device": figures.device,
-            "min": figures.least,
+            "min": figures.minimum,
             "mean": figures.mean,
-            "max": figures.most,
+            "max": figures.maximum,
             "nan_count": figures.nan_count,
             "first": [json_of(value) for value in figures.first],
         }
@@ -190,7 +191,7 @@ def json_of(data: Any) -> Any:
 
 
 def cells_of(data: Any, name: str = "") -> Mapping[str, Any]:
-    """A message as a row of a table: each value, and each element of a small tensor, by its path.
+    """A message as a row of a table: by its path, each value and each element of a small tensor.
 
     >>> cells_of({"id": 7, "pose": [1.5, 2.0]})
     {'id': 7, 'pose.0': 1.5, 'pose.1': 2.0}
@@ -201,7 +202,7 @@ def cells_of(data: Any, name: str = "") -> Mapping[str, Any]:
         if len(figures.first) == math.prod(figures.shape):
             found = dict(enumerate(figures.first))
         else:
-            found = {"min": figures.least, "mean": figures.mean, "max": figures.most}
+            found = {"min": figures.minimum, "mean": figures.mean, "max": figures.maximum}
             found["nan_count"] = figures.nan_count
     if found is None and isinstance(data, list | tuple):
         found = dict(enumerate(data))

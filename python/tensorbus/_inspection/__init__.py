@@ -1,1 +1,1 @@
-"""What the participants of a domain say of themselves."""
+"""Inspection of a domain: reports of its participants, and figures as text."""

@@ -1,4 +1,4 @@
-"""What is going on in a domain: asks all its participants."""
+"""Inspection of a domain: asks all its participants."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tensorbus._inspection.report import Inspection
 
 @public
 def inspect(domain: str | None = None, timeout: float = 1.0) -> Inspection:
-    """What each participant of a domain has, and who holds its memory.
+    """What each participant of a domain has, and which processes hold its memory.
 
-    The participants answer from counters that they keep anyway: nothing subscribes, and no
-    publisher waits. All are asked at once. A process that is stopped, or hangs, is listed with
-    `error`, the reason; a process that has ended is not listed. This process needs no participant:
-    in a domain that does not exist nobody is listed, and it is not made.
+    Participants answer from counters that they always keep: nothing subscribes, and no publisher
+    waits. All are asked at the same time. A process that is stopped or hangs is listed with the
+    reason in `error`; a process that has ended is not listed. The calling process needs no
+    participant. A domain that does not exist is not made, and has an empty list.
 
     Args:
         domain: a path if it has a slash, else a name beside the default domain; `None` for
@@ -24,9 +24,9 @@ def inspect(domain: str | None = None, timeout: float = 1.0) -> Inspection:
         timeout: seconds to wait for all participants together.
 
     Raises:
-        InvalidArgument: a timeout that is no number, or infinite.
-        TypeError: a timeout that is not a number of seconds.
-        AccessDenied: the domain directory belongs to somebody else, or others may write to it.
+        InvalidArgument: `timeout` is negative, infinite or not a number.
+        TypeError: `timeout` is not a number of seconds.
+        AccessDenied: another user owns the domain directory or may write to it.
 
     >>> from tensorbus import Publisher
     >>> with Publisher("doc/inspect", domain="doc-inspect") as publisher:
@@ -36,8 +36,8 @@ def inspect(domain: str | None = None, timeout: float = 1.0) -> Inspection:
     0
     [('doc/inspect', 1)]
     """
-    most = seconds("timeout", timeout)
-    if most is None:
+    limit = seconds("timeout", timeout)
+    if limit is None:
         raise InvalidArgument(f"timeout={timeout}: a process that is stopped never answers")
-    found: Inspection = _core.inspect(domain or "", most)
-    return found
+    inspection: Inspection = _core.inspect(domain or "", limit)
+    return inspection

@@ -1,4 +1,4 @@
-"""Rates of topics: what two inspections say of the time between them."""
+"""Rates of topics, from the counters of two inspections."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _Found = dict[tuple[str, int], tuple[ParticipantReport, PublisherReport]]
 @public
 @dataclass(frozen=True)
 class PublisherRate:
-    """What a publisher did between two inspections, each in a second."""
+    """A publisher's rates per second between two inspections."""
 
     participant: ParticipantReport
     publisher: PublisherReport
-    """As the second inspection says."""
+    """The report of the second inspection."""
     hz: float
     bytes_per_second: float
     dropped_per_second: float
@@ -26,10 +26,10 @@ class PublisherRate:
 
 @public
 def rates(before: Inspection, after: Inspection) -> list[PublisherRate]:
-    """The rates of all publishers that answered both times, by topic and process.
+    """The rates of all publishers that answered both times, sorted by topic and pid.
 
-    The time between two answers is that of the participant: others, that do not answer, delay the
-    inspection and not the answer.
+    The time between two answers comes from the participant's own age: silent processes delay an
+    inspection, but not the answers of others.
     """
     first = _publishers(before)
     found = [
@@ -49,7 +49,7 @@ def _publishers(inspection: Inspection) -> _Found:
 
 
 def _seconds(before: ParticipantReport, after: ParticipantReport) -> float:
-    """A hostile participant may have no age, or a smaller one: then its rates mean nothing."""
+    """At least 1 ns: a hostile participant may report any age, and then its rates mean nothing."""
     return max(after.age_ns - before.age_ns, 1) / 1e9
 
 

@@ -1,4 +1,4 @@
-"""What `inspect` returns: what each participant of a domain has, and who holds its memory."""
+"""The result of `inspect`: what each participant has, and which processes hold its memory."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class PeerName:
     """A process at the other end of a connection."""
 
     participant: str
-    """Its id on the bus, 32 hex digits; "" if it is not known."""
+    """Its id on the bus, 32 hex digits; "": unknown."""
     pid: int
-    """As the process that was asked sees it; 0: it does not."""
+    """Its pid in the namespace of the process that was asked; 0: unknown."""
     process: str = ""
-    """The name of its program; "" if it is not known."""
+    """The name of its program; "": unknown."""
 
 
 @public
 @dataclass(frozen=True)
 class LinkReport:
-    """One subscriber of a publisher, as the publisher knows it."""
+    """One subscriber of a publisher, reported by the publisher."""
 
     subscriber: PeerName
     node: str
@@ -37,22 +37,22 @@ class LinkReport:
     waiting: int
     """Samples in its queue now."""
     held: int
-    """Samples that it has received and not let go of."""
+    """Samples that it has received and not released."""
     held_bytes: int
     """Bytes of the samples that wait or are held. Several processes may hold the same bytes."""
     oldest_held_ns: int
-    """Nanoseconds since the oldest sample that it still has was published; 0: it has none."""
+    """Nanoseconds since its oldest held sample was published; 0: it holds none."""
     dropped_depth: int
     dropped_held: int
     dropped_unsent: int
     blocked_ns: int
-    """Nanoseconds for which a publisher that waits has found no room here; 0: it has room."""
+    """Nanoseconds for which the publisher has waited for room in its queue; 0: it has room."""
     cut_off: bool
-    """It was cut off, after `lag_timeout`, and still holds samples."""
+    """It was cut off after `lag_timeout`, and still holds samples."""
 
     @property
     def dropped(self) -> int:
-        """Samples that it did not get."""
+        """Samples that were dropped for this subscriber."""
         return self.dropped_depth + self.dropped_held + self.dropped_unsent
 
 
@@ -63,14 +63,14 @@ class PublisherReport:
 
     topic: str
     number: int
-    """Names it in its participant."""
+    """Identifies it in its participant."""
     node: str
     type: str
     """The definition of its messages' type; "": any."""
     machine: str
-    """Whose publisher it stands for, if a bridge made it; "": of this machine."""
+    """The machine of the publisher that a bridge mirrors with it; "": it is no mirror."""
     origin: str
-    """Of a mirror: the publisher that it stands for, `<id>.<n>`; else ""."""
+    """The mirrored publisher, `<id>.<n>`; "": it is no mirror."""
     depth: int
     history: int
     reliable: bool
@@ -97,7 +97,7 @@ class SubscriberReport:
     """"read", "private" or "shared"."""
     stats: SubscriberStats
     publishers: tuple[str, ...]
-    """The publishers that it is connected with, as `<id>.<n>`."""
+    """The publishers to which it is connected, as `<id>.<n>`."""
 
 
 @public
@@ -107,7 +107,7 @@ class QueueClientReport:
 
     client: PeerName
     in_hand: int
-    """Items that it has got and is not done with; without `redeliver`, up to its next `get`."""
+    """Items that it has got and not finished; without `redeliver`, until its next `get`."""
     waiting_puts: int
     waiting_gets: int
 
@@ -115,21 +115,21 @@ class QueueClientReport:
 @public
 @dataclass(frozen=True)
 class QueueReport:
-    """A queue, as the process that made it knows it."""
+    """A queue, reported by its server."""
 
     name: str
     """"": it has only an address."""
     service: str
-    """The service whose requests it carries; "" if none."""
+    """The service whose requests it carries; "": none."""
     number: int
     machine: str
-    """Whose queue it stands for, if a bridge made it; "": of this machine."""
+    """The machine of the queue that a bridge mirrors with it; "": it is no mirror."""
     maxsize: int
     max_bytes: int
     redeliver: bool
     shut_down: bool
     in_hand: int
-    """The same of all clients."""
+    """Items that clients have got and not finished; the sum over all clients."""
     redelivered: int
     """Items that came back from processes that died."""
     stats: QueueStats
@@ -139,25 +139,25 @@ class QueueReport:
 @public
 @dataclass(frozen=True)
 class ShareReport:
-    """A share, as the process that made it knows it."""
+    """A share, reported by the process that made it."""
 
     number: int
     bytes: int
     uses_left: int
-    """How often it may still be attached; 0: any number of times."""
+    """How often it may still be attached; 0: without limit."""
     age_ns: int
 
 
 @public
 @dataclass(frozen=True)
 class LentReport:
-    """Memory that one peer has from this process: through links, queues and shares together."""
+    """Memory of this process that one peer holds, through links, queues and shares together."""
 
     peer: PeerName
     leases: int
     bytes: int
     oldest_ns: int
-    """Nanoseconds since the oldest of these leases began, as far as is known; else 0."""
+    """Nanoseconds since the oldest of these leases began; 0: unknown."""
 
 
 @public
@@ -190,16 +190,16 @@ class MemoryReport:
     segments: int
     blocks: int
     used_bytes: int
-    """In loans, and in samples that somebody holds."""
+    """Bytes in loans and in held samples."""
     reserved_bytes: int
-    """Taken from the machine: used, or kept for reuse."""
+    """Bytes taken from the machine: used, or kept for reuse."""
     budget_bytes: int
     inherited_bytes: int
-    """Of the used bytes: kept only for forked children."""
+    """Used bytes that are kept only for forked children."""
     private_bytes: int
-    """Copied because this process wrote to received tensors."""
+    """Bytes copied because this process wrote to received tensors."""
     file_bytes: int
-    """Of mapped files."""
+    """Bytes of mapped files."""
     lent: tuple[LentReport, ...]
     borrowed: tuple[BorrowedReport, ...]
     devices: tuple[DeviceReport, ...]
@@ -213,14 +213,14 @@ class ParticipantReport:
     participant: str
     """Its id, 32 hex digits."""
     pid: int
-    """As this process sees it; 0: it does not."""
+    """Its pid in the namespace of the calling process; 0: unknown."""
     process: str
     """The name of its program."""
     error: str
-    """Why it said nothing, and then what follows is empty but for `nodes` and `topics`; "": it
-    answered."""
+    """Why it did not answer; "": it answered. Without an answer only `nodes` and `topics` of the
+    following fields are known."""
     version: str
-    """Of its Tensorbus."""
+    """The version of its Tensorbus."""
     age_ns: int
     """Nanoseconds since the participant was made."""
     nodes: tuple[str, ...]
@@ -238,10 +238,10 @@ class ParticipantReport:
 @public
 @dataclass(frozen=True)
 class Inspection:
-    """What the participants of a domain said, and when they were asked."""
+    """The reports of the participants of a domain."""
 
     domain: str
     time_ns: int
-    """When the answers had come: nanoseconds since 1970."""
+    """When all answers had come, in nanoseconds since 1970."""
     participants: tuple[ParticipantReport, ...]
-    """By pid."""
+    """Sorted by pid."""

@@ -1,4 +1,4 @@
-"""Numbers as tables show them."""
+"""Figures and names as text, for tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ _NOTHING = "-"
 
 
 def rate_text(per_second: float | None) -> str:
-    """
+    """A rate per second; None: unknown.
+
     >>> rate_text(29.971), rate_text(12345.6), rate_text(0.0), rate_text(None)
     ('30.0', '12346', '0', '-')
     """
@@ -16,7 +17,8 @@ def rate_text(per_second: float | None) -> str:
 
 
 def bytes_text(count: float | None) -> str:
-    """
+    """A number of bytes with a unit; None: unknown.
+
     >>> bytes_text(0), bytes_text(1536), bytes_text(3 << 30), bytes_text(None)
     ('0 B', '1.5 KiB', '3.0 GiB', '-')
     """
@@ -32,7 +34,8 @@ def bytes_text(count: float | None) -> str:
 
 
 def bandwidth_text(bytes_per_second: float | None) -> str:
-    """
+    """Bytes per second with a unit; None: unknown.
+
     >>> bandwidth_text(186_624_000.0), bandwidth_text(None)
     ('178.0 MiB/s', '-')
     """
@@ -40,7 +43,8 @@ def bandwidth_text(bytes_per_second: float | None) -> str:
 
 
 def percent_text(percent: float | None) -> str:
-    """
+    """A percentage without its sign; None: unknown.
+
     >>> percent_text(12.345), percent_text(None)
     ('12.3', '-')
     """
@@ -48,7 +52,8 @@ def percent_text(percent: float | None) -> str:
 
 
 def time_text(nanoseconds: int) -> str:
-    """
+    """A duration with a unit.
+
     >>> time_text(0), time_text(4_200_000), time_text(3_200_000_000), time_text(200 * 10**9)
     ('-', '4 ms', '3.2 s', '3 min 20 s')
     >>> time_text(7500 * 10**9)
@@ -68,7 +73,8 @@ def time_text(nanoseconds: int) -> str:
 
 
 def part_text(part: int, whole: int) -> str:
-    """
+    """A count of a limit; a limit of 0 is none.
+
     >>> part_text(3, 8), part_text(3, 0)
     ('3/8', '3')
     """
@@ -76,7 +82,7 @@ def part_text(part: int, whole: int) -> str:
 
 
 def short(name: str, width: int = 40) -> str:
-    """The end of a long name says more than its beginning.
+    """A long name is cut at its beginning, which says less than its end.
 
     >>> short("robot/left/camera/image", 12)
     '…amera/image'
@@ -85,7 +91,7 @@ def short(name: str, width: int = 40) -> str:
 
 
 def shown(text: str) -> str:
-    """Text of another process, in one line and without what would move a terminal's cursor.
+    """Text of another process on one line, with "?" for characters that control a terminal.
 
     >>> shown("a\\x1b[2Jb\\nc")
     'a?[2Jb?c'
@@ -93,3 +99,12 @@ def shown(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def process_name(program: str, pid: int, participant: str) -> str:
+    """The name of a process for people: its program with its pid, or with its id without a pid.
+
+    >>> process_name("camera", 4312, "5f" * 16), process_name("", 0, "5f" * 16)
+    ('camera (4312)', '? (5f5f5f5f)')
+    """
+    return f"{shown(program) or '?'} ({pid or participant[:8]})"

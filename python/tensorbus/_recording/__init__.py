@@ -1,1 +1,1 @@
-"""Recording topics to a file, and reading it."""
+"""Recording of topics to files, and reading and playing of these files."""

@@ -1,4 +1,4 @@
-"""Making one recording of others: a part of one, or several together."""
+"""Copies of recordings: a part of one, or several merged."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tensorbus._recording.recording import END, Recording
 
 
 class Copied(NamedTuple):
-    """What is in a new recording."""
+    """Counts of a new recording."""
 
     messages: int
     bytes: int
     unreadable: int
-    """Messages that were left out, because they are damaged."""
+    """Messages that were left out because they are damaged."""
     error: str
-    """About the first of them."""
+    """The error of the first damaged message."""
 
 
 def copy_recordings(
@@ -37,18 +37,19 @@ def copy_recordings(
 
     Args:
         sources: the recordings.
-        path: of the new file.
-        topics: their names; none: all. A recording that has none of them gives nothing.
-        start_ns: nanoseconds since 1970: messages that were recorded from then on,
-        end_ns: and before then.
-        overwrite: `True`: replaces a file of this name.
-        compress: by default what lay in a compressed chunk is compressed again in the same way, and
-            nothing else. `"zstd"` or `"lz4"`: all messages, as `Recorder(compress=)` does it;
-            `"none"`: nothing. A mapping from topics to one of these counts for these topics.
+        path: the new file.
+        topics: names of topics; empty for all. A recording without any of them adds no messages.
+        start_ns: the earliest recording time, in nanoseconds since 1970.
+        end_ns: the end of the recording times, itself excluded.
+        overwrite: replace an existing file.
+        compress: by default messages of a compressed chunk are compressed again with the same
+            method, and other messages are not compressed. `"zstd"` or `"lz4"`: compress all
+            messages as `Recorder(compress=)` does; `"none"`: compress none. A mapping gives one of
+            these for each topic in it.
 
     Raises:
-        InvalidArgument: a topic that no recording has; the new file is one of the old; a
-            compression of no meaning.
+        InvalidArgument: no recording has a topic of these names; the new file is one of the
+            sources; an unknown compression.
         OutOfMemory: the disk is full.
     """
     names, sources = [*topics], [*sources]
@@ -66,14 +67,14 @@ def copy_recordings(
         for source in sources
         if not names or not source.topics.keys().isdisjoint(names)
     ]
-    all_of_them = _core_name(compress) if isinstance(compress, str) else None
-    topics_of_them = compress if isinstance(compress, Mapping) else {}
-    named = {topic_name(topic): _core_name(how) for topic, how in topics_of_them.items()}
-    return Copied(**_core.copy_recordings(parts, path, overwrite, all_of_them, named))
+    for_all = _core_name(compress) if isinstance(compress, str) else None
+    by_topic = compress if isinstance(compress, Mapping) else {}
+    named = {topic_name(topic): _core_name(method) for topic, method in by_topic.items()}
+    return Copied(**_core.copy_recordings(parts, path, overwrite, for_all, named))
 
 
 def require_another_file(path: str, sources: Iterable[Recording]) -> None:
-    """Raises InvalidArgument if the file at `path` is one of those that are read."""
+    """Raises InvalidArgument if the file at `path` is one of the sources."""
     if os.path.exists(path) and any(os.path.samefile(path, source.path) for source in sources):
         raise InvalidArgument(f"file {path!r}: it cannot be read and replaced at once")
 

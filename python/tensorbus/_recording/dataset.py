@@ -1,4 +1,4 @@
-"""A recording as a dataset of PyTorch. Imported when one is asked for, as PyTorch is with it."""
+"""A recording as a dataset of PyTorch. Imported on demand, because it imports PyTorch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
     try:
         from torch.utils.data import Dataset
-    except ImportError:  # then it is no more than a sequence
+    except ImportError:  # without PyTorch the dataset is a plain sequence
 
         class Dataset:
             def __class_getitem__(cls, _):
@@ -26,10 +26,10 @@ else:
 
 
 class Place(NamedTuple):
-    """What finds the same samples in another process."""
+    """Everything that another process needs to find the same samples."""
 
     path: str
-    about: dict[str, str]  # of its recorder: another file of the name has another
+    about: dict[str, str]  # of the recorder; differs if the file was replaced
     topic: str
     message_type: Any
     start_ns: int
@@ -42,8 +42,8 @@ class Place(NamedTuple):
 class RecordingDataset(Dataset[Any]):
     """The messages of a topic, or windows of them. Made by `Recording.dataset`.
 
-    Pickled it is the file's path and its place there, so each worker of a `DataLoader` maps the
-    file itself, whether it was forked or spawned; no tensor is copied on the way.
+    A pickle of it holds the file's path and the selection, no tensors. Each worker of a
+    `DataLoader` maps the file itself, whether it was forked or spawned.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class RecordingDataset(Dataset[Any]):
         return 0 if last < 0 else last // self._step + 1
 
     def __getitem__(self, index: int) -> Any:
-        """The data of a message, or a list of those of a window; `transform` may change it."""
+        """The data of a message, or a list of the data in a window, after `transform`."""
         first = range(len(self))[index] * self._step
         samples = self._opened()
         if self._window is None:

@@ -18,11 +18,11 @@ from tensorbus._topics.sample import Sample
 FORMATS = ("npy", "npz", "safetensors", "png", "jpg")
 _CHANNELS = {"png": (1, 3, 4), "jpg": (1, 3)}
 _PILLOW_NAMES = {"png": "png", "jpg": "jpeg"}
-_MOST_NAME_BYTES = 200  # of a topic or tensor, in a file's name, which may have 255
+_MAX_NAME_BYTES = 200  # of a topic or tensor in a file name; file names have at most 255
 
 
 class Exported(NamedTuple):
-    """What was written."""
+    """Counts of what was written."""
 
     messages: int
     files: int
@@ -38,25 +38,25 @@ def export(
     start_ns: int = 0,
     end_ns: int = END,
 ) -> Exported:
-    """Writes the tensors of messages to files, and the rest to a line of JSON for each message.
+    """Writes the tensors of messages to files, and each message's other values as a line of JSON.
 
-    For each topic there is a folder: its tensors lie in `000000.npz` (safetensors, npz) or
-    `000000.NAME.npy` (npy, png, jpg), and `messages.jsonl` has topic, sequence, times, and the
-    other fields; a tensor stands there as `{"tensor": name}`. A message that cannot be written is
-    left out: it is damaged, or the format has no place for one of its tensors.
+    Each topic has a folder. Tensors are in `000000.npz` (safetensors, npz) or `000000.NAME.npy`
+    (npy, png, jpg). `messages.jsonl` has topic, sequence, times and the other fields; a tensor is
+    `{"tensor": name}` there. A message that is damaged, or has a tensor that the format cannot
+    hold, is left out.
 
     Args:
-        recording: what is read, with `library="numpy"`.
-        folder: where to; it must be empty, or not be there.
-        topics: their names; none: all.
+        recording: the source, opened with `library="numpy"`.
+        folder: the target, empty or not existing.
+        topics: names of topics; empty for all.
         kind: one of `FORMATS`.
-        start_ns: nanoseconds since 1970: messages that were recorded from then on,
-        end_ns: and before then.
+        start_ns: the earliest recording time, in nanoseconds since 1970.
+        end_ns: the end of the recording times, itself excluded.
 
     Raises:
-        InvalidArgument: an unknown format; a folder that is not empty; a topic that is not there.
+        InvalidArgument: an unknown format or topic, or a folder that is not empty.
         ImportError: the package that writes the format is missing.
-        OSError: a file cannot be written, as on a full disk.
+        OSError: a file cannot be written, for example because the disk is full.
     """
     if kind not in FORMATS:
         raise InvalidArgument(f"format={kind!r}: expected one of {FORMATS}")
@@ -92,7 +92,7 @@ def export(
 def _encoded(
     sample: Sample[Any], start: str, encode: Encode
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The line of a message, and its files, whose names begin with `start`."""
+    """The JSON line of a message, and its files by name; names begin with `start`."""
     tensors: dict[str, Any] = {}
     rest = _without_tensors(sample.data, "", tensors)
     names, contents = encode(start, tensors) if tensors else ({}, {})
@@ -108,18 +108,18 @@ def _encoded(
 
 
 def _file_name(topic: str) -> str:
-    """A name for a file. A long one is cut.
+    """A file name for a topic or tensor. Long names are cut.
 
     >>> _file_name("/camera/left image"), _file_name(".."), len(_file_name("x" * 300))
     ('camera_left image', '_', 200)
     """
     name = topic.strip("/").replace("/", "_").replace("\0", "_")
-    name = name.encode(errors="replace")[:_MOST_NAME_BYTES].decode(errors="ignore")
+    name = name.encode(errors="replace")[:_MAX_NAME_BYTES].decode(errors="ignore")
     return name if name.strip(".") else "_"
 
 
 def _file_names(names: Iterable[str]) -> dict[str, str]:
-    """A file name for each, all different.
+    """A file name for each name, all different.
 
     >>> _file_names(["a/b", "a_b", "c"])
     {'a/b': 'a_b', 'a_b': 'a_b_2', 'c': 'c'}
@@ -131,7 +131,7 @@ def _file_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def _unused(name: str, used: Collection[str]) -> str:
-    """The name, with a number if it is in use."""
+    """The name, with a number appended if it is in use."""
     found, number = name, 1
     while found in used:
         number += 1
@@ -140,7 +140,7 @@ def _unused(name: str, used: Collection[str]) -> str:
 
 
 def _without_tensors(value: Any, path: str, tensors: dict[str, Any]) -> Any:
-    """The value as JSON has it; its arrays are put into `tensors`, by their places."""
+    """The value for JSON. Its arrays are moved into `tensors`, under their paths in the message."""
     import numpy as np
 
     if isinstance(value, np.ndarray) or type(value).__module__ == "torch":
@@ -171,7 +171,7 @@ def _within(path: str, key: object) -> str:
 
 
 Encode = Callable[[str, dict[str, Any]], tuple[dict[str, str], dict[str, bytes]]]
-"""Takes the beginning of files' names, and tensors; returns the file of each, and the files."""
+"""From a prefix of file names and tensors by name: each tensor's file name, and the files."""
 
 
 def _npy() -> Encode:
@@ -192,9 +192,9 @@ def _npy_bytes(tensor: Any) -> bytes:
 
 def _npz() -> Encode:
     def encode(start: str, tensors: dict[str, Any]) -> tuple[dict[str, str], dict[str, bytes]]:
-        # Not savez: a key may be one of its arguments.
         import zipfile
 
+        # Not numpy.savez: a key may be the name of one of its arguments.
         name, out = f"{start}.npz", BytesIO()
         with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as file:
             for key, tensor in tensors.items():

@@ -1,4 +1,4 @@
-"""Messages of a recording that cannot be written in another format."""
+"""Messages that are left out because they cannot be written in another format."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from contextlib import contextmanager
 
 
 class LeftOut:
-    """The messages that were left out, by topic, and why."""
+    """Counts of messages that were left out, by topic, with the first error of each."""
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[int, Exception]] = {}
 
     @contextmanager
     def of(self, topic: str) -> Iterator[None]:
-        """Notes an error about one message of the topic, and ends the block.
+        """A context that counts an error of its block as one message left out.
 
         Raises:
-            OSError: of the system, as for a full disk: all that follows would fail, too.
+            OSError: an error of the system, for example a full disk: later messages would fail too.
         """
         try:
             yield
         except MemoryError:
             raise
-        except Exception as error:  # the packages that write formats have errors of many kinds
+        except Exception as error:  # packages that write formats raise errors of many kinds
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             count, first = self._found.get(topic, (0, error))

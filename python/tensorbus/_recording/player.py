@@ -1,4 +1,4 @@
-"""Playing what was recorded."""
+"""Playing of recordings."""
 
 from __future__ import annotations
 
@@ -31,55 +31,55 @@ class PlayerStats(Stats):
     loops: int
     """Turns of the loop that are over."""
     unreadable: int
-    """Messages that were left out, because the file is damaged there."""
+    """Messages that were left out because the file is damaged there."""
     bytes_copied: int
     """Bytes of tensors that were copied: 0, unless another program has moved the messages."""
     position_ns: int
-    """The time of the recording that it is now, in nanoseconds since 1970."""
+    """The current time in the recording, in nanoseconds since 1970."""
     latest_ns: int
-    """By how many nanoseconds a message was published too late, at most."""
+    """The largest delay of a message, in nanoseconds."""
     late_ns: int
-    """The same, summed over all messages."""
+    """The sum of the delays of all messages, in nanoseconds."""
     rate: float
     paused: bool
     ended: bool
     """All was published, or playing has failed."""
     error: str
-    """About the first message that could not be read, or why playing has failed; "": nothing."""
+    """Why playing has failed, or the error of the first unreadable message; "": no error."""
 
 
 @public
 class Player(Closing):
-    """Publishes what was recorded, with the intervals at which it was recorded.
+    """Publishes recorded messages at the intervals at which they were recorded.
 
-    Tensors are lent from the mapped file, and nothing is copied. The publishers are like the
-    recorded ones (type, depth, history, reliable, node). `header.sequence` and
-    `header.timestamp_ns` are those of the recorded sample; `header.origin` says that it is a
-    replay: its machine is "replay:" and the file's name, its publisher the recorded one.
+    Tensors are lent from the mapped file; nothing is copied. The publishers are like the recorded
+    ones (type, depth, history, reliable, node). `header.sequence` and `header.timestamp_ns` are
+    those of the recorded sample. `header.origin` marks a replay: its machine is "replay:" and the
+    file's name, its publisher is the recorded one.
 
-    It begins at once, in a thread of the core, and `wait` waits for its end; with `paused=True`
-    when `resume` is called.
+    A player starts at once, in a thread of the core, or with `paused=True` when `resume` is called.
+    `wait` waits for its end.
 
     Args:
-        recording: the file, or its path.
+        recording: a `Recording`, or the path of one.
         topics: recorded names, one or several; by default all.
-        rate: 2.0: twice as fast.
-        loop: `True`: begins again after the last message. Sequence numbers go on.
-        start: seconds after the first message of the recording: from then on,
-        end: and before then; `None` plays to the end.
+        rate: speed; 2.0 is twice as fast as recorded.
+        loop: begin again after the last message. Sequence numbers go on.
+        start: where to start, in seconds after the first message of the recording.
+        end: where to end, in seconds after the first message; `None`: at the last message.
         remap: other names for topics: `{"camera/image": "replayed/image"}`.
-        paused: `True`: waits for `resume` or `step`.
-        clock: a topic on which to publish what time it is in the recording, 100 times a second:
+        paused: wait for `resume` or `step`.
+        clock: a topic on which to publish the time in the recording, 100 times a second:
             `{"time_ns": ..., "rate": ..., "paused": ...}`. A clock that was recorded on this topic
             is left out.
-        device: "cuda:0" and so on: tensors that were published on a GPU are copied to this one; by
+        device: a GPU, as "cuda:0", to which tensors that were published on a GPU are copied; by
             default they are lent from the file, in main memory.
         domain: see `tensorbus.participant`.
 
     Raises:
-        InvalidArgument: a topic that is not in the recording, an option out of range, a `clock` on
-            a topic on which the recording has data; what `Recording` raises.
-        Unsupported: `device`, and no GPU here that can do that.
+        InvalidArgument: a topic that is not in the recording, an option out of range, or a `clock`
+            on a topic on which the recording has other data. Also what `Recording` raises.
+        Unsupported: `device` is given, and no GPU here can share its memory.
 
     >>> import os, tempfile
     >>> from tensorbus import Publisher, Recorder, Subscriber
@@ -141,7 +141,7 @@ class Player(Closing):
 
     @property
     def rate(self) -> float:
-        """How fast it plays; can be set at any time."""
+        """The speed; can be set at any time."""
         return float(self._core.stats["rate"])
 
     @rate.setter
@@ -150,15 +150,15 @@ class Player(Closing):
 
     @property
     def stats(self) -> PlayerStats:
-        """What it has published, where it is, and how punctual it was."""
+        """Counters, position and delays."""
         return PlayerStats(**self._core.stats)
 
     def pause(self) -> None:
-        """Stops before the next message; one that is on its way is still published."""
+        """Pauses before the next message; a message that is being published is completed."""
         self._core.pause()
 
     def resume(self) -> None:
-        """Goes on; the interval to the next message is what was left of it."""
+        """Goes on. The interval to the next message continues where `pause` stopped it."""
         self._core.resume()
 
     def step(self, count: int = 1) -> None:
@@ -172,17 +172,17 @@ class Player(Closing):
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until all was published, or playing has failed; False after `timeout` seconds.
 
-        `close` then raises why it has failed.
+        If playing has failed, `close` raises the error.
         """
         return self._core.wait(seconds("timeout", timeout)) is Outcome.DONE
 
     def close(self) -> None:
-        """Ends playing, and its publishers. A second call does nothing.
+        """Ends playing and closes the publishers. A second call does nothing.
 
-        Samples that were received stay valid, as long as they are held.
+        Received samples stay valid for as long as they are held.
 
         Raises:
-            Error: playing has failed, as for want of memory.
+            Error: playing has failed, for example because memory ran out.
         """
         self._core.close()
 

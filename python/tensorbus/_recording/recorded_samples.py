@@ -1,4 +1,4 @@
-"""Some samples of a recording."""
+"""Selected samples of a recording."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RecordedSamples(Sequence[Sample[T]], Generic[T]):
         return sample_of(self._core.sample(self._numbers[index]), self._library, self._plan)
 
     def __iter__(self) -> Iterator[Sample[T]]:
-        """Each sample. Raises `InvalidArgument` behind the last if the file is damaged."""
+        """Yields the samples. Raises `InvalidArgument` after the last if the file is damaged."""
         for number in self._numbers:
             yield sample_of(self._core.sample(number), self._library, self._plan)
         if damage := self._core.damage:

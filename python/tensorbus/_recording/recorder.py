@@ -1,4 +1,4 @@
-"""Recording."""
+"""Recording of topics to a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tensorbus._base.public import public
 from tensorbus._base.stats import Stats
 from tensorbus._core import Outcome
 
-_MOST_BUFFER = 2**62
+_MAX_BYTES = 2**62  # of `buffer` and `split_size`
 
 
 @public
@@ -23,55 +23,55 @@ class RecorderStats(Stats):
     """Counters of a `Recorder` since it was made, and its present state."""
 
     messages: int
-    """Messages that are in the file, or in the files."""
+    """Messages in the file, or in all files."""
     bytes: int
-    """Bytes of the file, or of the files."""
+    """Bytes of the file, or of all files."""
     files: int
-    """Files that were begun: one, unless it splits them, or makes snapshots."""
+    """Files that were begun: one, unless it splits them or writes snapshots."""
     lost: int
-    """Messages that were published while it recorded, and that are not in the file."""
+    """Messages that were published during the recording and are not in the file."""
     unwritable: int
-    """Those of the lost that had a tensor on a GPU."""
+    """Lost messages that had a tensor on a GPU."""
     buffered_bytes: int
-    """Bytes of what was received and is not yet written; their memory is held until then."""
+    """Bytes that were received and are not yet written; their memory is held until then."""
     topics: int
     """Topics that it has subscribed to."""
     error: str
-    """Why recording has ended by itself, as on a full disk; "" while it goes on."""
+    """Why recording has ended by itself, for example a full disk; "" while it goes on."""
 
 
 @public
 class Recorder(Closing):
     """Writes the messages of topics to a file, from the memory in which they were published.
 
-    It records from the moment it is made until `close`, or the end of its `with` block, in two
-    threads of the core, which do not need the GIL. The file is one of MCAP: `docs/recording.md`.
+    It records from the constructor to `close`, or to the end of its `with` block, in two threads of
+    the core, which do not need the GIL. The file format is MCAP: see `docs/recording.md`.
 
     Args:
-        path: of the file, by custom `NAME.mcap`.
+        path: the file, usually `NAME.mcap`.
         topics: a name, or several.
-        all: every topic that somebody publishes, now or later.
-        regex: also every topic whose whole name matches this regular expression (POSIX's extended).
-        reliable: `True`: publishers with `reliable=True` wait for it, so it loses nothing of them.
-            By default it slows nobody down: what the disk is too slow for is lost, and counted, in
-            the file too.
-        buffer: bytes that may wait to be written; the publishers' memory is held as long.
-        depth: samples that may wait in each publisher until they are taken into the buffer.
-        overwrite: `True`: replaces a file of this name; by default it must not exist.
+        all: record every topic that is published, now or later.
+        regex: record every topic whose whole name matches this POSIX extended regular expression.
+        reliable: publishers with `reliable=True` wait for the recorder, which then loses none of
+            their messages. By default no publisher waits; messages that come faster than the disk
+            writes are lost, and counted, also in the file.
+        buffer: bytes that may wait to be written. The publishers' memory is held until then.
+        depth: samples that may wait in each publisher until they are moved into the buffer.
+        overwrite: replace an existing file; by default the file must not exist.
         split_size: bytes after which another file is begun; the files are `NAME-0001.mcap`, ...
         split_duration: seconds after which another file is begun.
         snapshot: seconds for which samples are kept, in their publishers' memory and within
-            `buffer`, and not written until `snapshot` is called.
-        compress: `"zstd"` or `"lz4"`: messages of less than 1 MiB are compressed, and larger ones,
-            which are written from where they lie, are not. A mapping from topics to one of these
-            chooses for each topic, whatever its messages' size. By default nothing is.
+            `buffer`. They are written only when `snapshot` is called.
+        compress: `"zstd"` or `"lz4"`: compress messages of less than 1 MiB; larger ones are written
+            directly from shared memory. A mapping gives a method for each topic in it, whatever the
+            size of its messages. By default nothing is compressed.
         domain: see `tensorbus.participant`.
 
     Raises:
-        InvalidArgument: no topic, a file that exists, an option out of range.
+        InvalidArgument: no topic, a file that exists, or an option out of range.
         AccessDenied: the file may not be written.
-        Unsupported: the library of a compression is not there; the message names it.
-        SystemCallError: it cannot be made.
+        Unsupported: the library of a compression is not installed; the message names it.
+        SystemCallError: the file cannot be made.
 
     >>> import os, tempfile
     >>> from tensorbus import Publisher, Recording
@@ -113,12 +113,12 @@ class Recorder(Closing):
             all=all,
             pattern=regex or "",
             reliable=reliable,
-            buffer_bytes=whole_number("buffer", buffer, least=1, most=_MOST_BUFFER),
+            buffer_bytes=whole_number("buffer", buffer, least=1, most=_MAX_BYTES),
             depth=whole_number("depth", depth, least=1, most=MOST_DEPTH),
             overwrite=overwrite,
             split_bytes=0
             if split_size is None
-            else whole_number("split_size", split_size, least=1, most=_MOST_BUFFER),
+            else whole_number("split_size", split_size, least=1, most=_MAX_BYTES),
             split_seconds=_duration("split_duration", split_duration),
             snapshot_seconds=_duration("snapshot", snapshot),
             compress=compress if isinstance(compress, str) else "",
@@ -133,39 +133,41 @@ class Recorder(Closing):
 
     @property
     def stats(self) -> RecorderStats:
-        """What it has written and lost, and what waits to be written."""
+        """Counters of what was written and lost, and of what waits to be written."""
         return RecorderStats(**self._core.stats)
 
     def snapshot(self, timeout: float | None = None) -> str:
-        """Writes what was kept to a file of its own, and goes on; the path of that file.
+        """Writes the kept samples to a new file, goes on, and returns the file's path.
 
         Raises:
-            InvalidArgument: it was made without `snapshot`.
-            Timeout: it was not written in `timeout` seconds; it still will be.
+            InvalidArgument: the recorder was made without `snapshot`.
+            Timeout: the file was not written in `timeout` seconds; it will still be written.
             Closed: recording has ended.
         """
-        told = self._core.snapshot(seconds("timeout", timeout))
-        if isinstance(told, str):
-            return told
-        if told is Outcome.CLOSED:
+        result = self._core.snapshot(seconds("timeout", timeout))
+        if isinstance(result, str):
+            return result
+        if result is Outcome.CLOSED:
             raise Closed(f"recording to {self._path!r} has ended")
         raise Timeout(f"the snapshot was not written in {timeout} s")
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until recording has ended by itself, as on a full disk: True.
+        """Waits until recording has ended by itself, for example on a full disk.
 
-        `stats` is final then, and `close` raises why. False after `timeout` seconds.
+        Returns:
+            True if it has ended: `stats` is final, and `close` raises the error. False after
+            `timeout` seconds.
         """
         return self._core.wait(seconds("timeout", timeout)) is Outcome.DONE
 
     def close(self) -> None:
-        """Writes what was published before this call, and the end of the file.
+        """Writes all messages that were published before this call, and ends the file.
 
         A second call does nothing.
 
         Raises:
             OutOfMemory: the disk is full; the message says what is in the file.
-            SystemCallError: it could not be written for another reason.
+            SystemCallError: the file could not be written for another reason.
         """
         self._core.close()
 
@@ -180,7 +182,7 @@ class Recorder(Closing):
 def _compressed_topics(compress: str | Mapping[str, str] | None) -> dict[str, str]:
     if compress is None or isinstance(compress, str):
         return {}
-    return {topic_name(topic): how for topic, how in compress.items()}
+    return {topic_name(topic): method for topic, method in compress.items()}
 
 
 def _duration(name: str, value: float | None) -> float:

@@ -1,4 +1,4 @@
-"""Reading what was recorded."""
+"""Reading of recordings."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class RecordedTopic:
 
     name: str
     types: tuple[str, ...]
-    """The definitions of the types that were published there: one, as a rule; none: any.
+    """The definitions of the types that were published, usually one; empty: any.
 
-    Of messages of other programs it is the name of their schema.
+    For messages that other programs recorded it is the name of their schema.
     """
     publishers: int
     messages: int
     lost: int
-    """Messages that were published while it was recorded, and are not in the file."""
+    """Messages that were published during the recording and are not in the file."""
     start_ns: int
     """When the first message was recorded, in nanoseconds since 1970; 0: there is none."""
     end_ns: int
-    """The same of the last."""
+    """When the last message was recorded, in nanoseconds since 1970; 0: there is none."""
 
     @property
     def duration(self) -> float:
@@ -50,27 +50,27 @@ class RecordedTopic:
 
     @property
     def rate(self) -> float:
-        """Messages per second; 0.0 of fewer than two."""
+        """Messages per second; 0.0 for fewer than two messages."""
         return (self.messages - 1) / self.duration if self.duration > 0 else 0.0
 
 
 @public
 class Recording(Closing, Sequence[Sample[Any]]):
-    """A file that a `Recorder` has written: the samples in it, in the order of time.
+    """A file that a `Recorder` has written: a sequence of its samples, in the order of time.
 
-    Nothing is read before it is touched: the file is mapped, tensors are read-only views of it,
-    which keep the mapping for as long as they live, and publishing or sharing one lends the file
-    instead of copying. A file whose recorder was killed is searched for its messages when it is
-    opened.
+    The file is mapped; the system reads a page when it is first used. Tensors are read-only views
+    of the file, and keep the mapping for as long as they live. Publishing or sharing such a tensor
+    lends the file instead of copying. When a recorder was killed, opening its file searches it for
+    messages.
 
     Args:
-        path: of the file.
-        library: whose tensors samples are to have; by default a tensor is what it was sent from.
+        path: the file.
+        library: the library of the samples' tensors; by default the one that published them.
 
     Raises:
-        OSError: as `open` has it (FileNotFoundError, PermissionError, ...).
-        InvalidArgument: it is no recording; the message says what is wrong.
-        Unsupported: the library of a compression is not there; the message names it.
+        OSError: what `open` raises (FileNotFoundError, PermissionError, ...).
+        InvalidArgument: the file is no recording; the message says what is wrong.
+        Unsupported: the library of a compression is not installed; the message names it.
 
     >>> import os, tempfile
     >>> from tensorbus import Publisher, Recorder
@@ -93,7 +93,7 @@ class Recording(Closing, Sequence[Sample[Any]]):
     def __init__(self, path: str | os.PathLike[str], *, library: Library | None = None) -> None:
         self._path = os.fsdecode(path)
         self._library = library_or_none(library)
-        with open(self._path, "rb", opener=_at_once):  # raises what Python raises
+        with open(self._path, "rb", opener=_without_waiting):  # raises Python's own errors
             pass
         self._core: _core.Recording | None = _core.Recording(self._path)
         self._topics: dict[str, RecordedTopic] | None = None
@@ -105,14 +105,14 @@ class Recording(Closing, Sequence[Sample[Any]]):
 
     @property
     def topics(self) -> dict[str, RecordedTopic]:
-        """What was recorded, by the topic's name."""
+        """The recorded topics, by name."""
         if self._topics is None:
             self._topics = _topics_of(self._open())
         return dict(self._topics)
 
     @property
     def about(self) -> dict[str, str]:
-        """What the recorder says of itself: version, host, domain, when it started."""
+        """Properties of the recorder: version, host, domain, when it started."""
         return self._open().about
 
     @property
@@ -127,7 +127,7 @@ class Recording(Closing, Sequence[Sample[Any]]):
 
     @property
     def end_ns(self) -> int:
-        """The same of the last."""
+        """When the last message was recorded, in nanoseconds since 1970; 0: there is none."""
         return self.time_ns(-1) if len(self) else 0
 
     @property
@@ -137,17 +137,17 @@ class Recording(Closing, Sequence[Sample[Any]]):
 
     @property
     def lost(self) -> int:
-        """Messages that were published while it was recorded, and are not in the file."""
+        """Messages that were published during the recording and are not in the file."""
         return sum(topic.lost for topic in self.topics.values())
 
     @property
     def recovered(self) -> str:
-        """Why the file had to be searched for its messages, and where it ends; "": it is whole."""
+        """Why the file was searched for messages, and where they end; "": the file is whole."""
         return self._open().recovered
 
     @property
     def damage(self) -> str:
-        """What of the file could not be read; "": nothing. Then iteration raises at its end."""
+        """What could not be read of the file, and iteration raises at its end; "": no damage."""
         return self._open().damage
 
     def time_ns(self, index: int) -> int:
@@ -157,7 +157,7 @@ class Recording(Closing, Sequence[Sample[Any]]):
     def index_at(self, time_ns: int) -> int:
         """The index of the first message that was recorded at this time or later.
 
-        It is `len(recording)` if there is none.
+        `len(recording)` if there is none.
         """
         return len(self._open()) - len(self._numbers((), time_ns, END))
 
@@ -168,17 +168,17 @@ class Recording(Closing, Sequence[Sample[Any]]):
         start_ns: int = 0,
         end_ns: int = END,
     ) -> RecordedSamples[T]:
-        """The samples of some topics, or of all, that were recorded within some time.
+        """The samples of some topics, or of all, within a time span.
 
         Args:
-            topics: their names; none: all.
+            topics: names of topics; empty for all.
             message_type: as for a `Subscriber`.
-            start_ns: nanoseconds since 1970: samples from then on,
-            end_ns: and before then.
+            start_ns: the earliest recording time, in nanoseconds since 1970.
+            end_ns: the end of the recording times, itself excluded.
 
         Raises:
-            InvalidArgument: a topic that is not there.
-            TypeMismatch: what was recorded cannot be read as this type.
+            InvalidArgument: a topic that was not recorded.
+            TypeMismatch: the recorded messages cannot be read as this type.
         """
         plan = plan_or_none(message_type)
         for name in topics:
@@ -208,23 +208,23 @@ class Recording(Closing, Sequence[Sample[Any]]):
     ) -> RecordingDataset:
         """The messages of a topic as a `torch.utils.data.Dataset`, for a `DataLoader`.
 
-        Its items are what was published, with tensors that are read-only views of the file, which
-        each worker maps for itself.
+        An item is the data of a message. Its tensors are read-only views of the file, which each
+        worker maps for itself.
 
         Args:
-            topic: its name.
-            window: items are lists of so many messages that follow each other; by default an item
-                is one message.
-            step: how many messages after one item the next one begins.
+            topic: the topic's name.
+            window: make an item a list of so many consecutive messages; by default an item is one
+                message.
+            step: distance from one item to the next, in messages.
             message_type: as for a `Subscriber`.
-            transform: is called with the `Sample`, or with the list of those of a window; what it
-                returns is the item.
+            transform: called with the `Sample`, or with the list of samples of a window; its result
+                is the item.
             start_ns, end_ns: as for `select`.
-            library: whose tensors items are to have; `None`: of what they were sent from.
+            library: the library of the tensors; `None`: the one that published them.
 
         Raises:
-            InvalidArgument: a topic that is not there, a number out of range.
-            TypeMismatch: what was recorded cannot be read as this type.
+            InvalidArgument: a topic that was not recorded, or a number out of range.
+            TypeMismatch: the recorded messages cannot be read as this type.
         """
         from tensorbus._recording.dataset import Place, RecordingDataset
 
@@ -243,11 +243,11 @@ class Recording(Closing, Sequence[Sample[Any]]):
         return RecordingDataset(place, window, step, transform)
 
     def check(self) -> None:
-        """Raises if the memory is not what is in the file: see `MappedFile.check`."""
+        """Raises if the mapped memory differs from the file: see `MappedFile.check`."""
         self._open().check()
 
     def close(self) -> None:
-        """Lets go of the file. Samples that are held stay valid."""
+        """Closes the file. Held samples stay valid."""
         self._core = None
 
     def __len__(self) -> int:
@@ -280,7 +280,7 @@ class Recording(Closing, Sequence[Sample[Any]]):
         return memoryview(self._open().select(topics, *bounds)).cast("I")
 
     def _checked(self, index: int) -> int:
-        return range(len(self))[index]
+        return range(len(self))[index]  # a negative index counts from the end
 
     def _open(self) -> _core.Recording:
         if self._core is None:
@@ -288,8 +288,8 @@ class Recording(Closing, Sequence[Sample[Any]]):
         return self._core
 
 
-def _at_once(path: str, flags: int) -> int:
-    """Opens it without waiting for the writer of a FIFO."""
+def _without_waiting(path: str, flags: int) -> int:
+    """Opens a file without waiting for the writer of a FIFO."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 

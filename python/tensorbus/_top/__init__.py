@@ -1,17 +1,17 @@
-"""`tensorbus top`: what the topics and processes of a domain do, on the terminal."""
+"""`tensorbus top`: the topics, processes and queues of a domain, on the terminal."""
 
 from __future__ import annotations
 
 
 def run(domain: str | None) -> int:
-    """Runs until it is quit; the exit status.
+    """Runs until the user quits. Returns the exit status.
 
     Args:
         domain: a name or a path in place of $TENSORBUS_DOMAIN.
 
     Raises:
         ImportError: textual is not installed.
-        Unsupported: there is no terminal that it can draw on.
+        Unsupported: there is no terminal, or it cannot move its cursor.
     """
     from tensorbus._inspection.inspection import inspect
     from tensorbus._top.app import Top

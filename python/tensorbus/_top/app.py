@@ -1,4 +1,4 @@
-"""The program: asks the participants again and again, and shows what they say."""
+"""The program: inspects the domain repeatedly and shows the result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tensorbus._top.terminal import end_by
 
 Source = Callable[[], Inspection]
 
-_PATIENCE = 2.0  # seconds that the end may take
+_END_TIMEOUT = 2.0  # seconds that the end may take after SIGTERM
 
 
 class Top(App[None]):
@@ -41,8 +41,8 @@ class Top(App[None]):
     def __init__(self, source: Source, interval: float = 1.0) -> None:
         """
         Args:
-            source: asks the participants; it may take long, and is called in another thread.
-            interval: seconds between two questions, if the answer takes less.
+            source: inspects the domain; it may block, and is called in another thread.
+            interval: seconds between two inspections, if an inspection takes less.
         """
         super().__init__()
         self._source = source
@@ -58,10 +58,10 @@ class Top(App[None]):
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
 
-        # A handler of the loop would wait, as the loop does, for a terminal that takes no output.
+        # Not a handler of the loop: the loop may be blocked by a terminal that takes no output.
         def end(number: int, _: object) -> None:
             loop.call_soon_threadsafe(self.exit)
-            end_by(number, _PATIENCE)
+            end_by(number, _END_TIMEOUT)
 
         self._before = signal.signal(signal.SIGTERM, end)
         self._watch()
@@ -120,7 +120,7 @@ class Top(App[None]):
     def on_row_table_chosen(self, event: RowTable.Chosen) -> None:
         page = page_of(self.snapshot, event.subject)
         if page is None:
-            self.notify("It says nothing, or is gone.", severity="warning")
+            self.notify("It did not answer, or is gone.", severity="warning")
         else:
             self.push_screen(PageScreen(event.subject, page, self._view))
 

@@ -1,110 +1,116 @@
-"""What a table on the terminal is made of, without the terminal."""
+"""Pages, tables, columns and rows, independent of the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+from tensorbus._inspection.units import part_text
 
 
 class Subject(NamedTuple):
-    """What a page of its own is about."""
+    """The subject of a page."""
 
     kind: Literal["topic", "process", "queue", "machine"]
     name: str
     """The topic, the machine, or the id of a participant."""
     number: int = 0
-    """Of a queue, in its participant."""
+    """The number of a queue in its participant."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table."""
+    """A line of a table."""
 
     key: str
-    """Tells it from the other rows, now and in later snapshots."""
+    """Identifies the row in its table, in this and later snapshots."""
     why: str
-    """Why it is red; "": it is not."""
+    """Why the row is red; "": it is not red."""
     opens: Subject | None
-    """What is shown when it is chosen."""
-
-
-R = TypeVar("R", bound=Row)
+    """The page that the row opens."""
+    cells: tuple[Any, ...]
+    """A value for each column except the reason."""
 
 
 @dataclass(frozen=True)
-class Column(Generic[R]):
-    """A column: what it shows of a row, and what it is sorted by."""
+class Column:
+    """A column: how it shows and sorts its values."""
 
     title: str
-    text: Callable[[R], str]
-    order: Callable[[R], Any]
-    width: int | None = None
-    """In characters; None: as wide as the text of the rows when they came."""
+    show: Callable[[Any], str]
+    key: Callable[[Any], Any]
+    width: int | None
+    """In characters; None: as wide as the text of the first rows."""
     is_number: bool = False
+    place: int | None = None
+    """The index of its cells; None: it shows why a row is red."""
+
+    def text(self, row: Row) -> str:
+        return self.show(self._value(row))
+
+    def order(self, row: Row) -> Any:
+        return self.key(self._value(row))
+
+    def _value(self, row: Row) -> Any:
+        return row.why if self.place is None else row.cells[self.place]
 
 
-Columns = tuple[Column[R], ...]
+Columns = tuple[Column, ...]
 
 
 @dataclass(frozen=True)
-class Table(Generic[R]):
-    """A table of some page."""
+class Table:
+    """A table of a page."""
 
     name: str
-    columns: Columns[R]
-    """The first one names the row."""
-    rows: Callable[[], list[R]]
+    columns: Columns
+    """The first column names the row."""
+    rows: Callable[[], list[Row]]
 
 
 @dataclass(frozen=True)
 class Page:
-    """What the screen shows at a time."""
+    """The content of the screen."""
 
     title: str
     about: str
-    """More of what it is about, in a few words."""
-    tables: tuple[Table[Any], ...]
+    """A short description of the subject."""
+    tables: tuple[Table, ...]
 
 
-def words(title: str, of: Callable[[R], str], width: int | None = None) -> Column[R]:
+def columns(*each: Column, why: bool = False) -> Columns:
+    """The columns of a table, in the order of the cells of its rows.
+
+    Args:
+        why: append a column with the reason why a row is red.
+    """
+    placed = [replace(column, place=place) for place, column in enumerate(each)]
+    return (*placed, words("why", width=70)) if why else tuple(placed)
+
+
+def words(title: str, show: Callable[[Any], str] = str, width: int | None = None) -> Column:
     """A column of text."""
-    return Column(title, of, of, width)
+    return Column(title, show, show, width)
 
 
-def number(
-    title: str, of: Callable[[R], Any], text: Callable[[Any], str] = str, width: int = 10
-) -> Column[R]:
-    """A column of numbers, of which some may be unknown: None."""
-
-    def order(row: R) -> float:
-        value = of(row)
-        return -1.0 if value is None else value
-
-    return Column(title, lambda row: text(of(row)), order, width, is_number=True)
+def number(title: str, show: Callable[[Any], str] = str, width: int = 10) -> Column:
+    """A column of numbers; None: unknown."""
+    return Column(title, show, lambda value: -1.0 if value is None else value, width, True)
 
 
-def ratio(title: str, of: Callable[[R], tuple[int, int]], width: int = 10) -> Column[R]:
-    """A column of parts of a whole, such as 3/8; a whole of 0 is unlimited."""
+def ratio(title: str, width: int = 10) -> Column:
+    """A column of pairs of a part and a whole, such as 3/8; a whole of 0 is unlimited."""
 
-    def text(row: R) -> str:
-        part, whole = of(row)
-        return f"{part}/{whole}" if whole else str(part)
-
-    def order(row: R) -> tuple[float, int]:
-        part, whole = of(row)
+    def key(value: tuple[int, int]) -> tuple[float, int]:
+        part, whole = value
         return part / whole if whole else 0.0, part
 
-    return Column(title, text, order, width, is_number=True)
+    return Column(title, lambda value: part_text(*value), key, width, True)
 
 
-def reason() -> Column[Any]:
-    """The last column: why the row is red."""
-    return words("why", lambda row: row.why, width=70)
-
-
-def matches(row: Row, columns: Columns[Any], wanted: str) -> bool:
-    """Whether a column of text has these letters, small or capital."""
+def matches(row: Row, columns: Columns, wanted: str) -> bool:
+    """True if a column of text contains the text, whatever the case of its letters."""
     return any(
         wanted.casefold() in column.text(row).casefold()
         for column in columns

@@ -1,4 +1,4 @@
-"""The screen: the tables of a page, what holds others up, and the filter."""
+"""The screen: the tables of a page, the troubles, and the filter."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ from tensorbus._top.row_table import RowTable
 from tensorbus._top.snapshot import Snapshot
 from tensorbus._top.troubles import Trouble
 
-# Lines about what holds others up.
-_LINES = 5
+_MAX_TROUBLES = 5  # lines of troubles
 
 
 class View(NamedTuple):
-    """What screens show now."""
+    """The data that screens show."""
 
     snapshot: Snapshot
     state: str
-    """When it was taken, or why there is no newer one."""
+    """When the snapshot was taken, or why there is no newer one."""
     failed: bool
-    """There should be a newer one."""
+    """The last inspection failed."""
 
 
 class PageScreen(Screen[None]):
-    """Of the whole domain, or of one of its topics, processes, queues or machines."""
+    """The screen of the whole domain, or of one topic, process, queue or machine."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(n + 1), f"open_table({n})", f"Table {n + 1}", show=False) for n in range(5)),
@@ -54,9 +53,9 @@ class PageScreen(Screen[None]):
     def __init__(self, subject: Subject | None, page: Page, view: Callable[[], View]) -> None:
         """
         Args:
-            subject: None is the whole domain.
-            page: that of the subject now: later ones have the same tables.
-            view: what there is to show.
+            subject: the page's subject; None: the whole domain.
+            page: the subject's page now; later pages have the same tables.
+            view: returns the current view.
         """
         super().__init__()
         self._subject = subject
@@ -75,7 +74,7 @@ class PageScreen(Screen[None]):
         yield Footer(show_command_palette=False)
 
     def update_page(self) -> None:
-        """Shows the present view."""
+        """Shows the current view."""
         snapshot, state, failed = self._view()
         page = page_of(snapshot, self._subject) if self._subject else domain_page(snapshot)
         self._page = page or self._page
@@ -101,7 +100,7 @@ class PageScreen(Screen[None]):
         self.refresh_bindings()
 
     def action_back(self) -> None:
-        """Takes the filter away; without one, goes to the page before."""
+        """Removes the filter; without a filter, returns to the previous page."""
         if self._filter().display:
             self._filter().value = ""
             self._leave_filter()
@@ -109,7 +108,7 @@ class PageScreen(Screen[None]):
             self.app.pop_screen()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
-        """Whether a key does something now: the footer shows it then."""
+        """True if a key has an effect now; the footer shows only these."""
         return action != "back" or self._subject is not None or self._filter().display
 
     def on_input_changed(self) -> None:
@@ -127,7 +126,7 @@ class PageScreen(Screen[None]):
         self.refresh_bindings()
 
     def _show_table(self) -> None:
-        """Only the table that can be seen is worked out."""
+        """Computes and shows the rows of the visible table alone."""
         rows = self._page.tables[self._place()].rows()
         self._table().show(rows, self._filter().value)
 
@@ -142,9 +141,9 @@ class PageScreen(Screen[None]):
 
 
 def _lines(troubles: list[Trouble]) -> str:
-    """The worst of them as sentences, and how many more there are."""
+    """The worst troubles as sentences, and how many more there are."""
     lines = [str(trouble) for trouble in troubles]
-    if len(lines) > _LINES:
-        more = len(lines) - (_LINES - 1)
-        lines = [*lines[: _LINES - 1], f"and {more} more: sort by the last column"]
+    if len(lines) > _MAX_TROUBLES:
+        more = len(lines) - (_MAX_TROUBLES - 1)
+        lines = [*lines[: _MAX_TROUBLES - 1], f"and {more} more: sort by the last column"]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The pages: of the whole domain, and of one topic, process, queue or machine."""
+"""The pages of the whole domain, and of one topic, process, queue or machine."""
 
 from __future__ import annotations
 
@@ -7,23 +7,33 @@ from collections.abc import Callable
 from tensorbus._inspection.report import MemoryReport, ParticipantReport
 from tensorbus._inspection.units import bytes_text, shown, time_text
 from tensorbus._top.columns import Page, Subject
-from tensorbus._top.endpoints import links_table, publishers_table, subscribers_table
-from tensorbus._top.machines import machines_table
-from tensorbus._top.peers import borrowed_table, clients_table, lent_table
-from tensorbus._top.processes import processes_table
-from tensorbus._top.queues import queues_table
+from tensorbus._top.detail_tables import (
+    borrowed_table,
+    clients_table,
+    lent_table,
+    links_table,
+    publishers_table,
+    subscribers_table,
+)
+from tensorbus._top.domain_tables import (
+    machine_name,
+    machines_table,
+    processes_table,
+    queues_table,
+    topics_table,
+    type_names,
+)
 from tensorbus._top.snapshot import Snapshot
-from tensorbus._top.topics import machine_name, topics_table, type_names
 from tensorbus._top.troubles import queue_name
 
 
 def page_of(snapshot: Snapshot, subject: Subject) -> Page | None:
-    """None: the subject is not there."""
+    """The page of a subject; None if the subject does not exist."""
     return _PAGES[subject.kind](snapshot, subject)
 
 
 def domain_page(snapshot: Snapshot) -> Page:
-    """The page that comes first."""
+    """The first page."""
     return Page(
         f"domain {shown(snapshot.after.inspection.domain)}",
         "",
@@ -80,7 +90,7 @@ def _process_page(snapshot: Snapshot, subject: Subject) -> Page | None:
             subscribers_table(snapshot, [(it, each) for each in it.subscribers], "topic"),
             lent_table(snapshot, it),
             borrowed_table(snapshot, it),
-            queues_table(snapshot, owner=it.participant),
+            queues_table(snapshot, server=it.participant),
         ),
     )
 
@@ -116,7 +126,7 @@ def _participant(snapshot: Snapshot, name: str) -> ParticipantReport | None:
 
 
 def _about(it: ParticipantReport) -> str:
-    """What a process is, and the kinds of memory that it has."""
+    """A process's program, version, age and memory."""
     parts = [f"{shown(it.process)} with Tensorbus {shown(it.version)} for {time_text(it.age_ns)}"]
     parts += _kinds(it.memory) if it.memory else []
     if it.shares:
@@ -125,7 +135,7 @@ def _about(it: ParticipantReport) -> str:
 
 
 def _kinds(memory: MemoryReport) -> list[str]:
-    """The kinds of memory of which there is some."""
+    """The amounts of each kind of memory that are not 0."""
     budget = f" of {bytes_text(memory.budget_bytes)}" if memory.budget_bytes else ""
     kinds = {
         f"reserved{budget}": memory.reserved_bytes,

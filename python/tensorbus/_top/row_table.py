@@ -1,4 +1,4 @@
-"""The widget of a table: it is kept in step with rows, sorted and filtered."""
+"""The widget of a table, which updates, sorts and filters its rows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from textual.widgets import DataTable
 
 from tensorbus._top.columns import Column, Columns, Row, Subject, matches
 
-# To take so many rows out takes longer than to put all others in again.
-_MANY = 20
+# Removing more rows than this takes longer than adding all remaining rows to an empty table.
+_MAX_REMOVED = 20
 
 
 class RowTable(DataTable["_Cell"]):
-    """Shows the rows that it was given last.
+    """Shows the rows of the last `show`.
 
-    A cell formats its text when it is drawn, so only what can be seen costs time.
+    A cell formats its text when it is drawn, so that only visible cells cost time.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -28,8 +28,8 @@ class RowTable(DataTable["_Cell"]):
         Binding("r", "reverse", "Reverse"),
     ]
     HELP = """\
-Each row is red that holds others up, and the last column says why. `Enter` opens a page for the
-row, `Esc` goes back. A click on a column's head sorts by it, another one turns the order round.
+A row in red slows others down; the last column has the reason. `Enter` opens a page for the row,
+`Esc` goes back. A click on a column's head sorts by it, another click reverses the order.
 """
     COMPONENT_CLASSES: ClassVar[set[str]] = {*DataTable.COMPONENT_CLASSES, "row-table--red"}
     DEFAULT_CSS = """
@@ -46,15 +46,15 @@ row, `Esc` goes back. A click on a column's head sorts by it, another one turns 
     """
 
     class Chosen(Message):
-        """A row was chosen that has a page of its own."""
+        """The user chose a row that opens a page."""
 
         def __init__(self, subject: Subject) -> None:
             super().__init__()
             self.subject = subject
 
-    def __init__(self, columns: Columns[Any], **options: Any) -> None:
+    def __init__(self, columns: Columns, **options: Any) -> None:
         super().__init__(cursor_type="row", fixed_columns=1, **options)
-        self.cursor_foreground_priority = "renderable"  # a red row is red under the cursor
+        self.cursor_foreground_priority = "renderable"  # a red row stays red under the cursor
         self._shown_columns = columns
         self._lines: dict[str, _Line] = {}
         self._sorted_by = 0
@@ -67,7 +67,7 @@ row, `Esc` goes back. A click on a column's head sorts by it, another one turns 
         self._sort()
 
     def show(self, rows: list[Row], wanted: str = "") -> None:
-        """Shows these rows, or those that match the filter. The cursor stays with its row."""
+        """Shows the rows that match the filter. The cursor stays at its row."""
         rows = [row for row in rows if not wanted or matches(row, self._shown_columns, wanted)]
         followed = self._row_at_cursor() if self.cursor_row > 0 else None
         self._remove_others({row.key for row in rows})
@@ -80,7 +80,7 @@ row, `Esc` goes back. A click on a column's head sorts by it, another one turns 
         self._follow(followed)
 
     def action_sort_by(self, step: int) -> None:
-        """Sorts by a column next to the present one."""
+        """Sorts by the column `step` columns to the right of the current one."""
         self._sort_by((self._sorted_by + step) % len(self._shown_columns))
 
     def action_reverse(self) -> None:
@@ -101,7 +101,7 @@ row, `Esc` goes back. A click on a column's head sorts by it, another one turns 
 
     def _remove_others(self, keys: set[str]) -> None:
         gone = self._lines.keys() - keys
-        if len(gone) > _MANY:
+        if len(gone) > _MAX_REMOVED:
             self.clear()
             self._lines.clear()
             return
@@ -115,7 +115,7 @@ row, `Esc` goes back. A click on a column's head sorts by it, another one turns 
         self.add_row(*cells, key=row.key)
 
     def _sort_by(self, column: int) -> None:
-        """Numbers begin with the greatest, words with the first of the alphabet."""
+        """Sorts numbers in descending order, words in ascending order, reasons first."""
         self._sorted_by = column
         self._reversed = self._shown_columns[column].is_number or column == len(self.columns) - 1
         self._sort()
@@ -139,12 +139,12 @@ row, `Esc` goes back. A click on a column's head sorts by it, another one turns 
             self.move_cursor(row=place, scroll=place != self.cursor_row)
 
 
-def _side(column: Column[Any]) -> Literal["left", "right"]:
+def _side(column: Column) -> Literal["left", "right"]:
     return "right" if column.is_number else "left"
 
 
 class _Line:
-    """What the cells of a row share."""
+    """The row that its cells share, replaced in each update."""
 
     __slots__ = ("row",)
 
@@ -153,11 +153,11 @@ class _Line:
 
 
 class _Cell:
-    """A cell, which asks its row for the text when it is drawn."""
+    """A cell, which formats its text when it is drawn."""
 
     __slots__ = ("_column", "_line", "_table")
 
-    def __init__(self, table: RowTable, line: _Line, column: Column[Any]) -> None:
+    def __init__(self, table: RowTable, line: _Line, column: Column) -> None:
         self._table = table
         self._line = line
         self._column = column

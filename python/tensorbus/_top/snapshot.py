@@ -1,10 +1,11 @@
-"""Two inspections and what they say together."""
+"""Snapshots: an inspection, with rates since the one before and usage from the kernel."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from tensorbus._inspection.rates import PublisherRate, rates
 from tensorbus._inspection.report import Inspection, ParticipantReport, PeerName
@@ -14,7 +15,7 @@ from tensorbus._top.usage import Usage, cpu_percent, usage_of
 
 @dataclass(frozen=True)
 class Moment:
-    """What the participants and the kernel said at one time."""
+    """An inspection and the usage of its processes at one time."""
 
     inspection: Inspection
     usage: Mapping[int, Usage] = field(default_factory=dict)
@@ -22,16 +23,15 @@ class Moment:
 
 
 def look(source: Callable[[], Inspection]) -> Moment:
-    """Asks the participants, and then the kernel."""
+    """Inspects the domain, and reads the usage of its processes."""
     inspection = source()
     pids = {participant.pid for participant in inspection.participants} - {0}
     found = {pid: usage_of(pid) for pid in pids}
     return Moment(inspection, {pid: usage for pid, usage in found.items() if usage})
 
 
-@dataclass(frozen=True)
-class Total:
-    """What some publishers did in a second; None: there is no inspection to compare with."""
+class Total(NamedTuple):
+    """The summed rates of publishers; None: there is no earlier inspection to compare with."""
 
     hz: float | None = None
     bytes_per_second: float | None = None
@@ -40,24 +40,24 @@ class Total:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What tables show: a moment, and the rates since the one before."""
+    """The data of all tables: a moment, and the one before."""
 
     before: Moment | None
     after: Moment
 
     @property
     def participants(self) -> tuple[ParticipantReport, ...]:
-        """By pid."""
+        """The participants, sorted by pid."""
         return self.after.inspection.participants
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """What people call the participants."""
+        """Names for people, by participant."""
         return {known.participant: process_name(known) for known in self.participants}
 
     @cached_property
     def rates(self) -> dict[tuple[str, int], PublisherRate]:
-        """By participant and number of the publisher."""
+        """The rates by participant and number of the publisher."""
         if self.before is None:
             return {}
         return {
@@ -67,33 +67,33 @@ class Snapshot:
 
     @cached_property
     def troubles(self) -> list[Trouble]:
-        """The worst first."""
+        """All troubles, the worst first."""
         return find_troubles(self.after.inspection)
 
     @cached_property
     def why_process(self) -> dict[str, str]:
-        """How participants hold others up: the worst of each."""
+        """The worst trouble of each participant."""
         return {trouble.process: trouble.words for trouble in reversed(self.troubles)}
 
     @cached_property
     def why_topic(self) -> dict[tuple[str, str], str]:
-        """What holds up a topic of a machine: the worst of each."""
+        """The worst trouble of each topic of a machine."""
         return {
             (trouble.topic, trouble.machine): str(trouble) for trouble in reversed(self.troubles)
         }
 
     @cached_property
     def why_queue(self) -> dict[tuple[str, int] | None, str]:
-        """What holds up a queue, by participant and number."""
+        """The trouble of each queue, by participant and number."""
         return {trouble.queue: trouble.words for trouble in reversed(self.troubles)}
 
     @cached_property
     def why_silent(self) -> dict[str, str]:
-        """Which process does not answer, and why, by participant."""
+        """By participant: which process does not answer, and why."""
         return {each.participant: str(silent(each)) for each in self.participants if each.error}
 
     def total(self, publishers: Iterable[tuple[str, int]]) -> Total:
-        """Of the publishers that are in both inspections, by participant and number."""
+        """The sum over those of the publishers, by participant and number, that have rates."""
         found = [self.rates[name] for name in publishers if name in self.rates]
         if not found:
             return Total()
@@ -104,11 +104,11 @@ class Snapshot:
         )
 
     def cpu(self, pid: int) -> float | None:
-        """In percent of one processor."""
+        """The CPU time of a process, in percent of one processor."""
         if self.before is None:
             return None
         return cpu_percent(self.before.usage.get(pid), self.after.usage.get(pid))
 
     def peer(self, peer: PeerName, node: str = "") -> str:
-        """What people call a process at the other end of a connection."""
+        """The name, for people, of a process at the other end of a connection."""
         return peer_name(peer, self.names, node)

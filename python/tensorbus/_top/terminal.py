@@ -15,7 +15,8 @@ _CANNOT_DRAW = ("", "dumb", "unknown")
 
 
 def require_terminal() -> None:
-    """
+    """Checks that the command has a terminal.
+
     Raises:
         Unsupported: input or standard error is no terminal, or it cannot move its cursor.
     """
@@ -30,12 +31,12 @@ def require_terminal() -> None:
 
 
 def end_with_terminal() -> None:
-    """Ends the process when its terminal has gone, also where SIGHUP is ignored."""
+    """Ends the process when its terminal is gone, even if SIGHUP is ignored."""
     threading.Thread(target=_wait_for_hangup, name="tensorbus-terminal", daemon=True).start()
 
 
 def end_by(number: int, seconds: float) -> None:
-    """Ends the process after some time, for the case that it is stuck in a write."""
+    """Ends the process after some seconds, in case it is stuck in a write."""
     timer = threading.Timer(seconds, os._exit, (128 + number,))
     timer.daemon = True
     timer.start()
@@ -51,5 +52,5 @@ def _wait_for_hangup() -> None:
         assert stream is not None
         poll.register(stream, 0)  # a hangup is always reported
     poll.poll()
-    # Nothing can be drawn any more, and the thread that draws may wait for ever.
+    # Nothing can be drawn any more, and the drawing thread may be blocked for ever.
     os._exit(128 + signal.SIGHUP)

@@ -1,4 +1,4 @@
-"""Who holds others up, and how: what tables show in red."""
+"""Troubles: processes and queues that slow others down. Tables show them in red."""
 
 from __future__ import annotations
 
@@ -15,56 +15,58 @@ from tensorbus._inspection.report import (
 )
 from tensorbus._inspection.units import bytes_text, part_text, shown, time_text
 
-# A publisher that waits for less long is only kept in step with its subscribers.
+# A publisher that has waited for less time only follows the pace of its subscribers.
 _LONG_NS = 500_000_000
-# Of the budget: then loans begin to wait for what readers hold.
+# Used share of the budget from which loans begin to wait for memory that readers hold.
 _SCARCE = 0.9
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """Something that holds others up; `str` is the sentence."""
+    """Something that slows other processes down; `str` gives the sentence."""
 
     subject: str
-    """Which process or queue, in words."""
+    """The process or queue."""
     words: str
-    """What it does, without the subject."""
+    """The sentence without its subject."""
     process: str = ""
-    """The participant; "" for a queue."""
+    """The participant's id; "": the subject is a queue."""
     topic: str = ""
-    """"": it concerns no topic."""
+    """The topic; "": none."""
     machine: str = ""
-    """Of the topic's publishers."""
+    """The machine of the topic's publishers."""
     queue: tuple[str, int] | None = None
-    """Participant and number."""
+    """Participant and number of a queue."""
     for_ns: int = 0
-    """For how long, as far as is known."""
+    """Its duration; 0: unknown."""
 
     def __str__(self) -> str:
         return f"{self.subject} {self.words}"
 
 
 def find_troubles(inspection: Inspection) -> list[Trouble]:
-    """First the processes that do not answer, then what has lasted longest."""
+    """All troubles: silent processes first, then the longest first."""
     named = {
         participant.participant: process_name(participant)
         for participant in inspection.participants
     }
-    unheard = [silent(it) for it in inspection.participants if it.error]
+    unanswered = [silent(it) for it in inspection.participants if it.error]
     others = [trouble for it in inspection.participants for trouble in _troubles_of(it, named)]
-    return [*unheard, *sorted(others, key=lambda trouble: -trouble.for_ns)]
+    return [*unanswered, *sorted(others, key=lambda trouble: -trouble.for_ns)]
 
 
 def process_name(participant: ParticipantReport) -> str:
-    """As people call it, with its pid: by its nodes, else by its program."""
+    """The name for people: nodes, else the program, with the pid."""
     return _with_pid(", ".join(participant.nodes) or participant.process, participant.pid)
 
 
 def peer_name(peer: PeerName, named: dict[str, str], node: str = "") -> str:
-    """A process at the other end of a connection, which may say nothing of itself.
+    """The name, for people, of a process at the other end of a connection.
 
     Args:
-        named: the names of the participants that are known.
+        peer: the process, which need not be a known participant.
+        named: the names of known participants.
+        node: the name of its node, if known.
     """
     if node:
         return _with_pid(node, peer.pid)
@@ -77,7 +79,7 @@ def _with_pid(name: str, pid: int) -> str:
 
 
 def silent(participant: ParticipantReport) -> Trouble:
-    """Of a participant that did not answer."""
+    """The trouble of a participant that did not answer."""
     words = f"cannot be asked: {shown(participant.error)}"
     return Trouble(process_name(participant), words, participant.participant)
 
@@ -99,11 +101,11 @@ def _troubles_of(participant: ParticipantReport, named: dict[str, str]) -> Itera
     for queue in participant.queues:
         if any(client.waiting_puts for client in queue.clients):
             yield _full(queue, participant)
-    yield from _most_of_memory(participant, named)
+    yield from _held_budget(participant, named)
 
 
 def trouble_of(link: LinkReport, publisher: PublisherReport, owner: ParticipantReport) -> str:
-    """What a subscriber does to its publisher; "" if nothing."""
+    """How a subscriber slows its publisher down; "": it does not."""
     topic = shown(publisher.topic)
     if link.cut_off:
         return f"was cut off from {topic} and still holds {_samples(link.held + link.waiting)}"
@@ -116,7 +118,7 @@ def trouble_of(link: LinkReport, publisher: PublisherReport, owner: ParticipantR
 
 
 def is_blocked(link: LinkReport) -> bool:
-    """Has the publisher waited so long for the subscriber that it is shown in red?"""
+    """True if the publisher has waited so long for the subscriber that tables show it in red."""
     return link.blocked_ns >= _LONG_NS
 
 
@@ -136,20 +138,20 @@ def _full(queue: QueueReport, owner: ParticipantReport) -> Trouble:
 
 
 def queue_name(queue: QueueReport) -> str:
-    """Its name, or that of the service whose requests it carries, or its number."""
+    """The queue's name, or the name of its service, or its number."""
     return shown(queue.name or queue.service) or f"#{queue.number}"
 
 
-def _most_of_memory(owner: ParticipantReport, named: dict[str, str]) -> Iterator[Trouble]:
-    """The process that holds most of a budget which is nearly used up."""
+def _held_budget(owner: ParticipantReport, named: dict[str, str]) -> Iterator[Trouble]:
+    """A process that holds at least half of a budget that is nearly used up."""
     memory = owner.memory
     if memory is None or not memory.lent or not memory.budget_bytes:
         return
-    most = max(memory.lent, key=lambda lent: lent.bytes)
+    lent = max(memory.lent, key=lambda lent: lent.bytes)
     scarce = memory.used_bytes >= _SCARCE * memory.budget_bytes
-    if scarce and most.bytes >= memory.budget_bytes / 2:
-        amount = f"{bytes_text(most.bytes)} of the {bytes_text(memory.budget_bytes)}"
+    if scarce and lent.bytes >= memory.budget_bytes / 2:
+        amount = f"{bytes_text(lent.bytes)} of the {bytes_text(memory.budget_bytes)}"
         words = f"holds {amount} that {process_name(owner)} may use"
         yield Trouble(
-            peer_name(most.peer, named), words, most.peer.participant, for_ns=most.oldest_ns
+            peer_name(lent.peer, named), words, lent.peer.participant, for_ns=lent.oldest_ns
         )

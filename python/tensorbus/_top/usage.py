@@ -1,4 +1,4 @@
-"""What the kernel says of a process: its time on processors, and its memory."""
+"""CPU time and memory of a process, from the kernel."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Usage(NamedTuple):
-    """Of one process, at one time."""
+    """The usage of one process at one time."""
 
     time: float
     """When it was read: seconds of `time.monotonic`."""
     started: int
-    """When the process began, in clock ticks: another one with the same pid began later."""
+    """When the process began, in clock ticks: differs for another process of the same pid."""
     cpu_seconds: float
     rss_bytes: int
 
 
 def usage_of(pid: int, proc: Path = Path("/proc")) -> Usage | None:
-    """None: the process is gone, or this one may not see it.
+    """The usage of a process; None if it has ended, or cannot be read.
 
     >>> usage_of(os.getpid()).rss_bytes > 0
     True
@@ -32,7 +32,7 @@ def usage_of(pid: int, proc: Path = Path("/proc")) -> Usage | None:
         stat = (proc / str(pid) / "stat").read_bytes()
     except OSError:
         return None
-    # Fields 3 and later of proc_pid_stat(5): the name of the program, before them, may be anything.
+    # Fields 3 and later of proc_pid_stat(5). The program's name before them may contain anything.
     fields = stat[stat.rindex(b")") + 2 :].split()
     return Usage(
         time.monotonic(),
@@ -43,7 +43,7 @@ def usage_of(pid: int, proc: Path = Path("/proc")) -> Usage | None:
 
 
 def cpu_percent(before: Usage | None, after: Usage | None) -> float | None:
-    """Of one processor, between two readings; None if they are not of one process.
+    """CPU time between two readings, in percent of one processor; None for different processes.
 
     >>> cpu_percent(Usage(10.0, 7, 1.0, 0), Usage(12.0, 7, 1.5, 0))
     25.0

@@ -1,15 +1,13 @@
-"""``tensorbus trace``: where samples spend their time (docs/tracing.md)."""
+"""``tensorbus trace``: records where samples spend their time (docs/tracing.md)."""
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
-from tensorbus._base.ending_signals import ending_signals
+from tensorbus._base.ending_signals import stop_signals
 from tensorbus._base.json_text import json_text
 from tensorbus._inspection.units import shown
 from tensorbus._trace.durations import hops_of, paths_of, table_of
@@ -27,10 +25,10 @@ def run(
     seconds: float | None = None,
     domain: str | None = None,
 ) -> int:
-    """Records until `seconds` are over, or Ctrl-C; writes the file and prints the table.
+    """Records for `seconds`, or until Ctrl-C; then writes the file and prints the tables.
 
     Returns:
-        The exit status: 1 if nobody could be traced.
+        The exit status: 1 if no process could be traced.
 
     Raises:
         OSError: the file cannot be written; nothing was recorded.
@@ -38,9 +36,9 @@ def run(
     path = Path(output)
     is_new = not path.exists()
     with path.open("a"):
-        pass  # it can be written, and has what it had if nothing is recorded
+        pass  # checks that it can be written, and keeps its content until there is something new
     recording = Recording(list(topics), domain)
-    with _stop_signals() as stopped:
+    with stop_signals() as stopped:
         deadline = None if seconds is None else time.monotonic() + seconds
         print("tracing; Ctrl-C ends it", file=sys.stderr, flush=True)
         recording.run(
@@ -48,7 +46,7 @@ def run(
         )
         recording.end()
     has_events = any(source.state in ("traced", "ended") for source in recording.sources)
-    # The file comes first: what is printed may be lost with the terminal.
+    # The file is written before anything is printed: the terminal may be gone.
     summary = _write(recording, path) if has_events else ""
     if not has_events and is_new:
         path.unlink()
@@ -60,7 +58,7 @@ def run(
 
 
 def _write(recording: Recording, path: Path) -> str:
-    """Writes the file; returns the tables of what is in it."""
+    """Writes the file and returns the tables to print."""
     events = recording.events()
     samples = samples_of(events)
     trace = json_of(samples, recording.topic_of, recording.sources, recording.threads_of(events))
@@ -76,7 +74,7 @@ def _write(recording: Recording, path: Path) -> str:
 
 
 def _lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Text on the left, numbers on the right."""
+    """Lines of a table: the first two columns are text, the others numbers."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [
@@ -90,28 +88,13 @@ def _troubles(sources: Sequence[Source], *, full: bool) -> Iterator[str]:
     if not sources:
         yield "there is no process in this domain"
     if full:
-        yield "the trace has as many events as it may: it has ended early"
+        yield "the trace has reached its limit of events and has ended early"
     for source in sources:
         if source.state == "refused":
             yield f"{source.name} cannot be traced: {source.why}"
         elif source.state == "asked":
             yield f"{source.name} does not answer: it is stopped, or very busy"
         if source.overwritten:
-            yield f"{source.name}: {source.overwritten} events were lost, being more than were read"
+            yield f"{source.name}: {source.overwritten} events were lost: not read in time"
         if source.incomplete:
             yield f"{source.name}: {source.incomplete} events were not completed"
-
-
-@contextmanager
-def _stop_signals() -> Iterator[list[int]]:
-    """The signals that came meanwhile, which end nothing by themselves."""
-    came: list[int] = []
-    before = {
-        number: signal.signal(number, lambda number, _: came.append(number))
-        for number in ending_signals()
-    }
-    try:
-        yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

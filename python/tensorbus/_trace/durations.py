@@ -1,4 +1,4 @@
-"""How long hops and paths took."""
+"""Durations of hops and paths."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import NamedTuple
 from tensorbus._trace.events import Event, SampleId
 from tensorbus._trace.samples import Receipt, Traced
 
-# Of the chains of parents of one sample. Programs have few; what a process writes may have cycles.
-_MOST_CHAINS = 64
-_MOST_LENGTH = 64
+# Limits for the chains of parents of one sample: records of a hostile process may have cycles.
+_MAX_CHAINS = 64
+_MAX_LENGTH = 64
 
 
 class Durations(NamedTuple):
-    """Of a hop or a path."""
+    """Durations of a hop or a path."""
 
     name: str
-    process: int  # in which it ends
+    process: int  # index of the source in which it ends
     times_ns: list[int]  # sorted
 
     def percentile(self, percent: float) -> int:
@@ -38,7 +38,7 @@ TopicOf = Callable[[SampleId], str]
 
 
 def hops_of(samples: Samples, topic_of: TopicOf) -> list[Durations]:
-    """What happens between two events of a sample, by topic and process."""
+    """The times between two events of a sample, by topic and process."""
     found: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     for sample, traced in samples.items():
         topic = topic_of(sample)
@@ -63,7 +63,10 @@ def _steps(traced: Traced, receipt: Receipt) -> Iterator[tuple[str, Event, Event
 
 
 def paths_of(samples: Samples, topic_of: TopicOf) -> list[Durations]:
-    """From the first publish of a chain of parents to where a process makes nothing more of it."""
+    """The times from the first publish of a chain of parents to its last receive.
+
+    A receive is the last of a chain if its process publishes nothing that is made of the sample.
+    """
     found: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     for sample, traced in samples.items():
         for receipt in traced.receipts:
@@ -79,13 +82,13 @@ def paths_of(samples: Samples, topic_of: TopicOf) -> list[Durations]:
 
 
 def _chains_to(sample: SampleId, samples: Samples, topic_of: TopicOf) -> list[list[SampleId]]:
-    """The chains of parents that end with this sample, each from its oldest one.
+    """The chains of parents that end with this sample, oldest sample first.
 
-    In a loop of topics a chain has each topic once.
+    A chain has each topic once, also where topics form a loop.
     """
     ended: list[list[SampleId]] = []
     growing = [[sample]]
-    while growing and len(ended) + len(growing) <= _MOST_CHAINS:
+    while growing and len(ended) + len(growing) <= _MAX_CHAINS:
         chain = growing.pop()
         topics = set(map(topic_of, chain))
         parents = [
@@ -93,7 +96,7 @@ def _chains_to(sample: SampleId, samples: Samples, topic_of: TopicOf) -> list[li
             for parent in dict.fromkeys(samples[chain[0]].parents)
             if samples[parent].published is not None and topic_of(parent) not in topics
         ]
-        if parents and len(chain) < _MOST_LENGTH:
+        if parents and len(chain) < _MAX_LENGTH:
             growing += [[parent, *chain] for parent in parents]
         else:
             ended.append(chain)
@@ -105,7 +108,7 @@ def _sorted(found: dict[tuple[str, int], list[int]]) -> list[Durations]:
 
 
 def table_of(durations: Sequence[Durations], names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Rows of text: what it is, the process, how often, median and 99th percentile in ms.
+    """Rows of text: name, process, count, median and 99th percentile in ms.
 
     >>> table_of([Durations("a: publish → receive", 0, [1_000_000, 3_000_000])], ["sink (7)"])
     [('a: publish → receive', 'sink (7)', '2', '1.000', '3.000')]

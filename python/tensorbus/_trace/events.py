@@ -1,4 +1,4 @@
-"""What traced processes have written, as the tracer has checked it."""
+"""The events that traced processes write, decoded from records that the tracer has checked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tensorbus._inspection.names import process_name
+from tensorbus._inspection.units import process_name
 
 # A record of a ring (docs/tracing.md): stamp, time, event, thread, participant, publisher, child's
 # publisher, sequence, child's sequence.
@@ -17,7 +17,7 @@ PUBLISH, RECEIVE, USE, RELEASE, PARENT = range(1, 6)
 
 
 class SampleId(NamedTuple):
-    """Names a sample on its machine."""
+    """Identifies a sample on its machine."""
 
     publisher: str  # the participant's id and the publisher's number, as in `Header.publisher`
     sequence: int
@@ -26,23 +26,23 @@ class SampleId(NamedTuple):
 class Event(NamedTuple):
     """Something that happened to a sample in a process."""
 
-    time_ns: int  # of the monotonic clock, which all processes share
+    time_ns: int  # of the monotonic clock, the same in all processes
     kind: int
-    sample: SampleId  # of PARENT: the parent
+    sample: SampleId  # with kind PARENT: the parent
     process: int  # the index of the source
     thread: int
-    child: SampleId | None = None  # of PARENT
+    child: SampleId | None = None  # with kind PARENT
 
 
 @dataclass(frozen=True)
 class Source:
-    """A process that was asked."""
+    """A process that was asked to write events."""
 
     participant: str
-    pid: int  # 0: of another pid namespace
-    process: str  # the name of its program; "": it cannot be seen
-    state: str  # "traced", "ended": it was traced; "refused", "asked": it was not
-    why: str = ""  # of "refused"
+    pid: int  # 0: the process is in another pid namespace
+    process: str  # the name of its program; "": unknown
+    state: str  # "traced" or "ended": it was traced; "refused" or "asked": it was not
+    why: str = ""  # why it "refused"
     overwritten: int = 0  # records that were not read in time
     incomplete: int = 0  # records that were begun and not completed
 

@@ -12,8 +12,8 @@ from tensorbus._trace.durations import Samples, TopicOf
 from tensorbus._trace.events import Event, Source
 from tensorbus._trace.samples import Receipt, Traced
 
-_SLICE_US = 1  # of an event that takes no time: a flow needs a slice to begin and end in
-_UNSEEN = 1 << 30  # stands for the pids of processes of other namespaces
+_SLICE_US = 1  # length of the slice of an instant: flows begin and end in slices
+_UNKNOWN_PID = 1 << 30  # first number for processes of other pid namespaces
 
 
 def json_of(
@@ -22,11 +22,17 @@ def json_of(
     sources: Sequence[Source],
     threads: Mapping[tuple[int, int], str],
 ) -> dict[str, Any]:
-    """The trace. `threads`: the names of threads that are known, by source and number.
+    """The trace as JSON.
 
-    Each process has its threads, with publish, receive and first use on them, and a row for each
-    topic with the samples that it holds. Arrows lead from a publish to what was received, and on
-    to what was made of it.
+    Each process has its threads, with their publishes, receives and first uses, and a row for each
+    topic with the samples that the process holds. Arrows lead from a publish to each receive, and
+    from a receive to the publish of each sample that was made of it.
+
+    Args:
+        samples: the samples with their events.
+        topic_of: the topic of a sample.
+        sources: the processes.
+        threads: known names of threads, by index of the source and thread number.
     """
     return {
         "displayTimeUnit": "ms",
@@ -75,7 +81,7 @@ class _Writer:
         }
 
     def span(self, topic: str, sequence: int, begin: Event, end: Event) -> Iterator[Any]:
-        """On a row of the process, since spans of a thread may overlap."""
+        """A span on a row of the process, not of the thread: a thread's spans may overlap."""
         common = {"cat": "held", "name": f"held {topic}", "id": self._next()}
         yield {**self._at(begin), **common, "ph": "b", "args": {"sequence": sequence}}
         yield {**self._at(end), **common, "ph": "e"}
@@ -107,8 +113,8 @@ def _names(
 
 
 def pids_of(sources: Sequence[Source]) -> list[int]:
-    """A number for each source; two participants of a process have the same."""
-    return [source.pid or _UNSEEN + number for number, source in enumerate(sources)]
+    """A number for each source: its pid, which participants of one process share."""
+    return [source.pid or _UNKNOWN_PID + number for number, source in enumerate(sources)]
 
 
 def _begin(samples: Samples) -> int:

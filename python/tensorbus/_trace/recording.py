@@ -1,4 +1,4 @@
-"""Records what the processes of a domain write."""
+"""Records the events that the processes of a domain write."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from tensorbus import _core
 from tensorbus._trace.events import Event, SampleId, Source, events_of
 
-_PERIOD = 0.01  # seconds between two looks; a ring takes 65,536 records
-_MOST_RECORDS = 4_000_000  # 256 MB; then the recording ends
+_PERIOD = 0.01  # seconds between two polls; a ring holds 65,536 records
+_MAX_RECORDS = 4_000_000  # 256 MB; then the recording ends
 _RECORD_BYTES = 64
 
 
 class Recording:
-    """Everything that was traced up to now."""
+    """The records of all processes up to now."""
 
     def __init__(self, topics: list[str], domain: str | None) -> None:
         self._tracer: _core.Tracer | None = _core.Tracer(domain or "", topics)
@@ -25,13 +25,13 @@ class Recording:
         self.sources: list[Source] = []
 
     def run(self, until: Callable[[], bool]) -> None:
-        """Records until that says so, or there is no room, or nobody can be traced."""
+        """Records until `until` returns True, or memory is full, or every process has refused."""
         while not until() and not self.is_full and not self.refused():
             self._poll()
             time.sleep(_PERIOD)
 
     def end(self) -> None:
-        """Reads what is left. The processes stop writing."""
+        """Reads remaining records and ends tracing in the processes."""
         if self._tracer is None:
             return
         self._poll()
@@ -39,10 +39,10 @@ class Recording:
 
     @property
     def is_full(self) -> bool:
-        return self._count >= _MOST_RECORDS
+        return self._count >= _MAX_RECORDS
 
     def refused(self) -> bool:
-        """There are participants, and each has refused."""
+        """True if there are participants and all have refused."""
         return bool(self.sources) and all(one.state == "refused" for one in self.sources)
 
     def events(self) -> list[Event]:
@@ -59,13 +59,13 @@ class Recording:
         return self._topics.get(sample.publisher, f"publisher {sample.publisher}")
 
     def threads_of(self, events: list[Event]) -> dict[tuple[int, int], str]:
-        """The names of the threads of these events, as far as they live."""
+        """The names of the events' threads that still run."""
         names = {}
         for process, thread in {(event.process, event.thread) for event in events}:
             path = Path(f"/proc/{self.sources[process].pid}/task/{thread}/comm")
             try:
                 names[process, thread] = path.read_text(errors="replace").strip()
-            except OSError:  # it has ended
+            except OSError:  # the thread has ended
                 continue
         return names
 

@@ -1,4 +1,4 @@
-"""The events of each sample, put together."""
+"""Events grouped by sample."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Receipt:
 
 @dataclass
 class Traced:
-    """A sample, as far as it was traced."""
+    """The traced events of a sample."""
 
     published: Event | None = None
     receipts: list[Receipt] = field(default_factory=list)  # in the order of their times
@@ -29,7 +29,7 @@ class Traced:
     def children_of(
         self, process: int, samples: dict[SampleId, Traced]
     ) -> list[tuple[SampleId, Event]]:
-        """What a process has made of it, and when it published that."""
+        """The samples that a process has made of this one, each with its publish event."""
         made = []
         for child in self.children:
             published = samples[child].published
@@ -41,8 +41,8 @@ class Traced:
 def samples_of(events: Iterable[Event]) -> dict[SampleId, Traced]:
     """The samples, in the order of their first events.
 
-    A process that receives a sample several times uses and releases it as often; which of its
-    subscribers did which is not known, so they are taken in turn.
+    A process may receive, use and release a sample several times. Events do not name the
+    subscriber, so uses and releases are assigned to receipts in order.
     """
     samples: dict[SampleId, Traced] = {}
     for event in sorted(events, key=lambda event: event.time_ns):

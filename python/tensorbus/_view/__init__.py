@@ -15,20 +15,19 @@ def run(
     rerun: str | None = None,
     foxglove: str | None = None,
 ) -> int:
-    """Serves the page until SIGINT or SIGTERM; the exit status.
+    """Serves the page until SIGINT, SIGTERM or SIGHUP. Returns the exit status.
 
     Args:
         domain: a name or a path in place of $TENSORBUS_DOMAIN.
-        port: on 127.0.0.1; 0 for any that is free, or for 8765 with `foxglove`.
-        open_browser: opens the page in the browser of the desktop, if there is one; without, only
-            prints it.
-        rerun: instead of the page, forwards all messages to Rerun: "" for its viewer, or an `.rrd`
-            to write.
-        foxglove: the same for Foxglove: "" for a server that its app connects to, or an `.mcap`.
+        port: a port of 127.0.0.1; 0: any free port, or 8765 with `foxglove`.
+        open_browser: open the page in the browser of the desktop, if there is a desktop.
+        rerun: forward all messages to Rerun instead: "" for its viewer, or an `.rrd` to write.
+        foxglove: forward all messages to Foxglove instead: "" for a server that its app connects
+            to, or an `.mcap` to write.
 
     Raises:
-        Unsupported: what is needed for it is not installed.
-        OSError: the port is taken.
+        Unsupported: a required package is not installed.
+        OSError: the port is in use.
     """
     package = "aiohttp"
     if rerun is not None or foxglove is not None:

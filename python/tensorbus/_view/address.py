@@ -1,11 +1,11 @@
-"""Where the page is, and who may ask for it: those who know the token, in pages from there."""
+"""The address of the page, and the check of requests: by token, host and origin."""
 
 from __future__ import annotations
 
 import secrets
 import socket
 
-# No file from outside, no frame around the page, no form.
+# The page loads no file from other sites, stands in no frame, and sends no form.
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",
@@ -19,19 +19,19 @@ _HTTP_PORT = 80
 
 
 class Address:
-    """A port of this machine, the token of its server, and the names that it answers to.
+    """A listening port of this machine, the server's token, and the host names it answers to.
 
-    A browser can connect from now on; it waits until the server runs.
+    A browser can connect at once; it waits until the server runs.
 
-    A page of another site can send requests to 127.0.0.1, also under a name of its own that its
-    name server says is 127.0.0.1 (DNS rebinding). It does not know the token, and its requests name
+    A page of another site can send requests to 127.0.0.1, also under a host name that its name
+    server resolves to 127.0.0.1 (DNS rebinding). It does not know the token, and its requests have
     another Host or Origin.
 
     Args:
-        port: on 127.0.0.1; 0 for any that is free.
+        port: a port of 127.0.0.1; 0: any free port.
 
     Raises:
-        OSError: the port is taken.
+        OSError: the port is in use.
     """
 
     def __init__(self, port: int = 0) -> None:
@@ -39,19 +39,19 @@ class Address:
         port = self.listening.getsockname()[1]
         self._token = secrets.token_urlsafe(32)
         self.url = f"http://127.0.0.1:{port}/{self._token}/"
-        """Where a browser finds the page: with this address, everything can be seen."""
+        """The page's address. It contains the token: every user who knows it can see the domain."""
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
         if port == _HTTP_PORT:
             self._hosts |= {"127.0.0.1", "localhost"}
         self._origins = {f"http://{host}" for host in self._hosts}
 
     def allows(self, token: str, host: str | None, origin: str | None) -> bool:
-        """May this request be answered? The time that it takes does not depend on the token.
+        """True if a request is allowed. The comparison of the token takes constant time.
 
         Args:
-            token: what the request has in its place.
-            host: its header `Host`.
-            origin: its header `Origin`; None if it has none, as the page itself.
+            token: the token in the request's path.
+            host: the request's `Host` header.
+            origin: the request's `Origin` header; None: it has none, like requests of the page.
         """
         known = secrets.compare_digest(token.encode("utf-8", "replace"), self._token.encode())
         return known and host in self._hosts and (origin is None or origin in self._origins)

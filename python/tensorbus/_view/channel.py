@@ -1,4 +1,4 @@
-"""Something that is made for as long as somebody wants it."""
+"""Frames for the page, and channels that produce them while there are listeners."""
 
 from __future__ import annotations
 
@@ -6,19 +6,38 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import json
 
 logger = logging.getLogger("tensorbus.view")
 
 Take = Callable[[bytes], None]
-"""Is given each new frame, and keeps the newest."""
+"""A listener: called with each new frame; keeps the newest."""
+
+
+@dataclass
+class Frame:
+    """A JSON object, with the pixels, points or values that the page draws."""
+
+    header: dict[str, Any]
+    payload: bytes = b""
+
+    def encoded(self) -> bytes:
+        """The length of the JSON as u32 little-endian, the JSON, and the payload.
+
+        NaN and infinity become null.
+        """
+        header = json.encode(self.header)
+        return len(header).to_bytes(4, "little") + header + self.payload
 
 
 class Channel:
-    """Runs a producer while there are listeners, and gives all of them what it makes.
+    """Runs a producer while there are listeners, and passes its frames to all of them.
 
     Args:
-        produce: makes frames and passes each to the function that it is given, until it is
-            cancelled.
+        produce: calls its argument with each frame that it makes, until it is cancelled.
     """
 
     def __init__(self, produce: Callable[[Take], Awaitable[None]]) -> None:
@@ -29,7 +48,7 @@ class Channel:
 
     @property
     def listeners(self) -> int:
-        """How many there are."""
+        """The number of listeners."""
         return len(self._listeners)
 
     def join(self, take: Take) -> None:
@@ -41,7 +60,7 @@ class Channel:
             self._task = asyncio.create_task(self._run())
 
     async def leave(self, take: Take) -> None:
-        """Removes a listener; without any, the producer has ended when this returns."""
+        """Removes a listener. When the last one leaves, waits for the producer's end."""
         self._listeners.discard(take)
         if self._listeners or self._task is None:
             return

@@ -1,4 +1,4 @@
-"""One topic for tiles: its newest samples, small, a few times a second."""
+"""Feeds: a topic's newest samples as small frames for tiles."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ from tensorbus._base.errors import Error, HoldLimit, Timeout
 from tensorbus._tensors import numpy_arrays
 from tensorbus._topics.async_subscriber import AsyncSubscriber
 from tensorbus._topics.sample import Sample
-from tensorbus._view.channel import Take
-from tensorbus._view.frame import Frame
+from tensorbus._view.channel import Frame, Take
 from tensorbus._view.frames import failure, frame_of
 from tensorbus._view.latency import Latency
 
-MOST_HZ = 15.0
-"""Frames of a tile in a second."""
+MAX_HZ = 15.0
+"""Limit of frames per second of a tile."""
 
 logger = logging.getLogger("tensorbus.view")
 
 
 class Feed:
-    """Subscribes to a topic as best effort, and shows its newest sample.
+    """Subscribes to a topic with best effort, and makes frames of its newest samples.
 
     Args:
-        topic: its name.
-        view: which part of its messages (see `frame_of`).
-        domain: of the topic.
-        workers: where arrays are made small.
+        topic: the topic's name.
+        view: the part of its messages to show (see `frame_of`).
+        domain: the topic's domain.
+        workers: threads in which frames are made.
     """
 
     def __init__(self, topic: str, view: str, domain: str | None, workers: Executor) -> None:
@@ -41,7 +40,7 @@ class Feed:
         self._latency = Latency()
 
     async def run(self, give: Take) -> None:
-        """Gives a frame for the newest sample, at most MOST_HZ times a second."""
+        """Calls `give` with a frame of the newest sample, at most MAX_HZ times a second."""
         try:
             async with AsyncSubscriber(
                 self._topic,
@@ -54,7 +53,7 @@ class Feed:
                 while True:
                     began = time.monotonic()
                     give(await self._frame(subscriber))
-                    await asyncio.sleep(max(0.0, began + 1 / MOST_HZ - time.monotonic()))
+                    await asyncio.sleep(max(0.0, began + 1 / MAX_HZ - time.monotonic()))
         except Error as error:
             give(failure(error).encoded())
 
@@ -64,22 +63,22 @@ class Feed:
         return await loop.run_in_executor(self._workers, self._shown, sample)
 
     async def _newest(self, subscriber: AsyncSubscriber[Any]) -> Sample[Any]:
-        """The next sample; the one that waits already, if no other comes at once.
+        """The next sample, or the one that waits in the queue if no other comes soon.
 
-        That one may have waited for us, so its time says nothing about the bus.
+        Only fresh samples count for the latency: a sample in the queue has waited for this feed.
         """
         while True:
             try:
-                late = subscriber.try_receive()
+                waiting = subscriber.try_receive()
                 try:
-                    fresh = await subscriber.receive(None if late is None else 1 / MOST_HZ)
+                    fresh = await subscriber.receive(None if waiting is None else 1 / MAX_HZ)
                 except Timeout:
-                    assert late is not None
-                    return late
+                    assert waiting is not None
+                    return waiting
             except HoldLimit:
-                await asyncio.sleep(1 / MOST_HZ)
+                await asyncio.sleep(1 / MAX_HZ)
                 continue
-            if fresh.header.origin is None:  # the clock of another machine is another one
+            if fresh.header.origin is None:  # not of another machine, which has another clock
                 self._latency.add((time.time_ns() - fresh.header.timestamp_ns) / 1e9)
             return fresh
 
@@ -99,13 +98,13 @@ def _read(sample: Sample[Any], view: str) -> Frame:
         return frame_of(sample.data, view)
     except Error as error:
         return frame_of({"not readable": str(error), **_tensors(sample)}, view)
-    except Exception as error:  # the next sample may be shown
+    except Exception as error:  # the next sample may be valid
         logger.exception("a sample of %s cannot be shown", sample.header.topic)
         return failure(error)
 
 
 def _tensors(sample: Sample[Any]) -> dict[str, Any]:
-    """The tensors of a message that is of a type which needs more than NumPy."""
+    """The tensors of a message that NumPy alone cannot restore."""
     found: dict[str, Any] = {}
     core = sample._core
     for index in range(min(core.tensor_count, 8)):

@@ -1,4 +1,4 @@
-"""What a tile shows of a message: the choice of a view, and its bytes for the page."""
+"""The frame of a message for a tile: the chosen view, and its bytes for the page."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 import numpy as np
 
 from tensorbus._view import pixels
-from tensorbus._view.frame import Frame
+from tensorbus._view.channel import Frame
 from tensorbus._view.leaves import Leaves, is_array, leaves_of, text_of
 
 NUMBERS = "(numbers)"
 TEXT = "(text)"
-_FEW = 16  # values of an array that are plotted over time, each by itself
-_MOST_SERIES = 32
-_LEAST_POINTS = 32  # a smaller (N, 3) is a matrix
-_LINES = 64
+_MAX_PLOTTED = 16  # elements of an array that is plotted over time, each as a series
+_MAX_SERIES = 32
+_MIN_POINTS = 32  # a smaller (N, 3) is a matrix
+_MAX_LINES = 64
 
 
 def frame_of(message: Any, view: str = "") -> Frame:
-    """A message as a tile shows it.
+    """The frame of a message.
 
     Args:
-        message: what was received.
-        view: the path of an array, NUMBERS or TEXT; the first of the message if it has none such.
+        message: the message.
+        view: the path of an array, NUMBERS or TEXT; if the message has no such view, its first one.
     """
     leaves = leaves_of(message)
     kinds = {path: kind_of(value) for path, value in leaves.items()}
@@ -45,7 +45,7 @@ def frame_of(message: Any, view: str = "") -> Frame:
 
 
 def failure(error: Exception) -> Frame:
-    """What is shown where nothing can be received."""
+    """A frame that shows an error."""
     return Frame({"kind": "text", "view": TEXT, "views": [TEXT], "lines": [str(error)]})
 
 
@@ -64,9 +64,9 @@ def kind_of(value: Any) -> str:
         return "text"
     shape = value.shape
     if len(shape) <= 1:
-        return "numbers" if value.size <= _FEW else "curve"
+        return "numbers" if value.size <= _MAX_PLOTTED else "curve"
     if len(shape) == 2:
-        if shape[1] == 3 and shape[0] >= _LEAST_POINTS and value.dtype.kind == "f":
+        if shape[1] == 3 and shape[0] >= _MIN_POINTS and value.dtype.kind == "f":
             return "points"
         return "image" if value.dtype in (np.uint8, np.bool_) else "heat"
     return "image" if shape[-1] in pixels.CHANNELS or shape[-3] in pixels.CHANNELS else "heat"
@@ -99,7 +99,7 @@ def _array(leaves: Leaves, path: str, kind: str) -> Frame:
 
 
 def _ratio(shape: tuple[int, ...], kind: str) -> float:
-    """Width by height."""
+    """The width divided by the height."""
     planes_first = len(shape) == 3 and shape[2] not in pixels.CHANNELS
     height, width = shape[1:] if planes_first else shape[:2]
     return width / height if kind == "image" else 4 / 3
@@ -114,7 +114,7 @@ def _points(header: dict[str, Any], array: Any, colours: Any) -> Frame:
 
 
 def _numbers(leaves: Leaves) -> Frame:
-    """Each number by its name, for a plot over time."""
+    """Numbers by name, for a plot over time."""
     series: dict[str, float] = {}
     for path, value in leaves.items():
         if not is_array(value) or value.ndim == 0:
@@ -123,11 +123,11 @@ def _numbers(leaves: Leaves) -> Frame:
         found = pixels.numbers(value)
         assert found is not None
         series |= {f"{path}[{index}]": float(number) for index, number in enumerate(found)}
-    return Frame({"kind": "numbers", "series": dict(islice(series.items(), _MOST_SERIES))})
+    return Frame({"kind": "numbers", "series": dict(islice(series.items(), _MAX_SERIES))})
 
 
 def _number(value: Any) -> float:
-    """Of an array of no dimension, or of Python."""
+    """A number of Python, or the element of an array without dimensions."""
     try:
         found = value if isinstance(value, int | float) else pixels.numbers(value)
         return math.nan if found is None else float(found)
@@ -136,5 +136,5 @@ def _number(value: Any) -> float:
 
 
 def _text(leaves: Leaves) -> Frame:
-    lines = [f"{path}: {text_of(value)}" for path, value in islice(leaves.items(), _LINES)]
+    lines = [f"{path}: {text_of(value)}" for path, value in islice(leaves.items(), _MAX_LINES)]
     return Frame({"kind": "text", "lines": lines})

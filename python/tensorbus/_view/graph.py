@@ -1,4 +1,4 @@
-"""The picture of a domain: processes and topics as boxes, and what flows between them."""
+"""The graph of a domain: processes and topics as boxes, and the flows between them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tensorbus._inspection.report import Inspection, ParticipantReport
 from tensorbus._view.layout import Edge, Layout, layout
 from tensorbus._view.traffic import End, Flow, Traffic
 
-_MANY = 40
-"""From so many topics on, those with the same publishers and subscribers are one box."""
+_MERGE_FROM = 40
+"""With so many topics, topics with the same publishers and subscribers become one box."""
 _CHARACTER = 7.2  # pixels of the page's font, 12 px
-_LONGEST = 30  # characters of a label
+_MAX_LABEL = 30  # characters of a label
 _HEIGHT = {"process": 40.0, "topic": 28.0}
 
 
 def graph(inspection: Inspection, flows: Traffic) -> dict[str, Any]:
-    """Boxes with their places, and edges with their flows, as the page draws them."""
+    """Boxes with their positions, and edges with their flows, for the page."""
     groups = _groups(flows)
     boxes = {f"t {name}": _topic(name, topics) for name, topics in groups.items()}
     group_of = {topic: name for name, topics in groups.items() for topic in topics}
@@ -44,13 +44,13 @@ def graph(inspection: Inspection, flows: Traffic) -> dict[str, Any]:
 
 
 def _groups(flows: Traffic) -> dict[str, list[str]]:
-    """The topics of each box, by the first of them."""
+    """The topics of each box, by the first topic's name."""
     ends: dict[str, set[tuple[str, End]]] = defaultdict(set)
     for end, topic in flows.sent:
         ends[topic].add(("sent", end))
     for topic, end in flows.received:
         ends[topic].add(("received", end))
-    if len(ends) < _MANY:
+    if len(ends) < _MERGE_FROM:
         return {topic: [topic] for topic in ends}
     alike: dict[frozenset[tuple[str, End]], list[str]] = defaultdict(list)
     for topic in sorted(ends):
@@ -66,13 +66,13 @@ def _topic(name: str, topics: list[str]) -> dict[str, Any]:
 
 
 def _common(names: list[str]) -> str:
-    """What all begin with; of names in their order the first and the last say it."""
+    """The common prefix of sorted names: that of the first and the last."""
     pairs = enumerate(zip(names[0], names[-1], strict=False))
     return names[0][: next((at for at, (one, other) in pairs if one != other), None)]
 
 
 def _box_of(end: End, boxes: dict[str, Any], known: dict[str, ParticipantReport]) -> str:
-    """The box of a process or node, made if it is not there yet."""
+    """The id of the box of a process or node, which is made on first use."""
     participant, node = end
     name = f"p {participant} {node}"
     if name not in boxes:
@@ -104,9 +104,9 @@ def _width(box: dict[str, Any]) -> float:
 
 
 def _short(label: str) -> str:
-    return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…"
+    return label if len(label) <= _MAX_LABEL else f"{label[: _MAX_LABEL - 1]}…"
 
 
-@lru_cache(maxsize=4)  # the picture stays as it is while the rates change
+@lru_cache(maxsize=4)  # the layout stays the same while only rates change
 def _layout(sizes: tuple[tuple[str, float, float], ...], edges: tuple[Edge, ...]) -> Layout:
     return layout({name: (width, height) for name, width, height in sizes}, edges)

@@ -1,4 +1,4 @@
-"""How long samples took from the publisher to here."""
+"""The latency of samples from the publisher to the page's server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KEPT = 512
 
 
 class Latency:
-    """The last 512 times, in seconds.
+    """Statistics of the last 512 latencies, in seconds.
 
     >>> latency = Latency()
     >>> for microseconds in (1, 2, 3, 50):
@@ -26,7 +26,7 @@ class Latency:
         self._times: deque[float] = deque(maxlen=_KEPT)
 
     def add(self, seconds: float) -> None:
-        """One sample; a clock that was set back makes no negative time."""
+        """Adds a latency. A negative one, after the clock was set back, counts as 0."""
         self._times.append(max(seconds, 0.0))
 
     def summary(self) -> dict[str, Any] | None:

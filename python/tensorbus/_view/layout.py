@@ -1,9 +1,9 @@
 """Places the boxes of a graph in columns, so that most edges go from left to right.
 
 After Sugiyama, Tagawa, Toda, "Methods for Visual Understanding of Hierarchical System Structures"
-(1981): edges that close a cycle are turned round, each box comes right of those that lead to it,
-and the order within the columns follows the neighbours. An edge over several columns gets a place
-in each.
+(1981): edges that close a cycle are reversed, each box is placed right of its predecessors, and the
+order within a column follows the neighbours. An edge over several columns gets a bend in each
+column between.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Point = tuple[float, float]
 
 _SWEEPS = 6
 _GAP = 14.0  # between two boxes of a column
-_BETWEEN = 84.0  # between two columns: room for the rates
-_BEND = 12.0  # the height of an edge that passes a column
+_COLUMN_GAP = 84.0  # between two columns: room for the rates
+_BEND = 12.0  # the height of a bend
 
 
 @dataclass(frozen=True)
 class Box:
-    """Where a box lies, in pixels from the upper left corner."""
+    """The position and size of a box, in pixels from the upper left corner."""
 
     x: float
     y: float
@@ -34,7 +34,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Layout:
-    """Boxes, and the points that each edge passes."""
+    """The boxes, and the points of each edge."""
 
     width: float
     height: float
@@ -63,7 +63,7 @@ def layout(sizes: Mapping[str, tuple[float, float]], edges: Sequence[Edge]) -> L
 
 
 def _without_cycles(names: Mapping[str, object], edges: Sequence[Edge]) -> dict[Edge, Edge]:
-    """Each edge as it is used: turned round if it leads back to where a walk came from."""
+    """The direction of each edge, reversed if it closes a cycle in a depth-first walk."""
     following: dict[str, list[str]] = defaultdict(list)
     for source, target in edges:
         following[source].append(target)
@@ -93,7 +93,7 @@ def _without_cycles(names: Mapping[str, object], edges: Sequence[Edge]) -> dict[
 
 
 def _columns(names: Mapping[str, object], edges: Sequence[Edge]) -> dict[str, int]:
-    """The longest way to each box; one that nothing leads to stands before its first target."""
+    """The length of the longest path to each box; boxes without predecessors move to the right."""
     following: dict[str, list[str]] = defaultdict(list)
     missing = dict.fromkeys(names, 0)
     for source, target in edges:
@@ -116,7 +116,7 @@ def _columns(names: Mapping[str, object], edges: Sequence[Edge]) -> dict[str, in
 
 
 def _chain(edge: Edge, way: Edge, column: dict[str, int]) -> list[str]:
-    """The names on the way of an edge, with a new one for each column that it passes."""
+    """The names along an edge, with a new name for the bend in each column between."""
     source, target = way
     bends = [f"\0{source}\0{target}\0{at}" for at in range(column[source] + 1, column[target])]
     for at, bend in enumerate(bends, column[source] + 1):
@@ -158,7 +158,7 @@ def _placed(
     heights: Mapping[str, float],
     sizes: Mapping[str, tuple[float, float]],
 ) -> dict[str, Box]:
-    """Each column is centred; boxes of a column have its width."""
+    """Positions of boxes and bends. Columns are centred; boxes have the width of their column."""
     columns = [sum(heights[name] + _GAP for name in names) - _GAP for names in order]
     tallest = max(columns, default=0.0)
     boxes = {}
@@ -169,12 +169,12 @@ def _placed(
         for name in names:
             boxes[name] = Box(x, y, width, heights[name])
             y += heights[name] + _GAP
-        x += width + _BETWEEN
+        x += width + _COLUMN_GAP
     return boxes
 
 
 def _points(edge: Edge, chain: Sequence[str], boxes: Mapping[str, Box]) -> list[Point]:
-    """From the side of the first box that faces the second, to the last box."""
+    """The points of an edge, from the side of the first box that faces the last box."""
     first, last = boxes[edge[0]], boxes[edge[1]]
     right = first.x < last.x
     points = [(first.x + (first.width if right else 0), first.y + first.height / 2)]

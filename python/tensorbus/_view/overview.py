@@ -1,4 +1,4 @@
-"""Asks the processes of a domain what they have, once a second, while a page is open."""
+"""The overview of a domain, updated every second while a page is open."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 from tensorbus._base.errors import Error
 from tensorbus._inspection.report import Inspection
-from tensorbus._view.channel import Take
-from tensorbus._view.frame import Frame
+from tensorbus._view.channel import Frame, Take
 from tensorbus._view.summary import summary
 
 Source = Callable[[], Inspection]
@@ -23,14 +22,14 @@ class Overview:
     """Inspects a domain and compares each inspection with the one before.
 
     Args:
-        inspect: asks the processes; it may wait for those that do not answer.
+        inspect: inspects the domain; it may block for processes that do not answer.
     """
 
     def __init__(self, inspect: Source) -> None:
         self._inspect = inspect
 
     async def run(self, give: Take) -> None:
-        """Gives a frame with the summary each second."""
+        """Calls `give` with a frame of the summary every second."""
         before: Inspection | None = None
         while True:
             began = time.monotonic()
@@ -39,7 +38,7 @@ class Overview:
                 give(frame)
             except (Error, OSError) as error:
                 logger.warning("the domain cannot be inspected: %s", error)
-            except Exception:  # the next inspection may be shown
+            except Exception:  # the next inspection may be valid
                 logger.exception("the domain cannot be shown")
             await asyncio.sleep(max(0.1, began + PERIOD - time.monotonic()))
 

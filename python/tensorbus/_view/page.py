@@ -1,4 +1,4 @@
-"""One open page: which tiles it has, and what it has still to be sent."""
+"""An open page: its tiles, its commands, and the frames to send to it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import msgspec
 
 from tensorbus._view.channel import Channel
 
-MOST_TILES = 64
+MAX_TILES = 64
 OVERVIEW = 0
 """The tile that shows the domain."""
 
 
 class Open(msgspec.Struct, tag="open", forbid_unknown_fields=True):
-    """The page has a new tile, or another view in an old one."""
+    """The page has opened a tile, or chosen another view in an open tile."""
 
     tile: int
     topic: str
@@ -30,7 +30,7 @@ class Close(msgspec.Struct, tag="close", forbid_unknown_fields=True):
 
 
 class Drawn(msgspec.Struct, tag="drawn", forbid_unknown_fields=True):
-    """The page has drawn what it was sent for a tile, and can take more."""
+    """The page has drawn the last frame of a tile, and can take another."""
 
     tile: int
 
@@ -39,17 +39,17 @@ _decoder = msgspec.json.Decoder(Open | Close | Drawn)
 
 
 class InvalidCommand(ValueError):
-    """The page sent what no page sends."""
+    """The page sent a malformed or forbidden command."""
 
 
 class Socket(Protocol):
-    """What it uses of a websocket."""
+    """The part of a websocket that a page uses."""
 
     async def send_bytes(self, data: bytes) -> None: ...
 
 
 class _Tile:
-    """One tile of a page. It keeps one frame, the newest, until the page can take it."""
+    """A tile of a page. It keeps the newest frame until the page can take it."""
 
     def __init__(self, channel: Channel, changed: asyncio.Event) -> None:
         self._channel = channel
@@ -65,7 +65,7 @@ class _Tile:
         self._changed.set()
 
     def next(self) -> bytes | None:
-        """What to send now; None while the page draws, or if there is nothing new."""
+        """The frame to send now; None while the page draws, or if there is no new frame."""
         if self._in_flight or self._waiting is None:
             return None
         frame, self._waiting = self._waiting, None
@@ -89,11 +89,11 @@ class _Tile:
 
 
 class Page:
-    """One websocket. A slow page gets fewer frames; nothing else waits for it.
+    """A page with its websocket. A slow page gets fewer frames; nothing waits for it.
 
     Args:
-        overview: what is shown of the domain.
-        feed: gives the channel of a topic and a view.
+        overview: the channel of the domain's overview.
+        feed: returns the channel of a topic and a view.
     """
 
     def __init__(self, overview: Channel, feed: Callable[[str, str], Channel]) -> None:
@@ -103,14 +103,14 @@ class Page:
 
     @property
     def dropped(self) -> int:
-        """Frames of the open tiles for which a newer one came before they could be sent."""
+        """Frames of open tiles that were replaced by newer ones before they were sent."""
         return sum(tile.dropped for tile in self._tiles.values())
 
     async def handle_command(self, text: str) -> None:
-        """Does what the page asks for.
+        """Runs a command of the page.
 
         Raises:
-            InvalidCommand: no page asks for that.
+            InvalidCommand: the command is malformed, or beyond a limit.
         """
         try:
             command = _decoder.decode(text)
@@ -130,13 +130,13 @@ class Page:
         channel = self._feed(command.topic, command.view)
         if tile := self._tiles.get(command.tile):
             await tile.show(channel)
-        elif len(self._tiles) > MOST_TILES:
-            raise InvalidCommand(f"more than {MOST_TILES} tiles")
+        elif len(self._tiles) > MAX_TILES:
+            raise InvalidCommand(f"more than {MAX_TILES} tiles")
         else:
             self._tiles[command.tile] = _Tile(channel, self._changed)
 
     async def send(self, socket: Socket) -> None:
-        """Sends what there is, until it is cancelled: of each tile one frame at a time."""
+        """Sends frames until it is cancelled; of each tile one frame at a time."""
         while True:
             await self._changed.wait()
             self._changed.clear()

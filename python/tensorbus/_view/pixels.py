@@ -1,4 +1,4 @@
-"""Arrays as pixels and points for a tile: small, whatever the size of the array."""
+"""Arrays as pixels and points of a tile, with limits for arrays of any size."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     Bytes = NDArray[np.uint8]
 
 SIDE = 480
-"""Most pixels of a tile in one direction."""
-MOST_POINTS = 20_000
-MOST_VALUES = 480
+"""Limit of a tile's pixels in each direction."""
+MAX_POINTS = 20_000
+MAX_VALUES = 480
 CHANNELS = (1, 3, 4)
 
-# Viridis of matplotlib (public domain, CC0), at equal distances.
+# Colours of matplotlib's viridis (public domain, CC0) at equal distances.
 _COLOURS = np.array(
     [
         (68, 1, 84),
@@ -43,19 +43,20 @@ _MAP = np.stack(
 
 @dataclass(frozen=True)
 class Pixels:
-    """What a canvas shows."""
+    """An image for a canvas."""
 
     rgba: Bytes
     """(height, width, 4); transparent where the value is not finite."""
     low: float | None
-    """The least value that was looked at; None: there is no finite one."""
+    """The minimum of the finite values shown; None: there are none."""
     high: float | None
+    """The maximum of the finite values shown; None: there are none."""
     nonfinite_count: int
-    """Values that are not finite, among those that were looked at."""
+    """How many of the values shown are not finite."""
 
 
 def numbers(array: Any) -> Floats | None:
-    """Any dtype with numbers as float64, complex ones as their magnitude; None if it has none.
+    """Numbers of any dtype as float64, complex ones by their magnitude; None for other dtypes.
 
     >>> numbers(np.array([True, False])), numbers(np.array([3 + 4j])), numbers(np.array(["a"]))
     (array([1., 0.]), array([5.]), None)
@@ -72,12 +73,12 @@ def numbers(array: Any) -> Floats | None:
 
 
 def has_numbers(dtype: np.dtype[Any]) -> bool:
-    """Those of ml_dtypes (bfloat16, ...) call themselves void."""
+    """True for dtypes of numbers. Dtypes of ml_dtypes (bfloat16, ...) have the kind of void."""
     return dtype.kind in "biufcmM" or (dtype.kind == "V" and dtype.type is not np.void)
 
 
 def thinned(array: Any, axes: tuple[int, int]) -> Any:
-    """Every n-th row and column, so that both axes have at most SIDE elements. A view."""
+    """A view of every n-th row and column, with at most SIDE elements on both axes."""
     index: list[Any] = [slice(None)] * array.ndim
     for axis in axes:
         index[axis] = slice(None, None, max(1, -(-array.shape[axis] // SIDE)))
@@ -87,8 +88,8 @@ def thinned(array: Any, axes: tuple[int, int]) -> Any:
 def image(array: Any) -> Pixels | None:
     """An image of shape (H, W), (H, W, C) or (C, H, W), where C is 1, 3 or 4.
 
-    Integers of 8 bits and floats between 0 and 1 keep their brightness; others are spread from the
-    least to the greatest value.
+    Integers of 8 bits and values between 0 and 1 keep their brightness; others are scaled from
+    their minimum to their maximum.
     """
     array = np.asarray(array)
     if array.ndim == 3 and array.shape[2] not in CHANNELS:
@@ -97,7 +98,7 @@ def image(array: Any) -> Pixels | None:
 
 
 def _coloured(array: Any) -> Pixels | None:
-    """Of shape (H, W) or (H, W, C), each pixel."""
+    """All pixels of an array of shape (H, W) or (H, W, C)."""
     values = numbers(array)
     if values is None:
         return None
@@ -115,7 +116,7 @@ def _coloured(array: Any) -> Pixels | None:
 
 
 def heat(array: Any) -> Pixels | None:
-    """A heat map of shape (H, W): dark is the least value, yellow the greatest."""
+    """A heat map of an array of shape (H, W), from dark (minimum) to yellow (maximum)."""
     values = numbers(thinned(np.asarray(array), (0, 1)))
     if values is None:
         return None
@@ -127,18 +128,18 @@ def heat(array: Any) -> Pixels | None:
 
 
 def curve(array: Any) -> Floats | None:
-    """At most MOST_VALUES of the values of an array with one dimension."""
-    return numbers(np.asarray(array)[:: max(1, -(-len(array) // MOST_VALUES))])
+    """At most MAX_VALUES values of an array with one dimension."""
+    return numbers(np.asarray(array)[:: max(1, -(-len(array) // MAX_VALUES))])
 
 
 def cloud(points: Any, colours: Any = None) -> tuple[NDArray[np.float32], Bytes] | None:
-    """At most MOST_POINTS points of shape (N, 3) with a colour for each.
+    """At most MAX_POINTS points of shape (N, 3), with a colour for each.
 
     Args:
-        points: of shape (N, 3); those that are not finite are left out.
-        colours: of shape (N, 3), from 0 to 255 or from 0 to 1; without, the height is the colour.
+        points: of shape (N, 3); points that are not finite are left out.
+        colours: of shape (N, 3), from 0 to 255 or from 0 to 1; None: coloured by height.
     """
-    step = max(1, -(-len(points) // MOST_POINTS))
+    step = max(1, -(-len(points) // MAX_POINTS))
     found = numbers(np.asarray(points)[::step])
     if found is None:
         return None
@@ -164,7 +165,7 @@ def _range(values: Floats) -> tuple[float | None, float | None, Any]:
 
 
 def _brightness(dtype: Any, low: float | None, high: float | None) -> tuple[float, float]:
-    """The values that are black and white."""
+    """The values that are shown as black and white."""
     if low is None or high is None:
         return 0.0, 1.0
     if dtype == np.uint8:
@@ -175,7 +176,7 @@ def _brightness(dtype: Any, low: float | None, high: float | None) -> tuple[floa
 
 
 def _scaled(values: Floats, low: float, high: float) -> Bytes:
-    """0 to 255. Halves, since the difference of two float64 may be infinite."""
+    """Values scaled to 0 to 255. Halved, because the difference of two float64 may be infinite."""
     with np.errstate(all="ignore"):
         span = high / 2 - low / 2
         part = (values / 2 - low / 2) / span if span > 0 else np.zeros_like(values)

@@ -1,4 +1,4 @@
-"""The web server: the page, its files, and a websocket for what the page shows."""
+"""The web server: the page's files, and a websocket with its frames."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _KINDS = {
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
-_MOST_COMMAND = 4096  # bytes that a page may send at once
-_HEARTBEAT = 20.0  # seconds: a browser that does not answer is gone
-_MOST_PAGES = 64
+_MAX_COMMAND = 4096  # bytes of a command of a page
+_HEARTBEAT = 20.0  # seconds between pings; a browser that does not answer is disconnected
+_MAX_PAGES = 64
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -33,9 +33,9 @@ class Server:
     """Shows one domain to the browsers of this machine that know its token.
 
     Args:
-        inspect: asks the processes of the domain.
-        domain: whose topics tiles show.
-        address: of the page.
+        inspect: inspects the domain.
+        domain: the domain of the tiles' topics.
+        address: the page's address.
     """
 
     def __init__(self, inspect: Source, domain: str | None, address: Address) -> None:
@@ -56,20 +56,20 @@ class Server:
 
     @property
     def pages(self) -> tuple[Page, ...]:
-        """Those that are open."""
+        """The open pages."""
         return tuple(self._pages)
 
     @property
     def topics(self) -> set[str]:
-        """Those that a tile shows."""
+        """The topics that a tile shows."""
         return {topic for (topic, _), channel in self._feeds.items() if channel.listeners}
 
     async def run(self, on_start: Callable[[], object] = lambda: None) -> None:
-        """Serves until it is cancelled; calls `on_start` when pages can be opened."""
+        """Serves until it is cancelled. Calls `on_start` when pages can be opened."""
         app = web.Application(middlewares=[self._guard])
         app.router.add_get("/{token}/live", self._live)
         app.router.add_get("/{token}/{file:.*}", self._file)
-        # Without the log of requests, which would have the token.
+        # No access log: it would contain the token.
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         try:
@@ -84,7 +84,7 @@ class Server:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuses all that does not come from the page itself, before anything looks at it."""
+        """Refuses requests that do not come from the page itself, before they are handled."""
         token = request.path.lstrip("/").partition("/")[0]
         host, origin = request.headers.get("Host"), request.headers.get("Origin")
         if not self._address.allows(token, host, origin):
@@ -92,7 +92,7 @@ class Server:
         return await handler(request)
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
-        # Only what was read at the start: no path of a request is ever opened.
+        # Only files that were read at the start: no path of a request is ever opened.
         name = request.match_info["file"] or "index.html"
         if name not in self._files:
             raise web.HTTPNotFound()
@@ -102,10 +102,10 @@ class Server:
         )
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
-        if len(self._pages) >= _MOST_PAGES:
+        if len(self._pages) >= _MAX_PAGES:
             raise web.HTTPServiceUnavailable(text="too many pages are open")
         live = web.WebSocketResponse(
-            heartbeat=_HEARTBEAT, max_msg_size=_MOST_COMMAND, compress=False, timeout=1.0
+            heartbeat=_HEARTBEAT, max_msg_size=_MAX_COMMAND, compress=False, timeout=1.0
         )
         await live.prepare(request)
         page = Page(self._overview, self._feed)
@@ -134,7 +134,7 @@ class Server:
     def _feed(self, topic: str, view: str) -> Channel:
         self._feeds = {key: feed for key, feed in self._feeds.items() if feed.listeners}
         if (topic, view) not in self._feeds:
-            from tensorbus._view.feed import Feed  # with NumPy, which nothing else here needs
+            from tensorbus._view.feed import Feed  # here: it imports NumPy
 
             feed = Feed(topic, view, self._domain, self._workers)
             self._feeds[topic, view] = Channel(feed.run)

@@ -1,4 +1,4 @@
-"""Two inspections as the JSON object that the page shows."""
+"""The JSON object that the page shows, from two inspections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tensorbus._view.traffic import Traffic, traffic
 
 
 def summary(before: Inspection | None, after: Inspection) -> dict[str, Any]:
-    """What the page shows beside its tiles: graph, topics, processes, and who holds what."""
+    """The page's content except for its tiles: graph, topics, processes and held memory."""
     flows = traffic(before, after)
     return {
         "domain": after.domain,
@@ -46,7 +46,7 @@ def _topics(inspection: Inspection, flows: Traffic) -> list[dict[str, Any]]:
     answered = {each.participant for each in inspection.participants if not each.error}
     for (topic, (name, _)), flow in flows.received.items():
         found[topic]["blocked"] |= flow.blocked
-        if name not in answered:  # only its publishers know of it
+        if name not in answered:  # known only from its publishers
             found[topic]["subscribers"] += 1
     for participant in inspection.participants:
         for publisher in participant.publishers:
@@ -83,7 +83,7 @@ def _process(participant: ParticipantReport) -> dict[str, Any]:
 
 
 def _held(inspection: Inspection) -> list[dict[str, Any]]:
-    """Whose memory is held by whom; the most bytes first."""
+    """Owners and holders of memory, most bytes first."""
     names = {participant.participant: participant for participant in inspection.participants}
     found: list[dict[str, Any]] = []
     for owner in inspection.participants:

@@ -1,4 +1,4 @@
-"""Who sends what to whom, and how quickly: two inspections as edges of a graph."""
+"""The flows between processes and topics, with their rates, from two inspections."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tensorbus._inspection.report import (
 from tensorbus._top.troubles import is_blocked
 
 End = tuple[str, str]
-"""A participant and a node of it; "": its process itself."""
+"""A participant's id and the name of one of its nodes; "": none."""
 
 
 @dataclass
 class Flow:
-    """What goes from a process to a topic, or from a topic to a process."""
+    """The flow from a process to a topic, or from a topic to a process."""
 
     hz: float | None = None
-    """Samples a second; None: only one inspection knows of it."""
+    """Samples per second; None: the flow is in only one inspection."""
     bytes_per_second: float = 0.0
     dropped_per_second: float = 0.0
     blocked: bool = False
@@ -45,7 +45,7 @@ class Traffic:
 
 
 def traffic(before: Inspection | None, after: Inspection) -> Traffic:
-    """The flows; without a first inspection, they have no rates."""
+    """The flows. Without a first inspection they have no rates."""
     found = Traffic()
     for participant in after.participants:
         if participant.error:  # only the names of its topics are known
@@ -64,12 +64,12 @@ def traffic(before: Inspection | None, after: Inspection) -> Traffic:
 
 
 def end_of(link: LinkReport) -> End:
-    """The subscriber's; one whose participant is not known goes by its pid."""
+    """The end of a subscriber. A subscriber with unknown participant is identified by its pid."""
     return link.subscriber.participant or f"pid {link.subscriber.pid}", link.node
 
 
 def without(process: int, inspection: Inspection) -> Inspection:
-    """The domain as it would be without a process: that which looks at it."""
+    """The inspection without a process, its subscribers and its leases."""
     return replace(
         inspection,
         participants=tuple(
@@ -107,9 +107,9 @@ def _add_rates(found: Traffic, before: Inspection, after: Inspection) -> None:
                 key = participant.participant, publisher.number, end
                 if key not in first:
                     continue
-                # As `rates`: the time between its two answers, by the clock of the participant.
+                # As in `rates`: the time between both answers, by the participant's clock.
                 seconds = max(participant.age_ns - ages[participant.participant], 1) / 1e9
-                # Fewer than before: a subscriber was closed or opened again.
+                # A counter falls when a subscriber was closed or opened again.
                 delivered, dropped = (
                     max(now - then, 0) / seconds
                     for now, then in zip(last[key], first[key], strict=True)
@@ -120,9 +120,9 @@ def _add_rates(found: Traffic, before: Inspection, after: Inspection) -> None:
 
 
 def _counters(inspection: Inspection) -> dict[tuple[str, int, End], tuple[int, int]]:
-    """What each publisher delivered to each end, and dropped for it.
+    """How many samples each publisher has delivered to each end, and dropped for it.
 
-    A process may have several equal subscribers of a topic: their counters are added.
+    Counters of several subscribers with one end are added.
     """
     found: dict[tuple[str, int, End], tuple[int, int]] = {}
     for participant in inspection.participants:

@@ -1,4 +1,4 @@
-"""Cortex's names over Tensorbus: a program ports by its imports. See docs/cortex.md."""
+"""Cortex's interface over Tensorbus: to port a program, change its imports. See docs/cortex.md."""
 
 from tensorbus.cortex.core.node import Node
 from tensorbus.cortex.core.publisher import Publisher
@@ -6,7 +6,7 @@ from tensorbus.cortex.core.subscriber import Subscriber
 from tensorbus.cortex.messages.base import Message, MessageFingerprintError, MessageType
 from tensorbus.cortex.utils.loop import run
 
-__version__ = "0.1.0"  # of Cortex, whose interface this is
+__version__ = "0.1.0"  # the version of Cortex with this interface
 
 __all__ = [
     "Message",

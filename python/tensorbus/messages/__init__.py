@@ -1,4 +1,4 @@
-"""Typed messages: dataclasses that travel by the names of their fields. See docs/messages.md."""
+"""Typed messages: dataclasses that are sent by the names of their fields. See docs/messages.md."""
 
 from tensorbus._codec.records import register
 from tensorbus.messages._definition import compatible
@@ -8,7 +8,7 @@ from tensorbus.messages._registry import restore_named
 from tensorbus.messages._standard import *  # noqa: F403
 from tensorbus.messages._standard import __all__ as __all__
 
-# The standard messages are listed where they are: mypy takes the names of an imported list along.
+# mypy follows `*__all__`: the standard messages are listed in their module alone.
 __all__ = ["Message", "MessageHeader", "MessageType", "compatible", *__all__]
 
 compatible.__module__ = __name__

@@ -1,4 +1,4 @@
-"""From the annotations of a class to the types of its fields."""
+"""The types of a message's fields, from the annotations of its class."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tensorbus.messages._kinds import (
     Tensors,
 )
 
-# The kind of a message class; None for any other class.
+# Returns the kind of a message class, and None for any other class.
 Nested = Callable[[type], "Kind | None"]
 
 _CAN_BE = (
@@ -35,21 +35,21 @@ _CAN_BE = (
 
 
 def hints_of(cls: type, otherwise: Any = None) -> dict[str, Any]:
-    """The type of each field of a dataclass; strings are read where the field was written.
+    """The type of each field of a dataclass. Strings are evaluated where the field was written.
 
     Args:
         cls: the dataclass.
-        otherwise: stands for a type that cannot be read; `None` raises.
+        otherwise: the type of a field whose annotation cannot be evaluated; `None`: raise.
 
     Raises:
-        Unsupported: a name in one of them is not known there.
+        Unsupported: an annotation cannot be evaluated.
     """
     found: dict[str, Any] = {}
     for field in dataclasses.fields(cls):
         names = _names_at(_owner_of(cls, field.name))
         try:
             found[field.name] = _evaluated(field.type, names)
-        except Exception as error:  # it may be any expression
+        except Exception as error:  # an annotation may be any expression
             if otherwise is not None:
                 found[field.name] = otherwise
                 continue
@@ -63,7 +63,7 @@ def _evaluated(hint: Any, names: dict[str, Any]) -> Any:
     written = types.SimpleNamespace(__annotations__={"field": hint})
     evaluated: Any = typing.get_type_hints(written, names)["field"]
     if sys.version_info < (3, 11) and isinstance(evaluated, types.GenericAlias):
-        # Strings inside it are still strings.
+        # get_type_hints leaves strings inside it unevaluated.
         inside = [_evaluated(argument, names) for argument in get_args(evaluated)]
         origin: Any = get_origin(evaluated)
         return origin[tuple(inside)]
@@ -78,13 +78,13 @@ def _owner_of(cls: type, field: str) -> type:
 
 
 def annotations_of(cls: type) -> Mapping[str, Any]:
-    """As a class itself has them: what nobody evaluated yet stays so."""
+    """The annotations of the class itself, without evaluating them."""
     written: Mapping[str, Any] = cls.__dict__.get("__annotations__", {})  # noqa: RUF063
     return written
 
 
 def _names_at(owner: type) -> dict[str, Any]:
-    """What a name means where a class was written, even if only type checkers import it."""
+    """The names where a class was written, with stand-ins for imports under TYPE_CHECKING."""
     return {
         **_STAND_INS,
         **vars(sys.modules.get(owner.__module__, types)),
@@ -94,7 +94,7 @@ def _names_at(owner: type) -> dict[str, Any]:
 
 
 def names_in(cls: type, scope: types.FrameType) -> dict[str, Any]:
-    """Of the names of a function, those that the annotations of a class inside it have."""
+    """The local names of a function that occur in the annotations of a class inside it."""
     names = scope.f_locals
     if names is scope.f_globals:
         return {}
@@ -103,7 +103,7 @@ def names_in(cls: type, scope: types.FrameType) -> dict[str, Any]:
 
 
 class _StandIn:
-    """A library that was imported for type checkers alone, or is not installed."""
+    """Stands for a library that is imported for type checkers alone, or not installed."""
 
     def __init__(self, library: str) -> None:
         self._library = library
@@ -113,7 +113,7 @@ class _StandIn:
 
 
 def _class_named(library: str, name: str) -> type:
-    """A class to stand for a library's own, in annotations."""
+    """A class that stands for a library's class in annotations."""
 
     def __class_getitem__(cls: type, _: Any) -> type:
         return cls
@@ -136,10 +136,10 @@ _STAND_INS = {
 
 
 def kind_of(hint: Any, nested: Nested) -> Kind:
-    """The kind for a type.
+    """The kind of a type.
 
     Raises:
-        Unsupported: no field can be of it; the text begins with how it is written.
+        Unsupported: fields cannot be of this type; the text begins with the type.
 
     >>> kind_of(dict[str, list[float] | None], lambda cls: None).text
     'dict<str,list<float>|none>'
@@ -152,7 +152,7 @@ def kind_of(hint: Any, nested: Nested) -> Kind:
     if hint in _EMPTY_TUPLES:
         return _tuple((), nested)  # in Python 3.10 typing.Tuple[()] has an argument
     if not arguments:
-        return _plain(origin, nested)  # typing.List, as list
+        return _plain(origin, nested)  # typing.List means list
     if origin is Union or origin is types.UnionType:
         return _union([kind_of(argument, nested) for argument in arguments])
     if origin is Literal:
@@ -163,11 +163,11 @@ def kind_of(hint: Any, nested: Nested) -> Kind:
         return containers.Mapping(*(kind_of(argument, nested) for argument in arguments))
     if origin is tuple:
         return _tuple(arguments, nested)
-    return _plain(origin, nested)  # numpy.ndarray[...]: of any shape and dtype
+    return _plain(origin, nested)  # numpy.ndarray[...]: shape and dtype are not checked
 
 
 def _unaliased(hint: Any) -> Any:
-    """What a `type X = ...` stands for, such as NumPy's NDArray."""
+    """Resolves `type X = ...`, for example NumPy's NDArray."""
     origin = get_origin(hint)
     alias = hint if origin is None else origin
     if type(alias).__name__ != "TypeAliasType":
@@ -229,13 +229,13 @@ def _plain(kind: Any, nested: Nested) -> Kind:
             return Enumeration(kind)
         found = nested(kind) or _of_library(kind)
     if found is None:
-        said = kind.__name__ if isinstance(kind, type) else repr(kind)
-        raise Unsupported(f"{said} cannot be the type of a field; {_CAN_BE}")
+        name = kind.__name__ if isinstance(kind, type) else repr(kind)
+        raise Unsupported(f"{name} cannot be the type of a field; {_CAN_BE}")
     return found
 
 
 def _of_library(kind: type) -> Kind | None:
-    """NumPy's and PyTorch's classes, and those that stand for them: known by their names."""
+    """The kind of a class of NumPy or PyTorch, or of its stand-in; found by name."""
     library, name = kind.__module__, kind.__name__
     if library == "numpy":
         if name == "ndarray":

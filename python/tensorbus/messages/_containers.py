@@ -1,4 +1,4 @@
-"""The types that a field may have: those of values that hold others."""
+"""The types of fields whose values hold other values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _restorer(library: Library | None) -> Convert:
 
 
 class Container(Kind):
-    """What goes through its items in the same way there and back."""
+    """A type that converts its items in the same way for sending and receiving."""
 
     def spell(self, name_of: NameOf) -> str:
         raise NotImplementedError
@@ -42,7 +42,7 @@ class Container(Kind):
 
 
 def short(cls: type) -> str:
-    """A nested message in an error: what it is called, without its fingerprint."""
+    """The name of a nested message in errors, without its fingerprint."""
     name: str = cls._message_name  # type: ignore[attr-defined]
     return name
 
@@ -69,7 +69,7 @@ class Items(Container):
 
 
 class Places(Container):
-    """A tuple with a type for each place."""
+    """A tuple with a type for each position."""
 
     def __init__(self, items: list[Kind]) -> None:
         self._items = items
@@ -145,7 +145,7 @@ class OneOf(Container):
         raise nearest
 
     def _check_enums(self) -> None:
-        """What arrives is the value of a member: it must say of which enum."""
+        """Checks that a received value, which stands for an enum's member, identifies the enum."""
         taken = set(self.exact)
         for member in self.members:
             if isinstance(member, AnyKind):

@@ -11,7 +11,7 @@ _DEFAULT = " = ..."
 
 
 class Line(NamedTuple):
-    """A field, as its line in a definition has it."""
+    """The line of a field in a definition."""
 
     name: str
     type: str
@@ -22,7 +22,8 @@ class Line(NamedTuple):
 
 
 def definition_text(name: str, lines: Iterable[Line]) -> str:
-    """
+    """The definition of a type with these fields.
+
     >>> print(definition_text("robot.Speed", [Line("v", "float", False), Line("id", "int", True)]))
     robot.Speed
     id: int = ...
@@ -45,15 +46,15 @@ def fingerprint_of(definition: str) -> int:
 def compatible(writer: str, reader: str) -> str | None:
     """Why messages of one definition cannot be read as those of another; None if they can.
 
-    They can if they have the same name, and each field of the reader is of the same type in the
+    They can if both have the same name, and each field of the reader has the same type in the
     writer, or is not in the writer and has a default in the reader.
 
     Args:
-        writer: the definition of what is published.
-        reader: the definition of what is wanted.
+        writer: the definition of the published messages.
+        reader: the definition that the subscriber wants.
 
     Raises:
-        InvalidArgument: a text that is no definition.
+        InvalidArgument: a text is no definition.
 
     >>> compatible("robot.Speed\\nv: float", "robot.Speed\\nunit: str = ...\\nv: float")
     >>> compatible("robot.Speed\\nv: int", "robot.Speed\\nv: float")

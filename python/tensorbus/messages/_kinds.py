@@ -1,8 +1,8 @@
-"""The types that a field may have: those of values without an inside.
+"""The types of fields whose values hold no other values.
 
-A kind knows how its type is spelled in a definition, and takes a value there and back: `lower`
-checks it and puts it in words that `tensorbus._codec.fields` knows, `restore` does the opposite
-with what came. Both return the value itself where there is nothing to do.
+A kind spells its type in a definition and converts values in both directions: `lower` checks a
+value and converts it to types that `tensorbus._codec.fields` encodes; `restore` converts a received
+value back. Both return the value itself where there is nothing to convert.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tensorbus._base.errors import Unsupported
 from tensorbus._tensors.library import Library
 from tensorbus.messages._mismatch import Mismatch, refused
 
-# How a nested message is called: by its name, with or without its fingerprint.
+# Returns the name of a nested message's class, with or without its fingerprint.
 NameOf = Callable[[type], str]
 
 
 class Kind:
     """One type."""
 
-    # Values of these classes are as they should be, on both sides.
+    # Values of these classes need no conversion, on either side.
     exact: set[type]
 
     def __init__(self, text: str, exact: Iterable[type] = ()) -> None:
@@ -32,11 +32,12 @@ class Kind:
         self.exact = set(exact)
 
     def spell(self, name_of: NameOf) -> str:
-        """The type as definitions have it."""
+        """The type's text in definitions."""
         return self.text
 
     def lower(self, value: Any) -> Any:
-        """
+        """Checks and converts a value for sending.
+
         Raises:
             Mismatch: the value is not of this type.
         """
@@ -45,10 +46,11 @@ class Kind:
         raise refused(self.text, value)
 
     def restore(self, value: Any, library: Library | None) -> Any:
-        """
+        """Checks and converts a received value.
+
         Args:
-            value: what `lower` returned in another process, or anything else.
-            library: whose tensors were asked for in place of what was sent.
+            value: the result of `lower` in another process, or any other value.
+            library: the library of tensors that the receiver asked for; None: the sender's.
 
         Raises:
             Mismatch: the value is not of this type.
@@ -57,7 +59,7 @@ class Kind:
 
 
 class Everything(set[type]):
-    """Holds every class."""
+    """A set that contains every class."""
 
     def __contains__(self, kind: object) -> bool:
         return True
@@ -67,7 +69,7 @@ class Everything(set[type]):
 
 
 class AnyKind(Kind):
-    """Whatever can travel."""
+    """Any value that can be sent."""
 
     def __init__(self) -> None:
         super().__init__("any")
@@ -75,7 +77,7 @@ class AnyKind(Kind):
 
 
 class Usual(Kind):
-    """A type that most values of a field have. Others are sent as they are, if they can travel."""
+    """The usual type of a field's values. Other values are sent unchanged, if they can be sent."""
 
     def __init__(self, kind: Kind) -> None:
         super().__init__(kind.text)
@@ -99,12 +101,12 @@ class Usual(Kind):
 
 
 class Scalar(Kind):
-    """A built-in class, and what is exactly one of its values.
+    """A built-in class, with other classes whose values convert to it exactly.
 
     Args:
         kind: the class.
-        builtin: classes whose values become its own: an int where a float is declared.
-        numpy: the same, by name, of NumPy's classes of up to 64 bits (complex: 128).
+        builtin: built-in classes whose values are converted, for example int to float.
+        numpy: names of NumPy classes whose values are converted, up to 64 bits (complex: 128).
     """
 
     def __init__(
@@ -135,7 +137,7 @@ class Scalar(Kind):
 
 
 class Instances(Kind):
-    """Instances of a library's class, which is not imported for it: tensors, NumPy scalars."""
+    """Instances of a library's class: tensors, NumPy scalars. The library is not imported."""
 
     def __init__(self, text: str, library: str, name: str) -> None:
         super().__init__(text)
@@ -153,7 +155,7 @@ class Instances(Kind):
 
 
 class Tensors(Instances):
-    """Tensors of one library, unless the receiver asked for another's."""
+    """Tensors of one library, or of the library that the receiver asked for."""
 
     def restore(self, value: Any, library: Library | None) -> Any:
         if library is not None and hasattr(type(value), "__dlpack__"):
@@ -162,7 +164,7 @@ class Tensors(Instances):
 
 
 class Enumeration(Kind):
-    """Members of an enum, which travel as their values."""
+    """Members of an enum, sent as their values."""
 
     def __init__(self, kind: type[enum.Enum]) -> None:
         members = [member for member in kind if not _is_combination(member)]
@@ -186,12 +188,12 @@ class Enumeration(Kind):
 
 
 def _is_combination(member: enum.Enum) -> bool:
-    """Of flags, or of none: which of these an enum iterates over depends on Python's version."""
+    """True for combined and empty flags: whether iteration yields them depends on the Python."""
     return isinstance(member, enum.Flag) and member.value.bit_count() != 1
 
 
 class Choice(Kind):
-    """One of a few values."""
+    """One of the values of a Literal."""
 
     def __init__(self, values: Iterable[Any]) -> None:
         by_text = {spelled(value): value for value in values}
@@ -210,15 +212,15 @@ _LITERALS = (type(None), bool, int, float, str, bytes)
 
 
 def spelled(value: Any) -> str:
-    """A literal, the same in every language.
+    """A literal as it is spelled in definitions, the same in every language.
 
     >>> [spelled(value) for value in (None, True, -1, 0.5, "a\\n", b"ab")]
     ['none', 'true', '-1', '0.5', '"a\\\\n"', 'b"6162"']
     """
     if type(value) not in _LITERALS:
         raise Unsupported(
-            f"{value!r} is neither None, bool, int, float, str nor bytes, and so no value of an "
-            "enum or a Literal that can travel"
+            f"{value!r}: only None, bool, int, float, str and bytes can be sent as values of an "
+            "enum or a Literal"
         )
     if value is None:
         return "none"

@@ -20,9 +20,9 @@ _OURS = "tensorbus.messages."
 
 @public
 class MessageHeader(NamedTuple):
-    """What bytes of a message say beside it."""
+    """The header of a message in bytes."""
 
-    fingerprint: int  # of the type that it was written as
+    fingerprint: int  # of the type as which it was written
     timestamp_ns: int  # wall clock
     sequence: int
 
@@ -55,12 +55,14 @@ class Message:
 
     _message_name: ClassVar[str]
     _message_names: ClassVar[dict[str, Any]]
-    # False in a base class: annotations say what is usual. Any value that can travel is accepted.
+    # False in a base class: annotations are not enforced; any value that can be sent is accepted.
     _message_checked: ClassVar[bool] = True
 
     def __init_subclass__(cls, *, name: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "_message_name" not in cls.__dict__:  # as when @dataclass(slots=True) makes it anew
+        if (
+            "_message_name" not in cls.__dict__
+        ):  # present when @dataclass(slots=True) copies a class
             cls._message_name = _default_name(cls) if name is None else _checked_name(name)
             cls._message_names = names_in(cls, sys._getframe(1))
         _registry.add(cls)
@@ -75,50 +77,50 @@ class Message:
 
     @classmethod
     def definition(cls) -> str:
-        """The type's name, and its fields with their types and which of them have defaults.
+        """The type's name, and its fields with their types; `= ...` marks a default.
 
         Raises:
             MessageError: the class is no dataclass.
-            Unsupported: a field is of a type that cannot travel; the text names it.
+            Unsupported: a field's type cannot be sent; the text names it.
         """
         return plan_of(cls).definition
 
     @classmethod
     def fingerprint(cls) -> int:
-        """64 bits of the definition, without the defaults; never 0."""
+        """A 64-bit hash of the definition without the defaults; never 0."""
         return plan_of(cls).fingerprint
 
     def validate(self) -> None:
         """Checks each field against its annotation, as publishing does.
 
         Raises:
-            MessageError: one is of another type; the text says where, what was expected, what came.
+            MessageError: a value is of another type; the text has its place and both types.
         """
         plan_of(type(self)).checked(self)
 
     def to_bytes(self, *, timestamp_ns: int | None = None, sequence: int = 0) -> bytes:
-        """The message with its arrays and tensors, for a file or any other way than the bus.
+        """The message with its arrays and tensors as bytes, for a file or another transport.
 
         Args:
-            timestamp_ns: for its header; by default the wall clock.
-            sequence: for its header.
+            timestamp_ns: for the header; by default the wall clock.
+            sequence: for the header.
 
         Raises:
             MessageError: a field is of another type than declared.
-            Unsupported: something in it cannot be in bytes.
+            Unsupported: a value in it cannot be converted to bytes.
         """
         return _packed.pack(self, timestamp_ns, sequence)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> tuple[Self, MessageHeader]:
-        """The message in these bytes, which was perhaps written by another version of its class.
+        """The message in the bytes of `to_bytes`, possibly of another version of the class.
 
-        Its arrays and tensors are copies that can be written to.
+        Its arrays and tensors are writable copies.
 
         Raises:
-            ProtocolError: they are cut short, or nothing that `to_bytes` made.
-            MessageError: they are of another type, or a field does not fit.
-            Unsupported: they need a library or a nested message that is not known here.
+            ProtocolError: the bytes are truncated or malformed.
+            MessageError: the message is of another type, or a field does not fit.
+            Unsupported: it needs a library or a nested message that is not known here.
 
         >>> from tensorbus import PoseMessage, StringMessage
         >>> message, header = StringMessage.from_bytes(StringMessage("hello").to_bytes())
@@ -130,18 +132,18 @@ class Message:
 
     @staticmethod
     def decode(data: bytes) -> tuple[Message, MessageHeader]:
-        """The message in these bytes, of whichever type; it must be known in this process.
+        """The message in these bytes, of any type that is known in this process.
 
         Raises:
             ProtocolError, MessageError: see `from_bytes`.
-            Unsupported: its type is not known here; the text names it.
+            Unsupported: the type is not known here; the text names it.
         """
         message, header = _packed.unpack(data, None)
         return message, MessageHeader(*header)
 
 
 def lower_message(message: Message) -> LoweredMessage:
-    """A message that lies in another one, or in what is published without a type.
+    """Lowers a message inside another one, or one that is published without a type.
 
     Raises:
         MessageError: a field is of another type than declared.
@@ -151,7 +153,7 @@ def lower_message(message: Message) -> LoweredMessage:
 
 
 def _default_name(cls: type) -> str:
-    """Our own are called as users see them; where a function defines a class says nothing."""
+    """The module and qualified name, without `<locals>`. Standard messages are of `tensorbus`."""
     module = "tensorbus" if cls.__module__.startswith(_OURS) else cls.__module__
     return f"{module}.{cls.__qualname__.replace('<locals>.', '')}"
 

@@ -1,4 +1,4 @@
-"""What users ask the registry of message types."""
+"""The users' interface to the registry of message types."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tensorbus.messages._plan import is_message_class
 class MessageType:
     """The message types of this process, by fingerprint.
 
-    Every class that inherits from `Message` is here by itself, for as long as somebody else holds
-    it, and the standard messages always are. Of two classes of one definition, as after a module is
-    reloaded, the newer one counts.
+    It has every class that inherits from `Message`, held by weak references, and always the
+    standard messages. Of two classes with one definition, for example after a module is reloaded,
+    the newer one counts.
 
     >>> from tensorbus import ImageMessage
     >>> MessageType.get(ImageMessage.fingerprint())
@@ -24,20 +24,20 @@ class MessageType:
 
     @staticmethod
     def get(fingerprint: int) -> type[Message] | None:
-        """The class with this fingerprint, if there is one here."""
+        """The class with this fingerprint, if this process has one."""
         return _registry.with_fingerprint(fingerprint)
 
     @staticmethod
     def get_all() -> dict[int, type[Message]]:
-        """All classes, by fingerprint. Those that are no dataclasses yet are not among them."""
+        """All classes that are dataclasses, by fingerprint."""
         return _registry.all_by_fingerprint()
 
     @staticmethod
     def register(cls: type[Message]) -> type[Message]:
-        """Makes a class known, again or after `clear`. May be used as a decorator.
+        """Registers a class again, for example after `clear`. Also works as a decorator.
 
         Raises:
-            InvalidArgument: it is no message class.
+            InvalidArgument: `cls` is no message class.
         """
         if not is_message_class(cls):
             raise InvalidArgument(f"{cls!r} does not inherit from tensorbus.Message")

@@ -1,31 +1,32 @@
-"""A value that is not of its declared type."""
+"""The error of a value that is not of its declared type."""
 
 from __future__ import annotations
 
 
 class Mismatch(Exception):
-    """Inside the package: where in a message, what was expected, what came.
+    """The place in a message, the expected type, and the value's type.
 
-    Users see `MessageError`.
+    Internal to the package: users see `MessageError`.
     """
 
-    def __init__(self, expected: str, came: str) -> None:
-        super().__init__(expected, came)
+    def __init__(self, expected: str, got: str) -> None:
+        super().__init__(expected, got)
         self.path = ""
         self.expected = expected
-        self.came = came
+        self.got = got
 
     def inside(self, step: str) -> Mismatch:
-        """The same, seen from the value that holds this one: `.field`, `[2]`."""
+        """Prepends a step, `.field` or `[2]`, of the value that holds this one."""
         self.path = step + self.path
         return self
 
     def __str__(self) -> str:
-        return f"{self.path}: expected {self.expected}, got {self.came}"
+        return f"{self.path}: expected {self.expected}, got {self.got}"
 
 
 def refused(expected: str, value: object) -> Mismatch:
-    """
+    """The error of a value.
+
     >>> str(refused("int", "seven"))
     ': expected int, got str'
     """
@@ -33,7 +34,7 @@ def refused(expected: str, value: object) -> Mismatch:
 
 
 def class_name(kind: type) -> str:
-    """As one would write it in a program.
+    """The name of a class as a program writes it.
 
     >>> class_name(int), class_name(Mismatch)
     ('int', 'tensorbus.messages._mismatch.Mismatch')

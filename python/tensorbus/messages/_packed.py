@@ -1,9 +1,9 @@
-"""A message in bytes of its own: for files, and for whatever else is not the bus.
+"""A message as bytes: for files, and for transports other than the bus.
 
 The bytes, little-endian:
 
 ======  ==================================================================================
-offset  what
+offset  content
 ======  ==================================================================================
 0       the letters TBM1
 4       u32: length of the table
@@ -11,8 +11,8 @@ offset  what
 16      u64: timestamp_ns
 24      u64: sequence
 32      the table, a MessagePack array: the type's name, the fields as on the bus
-        (`tensorbus._codec.fields`), and an array of dtype, shape, flags and length in bytes for
-        each tensor
+        (`tensorbus._codec.fields`), and for each tensor an array of dtype, shape, flags and length
+        in bytes
 ...     the elements of each tensor, row-major, without gaps
 ======  ==================================================================================
 """
@@ -40,11 +40,7 @@ Header = tuple[int, int, int]
 
 
 def pack(message: Any, timestamp_ns: int | None, sequence: int) -> bytes:
-    """
-    Raises:
-        MessageError: a field is of another type than declared.
-        Unsupported: something in it cannot be in bytes.
-    """
+    """See `Message.to_bytes`."""
     plan = plan_of(type(message))
     packing = Packing()
     fields = pack_message(packing, plan.checked(message))
@@ -55,16 +51,11 @@ def pack(message: Any, timestamp_ns: int | None, sequence: int) -> bytes:
 
 
 def unpack(data: bytes, cls: type[Any] | None) -> tuple[Any, Header]:
-    """The message, and fingerprint, timestamp and sequence.
+    """The message, with fingerprint, timestamp and sequence. Raises what `Message.from_bytes` does.
 
     Args:
-        data: input of who knows whom.
-        cls: the class that it is to be of; None for that of its name.
-
-    Raises:
-        ProtocolError: the bytes are not what `pack` makes.
-        MessageError: they are of another type, or a field does not fit.
-        Unsupported: they need what is not known or not installed here.
+        data: untrusted input.
+        cls: the expected class; None: the class of the name in the bytes.
     """
     with memoryview(data) as view:
         header, (name, fields, table), rest = _parts_of(view.cast("B"))
@@ -74,7 +65,7 @@ def unpack(data: bytes, cls: type[Any] | None) -> tuple[Any, Header]:
 
 
 def fingerprint_in(data: bytes) -> int:
-    """Of the type in these bytes; 0 if they cannot be a message."""
+    """The fingerprint of the type in these bytes; 0 if they are too short for a message."""
     with memoryview(data) as view:
         if len(view) < _HEAD.size:
             return 0
@@ -108,10 +99,10 @@ def _plan_for(name: str, cls: type[Any] | None) -> Plan:
 
 
 def _tensors_in(table: list[Any], rest: memoryview) -> list[PackedTensor]:
-    """Nothing is copied before all lengths are known to be true."""
-    there = sum(length for *_, length in table)
-    if there != len(rest) or any(length < 0 for *_, length in table):
-        raise ProtocolError(f"{len(rest)} bytes of tensors, where their lengths say {there}")
+    """The tensors. All lengths are checked before anything is copied."""
+    total = sum(length for *_, length in table)
+    if total != len(rest) or any(length < 0 for *_, length in table):
+        raise ProtocolError(f"{len(rest)} bytes of tensors, where their lengths say {total}")
     tensors, start = [], 0
     for dtype, shape, flags, length in table:
         elements = bytearray(rest[start : start + length])

@@ -1,4 +1,4 @@
-"""Tensors in the bytes of a message, in place of memory of the bus."""
+"""Tensors in the bytes of a message."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Packing:
-    """Takes the tensors of a message, as `tensorbus._core.Outgoing` does, and copies their bytes.
+    """Copies the bytes of a message's tensors, with the interface of `tensorbus._core.Outgoing`.
 
-    What `Outgoing` does by itself for plain tensors is left to the modules that know all kinds.
+    `add` and `add_buffer` handle nothing, so that every tensor comes to `add_memory`.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,8 @@ class Packing:
 
     def add_capsule(self, capsule: object, flags: int) -> NoReturn:
         raise Unsupported(
-            "only NumPy arrays and torch tensors can be in bytes: convert the others to one of them"
+            "only NumPy arrays and torch tensors can be converted to bytes: convert other tensors "
+            "to one of these first"
         )
 
     def add_received(self, memory: object) -> NoReturn:
@@ -69,7 +70,7 @@ def _of_numpy(keeper: Any) -> bytes:
 
 
 def _of_torch(tensor: Any) -> bytes:
-    """Not made by PyTorch's threads: a forked child of a process that used them has none."""
+    """The elements, copied without PyTorch's thread pool, which a forked child does not have."""
     plain = tensor.detach().cpu()
     lazy = plain.is_conj() or plain.is_neg()
     if plain.is_contiguous() and not lazy:
@@ -83,12 +84,12 @@ def _of_torch(tensor: Any) -> bytes:
     return memoryview(copy).tobytes()  # type: ignore[arg-type]
 
 
-# Elements in which PyTorch sees no work for several threads.
+# Elements that PyTorch handles in one thread.
 _BY_ONE_THREAD = 4096
 
 
 class PackedTensor:
-    """What is known of one tensor; to `numpy_arrays` it looks like memory of the bus."""
+    """A tensor in bytes, with the interface of memory of the bus for `numpy_arrays`."""
 
     writable = True
     device = "cpu"
@@ -118,9 +119,10 @@ class PackedTensor:
         return len(self._elements) // count if count else 1
 
     def check_size(self, itemsize: int) -> None:
-        """
+        """Checks the number of bytes against shape and item size.
+
         Raises:
-            ProtocolError: the bytes are not those of such a tensor.
+            ProtocolError: they differ.
         """
         if min(self.shape, default=0) < 0 or prod(self.shape) * itemsize != len(self._elements):
             raise ProtocolError(
@@ -143,7 +145,7 @@ class PackedTensor:
 
 
 class Unpacker(Restorer):
-    """Puts the tensors that lie in bytes back into their message."""
+    """Restores the tensors of a message in bytes."""
 
     def __init__(self, packed: list[PackedTensor], plan: Plan) -> None:
         self.library = None

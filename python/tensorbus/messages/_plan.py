@@ -1,4 +1,4 @@
-"""What is known of a message class: how its instances are taken apart, and made again."""
+"""Plans: how instances of a message class are converted to fields, and made from fields."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Field(NamedTuple):
 
 
 class Plan:
-    """Of one class. Made when it is first needed, when all names in its annotations are known.
+    """The plan of one class. Made on first use, when all names in the annotations are defined.
 
     Raises:
         MessageError: the class is no dataclass.
-        Unsupported: a field has a type that cannot travel.
+        Unsupported: a field's type cannot be sent.
     """
 
     def __init__(self, cls: type[Any]) -> None:
@@ -53,7 +53,7 @@ class Plan:
 
     def _field(self, field: dataclasses.Field[Any], hint: Any) -> Field:
         kind = self._kind_of(field.name, hint)
-        # One that __init__ does not take is its class's own business.
+        # A field that __init__ does not take is set by the class itself.
         has_default = not field.init or not (field.default is field.default_factory is MISSING)
         return Field(field.name, kind, has_default, field.init)
 
@@ -74,7 +74,7 @@ class Plan:
 
     @cached_property
     def types(self) -> dict[str, Plan]:
-        """Of this type and of all that its fields name, by name."""
+        """The plans of this type and of all types that its fields use, by name."""
         found: dict[str, Plan] = {}
         waiting = [self]
         while waiting:
@@ -86,7 +86,7 @@ class Plan:
 
     @cached_property
     def core(self) -> MessagePlan:
-        """The same for the core, which does all that is not rare."""
+        """The plan for the core, which converts messages itself in all but rare cases."""
         return MessagePlan(self, self.cls, list(map(_for_core, self.fields)))
 
     @cached_property
@@ -98,7 +98,7 @@ class Plan:
         return fingerprint_of(self.definition)
 
     def _definition(self, open_: tuple[str, ...]) -> str:
-        """Types that are open around this one are named alone."""
+        """The definition. The types in `open_`, around this one, are named without fingerprint."""
 
         def name_of(cls: type) -> str:
             plan = plan_of(cls)
@@ -115,18 +115,18 @@ class Plan:
         )
 
     def fits(self, cls: type) -> bool:
-        """Is this class the plan's, one that inherits from it, or one of the same fingerprint?"""
+        """True for the plan's class, its subclasses, and classes of the same fingerprint."""
         return issubclass(cls, self.cls) or self.is_same_as(cls)
 
     def is_same_as(self, cls: type) -> bool:
-        """Is this class the plan's, or another one of the same fingerprint, as after a reload?"""
+        """True for the plan's class and classes of the same name and fingerprint."""
         return cls is self.cls or (
             getattr(cls, "_message_name", None) == self.name
             and plan_of(cls).fingerprint == self.fingerprint
         )
 
     def lower(self, message: Any) -> dict[str, Any]:
-        """The fields of a message by name, checked, in words that `tensorbus._codec.fields` knows.
+        """The checked fields of a message by name, as types that `tensorbus._codec.fields` encodes.
 
         Raises:
             Mismatch: a field is not of its type.
@@ -144,24 +144,24 @@ class Plan:
                     raise mismatch.inside(f".{name}") from None
         return lowered
 
-    def restore(self, came: dict[str, Any], library: Library | None) -> Any:
-        """The message of these fields; those that its class does not have are ignored.
+    def restore(self, received: dict[str, Any], library: Library | None) -> Any:
+        """The message of these fields. Fields that its class does not have are ignored.
 
         Raises:
             Mismatch: a field is missing, or not of its type.
-            MessageError: the class itself refuses them.
+            MessageError: the class's `__init__` raised.
         """
-        found = self._restored(came, library)
+        found = self._restored(received, library)
         set_later = {name: found.pop(name) for name in self._not_in_init if name in found}
         message = self._made(found)
         for name, value in set_later.items():
             object.__setattr__(message, name, value)
         return message
 
-    def _restored(self, came: dict[str, Any], library: Library | None) -> dict[str, Any]:
+    def _restored(self, received: dict[str, Any], library: Library | None) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, exact, kind in self._checked:
-            value = came.get(name, MISSING)
+            value = received.get(name, MISSING)
             if value is MISSING:
                 if name in self._required:
                     raise Mismatch(f"{kind.text}, which has no default", "nothing").inside(
@@ -176,26 +176,26 @@ class Plan:
                     raise mismatch.inside(f".{name}") from None
         return found
 
-    def read(self, came: object, library: Library | None) -> Any:
-        """The message of what came: its fields, or the message itself.
+    def read(self, received: object, library: Library | None) -> Any:
+        """The message of received fields, or a received message itself.
 
         Raises:
-            Mismatch: a field is missing or not of its type, or something else came.
-            MessageError: the class itself refuses it.
+            Mismatch: a field is missing or not of its type, or another type was received.
+            MessageError: the class's `__init__` raised.
         """
-        if type(came) is dict:
-            return self.restore(came, library)
-        if not self.fits(type(came)):
-            raise refused(self.name, came)
-        return came
+        if type(received) is dict:
+            return self.restore(received, library)
+        if not self.fits(type(received)):
+            raise refused(self.name, received)
+        return received
 
     def checked(self, message: Any) -> dict[str, Any]:
-        """What `lower` returns, for a message of exactly this type.
+        """The result of `lower`, for a message of exactly this type.
 
         Raises:
-            MessageError: it is of another one, or a field is; the text says where, what was
-                expected and what came.
-            Unsupported: it holds itself.
+            MessageError: the message or a field is of another type; the text has its place and both
+                types.
+            Unsupported: the message is nested too deep, or holds itself.
         """
         if type(message) is not self.cls and not self.is_same_as(type(message)):
             raise MessageError(f"expected {self.name}, got {class_name(type(message))}")
@@ -206,14 +206,14 @@ class Plan:
         except RecursionError:
             raise Unsupported(f"{self.name}: nested too deep, or inside itself") from None
 
-    def received(self, came: object, library: Library | None = None) -> Any:
-        """What `read` returns.
+    def received(self, received: object, library: Library | None = None) -> Any:
+        """The result of `read`.
 
         Raises:
-            MessageError: a field is missing or not of its type, or something else came.
+            MessageError: a field is missing or not of its type, or another type was received.
         """
         try:
-            return self.read(came, library)
+            return self.read(received, library)
         except Mismatch as mismatch:
             raise MessageError(f"{self.cls.__name__}{mismatch}") from None
         except RecursionError:
@@ -227,7 +227,7 @@ class Plan:
             raise
 
     def refused(self, error: BaseException) -> None:
-        """Raises what a user sees of an error of __init__: its __post_init__ is not ours."""
+        """Raises MessageError for an exception of the class's __init__ or __post_init__."""
         if isinstance(error, Exception) and not isinstance(error, Error):
             raise MessageError(f"{self.name} refuses what came: {error}") from error
 
@@ -245,7 +245,7 @@ def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 class NestedMessage(Kind):
-    """A message in a message, which travels as a record of its own name and fields."""
+    """A message in a message, sent as a record of its name and fields."""
 
     def __init__(self, cls: type[Any]) -> None:
         super().__init__(cls._message_name)
@@ -265,12 +265,12 @@ class NestedMessage(Kind):
 
 
 def is_message_class(cls: object) -> bool:
-    """Does it inherit from `Message`?"""
+    """True for classes that inherit from `Message`."""
     return isinstance(cls, type) and hasattr(cls, "_message_name")
 
 
 def plan_of(cls: type[Any]) -> Plan:
-    """What is known of a message class."""
+    """The plan of a message class."""
     plan = cls.__dict__.get("_message_plan")
     if plan is None:
         plan = cls._message_plan = Plan(cls)
@@ -278,9 +278,10 @@ def plan_of(cls: type[Any]) -> Plan:
 
 
 def check_is_dataclass(cls: type) -> None:
-    """
+    """Checks that a class itself, not only a base class, is a dataclass.
+
     Raises:
-        MessageError: it is not one by itself, whatever it inherits from.
+        MessageError: it is none.
     """
     if "__dataclass_fields__" not in cls.__dict__:
         raise MessageError(

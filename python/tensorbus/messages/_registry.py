@@ -16,7 +16,7 @@ Key = TypeVar("Key")
 
 
 class _Newest(Generic[Key]):
-    """Classes by a key, held weakly: of each key the newest that is still there."""
+    """For each key the newest class that still exists. Classes are held by weak references."""
 
     def __init__(self) -> None:
         self._found: dict[Key, list[ref[type[Any]]]] = {}
@@ -40,19 +40,19 @@ class _Newest(Generic[Key]):
         self._found.clear()
 
 
-# The standard ones by name, which `clear` does not forget.
+# The standard messages by name. `clear` does not remove them.
 _standard: dict[str, type[Any]] = {}
-_lock = RLock()  # reading annotations may define a class
-# The new ones have no fingerprints yet: that takes a dataclass, whose decorator comes later.
+_lock = RLock()  # reentrant: evaluating annotations may define a class
+# Classes without a fingerprint yet: it needs the dataclass decorator, which runs later.
 _new: list[ref[type[Any]]] = []
 _by_fingerprint: _Newest[int] = _Newest()
 _by_name: _Newest[str] = _Newest()
 
 
 def add(cls: type[Any]) -> None:
-    """Makes a message class known, for as long as somebody else holds it.
+    """Registers a message class by a weak reference.
 
-    One that has the name of a standard message does not take its place.
+    A class with the name of a standard message is ignored.
     """
     if cls._message_name in _standard:
         return
@@ -62,12 +62,12 @@ def add(cls: type[Any]) -> None:
 
 
 def add_standard(cls: type[Any]) -> None:
-    """Makes a message class known for good."""
+    """Registers a standard message class for good."""
     _standard[cls._message_name] = cls
 
 
 def with_fingerprint(fingerprint: int) -> type[Any] | None:
-    """The class with this fingerprint, if there is one here."""
+    """The class with this fingerprint, if this process has one."""
     with _lock:
         _take_in_new()
         found = _by_fingerprint.get(fingerprint)
@@ -75,7 +75,7 @@ def with_fingerprint(fingerprint: int) -> type[Any] | None:
 
 
 def all_by_fingerprint() -> dict[int, type[Any]]:
-    """All classes. Those that are no dataclasses yet are not among them."""
+    """All classes that are dataclasses."""
     with _lock:
         _take_in_new()
         return {**_standard_by_fingerprint(), **_by_fingerprint.all()}
@@ -90,10 +90,10 @@ def clear() -> None:
 
 
 def plan_named(name: object) -> Plan:
-    """That of the newest class of this name; nothing is imported because a peer names it.
+    """The plan of the newest class of this name. A peer's name never causes an import.
 
     Raises:
-        Unsupported: there is none here.
+        Unsupported: this process has no class of this name.
     """
     found = (_by_name.get(name) or _standard.get(name)) if isinstance(name, str) else None
     if found is None:
@@ -105,16 +105,16 @@ def plan_named(name: object) -> Plan:
 
 
 def restore_named(restorer: Restorer, name: str, fields: object) -> Any:
-    """A message that came in another one, or without a type.
+    """Restores a message inside another one, or one that was published without a type.
 
     Args:
-        restorer: of the message around it; the types that this declares come before the registry.
-        name: that of its type.
-        fields: by name.
+        restorer: the restorer of the outer message; its types come before the registry.
+        name: the name of the message's type.
+        fields: the received fields by name.
 
     Raises:
         MessageError: a field is missing, or not of its type.
-        Unsupported: its type is not known here; the text names it.
+        Unsupported: the type is not known here; the text names it.
     """
     plan = restorer.types.get(name) or plan_named(name)
     if type(fields) is not dict:
@@ -123,7 +123,7 @@ def restore_named(restorer: Restorer, name: str, fields: object) -> Any:
 
 
 def _take_in_new() -> None:
-    """Computes the fingerprints of classes that are ready for it."""
+    """Computes the fingerprints of new classes that have become dataclasses."""
     waiting = []
     for reference in _new:
         cls = reference()

@@ -1,4 +1,4 @@
-"""The standard messages: what robots and networks say most often."""
+"""The standard messages, for data that robots and networks send most often."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class StringMessage(Message):
 
 @dataclass
 class IntMessage(Message):
-    """A whole number; C++ reads those of 64 bits."""
+    """A whole number; C++ reads numbers of up to 64 bits."""
 
     data: int
 
@@ -68,14 +68,14 @@ class BytesMessage(Message):
 
 @dataclass
 class DictMessage(Message):
-    """A dict of whatever can travel, with arrays and tensors anywhere; keys keep their types."""
+    """A dict of any values that can be sent, arrays and tensors included. Keys keep their types."""
 
     data: dict[Any, Any]
 
 
 @dataclass
 class ListMessage(Message):
-    """A list of whatever can travel, with arrays and tensors anywhere."""
+    """A list of any values that can be sent, arrays and tensors included."""
 
     data: list[Any]
 
@@ -103,10 +103,10 @@ class MultiArrayMessage(Message):
 
 @dataclass
 class TensorMessage(Message):
-    """A torch tensor: dtype, shape, strides, device and `requires_grad` arrive, gradients do not.
+    """A torch tensor with dtype, shape, strides, device and `requires_grad`, without gradients.
 
-    In a process that cannot use its device it arrives in main memory, and `device` says which it
-    was.
+    In a process that cannot use its device it arrives in main memory; `device` is still the device
+    on which it was published.
 
     Raises:
         MessageError: `data` is no torch tensor.
@@ -121,13 +121,13 @@ class TensorMessage(Message):
 
     @property
     def device(self) -> str:
-        """Where it was published: "cpu", or "cuda:0" and so on."""
+        """The device on which it was published: "cpu", "cuda:0", ..."""
         return torch_tensors.published_on(self.data)
 
 
 @dataclass
 class MultiTensorMessage(Message):
-    """Torch tensors by name. Raises what `TensorMessage` does."""
+    """Torch tensors by name. Raises what `TensorMessage` raises."""
 
     tensors: dict[str, torch.Tensor]
 
@@ -137,7 +137,7 @@ class MultiTensorMessage(Message):
 
     @property
     def devices(self) -> dict[str, str]:
-        """Where each was published: see `TensorMessage.device`."""
+        """The device of each tensor: see `TensorMessage.device`."""
         return {name: torch_tensors.published_on(tensor) for name, tensor in self.tensors.items()}
 
 
@@ -165,7 +165,7 @@ class ImageMessage(Message):
 
 @dataclass
 class PointCloudMessage(Message):
-    """Points of shape (N, 3), and what is known of each of them."""
+    """Points of shape (N, 3), with properties of each point."""
 
     points: np.ndarray[Any, Any]
     colors: np.ndarray[Any, Any] | None = None  # (N, 3)
@@ -176,7 +176,7 @@ class PointCloudMessage(Message):
 
 @dataclass
 class PoseMessage(Message):
-    """Where a frame is in another one."""
+    """The position and orientation of one frame in another."""
 
     position: np.ndarray[Any, Any]  # (3,)
     orientation: np.ndarray[Any, Any]  # (4,): a quaternion x, y, z, w
@@ -202,13 +202,13 @@ class TimestampMessage(Message):
 
     @classmethod
     def now(cls) -> Self:
-        """The wall clock."""
+        """The time of the wall clock."""
         return cls(*divmod(time.time_ns(), 1_000_000_000))
 
 
 @dataclass
 class HeaderMessage(Message):
-    """When, where and which: for messages that have it as a field."""
+    """Time, frame and sequence number, for use as a field of other messages."""
 
     stamp_sec: int
     stamp_nanosec: int
@@ -229,5 +229,5 @@ def _check_is_tensor(path: str, value: object) -> None:
 
 for _cls in map(globals().__getitem__, __all__):
     public(_cls)
-    _cls._message_names = {"Any": Any}  # what their annotations mean, wherever they say they are
+    _cls._message_names = {"Any": Any}  # for annotations: `public` has changed `__module__`
     add_standard(_cls)

@@ -1,4 +1,4 @@
-"""`torch.multiprocessing`'s names, with tensors and arrays by reference.
+"""The interface of `torch.multiprocessing`, with tensors and arrays sent by reference.
 
 import tensorbus.multiprocessing as mp      # instead of torch.multiprocessing
 
@@ -12,17 +12,16 @@ if __name__ == "__main__":
     queue.put(weights)                      # moves into shared memory, and stays there
     worker.join()
 
-What differs from PyTorch's is in docs/multiprocessing.md.
+The differences from PyTorch are in docs/multiprocessing.md.
 """
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 
 from tensorbus.multiprocessing import connection, context, pool, queue, queues, reductions
 from tensorbus.multiprocessing._keeper import get_ttl, set_ttl
-from tensorbus.multiprocessing._thread_names import _get_thread_name as _get_thread_name
-from tensorbus.multiprocessing._thread_names import _set_thread_name as _set_thread_name
 from tensorbus.multiprocessing.context import Process as Process
 from tensorbus.multiprocessing.context import default_context
 from tensorbus.multiprocessing.reductions import is_shared
@@ -77,22 +76,26 @@ set_start_method = _default.set_start_method
 
 get_ttl.__module__ = set_ttl.__module__ = __name__
 
+_PR_SET_NAME = 15
+_PR_GET_NAME = 16
+_NAME_BYTES = 16  # Linux's TASK_COMM_LEN: 15 and a zero
+
 _STRATEGIES = {"file_descriptor", "file_system"}
 _strategy = "file_descriptor"
 
 
 def get_all_sharing_strategies() -> set[str]:
-    """PyTorch's names of the ways to share; there is only one here."""
+    """PyTorch's names of the ways to share. Here they have no effect."""
     return set(_STRATEGIES)
 
 
 def get_sharing_strategy() -> str:
-    """What `set_sharing_strategy` was told last."""
+    """The last argument of `set_sharing_strategy`."""
     return _strategy
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Accepted, and of no effect: no tensor takes a descriptor or a file here."""
+    """Has no effect: no tensor needs a descriptor or a file here."""
     global _strategy
     if new_strategy not in _STRATEGIES:
         raise AssertionError(
@@ -102,7 +105,18 @@ def set_sharing_strategy(new_strategy: str) -> None:
     _strategy = new_strategy
 
 
-# With all names of the standard library, which are above.
+def _set_thread_name(name: str) -> None:
+    """Names the calling thread for `ps` and `top`; the system keeps the first 15 bytes."""
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()), 0, 0, 0)
+
+
+def _get_thread_name() -> str:
+    """The name of the calling thread."""
+    name = ctypes.create_string_buffer(_NAME_BYTES)
+    ctypes.CDLL(None).prctl(_PR_GET_NAME, name, 0, 0, 0)
+    return name.value.decode(errors="replace")
+
+
 __all__ = [
     "ENV_VAR_PARALLEL_START",
     "ProcessContext",
@@ -125,4 +139,4 @@ __all__ = [
     "spawn",
     "start_processes",
 ]
-__all__ += multiprocessing.__all__
+__all__ += multiprocessing.__all__  # defined above, from the default context

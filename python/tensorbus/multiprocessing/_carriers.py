@@ -1,8 +1,8 @@
-"""What messages are sent through: pipes and sockets, and whether anybody can still read them.
+"""Carriers: the pipes and sockets that messages are sent through, and whether they can be read.
 
-A carrier is named by the inode of what is read, which is one number in all processes of a machine
-while any of them has it open. A message whose carrier no process has open for reading can be
-received by nobody: the process that keeps it lets go of it.
+A carrier is identified by the inode of its reading end, which is the same number in all processes
+of a machine while one of them has it open. When no process has a carrier open for reading, its
+messages cannot be received, and the process that keeps them releases them.
 """
 
 from __future__ import annotations
@@ -18,56 +18,60 @@ from tensorbus import _core
 from tensorbus._base.errors import Error
 from tensorbus._base.participant import has_participant, participant
 
-# Seconds from one look to the next, and to the second when something was closed here. What was
-# unreadable both times is let go of: a descriptor on its way to another process is open in neither.
+# Seconds between two looks. Messages whose carrier is unreadable in two looks are released; two,
+# because a descriptor on its way to another process is open in no process.
 _PAUSE = 10.0
+# The interval after a connection was closed in this process.
 _SHORT_PAUSE = 2.0
-# The same where a fork server is used: what it has not accepted yet waits while it imports modules.
+# The interval while a fork server is used: descriptors wait in its socket while it imports modules.
 _LONG_PAUSE = 60.0
 _ACCESS = os.O_RDONLY | os.O_WRONLY | os.O_RDWR
 
-# Not an event: the garbage collector may close a connection in any thread, at any moment.
-_look: queue.SimpleQueue[None] = queue.SimpleQueue()
-_asked = False  # is there something in it?
+# Wakes the thread. Not an Event: the garbage collector may close a connection in any thread, at any
+# moment, and SimpleQueue.put is reentrant.
+_wake: queue.SimpleQueue[None] = queue.SimpleQueue()
+_woken = False  # there is an entry in _wake
 _rarely = False
 _watching = 0  # the process whose thread runs
-_first: dict[int, object] = {}  # by process: of the call that started it
+_first: dict[int, object] = {}  # by process: the token of the call that started its thread
 
 
 def inode_of(descriptor: int) -> int:
-    """The carrier that is read by this descriptor; of a pipe also the one that is written."""
+    """The carrier of a reading end. A pipe's writing end has the same inode."""
     return os.fstat(descriptor).st_ino
 
 
 def watch(*, rarely: bool) -> None:
-    """Looks after the messages that this process shares or keeps, from now on.
+    """Starts the thread that releases unreadable messages that this process shares or keeps.
 
-    rarely: a fork server of another process, unknown here, may be about to take descriptors.
+    Args:
+        rarely: use the long interval: another process's fork server, unknown here, may be about to
+            take descriptors.
     """
     global _watching, _rarely
-    process, ours = os.getpid(), object()
-    if _watching != process and _first.setdefault(process, ours) is ours:
+    process, token = os.getpid(), object()
+    if _watching != process and _first.setdefault(process, token) is token:
         _watching, _rarely = process, rarely
         threading.Thread(target=_run, name="tensorbus-carriers", daemon=True).start()
 
 
 def closed_one() -> None:
-    """A connection was closed here: what was sent through it may have become unreadable."""
-    global _asked
-    if _watching == os.getpid() and not _asked:
-        _asked = True
-        _look.put(None)
+    """A connection was closed here: its messages may have become unreadable."""
+    global _woken
+    if _watching == os.getpid() and not _woken:
+        _woken = True
+        _wake.put(None)
 
 
 def drop(*carriers: int) -> None:
-    """Nobody will read these any more: lets go of what was sent through them."""
+    """Releases the messages of carriers that no process will read any more."""
     if has_participant():
         for carrier in carriers:
             _core.close_carried_by(carrier, participant())
 
 
 def _unreadable(open_for: float) -> set[int]:
-    """The carriers of what is kept here for so long that no process can read now."""
+    """The carriers of messages kept here for at least `open_for` seconds that nothing can read."""
     if not has_participant():
         return set()
     suspects = set(_core.carriers(open_for, participant()))
@@ -78,11 +82,11 @@ def _readable() -> set[int]:
     """The inodes of all pipes and sockets that a process of this user has open for reading.
 
     Raises:
-        PermissionError: a process of this program does not show what it has open.
+        PermissionError: a process that may have inherited a pipe hides its descriptors.
     """
     found: set[int] = set()
     for process in filter(str.isdigit, os.listdir("/proc")):
-        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+        with suppress(FileNotFoundError, ProcessLookupError):  # the process has ended
             try:
                 found |= _readable_by(f"/proc/{process}")
             except PermissionError:
@@ -92,9 +96,9 @@ def _readable() -> set[int]:
 
 
 def _is_of_this_program(process: int) -> bool:
-    """May it have inherited a pipe? It is in this session, and of this user.
+    """True if the process is of this session and user, and so may have inherited a pipe.
 
-    Such a process hides its descriptors if it is not dumpable (`prctl(PR_SET_DUMPABLE)`).
+    A process that is not dumpable (`prctl(PR_SET_DUMPABLE)`) hides its descriptors.
     """
     with open(f"/proc/{process}/status") as status:
         users = next(line for line in status if line.startswith("Uid:")).split()[1:]
@@ -118,17 +122,17 @@ def _is_read(path: str) -> bool:
     return int(flags.split()[1], 8) & _ACCESS != os.O_WRONLY
 
 
-def _is_asked(pause: float) -> bool:
-    """Waits for the next look; is it since something was closed?"""
-    global _asked
+def _wait_for_close(pause: float) -> bool:
+    """Waits for at most `pause` seconds; True if a connection was closed here meanwhile."""
+    global _woken
     if pause == _LONG_PAUSE:
         time.sleep(pause)
         return False
     try:
-        _look.get(timeout=pause)
+        _wake.get(timeout=pause)
     except queue.Empty:
         return False
-    _asked = False
+    _woken = False
     return True
 
 
@@ -142,7 +146,7 @@ def _run() -> None:
     before: set[int] = set()
     while True:
         pause = _pause()
-        hurried = _is_asked(pause) and _pause() == pause
+        hurried = _wait_for_close(pause) and _pause() == pause
         with suppress(OSError, Error):
             if hurried:
                 before = _unreadable(0.0)
@@ -153,8 +157,8 @@ def _run() -> None:
 
 
 def _after_fork() -> None:
-    global _look, _asked, _watching
-    _look, _asked, _watching = queue.SimpleQueue(), False, 0
+    global _wake, _woken, _watching
+    _wake, _woken, _watching = queue.SimpleQueue(), False, 0
     _first.clear()
 
 

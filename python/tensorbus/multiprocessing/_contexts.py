@@ -1,4 +1,4 @@
-"""Our contexts, by start method; `tensorbus.multiprocessing.context` fills them in."""
+"""Our contexts by start method. `tensorbus.multiprocessing.context` fills the table."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ by_method: dict[str, Any] = {}
 
 
 def context_of(method: str | None) -> Any:
-    """The context of a start method; of no name, of the one that is set.
+    """The context of a start method; None: of the current one.
 
     Raises:
-        ValueError: there is no such method, or not here.
+        ValueError: the method does not exist, or not on this system.
     """
     try:
         context = by_method[method or multiprocessing.get_start_method()]

@@ -1,8 +1,7 @@
-"""The calls of `concurrent.futures.ProcessPoolExecutor`, by reference.
+"""Calls of `concurrent.futures.ProcessPoolExecutor` by reference.
 
-An executor makes the queue of its calls by itself, of the standard library's class, whatever its
-context is. It hands the queue to each process that it has its context start; so there it becomes
-one of ours.
+An executor makes its call queue with the standard library's class, whatever its context is. It
+passes the queue to each process that its context starts, and there the queue's class is replaced.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from tensorbus.multiprocessing import _carriers, reductions
 
 
 def call_by_reference(argument: Any) -> None:
-    """If this argument of a process is the queue of an executor's calls: they go by reference."""
+    """Makes calls go by reference if this argument of a process is an executor's call queue."""
     executors = sys.modules.get("concurrent.futures.process")
     if executors is not None and type(argument) is executors._SafeQueue:
         argument.__class__ = _call_queue()
@@ -43,7 +42,7 @@ def _call_queue() -> type:
                 obj.carrier = self.carrier
             super().put(obj, *args, **kwargs)
 
-        def __reduce_ex__(self, protocol: Any) -> Any:  # the processes only take from it
+        def __reduce_ex__(self, protocol: Any) -> Any:  # a plain queue: the workers only get
             return _SafeQueue.__new__, (_SafeQueue,), self.__getstate__()
 
     return CallQueue

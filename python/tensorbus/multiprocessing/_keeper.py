@@ -1,10 +1,9 @@
-"""Messages that are on their way between the processes of one program, and until when they live.
+"""The lifetime of messages on their way between the processes of one program.
 
-A tensor that is sent through a pipe is shared for one attachment, and its handle is what the pipe
-carries. The process that sends it may end before it is received. So a child has it kept by the
-*keeper*, too: the process that started the first of the others. The keeper's core does that, in its
-own thread: a child's send waits for nothing that the keeper does. docs/decisions/0024 has the
-states.
+A tensor that is sent through a pipe is shared for one attachment; the pipe carries its handle. The
+sender may end before the message is received. Therefore messages of a child are also kept by the
+*keeper*, the process that started the first of the others. The keeper's core does so in a thread of
+its own, so a child's send never waits for the keeper. docs/decisions/0024 has the states.
 """
 
 from __future__ import annotations
@@ -28,56 +27,56 @@ from tensorbus.multiprocessing import _carriers
 
 
 class Moved(Struct):
-    """What a process has moved, for the children that it forks: one share, and its addresses."""
+    """Memory that a process has moved, for a child that it forks: one share, and its addresses."""
 
     handle: bytes = b""
     addresses: list[int] = []
 
 
 class Settings(Struct):
-    """What a child takes over from the process that starts it."""
+    """Settings that a child gets from the process that starts it."""
 
-    keeper: str = ""  # the participant that keeps what it sends; empty: nobody but itself
-    domain: str = ""  # the path of the keeper's
-    user: int = -1  # the keeper's
+    keeper: str = ""  # the participant that also keeps the child's messages; "": none
+    domain: str = ""  # the path of the keeper's domain
+    user: int = -1  # the keeper's user id
 
 
 class _Forking(threading.local):
-    """What each thread has moved for a child that it forks just now."""
+    """The memory that each thread has moved for a child that it is forking."""
 
     def __init__(self) -> None:
         self.moved: list[Moved] = []
 
 
 settings = Settings()
-_own = Settings()  # names this process's participant, once it has started others
-_of_ours = 0  # the process that was started with the settings
+_own = Settings()  # has this process's participant, once it has started others
+_started_process = 0  # the process that has adopted `settings`; its children have another pid
 _forking = _Forking()
 _inheriting = threading.Lock()
-_not_awaited: set[int] = set()  # carriers whose messages the end of this process may lose
+_not_awaited: set[int] = set()  # carriers whose messages may be lost when this process ends
 _deprecated_ttl = float("inf")
 
-# Seconds between two looks whether the keeper has read: at first, and at most.
-_LOOK = 0.001
-_LONG_LOOK = 0.05
-# Of what runs at a process's end: after the standard library has waited for its feeders (-5).
+# Seconds between two looks at whether the keeper has read: the first and the longest interval.
+_FIRST_PAUSE = 0.001
+_MAX_PAUSE = 0.05
+# Priority at exit: after the standard library has waited for its feeder threads (-5).
 _AFTER_FEEDERS = -10
 
 
 def offer(
     outgoing: _core.Outgoing, fields: bytes, *, shared: bool = True, carrier: int = 0
 ) -> tuple[bytes, str]:
-    """Shares a message for one process to attach to, whatever becomes of this one.
+    """Shares a message for one attachment, which may come after the end of this process.
 
     Args:
-        shared: may the receiver write to its tensors, for all to see?
-        carrier: what the handle is sent through, see `_carriers`; 0 if that is not known.
+        shared: the receiver's writes to its tensors are visible to all.
+        carrier: the carrier of the handle, see `_carriers`; 0: unknown.
 
     Returns:
-        Its handle, and the participant that keeps it, too, or "".
+        The handle, and the participant that also keeps the message, or "".
 
     Raises:
-        AccessDenied: this process has another domain, or user, than the one that started it.
+        AccessDenied: this process has another domain or user than the process that started it.
         OutOfMemory: a limit was reached; the message names it.
     """
     keeper, sender = settings.keeper, participant()
@@ -92,11 +91,11 @@ def offer(
 
 
 def receive(handle: bytes, keeper: str, access: _core.Access) -> _core.Sample:
-    """What was offered: of the process that sent it, or of its keeper if it has ended.
+    """Attaches to an offered message: at its sender, or at its keeper if the sender has ended.
 
     Raises:
-        AccessDenied: this process has another domain, or user, than the one that started it.
-        Closed: it was received before, or nobody has it any more.
+        AccessDenied: this process has another domain or user than the process that started it.
+        Closed: the message was received before, or no process has it any more.
     """
     try:
         return lending.borrow(handle, access)
@@ -108,7 +107,7 @@ def receive(handle: bytes, keeper: str, access: _core.Access) -> _core.Sample:
 
 
 def _require_one_user(here: _core.Participant) -> None:
-    """And one domain: of this process, and of the one that started it."""
+    """Requires that this process has the user and domain of the process that started it."""
     there, user = settings.domain, os.geteuid()
     if there and (there != here.domain or settings.user != user):
         raise AccessDenied(
@@ -120,7 +119,7 @@ def _require_one_user(here: _core.Participant) -> None:
 
 @contextmanager
 def offers_to_child() -> Iterator[list[bytes]]:
-    """While a process is started: the handles of what this one offers to it alone."""
+    """A context that collects the handles of messages that are offered to a starting process."""
     outer, offered.handles = offered.handles, []
     try:
         yield offered.handles
@@ -129,35 +128,35 @@ def offers_to_child() -> Iterator[list[bytes]]:
 
 
 def withdraw(handles: list[bytes]) -> None:
-    """Whoever they were for has them, or will never."""
-    for handle in handles:  # none: there may be no participant
+    """Closes offers: their receiver has attached to them, or never will."""
+    for handle in handles:  # without handles there may be no participant
         _core.close_share(_core.Handle.from_bytes(handle), participant())
 
 
 def end_without(carrier: int) -> None:
-    """The end of this process does not wait until messages through this are kept."""
+    """Lets this process end before messages of this carrier are kept."""
     _not_awaited.add(carrier)
 
 
 def wait_until_kept() -> None:
-    """Until this process can end and nothing that it sent is lost, or its keeper has ended.
+    """Waits until the keeper has all messages of this process, or has ended.
 
-    A stopped keeper does not read. As many messages as fit are in its socket; others wait here.
+    A stopped keeper does not read: messages that do not fit into its socket wait here.
     """
     if not settings.keeper or not has_participant():
         return
-    pause = _LOOK
-    with suppress(Error):  # no participant can be had any more: os.setuid() was called
+    pause = _FIRST_PAUSE
+    with suppress(Error):  # os.setuid() was called: there can be no participant any more
         while not _not_awaited.issuperset(_core.unkept(participant())):
             time.sleep(pause)
-            pause = min(2 * pause, _LONG_LOOK)
+            pause = min(2 * pause, _MAX_PAUSE)
 
 
 @contextmanager
 def moved_for_child(memories: dict[int, memoryview]) -> Iterator[list[_core.Shared]]:
-    """While a process is forked: it can attach to the memory that it inherits, by address.
+    """A context, while a process is forked, that lets it attach to inherited memory by address.
 
-    What it is given must live as long as the child.
+    The shares must live as long as the child.
     """
     shares: list[_core.Shared] = []
     outer, _forking.moved = _forking.moved, []
@@ -175,30 +174,30 @@ def moved_for_child(memories: dict[int, memoryview]) -> Iterator[list[_core.Shar
         _forking.moved = outer
 
 
-def is_of_ours() -> bool:
-    """Was this process started by our means, and not by the standard library's or PyTorch's?"""
-    return _of_ours == os.getpid()
+def was_started_here() -> bool:
+    """True if this package, not the standard library or PyTorch, has started this process."""
+    return _started_process == os.getpid()
 
 
 def settings_for_child() -> bytes:
-    """What a process that is about to be started is to `adopt`."""
+    """The settings that a process that is about to be started passes to `adopt`."""
     global _own
     if not settings.keeper and not _own.keeper:
-        with suppress(Error):  # it says what is wrong when a tensor is sent
+        with suppress(Error):  # sending a tensor raises it again
             _own = Settings(participant().id, participant().domain, os.geteuid())
             _carriers.watch(rarely=False)
     return msgpack.encode(settings if settings.keeper else _own)
 
 
 def adopt(encoded: bytes) -> None:
-    """In a new process: takes over what its parent gave it."""
-    global settings, _of_ours
+    """Takes over the settings of the parent, in a new process."""
+    global settings, _started_process
     settings = msgpack.decode(encoded, type=Settings)
-    _of_ours = os.getpid()
+    _started_process = os.getpid()
 
 
 def set_ttl(seconds: float) -> None:
-    """Has no effect, and is deprecated: what was sent lives until it is received or cannot be."""
+    """Deprecated, without effect: a message is kept until it is received or cannot be received."""
     global _deprecated_ttl
     if not seconds > 0:
         raise InvalidArgument(f"seconds={seconds!r}: expected a number above 0")
@@ -207,7 +206,7 @@ def set_ttl(seconds: float) -> None:
 
 
 def get_ttl() -> float:
-    """What `set_ttl` was told; deprecated with it."""
+    """Deprecated: the last argument of `set_ttl`."""
     _warn_of_ttl("get_ttl")
     return _deprecated_ttl
 
@@ -221,7 +220,7 @@ def _warn_of_ttl(name: str) -> None:
 
 
 class _Inherited:
-    """Attaches to what the parent had moved, once, when the first of it is needed."""
+    """Attaches to memory that the parent had moved: once, when it is first needed."""
 
     def __init__(self, moved: Moved) -> None:
         self._moved = moved
@@ -230,10 +229,10 @@ class _Inherited:
         self._attached_by = 0
 
     def borrow(self, address: int, size: int) -> _core.Memory:
-        """Memory that this process has inherited by a fork, as its owner lends it.
+        """Memory that this process has inherited by a fork, lent by its owner.
 
         Raises:
-            Closed: the owner does not have it any more, or is gone.
+            Closed: the owner does not have it any more, or has ended.
         """
         with _inheriting:
             if self._sample is None or self._attached_by != os.getpid():
@@ -246,15 +245,15 @@ class _Inherited:
 
 
 def _inherited() -> dict[int, Callable[[int, int], _core.Memory]]:
-    """The way to each of what our parent had moved when it forked us."""
-    ways: dict[int, Callable[[int, int], _core.Memory]] = {}
+    """By address: how to borrow each memory that the parent had moved when it forked."""
+    borrow: dict[int, Callable[[int, int], _core.Memory]] = {}
     for moved in _forking.moved:
-        ways.update(dict.fromkeys(moved.addresses, _Inherited(moved).borrow))
-    return ways
+        borrow.update(dict.fromkeys(moved.addresses, _Inherited(moved).borrow))
+    return borrow
 
 
 def _forget_parent() -> None:
-    """A forked child sends what it sends itself, and has its parent's keeper, or its parent."""
+    """In a forked child: its keeper is its parent's keeper, or else its parent."""
     global settings, _own, _inheriting
     settings = settings if settings.keeper else _own
     _own = Settings()
@@ -268,5 +267,5 @@ def _wait_at_exit(wait: Callable[[], None]) -> None:
 
 
 torch_sharing.lent_to_child = _inherited
-os.register_at_fork(after_in_child=_forget_parent)  # after that of _torch_sharing
-util.register_after_fork(wait_until_kept, _wait_at_exit)  # in each process that is started
+os.register_at_fork(after_in_child=_forget_parent)  # runs after the handler of torch_sharing
+util.register_after_fork(wait_until_kept, _wait_at_exit)  # in each started process

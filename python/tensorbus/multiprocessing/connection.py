@@ -15,15 +15,15 @@ __all__ = ["Client", "Connection", "Listener", "Pipe", "wait"]
 
 
 def __getattr__(name: str) -> Any:
-    """What is the same there: `families`, `answer_challenge`, ..."""
+    """Names that are the standard library's: `families`, `answer_challenge`, ..."""
     return getattr(multiprocessing.connection, name)
 
 
 class Connection(multiprocessing.connection.Connection):
-    """One end of a pipe; all else is as in the standard library."""
+    """One end of a pipe, as the standard library's, that sends tensors by reference."""
 
     _handle: int | None
-    carrier = 0  # what the other end reads; 0: not known
+    carrier = 0  # the carrier that the other end reads; 0: unknown
 
     def send(self, obj: Any) -> None:
         """Sends any picklable object; its tensors and large arrays go by reference."""
@@ -45,24 +45,24 @@ class Connection(multiprocessing.connection.Connection):
 
 
 class Listener(multiprocessing.connection.Listener):
-    """See `multiprocessing.connection.Listener`; what it accepts is a `Connection` of ours."""
+    """See `multiprocessing.connection.Listener`. `accept` returns a `Connection` of this module."""
 
     def accept(self) -> Any:
-        """The connection to whoever called."""
+        """Waits for a client and returns the connection to it."""
         return _ours(super().accept())
 
 
 def Client(*args: Any, **kwargs: Any) -> Any:
-    """See `multiprocessing.connection.Client`; the same `Connection`."""
+    """See `multiprocessing.connection.Client`. Returns a `Connection` of this module."""
     return _ours(multiprocessing.connection.Client(*args, **kwargs))
 
 
 def _ours(plain: Any) -> Any:
-    """A connection within this machine: who is on another one cannot have what is shared here."""
+    """A `Connection` of this module if the plain one is within this machine, else the plain one."""
     if type(plain) is not multiprocessing.connection.Connection:
         return plain
     with socket.socket(fileno=os.dup(plain.fileno())) as same:
-        same.setblocking(True)  # a default timeout of the program made both non-blocking
+        same.setblocking(True)  # with socket.setdefaulttimeout both descriptors are non-blocking
         if same.family != socket.AF_UNIX:
             return plain
         plain.close()
@@ -70,11 +70,11 @@ def _ours(plain: Any) -> Any:
 
 
 def Pipe(duplex: bool = True) -> tuple[Connection, Connection]:
-    """Two connected ends. Of two that are not duplex, the first receives and the second sends."""
+    """Two connected ends. Without `duplex` the first only receives and the second only sends."""
     if duplex:
         sockets = socket.socketpair()
         for end in sockets:
-            end.setblocking(True)  # not by the program's default timeout
+            end.setblocking(True)  # whatever socket.setdefaulttimeout says
         first, second = (Connection(end.detach()) for end in sockets)
         first.carrier = _carriers.inode_of(second.fileno())
         second.carrier = _carriers.inode_of(first.fileno())

@@ -1,4 +1,4 @@
-"""Contexts: the standard library's, with our processes, queues and pipes."""
+"""Contexts: those of the standard library, with the processes, queues and pipes of this package."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["DefaultContext", "ForkContext", "ForkServerContext", "Process", "Spa
 
 
 class _Starting(threading.local):
-    """The process that this thread pickles to start it."""
+    """The process that each thread is pickling to start it."""
 
     process: Any = None
 
@@ -30,8 +30,8 @@ class _Starting(threading.local):
 _starting = _Starting()
 
 
-class _Joined(multiprocessing.process.BaseProcess):
-    """A process that knows who keeps what is on its way."""
+class _Process(multiprocessing.process.BaseProcess):
+    """The base of processes: passes the keeper's settings to the child."""
 
     _start_method: Any
     _for_child: bytes
@@ -42,7 +42,7 @@ class _Joined(multiprocessing.process.BaseProcess):
             call_by_reference(argument)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Of one that is spawned: its arguments by reference, in a pickle of our own."""
+        """When it is spawned: in a pickle whose tensors go by reference."""
         if _starting.process is self or standard.get_spawning_popen() is None:
             return super().__reduce_ex__(protocol)
         _starting.process = self
@@ -53,7 +53,7 @@ class _Joined(multiprocessing.process.BaseProcess):
 
     def start(self) -> None:
         reductions.learn_libraries()
-        # A forked child has our memory, and no lease of it: it stays until the child has ended.
+        # A forked child uses this process's memory without leases: it is kept until the child ends.
         method = self._start_method or multiprocessing.get_start_method()
         pinned = torch_sharing.pin() if method == "fork" else {}
         self._for_child = _keeper.settings_for_child()
@@ -76,10 +76,10 @@ class _Joined(multiprocessing.process.BaseProcess):
 
 
 def _keep_until_end(sentinel: int, kept: list[object], offers: list[bytes]) -> None:
-    """Keeps things until a process has ended, whoever waits for that or does not."""
+    """Keeps objects until a process has ended, whether or not the program joins it."""
     if not (kept or offers):
         return
-    own = os.dup(sentinel)  # the process object may go, and its descriptor with it
+    own = os.dup(sentinel)  # the process object closes its descriptor when it goes
 
     def wait_for_end() -> None:
         wait([own])
@@ -90,31 +90,31 @@ def _keep_until_end(sentinel: int, kept: list[object], offers: list[bytes]) -> N
     threading.Thread(target=wait_for_end, name="tensorbus-pins", daemon=True).start()
 
 
-class ForkProcess(_Joined, standard.ForkProcess):
+class ForkProcess(_Process, standard.ForkProcess):
     """A forked process."""
 
 
-class SpawnProcess(_Joined, standard.SpawnProcess):
+class SpawnProcess(_Process, standard.SpawnProcess):
     """A process with a fresh interpreter."""
 
 
-class ForkServerProcess(_Joined, standard.ForkServerProcess):
-    """A process that a server has forked, which has only been started for that."""
+class ForkServerProcess(_Process, standard.ForkServerProcess):
+    """A process that the fork server has forked."""
 
 
-class _Ours:
-    """What every context has in place of the standard library's."""
+class _Context:
+    """Methods of every context that replace the standard library's."""
 
     def Queue(self, maxsize: int = 0) -> Queue:
         """A queue shared between processes."""
         return Queue(maxsize, ctx=self.get_context())
 
     def JoinableQueue(self, maxsize: int = 0) -> JoinableQueue:
-        """A queue that can be joined."""
+        """A queue with `task_done` and `join`."""
         return JoinableQueue(maxsize, ctx=self.get_context())
 
     def SimpleQueue(self) -> SimpleQueue:
-        """A queue with only a pipe and two locks in it."""
+        """A queue that consists of a pipe and two locks."""
         return SimpleQueue(ctx=self.get_context())
 
     def Pipe(self, duplex: bool = True) -> tuple[Connection, Connection]:
@@ -129,11 +129,11 @@ class _Ours:
         initargs: Any = (),
         maxtasksperchild: int | None = None,
     ) -> Any:
-        """A pool of processes to call functions in."""
+        """A pool of processes that call functions."""
         return Pool(processes, initializer, initargs, maxtasksperchild, context=self.get_context())
 
     def Manager(self) -> Any:
-        """A started server process for objects that others share."""
+        """A started server process for shared objects."""
         from tensorbus.multiprocessing.managers import SyncManager
 
         reductions.learn_libraries()
@@ -142,24 +142,24 @@ class _Ours:
         return manager
 
     def get_context(self, method: str | None = None) -> Any:
-        """The context of a start method; of no name, of the one that is set."""
+        """The context of a start method; None: this context."""
         return self if method is None else context_of(method)
 
 
-class ForkContext(_Ours, standard.ForkContext):
+class ForkContext(_Context, standard.ForkContext):
     """Starts processes by fork."""
 
     Process = ForkProcess
 
 
-class SpawnContext(_Ours, standard.SpawnContext):
+class SpawnContext(_Context, standard.SpawnContext):
     """Starts processes with fresh interpreters."""
 
     Process = SpawnProcess
 
 
-class ForkServerContext(_Ours, standard.ForkServerContext):
-    """Starts processes by a server."""
+class ForkServerContext(_Context, standard.ForkServerContext):
+    """Starts processes by a fork server."""
 
     Process = ForkServerProcess
 
@@ -167,8 +167,8 @@ class ForkServerContext(_Ours, standard.ForkServerContext):
 by_method.update(fork=ForkContext(), spawn=SpawnContext(), forkserver=ForkServerContext())
 
 
-class Process(_Joined, multiprocessing.process.BaseProcess):
-    """A process of whatever start method is set."""
+class Process(_Process, multiprocessing.process.BaseProcess):
+    """A process of the current start method."""
 
     _start_method: str | None = None
 
@@ -181,8 +181,8 @@ class Process(_Joined, multiprocessing.process.BaseProcess):
         default_context.get_context().Process._after_fork()
 
 
-class DefaultContext(_Ours, standard.BaseContext):
-    """Follows the start method of the standard library's `multiprocessing`, which it also sets."""
+class DefaultContext(_Context, standard.BaseContext):
+    """Uses and sets the start method of the standard library's `multiprocessing`."""
 
     Process = Process
 
@@ -190,7 +190,7 @@ class DefaultContext(_Ours, standard.BaseContext):
         return context_of(method)
 
     def set_start_method(self, method: str | None, force: bool = False) -> None:
-        """Sets it for all of the program, once."""
+        """Sets the start method of the program, once."""
         reductions.learn_libraries()
         multiprocessing.set_start_method(method, force)
 

@@ -1,7 +1,7 @@
 """Managers whose calls and results go by reference.
 
-`SyncManager` is what `Manager()` starts. One of a class of your own does the same with
-`serializer=managers.SERIALIZER`, where all its processes are on this machine.
+`Manager()` starts a `SyncManager`. A manager of your own class does the same with
+`serializer=managers.SERIALIZER`; all its processes must be on this machine.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ __all__ = ["SERIALIZER", "SyncManager"]
 
 
 def __getattr__(name: str) -> Any:
-    """What is the same there: `BaseManager`, `SharedMemoryManager`, `NamespaceProxy`, ..."""
+    """Names that are the standard library's: `BaseManager`, `NamespaceProxy`, ..."""
     return getattr(multiprocessing.managers, name)
 
 
 class _Serializer(str):
-    """The name by which proxies find our connections: pickled, it has them registered first."""
+    """The name under which proxies find our connections. Unpickling it imports this module."""
 
     def __reduce__(self) -> Any:
         return _serializer, ()

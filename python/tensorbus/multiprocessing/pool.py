@@ -1,4 +1,4 @@
-"""Pools whose work and results go by reference."""
+"""Pools whose tasks and results go by reference."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tensorbus.multiprocessing.queues import SimpleQueue
 
 __all__ = ["Pool", "ThreadPool"]
 
-# Seconds between two looks whether a task was taken: at first, and at most.
-_LOOK = 0.0002
-_LONG_LOOK = 0.005
-# It is pickled by name, and known to the pool: it raises as it is.
+# Seconds between two looks at whether a task was taken: the first and the longest interval.
+_FIRST_PAUSE = 0.0002
+_MAX_PAUSE = 0.005
+# The pool's own function for an iterable that raised: sent unchanged.
 _reraise = multiprocessing.pool._helper_reraises_exception  # type: ignore[attr-defined]
 
 
 def __getattr__(name: str) -> Any:
-    """What is the same there: the states of a pool, `AsyncResult`, `RemoteTraceback`, ..."""
+    """Names that are the standard library's: `AsyncResult`, `RemoteTraceback`, ..."""
     return getattr(multiprocessing.pool, name)
 
 
 class Pool(multiprocessing.pool.Pool):
-    """See `multiprocessing.Pool`; its queues are those of our context."""
+    """See `multiprocessing.Pool`. Its queues send tensors and arrays by reference."""
 
     def __init__(
         self,
@@ -50,23 +50,23 @@ class Pool(multiprocessing.pool.Pool):
 
     @classmethod
     def _terminate_pool(cls, taskqueue: Any, inqueue: Any, outqueue: Any, *args: Any) -> None:
-        inqueue.end()  # its thread may wait for a worker
+        inqueue.end()  # the thread that puts tasks may be waiting for a worker
         super()._terminate_pool(taskqueue, inqueue, outqueue, *args)  # type: ignore[misc]
         _carriers.drop(inqueue._writer.carrier, outqueue._writer.carrier)
 
 
 class _Tasks(SimpleQueue):
-    """The tasks. What a worker cannot unpickle is the result of its task, and not its end."""
+    """The tasks. If a worker cannot unpickle a task, the task fails and the worker goes on."""
 
     def __init__(self, *, ctx: Any = None) -> None:
         super().__init__(ctx=ctx)
-        self._is_large = False  # had the task that was put last arrays that went by reference?
+        self._is_large = False  # the last task had arrays that went by reference
         self._ended = threading.Event()
 
     def put_task(self, task: Any) -> None:
-        """Puts a task, when a worker has taken the one before, if that has large arrays.
+        """Puts a task. If the task before has large arrays, waits until a worker has taken it.
 
-        A pipe holds the standard library's pools back in the same way.
+        In the standard library's pools, the capacity of the pipe limits tasks in the same way.
         """
         if task is not None and task[2] is not _reraise:
             job, number, function, args, kwargs = task
@@ -77,15 +77,15 @@ class _Tasks(SimpleQueue):
         self._writer.send_bytes(pickle.dumps(task))
 
     def end(self) -> None:
-        """Nothing waits any more."""
+        """Ends the waiting of `put_task`."""
         self._ended.set()
 
     def _wait_for_room(self) -> None:
-        pause = _LOOK
+        pause = _FIRST_PAUSE
         while self._is_large and self._reader.poll():
             if self._ended.wait(pause):
                 return
-            pause = min(2 * pause, _LONG_LOOK)
+            pause = min(2 * pause, _MAX_PAUSE)
 
 
 def _call(pickled: bytes) -> Any:
@@ -93,13 +93,13 @@ def _call(pickled: bytes) -> Any:
         function, args, kwargs = reductions.loads(pickled)
     except Exception:
         raise
-    except BaseException as error:  # an import in it called sys.exit; it would end the worker
+    except BaseException as error:  # for example SystemExit of an import: would end the worker
         raise Error(f"a task cannot be unpickled: {error!r}") from error
     return function(*args, **kwargs)
 
 
 class _Results(SimpleQueue):
-    """The results. One that cannot be unpickled fails its task alone."""
+    """The results. A result that cannot be unpickled fails only its own task."""
 
     def put(self, obj: Any) -> None:
         if obj is not None:
@@ -110,12 +110,12 @@ class _Results(SimpleQueue):
             self._writer.send_bytes(pickle.dumps(obj))
 
     def get_result(self) -> Any:
-        """What `put` was given."""
+        """The next result, or the error of unpickling it."""
         result = self._reader.recv()
         if result is None:
             return None
         job, number, (succeeded, pickled) = result
         try:
             return job, number, (succeeded, reductions.loads(pickled))
-        except BaseException as error:  # of an import that calls sys.exit, too
+        except BaseException as error:  # for example SystemExit of an import
             return job, number, (False, error)

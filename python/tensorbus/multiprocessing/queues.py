@@ -1,8 +1,8 @@
-"""The standard library's queues, whose tensors and arrays go by reference.
+"""The standard library's queues, with tensors and arrays by reference.
 
-An item is pickled by `reductions.dumps`, in the order of the puts: in the feeder thread of a
-`Queue`, in the caller of `SimpleQueue.put`. What the pipe carries of an item with tensors is the
-handle of a message that holds them.
+Items are pickled by `reductions.dumps`, in the order of the puts: in the feeder thread of a
+`Queue`, in the caller of `SimpleQueue.put`. For an item with tensors the pipe carries the handle of
+a message that holds them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     _Queue = standard.Queue[Any]
     _JoinableQueue = standard.JoinableQueue[Any]
     _SimpleQueue = standard.SimpleQueue[Any]
-else:  # not every Python has them to be subscripted
+else:  # these classes cannot be subscripted in every version of Python
     _Queue, _JoinableQueue = standard.Queue, standard.JoinableQueue
     _SimpleQueue = standard.SimpleQueue
 
@@ -29,7 +29,7 @@ __all__ = ["JoinableQueue", "Queue", "SimpleQueue"]
 
 
 class _OnStreams:
-    """An item, and the CUDA streams that were current in the thread that put it."""
+    """An item, with the CUDA streams that were current in the thread that put it."""
 
     def __init__(self, item: Any, streams: list[Any]) -> None:
         self.item = item
@@ -43,16 +43,16 @@ class _OnStreams:
 
 
 class _Sender:
-    """What a feeder calls to pickle and to send, one item after the other."""
+    """Pickles and sends items, called by the feeder thread."""
 
     _dumped: reductions.Dumped
 
     def __init__(self, send_bytes: Any) -> None:
         self._send_bytes = send_bytes
-        self._carrier = send_bytes.__self__.carrier  # of the connection
+        self._carrier = send_bytes.__self__.carrier  # `__self__` is the connection
 
     def dumps(self, item: Any) -> bytes:
-        """In place of `ForkingPickler.dumps`."""
+        """Replaces `ForkingPickler.dumps`."""
         if type(item) is _OnStreams:
             self._dumped = item.dumped(self._carrier)
         else:
@@ -67,12 +67,12 @@ class _Sender:
             raise
 
 
-# Of these no stream matters; to ask for it would take a third of what `put` takes.
+# Types without tensors: looking up the streams would take a third of the time of `put`.
 _LEAVES = frozenset({type(None), bool, int, float, str, bytes})
 
 
 def _on_streams(item: Any) -> Any:
-    """The item, with the current streams unless all of them are the default ones."""
+    """The item, with the current streams if one of them is not the default stream."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return item
@@ -83,14 +83,14 @@ def _on_streams(item: Any) -> Any:
 
 
 def _with_names(method: str, **names: Any) -> Any:
-    """A method of the standard library's queue, to which these names of its module mean others."""
+    """A method of the standard library's queue, with other values for these globals."""
     function = getattr(_Queue, method)
     known = {**function.__globals__, **names}
     return FunctionType(function.__code__, known, function.__name__, function.__defaults__)
 
 
 class Queue(_Queue):
-    """See `multiprocessing.Queue`; tensors and arrays in its items go by reference."""
+    """See `multiprocessing.Queue`. Tensors and arrays in its items go by reference."""
 
     def __init__(self, maxsize: int = 0, *, ctx: Any = None) -> None:
         reductions.learn_libraries()
@@ -105,7 +105,7 @@ class Queue(_Queue):
         super()._reset(after_fork)  # type: ignore[misc]
 
     def cancel_join_thread(self) -> None:
-        """See `multiprocessing.Queue.cancel_join_thread`; nor is it awaited that a parent reads."""
+        """See `multiprocessing.Queue.cancel_join_thread`. The keeper is not awaited either."""
         super().cancel_join_thread()
         _keeper.end_without(self._writer.carrier)  # type: ignore[attr-defined]
 
@@ -114,7 +114,7 @@ class Queue(_Queue):
 
     @staticmethod
     def _feed(*arguments: Any) -> None:
-        """The standard library's, but for the pickler."""
+        """The standard library's `_feed`, with our pickler."""
         buffer, not_empty, send_bytes, *others, on_error, semaphore = arguments
         sender = _Sender(send_bytes)
         feed = _with_names("_feed", _ForkingPickler=sender)
@@ -125,12 +125,12 @@ class Queue(_Queue):
         feed(buffer, not_empty, sender.send_bytes, *others, on_error_of_item, semaphore)
 
 
-# The standard library's, but that its thread runs `Queue._feed` of this module.
+# The standard library's `_start_thread`; its thread runs `Queue._feed` of this module.
 _start_thread: Callable[[Queue], None] = _with_names("_start_thread", Queue=Queue)
 
 
 class JoinableQueue(Queue, _JoinableQueue):
-    """See `multiprocessing.JoinableQueue`; tensors and arrays in its items go by reference."""
+    """See `multiprocessing.JoinableQueue`. Tensors and arrays in its items go by reference."""
 
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
         """Puts any picklable object; the feeder thread pickles it."""
@@ -139,7 +139,7 @@ class JoinableQueue(Queue, _JoinableQueue):
 
 
 class SimpleQueue(_SimpleQueue):
-    """See `multiprocessing.SimpleQueue`; tensors and arrays in its items go by reference."""
+    """See `multiprocessing.SimpleQueue`. Tensors and arrays in its items go by reference."""
 
     _reader: Any
     _writer: Any
@@ -166,7 +166,7 @@ class SimpleQueue(_SimpleQueue):
 
 
 def _take_over(queue: Any) -> None:
-    """The ends of a queue's pipe become ours."""
+    """Makes the ends of a queue's pipe connections of this package."""
     for end in (queue._reader, queue._writer):
         end.__class__ = connection.Connection
     if not queue._writer.carrier:

@@ -1,13 +1,14 @@
-"""How tensors and arrays are pickled between processes: by reference.
+"""Pickling of tensors and arrays by reference.
 
-What our queues, pipes, processes, pools and managers carry is pickled here, by a pickler of our
-own. The standard library's `ForkingPickler`, and what PyTorch has registered with it, stay as they
-are, but for tensors that lie in memory of the bus already: these go by reference wherever they go,
-once our means are in use.
+The queues, pipes, processes, pools and managers of this package pickle here, with a pickler of
+their own. The standard library's `ForkingPickler`, and the reducers that PyTorch has registered
+with it, stay as they are, except for tensors in memory of the bus: once this package is used, these
+go by reference through every `ForkingPickler`.
 """
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import sys
 from collections.abc import Sequence
@@ -20,25 +21,39 @@ from tensorbus._pickling import pickler, torch_sharing
 from tensorbus._pickling.plain import is_plain
 from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus.multiprocessing import _keeper
-from tensorbus.multiprocessing._torch_names import __getattr__ as __getattr__
 
-# Of one part of a message: its handle, the participant that keeps it, too, or "", and whether its
-# receiver may write to it for all to see.
+# A part of a message: its handle, the participant that also keeps it or "", and whether writes of
+# its receiver are visible to all.
 Offered = tuple[bytes, str, bool]
 
 __all__ = ["ForkingPickler", "dumps", "is_shared", "loads", "reduce_storage", "reduce_tensor"]
 
 
+def __getattr__(name: str) -> Any:
+    """Names of `torch.multiprocessing.reductions`, for programs that import them from here.
+
+    These functions reduce a tensor PyTorch's way, unless it is in memory of the bus: PyTorch calls
+    our reducers of tensors and storages through the pickler.
+    """
+    if name.startswith(("rebuild_", "reduce_")) or name == "StorageWeakRef":
+        try:
+            return getattr(importlib.import_module("torch.multiprocessing.reductions"), name)
+        except (ImportError, AttributeError):
+            pass
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def dumps(item: object, carrier: int = 0) -> bytes:
-    """A pickle whose tensors and large arrays stay where they are; any unpickler reads it, once.
+    """A pickle that refers to tensors and large arrays. Any unpickler can read it, once.
 
     Args:
-        item: anything that can be pickled. Tensors are shared; an array is its receiver's own.
-        carrier: the inode of the pipe that it is sent through: what nobody can read any more is let
-            go of. 0 for a way without one: it is kept until somebody receives it.
+        item: any object that can be pickled. Tensors are shared; an array becomes its receiver's
+            own.
+        carrier: the inode of the pipe that it is sent through; the message is released when no
+            process can read the pipe. 0: unknown; the message is kept until it is received.
 
     Raises:
-        RuntimeError: a tensor in it requires gradients and is no leaf.
+        RuntimeError: a tensor in the item requires gradients and is no leaf.
         OutOfMemory: a limit was reached; the message names it.
     """
     return Dumped(item, carrier).pickled
@@ -48,11 +63,11 @@ loads = pickle.loads
 
 
 class Dumped:
-    """See `dumps`: the pickle, and the handles of what it refers to."""
+    """The pickle of `dumps`, with the handles of the messages that it refers to."""
 
     def __init__(self, item: object, carrier: int = 0) -> None:
         self.handles: list[bytes] = []
-        self.own_arrays = False  # does it refer to arrays?
+        self.own_arrays = False  # it refers to arrays
         if is_plain(item):
             self.pickled = pickle.dumps(item, pickle.HIGHEST_PROTOCOL)
             return
@@ -68,7 +83,7 @@ class Dumped:
             raise
 
     def withdraw(self) -> None:
-        """It will not be received."""
+        """Closes the messages: the pickle will not be received."""
         _keeper.withdraw(self.handles)
 
     def _offer(self, packer: pickler.Packer, pickled: bytes, carrier: int) -> Sequence[Offered]:
@@ -103,7 +118,7 @@ class _Attached:
 
 
 def attached(*offered: Offered) -> Any:
-    """What a pickle says of a message with tensors: where it is, and its other parts."""
+    """The item of a message with tensors; called by the pickle, with the message's parts."""
     learn_libraries()
     first, *others = [(_received(one), not one[2]) for one in offered]
     return pickler.load(first[0], None, others, own=first[1])
@@ -116,7 +131,7 @@ def _received(offered: Offered) -> _core.Sample:
 
 
 def reduce_tensor(tensor: Any) -> Any:
-    """For a `ForkingPickler`: a PyTorch tensor by itself; PyTorch's way, unless the bus has it."""
+    """Reduces a PyTorch tensor for `ForkingPickler`: by reference if it is in memory of the bus."""
     if not _is_ours(tensor):
         from torch.multiprocessing import reductions
 
@@ -125,12 +140,12 @@ def reduce_tensor(tensor: Any) -> Any:
 
 
 def reduce_memory(memory: _core.Memory) -> Any:
-    """For a `ForkingPickler`: a loan or a received tensor that is no tensor of a library."""
+    """Reduces memory of the bus for `ForkingPickler`: a loan, or received memory as such."""
     return attached, ((*_keeper.offer(*pickler.dump(memory, shared=True)), True),)
 
 
 def reduce_storage(storage: Any) -> Any:
-    """For a `ForkingPickler`: the same for a PyTorch storage."""
+    """Reduces a PyTorch storage for `ForkingPickler`: by reference if in memory of the bus."""
     if storage.device.type != "cpu" or not _is_our_storage(storage):
         from torch.multiprocessing import reductions
 
@@ -149,7 +164,7 @@ def _is_our_storage(storage: Any) -> bool:
 
 
 def learn_libraries() -> None:
-    """Our means are in use: tensors in memory of the bus are known as what they are from now on."""
+    """Registers the reducers for tensors in memory of the bus, for libraries that are imported."""
     if "numpy" in sys.modules:
         numpy_arrays.learn()
     if "torch" in sys.modules:
@@ -166,9 +181,9 @@ def _register(kind: type, reduce: Any) -> None:
 
 
 def is_shared(tensor: Any) -> bool:
-    """Does this PyTorch tensor lie in memory that several processes may write to?
+    """True if a PyTorch tensor is in memory that several processes may write to.
 
-    That of the bus, or PyTorch's own.
+    This is memory of the bus, or PyTorch's own shared memory.
     """
     learn_libraries()
     shared: bool = tensor.is_shared()
@@ -176,17 +191,17 @@ def is_shared(tensor: Any) -> bool:
 
 
 def _teach_storages(kind: Any) -> None:
-    """PyTorch's own methods know memory of the bus from now on, and do all else as before."""
+    """Extends PyTorch's methods of storages for memory of the bus."""
     if hasattr(kind, "_tensorbus"):
         return
     pytorchs_is_shared, pytorchs_share_memory_ = kind.is_shared, kind.share_memory_
 
     def is_shared(self: Any) -> bool:
-        """Is it in memory that several processes may write to: of Tensorbus, or PyTorch's own?"""
+        """True if it is in memory that several processes may write to, of Tensorbus or PyTorch."""
         return _is_our_storage(self) or bool(pytorchs_is_shared(self))
 
     def share_memory_(self: Any, *args: Any, **kwargs: Any) -> Any:
-        """Moves it into shared memory of PyTorch, unless it is in that of Tensorbus."""
+        """Moves it into PyTorch's shared memory, unless it is in memory of Tensorbus."""
         return self if _is_our_storage(self) else pytorchs_share_memory_(self, *args, **kwargs)
 
     kind.is_shared, kind.share_memory_, kind._tensorbus = is_shared, share_memory_, True
@@ -195,8 +210,8 @@ def _teach_storages(kind: Any) -> None:
     pytorchs_new_shared = kind._new_shared
 
     def new_shared(cls: Any, size: int, *, device: Any = "cpu") -> Any:
-        """Where the workers of a DataLoader put a batch together."""
-        if str(device) == "cpu" and size > 0 and _keeper.is_of_ours():
+        """The storage in which a worker of a DataLoader stacks a batch."""
+        if str(device) == "cpu" and size > 0 and _keeper.was_started_here():
             return torch_sharing.new_storage(size)
         return pytorchs_new_shared(size, device=device)
 

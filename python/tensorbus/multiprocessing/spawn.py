@@ -1,4 +1,4 @@
-"""Several processes that run one function: `spawn` and `start_processes`, as PyTorch has them."""
+"""Several processes that run one function: PyTorch's `spawn` and `start_processes`."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ __all__ = [
     "start_processes",
 ]
 
-# PyTorch's variable: "1" has `start_processes` start those of a fork server at the same time.
+# PyTorch's variable: "1" makes `start_processes` start processes of a fork server in parallel.
 ENV_VAR_PARALLEL_START = "TORCH_MP_PARALLEL_START"
 
 log = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
-# Seconds for the others to end when one has failed, before they are killed.
+# Seconds that the others have to end after SIGTERM when one has failed, before they are killed.
 _GRACE = 30.0
 
 
 class ProcessException(Exception):
-    """One of the processes failed: `error_index` and `error_pid` say which."""
+    """One of the processes failed; `error_index` and `error_pid` identify it."""
 
     def __init__(self, msg: str, error_index: int, error_pid: int) -> None:
         super().__init__(msg, error_index, error_pid)
@@ -85,19 +85,19 @@ class ProcessContext:
         self._tracebacks: dict[int, str] = {}
 
     def pids(self) -> list[int]:
-        """Of all of them."""
+        """The pids of all processes."""
         return [process.pid for process in self.processes]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
-        """Waits until one fails or all have ended; have they?
+        """Waits until one process ends. True if all have ended.
 
         Args:
-            timeout: seconds to wait; `None` for as long as it takes.
-            grace_period: when one has failed, seconds in which the others may end by themselves,
-                and then again after SIGTERM, before they are killed.
+            timeout: seconds to wait; `None`: without limit.
+            grace_period: when a process has failed, seconds that the others have to end by
+                themselves, and again after SIGTERM, before they are killed.
 
         Raises:
-            ProcessRaisedException, ProcessExitedException: one failed; none runs any more.
+            ProcessRaisedException, ProcessExitedException: a process failed; all have ended.
         """
         until = None if timeout is None else time.monotonic() + timeout
         while self.sentinels:
@@ -125,7 +125,7 @@ class ProcessContext:
         return bool(process.exitcode != 0)
 
     def _read(self, index: int) -> None:
-        """What a process says of its end."""
+        """Reads the traceback that a process has reported."""
         error = self._errors[index]
         if error.closed:
             return
@@ -134,7 +134,7 @@ class ProcessContext:
         error.close()
 
     def _end(self, grace_period: float | None) -> None:
-        """Ends those that still run."""
+        """Ends processes that still run."""
         if grace_period is not None:
             self._wait_for_all(grace_period)
         for end, name in (("terminate", "SIGTERM"), ("kill", "SIGKILL")):
@@ -193,13 +193,13 @@ def start_processes(
     """Runs `fn(index, *args)` in `nprocs` processes.
 
     Args:
-        join: wait for all of them, and return nothing.
+        join: wait for all processes, and return None.
         daemon: see `multiprocessing.Process.daemon`.
-        start_method: "spawn", "fork" or "forkserver". With "forkserver", and "1" in the environment
-            as `ENV_VAR_PARALLEL_START`, all of them are started at the same time.
+        start_method: "spawn", "fork" or "forkserver". With "forkserver", and the environment
+            variable `ENV_VAR_PARALLEL_START` set to "1", all are started at the same time.
 
     Raises:
-        ProcessRaisedException, ProcessExitedException: one failed; the others were ended.
+        ProcessRaisedException, ProcessExitedException: a process failed; the others were ended.
     """
     context = default_context.get_context(start_method)
 
@@ -243,12 +243,12 @@ def spawn(
 
 
 def _run(fn: Callable[..., Any], index: int, args: tuple[Any, ...], report: Connection) -> None:
-    # One that is no daemon would outlive a parent that dies.
+    # A process that is no daemon would outlive a parent that is killed.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
     try:
         fn(index, *args)
     except KeyboardInterrupt:
-        pass  # the parent's end, or its user's wish
+        pass  # the parent has ended, or the user has pressed Ctrl-C
     except Exception:
         report.send(traceback.format_exc())
         sys.exit(1)

@@ -1,8 +1,8 @@
-"""The parameters that a node has declared, and the service by which others read and set them.
+"""The parameters that a node has declared, and the service that reads and sets them.
 
 The service is `NODE/parameters`. The request is `{}`, or `{"set": {name: text}}`. The reply has
-`parameters`, a list of dicts, or `refused`, a text that says why it was not set. One request sets
-one parameter, since an `on_set` that has run cannot be taken back.
+`parameters`, a list of dicts, or `refused`, the reason why nothing was set. A request sets one
+parameter, because an `on_set` that has run cannot be undone.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, TypeGuard
 from tensorbus._aio.callbacks import checked_callback
 from tensorbus._base.error_text import text_of
 from tensorbus._base.errors import InvalidArgument
-from tensorbus.nodes._parameters import Parameter, check_all_declared, found, read_as
+from tensorbus.nodes._parameters import Parameter, check_all_declared, find_parameter, read_as
 
 OnSet = Callable[[Any], object]
 
 
 def service_name(node: str) -> str:
-    """The service of the nodes of this name."""
+    """The service's name, the same for all nodes of this name."""
     return f"{node}/parameters"
 
 
@@ -29,8 +29,8 @@ class DeclaredParameters:
     """The parameters of one node.
 
     Args:
-        node: its name.
-        given: what the program gave to `Node(parameters=...)`.
+        node: the node's name.
+        given: the values of `Node(parameters=...)`.
     """
 
     def __init__(self, node: str, given: Mapping[str, Any]) -> None:
@@ -43,7 +43,7 @@ class DeclaredParameters:
         """See `Node.declare_parameter`."""
         if on_set is not None:
             checked_callback(on_set, "sync", ("value",))
-        parameter = found(self._node, name, default, help, self.given)
+        parameter = find_parameter(self._node, name, default, help, self.given)
         self.by_name[name] = parameter
         self._on_set.pop(name, None)
         if on_set is not None:
@@ -55,23 +55,23 @@ class DeclaredParameters:
         check_all_declared(self._node, self.given, self.by_name)
 
     def answer(self, request: object) -> dict[str, object]:
-        """The reply to a request to the service."""
+        """The service's reply to a request."""
         texts = request.get("set", {}) if isinstance(request, dict) else None
-        if not _is_set_of_one(texts):
+        if not _sets_at_most_one(texts):
             return {"refused": "expected {} or {'set': {name: text}} with one name"}
         try:
             for name, text in texts.items():
                 value = self._read(name, text)
                 self._on_set[name](value)
                 self.by_name[name] = replace(self.by_name[name], value=value, source="service")
-        except Exception as error:  # of on_set: it refuses the value
+        except Exception as error:  # on_set refuses a value by raising
             return {"refused": text_of(error) or type(error).__name__}
         return {"parameters": [self._row(each) for each in list(self.by_name.values())]}
 
     def _read(self, name: str, text: str) -> Any:
         """
         Raises:
-            InvalidArgument: the parameter cannot be set, or not to this.
+            InvalidArgument: the parameter cannot be set, or not to this value.
         """
         if name not in self.by_name:
             raise InvalidArgument(f"node {self._node!r} has declared no parameter {name!r}")
@@ -93,15 +93,14 @@ class DeclaredParameters:
         }
 
 
-def _is_set_of_one(texts: object) -> TypeGuard[dict[str, str]]:
-    """One, or none."""
+def _sets_at_most_one(texts: object) -> TypeGuard[dict[str, str]]:
     if not isinstance(texts, dict) or len(texts) > 1:
         return False
     return all(isinstance(text, str) for text in texts.values())
 
 
 def _plain(value: Any) -> Any:
-    """What can travel: a program may give a parameter any object."""
+    """The value as JSON can hold it; any other object as its `repr`."""
     try:
         json.dumps(value)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Calling something again and again: at a rate, or as fast as it goes."""
+"""Executors call a function repeatedly: at a rate, or as fast as possible."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from tensorbus.nodes._grid import Grid
 
 OnException = Callable[[BaseException], None]
 
-# uvloop rounds to whole milliseconds: less than half of one would be a turn without a wait.
-_LEAST_SLEEP = 0.0006
+# Seconds. uvloop rounds to whole milliseconds: less than half of one would not wait at all.
+_MIN_SLEEP = 0.0006
 
 
 def period_of(rate_hz: float) -> float:
-    """
+    """Seconds from one call to the next.
+
     >>> period_of(50)
     0.02
     """
@@ -38,7 +39,7 @@ def period_of(rate_hz: float) -> float:
 
 
 def positive(name: str, value: float) -> float:
-    """A number of seconds, or of times a second."""
+    """Checks that a number, in seconds or hertz, is finite and above 0."""
     if not isinstance(value, Real) or not 0 < value < math.inf:
         raise InvalidArgument(f"{name}={value!r}: expected a number above 0")
     return float(value)
@@ -73,13 +74,13 @@ class AsyncExecutor:
         self.ticks: int = 0  # how often it was called
 
     async def run(self) -> None:
-        """Until `stop`, or until the task is cancelled."""
+        """Calls the function until `stop`, or until the task is cancelled."""
         while not self._stopped:
             await self._tick()
             await asyncio.sleep(0)
 
     def stop(self) -> None:
-        """Ends `run` after the call that is under way, for good. In the loop's thread."""
+        """Ends `run` for good, after the current call. Call it in the loop's thread."""
         self._stopped = True
         if self._wait is not None and not self._wait.done():
             self._wait.set_result(None)
@@ -98,21 +99,21 @@ class AsyncExecutor:
 
 @public
 class RateExecutor(AsyncExecutor):
-    """Calls a function, plain or `async def`, so many times a second in an event loop.
+    """Calls a function, plain or `async def`, at a rate in an event loop.
 
-    The calls stay on a fixed grid of the monotonic clock, whatever each of them takes. One that
-    was due before the last had ended comes late, or is left out (`skip=True`); `overruns` counts
-    both. The first comes one period after `run`.
+    The calls stay on a fixed grid of the monotonic clock, however long each takes. A call that was
+    due before the one before it had ended comes late, or is left out with `skip=True`; `overruns`
+    counts both. The first call comes one period after `run` begins.
 
     Args:
-        rate_hz: calls a second.
-        callback: without arguments.
-        skip: leave out what comes too late.
-        at_once: the first call comes at the beginning of `run`.
-        on_error: is handed each exception; by default it is logged. The calls go on.
+        rate_hz: calls per second.
+        callback: a function without arguments.
+        skip: leave out calls that are late.
+        at_once: make the first call when `run` begins.
+        on_error: called with each exception; by default it is logged. The calls go on.
 
     Raises:
-        InvalidArgument: a rate that is no number above 0.
+        InvalidArgument: `rate_hz` is not a number above 0.
     """
 
     def __init__(
@@ -136,21 +137,23 @@ class RateExecutor(AsyncExecutor):
         return 0 if self._grid is None else self._grid.overruns
 
     async def run(self) -> None:
-        """Until `stop`, or until the task is cancelled."""
-        grid = self._grid = Grid(self._period, skip=self._skip, at_once=self._at_once)
+        """Calls the function until `stop`, or until the task is cancelled."""
+        grid = self._grid = Grid(
+            self._period, time.monotonic(), skip=self._skip, at_once=self._at_once
+        )
         while not self._stopped:
             await self._until(grid)
             if self._stopped:
                 return
             await self._tick()
-            if grid.advance():
-                await asyncio.sleep(0)  # late, but the others of the loop have a turn
+            if grid.advance(time.monotonic()):
+                await asyncio.sleep(0)  # the next call is late, but other tasks get a turn
 
     async def _until(self, grid: Grid) -> None:
         loop = asyncio.get_running_loop()
-        while not self._stopped and (left := grid.left()) > 0:
+        while not self._stopped and (left := grid.due - time.monotonic()) > 0:
             self._wait = wait = loop.create_future()
-            handle = loop.call_later(max(left, _LEAST_SLEEP), _done, wait)
+            handle = loop.call_later(max(left, _MIN_SLEEP), _done, wait)
             try:
                 await wait
             finally:
@@ -159,19 +162,16 @@ class RateExecutor(AsyncExecutor):
 
 @public
 class SyncRateExecutor:
-    """The same without an event loop: `run` blocks its thread, and needs a plain function.
+    """A `RateExecutor` without an event loop: `run` blocks its thread and needs a plain function.
 
     Args:
-        rate_hz: calls a second.
-        callback: without arguments.
-        skip: leave out what comes too late.
-        at_once: the first call comes at the beginning of `run`.
-        on_error: is handed each exception; by default it is logged. The calls go on.
-        stop_event: what ends it, beside `stop`.
+        rate_hz, skip, at_once, on_error: see `RateExecutor`.
+        callback: a plain function without arguments.
+        stop_event: an event that ends `run`, as `stop` does.
 
     Raises:
-        InvalidArgument: a rate that is no number above 0.
-        TypeError: a coroutine function.
+        InvalidArgument: `rate_hz` is not a number above 0.
+        TypeError: the callback is a coroutine function.
 
     >>> def work():
     ...     if executor.ticks == 3:
@@ -207,18 +207,19 @@ class SyncRateExecutor:
         return 0 if self._grid is None else self._grid.overruns
 
     def run(self, timeout: float | None = None) -> None:
-        """Until `stop`, or for `timeout` seconds."""
-        end = math.inf if timeout is None else time.monotonic() + timeout
-        grid = self._grid = Grid(self._period, skip=self._skip, at_once=self._at_once)
+        """Calls the function until `stop`, or for `timeout` seconds."""
+        start = time.monotonic()
+        end = math.inf if timeout is None else start + timeout
+        grid = self._grid = Grid(self._period, start, skip=self._skip, at_once=self._at_once)
         while grid.due <= end:
-            if self._stop.wait(max(grid.left(), 0)):
+            if self._stop.wait(max(grid.due - time.monotonic(), 0)):
                 return
             self._tick()
-            grid.advance()
+            grid.advance(time.monotonic())
         self._stop.wait(max(end - time.monotonic(), 0))
 
     def stop(self) -> None:
-        """Ends `run` after the call that is under way. From any thread; for good."""
+        """Ends `run` for good, after the current call. Call it from any thread."""
         self._stop.set()
 
     def _tick(self) -> None:

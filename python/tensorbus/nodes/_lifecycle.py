@@ -1,4 +1,4 @@
-"""What a node runs, how that begins and ends, and how users ask for it."""
+"""How a node's work starts and ends, and the methods by which users run and close a node."""
 
 from __future__ import annotations
 
@@ -28,37 +28,38 @@ class Work(Protocol):
 
     @property
     def parallel(self) -> int:
-        """In how many tasks or threads it is to run."""
+        """The number of tasks or threads to run it in."""
 
     async def work(self, stop: threading.Event) -> None:
-        """In the event loop, until it is cancelled; no callback is called after `stop`."""
+        """Runs in the event loop until cancelled. Calls no callback once `stop` is set."""
 
     def work_sync(self, stop: threading.Event) -> None:
-        """In a thread, until `close` is called; no callback is called after `stop`."""
+        """Runs in a thread until `close` is called. Calls no callback once `stop` is set."""
 
     async def finish(self) -> None:
-        """Waits for what its callbacks have left under way, but not for long. In the loop."""
+        """Waits a short time for work that its callbacks have started. In the loop."""
 
     def close(self) -> None:
-        """Ends it. From any thread; a second call does nothing."""
+        """Ends the work. Called from any thread; a second call does nothing."""
 
 
 class Belonging(Protocol):
-    """What ends with a node."""
+    """Something that is closed with its node."""
 
     def close(self) -> None: ...
 
 
 class Lifecycle:
-    """Starts work when the node runs, each piece in its own task or thread, and ends it.
+    """Starts a node's work when the node runs, each piece in its own task or thread, and ends it.
 
-    `stop` is for any thread; the rest is the event loop's, or, without one, the main thread's.
+    `stop` may be called in any thread. Everything else belongs to the event loop's thread, or,
+    without a loop, to the main thread.
 
     Args:
-        node: its name.
+        node: the node's name.
         on_error: see `Failures`.
-        before: called before the first work is started; may raise.
-        afterwards: called once, when it is closed and all work has ended.
+        before: called before the first work starts; may raise.
+        afterwards: called once, when the node is closed and all work has ended.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Lifecycle:
         self.stopped: threading.Event = StopEvent()
         self.failures: Failures = Failures(node, on_error, self.stop)
         self.threads: Threads = Threads(node, self._thread_failed)
-        self.belongings: list[Belonging] = []  # are closed when all work has ended
+        self.belongings: list[Belonging] = []  # closed when all work has ended
         self._node = node
         self._work: dict[Work, Place | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -85,7 +86,7 @@ class Lifecycle:
         self._close_at_end = False
 
     def add(self, work: Work, place: Place | None = None) -> None:
-        """Starts it if the node runs, else when it does."""
+        """Adds work, which starts now if the node is running, else when it runs."""
         self._work[work] = place
         if work.mode == "async" and self._loop is not None:
             self._start_task(work)
@@ -98,26 +99,26 @@ class Lifecycle:
 
     @property
     def has_work(self) -> bool:
-        """Is there anything to run?"""
+        """True if there is anything to run."""
         return bool(self._work) or self.threads.were_started
 
     @property
     def has_async_work(self) -> bool:
-        """Is there anything that needs an event loop?"""
+        """True if any work needs an event loop."""
         return any(work.mode == "async" for work in self._work)
 
     @property
     def in_loop(self) -> bool:
-        """Does it run in an event loop now?"""
+        """True while the node runs in an event loop."""
         return self._loop is not None
 
     @property
     def running(self) -> bool:
-        """Does it run now, in whichever way?"""
+        """True while the node runs, in an event loop or in threads."""
         return (self.in_loop or self._threads_run) and not self.stopped.is_set()
 
     def check_all_sync(self, call: str) -> None:
-        """Raises RuntimeError if something needs an event loop."""
+        """Raises RuntimeError if any work needs an event loop."""
         names = [work.label for work in self._work if work.mode == "async"]
         if names or self.in_loop:
             raise RuntimeError(
@@ -126,7 +127,7 @@ class Lifecycle:
             )
 
     async def run(self) -> None:
-        """Until `stop`. Then tasks are cancelled, work is closed, and threads have ended."""
+        """Runs until `stop`, then cancels tasks, closes the work and joins the threads."""
         if self.in_loop:
             raise RuntimeError(f"node {self._node!r} runs already")
         self._before()
@@ -147,7 +148,7 @@ class Lifecycle:
     def spin(self, timeout: float | None) -> bool:
         """Blocks until `stop`, or for `timeout` seconds; False after that.
 
-        When it is interrupted, too, the threads are told to end.
+        An exception, such as KeyboardInterrupt, ends the threads, too.
         """
         self.start_threads()
         try:
@@ -170,17 +171,17 @@ class Lifecycle:
                     self._start_thread(work)
 
     def stop(self) -> None:
-        """Ends `run` and `spin`, for good. From any thread, or handler of a signal."""
+        """Ends `run` and `spin` for good. Called from any thread or signal handler."""
         self.stopped.set()
         loop, wake = self._loop, self._wake
         if loop is not None and wake is not None:
-            with suppress(RuntimeError):  # it was closed over its tasks
+            with suppress(RuntimeError):  # the loop was closed with tasks left in it
                 loop.call_soon_threadsafe(wake.set)
 
     async def close(self) -> None:
-        """Ends all. A second call does nothing.
+        """Ends all work and closes the node. A second call does nothing.
 
-        From a callback of the node itself it returns before that, for `run` waits for callbacks.
+        In a callback of the node itself it returns earlier, because `run` waits for callbacks.
         """
         self.stop()
         if asyncio.current_task() in self._tasks:
@@ -192,7 +193,7 @@ class Lifecycle:
         self._finish()
 
     def close_sync(self) -> None:
-        """Ends all; returns when the threads have ended, but for those that have called it, too."""
+        """Ends all work, joins the threads other than those that are in this call, and closes."""
         self.stop()
         self._close_work()
         self.threads.join()
@@ -218,7 +219,7 @@ class Lifecycle:
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.failures.end_with(error)  # ours: callbacks' never come here
+            self.failures.end_with(error)  # a bug of ours: callbacks' errors never get here
 
     def _start_thread(self, work: Work) -> None:
         for _ in range(work.parallel):
@@ -260,9 +261,9 @@ class Lifecycle:
 
 
 class HasLifecycle:
-    """The part of a node that users run and close it by.
+    """The methods by which users run and close a node.
 
-    Its private attributes are spelt so that those of users' classes cannot be the same.
+    Private attributes start with two underscores: users' subclasses cannot collide with them.
     """
 
     def __init__(self, name: str, lifecycle: Lifecycle) -> None:
@@ -281,22 +282,22 @@ class HasLifecycle:
 
     @property
     def is_running(self) -> bool:
-        """Is it in `run`, or between the first `spin` and the end?"""
+        """True in `run`, and from the first `spin` to the end."""
         return self.__lifecycle.running
 
     @property
     def stop_event(self) -> threading.Event:
-        """Set when it is to end."""
+        """Set when the node stops."""
         return self.__lifecycle.stopped
 
     async def run(self) -> None:
-        """Calls the callbacks until `stop`. Then they are cancelled, and threads have ended.
+        """Calls the callbacks until `stop`, then cancels them and waits for the threads' end.
 
         Raises:
             InvalidArgument: a value was given for a parameter that was not declared.
-            Exception: the first of a callback, with `on_error="raise"`.
+            Exception: the first exception of a callback, with `on_error="raise"`.
             SystemExit: a callback in a thread has called `sys.exit`.
-            RuntimeError: it runs already.
+            RuntimeError: the node is already running.
             Closed: the node is closed.
         """
         self.__lifecycle.check_open()
@@ -310,8 +311,8 @@ class HasLifecycle:
 
         Raises:
             InvalidArgument: a value was given for a parameter that was not declared.
-            RuntimeError: something in it needs an event loop.
-            Exception: the first of a callback, with `on_error="raise"`.
+            RuntimeError: the node has work that needs an event loop.
+            Exception: the first exception of a callback, with `on_error="raise"`.
             SystemExit: a callback has called `sys.exit`; see above for SIGTERM.
             Closed: the node is closed.
         """
@@ -321,18 +322,18 @@ class HasLifecycle:
             return self.__lifecycle.spin(timeout)
 
     def stop(self) -> None:
-        """Ends `run` and `spin`, for good. From any thread, callback, or handler of a signal."""
+        """Ends `run` and `spin` for good. Call it from any thread, callback or signal handler."""
         self.__lifecycle.stop()
 
     async def close(self) -> None:
-        """Ends it all: callbacks, threads, publishers, subscribers. A second call does nothing."""
+        """Ends callbacks, threads, publishers and subscribers. A second call does nothing."""
         await self.__lifecycle.close()
 
     def close_sync(self) -> None:
-        """The same without an event loop.
+        """Does what `close` does, without an event loop.
 
         Raises:
-            RuntimeError: something in it needs one.
+            RuntimeError: the node has work that needs an event loop.
         """
         self.__lifecycle.check_all_sync("close_sync()")
         self.__lifecycle.close_sync()

@@ -1,4 +1,4 @@
-"""Nodes: callbacks on topics, timers and services that live and end together."""
+"""Nodes: callbacks on topics, timers and services that start and end together."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tensorbus._topics.subscriber import Subscriber
 from tensorbus.nodes._clock_timer import Clock, new_timer
 from tensorbus.nodes._declared import DeclaredParameters, OnSet, service_name
 from tensorbus.nodes._lifecycle import HasLifecycle, Lifecycle
-from tensorbus.nodes._parameters import Parameter, tell_undeclared
+from tensorbus.nodes._parameters import Parameter, log_undeclared
 from tensorbus.nodes._subscription import Subscription
 from tensorbus.nodes._threads import Place
 from tensorbus.nodes._timer import Timer
@@ -49,17 +49,17 @@ class Node(HasLifecycle):
     docs/nodes.md.
 
     Args:
-        name: by which `list_nodes` shows it. Any number of nodes may share one.
+        name: the name in `list_nodes`. Any number of nodes may share one.
         domain: see `tensorbus.participant`.
-        on_error: what an exception in a callback does, beside being logged: "log" nothing more;
-            "stop" ends `run`; "raise" makes `run` raise it.
-        parameters: values for `declare_parameter`, where neither the command line nor the
+        on_error: what an exception in a callback does. "log": it is logged. "stop": it is logged
+            and ends `run`. "raise": it is logged, and `run` raises it.
+        parameters: values for `declare_parameter` where neither the command line nor the
             environment has one. Each must be declared before `run` or `spin`.
-        clock: a topic whose time its timers follow, as a `Player` publishes it.
+        clock: a topic whose time the timers follow, as a `Player` publishes it.
 
     Raises:
-        InvalidArgument: a name that is none, or another `on_error`.
-        AccessDenied: a domain directory that others own or may write to.
+        InvalidArgument: the name is empty or no text, or `on_error` is none of the three.
+        AccessDenied: another user owns the domain directory or may write to it.
 
     >>> import asyncio
     >>> async def main():
@@ -96,29 +96,29 @@ class Node(HasLifecycle):
         self.__domain = domain
         self.__clock = None if clock is None else Clock(topic_name(clock), name, domain)
         self.__declared = DeclaredParameters(name, parameters or {})
-        self.__offered = False  # the service for these
+        self.__parameters_offered = False  # by a service
         self.__publishers: dict[str, Publisher] = {}
         self.__subscriptions: list[Subscription] = []
         self.__lifecycle = Lifecycle(name, on_error, self.__before_work, self.__close_all)
         super().__init__(name, self.__lifecycle)
         self.__unchecked = finalize(
-            self, tell_undeclared, name, self.__declared.given, self.__declared.by_name
+            self, log_undeclared, name, self.__declared.given, self.__declared.by_name
         )
         self.__listed: _core.NodeName | None = _core.NodeName(name, participant(domain))
 
     @property
     def publishers(self) -> list[str]:
-        """The topics that it publishes."""
+        """The topics that the node publishes."""
         return list(self.__publishers)
 
     @property
     def subscribers(self) -> list[str]:
-        """The topics that it subscribes to, each once."""
+        """The topics that the node subscribes to, each once."""
         return list(dict.fromkeys(each.topic for each in self.__subscriptions))
 
     @property
     def parameters(self) -> Mapping[str, Parameter]:
-        """What was declared, by name."""
+        """The declared parameters, by name."""
         return MappingProxyType(self.__declared.by_name)
 
     def get_publisher(self, topic: str) -> Publisher | None:
@@ -137,7 +137,9 @@ class Node(HasLifecycle):
         depth: int | None = None,
         **options: Unpack[PublisherOptions],
     ) -> Publisher[T]:
-        """A publisher that ends with the node; of a topic that has one, that one, with a warning.
+        """A publisher that is closed with the node.
+
+        If the node already publishes the topic, that publisher is returned, with a warning.
 
         Args:
             topic, message_type, depth, options: see `Publisher`.
@@ -171,29 +173,31 @@ class Node(HasLifecycle):
         sched_priority: int | None = None,
         **options: Unpack[SubscriberOptions],
     ) -> Subscription[T]:
-        """Calls `callback(message, header)` for each sample; without one, `receive` from it.
+        """Calls `callback(message, header)` for each sample. Without a callback, use `receive`.
 
-        A topic may have several. The callback may be `async def`; its samples come one after the
-        other. The message is `sample.data`, the header `sample.header`.
+        A topic may have several subscribers. The callback may be `async def`; calls for its samples
+        never overlap. The message is `sample.data`, the header `sample.header`.
 
         Args:
             topic, message_type, options: see `Subscriber`.
-            queue_size: how many samples wait for the callback; more drop the oldest.
-            mode: "async": in the event loop. "sync": in a thread of its own.
-            wait_for_topic: it may be published later; otherwise that it is not now is a Timeout.
-            topic_timeout: seconds of `run` after which that nobody publishes is told as an error,
-                once; it goes on waiting.
-            strict: a publisher of another type ends `run`, or `spin`, with `TypeMismatch`.
-                Otherwise it is told as an error of a callback is, and others go on.
-            cpu_affinity: the CPU, or CPUs, for the thread of mode "sync".
+            queue_size: how many samples may wait for the callback; further ones drop the oldest.
+            mode: "async": call back in the event loop. "sync": in a thread of its own.
+            wait_for_topic: the topic may be published later. False: raise `Timeout` if it has no
+                publisher now.
+            topic_timeout: seconds of `run` without a publisher after which an error is reported,
+                once; the subscriber goes on waiting.
+            strict: a publisher of another type ends `run` or `spin` with `TypeMismatch`. Otherwise
+                the mismatch is reported as an error of a callback is, and other publishers' samples
+                still come.
+            cpu_affinity: the CPU, or CPUs, of the thread of mode "sync".
             sched_priority: that thread's real-time priority (SCHED_FIFO), 1 to 99.
 
         Raises:
-            InvalidArgument: another mode, a synchronous one without a callback, CPUs that are not
-                there.
-            TypeError: a coroutine function in mode "sync", or a callback of other arguments.
-            AccessDenied: the system grants no such priority; the message says what is missing.
-            Timeout: nobody publishes the topic now, with `wait_for_topic=False`.
+            InvalidArgument: an unknown mode, mode "sync" without a callback, or CPUs that do not
+                exist.
+            TypeError: a coroutine function in mode "sync", or a callback with other arguments.
+            AccessDenied: the system does not grant the priority; the message says what is missing.
+            Timeout: the topic has no publisher now, with `wait_for_topic=False`.
         """
         self.__lifecycle.check_open()
         if callback is not None or checked_mode(mode) == "sync":
@@ -238,8 +242,8 @@ class Node(HasLifecycle):
     ) -> Timer:
         """Calls `callback()` every `period` seconds while the node runs, first after one period.
 
-        Ticks stay on a fixed grid of the monotonic clock, or of the node's `clock`. One that was
-        due before the last had ended comes late, or is left out with `skip=True`;
+        Ticks stay on a fixed grid of the monotonic clock, or of the node's `clock`. A tick that was
+        due before the one before it had ended comes late, or is left out with `skip=True`;
         `timer.overruns` counts both.
 
         Args:
@@ -247,8 +251,8 @@ class Node(HasLifecycle):
             mode, cpu_affinity, sched_priority: see `create_subscriber`.
 
         Raises:
-            InvalidArgument: a period that is no number above 0, another mode.
-            TypeError: a coroutine function in mode "sync", or a callback of other arguments.
+            InvalidArgument: `period` is not a number above 0, or an unknown mode.
+            TypeError: a coroutine function in mode "sync", or a callback with arguments.
             AccessDenied: see `create_subscriber`.
         """
         self.__lifecycle.check_open()
@@ -273,15 +277,15 @@ class Node(HasLifecycle):
         sched_priority: int | None = None,
         library: Library | None = None,
     ) -> Service:
-        """Answers requests with what `callback(request)` returns, while the node runs.
+        """Replies to requests with the result of `callback(request)` while the node runs.
 
-        What the callback raises is logged here and raised in the client.
+        An exception of the callback is logged here and raised in the client.
 
         Args:
-            name: any number of processes may offer the same; each client asks one of them.
+            name: the service's name. Any number of processes may offer it; each client uses one.
             request_type, reply_type: classes that inherit from `Message`; `None` for any value.
-            concurrency: how many requests may be under way at once: tasks, or threads.
-            library: whose tensors are wanted, see `tensorbus.Subscriber`.
+            concurrency: how many requests are handled at the same time, in tasks or threads.
+            library: the library of received tensors, see `tensorbus.Subscriber`.
             mode, cpu_affinity, sched_priority: see `create_subscriber`.
 
         Raises:
@@ -338,9 +342,9 @@ class Node(HasLifecycle):
     def spawn_thread(
         self, target: Callback, *args: Any, name: str | None = None, **kwargs: Any
     ) -> threading.Thread:
-        """Runs `target(stop_event, *args, **kwargs)` in a thread, from now on.
+        """Runs `target(stop_event, *args, **kwargs)` in a thread, at once.
 
-        It is to return soon after `stop_event` is set; closing the node waits for that.
+        It must return soon after `stop_event` is set: closing the node waits for its end.
         """
         self.__lifecycle.check_open()
         checked_callback(target, "sync")
@@ -352,19 +356,20 @@ class Node(HasLifecycle):
     def declare_parameter(
         self, name: str, default: Any, help: str = "", on_set: OnSet | None = None
     ) -> Any:
-        """The value of a parameter: from outside, or the default, whose type it has.
+        """The value of a parameter, of the default's type.
 
-        From the command line, `--NODE.NAME=VALUE` or `--NAME=VALUE`; else from the environment,
-        `TENSORBUS_NODE_<NODE>_<NAME>` in capitals; else from `Node(parameters=...)`.
+        It comes from the command line, `--NODE.NAME=VALUE` or `--NAME=VALUE`; else from the
+        environment, `TENSORBUS_NODE_<NODE>_<NAME>` in capitals; else from `Node(parameters=...)`;
+        else it is the default.
 
         Args:
-            on_set: called with the new value when `tensorbus param set` has sent one to the
-                running node; what it raises refuses the value. It runs in the event loop if the
-                node has other work there, else in a thread. Without it the value stays.
+            on_set: called with the new value when `tensorbus param set` sends one to the running
+                node; it refuses the value by raising. It runs in the event loop if the node has
+                other work there, else in a thread. Without `on_set` the value cannot change.
 
         Raises:
-            InvalidArgument: a text that cannot be read as that type; the message names it.
-            TypeError: an `on_set` that is a coroutine function, or takes other arguments.
+            InvalidArgument: the text cannot be read as that type; the message names it.
+            TypeError: `on_set` is a coroutine function, or takes other arguments.
 
         >>> with Node("camera", parameters={"rate": 10.0}) as node:
         ...     node.declare_parameter("rate", 30.0, help="frames a second")
@@ -375,8 +380,8 @@ class Node(HasLifecycle):
     def __before_work(self) -> None:
         self.__unchecked.detach()
         self.__declared.check()
-        if self.__declared.by_name and not self.__offered:
-            self.__offered = True
+        if self.__declared.by_name and not self.__parameters_offered:
+            self.__parameters_offered = True
             mode: Mode = "async" if self.__lifecycle.has_async_work else "sync"
             name = service_name(self.__name)
             self.create_service(name, callback=self.__declared.answer, mode=mode)

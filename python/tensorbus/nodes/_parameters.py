@@ -1,4 +1,4 @@
-"""Values that a node takes from outside: of the command line, the environment, the program."""
+"""Values of a node's parameters, from the command line, the environment or the program."""
 
 from __future__ import annotations
 
@@ -33,16 +33,18 @@ class Parameter:
     source: str  # "command line", "environment", "program", "default" or, set later, "service"
 
 
-def found(node: str, name: str, default: Any, help: str, given: Mapping[str, Any]) -> Parameter:
-    """A parameter's value, from the first place that has one.
+def find_parameter(
+    node: str, name: str, default: Any, help: str, given: Mapping[str, Any]
+) -> Parameter:
+    """A parameter with its value, from the first place that has one.
 
-    `--NODE.NAME=VALUE`, then `--NAME=VALUE`, then the environment's `TENSORBUS_NODE_<NODE>_<NAME>`
-    in capitals, unless it is empty, then what the program gave to `Node(parameters=...)`, then the
-    default. The last of several on the command line counts. Texts are read as the type of the
-    default.
+    The places are `--NODE.NAME=VALUE`, `--NAME=VALUE`, the environment's
+    `TENSORBUS_NODE_<NODE>_<NAME>` in capitals unless it is empty, `Node(parameters=...)`, and the
+    default. The last of several options on the command line counts. Texts are read as the type of
+    the default.
 
     Raises:
-        InvalidArgument: a name that is none, or a text that cannot be read as that type.
+        InvalidArgument: the name is malformed, or the text cannot be read as that type.
     """
     if not re.fullmatch(_NAME, name, re.ASCII):
         raise InvalidArgument(f"parameter {name!r}: expected a name of letters, digits and _")
@@ -66,12 +68,13 @@ def check_all_declared(
 ) -> None:
     """Refuses values for parameters that the node has not declared.
 
-    What names the node is an error. `--NAME=VALUE` and variables of the environment may be meant
-    for somebody else: one whose name is nearly that of a parameter with its default is a warning.
+    A value that names the node is an error. `--NAME=VALUE` and environment variables may be meant
+    for something else: if the name is close to a parameter that has its default, there is a
+    warning.
 
     Raises:
-        InvalidArgument: a value of `Node(parameters=...)` or `--NODE.NAME=VALUE` that is for no
-            parameter of the node; the message says which name is nearest.
+        InvalidArgument: a value of `Node(parameters=...)` or `--NODE.NAME=VALUE` is for no
+            parameter of the node; the message has the nearest name.
     """
     for name in given:
         if name not in declared:
@@ -85,7 +88,7 @@ def check_all_declared(
         for variable in os.environ
         if variable.startswith(prefix)
     ]
-    defaults = [name for name, found in declared.items() if found.source == "default"]
+    defaults = [name for name, each in declared.items() if each.source == "default"]
     known = {name.lower() for name in declared}
     for where, name in (*_options("--"), *variables):
         if name.lower() not in known and _nearest(name, defaults):
@@ -93,8 +96,8 @@ def check_all_declared(
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
-def tell_undeclared(node: str, given: Mapping[str, Any], declared: Mapping[str, Parameter]) -> None:
-    """Logs what `check_all_declared` refuses: of a node that ends and was never run."""
+def log_undeclared(node: str, given: Mapping[str, Any], declared: Mapping[str, Parameter]) -> None:
+    """Logs what `check_all_declared` refuses, for a node that ends without having been run."""
     try:
         check_all_declared(node, given, declared)
     except InvalidArgument as error:
@@ -117,7 +120,7 @@ def _nearest(name: str, declared: Iterable[str]) -> str | None:
 
 
 def _options(prefix: str) -> list[tuple[str, str]]:
-    """Of the command line: the options with this prefix and a name, and the name of each."""
+    """Options on the command line with this prefix before a name, each with that name."""
     options = [text.partition("=")[0] for text in _before_dashes(sys.argv[1:]) if "=" in text]
     return [
         (option, option[len(prefix) :])
@@ -127,7 +130,8 @@ def _options(prefix: str) -> list[tuple[str, str]]:
 
 
 def variable_of(node: str, name: str) -> str:
-    """
+    """The environment variable of a parameter.
+
     >>> variable_of("arm/left", "rate")
     'TENSORBUS_NODE_ARM_LEFT_RATE'
     """
@@ -151,7 +155,7 @@ def read_as(text: str, default: Any, where: str) -> Any:
     """A text as a value of the default's type.
 
     Raises:
-        InvalidArgument: it cannot be read so.
+        InvalidArgument: the text cannot be read as that type.
 
     >>> read_as("on", False, ""), read_as("3", 1.0, ""), read_as("[1, 2]", (), "")
     (True, 3.0, (1, 2))

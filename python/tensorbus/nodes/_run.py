@@ -1,4 +1,4 @@
-"""The main program of nodes: an event loop that ends well when it is told to."""
+"""The main program of nodes: an event loop that a signal ends in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tensorbus._base.public import public
 
 T = TypeVar("T")
 
-# What ends a program, and what its handler is if nobody has set one.
+# Signals that end a program, each with the handler that it has by default.
 _ENDS: dict[signal.Signals, Any] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,
@@ -23,16 +23,16 @@ _ENDS: dict[signal.Signals, Any] = {
 
 @public
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine in an event loop of its own: uvloop's where that is installed.
+    """Runs a coroutine in an event loop of its own; uvloop's if uvloop is installed.
 
-    SIGINT (Ctrl-C) and SIGTERM cancel the coroutine, so that its `finally` and `with` blocks run;
-    nodes that run in it end. Then `KeyboardInterrupt` is raised, as by `asyncio.run`, or, for
-    SIGTERM, `SystemExit(143)`. The second signal does not wait. Handlers that the program has set
-    are left alone, and threads other than the main one get no signals.
+    SIGINT (Ctrl-C) and SIGTERM cancel the coroutine, so that its `finally` and `with` blocks run
+    and its nodes end. Then `run` raises `KeyboardInterrupt`, as `asyncio.run` does, or
+    `SystemExit(143)` after SIGTERM. A second signal raises at once. Handlers that the program has
+    set stay as they are. In threads other than the main one, `run` handles no signals.
 
     Raises:
         KeyboardInterrupt, SystemExit: see above.
-        RuntimeError: an event loop runs in this thread already.
+        RuntimeError: an event loop is already running in this thread.
         Exception: whatever the coroutine raises.
 
     >>> async def main():
@@ -53,59 +53,57 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         try:
             return loop.run_until_complete(task)
         except asyncio.CancelledError:
-            ended.raise_if_asked()
+            ended.raise_if_signalled()
             raise
 
 
 class EndedBySignals:
     """A context in which the first signal that ends a program cancels a task.
 
-    It begins before there is a task, for imports may lose what a signal raises. In the main thread;
-    in others it does nothing.
+    Enter it before the task exists: an exception that a signal raises during an import may be lost.
+    Outside the main thread it does nothing.
     """
 
     def __init__(self) -> None:
         self._task: asyncio.Task[Any] | None = None
-        self._asked: signal.Signals | None = None
-        self._set: list[signal.Signals] = []
+        self._received: signal.Signals | None = None
+        self._handled: list[signal.Signals] = []
 
     def __enter__(self) -> EndedBySignals:
         if threading.current_thread() is threading.main_thread():
             for number, default in _ENDS.items():
                 if signal.getsignal(number) == default:
                     signal.signal(number, self._on_signal)
-                    self._set.append(number)
+                    self._handled.append(number)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number in self._set:
+        for number in self._handled:
             signal.signal(number, _ENDS[number])
 
     def cancels(self, task: asyncio.Task[Any]) -> None:
-        """Says which task; a signal may have come already."""
+        """Sets the task, and cancels it if a signal has already come."""
         self._task = task
-        if self._asked is not None:
+        if self._received is not None:
             task.cancel()
 
-    def raise_if_asked(self) -> None:
-        """What the program is to end with."""
-        if self._asked is not None:
-            raise ending(self._asked) from None
+    def raise_if_signalled(self) -> None:
+        if self._received is not None:
+            raise ending(self._received) from None
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         task = self._task
-        if self._asked is not None or (task is not None and task.done()):
+        if self._received is not None or (task is not None and task.done()):
             raise ending(signal.Signals(number))
-        self._asked = signal.Signals(number)
+        self._received = signal.Signals(number)
         if task is None:
             return
         task.cancel()
-        # A loop that waits hears of the cancelling when something else wakes it.
-        task.get_loop().call_soon_threadsafe(lambda: None)
+        task.get_loop().call_soon_threadsafe(lambda: None)  # wakes a loop that is waiting
 
 
 class EndedBySigterm:
-    """A context in which SIGTERM raises `SystemExit(143)` in the main thread, as SIGINT raises."""
+    """A context in which SIGTERM raises `SystemExit(143)` in the main thread."""
 
     def __init__(self) -> None:
         self._set = False
@@ -125,7 +123,8 @@ class EndedBySigterm:
 
 
 def ending(number: signal.Signals) -> BaseException:
-    """
+    """The exception with which a program ends after a signal.
+
     >>> ending(signal.SIGTERM)
     SystemExit(143)
     """

@@ -21,17 +21,17 @@ from tensorbus._topics.parents import Parents
 from tensorbus._topics.sample import Sample
 from tensorbus._topics.subscriber import Subscriber
 
-# Seconds of callbacks in a row after which the other tasks of the loop have a turn.
+# Seconds of callbacks in a row after which other tasks of the loop get a turn.
 _TURN = 0.001
-# Seconds until the next look when samples cannot be taken.
-_PAUSE = 0.01
+# Seconds until the next attempt after receiving has failed.
+_RETRY_INTERVAL = 0.01
 
 
 @public
 class Subscription(Closing, Generic[T]):
-    """Samples of a topic for a node: for its callback, or to be received. Made by `Node`.
+    """A node's subscriber, with a callback or for `receive`. Made by `Node.create_subscriber`.
 
-    What a slow callback leaves in the queue is dropped from its old end, and counted.
+    When a slow callback lets the queue fill, the oldest samples are dropped and counted.
     """
 
     _in_a_child = "make the node in the child"
@@ -53,18 +53,18 @@ class Subscription(Closing, Generic[T]):
         self.topic: str = subscriber.topic
         self.label: str = f"topic {self.topic!r}"
         self.receive_count: int = 0
-        self.last_receive_time: float | None = None  # as time.time() has it
+        self.last_receive_time: float | None = None  # of time.time()
         self.running: bool = False
         self._subscriber = subscriber
         self._receiver = AsyncReceiver(subscriber, None) if mode == "async" else None
         self._failures = failures
         self._topic_timeout = topic_timeout
         self._strict = strict
-        self._stuck: type[Error] | None = None  # what was reported since the last sample
+        self._stuck: type[Error] | None = None  # reported since the last sample
         self._last_stats: SubscriberStats | None = None
 
     async def receive(self, timeout: float | None = None) -> Sample[T]:
-        """The next sample: see `AsyncSubscriber.receive`. Not while a callback takes them all.
+        """The next sample, see `AsyncSubscriber.receive`. For subscribers without a callback.
 
         Raises:
             Timeout, TypeMismatch, Closed, HoldLimit: see `Subscriber.receive`.
@@ -77,7 +77,7 @@ class Subscription(Closing, Generic[T]):
         return sample
 
     async def __aiter__(self) -> AsyncIterator[Sample[T]]:
-        """Samples until it is closed."""
+        """Yields samples until the subscriber is closed."""
         while True:
             try:
                 yield await self.receive()
@@ -86,30 +86,30 @@ class Subscription(Closing, Generic[T]):
 
     @property
     def dropped_count(self) -> int:
-        """Samples that were dropped because the queue was full."""
+        """How many samples were dropped because the queue was full."""
         return self.stats.missed
 
     @property
     def is_connected(self) -> bool:
-        """Is there a publisher?"""
+        """True while there is a publisher."""
         return bool(self.stats.publishers)
 
     @property
     def stats(self) -> SubscriberStats:
-        """See `Subscriber.stats`; after the end, as they were."""
+        """See `Subscriber.stats`; after `close`, the last ones."""
         return self._subscriber.stats if self._last_stats is None else self._last_stats
 
     def close(self) -> None:
-        """Ends it, and what waits for it. From any thread; a second call does nothing."""
+        """Closes it, which ends waiting calls. From any thread; a second call does nothing."""
         if self._last_stats is None:
             self._last_stats = replace(self._subscriber.stats, publishers=0)
         self._subscriber.close()
 
     async def finish(self) -> None:
-        pass  # its callbacks leave nothing under way
+        pass  # callbacks leave nothing unfinished
 
     async def work(self, stop: threading.Event) -> None:
-        """Hands samples to the callback in the event loop, until `stop`, or it is closed."""
+        """Calls the callback with samples in the event loop, until `stop` or `close`."""
         if self.callback is None:
             return
         self.running = True
@@ -119,7 +119,7 @@ class Subscription(Closing, Generic[T]):
             self.running = False
 
     def work_sync(self, stop: threading.Event) -> None:
-        """Hands samples to the callback in this thread, until it is closed, which wakes it."""
+        """Calls the callback with samples in this thread, until `stop` or `close`."""
         assert self.callback is not None
         self.running = True
         try:
@@ -142,7 +142,7 @@ class Subscription(Closing, Generic[T]):
             self._count()
             begin = time.perf_counter()
             await self._call(callback, sample)
-            del sample  # nothing is held while we wait for the next
+            del sample  # holds no sample while it waits for the next one
             busy += time.perf_counter() - begin
             if busy > _TURN:
                 busy = 0.0
@@ -192,7 +192,7 @@ class Subscription(Closing, Generic[T]):
         self._topic_timeout = None
 
     def _reported(self, error: Error) -> float:
-        """Tells what keeps samples from coming, once for each kind; seconds until the next look."""
+        """Reports why no samples come, once for each kind; returns seconds until the next try."""
         if isinstance(error, Timeout):
             self._topic_timeout, waited = None, self._topic_timeout
             if waited is not None and not self.is_connected:
@@ -204,7 +204,7 @@ class Subscription(Closing, Generic[T]):
         elif isinstance(error, TypeMismatch) or self._stuck is not type(error):
             self._stuck = type(error)
             self._failures.report(error, self.label)
-        return _PAUSE
+        return _RETRY_INTERVAL
 
     def __repr__(self) -> str:
         return (

@@ -1,4 +1,4 @@
-"""A node's threads: where they run, and their end."""
+"""A node's threads: their CPUs and priority, and their end."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tensorbus._aio.callbacks import Mode
 from tensorbus._aio.failures import log
 from tensorbus._base.errors import AccessDenied, InvalidArgument
 
-# Seconds after which one that has not ended is named in the log.
-_SOON = 5.0
+# Seconds after which a thread that has not ended is named in the log.
+_JOIN_WARNING_AFTER = 5.0
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a thread is to run, and how urgent it is: CPU numbers, SCHED_FIFO's priority."""
+    """Where a thread runs and how urgent it is: CPU numbers and a SCHED_FIFO priority."""
 
     cpus: tuple[int, ...] | None = None
     priority: int | None = None
@@ -26,12 +26,12 @@ class Place:
     def of(
         mode: Mode, cpu_affinity: int | Iterable[int] | None, sched_priority: int | None
     ) -> Place:
-        """Such a place, if a thread of ours may have it.
+        """A place, after a test that a thread of this process may take it.
 
         Raises:
-            InvalidArgument: CPUs that are not there, or not ours; a priority out of range; either
-                of them in the event loop.
-            AccessDenied: what is missing for the priority.
+            InvalidArgument: CPUs that do not exist or that this process may not use, a priority out
+                of range, or either of them with mode "async".
+            AccessDenied: the system does not grant the priority; the message says what is missing.
         """
         if isinstance(cpu_affinity, int):
             cpu_affinity = (cpu_affinity,)
@@ -43,7 +43,7 @@ class Place:
         return place
 
     def take(self) -> None:
-        """For the calling thread."""
+        """Moves the calling thread there."""
         if self.cpus is not None:
             _run_on(self.cpus)
         if self.priority is not None:
@@ -69,19 +69,17 @@ def _run_on(cpus: tuple[int, ...]) -> None:
     try:
         os.sched_setaffinity(0, cpus)
     except (OSError, ValueError, TypeError, OverflowError) as error:
-        ours = sorted(os.sched_getaffinity(0))
+        allowed = sorted(os.sched_getaffinity(0))
         raise InvalidArgument(
-            f"cpu_affinity={cpus}: {error}; this process may run on CPUs {ours}"
+            f"cpu_affinity={cpus}: {error}; this process may run on CPUs {allowed}"
         ) from None
 
 
 def _be_urgent(priority: int) -> None:
-    least, most = (
-        os.sched_get_priority_min(os.SCHED_FIFO),
-        os.sched_get_priority_max(os.SCHED_FIFO),
-    )
-    if not isinstance(priority, int) or not least <= priority <= most:
-        raise InvalidArgument(f"sched_priority={priority!r}: expected {least} to {most}")
+    low = os.sched_get_priority_min(os.SCHED_FIFO)
+    high = os.sched_get_priority_max(os.SCHED_FIFO)
+    if not isinstance(priority, int) or not low <= priority <= high:
+        raise InvalidArgument(f"sched_priority={priority!r}: expected {low} to {high}")
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
     except PermissionError:
@@ -93,11 +91,11 @@ def _be_urgent(priority: int) -> None:
 
 
 class Threads:
-    """Threads that end when they are asked to. In any thread.
+    """The threads of a node. Methods may be called in any thread.
 
     Args:
-        node: its name, which stands before the threads'.
-        failed: is handed what ends a thread too early, and the thread's name.
+        node: the node's name, the prefix of the threads' names.
+        failed: called with the exception that ended a thread, and the thread's name.
     """
 
     def __init__(self, node: str, failed: Callable[[BaseException, str], None]) -> None:
@@ -105,8 +103,8 @@ class Threads:
         self._failed = failed
         self.were_started: bool = False
         self._threads: list[threading.Thread] = []
-        self._waiting: set[threading.Thread] = set()  # those of them that have called join
-        self._lock = threading.RLock()  # a handler of a signal may start one, too
+        self._waiting: set[threading.Thread] = set()  # members of _threads that have called join
+        self._lock = threading.RLock()  # reentrant: a signal handler may start a thread
 
     def start(
         self, name: str, function: Callable[[], object], place: Place | None = None
@@ -116,30 +114,30 @@ class Threads:
                 if place is not None:
                     place.take()
                 function()
-            except BaseException as error:  # sys.exit, too
+            except BaseException as error:  # includes SystemExit
                 self._failed(error, name)
 
-        # A program that ends without closing its node does not wait for it.
+        # A daemon: a program that ends without closing its node does not wait for the thread.
         thread = threading.Thread(target=run, name=f"{self._node}: {name}", daemon=True)
         with self._lock:
             self._threads = [each for each in self._threads if each.is_alive()]
             self._threads.append(thread)
             self.were_started = True
-            thread.start()  # with the lock: before it, the thread is not alive yet
+            thread.start()  # with the lock held: _threads drops threads that are not alive
         return thread
 
     def join(self) -> None:
-        """Waits for all of them. One of them does not wait for itself, nor for those that wait."""
+        """Waits for the threads. A member waits neither for itself nor for members in this call."""
         caller = threading.current_thread()
         with self._lock:
             threads = self._threads
-            if caller in threads:  # those that wait already do so for the caller, too
+            if caller in threads:  # members in this call wait for the caller already
                 threads = [each for each in threads if each not in {caller, *self._waiting}]
                 self._waiting.add(caller)
         for thread in threads:
-            if not thread.is_alive():  # ended, or a signal kept it from being started
+            if not thread.is_alive():  # it has ended, or a signal prevented its start
                 continue
-            thread.join(_SOON)
+            thread.join(_JOIN_WARNING_AFTER)
             if thread.is_alive():
                 log.warning("node %r waits for its thread %r to end", self._node, thread.name)
                 thread.join()

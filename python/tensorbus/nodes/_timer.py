@@ -35,7 +35,7 @@ class Timer:
         self.label: str = f"timer {called(callback)}"
         self._failures = failures
         self._callback = callback
-        self._stop: threading.Event = StopEvent()  # the node's, when that runs
+        self._stop: threading.Event = StopEvent()  # the node's event once the node runs
         kind, call = (
             (RateExecutor, self._call) if mode == "async" else (SyncRateExecutor, self._call_sync)
         )
@@ -46,27 +46,27 @@ class Timer:
 
     @property
     def ticks(self) -> int:
-        """How often it has called back."""
+        """How often the callback was called."""
         return self._executor.ticks
 
     @property
     def overruns(self) -> int:
-        """Ticks that were due before the one before them had ended."""
+        """How many ticks were due before the one before them had ended."""
         return self._executor.overruns
 
     @property
     def time_ns(self) -> int:
-        """What time it is, in nanoseconds since 1970: that of the node's clock, if it has one."""
+        """The time in nanoseconds since 1970: that of the node's clock topic, if it has one."""
         return time.time_ns()
 
     def cancel(self) -> None:
-        """No more ticks. In the loop's thread, or, of a synchronous one, from any."""
+        """Ends the ticks. Call it in the loop's thread; with mode "sync", in any thread."""
         self._executor.stop()
 
     close = cancel
 
     async def finish(self) -> None:
-        pass  # its callbacks leave nothing under way
+        pass  # callbacks leave nothing unfinished
 
     async def work(self, stop: threading.Event) -> None:
         self._stop = stop

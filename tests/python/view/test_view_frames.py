@@ -10,7 +10,7 @@ import pytest
 
 import tensorbus as tb
 from tensorbus._view.frames import NUMBERS, TEXT, frame_of
-from tensorbus._view.pixels import MOST_POINTS, SIDE
+from tensorbus._view.pixels import MAX_POINTS, SIDE
 
 
 def shown(message: Any, view: str = "") -> tuple[dict[str, Any], bytes]:
@@ -95,8 +95,8 @@ def test_points_have_the_colours_of_their_message() -> None:
 
 
 def test_many_points_are_thinned() -> None:
-    header, _ = shown(np.zeros((10 * MOST_POINTS + 1, 3), np.float32))
-    assert header["count"] <= MOST_POINTS
+    header, _ = shown(np.zeros((10 * MAX_POINTS + 1, 3), np.float32))
+    assert header["count"] <= MAX_POINTS
 
 
 def test_colours_that_do_not_fit_the_points_are_not_used() -> None:

@@ -17,7 +17,7 @@ pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 from yarl import URL
 
 from support.view_pages import DOMAIN, page, serving, until
-from tensorbus._view.page import MOST_TILES
+from tensorbus._view.page import MAX_TILES
 
 GARBAGE = [
     "",
@@ -58,7 +58,7 @@ def test_a_websocket_that_says_what_no_page_says_is_closed(said: str | bytes) ->
 def test_a_page_has_a_bounded_number_of_tiles() -> None:
     async def main() -> None:
         async with serving() as server, page(server) as greedy:
-            for tile in range(1, MOST_TILES + 2):
+            for tile in range(1, MAX_TILES + 2):
                 await greedy.open(tile, "topic")
             assert await greedy.closed() == 1008
 

@@ -29,8 +29,7 @@ from tensorbus._view import overview
 from tensorbus._view import server as server_module
 from tensorbus._view import serving as command
 from tensorbus._view.address import Address
-from tensorbus._view.channel import Take
-from tensorbus._view.frame import Frame
+from tensorbus._view.channel import Frame, Take
 from tensorbus._view.server import Server
 
 

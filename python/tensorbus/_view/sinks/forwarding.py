@@ -6,11 +6,11 @@ import asyncio
 import logging
 from typing import Protocol
 
+from tensorbus._aio.own_loop import run_until_signal
 from tensorbus._base.errors import Error, HoldLimit
 from tensorbus._topics.async_subscriber import AsyncSubscriber
 from tensorbus._topics.listing import list_topics
 from tensorbus._topics.sample import Header
-from tensorbus._view.signals import until_signal
 from tensorbus._view.sinks.parts import Parts, parts_of
 
 _DEPTH = 8
@@ -23,7 +23,7 @@ logger = logging.getLogger("tensorbus.view")
 
 
 class Sink(Protocol):
-    """A viewer of others, or a file for it."""
+    """Another program's viewer, or a file for it."""
 
     def send(self, topic: str, header: Header, parts: Parts) -> None: ...
     def close(self) -> None: ...
@@ -31,7 +31,7 @@ class Sink(Protocol):
 
 def forward_to(domain: str | None, rerun: str | None, foxglove: str | None, port: int) -> int:
     """See `tensorbus._view.run`."""
-    until_signal(_forward_to(domain, rerun, foxglove, port))
+    run_until_signal(_forward_to(domain, rerun, foxglove, port))
     return 0
 
 
@@ -49,7 +49,7 @@ async def _forward_to(
 
 
 async def forward(domain: str | None, sink: Sink) -> None:
-    """Has a best-effort subscription to every topic that has a publisher, until it is cancelled."""
+    """Forwards every topic that has a publisher, received with best effort, until cancelled."""
     running: dict[str, asyncio.Task[None]] = {}
     failed: _Failed = set()
     try:
@@ -71,10 +71,10 @@ async def forward(domain: str | None, sink: Sink) -> None:
 
 
 async def _forward_topic(topic: str, domain: str | None, sink: Sink, failed: _Failed) -> None:
-    """Ends when nothing can be received; `forward` subscribes again.
+    """Forwards a topic. Ends when receiving fails; then `forward` subscribes again.
 
     Args:
-        failed: what was logged already: each is logged once, the next sample is as this one.
+        failed: errors that were logged already, because each is logged once.
     """
     try:
         async with AsyncSubscriber(

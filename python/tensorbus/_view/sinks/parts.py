@@ -1,4 +1,4 @@
-"""A message as the parts that viewers have words for."""
+"""The parts of a message that other viewers have types for."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tensorbus._view.leaves import Leaves, is_array, leaves_of, text_of
 from tensorbus.messages._registry import with_fingerprint
 from tensorbus.messages._standard import PoseMessage, TransformMessage
 
-_WHOLE = ("data", "points")  # the fields that stand for their message
-# What lies beside the pixels of an image and the points of a cloud, and is shown with them.
+_WHOLE = ("data", "points")  # fields that are shown under the name of their message
+# Fields beside the pixels of an image and the points of a cloud that are shown with them.
 _WITH_IMAGE = ("encoding", "width", "height")
 _WITH_POINTS = ("colors", "intensity", "normals", "frame_id")
 
@@ -40,7 +40,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Pose:
-    """Where a frame is in another one: (3,), and a quaternion x, y, z, w."""
+    """The pose of a frame in another one: (3,), and a quaternion x, y, z, w."""
 
     position: Any
     orientation: Any
@@ -50,7 +50,7 @@ class Pose:
 
 @dataclass(frozen=True)
 class Parts:
-    """What is in one message, each by a name; "": it is the message."""
+    """The parts of a message by name; "": the message itself."""
 
     images: dict[str, Image] = field(default_factory=dict)
     points: dict[str, Points] = field(default_factory=dict)
@@ -61,11 +61,11 @@ class Parts:
 
 
 def parts_of(message: Any, header: Header) -> Parts:
-    """What is in a message: of the standard types as they mean it, of others by shape and dtype.
+    """The parts of a message: by type for the standard messages, else by shape and dtype.
 
     Args:
-        message: what was received, with NumPy arrays.
-        header: its fingerprint names the type, if the publisher has one.
+        message: a received message with NumPy arrays.
+        header: the message's header; its fingerprint identifies the type, if there is one.
     """
     found = Parts()
     leaves = leaves_of(message)
@@ -83,7 +83,7 @@ def parts_of(message: Any, header: Header) -> Parts:
 
 
 def _shown_with_others(leaves: Leaves) -> set[str]:
-    """The paths of what belongs to an image or a cloud."""
+    """The paths of values that are shown with an image or a cloud."""
     with_kind = {"image": _WITH_IMAGE, "points": _WITH_POINTS}
     found = set()
     for path, value in leaves.items():
@@ -133,7 +133,7 @@ def _floats(value: Any) -> Any:
 
 
 def _bytes_of(array: Any) -> Any:
-    """As uint8, with the channels last; floats from 0 to 1 as 0 to 255."""
+    """The array as uint8 with the channels last; values from 0 to 1 become 0 to 255."""
     array = np.asarray(array)
     if array.ndim == 3 and array.shape[2] not in pixels.CHANNELS:
         array = np.moveaxis(array, 0, 2)
@@ -145,9 +145,9 @@ def _bytes_of(array: Any) -> Any:
 
 
 def quaternion(rotation: Any) -> Any:
-    """x, y, z, w of a rotation matrix.
+    """The quaternion x, y, z, w of a rotation matrix.
 
-    By its eigenvectors: Bar-Itzhack, "New Method for Extracting the Quaternion from a Rotation
+    From eigenvectors: Bar-Itzhack, "New Method for Extracting the Quaternion from a Rotation
     Matrix" (2000).
 
     >>> quaternion(np.array([[0.0, -1, 0], [1, 0, 0], [0, 0, 1]])).round(3).tolist()

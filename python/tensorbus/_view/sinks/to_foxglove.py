@@ -14,17 +14,17 @@ from tensorbus._topics.sample import Header
 from tensorbus._view.leaves import text_of
 from tensorbus._view.sinks.parts import Image, Parts, Points, Pose
 
-_PORT = 8765  # where the app looks
+_PORT = 8765  # the app's default
 _FLOAT = messages.PackedElementFieldNumericType.Float32
 _BYTE = messages.PackedElementFieldNumericType.Uint8
 
 
 class FoxgloveSink:
-    """Serves the app on 127.0.0.1, or writes a file.
+    """Serves Foxglove's app on 127.0.0.1, or writes a file.
 
     Args:
-        file: an `.mcap` to write; "" for the server.
-        port: of the server; 0 for the one that the app looks for.
+        file: an `.mcap` to write; "": run the server.
+        port: the server's port; 0: the app's default.
     """
 
     def __init__(self, file: str, port: int = 0) -> None:
@@ -40,10 +40,10 @@ class FoxgloveSink:
             )
 
     def send(self, topic: str, header: Header, parts: Parts) -> None:
-        """Sends a message, at the time of its publisher.
+        """Sends a message with its publisher's time.
 
         Raises:
-            Unsupported: the topic has changed the kind of its messages.
+            Unsupported: the topic had messages of another kind before.
         """
         stamp = messages.Timestamp(*divmod(header.timestamp_ns, 1_000_000_000))
         for name, image in parts.images.items():
@@ -63,10 +63,10 @@ class FoxgloveSink:
             self._log(topic, "" if alone else "values", foxglove.Channel, json_text(values), header)
 
     def close(self) -> None:
-        """Writes what is left, or ends the server.
+        """Completes the file, or ends the server.
 
         Raises:
-            OSError: the file could not be written whole, as on a full disk.
+            OSError: the file could not be written completely, for example on a full disk.
         """
         if hasattr(self._out, "stop"):
             self._out.stop()
@@ -74,7 +74,7 @@ class FoxgloveSink:
         try:
             self._out.close()
         except RuntimeError as error:
-            raise OSError(f"file {self._file!r}: it could not be written whole: {error}") from None
+            raise OSError(f"file {self._file!r} could not be written completely: {error}") from None
 
     def _log(self, topic: str, name: str, kind: Any, message: Any, header: Header) -> None:
         path = f"/{topic.lstrip('/')}" + (f"/{name}" if name else "")

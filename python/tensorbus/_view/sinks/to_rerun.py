@@ -12,10 +12,10 @@ from tensorbus._view.sinks.parts import Image, Parts
 
 
 class RerunSink:
-    """Logs to a viewer, which it starts, or into a file.
+    """Logs to a viewer that it starts, or to a file.
 
     Args:
-        file: an `.rrd` to write; "" for a viewer.
+        file: an `.rrd` to write; "": start a viewer.
     """
 
     def __init__(self, file: str) -> None:
@@ -26,7 +26,7 @@ class RerunSink:
             self._stream.spawn()
 
     def send(self, topic: str, header: Header, parts: Parts) -> None:
-        """Logs a message, at the time of its publisher."""
+        """Logs a message with its publisher's time."""
         self._stream.set_time("publish", timestamp=np.datetime64(header.timestamp_ns, "ns"))
         for name, image in parts.images.items():
             self._log(topic, name, rr.Image(image.pixels, color_model=_colour_model(image)))
@@ -43,13 +43,13 @@ class RerunSink:
             self._log(topic, name, rr.TextLog(text))
 
     def close(self) -> None:
-        """Writes what is left."""
+        """Writes everything that is buffered, and disconnects."""
         self._stream.flush()
         self._stream.disconnect()
 
     def _log(self, topic: str, name: str, entity: Any) -> None:
         path: list[object] = [part for part in (*topic.split("/"), *name.split("/")) if part]
-        self._stream.log(path, entity)  # as a list it is escaped
+        self._stream.log(path, entity)  # the parts of a list are escaped
 
 
 def _colour_model(image: Image) -> Any:

@@ -38,7 +38,7 @@ export class Cloud {
     this.draw();
   }
 
-  // The middle follows the points; the radius only grows, so that the picture does not pulse.
+  // The centre follows the points. The radius only grows, so that the picture does not pulse.
   measure() {
     const low = [Infinity, Infinity, Infinity];
     const high = [-Infinity, -Infinity, -Infinity];

@@ -1,4 +1,4 @@
-// Figures as people read them.
+// Figures as text.
 
 const STEPS = ["", "k", "M", "G", "T"];
 
@@ -16,7 +16,7 @@ export function bytes(value) {
   return scaled(value, 1000, "B");
 }
 
-// Null: not known yet.
+// null: not known yet.
 export function rate(hz) {
   if (hz === null) return "";
   return `${hz >= 100 ? Math.round(hz) : Number(hz.toPrecision(2))} Hz`;

@@ -1,4 +1,4 @@
-// The graph. The server says where everything lies; this draws it, moves it and zooms it.
+// The graph. The server computes the layout; this module draws, moves and zooms it.
 
 import { bytes, rate } from "./format.js";
 
@@ -82,7 +82,7 @@ export class Graph {
     const near = new Map(graph.boxes.map((box) => [box.id, []]));
     for (const edge of graph.edges) {
       const line = make(edges, "path", { d: path(edge.points) });
-      // Between two columns, beside the topic.
+      // Between two columns, beside the topic's box.
       const ends = edge.to.startsWith("t ") ? edge.points.slice(-2) : edge.points.slice(0, 2);
       const [x, y] = [0, 1].map((axis) => (ends[0][axis] + ends[1][axis]) / 2);
       const text = make(rates, "text", { class: "rate", x, y: y - 3 });
@@ -133,7 +133,7 @@ export class Graph {
     return group;
   }
 
-  // As much as can be read; of a tall graph its upper part.
+  // As much as is readable; the upper part of a tall graph.
   fit() {
     this.fitted = true;
     const [width, height] = this.size.map((length) => length + 2 * MARGIN);

@@ -1,7 +1,7 @@
-// The page: a websocket that brings the domain and the tiles, each as the newest there is.
+// The page: a websocket with the newest frame of the domain and of each tile.
 //
 // A message is: u32 tile | u32 bytes of the JSON | the JSON | pixels, points or values.
-// Tile 0 is the domain. The server sends the next frame of a tile when this one was drawn.
+// Tile 0 is the domain. The server sends a tile's next frame when the last one was drawn.
 
 import { bytes } from "./format.js";
 import { Graph } from "./graph.js";

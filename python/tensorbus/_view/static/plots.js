@@ -1,4 +1,4 @@
-// Pixels, a curve, and numbers over time.
+// Drawing of pixels, curves, and numbers over time.
 
 import { number } from "./format.js";
 
@@ -15,7 +15,7 @@ function canvasIn(place) {
   return canvas;
 }
 
-// A pen whose unit is a pixel of the page, on an empty canvas that fills its place.
+// A cleared canvas of its element's size, with a context in units of CSS pixels.
 export function pen(canvas) {
   const { clientWidth, clientHeight } = canvas.parentElement;
   const ratio = window.devicePixelRatio;
@@ -64,7 +64,7 @@ export class Curve {
   }
 }
 
-// Numbers over time: each has a lane of its own, with its own scale.
+// Numbers over time, each in its own lane with its own scale.
 export class Lanes {
   constructor(place) {
     this.canvas = canvasIn(place);
@@ -97,7 +97,7 @@ export class Lanes {
   }
 }
 
-// A line through points whose x is 0 to 1; null and NaN are gaps.
+// A line through points with x from 0 to 1; null and NaN are gaps.
 function lane(made, name, points, left, width, top, height) {
   const known = points.map(([, value]) => value).filter((value) => Number.isFinite(value));
   const low = known.reduce((least, value) => Math.min(least, value), Infinity);

@@ -1,4 +1,4 @@
-// The tables: topics, processes, and who holds whose memory.
+// The tables: topics, processes, and held memory.
 
 import { bytes, rate, seconds } from "./format.js";
 
@@ -12,7 +12,7 @@ function cell(row, content, kind) {
   return made;
 }
 
-// Rows are kept as they are while their content is the same, so that nothing flickers.
+// Rows with unchanged content are kept, so that nothing flickers.
 function fill(table, heads, rows) {
   if (table.tHead?.rows[0].cells.length !== heads.length) {
     table.replaceChildren();

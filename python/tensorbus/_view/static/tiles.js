@@ -1,4 +1,4 @@
-// A tile: one topic, drawn as what its newest sample is.
+// A tile: one topic, drawn by the kind of its newest sample.
 
 import { Cloud } from "./cloud.js";
 import { number, seconds } from "./format.js";
@@ -30,7 +30,7 @@ function make(parent, name, kind) {
 }
 
 export class Tile {
-  // act.view(view) asks the server for a view, act.close() says that the tile is gone.
+  // act.view(view) asks the server for a view; act.close() tells it that the tile is closed.
   constructor(topic, act) {
     this.topic = topic;
     this.act = act;

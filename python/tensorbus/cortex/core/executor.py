@@ -1,11 +1,10 @@
-"""Calling something again and again."""
+"""Cortex's executors, over those of `tensorbus.nodes`."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from functools import partial, update_wrapper
 from typing import Any
 
@@ -20,12 +19,12 @@ __all__ = ["AsyncExecutor", "BaseAsyncExecutor", "RateExecutor", "SyncRateExecut
 
 
 class BaseAsyncExecutor(ABC):
-    """Calls `func` in an event loop until `stop`; may run again after that.
+    """Calls `func` in an event loop until `stop`. It may run again after that.
 
     A subclass defines `_run_impl`, which goes on while `running`.
 
     Args:
-        func: `async def` or plain. What it raises is logged, and the calls go on.
+        func: `async def` or plain. Its exceptions are logged, and the calls go on.
     """
 
     def __init__(self, func: Callback) -> None:
@@ -34,21 +33,21 @@ class BaseAsyncExecutor(ABC):
 
     @property
     def running(self) -> bool:
-        """Between `start`, or `run`, and `stop`?"""
+        """True from `start` or `run` until `stop`."""
         return self._running
 
     def start(self) -> None:
-        """Says that it runs; `run` does so by itself."""
+        """Sets `running`, as `run` does."""
         self._running = True
 
     def stop(self) -> None:
-        """Ends `run` after the call that is under way. In the loop's thread."""
+        """Ends `run` after the current call. Call it in the loop's thread."""
         self._running = False
 
     async def run(self, *args: Any, **kwargs: Any) -> None:
         """Calls `func(*args, **kwargs)` until `stop`, or until the task is cancelled.
 
-        A cancelled one returns, as Cortex's does.
+        When the task is cancelled it returns normally, as in Cortex.
         """
         self.start()
         try:
@@ -60,11 +59,11 @@ class BaseAsyncExecutor(ABC):
 
     @abstractmethod
     async def _run_impl(self, *args: Any, **kwargs: Any) -> None:
-        """The calls."""
+        """Makes the calls."""
 
 
 class AsyncExecutor(BaseAsyncExecutor):
-    """Calls `func` as fast as it goes.
+    """Calls `func` as fast as possible.
 
     >>> calls = []
     >>> async def work(item):
@@ -82,50 +81,50 @@ class AsyncExecutor(BaseAsyncExecutor):
         self._runs: set[OurAsyncExecutor] = set()
 
     def stop(self) -> None:
-        """Ends every `run` after the call that is under way. In the loop's thread."""
+        """Ends every `run` after the current call. Call it in the loop's thread."""
         super().stop()
         for run in list(self._runs):
             run.stop()
 
     async def _run_impl(self, *args: Any, **kwargs: Any) -> None:
-        run = self._made(_with_arguments(self.func, args, kwargs))
+        run = self._new_executor(_with_arguments(self.func, args, kwargs))
         self._runs.add(run)
         try:
             await run.run()
         finally:
             self._runs.discard(run)
 
-    def _made(self, call: Callback) -> OurAsyncExecutor:
+    def _new_executor(self, call: Callback) -> OurAsyncExecutor:
         return OurAsyncExecutor(call)
 
 
 class RateExecutor(AsyncExecutor):
-    """Calls `func` at once, and then `rate_hz` times a second, on a fixed grid.
+    """Calls `func` at once, then `rate_hz` times per second on a fixed grid.
 
-    A call that was due before the last had ended comes late; none is left out.
+    A call that was due before the one before it had ended comes late; none is left out.
 
     Args:
         func: `async def` or plain.
-        rate_hz: calls a second.
+        rate_hz: calls per second.
 
     Raises:
-        ValueError: a rate that is no number above 0.
+        ValueError: `rate_hz` is not a number above 0.
     """
 
     def __init__(self, func: Callback, rate_hz: float) -> None:
         super().__init__(func)
         self.interval: float = period_of(rate_hz)
 
-    def _made(self, call: Callback) -> OurAsyncExecutor:
+    def _new_executor(self, call: Callback) -> OurAsyncExecutor:
         return OurRateExecutor(1 / self.interval, call, at_once=True)
 
 
 class SyncRateExecutor:
-    """The same without an event loop: `run` blocks its thread, and needs a plain function.
+    """A `RateExecutor` without an event loop: `run` blocks its thread and needs a plain function.
 
     Raises:
-        TypeError: a coroutine function.
-        ValueError: a rate that is no number above 0.
+        TypeError: `func` is a coroutine function.
+        ValueError: `rate_hz` is not a number above 0.
 
     >>> calls = []
     >>> def work(item):
@@ -141,23 +140,23 @@ class SyncRateExecutor:
     def __init__(self, func: Callback, rate_hz: float) -> None:
         self.func: Callback = checked_callback(func, "sync")
         self.interval: float = period_of(rate_hz)
-        self._stop = StopEvent()  # of all runs since it was started; set: it is stopped
+        self._stop = StopEvent()  # shared by all runs since `start`; set: stopped
         self._stop.set()
         self._starting = threading.Lock()
 
     @property
     def running(self) -> bool:
-        """Between `start`, or `run`, and `stop`?"""
+        """True from `start` or `run` until `stop`."""
         return not self._stop.is_set()
 
     def start(self) -> None:
-        """Says that it runs; `run` does so by itself."""
+        """Sets `running`, as `run` does."""
         with self._starting:
             if self._stop.is_set():
                 self._stop = StopEvent()
 
     def stop(self) -> None:
-        """Ends every `run` after the call that is under way. From any thread."""
+        """Ends every `run` after the current call. Call it from any thread."""
         self._stop.set()
 
     def run(self, *args: Any, **kwargs: Any) -> None:
@@ -172,5 +171,5 @@ class SyncRateExecutor:
 
 
 def _with_arguments(func: Callback, args: Any, kwargs: Any) -> Callback:
-    """The call, under the function's name in the log."""
+    """`func` with its arguments bound; the log shows it under `func`'s name."""
     return update_wrapper(partial(func, *args, **kwargs), func)

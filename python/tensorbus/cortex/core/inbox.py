@@ -1,4 +1,4 @@
-"""A subscriber of the bus whose samples come as Cortex's programs expect them."""
+"""A subscriber of the bus that behaves as Cortex's programs expect."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from tensorbus._topics.options import SubscriberOptions
 
-# With queue_size=1: samples that may wait for a callback that keeps up, and for how long.
-_WAITING = 64
+# With queue_size=1: how many samples may wait for a callback that keeps up, and how old they may
+# be before the callback counts as behind.
+_DEPTH_OF_ONE = 64
 _FRESH_NS = 50_000_000
 
 _MAX_HELD = 256
@@ -35,7 +36,7 @@ class SubscriberStats:
     last_sequence_by_publisher: dict[Any, int] = field(default_factory=dict)
 
     def count(self, header: MessageHeader) -> None:
-        """Counts a message, and what was lost before it."""
+        """Counts a message, and the messages that were lost before it."""
         self.received += 1
         self.last_recv_perf_ns = time.perf_counter_ns()
         last = self.last_sequence_by_publisher.get(header.publisher)
@@ -45,10 +46,10 @@ class SubscriberStats:
 
 
 class Inbox(Subscriber[Any]):
-    """A `tensorbus.Subscriber` that counts, and whose samples may be kept without end.
+    """A `tensorbus.Subscriber` that counts, and whose samples a program may keep without limit.
 
-    When a program holds many of a publisher's samples, further ones are copies, which hold nothing.
-    With `queue_size=1` the newest sample wins: a callback that keeps up gets all of them, and one
+    When a program holds many of a publisher's samples, further ones are copies, which hold none of
+    the publisher's memory. With `queue_size=1`, a callback that keeps up gets all samples, and one
     that does not gets the newest each time.
     """
 
@@ -61,19 +62,19 @@ class Inbox(Subscriber[Any]):
         **options: Unpack[SubscriberOptions],
     ) -> None:
         self._limit = options.setdefault("max_held", _MAX_HELD)
-        depth = _WAITING if queue_size == 1 else queue_size
+        depth = _DEPTH_OF_ONE if queue_size == 1 else queue_size
         super().__init__(topic, message_type, depth=depth, **options)
         self._stats = stats
         self._newest_wins = queue_size == 1
         self._is_behind = False
-        # To ask how many are held costs more than to receive: it is done once for so many samples.
+        # Samples between two looks at how many are held: a look costs more than a receive.
         self._interval = max(self._limit // 8, 1)
-        self._until_asked = self._interval
+        self._until_look = self._interval
         self._copies = False
 
     def receive(self, timeout: float | None = None) -> Sample[Any]:
         try:
-            return self._taken(super().receive(timeout))
+            return self._counted(super().receive(timeout))
         except TypeMismatch as error:
             raise MessageFingerprintError(str(error)) from None
 
@@ -82,9 +83,9 @@ class Inbox(Subscriber[Any]):
             sample = super().try_receive()
         except TypeMismatch as error:
             raise MessageFingerprintError(str(error)) from None
-        return None if sample is None else self._taken(sample)
+        return None if sample is None else self._counted(sample)
 
-    def _taken(self, sample: Sample[Any]) -> Sample[Any]:
+    def _counted(self, sample: Sample[Any]) -> Sample[Any]:
         if self._newest_wins:
             sample = self._newest(sample)
         core = sample._core
@@ -96,30 +97,30 @@ class Inbox(Subscriber[Any]):
             f"{core.publisher}.{core.publisher_number}",
         )
         self._stats.count(header)
-        if self._is_to_be_copied():
-            with suppress(OutOfMemory):  # then it is held, as long as that goes
+        if self._shall_copy():
+            with suppress(OutOfMemory):  # the sample is held instead, while the limit allows it
                 sample = sample.copy()
-        sample._header = header  # type: ignore[assignment]  # it has all that ours has
+        sample._header = header  # type: ignore[assignment]  # it has all fields of ours
         return sample
 
     def _newest(self, sample: Sample[Any]) -> Sample[Any]:
-        """The sample, or the newest, if the callback takes longer than they come.
+        """The sample, or the newest one if the callback is behind.
 
-        One that stalls for a moment is not behind: it gets what came meanwhile. One that is behind
-        stays so until it finds no newer one.
+        A callback that stalls for a moment is not behind, and gets every sample. A callback that is
+        behind stays so until there is no newer sample.
         """
         if not self._is_behind and time.time_ns() - sample._core.timestamp_ns < _FRESH_NS:
             return sample
         self._is_behind = False
-        with suppress(Error):  # which the next call raises again
+        with suppress(Error):  # the next call raises it again
             while (newer := super().try_receive()) is not None:
                 self._is_behind = True
                 sample = newer
         return sample
 
-    def _is_to_be_copied(self) -> bool:
-        self._until_asked -= 1
-        if self._until_asked <= 0:
-            self._until_asked = self._interval
+    def _shall_copy(self) -> bool:
+        self._until_look -= 1
+        if self._until_look <= 0:
+            self._until_look = self._interval
             self._copies = self._core.stats["held"] > self._limit - 2 * self._interval
         return self._copies

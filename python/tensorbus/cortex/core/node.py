@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class Node(Ours):
-    """A `tensorbus.Node` with Cortex's names and defaults, which runs and ends as Cortex's does.
+    """A `tensorbus.Node` with Cortex's names and defaults, which runs and ends as in Cortex.
 
     Args:
-        name: the node's.
+        name: the node's name.
         discovery_address: ignored; there is no daemon.
     """
 
@@ -48,33 +48,34 @@ class Node(Ours):
         super().__init__(name)
         self.name = name
         self.discovery_address = discovery_address
+        # The base class is a `Node`, too: private attributes of both have the same prefix.
         self.__lifecycle = self._lifecycle_of(self)
-        self.__sends: dict[str, Publisher] = {}
-        self.__receives: dict[str, Subscriber | ThreadedSubscriber] = {}
+        self.__cortex_publishers: dict[str, Publisher] = {}
+        self.__cortex_subscribers: dict[str, Subscriber | ThreadedSubscriber] = {}
         self.__threads: list[ThreadedSubscriber | SyncTimer] = []
         self.__runs = False
 
-    @cached_property  # which programs may set: Cortex's nodes have none
+    @cached_property  # programs may set it: Cortex's nodes have no such attribute
     def parameters(self) -> Mapping[str, Parameter]:
-        """What was declared, by name."""
+        """The declared parameters, by name."""
         return super().parameters
 
     @property
     def publishers(self) -> list[str]:
-        """The topics that it publishes; none when it is closed."""
-        return [] if self.__lifecycle.closed else list(self.__sends)
+        """The topics that the node publishes; none when it is closed."""
+        return [] if self.__lifecycle.closed else list(self.__cortex_publishers)
 
     @property
     def subscribers(self) -> list[str]:
-        """The topics that it subscribes to, each once; none when it is closed."""
-        return [] if self.__lifecycle.closed else list(self.__receives)
+        """The topics that the node subscribes to, each once; none when it is closed."""
+        return [] if self.__lifecycle.closed else list(self.__cortex_subscribers)
 
     @property
     def is_running(self) -> bool:
-        """Is it in `run` or `spin`?"""
+        """True in `run` and `spin`."""
         return self.__runs and not self.stop_event.is_set()
 
-    def create_publisher(  # type: ignore[override]  # these are Cortex's words
+    def create_publisher(  # type: ignore[override]  # Cortex's arguments
         self,
         topic_name: str,
         message_type: type[Message],
@@ -82,21 +83,26 @@ class Node(Ours):
         mode: Mode = "async",
         **options: Unpack[PublisherOptions],
     ) -> Publisher:
-        """A publisher; of a topic that has one, that one, with a warning.
+        """A publisher. If the node already publishes the topic, that publisher, with a warning.
 
         Args:
-            mode: makes no difference.
+            mode: has no effect.
             options: see `tensorbus.Publisher`.
         """
         checked_mode(mode)
         whole_number("queue_size", queue_size, least=1, most=MOST_DEPTH)
         ours = super().create_publisher(topic_name, message_type, depth=queue_size, **options)
-        if topic_name not in self.__sends:
-            domain = options.get("domain")
-            publisher = Publisher.over(ours, message_type, self.name, queue_size, domain)
-            publisher.discovery_address = self.discovery_address
-            self.__sends[topic_name] = publisher
-        return self.__sends[topic_name]
+        if topic_name not in self.__cortex_publishers:
+            self.__cortex_publishers[topic_name] = Publisher(
+                topic_name,
+                message_type,
+                self.name,
+                self.discovery_address,
+                queue_size,
+                _ours=ours,
+                **options,
+            )
+        return self.__cortex_publishers[topic_name]
 
     def create_subscriber(  # type: ignore[override]
         self,
@@ -112,23 +118,23 @@ class Node(Ours):
         sched_priority: int | None = None,
         **options: Unpack[SubscriberOptions],
     ) -> Subscriber | ThreadedSubscriber:
-        """A subscriber; a topic may have several.
+        """A subscriber. A topic may have several.
 
         Args:
-            wait_for_topic: that nobody publishes in `topic_timeout` seconds is logged. It connects
-                whenever somebody does, in either case.
+            wait_for_topic: log an error if there is no publisher within `topic_timeout` seconds.
+                With or without it, the subscriber connects whenever a publisher comes.
             topic_timeout: with mode "sync", seconds to wait here for a publisher.
-            strict_fingerprint: publishers of another type raise `MessageFingerprintError`, here or
-                later from `run`, or `spin`; by default in mode "sync". Otherwise they are logged.
-                Nothing of theirs is delivered in either case.
-            cpu_affinity, sched_priority: for the thread of mode "sync"; that it cannot have them is
-                logged.
+            strict_fingerprint: a publisher of another type raises `MessageFingerprintError`, here
+                or later from `run` or `spin`; by default in mode "sync". Otherwise it is logged.
+                None of its messages is delivered in either case.
+            cpu_affinity, sched_priority: for the thread of mode "sync"; logged if the system
+                refuses them.
             options: see `tensorbus.Subscriber`.
 
         Raises:
-            ValueError: another mode; no callback in mode "sync".
-            TypeError: a coroutine function in mode "sync", or a callback of other arguments.
-            TimeoutError: nobody has published the topic in time, with mode "sync".
+            ValueError: an unknown mode, or no callback in mode "sync".
+            TypeError: a coroutine function in mode "sync", or a callback with other arguments.
+            TimeoutError: there was no publisher in time, with mode "sync".
             MessageFingerprintError: see `strict_fingerprint`.
         """
         self.__lifecycle.check_open()
@@ -169,13 +175,13 @@ class Node(Ours):
             if callback is not None:
                 self.__lifecycle.add(subscriber.subscription)
         self.__lifecycle.belongings.append(subscriber)
-        self.__receives.setdefault(topic_name, subscriber)
+        self.__cortex_subscribers.setdefault(topic_name, subscriber)
         return subscriber
 
     def create_timer(  # type: ignore[override]
         self, period: float, callback: Callback, mode: Mode = "async"
     ) -> Timer:
-        """Calls back at once when the node runs, and then every `period` seconds.
+        """Calls back when the node starts to run, and then every `period` seconds.
 
         Raises:
             TypeError: a plain function in mode "async", a coroutine function in mode "sync".
@@ -194,22 +200,22 @@ class Node(Ours):
 
     def get_publisher(self, topic_name: str) -> Publisher | None:  # type: ignore[override]
         """The publisher of a topic, if there is one."""
-        return None if self.__lifecycle.closed else self.__sends.get(topic_name)
+        return None if self.__lifecycle.closed else self.__cortex_publishers.get(topic_name)
 
     def get_subscriber(  # type: ignore[override]
         self, topic_name: str
     ) -> Subscriber | ThreadedSubscriber | None:
         """The first subscriber of a topic, if there is one."""
-        return None if self.__lifecycle.closed else self.__receives.get(topic_name)
+        return None if self.__lifecycle.closed else self.__cortex_subscribers.get(topic_name)
 
     async def run(self) -> None:
-        """Calls the callbacks until `stop`, or until the task is cancelled, and returns then.
+        """Calls the callbacks and returns after `stop`, or when the task is cancelled.
 
-        A node without subscribers with callbacks, timers and threads returns at once.
+        A node with no callbacks, timers or threads returns at once.
 
         Raises:
             MessageFingerprintError: see `create_subscriber`.
-            RuntimeError: it runs already.
+            RuntimeError: the node is already running.
             Closed: the node is closed.
         """
         self.__lifecycle.check_open()
@@ -230,11 +236,11 @@ class Node(Ours):
     def spin(self, timeout: float | None = None) -> bool:
         """Runs a node without an event loop until `stop`; False after `timeout` seconds.
 
-        Afterwards nothing is called any more. It may spin again. SIGTERM raises `SystemExit(143)`
-        here, as Ctrl-C raises `KeyboardInterrupt`.
+        No callback is called after it returns. It may be called again. SIGTERM raises
+        `SystemExit(143)` here, as Ctrl-C raises `KeyboardInterrupt`.
 
         Raises:
-            RuntimeError: something in it needs an event loop.
+            RuntimeError: the node has work that needs an event loop.
             MessageFingerprintError: see `create_subscriber`.
             Closed: the node is closed.
         """
@@ -249,7 +255,7 @@ class Node(Ours):
             self.__end_threads()
 
     def stop(self) -> None:
-        """Ends `run` and `spin`, for good. From any thread or callback."""
+        """Ends `run` and `spin` for good. Call it from any thread or callback."""
         super().stop()
         self.__ask_threads_to_stop()
 
@@ -274,7 +280,7 @@ class Node(Ours):
 
 
 class SyncTimer(Timer):
-    """A timer with a thread of its own, which may be started again. Made by `Node.create_timer`."""
+    """A timer with a thread of its own, which can be restarted. Made by `Node.create_timer`."""
 
     def __init__(self, node: str, period: float, callback: Callback, failures: Failures) -> None:
         super().__init__(period, callback, skip=False, at_once=True, mode="sync", failures=failures)
@@ -282,30 +288,30 @@ class SyncTimer(Timer):
         self._worker = Worker(f"{node}: {self.label}", self._work)
 
     def start(self) -> None:
-        """Ticks from now on; does nothing while it does, and after `cancel`."""
+        """Starts the ticks. Does nothing while they run, and after `cancel`."""
         if not self._is_cancelled:
             self._worker.start()
 
     def ask_to_stop(self) -> None:
-        """Ends the ticks, without waiting for that."""
+        """Ends the ticks without waiting for the thread."""
         self._worker.ask_to_stop()
 
     def stop(self) -> None:
-        """Ends the ticks, and waits for that."""
+        """Ends the ticks and waits for the thread."""
         self._worker.stop()
 
     @property
     def running(self) -> bool:
-        """Is there a thread?"""
+        """True while there is a thread."""
         return self._worker.running
 
     def cancel(self) -> None:
-        """No more ticks. From any thread."""
+        """Ends the ticks for good. Call it from any thread."""
         self._is_cancelled = True
         self.ask_to_stop()
 
     def close(self) -> None:
-        """No more ticks, and the thread has ended."""
+        """Ends the ticks for good and waits for the thread."""
         self.cancel()
         self.stop()
 

@@ -29,10 +29,10 @@ class Publisher(Closing):
     Args:
         topic_name: any non-empty name.
         message_type: the class of the messages.
-        node_name: by which `tensorbus.list_topics` shows whose it is.
+        node_name: the node's name in `tensorbus.list_topics`.
         discovery_address: ignored; there is no daemon.
-        queue_size: how many messages wait for a subscriber that did not choose itself.
-        auto_register: it is listed in any case; `is_registered` says this.
+        queue_size: how many messages wait for a subscriber that sets no depth.
+        auto_register: the initial `is_registered`. The publisher is listed in any case.
         context: ignored.
         options: see `tensorbus.Publisher`.
 
@@ -44,9 +44,6 @@ class Publisher(Closing):
 
     _in_a_child = "open the topic in the child"
 
-    discovery_address: str = DEFAULT_DISCOVERY_ADDRESS
-    is_registered: bool = True  # with the domain, until it is closed
-
     def __init__(
         self,
         topic_name: str,
@@ -56,55 +53,36 @@ class Publisher(Closing):
         queue_size: int = 10,
         auto_register: bool = True,
         context: object = None,
+        *,
+        _ours: Ours | None = None,  # made by a node
         **options: Unpack[PublisherOptions],
     ) -> None:
         whole_number("queue_size", queue_size, least=1, most=MOST_DEPTH)
-        ours = Ours(topic_name, message_type, depth=queue_size, node=node_name, **options)
-        self._take(ours, message_type, node_name, queue_size, options.get("domain"))
-        self.discovery_address = discovery_address
-        self.is_registered = auto_register
-
-    @classmethod
-    def over(
-        cls,
-        ours: Ours,
-        message_type: type[Message],
-        node_name: str,
-        queue_size: int,
-        domain: str | None,
-    ) -> Publisher:
-        """The same publisher, by Cortex's names."""
-        publisher = cls.__new__(cls)
-        publisher._take(ours, message_type, node_name, queue_size, domain)
-        return publisher
-
-    def _take(
-        self,
-        ours: Ours,
-        message_type: type[Message],
-        node_name: str,
-        queue_size: int,
-        domain: str | None,
-    ) -> None:
-        self.publisher = ours  # with all that Cortex's has not
-        self.topic_name: str = ours.topic
+        if _ours is None:
+            _ours = Ours(topic_name, message_type, depth=queue_size, node=node_name, **options)
+        domain = options.get("domain")
+        self.publisher: Ours = _ours  # for everything that Cortex lacks
+        self.topic_name: str = _ours.topic
         self.message_type = message_type
         self.node_name = node_name
+        self.discovery_address = discovery_address
         self.queue_size = queue_size
-        self.address: str = address_of(participant(domain).id, domain)  # as `TopicInfo` has it
+        self.is_registered: bool = auto_register
+        self.address: str = address_of(participant(domain).id, domain)  # the one in `TopicInfo`
         self.publish_count: int = 0
-        self.last_publish_time: float | None = None  # as time.time() has it
+        self.last_publish_time: float | None = None  # of time.time()
 
     def publish(self, message: Message, flags: int = 0) -> bool:
-        """Is it on its way? False when the publisher is closed or there is no memory for it.
+        """Publishes a message; False when the publisher is closed or there is no memory for it.
 
-        Tensors that have a history are detached.
+        Tensors with a gradient history are detached.
 
         Args:
-            flags: ignored: it never waits for a subscriber.
+            flags: ignored: publishing never waits for a subscriber.
 
         Raises:
-            TypeError: it is of another type, or something in it cannot travel; the text says what.
+            TypeError: the message is of another type, or holds a value that cannot be sent; the
+                text names it.
         """
         try:
             self._publish(message)
@@ -133,10 +111,10 @@ class Publisher(Closing):
         device: Any = None,
         timeout: float | None = None,
     ) -> Any:
-        """A tensor in shared memory, which no other Cortex has: see `tensorbus.Publisher.loan`."""
+        """A tensor in shared memory, see `tensorbus.Publisher.loan`. The original has no loans."""
         return self.publisher.loan(shape, dtype, like=like, device=device, timeout=timeout)
 
     def close(self) -> None:
-        """Ends it. A second call does nothing."""
+        """Closes the publisher. A second call does nothing."""
         self.is_registered = False
         self.publisher.close()

@@ -27,21 +27,18 @@ if TYPE_CHECKING:
 
 
 class Subscriber(SubscriberBase):
-    """Receives messages of one type, from publishers that may come later.
+    """Receives messages of one type. Publishers may come later.
 
     Args:
-        topic_name: any non-empty name.
-        message_type: the class of the messages.
+        topic_name, message_type, node_name, discovery_address: see `SubscriberBase`.
         callback: `async def` or plain, called with message and header by `run` and `start`.
-        node_name: stands in the log.
-        discovery_address: ignored; there is no daemon.
-        queue_size: how many messages wait; more drop the oldest.
-        wait_for_topic: that nobody publishes in `topic_timeout` seconds is logged. It connects
-            whenever somebody does, in either case.
+        queue_size: how many messages may wait; further ones drop the oldest.
+        wait_for_topic: log an error if there is no publisher within `topic_timeout` seconds. With
+            or without it, the subscriber connects whenever a publisher comes.
         topic_timeout: see `wait_for_topic`.
         context: ignored.
-        strict_fingerprint: publishers of another type raise `MessageFingerprintError`, here or from
-            `run`; otherwise they are logged. Nothing of theirs is delivered in either case.
+        strict_fingerprint: a publisher of another type raises `MessageFingerprintError`, here or
+            from `run`; otherwise it is logged. None of its messages is delivered in either case.
         options: see `tensorbus.Subscriber`.
 
     Raises:
@@ -91,7 +88,7 @@ class Subscriber(SubscriberBase):
         )
 
     async def receive(self) -> tuple[Message, MessageHeader] | None:
-        """The next message and its header; None when it is closed, or was never connected.
+        """The next message and its header; None if it is closed, or was never connected.
 
         Raises:
             MessageFingerprintError: see `strict_fingerprint`.
@@ -100,7 +97,7 @@ class Subscriber(SubscriberBase):
             self._was_connected = self.is_connected
         while True:
             try:
-                # A subscriber that was never connected does not wait, but looks.
+                # A subscriber that was never connected does not wait.
                 wait = None if self._was_connected else 0
                 sample = await self.subscription.receive(wait)
                 break
@@ -116,20 +113,20 @@ class Subscriber(SubscriberBase):
     async def run(self) -> None:
         """Calls the callback with each message, until `stop` or `close`.
 
-        A cancelled one returns, as Cortex's does.
+        When the task is cancelled it returns normally, as in Cortex.
 
         Raises:
             MessageFingerprintError: see `strict_fingerprint`.
-            RuntimeError: it is a node's, which calls the callback itself.
+            RuntimeError: a node made the subscriber, and calls the callback itself.
         """
         await self._run(self._stops)
 
     def start(self) -> asyncio.Task[None]:
-        """`run` in a task of its own."""
+        """Starts `run` in a task of its own."""
         return asyncio.ensure_future(self._run(self._stops))
 
     async def _run(self, stops: int) -> None:
-        """Not at all if it was stopped more often since."""
+        """Runs, unless `stop` has been called since `_stops` was `stops`."""
         if self._has_node:
             raise RuntimeError(f"the subscriber of {self.topic_name!r} is run by its node")
         if self.subscription.callback is None:
@@ -149,14 +146,14 @@ class Subscriber(SubscriberBase):
         self._failures.raise_first()
 
     def stop(self) -> None:
-        """Ends every `run`; the subscriber stays connected. In the loop's thread."""
+        """Ends every `run`; the subscriber stays connected. Call it in the loop's thread."""
         self._stops += 1
         for task in self._tasks:
             task.cancel()
 
     @property
     def running(self) -> bool:
-        """Does something call the callback now?"""
+        """True while a task calls the callback."""
         return self.subscription.running
 
 

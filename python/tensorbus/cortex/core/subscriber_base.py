@@ -1,4 +1,4 @@
-"""What both kinds of subscribers have in common."""
+"""The common base of both kinds of subscribers."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ __all__ = ["MessageFingerprintError", "SubscriberBase", "SubscriberStats"]
 
 log: logging.Logger = logging.getLogger("tensorbus.cortex")
 
-# Seconds to wait for a publisher that is listed: one that is stopped does not answer.
-_CONNECT = 1.0
+# Seconds to wait for the connection to a listed publisher: a suspended process does not answer.
+_CONNECT_TIMEOUT = 1.0
 
 
 class SubscriberBase(Closing):
-    """A topic and its type, and what is known of both. By itself it receives nothing.
+    """A topic with its message type and its counters. It receives nothing by itself.
 
     Args:
         topic_name: any non-empty name.
         message_type: the class of the messages.
-        node_name: stands in the log.
+        node_name: the node's name in the log.
         discovery_address: ignored; there is no daemon.
-        topic_timeout: seconds after which that nobody publishes is told.
-        wait_for_topic: that it is told at all.
+        topic_timeout: seconds without a publisher after which an error is logged.
+        wait_for_topic: False: do not log that error.
         strict_fingerprint: a publisher of another type is an error; otherwise it is logged.
     """
 
@@ -59,15 +59,15 @@ class SubscriberBase(Closing):
         self.discovery_address = discovery_address
         self.topic_timeout = topic_timeout
         self.stats: SubscriberStats = SubscriberStats()
-        self.subscription: Subscription | None = None  # with all that Cortex's has not
+        self.subscription: Subscription | None = None  # for everything that Cortex lacks
         self._is_strict = strict_fingerprint
         self._domain: str | None = None
 
     def _opened(self, queue_size: int, **options: Unpack[SubscriberOptions]) -> Inbox:
-        """Receives from now on: connected, if somebody publishes the topic now.
+        """Opens the subscriber of the bus, and connects it if the topic has a publisher now.
 
         Raises:
-            MessageFingerprintError: a publisher is of another type, and that is an error.
+            MessageFingerprintError: a publisher is of another type, with `strict_fingerprint`.
         """
         self.queue_size: int = whole_number("queue_size", queue_size, least=1, most=MOST_DEPTH)
         self._domain = options.get("domain")
@@ -75,23 +75,23 @@ class SubscriberBase(Closing):
         fits = info is not None and self._fits(info)
         inbox = Inbox(self.topic_name, self.message_type, queue_size, self.stats, **options)
         if fits:
-            inbox.wait_for_publishers(1, _CONNECT)
+            inbox.wait_for_publishers(1, _CONNECT_TIMEOUT)
         return inbox
 
     def _fits(self, info: TopicInfo) -> bool:
-        """Is there a publisher that can be connected?"""
+        """True if there is a publisher to connect to."""
         definition = plan_of(self.message_type).definition
         reasons = [
             compatible(each.type, definition) if each.type else None for each in info.publishers
         ]
-        found = next(filter(None, reasons), None)
-        if found is not None and self._is_strict:
-            raise MessageFingerprintError(f"topic {self.topic_name!r}: {found}")
+        mismatch = next(filter(None, reasons), None)
+        if mismatch is not None and self._is_strict:
+            raise MessageFingerprintError(f"topic {self.topic_name!r}: {mismatch}")
         return None in reasons
 
     @property
     def is_connected(self) -> bool:
-        """Is there a publisher?"""
+        """True while there is a publisher."""
         return self.subscription is not None and self.subscription.is_connected
 
     @property
@@ -101,20 +101,20 @@ class SubscriberBase(Closing):
 
     @property
     def receive_count(self) -> int:
-        """Messages that were received."""
+        """How many messages were received."""
         return self.stats.received
 
     @property
     def dropped_count(self) -> int:
-        """Messages that were lost between those that were received: all of them."""
+        """How many messages are missing between the received ones, whatever the reason."""
         return self.stats.dropped_estimated
 
     @property
     def last_receive_time(self) -> float | None:
-        """As time.time() has it."""
+        """When the last message was received, of time.time(); None: none was."""
         return None if self.subscription is None else self.subscription.last_receive_time
 
     def close(self) -> None:
-        """Ends it. A second call does nothing."""
+        """Closes the subscriber. A second call does nothing."""
         if self.subscription is not None:
             self.subscription.close()

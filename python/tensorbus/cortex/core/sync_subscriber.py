@@ -28,34 +28,32 @@ if TYPE_CHECKING:
 
 __all__ = ["SyncMessageCallback", "ThreadedSubscriber"]
 
-# Seconds after which a thread that waits for a sample looks whether it is to stop.
-_LOOK = 0.05
-# Seconds that stopping waits for the thread.
-_STOP = 1.0
+# Seconds between two looks at the stop event by a thread that waits for a sample.
+_STOP_INTERVAL = 0.05
+# Seconds that `stop` waits for the thread.
+_STOP_TIMEOUT = 1.0
 
 
 class ThreadedSubscriber(SubscriberBase):
-    """Calls a plain function with each message, in a thread of its own. Made by `Node`, or alone.
+    """Calls a plain function with each message, in a thread of its own. Works with or without Node.
 
-    It is connected when it is made. `start` starts the thread, and may do so again after `stop`.
+    The constructor connects. `start` starts the thread, and starts it again after `stop`.
 
     Args:
-        topic_name: any non-empty name.
-        message_type: the class of the messages.
+        topic_name, message_type, node_name, discovery_address: see `SubscriberBase`.
         callback: a plain function, called with message and header.
-        node_name: stands in the log.
-        discovery_address: ignored; there is no daemon.
-        queue_size: how many messages wait; more drop the oldest. 0 is 1.
-        wait_for_topic: ignored, as by Cortex: it waits.
+        queue_size: how many messages may wait; further ones drop the oldest. 0 means 1.
+        wait_for_topic: ignored, as in Cortex: it always waits.
         topic_timeout: seconds to wait for a publisher.
-        cpu_affinity: the CPU, or CPUs, for the thread. That it cannot have them is logged.
-        sched_priority: its real-time priority (SCHED_FIFO), 1 to 99; the same.
+        cpu_affinity: the CPU, or CPUs, of the thread; logged if the system refuses them.
+        sched_priority: the thread's real-time priority (SCHED_FIFO), 1 to 99; logged if the system
+            refuses it.
         options: see `tensorbus.Subscriber`.
 
     Raises:
-        TypeError: a coroutine function.
-        ValueError: a `queue_size` that is not 0 to 65536.
-        TimeoutError: nobody has published the topic in time.
+        TypeError: the callback is a coroutine function.
+        ValueError: `queue_size` is not 0 to 65536.
+        TimeoutError: there was no publisher in time.
         MessageFingerprintError: a publisher's messages are of another type.
     """
 
@@ -98,7 +96,7 @@ class ThreadedSubscriber(SubscriberBase):
         places = (Place(cpus), Place(priority=sched_priority))
         self._has_node = _failures is not None
         self._failures = _failures or Failures(node_name, "log", self.ask_to_stop)
-        options.setdefault("timeout", _LOOK)
+        options.setdefault("timeout", _STOP_INTERVAL)
         self.subscription: Subscription = Subscription(
             self._opened(queue_size, **options),
             traced("sync.callback", callback),
@@ -112,7 +110,7 @@ class ThreadedSubscriber(SubscriberBase):
             f"{node_name}: topic {topic_name!r}",
             self._work,
             places,
-            daemon=self._has_node,  # by itself it keeps its program alive, as Cortex's does
+            daemon=self._has_node,  # without a node it keeps the program alive, as in Cortex
         )
 
     def _wait(self, domain: str | None) -> None:
@@ -121,57 +119,57 @@ class ThreadedSubscriber(SubscriberBase):
             raise Timeout(f"nobody has published on {self.topic_name!r} in {self.topic_timeout} s")
 
     def start(self) -> None:
-        """Calls the callback from now on. A second call does nothing.
+        """Starts to call the callback. A second call does nothing.
 
         Raises:
-            Closed: it is closed.
+            Closed: the subscriber is closed.
         """
         if self._closed:
             raise Closed(f"the subscriber of {self.topic_name!r} is closed")
         self._worker.start()
 
     def stop(self, timeout: float | None = None) -> None:
-        """Ends the thread, and waits for that for `timeout` seconds, by default 1."""
+        """Ends the thread, and waits up to `timeout` seconds for its end, by default 1."""
         self._worker.stop(timeout)
 
     def ask_to_stop(self) -> None:
-        """Ends the thread, without waiting for that."""
+        """Ends the thread without waiting for its end."""
         self._worker.ask_to_stop()
 
     @property
     def running(self) -> bool:
-        """Is there a thread?"""
+        """True while there is a thread."""
         return self._worker.running
 
     @property
     def is_running(self) -> bool:
-        """The same."""
+        """Same as `running`."""
         return self.running
 
     def close(self) -> None:
-        """Ends it, and its thread. A second call does nothing."""
+        """Closes the subscriber and ends its thread. A second call does nothing."""
         self._closed = True
-        super().close()  # which wakes the thread
+        super().close()  # wakes the thread
         self.stop()
 
     def _work(self, stop: threading.Event) -> None:
         self.subscription.work_sync(stop)
         if self._has_node:
-            return  # which raises what has ended the thread
+            return  # the node raises the error that ended the thread
         try:
             self._failures.raise_first()
-        except Error as error:  # a publisher of another type has come
+        except Error as error:  # a publisher of another type
             log.error("topic %r: %s", self.topic_name, error)
 
 
 class Worker:
-    """A thread that may be started again, by any thread: it begins when the one before has ended.
+    """A thread that any thread may restart. Its work begins when the thread before it has ended.
 
     Args:
-        name: the thread's.
-        work: what it does, until the event is set.
-        places: where it is to run; what cannot be had is logged.
-        daemon: the end of the program does not wait for it.
+        name: the thread's name.
+        work: the function that it runs; it returns when the event is set.
+        places: CPUs and priorities of the thread; logged if the system refuses them.
+        daemon: the end of the program does not wait for the thread.
     """
 
     def __init__(
@@ -187,14 +185,14 @@ class Worker:
         self._daemon = daemon
         self._thread: threading.Thread | None = None
         self._stop = StopEvent()
-        self._changing = threading.RLock()  # a signal's handler may stop what is being started
+        self._changing = threading.RLock()  # reentrant: a signal handler may stop during a start
 
     @property
     def running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
-        """Does nothing while it runs."""
+        """Starts the thread; does nothing while it runs."""
         with self._changing:
             before = self._thread if self.running else None
             if before is not None and not self._stop.is_set():
@@ -209,21 +207,21 @@ class Worker:
         self._stop.set()
 
     def stop(self, timeout: float | None = None) -> None:
-        """Waits for its end, but not when the thread itself stops it."""
+        """Ends the thread and waits for its end, unless the thread itself is the caller."""
         with self._changing:
             self.ask_to_stop()
             thread = self._thread
         if thread is None or thread is threading.current_thread():
             return
         try:
-            thread.join(_STOP if timeout is None else timeout)
-        except RuntimeError:  # Ctrl-C came while it was started: it sees the event
+            thread.join(_STOP_TIMEOUT if timeout is None else timeout)
+        except RuntimeError:  # Ctrl-C interrupted its start: the thread, if any, sees the event
             return
         if thread.is_alive():
             log.warning("thread %r has not ended in time", self._name)
 
     def _run(self, stop: threading.Event, before: threading.Thread | None) -> None:
-        if before is not None:  # its callback takes longer than it was waited for
+        if before is not None:  # `stop` gave up waiting for its callback
             before.join()
         for place in self._places:
             try:

@@ -1,4 +1,4 @@
-"""The topics of the domain, by Cortex's names. There is no daemon."""
+"""Cortex's discovery over the domain's topics. There is no daemon."""
 
 from tensorbus.cortex.discovery.client import DiscoveryClient
 from tensorbus.cortex.discovery.protocol import (

@@ -42,37 +42,37 @@ class DiscoveryClient(Closing):
         self.retries = retries
 
     def register_topic(self, topic_info: TopicInfo) -> bool:
-        """Is the topic listed? A publisher is listed by itself, from when it is made."""
-        return _told(topic_named(topic_info.name) is not None, "registered", topic_info.name)
+        """True if the topic is listed. Publishers are listed automatically when they are made."""
+        return _warned(topic_named(topic_info.name) is not None, "registered", topic_info.name)
 
     def unregister_topic(self, topic_name: str) -> bool:
-        """Is the topic listed no more? A publisher is until it is closed, or its process ends."""
-        return _told(topic_named(topic_name) is None, "unregistered", topic_name)
+        """True if the topic is not listed. Publishers are listed until they close."""
+        return _warned(topic_named(topic_name) is None, "unregistered", topic_name)
 
     def lookup_topic(self, topic_name: str) -> TopicInfo | None:
-        """The topic, if somebody publishes there."""
+        """The topic, if it has a publisher."""
         return topic_named(topic_name)
 
     def wait_for_topic(
         self, topic_name: str, timeout: float = 30.0, poll_interval: float = 0.5
     ) -> TopicInfo | None:
-        """Waits until somebody publishes the topic; None after `timeout` seconds.
+        """Waits until the topic has a publisher; None after `timeout` seconds.
 
         Args:
-            poll_interval: ignored: it is told of what comes.
+            poll_interval: ignored: it does not poll.
         """
         deadline = time.monotonic() + timeout
         while (left := deadline - time.monotonic()) > 0:
             if wait_for_topic(topic_name, left, participant()) is not Outcome.DONE:
                 break
-            if (found := topic_named(topic_name)) is not None:  # it may have gone already
+            if (found := topic_named(topic_name)) is not None:  # the publisher may be gone again
                 return found
         return None
 
     async def wait_for_topic_async(
         self, topic_name: str, timeout: float = 600.0, poll_interval: float = 0.5
     ) -> TopicInfo | None:
-        """The same in an event loop, which looks every `poll_interval` seconds."""
+        """`wait_for_topic` in an event loop; looks every `poll_interval` seconds."""
         deadline = time.monotonic() + timeout
         while (left := deadline - time.monotonic()) > 0:
             if (found := topic_named(topic_name)) is not None:
@@ -81,18 +81,18 @@ class DiscoveryClient(Closing):
         return None
 
     def ping(self) -> bool:
-        """True: nothing has to answer."""
+        """Always True: there is no daemon to answer."""
         return True
 
     def list_topics(self) -> list[TopicInfo]:
-        """All that is published now, by name."""
+        """All topics that have a publisher, sorted by name."""
         return topics()
 
     def close(self) -> None:
         """Does nothing."""
 
 
-def _told(done: bool, what: str, topic: str) -> bool:
+def _warned(done: bool, what: str, topic: str) -> bool:
     if not done:
         log.warning("topic %r cannot be %s by hand: its publishers do that", topic, what)
     return done

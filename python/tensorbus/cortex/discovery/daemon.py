@@ -13,7 +13,7 @@ __all__ = ["DEFAULT_DISCOVERY_ADDRESS", "DiscoveryDaemon", "main"]
 
 
 def main() -> None:
-    """Says that no daemon is needed, and stays until SIGINT or SIGTERM."""
+    """Prints that no daemon is needed, and waits for SIGINT or SIGTERM."""
     parser = argparse.ArgumentParser(description=NOT_NEEDED)
     parser.add_argument("--address", default=DEFAULT_DISCOVERY_ADDRESS, help="ignored")
     parser.add_argument("--log-level", default="INFO", help="ignored")

@@ -1,4 +1,4 @@
-"""What Cortex's discovery speaks of."""
+"""The types of Cortex's discovery."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import PurePath
 from tensorbus._base.participant import participant
 from tensorbus._topics.listing import PublisherInfo, list_topics
 
-# Accepted wherever Cortex takes one, and ignored.
+# Accepted wherever Cortex takes an address, and ignored.
 DEFAULT_DISCOVERY_ADDRESS = "ipc:///tmp/cortex/discovery.sock"
 
 
 class DiscoveryCommand(IntEnum):
-    """What a client asks of Cortex's daemon."""
+    """Requests to Cortex's daemon."""
 
     REGISTER_TOPIC = 1
     UNREGISTER_TOPIC = 2
@@ -25,7 +25,7 @@ class DiscoveryCommand(IntEnum):
 
 
 class DiscoveryStatus(IntEnum):
-    """What Cortex's daemon answers."""
+    """Replies of Cortex's daemon."""
 
     OK = 0
     NOT_FOUND = 1
@@ -46,7 +46,7 @@ class TopicInfo:
 
 
 def topics(domain: str | None = None) -> list[TopicInfo]:
-    """What is published now."""
+    """The topics that have a publisher."""
     return [
         TopicInfo(
             topic.name,
@@ -61,10 +61,10 @@ def topics(domain: str | None = None) -> list[TopicInfo]:
 
 
 def topic_named(name: str, domain: str | None = None) -> TopicInfo | None:
-    """The topic of this name, if somebody publishes there."""
+    """The topic of this name, if it has a publisher."""
     return next((topic for topic in topics(domain) if topic.name == name), None)
 
 
 def address_of(process: str, domain: str | None = None) -> str:
-    """Where a participant listens, as an address of a Unix socket."""
+    """The address of the Unix socket at which a participant listens."""
     return f"ipc://{PurePath(participant(domain).domain) / process}.sock"

@@ -1,4 +1,4 @@
-"""What programs make where Cortex has a daemon: it does nothing, and stays."""
+"""A class in place of Cortex's daemon. It has nothing to do and only waits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOT_NEEDED = "no discovery daemon is needed: programs of one domain find each ot
 
 
 class DiscoveryDaemon:
-    """Stands in for Cortex's.
+    """Replaces Cortex's daemon.
 
     Args:
         address: ignored.
@@ -25,12 +25,12 @@ class DiscoveryDaemon:
         self._stop = StopEvent()
 
     def start(self) -> None:
-        """Says in the log that no daemon is needed; returns after `stop`, or Ctrl-C."""
+        """Logs that no daemon is needed; returns after `stop` or Ctrl-C."""
         self._stop.clear()
         log.info(NOT_NEEDED)
         with suppress(KeyboardInterrupt):
             self._stop.wait()
 
     def stop(self) -> None:
-        """Ends `start`. From any thread."""
+        """Ends `start`. Call it from any thread."""
         self._stop.set()

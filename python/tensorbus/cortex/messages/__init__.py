@@ -1,4 +1,4 @@
-"""Messages, by Cortex's module names."""
+"""Messages under Cortex's module names."""
 
 from tensorbus.cortex.messages.base import (
     Message,

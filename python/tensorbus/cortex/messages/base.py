@@ -1,4 +1,4 @@
-"""The base of messages, as Cortex has it."""
+"""Cortex's base of messages."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["Message", "MessageFingerprintError", "MessageHeader", "MessageType"]
 
 _HEADER = struct.Struct(">QQQ")
 
-# Cortex's class of each standard message, by ours, and by the fingerprint of both.
+# Cortex's class of each standard message, by our class and by the fingerprint that both share.
 STANDARD: dict[type[Ours], type[Message]] = {}
 STANDARD_BY_FINGERPRINT: dict[int, type[Message]] = {}
 
 
 class MessageFingerprintError(TypeMismatch, RuntimeError):
-    """A publisher's messages are of another type; the text shows both."""
+    """A publisher's messages are of another type; the text shows both types."""
 
 
 MessageFingerprintError.__module__ = "tensorbus.cortex"
@@ -37,17 +37,17 @@ MessageFingerprintError.__module__ = "tensorbus.cortex"
 
 @dataclasses.dataclass(slots=True)
 class MessageHeader:
-    """What comes with a message.
+    """The header of a received message.
 
     >>> MessageHeader.from_bytes(MessageHeader(1, 2, 3).to_bytes()).sequence
     3
     """
 
-    fingerprint: int  # of the type that it was published as
+    fingerprint: int  # of the type as which it was published
     timestamp_ns: int  # wall clock at publish
     sequence: int  # counts from 0 for each publisher
     topic: str = ""
-    publisher: str = ""  # which of the topic's
+    publisher: str = ""  # identifies the publisher among the topic's
 
     def to_bytes(self) -> bytes:
         """Fingerprint, timestamp and sequence as three big-endian u64."""
@@ -55,7 +55,7 @@ class MessageHeader:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> MessageHeader:
-        """What `to_bytes` made.
+        """Reads the bytes of `to_bytes`.
 
         Raises:
             struct.error: fewer than 24 bytes.
@@ -64,12 +64,12 @@ class MessageHeader:
 
     @classmethod
     def size(cls) -> int:
-        """Of `to_bytes`, in bytes: 24."""
+        """The size of `to_bytes`: 24 bytes."""
         return _HEADER.size
 
 
 class Message(Ours):
-    """A `tensorbus.Message` whose annotations bind nothing: any value that can travel does.
+    """A `tensorbus.Message` whose fields accept any value, whatever their annotations are.
 
     >>> @dataclasses.dataclass
     ... class Speed(Message):
@@ -87,8 +87,8 @@ class Message(Ours):
         """See `tensorbus.Message.to_bytes`.
 
         Args:
-            sequence: for its header; by default it counts, for each class.
-            timestamp_ns: for its header; by default the wall clock.
+            sequence: for the header; by default a count for each class.
+            timestamp_ns: for the header; by default the wall clock.
         """
         if sequence is None:
             sequence = next(self._sequences.setdefault(type(self), itertools.count()))
@@ -106,7 +106,7 @@ class Message(Ours):
         """See `tensorbus.Message.decode`.
 
         Raises:
-            ValueError: its type is not known here.
+            ValueError: the message's type is not known in this process.
         """
         standard = STANDARD_BY_FINGERPRINT.get(fingerprint_in(data))
         if standard is not None:
@@ -123,7 +123,7 @@ class MessageType(OurTypes):
 
     @staticmethod
     def get(fingerprint: int) -> type[Ours] | None:
-        """The class with this fingerprint, if there is one here."""
+        """The class with this fingerprint, if this process has one."""
         found = OurTypes.get(fingerprint)
         return None if found is None else STANDARD.get(found, found)
 
@@ -134,7 +134,7 @@ class MessageType(OurTypes):
 
 
 def detached(message: Ours) -> Ours | None:
-    """The same message with tensors that have no history; None if it has no others."""
+    """A copy whose tensors have no gradient history; None if the message already has none."""
     if "torch" not in sys.modules:
         return None
     found: dict[str, Any] = {}
@@ -143,19 +143,19 @@ def detached(message: Ours) -> Ours | None:
         try:
             plain = _detached(value)
         except RecursionError:
-            return None  # whoever sends it says so
+            return None  # packing the message reports it
         if plain is not value:
             found[field.name] = plain
     if not found:
         return None
     made = copy.copy(message)
     for name, value in found.items():
-        object.__setattr__(made, name, value)  # the class may be frozen
+        object.__setattr__(made, name, value)  # works for frozen classes, too
     return made
 
 
 def _detached(value: Any) -> Any:
-    """The value itself if there is nothing to detach in it."""
+    """The value without gradient history; the value itself if it has none."""
     kind = type(value)
     if kind is dict:
         by_key = {key: _detached(item) for key, item in value.items()}

@@ -1,4 +1,4 @@
-"""The standard messages: the same types as `tensorbus` has, with annotations that bind nothing."""
+"""The standard messages of `tensorbus`, with fields that accept any value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _unchecked(cls: Any) -> Any:
-    """The class for Cortex's programs: of the same name, and so of the same fingerprint."""
+    """The class for Cortex's programs: its name is the same, and so is its fingerprint."""
     members = {"__doc__": cls.__doc__, "__module__": __name__}
     made = types.new_class(
         cls.__name__,

@@ -1,4 +1,4 @@
-"""Cortex's tools: running a program, logging, fingerprints, values in bytes."""
+"""Cortex's utilities: running a program, logging, fingerprints, serialization."""
 
 from tensorbus.cortex.utils.hashing import compute_fingerprint
 from tensorbus.cortex.utils.logging import get_logger, set_log_level

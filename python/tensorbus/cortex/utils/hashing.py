@@ -13,7 +13,7 @@ _registered: dict[type[Message], int] = {}
 
 
 def compute_fingerprint(message_class: type[Message]) -> int:
-    """64 bits of the class's name and its fields, the same in every process.
+    """A 64-bit hash of the class's name and fields, the same in every process.
 
     >>> from tensorbus import IntMessage
     >>> bytes_to_fingerprint(fingerprint_to_bytes(compute_fingerprint(IntMessage))) == (
@@ -25,26 +25,26 @@ def compute_fingerprint(message_class: type[Message]) -> int:
 
 
 def fingerprint_to_bytes(fingerprint: int) -> bytes:
-    """As a big-endian u64."""
+    """The fingerprint as a big-endian u64."""
     return _U64.pack(fingerprint)
 
 
 def bytes_to_fingerprint(data: bytes) -> int:
-    """What `fingerprint_to_bytes` made."""
+    """Reads the bytes of `fingerprint_to_bytes`."""
     fingerprint: int = _U64.unpack_from(data)[0]
     return fingerprint
 
 
 def get_cached_fingerprint(message_class: type[Message]) -> int:
-    """What was registered for the class, else `compute_fingerprint`."""
+    """The registered fingerprint of the class, else `compute_fingerprint`."""
     return _registered.get(message_class) or compute_fingerprint(message_class)
 
 
 def register_fingerprint(message_class: type[Message], fingerprint: int) -> None:
-    """What `get_cached_fingerprint` is to return. Topics compare what the classes say."""
+    """Sets the result of `get_cached_fingerprint`. Topics compare `compute_fingerprint` alone."""
     _registered[message_class] = fingerprint
 
 
 def clear_fingerprint_cache() -> None:
-    """Forgets what was registered."""
+    """Forgets registered fingerprints."""
     _registered.clear()

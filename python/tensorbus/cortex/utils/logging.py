@@ -7,9 +7,9 @@ import sys
 
 
 def get_logger(name: str, level: int = logging.INFO) -> logging.Logger:
-    """A logger that writes to stdout, and not to the handlers of others.
+    """A logger that writes to stdout and does not propagate.
 
-    One that has handlers is returned as it is.
+    A logger that already has handlers is returned unchanged.
     """
     logger = logging.getLogger(name)
     if not logger.handlers:
@@ -24,7 +24,7 @@ def get_logger(name: str, level: int = logging.INFO) -> logging.Logger:
 
 
 def set_log_level(logger: logging.Logger, level: str) -> None:
-    """Sets the level of a logger and its handlers by its name; INFO for a name that is none."""
+    """Sets the level of a logger and its handlers by the level's name; INFO if it is unknown."""
     _set(logger, getattr(logging, level.upper(), logging.INFO))
 
 

@@ -14,20 +14,20 @@ T = TypeVar("T")
 
 
 def run(coro: Coroutine[Any, Any, T], *, debug: bool = False) -> T:
-    """See `tensorbus.run`. `Node.run` returns when it is cancelled, so Ctrl-C ends quietly there.
+    """See `tensorbus.run`. `Node.run` returns when cancelled, so Ctrl-C ends it without an error.
 
     Args:
         coro: the program.
-        debug: of the event loop.
+        debug: the event loop's debug mode.
 
     >>> async def main():
     ...     return 7
     >>> run(main())
     7
     """
-    return run_ours(_debugged(coro) if debug else coro)
+    return run_ours(_with_debug(coro) if debug else coro)
 
 
-async def _debugged(coro: Coroutine[Any, Any, T]) -> T:
+async def _with_debug(coro: Coroutine[Any, Any, T]) -> T:
     asyncio.get_running_loop().set_debug(True)
     return await coro

@@ -1,4 +1,4 @@
-"""What Python this is."""
+"""Properties of the Python interpreter."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class RuntimeInfo:
-    """What of the interpreter matters for threads."""
+    """Properties of the interpreter that matter for threads."""
 
     python_version: tuple[int, int, int]
     implementation: str
-    free_threaded: bool  # now: an extension may have brought the GIL back
+    free_threaded: bool  # now: an extension may have enabled the GIL again
     free_threaded_build: bool
-    gil_supported: bool  # can the interpreter say whether it has the GIL (Python 3.13)?
-    cpu_count: int  # that this process may use
+    gil_supported: bool  # the interpreter can report whether the GIL is enabled (Python 3.13)
+    cpu_count: int  # CPUs that this process may use
 
 
 @cache
 def runtime_info() -> RuntimeInfo:
-    """This interpreter."""
+    """The properties of this interpreter."""
     has_gil: Any = getattr(sys, "_is_gil_enabled", None)
     return RuntimeInfo(
         python_version=sys.version_info[:3],
@@ -38,12 +38,12 @@ def runtime_info() -> RuntimeInfo:
 
 
 def is_free_threaded() -> bool:
-    """Do threads run without the GIL?"""
+    """True if threads run without the GIL."""
     return runtime_info().free_threaded
 
 
 def low_latency_advisory() -> str | None:
-    """What would make threads with callbacks wait less for one another; None if nothing would."""
+    """A way to make threads with callbacks wait less for one another; None if there is none."""
     info = runtime_info()
     if info.free_threaded:
         return None

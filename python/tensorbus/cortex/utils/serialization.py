@@ -1,4 +1,4 @@
-"""Values in bytes, in a format of our own."""
+"""Serialization of values, in the format of messages."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ TORCH_AVAILABLE: bool = find_spec("torch") is not None
 
 
 def serialize(value: Any) -> bytes:
-    """None, bool, int, float, str, bytes, arrays, tensors, and lists and dicts of these.
+    """Serializes None, bool, int, float, str, bytes, arrays, tensors, and lists and dicts of these.
 
     Raises:
-        TypeError: something in it cannot be in bytes; the text says what.
+        TypeError: the value holds something else; the text names it.
 
     >>> data = serialize({"gain": 0.5})
     >>> deserialize(data) == ({"gain": 0.5}, len(data))
@@ -24,10 +24,10 @@ def serialize(value: Any) -> bytes:
 
 
 def deserialize(data: bytes) -> tuple[Any, int]:
-    """The value that `serialize` was given, and of how many bytes it was.
+    """The value in the bytes of `serialize`, and the number of bytes.
 
     Raises:
-        tensorbus.ProtocolError: bytes that `serialize` did not make.
+        tensorbus.ProtocolError: the bytes are malformed.
     """
     message, _ = ListMessage.from_bytes(data)
     return message.data[0], len(data)

@@ -1,4 +1,7 @@
-"""How long parts of a program take. Off, unless `CORTEX_TRACE_LATENCY` says how many to keep."""
+"""Durations of parts of a program.
+
+`CORTEX_TRACE_LATENCY` is how many durations to keep under each name; by default 0: off.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _samples: dict[str, deque[int]] = {}
 
 
 def enabled() -> bool:
-    """Is anything recorded?"""
+    """True if durations are recorded."""
     return _CAPACITY > 0
 
 
@@ -42,26 +45,26 @@ def stage(name: str) -> Iterator[None]:
 
 
 def record(name: str, nanoseconds: int) -> None:
-    """Records a time under a name; the oldest goes when there are too many."""
+    """Records a duration under a name; the oldest is dropped when there are too many."""
     if enabled():
         with _lock:
             _samples.setdefault(name, deque(maxlen=_CAPACITY)).append(int(nanoseconds))
 
 
 def snapshot() -> dict[str, list[int]]:
-    """The times of each name, in nanoseconds."""
+    """The durations under each name, in nanoseconds."""
     with _lock:
         return {name: list(times) for name, times in _samples.items()}
 
 
 def reset() -> None:
-    """Forgets them."""
+    """Forgets all durations."""
     with _lock:
         _samples.clear()
 
 
 def traced(name: str, callback: Callback) -> Callback:
-    """The callback itself, or, if times are recorded, one that records how long it takes."""
+    """The callback, wrapped to record its duration if durations are recorded."""
     if not enabled():
         return callback
     return (

@@ -1,6 +1,7 @@
-"""The standard streams of a command, and how a command ends: one line and a status, whatever fails.
+"""A command's process: its standard streams, its exit status, and its use of GPUs.
 
 A stream may be closed, full, without a reader, or of an encoding that lacks most characters.
+Whatever fails, a command ends with one line on standard error and an exit status.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _INTERRUPTED = 130
 
 
 class _Output(io.FileIO):
-    """Standard output: the error of a write says that it is this file."""
+    """Standard output: the error of a failed write names it."""
 
     def write(self, data: Buffer, /) -> int:
         try:
@@ -33,7 +34,7 @@ class _Output(io.FileIO):
 
 
 class _Errors(io.FileIO):
-    """Standard error: text that cannot be written is dropped, and ends no command."""
+    """Standard error: text that cannot be written is dropped without an error."""
 
     def write(self, data: Buffer, /) -> int:
         try:
@@ -45,7 +46,7 @@ class _Errors(io.FileIO):
 def take_over() -> None:
     """Makes the process's standard streams usable.
 
-    A closed one becomes /dev/null, so that no socket or memory of the bus gets its number: input
+    A closed stream becomes /dev/null, so that no socket or memory of the bus gets its number: input
     is empty, output refuses writes, and messages on standard error are dropped. A character that
     the encoding lacks is written as its escape.
     """
@@ -53,13 +54,13 @@ def take_over() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, mode)  # gets the lowest number that is free: this one
+            os.open(os.devnull, mode)  # gets the lowest free number, which is `number`
     sys.stdout = _text_stream(_Output(1, "w", closefd=False), sys.stdout)
     sys.stderr = _text_stream(_Errors(2, "w", closefd=False), sys.stderr)
 
 
 def _text_stream(raw: io.FileIO, before: TextIO | None) -> TextIO:
-    """A stream for lines. `before` is None if Python found the descriptor closed."""
+    """A text stream. `before` is None if Python found the descriptor closed."""
     return io.TextIOWrapper(
         io.BufferedWriter(raw),
         encoding=before.encoding if before else "utf-8",
@@ -69,11 +70,11 @@ def _text_stream(raw: io.FileIO, before: TextIO | None) -> TextIO:
 
 
 def status_of(command: Callable[[], int | None]) -> int:
-    """Runs a command; its exit status. An error becomes a line on standard error."""
+    """Runs a command and returns its exit status. An error becomes a line on standard error."""
     status = _status_of(command)
     try:
         sys.stdout.flush()
-    except OSError:  # known already; the interpreter would try once more
+    except OSError:  # already reported; /dev/null lets the interpreter's own flush succeed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status
 
@@ -93,3 +94,11 @@ def _status_of(command: Callable[[], int | None]) -> int:
     except (Error, OSError, MemoryError, UnicodeError) as error:
         print("\n".join(map(shown, f"tensorbus: {error}".split("\n"))), file=sys.stderr)
         return _USAGE if isinstance(error, (InvalidArgument, AccessDenied)) else _FAILED
+
+
+def leave_gpus() -> None:
+    """Makes tensors of a GPU arrive in main memory, copied by their owner (docs/cuda.md).
+
+    Call it before the process joins a domain.
+    """
+    os.environ["TENSORBUS_CUDA_DRIVER"] = "off"
