@@ -148,7 +148,7 @@ def work(
         items = Queue.open(inbox, domain=domain)
         items._receive_with(access)
         answers = Queue.open(outbox, domain=domain)
-        first = items._found(None) if job is None else job
+        first = items._take_sample(None) if job is None else job
     except (Closed, Timeout):  # the pool is over, or had no descriptor for this process
         sys.exit(os.EX_TEMPFAIL)
     except (MemoryError, OSError) as error:
@@ -167,7 +167,7 @@ def _work(inbox: Queue, outbox: Queue, first: Any) -> None:
         return
     outbox.put(Ready())
     for number in count(1):
-        _answer(outbox, call, inbox._found(None), number)
+        _answer(outbox, call, inbox._take_sample(None), number)
 
 
 def _answer(outbox: Queue, call: Callable[[Any], Any], found: Any, number: int) -> None:

@@ -90,7 +90,7 @@ class Service(Closing):
     def work_sync(self, stop: threading.Event) -> None:
         while not stop.is_set():
             try:
-                found = self._queue._found(None)
+                found = self._queue._take_sample(None)
             except Closed:
                 return
             except Error as error:
