@@ -39,7 +39,7 @@ from tensorbus._base.errors import (
     VersionMismatch,
     WorkerDied,
 )
-from tensorbus._base.interrupts import interrupts_later
+from tensorbus._base.signals import interrupts_later
 
 with interrupts_later():
     from tensorbus._base.participant import participant

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Literal
 
-from tensorbus._base.error_text import text_of
 from tensorbus._base.errors import InvalidArgument
+from tensorbus._base.text import text_of
 
 OnError = Literal["log", "stop", "raise"]
 CHOICES = ("log", "stop", "raise")

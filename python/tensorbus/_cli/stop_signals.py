@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tensorbus._base.ending_signals import ending_signals
+from tensorbus._base.signals import ending_signals
 
 
 @contextmanager

@@ -130,7 +130,7 @@ class WorkerPool(Executor, Generic[Item, Result]):
         ]
         self._process = os.getpid()
         self._manager = PoolManager(
-            jobs, StartOptions(context, access, domain), whole_number("retries", retries, least=0)
+            jobs, StartOptions(context, access, domain), whole_number("retries", retries, low=0)
         )
         self._size = len(jobs)
         # Both run before multiprocessing joins its processes at exit. The finalizer is for children
@@ -213,7 +213,7 @@ class WorkerPool(Executor, Generic[Item, Result]):
             Exception: the exception of the first failed item, like that of the future of `submit`.
                 The remaining items are dropped.
         """
-        size = whole_number("chunksize", chunksize, least=1)
+        size = whole_number("chunksize", chunksize, low=1)
         if self._function is None:
             if progress:
                 raise TypeError("map() of a pool without a function has no progress bar")
@@ -305,7 +305,7 @@ class WorkerPool(Executor, Generic[Item, Result]):
     ) -> Generator[Any, None, None]:
         if prefetch is None:
             prefetch = 2 * self._size
-        prefetch = whole_number("prefetch", prefetch, least=1)
+        prefetch = whole_number("prefetch", prefetch, low=1)
         limit = seconds("timeout", timeout)
         deadline = None if limit is None else time.monotonic() + limit
         pending: set[Future[Any]] = set()
@@ -406,7 +406,7 @@ def _devices(
     """The device of each worker, or None for a worker without a device."""
     if devices is None:
         count = len(os.sched_getaffinity(0)) if workers is None else workers
-        return [None] * whole_number("workers", count, least=1)
+        return [None] * whole_number("workers", count, low=1)
     if workers is not None:
         raise InvalidArgument("workers and devices: give one of them; each device has one worker")
     if isinstance(devices, str) or not devices:

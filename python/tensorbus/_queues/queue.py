@@ -101,11 +101,11 @@ class Queue(Closing, Generic[T]):
         home = participant(domain)
         self._join(
             _core.Queue(
-                maxsize=max(whole_number("maxsize", maxsize, least=-(2**31)), 0),
+                maxsize=max(whole_number("maxsize", maxsize, low=-(2**31)), 0),
                 redeliver=redeliver,
                 shared=shared,
                 name="" if name is None else topic_name(name),
-                max_bytes=whole_number("max_bytes", max_bytes, least=0),
+                max_bytes=whole_number("max_bytes", max_bytes, low=0),
                 participant=home,
             ),
             home.domain,
@@ -368,7 +368,7 @@ class Queue(Closing, Generic[T]):
         ...     numbers.get_many(2), numbers.get_many(8)
         ([0, 1], [2])
         """
-        max_count = whole_number("max_count", max_count, least=1)
+        max_count = whole_number("max_count", max_count, low=1)
         limit = _limit(True, timeout)
         if unread := self._take_unread(max_count):
             return self._load_all([], unread)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import traceback
 from typing import Any, NamedTuple
 
-from tensorbus._base.error_text import encodable, text_of
 from tensorbus._base.errors import ProtocolError, ServiceError, TypeMismatch
+from tensorbus._base.text import encodable, text_of
 from tensorbus._codec.fields import flatten, unflatten
 from tensorbus._codec.protocols import Plan
 from tensorbus._core import Outgoing, Sample

@@ -52,7 +52,7 @@ class Service(Closing):
         self.name = name
         self.mode = mode
         self.label: str = f"service {name!r}"
-        self.parallel: int = whole_number("concurrency", concurrency, least=1)
+        self.parallel: int = whole_number("concurrency", concurrency, low=1)
         self.calls: int = 0  # number of requests so far
         self._types = calls.Types(plan_or_none(request_type), plan_or_none(reply_type))
         self._callback = callback

@@ -85,7 +85,7 @@ def share(
     """
     if ttl is not None and not ttl > 0:
         raise InvalidArgument(f"ttl={ttl!r}: expected seconds, or None")
-    count = 0 if uses is None else whole_number("uses", uses, least=1)
+    count = 0 if uses is None else whole_number("uses", uses, low=1)
     outgoing, fields = flatten(data)
     if stream is not None:
         outgoing.set_stream(stream_of(stream))

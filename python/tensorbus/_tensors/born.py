@@ -64,7 +64,7 @@ class allocate:
     """
 
     def __init__(self, *, min_bytes: int = MIN_BYTES, domain: str | None = None) -> None:
-        self._min_bytes = whole_number("min_bytes", min_bytes, least=_LEAST, most=2**63 - 1)
+        self._min_bytes = whole_number("min_bytes", min_bytes, low=_LEAST, high=2**63 - 1)
         self._domain = domain
         self._entered: list[tuple[Any, Any]] = []
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from tensorbus import _core
-from tensorbus._base.arguments import MOST_DEPTH, seconds, topic_name, whole_number
+from tensorbus._base.arguments import MAX_DEPTH, seconds, topic_name, whole_number
 from tensorbus._base.closing import Closing
 from tensorbus._base.device import stream_of
 from tensorbus._base.errors import Closed, InvalidArgument, Timeout
@@ -104,10 +104,10 @@ class Publisher(Closing, Generic[T]):
         self._type = plan_or_none(message_type)
         self._timeout = seconds("timeout", timeout)
         self._closed = False
-        history = whole_number("history", history, least=0, most=MOST_DEPTH)
+        history = whole_number("history", history, low=0, high=MAX_DEPTH)
         if depth is None:
             depth = max(_DEFAULT_DEPTH, history)
-        depth = whole_number("depth", depth, least=1, most=MOST_DEPTH)
+        depth = whole_number("depth", depth, low=1, high=MAX_DEPTH)
         if history > depth:
             raise InvalidArgument(
                 f"history={history}: a new subscriber gets at most depth={depth} samples, unless "
@@ -309,7 +309,7 @@ class Publisher(Closing, Generic[T]):
     def wait_for_subscribers(self, count: int = 1, timeout: float | None = None) -> bool:
         """Waits until at least `count` subscribers are connected; False after `timeout` seconds."""
         limit = seconds("timeout", timeout)
-        outcome = self._core.wait_for_subscribers(whole_number("count", count, least=0), limit)
+        outcome = self._core.wait_for_subscribers(whole_number("count", count, low=0), limit)
         if outcome is Outcome.CLOSED:
             raise Closed(f"the publisher of {self._topic!r} is closed")
         return outcome is Outcome.DONE

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from tensorbus import _core
 from tensorbus._base.arguments import (
-    MOST_DEPTH,
-    MOST_HELD,
+    MAX_DEPTH,
+    MAX_HELD,
     Access,
     access_named,
     seconds,
@@ -123,8 +123,8 @@ class Subscriber(Closing, Generic[T]):
         self._core = _core.Subscriber(
             topic,
             self._home,
-            depth=whole_number("depth", depth, least=0, most=MOST_DEPTH),
-            max_held=whole_number("max_held", max_held, least=1, most=MOST_HELD),
+            depth=whole_number("depth", depth, low=0, high=MAX_DEPTH),
+            max_held=whole_number("max_held", max_held, low=1, high=MAX_HELD),
             reliable=reliable,
             end_of_stream=end_of_stream,
             spin=spin,
@@ -212,7 +212,7 @@ class Subscriber(Closing, Generic[T]):
         return self._take_many(max_count, 0)
 
     def _take_many(self, max_count: int, timeout: float | None) -> list[Sample[T]]:
-        result = self._core.receive_many(whole_number("max_count", max_count, least=1), timeout)
+        result = self._core.receive_many(whole_number("max_count", max_count, low=1), timeout)
         if isinstance(result, list):
             library, plan = self._library, self._type
             return [sample_of(core, library, plan) for core in result]
@@ -297,7 +297,7 @@ class Subscriber(Closing, Generic[T]):
     def wait_for_publishers(self, count: int = 1, timeout: float | None = None) -> bool:
         """Waits until at least `count` publishers are connected; False after `timeout` seconds."""
         limit = seconds("timeout", timeout)
-        outcome = self._core.wait_for_publishers(whole_number("count", count, least=0), limit)
+        outcome = self._core.wait_for_publishers(whole_number("count", count, low=0), limit)
         self._raise_for(outcome)
         return outcome is Outcome.DONE
 

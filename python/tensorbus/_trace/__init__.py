@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tensorbus._base.ending_signals import ending_signals
-from tensorbus._base.json_text import json_text
+from tensorbus._base.signals import ending_signals
+from tensorbus._base.text import json_text
 from tensorbus._inspection.units import shown
 from tensorbus._trace.durations import hops_of, paths_of, table_of
 from tensorbus._trace.events import Source

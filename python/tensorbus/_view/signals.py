@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Coroutine
 from typing import Any
 
-from tensorbus._base.ending_signals import ending_signals
+from tensorbus._base.signals import ending_signals
 
 
 def until_signal(work: Coroutine[Any, Any, None]) -> None:

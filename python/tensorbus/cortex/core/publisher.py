@@ -6,7 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from tensorbus._base.arguments import MOST_DEPTH, whole_number
+from tensorbus._base.arguments import MAX_DEPTH, whole_number
 from tensorbus._base.closing import Closing
 from tensorbus._base.errors import Closed, OutOfMemory, Unsupported
 from tensorbus._base.participant import participant
@@ -58,7 +58,7 @@ class Publisher(Closing):
         context: object = None,
         **options: Unpack[PublisherOptions],
     ) -> None:
-        whole_number("queue_size", queue_size, least=1, most=MOST_DEPTH)
+        whole_number("queue_size", queue_size, low=1, high=MAX_DEPTH)
         ours = Ours(topic_name, message_type, depth=queue_size, node=node_name, **options)
         self._take(ours, message_type, node_name, queue_size, options.get("domain"))
         self.discovery_address = discovery_address
