@@ -1,4 +1,4 @@
-"""An event loop of a program's own."""
+"""A new event loop for a program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def own_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """A new event loop for this thread: uvloop's where that is installed.
+    """A new event loop for this thread: uvloop's if that is installed.
 
     At the end of the context its tasks are cancelled and awaited, and it is closed.
     """
