@@ -98,9 +98,9 @@ def load(
         if plain is not None:
             return pickle.loads(plain)
         restorer = Restorer(core, library, own=own)
-        found = restorer.decode_pickled(fields)
-        if found is not None:
-            pickled, tensors = found
+        decoded = restorer.decode_pickled(fields)
+        if decoded is not None:
+            pickled, tensors = decoded
             others = [tensors] if own else []
             for part, is_own in parts:
                 others.append(Restorer(part, library, own=is_own).decode(part.fields))

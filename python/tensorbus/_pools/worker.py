@@ -171,11 +171,11 @@ def _work(inbox: Queue, outbox: Queue, first: Any) -> None:
         _answer(outbox, call, inbox._take_sample(None), number)
 
 
-def _answer(outbox: Queue, call: Callable[[Any], Any], found: Any, number: int) -> None:
+def _answer(outbox: Queue, call: Callable[[Any], Any], sample: Any, number: int) -> None:
     """Every exception becomes the task's result, as in `ProcessPoolExecutor`."""
     answer: Done | Failed
     try:
-        answer = Done(call(pickler.load(found)), number)
+        answer = Done(call(pickler.load(sample)), number)
     except BaseException as error:
         answer = Failed(error, number)
     try:

@@ -8,9 +8,9 @@ import time
 from tensorbus import _core
 from tensorbus._core import Outcome
 
-# Seconds to wait without progress while another process that has asked for items is alive,
+# Seconds to wait without progress if another process that has asked for items is alive.
 _STALL_TIMEOUT = 60.0
-# and while there is no such process.
+# Seconds to wait without progress if no other process has asked for items.
 _NO_GETTER_TIMEOUT = 5.0
 
 _forks = 0

@@ -1,4 +1,4 @@
-"""The libraries whose tensors travel, and tests that do not import them."""
+"""The libraries whose tensors travel; a tensor's library is found without importing it."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _named: ContextVar[tuple[Header, ...]] = ContextVar("tensorbus parents", default
 
 
 class Parents:
-    """Context in which these samples are the parents of all that this task publishes."""
+    """Context in which these samples are the parents of everything that this task publishes."""
 
     __slots__ = ("_headers", "_token")
 

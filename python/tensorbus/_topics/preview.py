@@ -50,7 +50,7 @@ def fields_of(data: Any) -> Mapping[Any, Any] | None:
 
 
 def is_tensor(value: Any) -> bool:
-    """Is this a tensor or array of any library?"""
+    """Whether this is a tensor or array, of any library."""
     return hasattr(value, "dtype") and hasattr(value, "shape")
 
 
