@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tensorbus._base.json_text import json_text
+from tensorbus._base.text import json_text
 from tensorbus._core import version
 
 # The help of each command.

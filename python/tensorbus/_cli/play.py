@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tensorbus._base.ending_signals import stop_signals
+from tensorbus._base.signals import stop_signals
 from tensorbus._base.errors import InvalidArgument
 from tensorbus._cli.options import Domain
 from tensorbus._cli.output import fail
