@@ -50,7 +50,6 @@ class FreeExtents {
   // Takes `bytes`, aligned to `alignment`, from the smallest extent that fits.
   std::optional<Taken> take(std::size_t bytes, std::size_t alignment = 1);
   void give_back(Taken taken) noexcept;
-  // Adds new space.
   void add(Extent extent);
   // Removes a segment whose space is entirely free.
   void forget(SegmentId segment) noexcept;
@@ -69,7 +68,6 @@ class FreeExtents {
  private:
   static Place new_place();
   void insert(Extent extent, Place place) noexcept;
-  // Removes an extent.
   Place extract(SegmentId segment, Offsets& offsets, Offsets::iterator at) noexcept;
 
   Sizes by_size_;

@@ -47,7 +47,6 @@ std::size_t machine_memory() {
 
 std::size_t three_quarters(std::size_t of) { return of / 4 * 3 + of % 4 * 3 / 4; }
 
-// Returns the process's limit of this kind.
 std::size_t limit_of(Kind kind) {
   switch (kind) {
     case kDescriptors:

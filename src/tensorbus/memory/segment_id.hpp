@@ -7,7 +7,6 @@
 
 namespace tensorbus::memory {
 
-// The kind of a segment's memory.
 enum class SegmentKind : std::uint8_t {
   kHost,     // of an arena in main memory
   kDevice,   // of an arena on a GPU

@@ -18,7 +18,6 @@ namespace tensorbus::memory {
 // requested. Thread-safe.
 class DeviceMemory {
  public:
-  // `self`: the participant.
   explicit DeviceMemory(const DeviceArenaOptions& options, const Id& self = {})
       : options_(options), exports_(std::make_shared<DeviceExports>(self)) {}
 

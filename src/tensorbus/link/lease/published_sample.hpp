@@ -43,7 +43,6 @@ class PublishedSample {
   void count_in(ByteCounter& in_flight) const noexcept {
     in_flight_ = CountedBytes(in_flight, bytes());
   }
-  // Returns the bytes of its blocks.
   std::size_t bytes() const noexcept {
     std::size_t bytes = 0;
     for (const memory::BlockRef& block : blocks_) bytes += block->bytes();

@@ -189,7 +189,7 @@ class PrefetchReader {
     bool wakes = false;        // the caller must wake the server
   };
   bool more() const noexcept { return header_->more.load(std::memory_order_relaxed) != 0; }
-  // A getter's opinion of an item.
+  // The result of `read` in take().
   enum class Look : std::uint8_t {
     kReadable,
     kMalformed,   // is discarded and counted as lost

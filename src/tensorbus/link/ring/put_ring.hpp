@@ -173,7 +173,6 @@ class PutRingReader {
   void pop() noexcept { ++head_; }
   // Returns the number of entries with promised room that were not read yet.
   std::uint32_t promised() const noexcept { return limit_ - head_; }
-  // Promises room for `more` entries.
   void promise(std::uint32_t more) noexcept {
     change_limit([&](std::uint32_t) { return limit_ + more; });
   }

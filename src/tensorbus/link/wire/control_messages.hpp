@@ -132,7 +132,6 @@ struct ControlRow {
   using Message = typename std::remove_cvref_t<decltype(kRow)>::Message;
 };
 
-// Calls `action` with each ControlRow.
 template <typename Action>
 constexpr void for_each_control_message(Action&& action) {
   [&]<std::size_t... kIndex>(std::index_sequence<kIndex...>) {

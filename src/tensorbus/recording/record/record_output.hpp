@@ -14,7 +14,6 @@
 
 namespace tensorbus::bus {
 
-// Which messages are compressed.
 struct RecordCompression {
   recording::Compression all = recording::Compression::kNone;  // except for large messages
   std::map<std::string, recording::Compression> topics{};      // for these, large messages too

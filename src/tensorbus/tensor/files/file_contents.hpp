@@ -27,7 +27,6 @@ struct FilePlace {
   std::size_t offset = 0;        // in bytes, from the first mapped byte
 };
 
-// The tensors of a file.
 struct FileContents {
   std::size_t start = 0;  // the first mapped byte
   std::size_t bytes = 0;

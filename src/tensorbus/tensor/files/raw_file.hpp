@@ -11,7 +11,6 @@
 // not the file.
 namespace tensorbus {
 
-// `file_bytes`: the size of the file.
 FileContents raw_contents(const FileOptions& options, std::size_t file_bytes);
 
 // Returns the layout for a new file, from the options alone.

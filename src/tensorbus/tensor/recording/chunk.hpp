@@ -40,7 +40,6 @@ ChunkHead decode_chunk(std::span<const std::byte> start, std::uint64_t content_b
 // The messages of each channel: their times, and their offsets in the chunk's records.
 using MessageTimes = std::map<std::uint16_t, std::vector<std::pair<std::uint64_t, std::uint64_t>>>;
 
-// The place of a chunk.
 struct ChunkPlace {
   RecordPlace record{};
   ChunkHead head{};

@@ -61,7 +61,6 @@ using TextMap = std::map<std::string, std::string>;
   throw Error(Code::kInvalidArgument, why);
 }
 
-// Appends records to bytes.
 class RecordWriter {
  public:
   explicit RecordWriter(std::vector<std::byte>& bytes) : bytes_(bytes) {}
@@ -101,7 +100,6 @@ class RecordWriter {
     const auto size = static_cast<std::uint32_t>(bytes_.size() - size_at - sizeof(std::uint32_t));
     std::memcpy(bytes_.data() + size_at, &size, sizeof size);
   }
-  // A map from channels to numbers.
   void map(const std::map<std::uint16_t, std::uint64_t>& of_channels) {
     constexpr std::size_t kEach = sizeof(std::uint16_t) + sizeof(std::uint64_t);
     number(static_cast<std::uint32_t>(of_channels.size() * kEach));

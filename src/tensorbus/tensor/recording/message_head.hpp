@@ -14,7 +14,6 @@ namespace tensorbus::recording {
 // The data of a recorded message begins with its head: a description, a table of tensors, and the
 // fields (docs/recording.md). The bytes of the tensors follow.
 
-// The place of a tensor.
 struct PlacedTensor {
   Layout layout;
   std::uint64_t offset = 0;  // of the first element, from the beginning of the data

@@ -10,7 +10,6 @@
 
 namespace tensorbus::recording {
 
-// A message to be written.
 struct OutgoingMessage {
   std::uint16_t channel = 0;
   std::uint64_t log_time = 0;      // nanoseconds since 1970

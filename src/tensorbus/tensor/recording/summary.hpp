@@ -31,7 +31,6 @@ void encode(const Channel& channel, std::vector<std::byte>& bytes);
 Schema decode_schema(std::span<const std::byte> content);
 Channel decode_channel(std::span<const std::byte> content);
 
-// The contents of the summary.
 struct Summary {
   std::vector<Schema> schemas{};
   std::vector<Channel> channels{};
