@@ -139,8 +139,8 @@ def record(
     """Record topics to a file, from the memory in which they were published.
 
     Without --reliable no publisher waits for it; messages that come faster than the disk writes are
-    lost and counted. A signal ends it in order. The file can be read even if it is killed. With
-    --snapshot it writes after `tensorbus recorder snapshot` or SIGUSR1.
+    lost and counted. A signal ends it in order. The file can be read even if it is killed. With the
+    option --snapshot it writes after `tensorbus recorder snapshot` or SIGUSR1.
     """
     if not (topics or every or regex):
         raise typer.BadParameter("name topics, or give --all or --regex")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -141,13 +144,23 @@ class PoolManager:
                 if self._is_over():
                     break
                 self._start_workers()
-                self._handle(wait([self._wakeup, *self._sources()], self._pause()))
+                self._handle(self._wait())
         except BaseException as error:
             self._killed = True
             self._failure = error
             self._refuse(error)
         finally:
             self._end_workers()
+
+    def _wait(self) -> list[Any]:
+        sources: list[Any] = [self._wakeup, *self._sources()]
+        try:
+            return wait(sources, self._pause())
+        except OSError as error:  # of poll(): the limit of descriptors is below their number now
+            if error.errno != errno.EINVAL:
+                raise
+            time.sleep(_POLL_INTERVAL)
+            return sources
 
     def _workers(self) -> list[WorkerProcess]:
         return [worker for _, worker in self._occupied()]
@@ -215,7 +228,8 @@ class PoolManager:
 
     def _handle(self, readable: list[Any]) -> None:
         if self._wakeup in readable:
-            os.eventfd_read(self._wakeup)
+            with suppress(BlockingIOError):
+                os.eventfd_read(self._wakeup)
         for place, worker in [*self._occupied()]:
             if not worker.must_poll and {*worker.sources}.isdisjoint(readable):
                 continue

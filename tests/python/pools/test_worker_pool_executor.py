@@ -99,11 +99,6 @@ def test_the_two_kinds_of_pools_are_not_confused() -> None:
             pool.submit(multiply, 1, 2)
         with pytest.raises(TypeError, match="takes its items alone"):
             pool.map(multiply, [1], [2])
-        with pytest.warns(DeprecationWarning, match=r"submit\(item=...\)") as told:
-            assert pool.submit(item=3).result(PATIENCE) == 6
-        with pytest.warns(DeprecationWarning, match=r"map\(items=...\)") as also_told:
-            assert pool.map(items=[1, 2]) == [2, 4]
-        assert {each.filename for each in (*told, *also_told)} == {__file__}
     with tb.WorkerPool(workers=1, **QUICK) as pool:
         for form in (pool.imap, pool.imap_unordered):
             with pytest.raises(TypeError, match="pool without a function"):

@@ -61,7 +61,7 @@ def have_a_queue() -> None:
         verb, count = command
         if verb == "put":
             for number in range(count):
-                line.put(tensor(number))
+                line.put(tensor(number, 4096))
             tell("put")
         elif verb == "get":
             tell([number_of(line.get(timeout=PATIENCE)) for _ in range(count)])
@@ -276,7 +276,7 @@ def test_a_forked_child_goes_on_reading_what_its_parent_has_let_go_of(
         theirs: tb.Queue[Any] = tb.Queue.open(host.hear())
         assert ask(host, "put", 20) == "put"
         with tb.Queue() as line:
-            producer = elsewhere.start(put_tensors, line.address, 0, 20, 64)
+            producer = elsewhere.start(put_tensors, line.address, 0, 20, 4096)
             assert producer.hear() == "put"
             items = [line.get(timeout=PATIENCE) for _ in range(20)]
             items += [theirs.get(timeout=PATIENCE) for _ in range(20)]

@@ -108,7 +108,7 @@ def test_mistakes_are_told(path: Path, capsys: pytest.CaptureFixture[str]) -> No
         ),
         (("export", "--format", "gif"), "format='gif'"),
         (("export", "-o", str(path.parent)), "is not empty"),
-        (("convert", "-o", str(path)), "it exists"),
+        (("convert", "-o", str(path)), "exists:"),
         (("convert", "-o", str(path), "--overwrite"), "read and replaced at once"),
     ):
         assert main(["recording", arguments[0], str(path), *arguments[1:]]) == 2
