@@ -79,6 +79,7 @@ def test_a_producer_needs_no_answer_of_the_host(elsewhere: Elsewhere) -> None:
     line: tb.Queue[Any] = tb.Queue.open(host.hear())
     for number in range(3):  # by message
         line.put(tensor(number))
+    assert line.qsize() == 3  # by now the host has accepted the ring
     host.stop()
     for number in range(3, 50):
         line.put(tensor(number), timeout=0)
