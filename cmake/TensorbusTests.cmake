@@ -17,6 +17,13 @@ function(tensorbus_compile_quickly name)
   tensorbus_parse_once(${name} ${ARGN})
 endfunction()
 
+# GoogleTest's header, parsed once for all test programs. If one of them had it, the others could not
+# be built without building that one. A program, because a library would be compiled with -fPIC.
+file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/test_headers.cpp" CONTENT "int main() {}\n")
+add_executable(tensorbus_test_headers "${PROJECT_BINARY_DIR}/test_headers.cpp")
+target_link_libraries(tensorbus_test_headers PRIVATE tensorbus_warnings GTest::gtest)
+tensorbus_compile_quickly(tensorbus_test_headers PRIVATE <gtest/gtest.h>)
+
 file(GLOB process_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/system/*_process.cpp")
 foreach(source IN LISTS process_sources)
   cmake_path(GET source STEM name)
@@ -44,10 +51,8 @@ function(tensorbus_add_tests label folder)
   add_dependencies(${name} tensorbus_test_processes)
   if(name STREQUAL "model_tests") # which walk through millions of states
     target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O2>)
-  elseif(name STREQUAL "platform_tests") # which comes first
-    tensorbus_compile_quickly(${name} PRIVATE <gtest/gtest.h>)
   else()
-    tensorbus_compile_quickly(${name} REUSE_FROM platform_tests)
+    tensorbus_compile_quickly(${name} REUSE_FROM tensorbus_test_headers)
   endif()
   set(cost 0)
   if(label IN_LIST TENSORBUS_LONG_TESTS)

@@ -23,13 +23,13 @@
 namespace tensorbus::inline v0 {
 
 struct ClientOptions {
-  // The timeout of a call without its own: from the search for the service to its answer. Of a
-  // service that is known it runs from the first wait.
+  // The timeout of a call without its own: from the search for the service to its reply. If the
+  // service is already known, from the first wait.
   std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
 };
 
-// Calls the service of this name, in C++ or Python, in any process of the domain. Tensors travel by
-// reference both ways. Any number of threads may call at once. Movable, not copyable; calls on a
+// Calls the service of this name, in C++ or Python, in any process of the domain. Tensors are sent
+// by reference both ways. Any number of threads may call at once. Movable, not copyable; calls on a
 // moved-from client throw Error(kClosed).
 //
 //   tensorbus::Client client("mean", {.timeout = std::chrono::seconds(5)});
@@ -49,16 +49,16 @@ class Client {
 
   const std::string& name() const { return state().name; }
 
-  // Returns the service's reply. It looks for a service if it knows no living one, and stays with
-  // the one it finds. Throws
+  // Returns the service's reply. Looks for a service if none is known to be alive, and stays with
+  // the one found. Throws
   //
-  // - ServiceError, if the service's callback failed;
-  // - Error(kTimeout), if there was no service or no answer in time, or if `give_up` returned true.
-  //   The request may have been served; a late answer is discarded;
-  // - Error(kClosed) at once, if the service's process died, or closed the service, after it had
-  //   accepted the request. The next call looks for another one;
-  // - Error(kTypeMismatch) that shows both types, if the service has other types;
-  // - what Queue::put() throws, for a request that cannot be sent.
+  // - ServiceError if the service's callback failed;
+  // - Error(kTimeout) if there was no service or no reply in time, or `give_up` returned true. The
+  //   request may have been served; a late reply is discarded;
+  // - Error(kClosed) at once if the service's process died, or closed the service, after it had
+  //   accepted the request. The next call looks for another service;
+  // - Error(kTypeMismatch) that shows both types if the service has other types;
+  // - what Queue::put() throws if the request cannot be sent.
   Content call(const Content& request, Timeout timeout = {}, const GiveUp& give_up = {}) {
     return state().call(request, {}, timeout, give_up);
   }
@@ -94,8 +94,8 @@ class Client {
     const Participant participant;
     internal::Finder finder;
     std::mutex mutex;
-    // Each call has its own queue for the answer. The next call uses it again only if the answer
-    // came, so that a late answer is discarded. Guarded by the mutex.
+    // Each call has its own queue for the reply. It is reused only after the reply arrived, so that
+    // a late reply is discarded. Guarded by the mutex.
     std::vector<internal::ReplyQueue> idle;
   };
   State& state() const { return *internal::living(state_, "client"); }
@@ -123,8 +123,8 @@ inline Content Client::State::call(const Content& request, const internal::CallT
   return internal::read_answer(name, answer);
 }
 
-// Returns the server that has accepted the request. If a server has gone since it was found, it has
-// not accepted the request, and the next one is tried.
+// Returns the server that has accepted the request. A server that has gone since it was found has
+// not accepted it; then the next one is tried.
 inline std::shared_ptr<internal::Server> Client::State::asked(const Message& request,
                                                               const internal::Deadline& deadline,
                                                               const GiveUp& give_up) {

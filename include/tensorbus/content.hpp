@@ -15,17 +15,17 @@
 namespace tensorbus::inline v0 {
 
 // The request or reply of a service: fields as a tree, in which TensorIndex{i} stands for
-// tensors[i]. Received content keeps the leases of its tensors, and may be sent on. Copies refer to
+// tensors[i]. Received content keeps the leases of its tensors, and can be sent on. Copies refer to
 // the same tensors.
 //
 //   tensorbus::Content request(Value::Map{{"image", TensorIndex{0}}, {"id", 7}}, {loan.view()});
 //   std::int64_t id = reply.fields.at("id").as<std::int64_t>();
 //   auto scores = reply.tensor("scores").as<float>();
 //
-// A tensor to be sent may be a TensorView (its memory must stay until it was sent), a loan, or a
-// received tensor. Tensors in memory of the bus travel by reference, all others are copied once.
+// A tensor to send is a TensorView (its memory must stay until it is sent), a loan, or a received
+// tensor. Tensors in memory of the bus are sent by reference, all others are copied once.
 struct Content {
-  // Without tensors; without arguments it is Python's None.
+  // No tensors; without arguments, Python's None.
   Content(Value tree = {}, std::vector<TensorField> of_tree = {})
       : fields(std::move(tree)), tensors(std::move(of_tree)) {}
   // A single tensor, without fields.
@@ -34,7 +34,7 @@ struct Content {
   template <IsMessageStruct Struct>
   explicit Content(const Struct& message);
 
-  // Returns the only tensor. Throws Error(kInvalidArgument) if there is not exactly one.
+  // Returns the only tensor. Throws Error(kInvalidArgument) unless there is exactly one.
   const Tensor& tensor() const;
   // Returns the tensor at this key of the fields. Throws Error(kInvalidArgument) if there is none.
   const Tensor& tensor(std::string_view key) const;
@@ -65,7 +65,7 @@ inline const Tensor& Content::tensor(std::string_view key) const {
   return tensors[index].tensor();
 }
 
-// Throws Error(kTypeMismatch) that names the field that has another type or is missing.
+// Throws Error(kTypeMismatch) that names a field of another type or a missing field.
 template <IsMessageStruct Struct>
 Struct read_message(const Content& content) {
   std::vector<Tensor> tensors;

@@ -33,7 +33,7 @@
 namespace tensorbus::inline v0 {
 
 // The elements of a tensor on a GPU, accessed by index, with any strides: the counterpart of
-// ArrayView. It is passed to a kernel by value, and owns nothing.
+// ArrayView. Passed to a kernel by value; owns nothing.
 //
 //   __global__ void scale(DeviceView<float, 2> rows, float factor) {
 //     const int column = blockIdx.x * blockDim.x + threadIdx.x;
@@ -80,7 +80,7 @@ inline void require_success(cudaError_t error, const char* call) {
     throw Error(Code::kSystem, std::string(call) + ": " + cudaGetErrorString(error));
 }
 
-// Returns the GPU of this memory; for null the current one.
+// Returns the GPU of this memory; the current one for null.
 inline Device device_with(const void* data) {
   int ordinal = 0;
   if (data == nullptr) {
@@ -90,15 +90,15 @@ inline Device device_with(const void* data) {
   cudaPointerAttributes attributes{};
   require_success(cudaPointerGetAttributes(&attributes, data), "cudaPointerGetAttributes");
   if (attributes.type != cudaMemoryTypeDevice)
-    throw Error(Code::kInvalidArgument, "this address is none of a GPU's memory");
+    throw Error(Code::kInvalidArgument, "this address is not GPU memory");
   return Device::cuda(attributes.device);
 }
 
 }  // namespace internal
 
-// Returns the elements of a received tensor for kernels on `stream`. The stream is made to wait
-// until they are written (Tensor::use_on). Throws Error(kInvalidArgument) for a tensor in host
-// memory, of another element type or rank, or, unless T is const, a read-only one.
+// Returns the elements of a received tensor for kernels on `stream`, which then waits until they
+// are written (Tensor::use_on). Throws Error(kInvalidArgument) for a tensor in host memory, of
+// another element type or rank, or, unless T is const, a read-only one.
 //
 //   const auto image = tensorbus::device_view<const std::uint8_t, 3>(sample->tensor(), stream);
 //   normalize<<<grid, block, 0, stream>>>(image, output);
@@ -151,8 +151,8 @@ T* device_pointer(const Loan& loan) {
 }
 
 // Describes your own GPU memory, row-major, for publishing or sharing what `stream` writes. It is
-// copied on the GPU, in that stream's order. With a `keeper` that owns it, it is published in
-// place, where the driver supports this (TensorView). The GPU is that of the memory.
+// copied on its GPU, in that stream's order. With a `keeper` that owns it, it is published in
+// place, where the driver supports this (TensorView).
 //
 //   float* scores;
 //   cudaMallocAsync(&scores, 1000 * sizeof(float), stream);
@@ -179,16 +179,16 @@ struct IpcHandle {
   Device device;                     // in this process
 };
 
-// Returns the handle of this GPU memory. It is valid until the memory is freed. Programs that have
-// it open must have closed it before: CUDA leaves undefined what happens otherwise. Synchronise the
+// Returns the handle of this GPU memory, valid until the memory is freed. Programs that have it
+// open must have closed it before; else the behaviour of CUDA is undefined. Synchronise the
 // stream that writes the memory before another program reads it.
 //
 //   const auto found = tensorbus::ipc_handle(scores, 1000 * sizeof(float));
 //   file.write(found.handle.reserved, sizeof found.handle.reserved);
 //
-// Throws Error(kInvalidArgument) for an address that is not GPU memory, Error(kUnsupported) for
-// memory that has no handle, with the reason: of a pool (cudaMallocAsync), of cuMemCreate (loans),
-// managed, or opened by a handle itself.
+// Throws Error(kInvalidArgument) for an address that is not GPU memory, Error(kUnsupported) with
+// the reason for memory without a handle: of a pool (cudaMallocAsync), of cuMemCreate (loans),
+// managed, or opened by a handle.
 inline IpcHandle ipc_handle(const void* data, std::size_t bytes) {
   tb_ipc_handle told = TB_IPC_HANDLE_INIT;
   internal::require_done(tb_ipc_handle_of(data, bytes, &told));
@@ -207,17 +207,17 @@ struct OpenIpcOptions {
   std::optional<Device> device;  // the GPU of the memory, in this process; empty: the current one
 };
 
-// Returns a writable tensor over memory of another program, by its handle. Nothing is copied. An
-// allocation is opened once for the process and the GPU. It is closed when the last tensor in it is
-// gone and the streams have finished that were named by Tensor::use_on() or device_view(); they
-// must outlive the tensors.
+// Returns a writable tensor over memory of another program, by its handle, without a copy. An
+// allocation is opened once for each process and GPU. It is closed when the last tensor in it is
+// gone and the streams named by Tensor::use_on() or device_view() have finished; these must outlive
+// the tensors.
 //
 //   const auto frame = tensorbus::open_ipc<float>(handle, {480, 640});
 //   scale<<<grid, block, 0, stream>>>(tensorbus::device_view<float, 2>(frame, stream), 0.5f);
 //
-// Throws Error(kInvalidArgument) for a handle of this process itself, of memory on another GPU, and
-// if offset, shape and strides leave the allocation; Error(kClosed) if there is no such memory any
-// more; Error(kUnsupported) if there is no driver, or the GPU cannot reach the memory.
+// Throws Error(kInvalidArgument) for a handle of this process, for memory on another GPU, and if
+// offset, shape and strides leave the allocation; Error(kClosed) if the memory no longer exists;
+// Error(kUnsupported) without a driver, or if the GPU cannot reach the memory.
 template <typename T>
 Tensor open_ipc(const cudaIpcMemHandle_t& handle, Dims shape, const OpenIpcOptions& options = {}) {
   Layout layout = Layout::contiguous(dtype_of<T>(), std::move(shape));

@@ -4,7 +4,7 @@
 
 namespace tensorbus::inline v0 {
 
-// Where a tensor's bytes lie: in host memory, or on a GPU, by its ordinal in this process.
+// The memory of a tensor: host memory, or a GPU by its ordinal in this process.
 struct Device {
   enum class Type : unsigned char { kHost, kCuda };
 

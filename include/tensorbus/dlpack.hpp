@@ -95,7 +95,7 @@ DLPackOwner<Managed> to_dlpack(const Tensor& tensor) {
   return DLPackOwner<Managed>(&held.release()->managed);
 }
 
-// Describes another library's tensor, to be published or shared. The library keeps it; it must live
+// Describes another library's tensor for publishing or sharing. The library keeps it; it must live
 // until the call that gets the view returns. `stream`: see TensorView. Throws Error(kUnsupported)
 // if it is neither in host memory nor on a CUDA GPU, or if its element type is unknown here.
 inline TensorView view_of(const DLTensor& tensor, void* stream = nullptr) {
@@ -124,7 +124,7 @@ inline TensorView view_of(const DLTensor& tensor, void* stream = nullptr) {
   return view;
 }
 
-// The same, and owns the tensor until its readers are done: on a GPU it is published in place,
+// The same; also owns the tensor until its readers are done: on a GPU it is published in place,
 // where the driver supports this.
 //
 //   publisher.publish(tensorbus::view_of(tensorbus::DLPackOwner<DLManagedTensor>(theirs)));

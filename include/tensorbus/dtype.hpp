@@ -10,7 +10,7 @@
 
 namespace tensorbus::inline v0 {
 
-// Element types. The numbers travel in descriptors and never change; new ones are added at the end.
+// Element types. The numbers are sent and never change; new ones are added at the end.
 enum class DType : std::uint8_t {
   kBool = 1,
   kUInt8 = 2,
@@ -57,7 +57,7 @@ enum class DType : std::uint8_t {
   kUInt5 = 41,
   kUInt6 = 42,
   kUInt7 = 43,
-  // PyTorch's types of bits without a meaning.
+  // PyTorch's types of uninterpreted bits.
   kBits8 = 44,
   kBits16 = 45,
   kBits1x8 = 46,

@@ -16,14 +16,14 @@ namespace tensorbus::inline v0 {
 // not errors; see Outcome.
 enum class Code {
   kInvalidArgument,  // the caller's mistake
-  kUnsupported,      // a tensor or option that cannot travel
+  kUnsupported,      // a tensor or option that cannot be sent
   kOutOfMemory,      // a limit was reached; the message names it
   kClosed,           // the object, or the other side, is closed
   kTimeout,          // the timeout was too short
-  kProtocol,         // a peer sent something that is not the protocol
+  kProtocol,         // a peer sent something invalid
   kVersionMismatch,  // a peer, or the loaded library, has another version
   kPermission,    // a domain directory or a peer belongs to another user, or must not be written to
-  kForked,        // the object was made before fork() and is used in the child
+  kForked,        // made before fork() and used in the child
   kSystem,        // a system call failed
   kTypeMismatch,  // publisher and subscriber of a topic have different message types
   kService,       // a service's callback failed; see ServiceError

@@ -44,14 +44,14 @@ namespace tensorbus::inline v0 {
 //
 //   executor.poll_once(std::chrono::seconds(0));
 //
-// It owns its subscribers and services, and closes them when it is destroyed. One thread at a time
+// It owns its subscribers and services, and closes them in its destructor. One thread at a time
 // drives it, adds and removes; stop() may be called in any thread and in a signal handler. Not
 // movable, because threads refer to it.
 class Executor {
  public:
   // A callback that takes a Sample by value may keep it.
   using Callback = std::function<void(Sample)>;
-  // Identifies a subscriber or service that was added; never reused.
+  // Identifies an added subscriber or service; never reused.
   enum class Token : std::uint64_t {};
 
   // Throws Error(kSystem) if no descriptors are left.
@@ -59,7 +59,7 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // May be called in a callback, too. Throws Error(kClosed) for a moved-from subscriber, what
+  // May also be called in a callback. Throws Error(kClosed) for a moved-from subscriber, what
   // Subscriber::event_descriptor() throws, and Error(kSystem).
   Token on_sample(Subscriber subscriber, Callback callback) {
     const int descriptor = subscriber.event_descriptor();  // readable at first
@@ -71,7 +71,7 @@ class Executor {
     return add(std::make_shared<Requests>(std::move(service)), descriptor);
   }
   // Removes and closes a subscriber or service; its callback is not called again. In its own
-  // callback: closes it when that returns. Returns false if it was removed before.
+  // callback, it is closed when that returns. Returns false if it was removed before.
   bool remove(Token token) {
     const auto found = sources_.find(token);
     if (found == sources_.end()) return false;
@@ -80,11 +80,11 @@ class Executor {
     return true;
   }
 
-  // Calls the callbacks for what has come, after waiting up to `timeout` for something. At most 16
-  // for each subscriber and service, so that none waits for long. Returns the number of calls: 0 if
+  // Waits up to `timeout` for something to handle, then calls the callbacks: at most 16 times for
+  // each subscriber and service, so that none waits for long. Returns the number of calls: 0 if
   // nothing came in time, after stop(), and when a signal handler ran. Throws what a sample's
-  // callback throws (the sample is gone then), and what Subscriber::try_receive() and
-  // Service::try_serve() throw; the rest comes with the next call.
+  // callback throws (that sample is gone), and what Subscriber::try_receive() and
+  // Service::try_serve() throw; the rest is handled by the next call.
   std::size_t poll_once(std::chrono::nanoseconds timeout);
 
   // Runs until stop(). A stop() before run() ends the next run() at once. Throws as poll_once().
@@ -120,10 +120,10 @@ class Executor {
     Source(const Source&) = delete;
     Source& operator=(const Source&) = delete;
     virtual ~Source() = default;
-    // kDone: called the callback. kTimedOut: nothing is there now. kClosed: nothing will come.
+    // kDone: called the callback. kTimedOut: nothing to handle now. kClosed: nothing will come.
     virtual Outcome step() = 0;
 
-    int descriptor = -1;  // its own descriptor, which is watched; -1: no longer
+    int descriptor = -1;  // its own descriptor, which is watched; -1: not any more
   };
 
   class Topic final : public Source {

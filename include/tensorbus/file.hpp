@@ -13,10 +13,10 @@
 
 namespace tensorbus::inline v0 {
 
-// A mapped file and its tensors. Pages are read when they are touched; processes that map the same
-// file share one memory, which may be larger than the machine's. docs/files.md describes the
-// formats, and files that change meanwhile. A handle: copies refer to the same mapping, and the
-// tensors keep it alive by themselves. It may be used in forked children, too.
+// A mapped file and its tensors. Pages are read on first access; processes that map the same file
+// share the page cache, so files may be larger than the machine's memory. docs/files.md describes
+// the formats, and files that change while mapped. A handle: copies refer to the same mapping, and
+// tensors keep it alive. Usable in forked children.
 //
 //   const tensorbus::MappedFile model("model.safetensors");
 //   publisher.publish(model.tensor("weight").view());  // by reference: receivers map the file, too
@@ -60,11 +60,11 @@ class MappedFile {
   }
 
   // Throws Error(kSystem) if the memory is not what the file holds: the file was cut short, a page
-  // could not be read or written, or, unless writes reach the file, the file was written to since
-  // it was mapped. Call it after reading: only then may the data be trusted.
+  // could not be read or written, or (unless writes reach the file) the file was written to since
+  // it was mapped. Call it after reading: only then can the data be trusted.
   void check() const { internal::require_done(tb_file_check(alive())); }
-  // Waits until all writes are on the disk; other processes see them before that, at once. Throws
-  // Error(kInvalidArgument) if writes do not reach the file, else as check().
+  // Waits until all writes are on the disk; other processes see writes at once. Throws
+  // Error(kInvalidArgument) if writes do not reach the file, else as check() does.
   void flush() const { internal::require_done(tb_file_flush(alive())); }
 
  private:

@@ -25,8 +25,7 @@ inline std::optional<std::string> handle_text_in(const Value& value) {
 }  // namespace internal
 
 // The name of a share (share.hpp): a line of text that any channel can carry to any process of the
-// domain (docs/handles.md has the format). It keeps nothing alive. In a message it is a value like
-// any other.
+// domain (format: docs/handles.md). Keeps nothing alive. In a message it is a value like any other.
 //
 //   std::string line = shared.handle().text();                          // "tensorbus:..."
 //   Sample sample = tensorbus::attach(tensorbus::Handle::parse(line));  // in another process
@@ -35,9 +34,9 @@ inline std::optional<std::string> handle_text_in(const Value& value) {
 //   Handle weights = Handle::of(sample.fields().at("weights"));         // in another process
 class Handle {
  public:
-  // Names nothing: for a member of a struct that is filled later.
+  // Names nothing: for a struct member that is set later.
   Handle() = default;
-  // Throws Error(kInvalidArgument) that says why: cut short, changed, another version.
+  // Throws Error(kInvalidArgument) with the reason: cut short, changed, another version.
   static Handle parse(std::string text) {
     internal::require_done(tb_handle_check(internal::c_text(text, "the handle")));
     return Handle(std::move(text));

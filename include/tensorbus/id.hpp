@@ -73,7 +73,7 @@ inline std::string Id::hex() const {
 template <>
 struct std::hash<tensorbus::Id> {
   std::size_t operator()(const tensorbus::Id& id) const noexcept {
-    std::size_t value = 0;  // the bytes are random: any eight of them are a good hash
+    std::size_t value = 0;  // any eight of the random bytes are a good hash
     for (std::size_t i = 0; i < 8; ++i) value = value << 8 | id.bytes[i];
     return value;
   }

@@ -10,13 +10,13 @@
 
 namespace tensorbus::inline v0 {
 
-// What inspect() returns: what each participant of a domain has, and who holds its memory.
+// The result of inspect(): what the participants of a domain have, and the holders of their memory.
 
 // A process at the other end of a connection.
 struct PeerName {
-  Id participant{};       // all zero if it is not known
-  std::uint32_t pid = 0;  // as the process that was asked sees it; 0: it does not
-  std::string process{};  // the name of its program; empty if it is not known
+  Id participant{};       // all zero: unknown
+  std::uint32_t pid = 0;  // as the inspected process sees it; 0: not visible there
+  std::string process{};  // the name of its program; empty: unknown
 };
 
 // One subscriber of a publisher, as the publisher knows it.
@@ -28,27 +28,27 @@ struct LinkReport {
   bool reliable = false;        // the publisher waits for it
   std::uint64_t delivered = 0;  // samples put into its queue
   std::uint32_t waiting = 0;    // samples in its queue now
-  std::uint32_t held = 0;       // samples that it has received and not released
-  // Of the samples that wait or are held. Several processes may hold the same bytes.
+  std::uint32_t held = 0;       // received and not released
+  // Of the waiting and held samples. Several processes may hold the same bytes.
   std::uint64_t held_bytes = 0;
-  // Since the oldest sample that it still has was published; 0: it has none.
+  // The age of the oldest of these samples; 0: there are none.
   std::chrono::nanoseconds oldest_held{};
   std::uint64_t dropped_depth = 0;
   std::uint64_t dropped_held = 0;
   std::uint64_t dropped_unsent = 0;
-  // For how long a publisher that waits has found no room here; 0: it has room.
+  // How long a waiting publisher has found no room here; 0: there is room.
   std::chrono::nanoseconds blocked{};
-  bool cut_off = false;  // it was cut off after `lag_timeout`, and still holds samples
+  bool cut_off = false;  // was cut off after `lag_timeout`, and still holds samples
 };
 
 // A publisher, its counters and its subscribers.
 struct PublisherReport {
   std::string topic{};
-  std::uint32_t number = 0;  // names it in its participant
+  std::uint32_t number = 0;  // unique in its participant
   std::string node{};
-  std::string type{};     // the definition of its messages' type; empty: any
-  std::string machine{};  // of a mirror: the machine of `origin`; empty: this machine
-  std::string origin{};   // of a mirror: the publisher that it stands for, "<id>.<n>"; else empty
+  std::string type{};     // the definition of its message type; empty: any
+  std::string machine{};  // for a mirror: the machine of `origin`; empty: this machine
+  std::string origin{};   // for a mirror: the publisher that it represents, "<id>.<n>"; else empty
   std::uint32_t depth = 0;
   std::uint32_t history = 0;
   bool reliable = false;
@@ -75,18 +75,18 @@ struct SubscriberReport {
 // A process that uses a queue.
 struct QueueClientReport {
   PeerName client{};
-  // Items that it has got and is not done with; without `redeliver`, up to its next get().
+  // Items that it got and has not finished; without `redeliver`, until its next get().
   std::uint64_t in_hand = 0;
   std::uint32_t waiting_puts = 0;
   std::uint32_t waiting_gets = 0;
 };
 
-// A queue, as the process that made it knows it. Of a mirror, `stats` counts what waits here.
+// A queue, as the process that made it knows it. For a mirror, `stats` counts what waits here.
 struct QueueReport {
   std::string name{};     // empty: it has only an address
   std::string service{};  // the service whose requests it carries; empty if none
   std::uint64_t number = 0;
-  std::string machine{};  // of a mirror: the machine of the queue that it stands for
+  std::string machine{};  // for a mirror: the machine of the queue that it represents
   std::uint32_t maxsize = 0;
   std::uint64_t max_bytes = 0;
   bool redeliver = false;
@@ -101,7 +101,7 @@ struct QueueReport {
 struct ShareReport {
   std::uint64_t number = 0;
   std::uint64_t bytes = 0;
-  std::uint32_t uses_left = 0;  // how often it may still be attached; 0: any number of times
+  std::uint32_t uses_left = 0;  // how often it can still be attached; 0: any number of times
   std::chrono::nanoseconds age{};
 };
 
@@ -110,7 +110,7 @@ struct LentReport {
   PeerName peer{};
   std::uint64_t leases = 0;
   std::uint64_t bytes = 0;
-  // Since the oldest of the samples on links was published; 0: there are none.
+  // The age of the oldest sample on links; 0: there are none.
   std::chrono::nanoseconds oldest{};
 };
 
@@ -134,7 +134,7 @@ struct DeviceReport {
 struct MemoryReport {
   std::uint64_t segments = 0;
   std::uint64_t blocks = 0;
-  std::uint64_t used_bytes = 0;      // in loans and samples that somebody holds
+  std::uint64_t used_bytes = 0;      // in loans and held samples
   std::uint64_t reserved_bytes = 0;  // taken from the machine: used, or kept for reuse
   std::uint64_t budget_bytes = 0;
   std::uint64_t inherited_bytes = 0;  // of used_bytes: kept only for forked children
@@ -148,15 +148,15 @@ struct MemoryReport {
 // What one process has on the bus.
 struct ParticipantReport {
   Id participant{};
-  std::uint32_t pid = 0;  // as the process that asks sees it; 0: it does not
+  std::uint32_t pid = 0;  // as the inspecting process sees it; 0: not visible there
   std::string process{};  // the name of its program
-  std::string error{};    // why it did not answer; empty: it answered
+  std::string error{};    // why it did not reply; empty: it replied
   std::string version{};  // of its Tensorbus
   std::chrono::nanoseconds age{};
   std::vector<std::string> nodes{};
-  // The topics that it publishes, by its files: also known if it did not answer, as are its nodes.
+  // The topics that it publishes, according to its files. Like `nodes`, known even without a reply.
   std::vector<std::string> topics{};
-  // From here on empty if it did not answer.
+  // From here on empty without a reply.
   std::vector<PublisherReport> publishers{};
   std::vector<SubscriberReport> subscribers{};
   std::vector<QueueReport> queues{};
@@ -164,10 +164,10 @@ struct ParticipantReport {
   MemoryReport memory{};
 };
 
-// What the participants of a domain said, and when they were asked.
+// The replies of the participants of a domain.
 struct Inspection {
   std::string domain{};       // the path of its directory
-  std::uint64_t time_ns = 0;  // when the answers had come: nanoseconds since 1970
+  std::uint64_t time_ns = 0;  // when the replies had arrived: nanoseconds since 1970
   std::vector<ParticipantReport> participants{};  // by pid
 };
 

@@ -70,7 +70,7 @@ inline SubscriberReport report_of(const tb_subscriber_report& of);
 inline QueueReport report_of(const tb_queue_report& of);
 inline ParticipantReport report_of(const tb_participant_report& of);
 
-// These return a list of C as a vector.
+// Return a list of C as a vector.
 inline std::vector<std::string> texts_of(const char* const* texts, std::size_t count) {
   return {texts, texts + count};
 }
@@ -115,7 +115,7 @@ inline PublisherReport report_of(const tb_publisher_report& of) {
           .links = reports_of(of.links, of.link_count)};
 }
 inline SubscriberReport report_of(const tb_subscriber_report& of) {
-  static_assert(static_cast<int>(Access::kShared) == TB_ACCESS_SHARED);  // C numbers them alike
+  static_assert(static_cast<int>(Access::kShared) == TB_ACCESS_SHARED);  // C has the same numbers
   return {.topic = of.topic,
           .node = of.node,
           .type = of.type,
@@ -171,11 +171,11 @@ inline ParticipantReport report_of(const tb_participant_report& of) {
 
 }  // namespace internal
 
-// Asks all participants of a domain what they have, all at once, and waits for all together. They
-// answer from counters that they keep anyway: nothing subscribes, and no publisher waits. A process
-// that is stopped, or hangs, is listed with `error`; one that has ended is not. `domain` is as in
-// ParticipantOptions. A domain that does not exist has no participants, and is not made. Throws
-// Error(kPermission) for an unsafe directory.
+// Inspects all participants of a domain in parallel. They reply from counters that they keep
+// anyway: nothing subscribes, and no publisher waits. A process that is stopped, or hangs, is
+// listed with `error`; one that has ended is not listed. `domain` is as in ParticipantOptions. A
+// domain that does not exist is not made and has no participants. Throws Error(kPermission) for an
+// unsafe directory.
 //
 //   for (const tensorbus::ParticipantReport& participant : tensorbus::inspect().participants)
 //     for (const tensorbus::PublisherReport& publisher : participant.publishers)

@@ -12,7 +12,7 @@
 
 namespace tensorbus::inline v0 {
 
-// Attributes of a tensor beside its elements. The values travel in descriptors.
+// Attributes of a tensor besides its elements. The values are part of the protocol.
 enum class TensorFlags : std::uint8_t {
   kNone = 0,
   kRequiresGrad = 2,
@@ -29,7 +29,7 @@ constexpr bool has(TensorFlags flags, TensorFlags flag) noexcept {
   return (static_cast<unsigned>(flags) & static_cast<unsigned>(flag)) != 0;
 }
 
-// How the elements of a tensor lie in memory. Strides are in elements, may be zero or negative.
+// How the elements of a tensor lie in memory. Strides are in elements and may be zero or negative.
 struct Layout {
   DType dtype = DType::kUInt8;
   Dims shape;
@@ -37,7 +37,7 @@ struct Layout {
   TensorFlags flags = TensorFlags::kNone;
 
   // Returns a row-major layout without gaps. Throws Error(kInvalidArgument) for a negative size, or
-  // if its bytes do not fit into 63 bits.
+  // if its bytes exceed 63 bits.
   static Layout contiguous(DType dtype, Dims shape, TensorFlags flags = TensorFlags::kNone);
 
   std::size_t elements() const noexcept;

@@ -14,21 +14,21 @@ struct PublisherInfo {
   MessageType type;
   Id participant;
   std::uint32_t pid = 0;     // in the pid namespace of its process
-  std::uint32_t number = 0;  // names it in its participant
+  std::uint32_t number = 0;  // unique in its participant
   std::uint32_t depth = 0;
   std::uint32_t history = 0;
   bool reliable = false;
-  std::string machine{};  // of a mirror: the machine of `origin`; empty: this machine
-  // Of a mirror: the publisher that it stands for, "<32 hex digits>.<number>"; else empty.
+  std::string machine{};  // for a mirror: the machine of `origin`; empty: this machine
+  // For a mirror: the publisher that it represents, "<32 hex digits>.<number>"; else empty.
   std::string origin{};
 };
 
-// The description of a node there.
+// The description of a node in the domain's directory.
 struct NodeInfo {
   std::string name;
   Id participant;
-  std::uint32_t pid = 0;  // 0: of another machine
-  std::string machine{};  // that it is on, if it publishes here through a bridge; empty: this one
+  std::uint32_t pid = 0;  // 0: on another machine
+  std::string machine{};  // its machine, if it publishes here through a bridge; empty: this one
 };
 
 }  // namespace tensorbus::inline v0

@@ -39,7 +39,7 @@ inline PublisherInfo info_of(const tb_publisher_info& info) {
 }
 inline NodeInfo info_of(const tb_node_info& info) {
   NodeInfo told{info.name, id_of(info.participant), info.pid};
-  // An older library does not know it, a newer one knows more.
+  // An older library does not have this field.
   if (info.struct_size >= offsetof(tb_node_info, machine) + sizeof info.machine)
     told.machine = info.machine;
   return told;

@@ -16,9 +16,9 @@
 
 namespace tensorbus::inline v0 {
 
-// Shared memory, of the host or of a GPU, to fill and publish without a copy. Movable, not
-// copyable. A loan that is destroyed without being published gives its memory back. Calls on a
-// published or moved-from loan throw Error(kClosed).
+// Shared memory of the host or a GPU, to fill and publish without a copy. Movable, not copyable.
+// Destroying an unpublished loan returns its memory. Calls on a published or moved-from loan throw
+// Error(kClosed).
 //
 //   tensorbus::Loan frame = publisher.loan<std::uint8_t>({1080, 1920, 3});
 //   capture(frame.as<std::uint8_t>());
@@ -27,7 +27,7 @@ class Loan {
  public:
   const Layout& layout() const { return alive().layout_; }
   Device device() const { return alive().device_; }
-  // The first element. GPU memory is for kernels, not for the host.
+  // The first element. GPU memory is for kernels, not for the CPU.
   std::byte* data() const { return alive().data_; }
   TensorView view() const { return {data(), layout(), device()}; }
 
@@ -74,9 +74,9 @@ class Loan {
 };
 
 // Allocates memory of the bus that this process keeps. It may be filled, shared and published by
-// reference any number of times; all holders see later writes. `shared`: others may get the right
-// to write to it, too. Its bytes are not cleared. Throws Error(kOutOfMemory) that names the limit,
-// Error(kUnsupported) that says why GPU memory is not available.
+// reference any number of times; all holders see later writes. `shared`: others may also get the
+// right to write to it. Its bytes are not cleared. Throws Error(kOutOfMemory) that names the limit,
+// or Error(kUnsupported) that says why GPU memory is not available.
 //
 //   tensorbus::Loan state = tensorbus::empty(Layout::contiguous(DType::kFloat32, {7}), true);
 inline Loan empty(const Layout& layout, bool shared = false,

@@ -11,19 +11,19 @@
 
 namespace tensorbus::inline v0 {
 
-// What the library has to say beside the results of calls. New levels may be added.
+// Messages of the library beside the results of calls. New levels may be added.
 enum class LogLevel : std::int32_t {
-  kInfo = TB_LOG_INFO,        // what the options allow, such as dropped samples; not on stderr
+  kInfo = TB_LOG_INFO,        // normal with these options, e.g. dropped samples; not on stderr
   kWarning = TB_LOG_WARNING,  // a limit was met, and the library tries again; a peer was refused
-  kError = TB_LOG_ERROR,      // something was given up, such as a connection to a peer
+  kError = TB_LOG_ERROR,      // something was given up, e.g. a connection to a peer
 };
 
 using Log = std::function<void(LogLevel level, std::string_view text)>;
 
-// Sends these lines to `log` in place of stderr, for the whole process; an empty function: to
-// stderr again. `log` is called in any thread, most often in the library's own, which can do
-// nothing else meanwhile: it returns soon, throws nothing, and does not use the bus. It is never
-// destroyed, since another thread may still call it. A forked child has what its parent had.
+// Sends these lines to `log` instead of stderr, for the whole process; an empty function: to stderr
+// again. `log` is called in any thread, usually in the library's own, which can do nothing else
+// meanwhile: it must return soon, throw nothing, and not use the bus. It is never destroyed, since
+// another thread may still call it. A forked child keeps its parent's function.
 //
 //   tensorbus::set_log([](tensorbus::LogLevel, std::string_view text) {
 //     std::clog << "bus: " << text << '\n';

@@ -12,20 +12,20 @@
 
 namespace tensorbus::inline v0 {
 
-// A tensor in memory of this process. It owns nothing, except by `keeper`.
+// A tensor in memory of this process. It owns nothing except `keeper`.
 struct TensorView {
   const void* data = nullptr;  // the first element
   Layout layout;
   Device device{};
   // For a tensor on a GPU: the stream of that device (a CUstream or cudaStream_t) on which it is
-  // written. Receivers read it after the work that the stream has now has run. Null: the legacy
-  // default stream. Memory that must be copied is read in that stream's order, maybe after
-  // publish() has returned: free it in the same order, as PyTorch's allocator does.
+  // written. Receivers read it after the stream's present work has run. Null: the legacy default
+  // stream. Memory that must be copied is read in that stream's order, perhaps after publish() has
+  // returned: free it in the same order, as PyTorch's allocator does.
   void* stream = nullptr;
-  // For a tensor on a GPU: keeps its memory while it is read. With a keeper the tensor is published
-  // in place, where the driver supports this, and must not be written until its readers are done:
-  // then a thread of Tensorbus releases the keeper. Without a keeper it is copied on the GPU; so is
-  // memory that other processes cannot get (bytes_copied).
+  // For a tensor on a GPU: keeps its memory while it is read. With a keeper, the tensor is
+  // published in place, where the driver supports this, and must not be written to until its
+  // readers are done; then a thread of Tensorbus releases the keeper. Without a keeper, or if other
+  // processes cannot get the memory, it is copied on the GPU (bytes_copied).
   std::shared_ptr<const void> keeper{};
 
   // Row-major: TensorView::of(pixels.data(), {1080, 1920, 3}).

@@ -6,14 +6,14 @@
 #include <type_traits>
 #include <utility>
 
-// Declares which enumerators of an enum may be in a field of a message. Used once for each enum, in
-// the global namespace:
+// Declares which enumerators may be in a field of a message. Used once for each enum, in the global
+// namespace:
 //
 //   enum class Mode { idle, driving = 4 };
 //   TENSORBUS_ENUM(Mode, idle, driving)
 //
 // The name of the enum (without its namespace), and the names and values of the enumerators in this
-// order, define the type. It is that of a Python enum with the same ones:
+// order, define the type. A Python enum with the same ones has the same type:
 //
 //   class Mode(enum.IntEnum):
 //       idle = 0

@@ -26,8 +26,8 @@
 
 namespace tensorbus::inline v0 {
 
-// A tensor in a message. To be sent, it may be a view, whose memory must stay until then, or a
-// loan, which it keeps; a loan's memory travels by reference. A received one keeps its lease.
+// A tensor in a message. To send, a view, whose memory must stay until then, or a loan, which the
+// field keeps; a loan's memory is sent by reference. A received tensor keeps its lease.
 class TensorField {
  public:
   TensorField() = default;
@@ -54,18 +54,18 @@ class TensorField {
   std::optional<Tensor> received_;
   std::shared_ptr<const void> keeper_;
 };
-// Declared as np.ndarray in Python: Python receives an array.
+// np.ndarray in Python.
 struct ArrayField : TensorField {
   using TensorField::TensorField;
 };
-// Declared as torch.Tensor in Python.
+// torch.Tensor in Python.
 struct TorchField : TensorField {
   using TensorField::TensorField;
 };
 
 namespace internal {
 
-// A message to be sent: its tensors in the order of their indices in the fields.
+// A message to send: its tensors in the order of their indices in the fields.
 struct Outgoing {
   std::vector<TensorView> tensors;
   Value add(const TensorField& field, TensorFlags library) {
@@ -76,7 +76,7 @@ struct Outgoing {
 };
 inline constexpr std::string_view kMessage = "message";
 
-// Throws Error(kTypeMismatch) that says what was expected.
+// Throws Error(kTypeMismatch) that names what was expected.
 [[noreturn]] inline void throw_unexpected(std::string_view expected) {
   throw Error(Code::kTypeMismatch, "expected " + std::string(expected));
 }
@@ -93,7 +93,7 @@ struct Incoming {
   }
 };
 
-// Rethrows an error from inside a field.
+// Rethrows an error of a field, with the name of the field.
 [[noreturn]] inline void rethrow_in_field(std::string_view field, const Error& error) {
   const std::string what(error.what());
   const bool deeper = what.starts_with(".");
@@ -129,7 +129,7 @@ inline Value fields_of_record(std::string_view type, const Value& value) {
   throw_unexpected(type);
 }
 
-// A type that a Value has, too. Field<T>::kName is its name.
+// A type that Value also has. Field<T>::kName is its name.
 template <typename T>
 struct PlainField {
   static std::string spell() { return Field<T>::kName; }
@@ -384,7 +384,7 @@ void read_struct(const Incoming& from, const Value& value, Struct& to) {
   });
 }
 
-// The type as a definition refers to it: its name and its fingerprint.
+// Returns how a definition refers to this type: by its name and fingerprint.
 inline std::string reference_to(const MessageType& type) {
   std::string text = std::string(type.name()) + "#";
   for (int shift = 60; shift >= 0; shift -= 4)
@@ -403,7 +403,7 @@ Struct read_message(std::span<const Tensor> tensors, const Value& fields) {
   return message;
 }
 
-// A message in a message is a record of its type's name and its fields.
+// A message in a message: a record of its type's name and its fields.
 template <IsMessageStruct Struct>
 struct Field<Struct> {
   static std::string spell() { return reference_to(type_of_struct<Struct>()); }

@@ -14,8 +14,8 @@
 //   TENSORBUS_MESSAGE(Detection, "robot.Detection", label, score, boxes)
 //
 // The name, and the names and types of the fields, define the type: a Python class with the same
-// ones has the same type (docs/messages.md). A field of a type that cannot be sent is a compile
-// error that names it.
+// ones has the same type (docs/messages.md). A field that cannot be sent is a compile error that
+// names it.
 #define TENSORBUS_MESSAGE(Struct, name_of_type, ...)                                    \
   template <>                                                                           \
   struct tensorbus::MessageStruct<Struct> {                                             \
@@ -59,13 +59,13 @@ concept IsMessageStruct = requires { MessageStruct<T>::kName; };
 
 namespace internal {
 
-// How fields of a C++ type are spelled in a definition, written and read: message_fields.hpp.
+// How fields of a C++ type are written in a definition and in a message: see message_fields.hpp.
 template <typename T>
 struct Field;
 template <typename T>
 concept IsField = requires { Field<T>::spell(); };
 
-// `member` is for the compiler's error alone, which shows it.
+// `member` only appears in the compiler's error.
 template <auto member, typename T>
 void visit_field(const char* name, T& field, auto&& visitor) {
   constexpr bool has_type_of_a_field = IsField<std::remove_const_t<T>>;

@@ -11,14 +11,14 @@
 
 namespace tensorbus::inline v0 {
 
-// The type of messages: a name, and the names and types of the fields. docs/messages.md has the
-// grammar of a definition:
+// The type of messages: a name, and the names and types of the fields. The grammar of a definition
+// is in docs/messages.md:
 //
 //   robot.Detection
 //   boxes: array
 //   label: str = ...
 //
-// The fields are sorted by name; "= ..." follows a field that a message may leave out.
+// The fields are sorted by name; "= ..." marks a field that a message may leave out.
 class MessageType {
  public:
   // Any message.
@@ -29,7 +29,7 @@ class MessageType {
   bool is_any() const noexcept { return fingerprint_ == 0; }
   std::string_view name() const noexcept;
   const std::string& definition() const noexcept { return definition_; }
-  // 64-bit FNV-1a (Fowler, Noll and Vo) of the definition without its "= ...". 0: any message.
+  // 64-bit FNV-1a (Fowler, Noll and Vo) of the definition without its "= ..."; 0: any message.
   std::uint64_t fingerprint() const noexcept { return fingerprint_; }
 
   // Returns why a reader of this type cannot read messages of type `written`; empty if it can:

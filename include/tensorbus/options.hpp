@@ -11,18 +11,18 @@
 
 namespace tensorbus::inline v0 {
 
-// The domain of a process, and how much memory it may use for it.
+// The domain of a process, and the limits of its memory.
 struct ParticipantOptions {
-  // A path if it has a slash, else a name beside the default domain; empty: TENSORBUS_DOMAIN, or
-  // "default".
+  // A path if it contains a slash, else a name beside the default domain; empty: TENSORBUS_DOMAIN,
+  // else "default".
   std::string domain{};
-  // The most host memory that this participant allocates, in bytes. 0: TENSORBUS_BUDGET (bytes),
-  // else three quarters of the machine's memory.
+  // Limit for the host memory of this participant, in bytes. 0: TENSORBUS_BUDGET (bytes), else
+  // three quarters of the machine's memory.
   std::size_t budget_bytes = 0;
-  // Freed memory in bytes that is kept for reuse, and not given back to the kernel.
+  // Freed memory, in bytes, that is kept for reuse instead of given back to the kernel.
   std::size_t warm_bytes = std::size_t{256} << 20;
   std::size_t segment_bytes = std::size_t{64} << 20;
-  // The most memory that this participant allocates on each GPU, in bytes. 0: TENSORBUS_CUDA_BUDGET
+  // Limit for the memory of this participant on each GPU, in bytes. 0: TENSORBUS_CUDA_BUDGET
   // (bytes), else half of the GPU's memory.
   std::size_t cuda_budget_bytes = 0;
 };
@@ -33,13 +33,13 @@ enum class Access {
   kRead,
   // Write them for this subscriber alone: a written page becomes a private copy that no other
   // process sees. Costs a mapping for each sample (one or two microseconds), and a fault and memory
-  // for each written page; to write all of a large tensor, copying it is faster. A page that was
-  // not written shows the writes of others, if the publisher is `shared`. A tensor on a GPU is
-  // copied there, in the order of its streams: no thread waits for it, and its lease goes back
-  // after the copy.
+  // for each written page; copying is faster if all of a large tensor is written. If the publisher
+  // is `shared`, pages that were not written show the writes of others. A tensor on a GPU is copied
+  // there, in the order of its streams: no thread waits for it, and its lease is returned after the
+  // copy.
   kPrivate,
   // Write them for all: the publisher and all other holders of the sample see the writes. The
-  // processes themselves must agree on an order. Only from publishers that are `shared`.
+  // processes themselves must agree on an order. Only with publishers that are `shared`.
   kShared,
 };
 
@@ -48,46 +48,46 @@ struct PublisherOptions {
   // The number of samples that may wait for a subscriber without a depth of its own. A full queue
   // drops its oldest sample, so a slow subscriber is at most this many samples behind.
   std::uint32_t depth = 8;
-  // The number of last samples that a later subscriber gets.
+  // The number of last samples that later subscribers get.
   std::uint32_t history = 0;
-  // Drops nothing: publish() waits up to `timeout` for a full subscriber.
+  // Drops nothing: publish() waits up to `timeout` for a subscriber without room.
   bool reliable = false;
   std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
-  // A subscriber that has had no room for so long, while publish() waited or gave up, is cut off:
-  // the samples in its queue are dropped, and publish() goes on. It is connected again as soon as
-  // it looks for samples, and counts what it has lost as `missed`. Only if `reliable`.
+  // A subscriber without room for this long, while publish() waited or gave up, is cut off: the
+  // samples in its queue are dropped, and publish() continues. It is connected again as soon as it
+  // looks for samples, and counts the lost samples as `missed`. Only if `reliable`.
   std::chrono::nanoseconds lag_timeout = std::chrono::nanoseconds::max();
-  // Subscribers that ask for Access::kShared may write to samples of this publisher. They can write
-  // to all loans and samples of this participant's shared publishers, and to nothing else.
+  // Subscribers with Access::kShared may write to samples of this publisher. They can then write to
+  // all loans and samples of this participant's shared publishers, and to nothing else.
   bool shared = false;
-  // Samples of this publisher lie in segments of their own. A subscriber's process gets only these
-  // segments, so it can read (or, if shared, write) nothing else of this process. Tensors elsewhere
-  // are copied: loans of other publishers, empty(), received tensors. Mapped files and GPU memory
-  // are not (docs/limits.md).
+  // Samples of this publisher lie in segments of their own. A subscriber's process gets only these,
+  // so it can read (or, if shared, write) nothing else of this process. Tensors elsewhere are
+  // copied: loans of other publishers, empty(), received tensors; not mapped files and GPU memory
+  // (docs/limits.md).
   bool isolated = false;
-  // The type of its messages; subscribers that expect another type are refused.
+  // The type of its messages. Subscribers that expect another type are refused.
   MessageType type{};
-  // The node that it belongs to, if any: for listings.
+  // Its node, for listings; empty: none.
   std::string node{};
 };
 
 // What a subscriber accepts, and how it waits.
 struct SubscriberOptions {
-  std::uint32_t depth = 0;       // 0: as the publisher says
+  std::uint32_t depth = 0;       // 0: the publisher's depth
   std::uint32_t max_held = 256;  // samples of one publisher that may be held at once
-  // false: never slows a publisher down. A reliable publisher does not wait for room here; when
-  // there is none, the oldest waiting sample is dropped. For viewers and monitors.
+  // false: never slows a publisher down. A reliable publisher does not wait for room here; it drops
+  // the oldest waiting sample instead. For viewers and monitors.
   bool reliable = true;
-  // true: receive() returns kClosed when every publisher that was connected has closed, and nothing
-  // is left of what they sent. One that was killed has not closed: the stream goes on until another
-  // publisher has taken its place.
+  // true: receive() returns kClosed when every connected publisher has closed and none of their
+  // samples is left. A publisher that was killed counts as closed only when another has taken its
+  // place.
   bool end_of_stream = false;
-  // How long receive() polls before it sleeps; it uses a core meanwhile. If the last samples came
-  // within some microseconds of the call, it polls for up to 80 us. 0: it sleeps at once.
+  // How long receive() polls before it sleeps, using a core. If the last samples came within some
+  // microseconds of the call, it polls for up to 80 us. 0: it sleeps at once.
   std::chrono::nanoseconds spin = std::chrono::microseconds(5);
   // With kShared, a publisher that is not `shared` refuses the subscriber; stats() reports that.
   Access access = Access::kRead;
-  // The expected type. A receive() reports publishers whose messages cannot be read; they stay
+  // The expected type. receive() reports publishers whose messages cannot be read; they stay
   // unconnected.
   MessageType type{};
   // Pins received blocks of host memory for GPUs, from 64 KiB on. Copies from them to a GPU are
@@ -95,35 +95,35 @@ struct SubscriberOptions {
   // supports this. Not with Access::kPrivate.
   bool pin = false;
   // Tensors of a GPU that this process cannot use arrive in host memory. With this option they are
-  // copied to this device, into memory of our own (cuda_budget_bytes). All other tensors stay where
-  // they are. Throws Error(kUnsupported) that says why this is not possible here.
-  // Device::host(): all tensors of GPUs arrive in host memory, also where this process can use the
-  // GPU, copied by their owner through pinned memory. Not with Access::kShared.
+  // copied to this device, into our own memory (cuda_budget_bytes). All other tensors stay where
+  // they are. Throws Error(kUnsupported) with the reason if this is not possible here.
+  // Device::host(): all GPU tensors arrive in host memory, even if this process can use the GPU,
+  // copied by their owner through pinned memory. Not with Access::kShared.
   //
   //   tensorbus::Subscriber subscriber("frames", {.device = tensorbus::Device::cuda(0)});
   std::optional<Device> device{};
-  // The node that it belongs to, if any: for inspections.
+  // Its node, for inspections; empty: none.
   std::string node{};
 };
 
-// A queue's options, set by its maker for all its users.
+// The options of a queue, set by its maker for all users.
 struct QueueOptions {
   std::uint32_t maxsize = 0;  // items that may wait; 0: no limit
   // If a process dies with an item for which it has not called task_done(), the item goes back into
-  // the queue. Without this option it counts as lost.
+  // the queue. Otherwise it counts as lost.
   bool redeliver = false;
   // Processes that get an item may write to its tensors; all holders see it. Tensors elsewhere are
   // copied into memory that allows this.
   bool shared = false;
-  std::string name{};  // by which other processes find it; empty: only its address
-  // Bytes of tensors and fields of the items that may wait; 0: no limit.
+  std::string name{};  // the name for other processes; empty: only an address
+  // Limit for the tensors and fields of waiting items, in bytes; 0: none.
   std::uint64_t max_bytes = 0;
 };
 
 // How long tensors are shared, and what other processes may do with them.
 struct ShareOptions {
-  // The share ends after so many have attached; the memory is freed after the last of them. 0: any
-  // number.
+  // The share ends after this number of attachments; its memory is freed after the last of them. 0:
+  // any number.
   std::uint32_t uses = 0;
   // The share ends after this time, used or not.
   std::chrono::nanoseconds ttl = std::chrono::nanoseconds::max();
@@ -132,7 +132,7 @@ struct ShareOptions {
   bool shared = false;
 };
 
-// What to do with shared tensors, and how long to wait for their owner.
+// The access to shared tensors, and how long to wait for their owner.
 struct AttachOptions {
   Access access = Access::kRead;
   std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();

@@ -12,15 +12,15 @@ namespace tensorbus::inline v0 {
 enum class Outcome {
   kDone,
   kTimedOut,
-  kInterrupted,  // a signal handler ran, or GiveUp returned true; call again to go on
+  kInterrupted,  // a signal handler ran, or GiveUp returned true; call again to continue
   kClosed,
   kHoldLimit,  // this subscriber holds max_held samples, and more are waiting
   kShutDown,   // the queue was shut down: it takes no items, and has none left
 };
 
 // A waiting call calls it at least ten times a second; true ends the call with kInterrupted.
-// Without one, every signal that arrives while the call sleeps does. An exception from it is thrown
-// by the call. A std::stop_token is a GiveUp:
+// Without it, every signal that arrives while the call sleeps does. The call throws its exceptions.
+// A std::stop_token is a GiveUp:
 //
 //   std::jthread worker([&](std::stop_token stop) {
 //     while (auto sample = subscriber.receive(std::chrono::hours(1), stop)) use(*sample);

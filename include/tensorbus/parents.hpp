@@ -11,15 +11,15 @@
 namespace tensorbus::inline v0 {
 
 // Names the samples from which this thread makes what it publishes while the object lives, for
-// `tensorbus trace` (docs/tracing.md). In a callback of an Executor the sample that is being
-// handled is named already; this replaces it until the callback ends. Nothing of it is sent or kept
-// unless a tracer runs.
+// `tensorbus trace` (docs/tracing.md). A callback of an Executor need not name the sample that it
+// handles; this replaces that one until the callback ends. Nothing is sent or kept unless a tracer
+// runs.
 //
 //   const tensorbus::Parents parents({&left, &right});
 //   publisher.publish(stereo);
 class Parents {
  public:
-  // The samples may go before the object. Of more than 16 the rest is left out.
+  // The samples need not outlive the object. At most 16; the rest is left out.
   explicit Parents(std::initializer_list<const Sample*> samples) {
     std::vector<const tb_sample*> given;
     given.reserve(samples.size());

@@ -29,10 +29,10 @@ tb_participant* get(const Participant& participant);
 //   tensorbus::Publisher publisher("camera/image", {}, lab);
 class Participant {
  public:
-  // Makes one of its own. Throws Error(kPermission) if the domain's directory is not safe.
+  // Makes a new participant. Throws Error(kPermission) if the domain's directory is unsafe.
   explicit Participant(const ParticipantOptions& options = {}) : Participant(options, false) {}
   // Returns the participant that this process shares on a domain, made at the first use. A forked
-  // child gets one of its own. Options other than `domain` count only at the first use.
+  // child gets its own. Options other than `domain` count only at the first use.
   static Participant shared(const ParticipantOptions& options = {}) {
     return Participant(options, true);
   }
@@ -40,7 +40,7 @@ class Participant {
   Id id() const;
   std::string domain_path() const;
   ArenaUse arena() const { return arena(Device::host()); }
-  // The same for its memory on a GPU: zeros before the first loan there.
+  // The same for its memory on a GPU; zeros before the first loan there.
   ArenaUse arena(Device device) const;
 
  private:

@@ -16,8 +16,8 @@
 namespace tensorbus::inline v0 {
 
 // Publishes a recording, with the intervals at which it was recorded (docs/recording.md). Its
-// publishers are like the recorded ones, and lend their tensors from the mapped file. It is a
-// participant of its own, with one thread. Thread-safe.
+// publishers are like the recorded ones, and lend their tensors from the mapped file. A player has
+// a participant of its own and one thread. Thread-safe.
 //
 //   tensorbus::Player player(tensorbus::Recording("run.mcap"), {.paused = true});
 //   player.wait_for_subscribers();
@@ -25,18 +25,18 @@ namespace tensorbus::inline v0 {
 //   player.wait();
 class Player {
  public:
-  // Makes the publishers, and begins, unless it is paused. The recording need not live. Throws
-  // Error(kInvalidArgument) that names the option, or a recorded type that is none;
-  // Error(kUnsupported) for a device that cannot be used here; else as Publisher.
+  // Makes the publishers and starts, unless paused. The recording need not outlive this call.
+  // Throws Error(kInvalidArgument) that names the option, or an invalid recorded type;
+  // Error(kUnsupported) for a device that cannot be used here; else as Publisher does.
   explicit Player(const Recording& recording, const PlayerOptions& options = {})
       : player_(made(recording, options)) {}
 
   // Stops before the next message.
   void pause() { internal::require_done(tb_player_pause(alive())); }
   void resume() { internal::require_done(tb_player_resume(alive())); }
-  // Pauses, and publishes so many messages at once.
+  // Pauses, and publishes `count` messages at once.
   void step(std::uint64_t count = 1) { internal::require_done(tb_player_step(alive(), count)); }
-  // Throws Error(kInvalidArgument) for what is no number above 0.
+  // Throws Error(kInvalidArgument) unless the rate is above 0.
   void set_rate(double rate) { internal::require_done(tb_player_set_rate(alive(), rate)); }
   // Waits until each topic has a subscriber. Outcomes: kTimedOut, kInterrupted.
   Outcome wait_for_subscribers(std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max(),
@@ -45,7 +45,7 @@ class Player {
     return internal::outcome_of(
         asked.ended(tb_player_wait_for_subscribers(alive(), timeout.count(), asked.get())));
   }
-  // Waits until all was published, or playing has failed: close() then throws why. Outcomes:
+  // Waits until everything was published or playing has failed; close() then throws why. Outcomes:
   // kTimedOut, kInterrupted.
   Outcome wait(std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max(),
                const GiveUp& give_up = {}) {
@@ -70,8 +70,8 @@ class Player {
             .ended = told.ended != 0,
             .error = error.data()};
   }
-  // Ends playing, and the publishers; samples stay valid. Throws the Error for which playing has
-  // ended; the second call does nothing.
+  // Ends playing and closes the publishers; samples stay valid. Throws the Error that ended
+  // playing; a second call does nothing.
   void close() { internal::require_done(tb_player_close(alive())); }
 
  private:

@@ -15,10 +15,10 @@
 
 namespace tensorbus::inline v0 {
 
-// Passes items from any process of the domain to any other, each to exactly one. The queue lives in
-// the participant that makes it; when that ends, all calls return kClosed. Tensors are passed by
+// Passes items between all processes of a domain, each item to exactly one process. The queue lives
+// in the participant that makes it; when that ends, all calls return kClosed. Tensors are passed by
 // reference, directly from the process that put them: after a get, neither that process nor the
-// queue's is needed. Thread-safe. Movable, not copyable. Calls on a moved-from queue throw
+// queue's process is needed. Thread-safe. Movable, not copyable. Calls on a moved-from queue throw
 // Error(kClosed).
 //
 //   tensorbus::Queue queue({.maxsize = 8});
@@ -31,7 +31,7 @@ class Queue {
   using Timeout = std::chrono::nanoseconds;
   static constexpr Timeout kForever = Timeout::max();
 
-  // Throws Error(kInvalidArgument) if another queue of this name is there; it names its process.
+  // Throws Error(kInvalidArgument) if a queue of this name exists; the text names its process.
   explicit Queue(const QueueOptions& options = {},
                  const Participant& participant = Participant::shared());
   // Opens a queue by its address, or by its name, for which it waits. Throws Error(kTimeout), and
@@ -40,9 +40,9 @@ class Queue {
                     const GiveUp& give_up = {},
                     const Participant& participant = Participant::shared());
   // Makes a handle of the queue with this address, without a request: if its process is stopped or
-  // gone, the first call that needs it finds out. `options`: those that the queue was made with, as
-  // far as known. `shared` must be the same, or tensors are refused with Error(kProtocol); the
-  // others are only returned by options(). Throws Error(kInvalidArgument) if it is no address.
+  // gone, the first call that needs it reports that. `options`: those of the queue, as far as
+  // known. `shared` must be the same, or tensors are refused with Error(kProtocol); the others are
+  // only returned by options(). Throws Error(kInvalidArgument) for an invalid address.
   static Queue at(const std::string& address, const QueueOptions& options = {},
                   const Participant& participant = Participant::shared());
 
@@ -55,21 +55,21 @@ class Queue {
   // Puts an item. Returns kDone, kTimedOut or kInterrupted (there was no room; nothing was put),
   // kShutDown or kClosed. With a timeout other than kForever it also waits for memory that others
   // release. Throws Error(kOutOfMemory), Error(kInvalidArgument) for an item larger than max_bytes,
-  // and Error(kTimeout) if the queue's process does not say whether it has the item.
+  // and Error(kTimeout) if the queue's process did not reply: the item may be in the queue.
   Outcome put(const Message& item, Timeout timeout = kForever, const GiveUp& give_up = {});
-  // Puts an item without tensors if that takes no waiting, and no question to another process.
-  // Returns false if it did not: start_put() or put() will. Throws as put().
+  // Puts an item without tensors if that needs no waiting and no request to another process.
+  // Returns false if it was not put: use start_put() or put(). Throws as put() does.
   bool put_now(const Message& item);
   // Gets an item. Returns kDone, kTimedOut, kInterrupted, kShutDown or kClosed.
   Outcome get(Sample& item, Timeout timeout = kForever, const GiveUp& give_up = {});
 
-  // The same for event loops: a request that has finished when its descriptor is readable. If it is
-  // destroyed before, it is cancelled, and an item on its way goes back into the queue.
+  // The same for event loops: a request that is finished when its descriptor is readable.
+  // Destroying an unfinished request cancels it; an item on its way goes back into the queue.
   class Pending {
    public:
     int descriptor() const noexcept { return tb_pending_descriptor(pending_.get()); }
     bool is_get() const noexcept { return is_get_; }
-    // Returns or throws the result of put(), get() or join(); once. `item` is for a get. kTimedOut:
+    // Returns or throws the result of put(), get() or join(), once. `item` is for a get. kTimedOut:
     // not finished. Throws Error(kClosed) after cancel().
     Outcome take(Sample& item);
     // Cancels the request, as its destructor does.
@@ -83,34 +83,34 @@ class Queue {
     Owner pending_;
     bool is_get_;
   };
-  // get() that also returns kClosed when another request, a put or a join, has finished.
+  // get() that also returns kClosed when `unanswered`, a put or a join, is finished.
   Outcome get_while(Sample& item, const Pending& unanswered, Timeout timeout = kForever,
                     const GiveUp& give_up = {});
   Pending start_put(const Message& item);
   Pending start_get();
   Pending start_join();
 
-  // The queue's process answers these three at once. They throw Error(kTimeout) if it did not
-  // answer in five seconds, because it is stopped or very busy, or if `give_up` returned true.
+  // The next three calls throw Error(kTimeout) if the queue's process did not reply within five
+  // seconds, because it is stopped or very busy, or if `give_up` returned true.
 
-  // Marks the oldest item that this process got as done. Throws Error(kInvalidArgument) if there
-  // were fewer items, Error(kClosed).
+  // Marks the oldest item that this process got as done. Throws Error(kInvalidArgument) if there is
+  // none, or Error(kClosed).
   void task_done(const GiveUp& give_up = {});
   // Waits until all items are done. Returns kDone, kTimedOut, kInterrupted or kClosed.
   Outcome join(Timeout timeout = kForever, const GiveUp& give_up = {});
   // Throws Error(kClosed).
   QueueStats stats(const GiveUp& give_up = {}) const;
   // Shuts the queue down for all processes: from now on put() returns kShutDown, and so does get()
-  // when no item is left. `immediate`: waiting items are dropped, and count as done. Throws
-  // Error(kClosed), Error(kTimeout).
+  // when no item is left. `immediate`: waiting items are dropped and count as done. Throws
+  // Error(kClosed) or Error(kTimeout).
   //
   //   jobs.shutdown();
   //   jobs.drain(std::chrono::seconds(10));  // the consumers get what waits
   void shutdown(bool immediate = false, const GiveUp& give_up = {});
-  // Waits until no item waits, so that closing the queue drops none. With `redeliver` the items
-  // that others have got must be done, too. Returns kDone, kTimedOut, kInterrupted or kClosed.
+  // Waits until no item waits, so that closing the queue drops none. With `redeliver`, items that
+  // other processes have got must also be done. Returns kDone, kTimedOut, kInterrupted or kClosed.
   Outcome drain(Timeout timeout = kForever, const GiveUp& give_up = {});
-  // Closes the queue for all processes; waiting items are dropped: see drain().
+  // Closes the queue for all processes. Waiting items are dropped: see drain().
   void close(const GiveUp& give_up = {});
 
  private:

@@ -13,8 +13,8 @@
 namespace tensorbus::inline v0 {
 
 // Writes the messages of topics to a file, from the memory in which they were published
-// (docs/recording.md). It is a participant of its own, with two threads. It records until close(),
-// or its end.
+// (docs/recording.md), until close() or its destructor. A recorder has a participant of its own and
+// two threads.
 //
 //   tensorbus::Recorder recorder({.path = "run.mcap", .topics = {"camera/image"}});
 //   ...
@@ -23,12 +23,12 @@ namespace tensorbus::inline v0 {
 class Recorder {
  public:
   // Makes the file and subscribes. Throws Error(kInvalidArgument) that names the option, or if the
-  // file exists; Error(kUnsupported) for a compression whose library is not there;
-  // Error(kPermission), Error(kOutOfMemory), Error(kSystem) for a file that cannot be made.
+  // file exists; Error(kUnsupported) for a compression without its library; Error(kPermission),
+  // Error(kOutOfMemory) or Error(kSystem) for a file that cannot be made.
   explicit Recorder(const RecorderOptions& options) : recorder_(made(options)) {}
 
-  // Writes what was kept to a file of its own, and goes on; `path` is then that of the file.
-  // Outcomes: kTimedOut, kInterrupted (it still will be written), kClosed if recording has ended.
+  // Writes the kept samples to a new file and continues; `path` gets the path of that file.
+  // Outcomes: kTimedOut or kInterrupted (it will still be written), kClosed if recording has ended.
   // Throws Error(kInvalidArgument) without `snapshot_time`.
   [[nodiscard]] Outcome snapshot(std::string& path,
                                  std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max(),
@@ -40,8 +40,8 @@ class Recorder {
     if (outcome == Outcome::kDone) path = text.data();
     return outcome;
   }
-  // Waits until recording has ended by itself, as on a full disk: close() then throws why.
-  // Outcomes: kTimedOut, kInterrupted.
+  // Waits until recording ends early, e.g. for a full disk; close() then throws why. Outcomes:
+  // kTimedOut, kInterrupted.
   [[nodiscard]] Outcome wait(std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max(),
                              const GiveUp& give_up = {}) {
     const internal::Asked asked(give_up);
@@ -62,8 +62,8 @@ class Recorder {
             .topics = told.topics,
             .error = error.data()};
   }
-  // Writes what was published before this call, and the end of the file. Throws the Error for which
-  // recording has ended by itself, which says what is in the file; the second call does nothing.
+  // Writes what was published before this call, and the end of the file. Throws the Error that
+  // ended recording early, which says what the file contains; a second call does nothing.
   void close() { internal::require_done(tb_recorder_close(alive())); }
 
  private:

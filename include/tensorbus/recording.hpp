@@ -11,36 +11,36 @@
 
 namespace tensorbus::inline v0 {
 
-// A file that a Recorder has written, mapped: its messages, in the order of time. Their tensors are
-// read-only views of the file, which outlive the recording; publishing or sharing one lends the
-// file. Those of compressed messages are views of memory, to which their chunk is unpacked;
-// publishing or sharing one copies it. A recording does not change, and may be used in several
-// threads, and in forked children.
+// A mapped file that a Recorder has written: its messages, in the order of their times. Their
+// tensors are read-only views of the file and outlive the recording; publishing or sharing one
+// lends the file. Tensors of compressed messages are views of memory, to which their chunk is
+// unpacked; publishing or sharing one copies it. Immutable; usable in several threads and in forked
+// children.
 //
 //   const tensorbus::Recording recording("run.mcap");
 //   for (std::size_t i = 0; i < recording.size(); ++i) use(recording[i].tensor("image"));
 //   for (const std::uint32_t i : recording.select({"pose"})) use(recording[i].fields());
 class Recording {
  public:
-  // Opens the file; one without an index at its end, as of a recorder that was killed, is searched.
-  // Throws Error with the file and what is wrong in its text: kInvalidArgument, kUnsupported (it is
-  // searched, and the library of its compression is not there), kPermission, kOutOfMemory, kSystem.
+  // Opens the file. Without an index at its end, as a killed recorder leaves it, the file is
+  // searched. Throws Error with the file and the fault: kInvalidArgument, kUnsupported (it must be
+  // searched and its compression library is missing), kPermission, kOutOfMemory, kSystem.
   explicit Recording(const std::string& path)
       : recording_(internal::created<Owned>([&](tb_recording** recording) {
           return tb_recording_open(internal::c_text(path, "the path"), recording);
         })) {}
 
   std::size_t size() const { return tb_recording_message_count(alive()); }
-  // Returns a message. Throws Error(kInvalidArgument) if there is none of this number, or that says
-  // what of it is damaged; Error(kUnsupported) if another program has encoded it, or if the library
-  // of its compression is not there; Error(kOutOfMemory).
+  // Returns a message. Throws Error(kInvalidArgument) if none has this number, or that says what is
+  // damaged; Error(kUnsupported) if another program has encoded it, or its compression library is
+  // missing; Error(kOutOfMemory).
   Sample operator[](std::size_t index) const {
     Sample sample;
     (void)internal::receive_into(
         sample, [&](tb_sample** given) { return tb_recording_get(alive(), index, given); });
     return sample;
   }
-  // When a message was recorded, ns since 1970. Throws Error(kInvalidArgument).
+  // The time at which a message was recorded, ns since 1970. Throws Error(kInvalidArgument).
   std::uint64_t time_ns(std::size_t index) const {
     std::uint64_t time = 0;
     internal::require_done(tb_recording_time(alive(), index, &time));
@@ -62,7 +62,7 @@ class Recording {
     return indices;
   }
 
-  // Returns what was recorded, in the order of the names.
+  // Returns the recorded topics, sorted by name.
   std::vector<RecordedTopic> topics() const {
     std::vector<RecordedTopic> topics(tb_recording_topic_count(alive()));
     for (std::uint32_t i = 0; i < topics.size(); ++i) {
@@ -78,17 +78,17 @@ class Recording {
     }
     return topics;
   }
-  // Returns what the recorder says of itself: "version", "host", "domain", "started"; "" if it says
-  // nothing of this name.
+  // Returns information about the recorder: "version", "host", "domain" or "started"; "" for
+  // another name.
   std::string about(const std::string& name) const {
     const char* const found = tb_recording_about(alive(), internal::c_text(name, "the name"));
     return found == nullptr ? "" : found;
   }
-  // Why the file had to be searched for its messages, and where it ends; "": it is whole.
+  // Why the file had to be searched, and where it ends; "": it is complete.
   std::string recovered() const { return tb_recording_recovered(alive()); }
-  // What of the file could not be read; "": nothing.
+  // What could not be read; "": nothing.
   std::string damage() const { return tb_recording_damage(alive()); }
-  // Throws Error(kSystem) if the memory is not what the file holds, as MappedFile::check().
+  // Throws Error(kSystem) if the memory is not what the file holds; see MappedFile::check().
   void check() const { internal::require_done(tb_recording_check(alive())); }
 
  private:

@@ -45,18 +45,18 @@ class Sample {
 
   SampleHeader header() const noexcept;
   std::span<const Tensor> tensors() const noexcept { return tensors_.span(); }
-  // Returns the only tensor. Throws Error(kInvalidArgument) if there is not exactly one.
+  // Returns the only tensor. Throws Error(kInvalidArgument) unless there is exactly one.
   const Tensor& tensor() const;
   // Returns the tensor at this key of the fields: sample.tensor("image"). Throws
   // Error(kInvalidArgument) if there is none.
   const Tensor& tensor(std::string_view key) const;
-  // Returns the small fields as they came (MessagePack), and decoded (throws Error(kProtocol) if
-  // they are malformed). Empty if the message was a single tensor.
+  // Return the small fields as received (MessagePack), and decoded (throws Error(kProtocol) if they
+  // are malformed). Empty if the message was a single tensor.
   std::span<const std::byte> field_bytes() const noexcept;
   Value fields() const;
 
-  // Returns a copy in writable memory of this process alone, which holds no lease. Tensors that
-  // overlap do so in the copy. Throws Error(kOutOfMemory).
+  // Returns a copy in writable memory of this process alone, without a lease. Tensors that overlap
+  // do so in the copy too. Throws Error(kOutOfMemory).
   Sample copy() const;
 
  private:
@@ -64,7 +64,7 @@ class Sample {
   friend Outcome internal::receive_into(Sample& sample, Call call);
   friend class Parents;
   friend class Subscriber;
-  // Takes over a sample from C, in place of the present one.
+  // Takes over a sample from C, replacing the present one.
   void take(tb_sample* given) {
     own(given);
     describe_tensors();

@@ -25,14 +25,14 @@ namespace tensorbus::inline v0 {
 
 // Counters of a service since it was made.
 struct ServiceStats {
-  std::uint64_t calls = 0;    // requests that came
-  std::uint64_t failed = 0;   // whose callback threw, or whose reply could not be sent
-  std::uint64_t refused = 0;  // of clients with other types
-  std::uint64_t dropped = 0;  // invalid requests, which got no answer
+  std::uint64_t calls = 0;    // received requests
+  std::uint64_t failed = 0;   // the callback threw, or the reply could not be sent
+  std::uint64_t refused = 0;  // from clients with other types
+  std::uint64_t dropped = 0;  // invalid requests, without a reply
 };
 
-// Answers requests of clients in C++ and Python, in any process of the domain, one after the other,
-// in the thread that drives it. Tensors travel by reference both ways.
+// Replies to requests of clients in C++ and Python, in any process of the domain, one after the
+// other, in the thread that drives it. Tensors are sent by reference both ways.
 //
 //   tensorbus::Service service("mean", [](const tensorbus::Content& request) {
 //     return tensorbus::Content(mean(request.tensor("x").as<float>()));
@@ -46,17 +46,16 @@ struct ServiceStats {
 //   auto service = tensorbus::Service::of<ImageMessage, Detections>("detect", detect);
 //
 // An exception of the callback is thrown in the client as a ServiceError. Any number of processes
-// may offer a service of one name: each client stays with one of them while that lives. Clients
-// that die, or are stopped, delay no other client: the service does not wait until answers have
-// arrived, except in its destructor, up to a second. Clients that still wait then get
-// Error(kClosed).
+// may offer a service of one name: each client stays with one of them while that lives. Dead or
+// stopped clients delay no other client: the service does not wait until replies have arrived,
+// except in its destructor, for up to a second. Clients that still wait then get Error(kClosed).
 //
 // One thread at a time. Movable, not copyable; calls on a moved-from service throw Error(kClosed).
 class Service {
  public:
   using Callback = std::function<Content(Content)>;
 
-  // Opens the service: clients may call from now on. Throws Error(kInvalidArgument) for an empty
+  // Opens the service: clients can call from now on. Throws Error(kInvalidArgument) for an empty
   // name, and Error(kSystem) if no descriptors are left.
   Service(const std::string& name, Callback callback,
           const Participant& participant = Participant::shared())
@@ -69,13 +68,13 @@ class Service {
   const std::string& name() const { return state().name; }
   ServiceStats stats() const { return state().stats; }
 
-  // Serves the next request, if there is one now. Returns kDone, kTimedOut if there is none, or
+  // Serves the next request if one is waiting. Returns kDone, kTimedOut if there is none, or
   // kClosed if the service's queue was closed. Throws Error(kOutOfMemory) if there is no room for a
-  // request; the next call goes on.
+  // request; the next call tries again.
   Outcome try_serve();
-  // Waits for a request, and serves it: the fastest way for a thread that has nothing else to do,
-  // if descriptor() was never called. Returns kDone, kTimedOut, kInterrupted (`give_up` returned
-  // true; a signal handler does not end it) or kClosed. Throws as try_serve().
+  // Waits for a request and serves it: the fastest way for a thread with no other work, if
+  // descriptor() was never called. Returns kDone, kTimedOut, kInterrupted (`give_up` returned true;
+  // a signal handler does not end it) or kClosed. Throws as try_serve() does.
   Outcome serve(std::chrono::nanoseconds timeout, const GiveUp& give_up = {});
   // For poll(), epoll and event loops: readable when try_serve() may find something. Call
   // try_serve() until it finds nothing.
@@ -107,8 +106,8 @@ class Service {
     Queue queue;
     internal::Answers answers;  // destroyed before the queue
     internal::Epoll ready;
-    std::optional<Queue::Pending> next;  // once the descriptor is used
-    bool listening = false;              // not when `next` has finished
+    std::optional<Queue::Pending> next;  // only once the descriptor is used
+    bool listening = false;              // false when `next` has finished
     ServiceStats stats;
   };
 
@@ -150,7 +149,7 @@ inline Outcome Service::serve(std::chrono::nanoseconds timeout, const GiveUp& gi
   return outcome;
 }
 
-// The last request stays readable until the next one: if this fails, a polling caller comes again.
+// The last request stays readable until the next one: if this fails, a polling caller tries again.
 inline void Service::State::listen() {
   Queue::Pending asked = queue.start_get();
   if (next) ready.remove(next->descriptor());
@@ -183,13 +182,13 @@ inline void Service::State::serve(const Sample& sample) {
     internal::Request request = internal::read_request(sample);
     const std::string client = request.reply;
     give(client, answer_to(std::move(request)));
-  } catch (const Error&) {  // it is not a request, or names no queue for the answer
+  } catch (const Error&) {  // not a request, or no queue for the reply
     ++stats.dropped;
   }
 }
 
-// Catches what the callback throws, and the error of a reply that cannot be encoded, so that no
-// driver of the service sees them.
+// Catches exceptions of the callback, and the error of a reply that cannot be encoded, so that the
+// caller that drives the service does not see them.
 inline internal::Packed Service::State::answer_to(internal::Request request) {
   const std::string why = internal::why_not(types, request.definitions);
   if (!why.empty()) {

@@ -17,14 +17,14 @@
 namespace tensorbus::inline v0 {
 
 // Returns true if these bytes lie in memory of the bus (ours or lent to us), or of a mapped file,
-// to which others may get the right to write. With this right they are shared by reference.
+// to which others may get write access. With this access they are shared by reference.
 inline bool is_shared(const void* data, std::size_t bytes,
                       const Participant& participant = Participant::shared()) {
   return tb_is_shared(internal::get(participant), data, bytes) != 0;
 }
 
 // Keeps tensors for all processes that have the handle. Movable, not copyable. After close() no
-// further process can attach; those that have attached keep the tensors.
+// more processes can attach; attached ones keep the tensors.
 //
 //   tensorbus::Shared shared = tensorbus::share({.tensors = {TensorView::of(data, {n})}});
 //   send(shared.handle().text());
@@ -50,7 +50,7 @@ class Shared {
   Handle handle_;
 };
 
-// Shares tensors. Those in memory of the bus, ours or other owners', are shared in place, all
+// Shares tensors. Those in memory of the bus (ours or other owners') are shared in place; all
 // others are copied once. Throws Error(kOutOfMemory) that names the limit.
 inline Shared share(const Message& message, const ShareOptions& options = {},
                     const Participant& participant = Participant::shared()) {
@@ -64,10 +64,10 @@ inline Shared share(const Message& message, const ShareOptions& options = {},
       [&](tb_share** share) { return tb_share_create(by, outbound.hand_over(), &given, share); }));
 }
 
-// Gets the tensors of a handle, by reference, any number of times, also in the owner's process.
+// Gets the tensors of a handle by reference, any number of times, also in the owner's process.
 // Returns kDone, kTimedOut or kInterrupted. Throws Error(kClosed) if the owner is gone or has ended
 // the share, Error(kInvalidArgument) if the share has other tensors than the handle says,
-// Error(kPermission) if it may only be read, Error(kOutOfMemory) that names the limit.
+// Error(kPermission) if it is read-only, Error(kOutOfMemory) that names the limit.
 inline Outcome attach(Sample& sample, const Handle& handle, const AttachOptions& options,
                       const Participant& participant = Participant::shared()) {
   internal::Asked asked(options.give_up);
@@ -77,7 +77,7 @@ inline Outcome attach(Sample& sample, const Handle& handle, const AttachOptions&
                                  asked.get(), given));
   });
 }
-// The same; throws Error(kTimeout) if no answer came in time, or `give_up` returned true.
+// The same; throws Error(kTimeout) if no reply came in time, or `give_up` returned true.
 inline Sample attach(const Handle& handle, const AttachOptions& options = {},
                      const Participant& participant = Participant::shared()) {
   Sample sample;

@@ -17,10 +17,10 @@ struct Published {
 
 // The result of a publish_many().
 struct PublishedMany {
-  Outcome outcome = Outcome::kDone;  // kDone if all were published, else as of a publish()
-  std::size_t count = 0;             // so many were published, in their order
-  std::uint64_t sequence = 0;        // of the last of them
-  std::uint32_t subscribers = 0;     // that have it in their queues
+  Outcome outcome = Outcome::kDone;  // kDone if all were published, else as for publish()
+  std::size_t count = 0;             // number of published messages, in order
+  std::uint64_t sequence = 0;        // of the last one
+  std::uint32_t subscribers = 0;     // that have the last one in their queues
 };
 
 // Counters of a publisher since it was made, and its present state.
@@ -35,11 +35,11 @@ struct PublisherStats {
   std::uint64_t bytes_copied = 0;    // of tensors that were not in the arena
   std::uint64_t bytes_in_flight = 0;
   std::uint32_t subscribers = 0;
-  std::uint32_t waiting = 0;      // threads that wait in publish() now
+  std::uint32_t waiting = 0;      // threads that wait in publish()
   std::uint64_t cut_off = 0;      // subscribers cut off after `lag_timeout`
   std::uint64_t bad_returns = 0;  // invalid leases that subscribers returned
-  // Of a reliable publisher that waits, or gave up: the process (pid) of the subscriber without
-  // room for which it has waited longest, and for how long; 0 if there is none.
+  // If a reliable publisher waits or gave up: the pid of the subscriber without room for which it
+  // has waited longest, and how long; else 0.
   std::uint32_t blocked_by = 0;
   std::chrono::nanoseconds blocked_for{};
 };
@@ -58,13 +58,13 @@ struct SubscriberStats {
   std::string last_refusal;  // why the last publisher was not connected; "" if none was refused
 };
 
-// Counters of a queue, as its process has them now.
+// Counters of a queue, as its process has them.
 struct QueueStats {
-  std::uint64_t items = 0;       // that wait
-  std::uint64_t unfinished = 0;  // put, and not done
-  // Got by processes that died, or of memory that the queue's process could not map.
+  std::uint64_t items = 0;       // waiting
+  std::uint64_t unfinished = 0;  // put and not done
+  // Got by processes that died, or in memory that the queue's process could not map.
   std::uint64_t lost = 0;
-  std::uint64_t bytes = 0;  // of the items that wait
+  std::uint64_t bytes = 0;  // of waiting items
 };
 
 // How much of its shared memory a participant uses.
@@ -75,10 +75,10 @@ struct ArenaUse {
   std::size_t reserved_bytes = 0;  // taken from the machine: used, or kept warm
   std::size_t budget_bytes = 0;
   std::size_t inherited_bytes = 0;  // of used_bytes: kept only for forked children
-  // Of the whole process, on any device:
+  // For the whole process, on any device:
   std::size_t inherited_leases = 0;  // of other owners' memory, kept only for forked children
   std::size_t forked_children = 0;   // forks with a living child that may use any of this
-  std::size_t unwatched_forks = 0;   // forks whose end cannot be watched: all is kept
+  std::size_t unwatched_forks = 0;   // forks that cannot be watched: all is kept
 };
 
 }  // namespace tensorbus::inline v0

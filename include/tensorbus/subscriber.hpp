@@ -19,27 +19,27 @@
 
 namespace tensorbus::inline v0 {
 
-// Receives the samples of every publisher of a topic, in any process of the domain, whichever
-// starts first. Movable, not copyable. Thread-safe. Every call throws Error(kOutOfMemory) that
-// names the limit when it meets one. Receiving throws Error(kTypeMismatch), once for each publisher
+// Receives the samples of every publisher of a topic, in any process of the domain; either side may
+// start first. Movable, not copyable. Thread-safe. Every call that meets a limit throws
+// Error(kOutOfMemory) that names it. Receiving throws Error(kTypeMismatch) once for each publisher
 // whose messages it cannot read. Calls on a moved-from subscriber throw Error(kClosed).
 //
 //   tensorbus::Subscriber subscriber("camera/image");
 //   while (auto sample = subscriber.receive(std::chrono::seconds(1)))
 //     use(sample->tensor().as<std::uint8_t>());
 //
-// To write to received tensors, choose who sees the writes: only this subscriber (kPrivate), or all
-// (kShared).
+// To write to received tensors, choose whether only this subscriber sees the writes (kPrivate), or
+// all holders (kShared).
 //
 //   tensorbus::Subscriber editing("camera/image", {.access = tensorbus::Access::kPrivate});
 //   if (auto sample = editing.receive(std::chrono::seconds(1)))
-//     draw_boxes(sample->tensor().as_mutable<std::uint8_t>());  // nobody else sees them
+//     draw_boxes(sample->tensor().as_mutable<std::uint8_t>());  // no other process sees them
 //
 // For callbacks, see Executor.
 class Subscriber {
  public:
-  // Throws Error(kInvalidArgument) for an empty topic, Error(kUnsupported) if the options ask for
-  // pinning and nothing can be pinned here.
+  // Throws Error(kInvalidArgument) for an empty topic, Error(kUnsupported) if memory cannot be
+  // pinned here as the options ask.
   explicit Subscriber(const std::string& topic, const SubscriberOptions& options = {},
                       const Participant& participant = Participant::shared());
 
@@ -49,38 +49,38 @@ class Subscriber {
   }
 
   // Receives the next sample; nothing after `timeout`, after close(), or if `give_up` returns true
-  // (a std::stop_token is a GiveUp). Goes on after signals. Throws Error(kInvalidArgument) if
+  // (a std::stop_token is a GiveUp). Signals do not end it. Throws Error(kInvalidArgument) if
   // max_held samples are held and more are waiting; Error(kOutOfMemory) that names the limit if
   // there is no memory for the sample's records or, with Access::kPrivate, no room to map it. The
-  // sample is not lost then: the next call tries again.
+  // sample is then not lost: the next call tries again.
   std::optional<Sample> receive(std::chrono::nanoseconds timeout, const GiveUp& give_up = {});
-  // Returns the next sample if there is one now.
+  // Returns the next sample if one is waiting.
   std::optional<Sample> try_receive();
   // The same with all outcomes: kDone, kTimedOut, kInterrupted, kClosed or kHoldLimit.
   Outcome receive(Sample& sample, std::chrono::nanoseconds timeout, const GiveUp& give_up = {});
   Outcome try_receive(Sample& sample) { return receive_within(sample, TB_NOW, nullptr); }
 
-  // Receives several samples, at most `most`: waits like receive() for the first, and takes the
-  // others that are there then, in the same order as receive(). None after `timeout`, after
-  // close(), or if `give_up` returns true. An outcome after the first sample is returned, or
-  // thrown, by the next call. For many small messages: it takes its locks, and notifies the
-  // publishers, once for all. Throws as receive().
+  // Receives at most `most` samples: waits like receive() for the first, then takes the others that
+  // are available, in the order of receive(). None after `timeout`, after close(), or if `give_up`
+  // returns true. An outcome after the first sample is returned, or thrown, by the next call. For
+  // many small messages: it takes its locks, and notifies the publishers, once for all. Throws as
+  // receive() does.
   //
   //   for (const tensorbus::Sample& sample : subscriber.receive_many(64, std::chrono::seconds(1)))
   //     use(sample.fields());
   std::vector<Sample> receive_many(std::size_t most, std::chrono::nanoseconds timeout,
                                    const GiveUp& give_up = {});
-  // The same into existing samples, with all outcomes: the first `count` are new afterwards. All of
-  // them release what they had before.
+  // The same into existing samples, with all outcomes: the first `count` are then new. All samples
+  // release what they had before.
   Outcome receive_many(std::span<Sample> samples, std::size_t& count,
                        std::chrono::nanoseconds timeout, const GiveUp& give_up = {});
 
   // Receives messages of one tensor into the rows of an array: waits like receive() for the first,
-  // and takes the others that are there then. Each is copied into the next row, and nothing is held
+  // then takes the others that are available. Each is copied into the next row, and nothing is held
   // afterwards; the first `count` rows are new. For many small messages: it makes no samples.
-  // `layout`: of the array, contiguous; a row is what is behind its first dimension. Throws as
-  // receive(), and Error(kInvalidArgument) if the next message is no tensor of the dtype and shape
-  // of a row: receive() returns it.
+  // `layout`: that of the array, contiguous; its first dimension counts the rows. Throws as
+  // receive() does, and Error(kInvalidArgument) if the next message is not a tensor with the dtype
+  // and shape of a row; receive() returns that message.
   //   std::vector<float> poses(1000 * 7);
   //   std::size_t count = 0;
   //   subscriber.receive_into(poses.data(), {1000, 7}, count, std::chrono::seconds(1));
@@ -93,7 +93,7 @@ class Subscriber {
                         give_up);
   }
 
-  // Returns true if receive() would return now: a sample is there, max_held is reached, or it is
+  // Returns true if receive() would return now: a sample is waiting, max_held is reached, or it is
   // closed. Takes nothing.
   bool ready() { return tb_subscriber_ready(get()) != 0; }
 

@@ -19,8 +19,8 @@ namespace tensorbus::inline v0 {
 
 namespace internal {
 
-// A reference to a sample, which keeps it alive. The references of a Sample's own tensors are not
-// counted, their copies are.
+// A reference to a sample, which keeps it alive. References of a Sample's own tensors are not
+// counted; those of their copies are.
 class SampleRef {
  public:
   SampleRef() = default;
@@ -60,8 +60,8 @@ class SampleRef {
 //   if (auto sample = subscriber.receive(std::chrono::seconds(1)))
 //     for (float& value : sample->tensor().as_mutable<float>()) value /= 255;
 //
-// One class for both kinds, so that code that reads tensors takes either. For a received tensor
-// this costs a null pointer.
+// One class for both kinds, so that code that reads tensors takes either. This costs a received
+// tensor a null pointer.
 class Tensor {
  public:
   Tensor() = default;
@@ -70,21 +70,21 @@ class Tensor {
   DType dtype() const noexcept { return layout_.dtype; }
   const Dims& shape() const noexcept { return layout_.shape; }
   const Dims& strides() const noexcept { return layout_.strides; }  // in elements
-  // The first element. A tensor on a GPU is for kernels, not for the host.
+  // The first element. A tensor on a GPU is for kernels, not for the CPU.
   const std::byte* data() const noexcept { return data_; }
   Device device() const noexcept { return device_; }
   // For publishing or sharing by reference.
   TensorView view() const { return {data_, layout_, device_}; }
-  // The device at the publisher. It differs from device() if this process could not use that
-  // device, and the tensor came through host memory; then the ordinal is that of its owner.
+  // The device at the publisher. It differs from device() if this process cannot use that device,
+  // and the tensor came through host memory; its ordinal is then that of its owner.
   Device published_on() const noexcept { return published_on_; }
 
-  // For a tensor on a GPU: call this for every stream (a CUstream or cudaStream_t of its device;
-  // null is the legacy default stream) before the stream works with the tensor. Later work of the
-  // stream then finds the tensor as it was published, and has run before the owner reuses the
-  // memory. Streams must outlive the tensor. Does not wait. Does nothing for host memory. Throws
-  // Error(kUnsupported) for a stream that is being captured into a graph. `of`: the GPU of the
-  // stream, if it is another one that can access device()'s memory.
+  // For a tensor on a GPU. Call it for every stream (a CUstream or cudaStream_t of its device; null
+  // is the legacy default stream) before the stream uses the tensor. Later work of the stream finds
+  // the tensor as published, and has run before the owner reuses the memory. Streams must outlive
+  // the tensor. Does not wait; does nothing for host memory. Throws Error(kUnsupported) for a
+  // stream that is being captured into a graph. `of`: the GPU of the stream, if it is another one
+  // that can access device()'s memory.
   void use_on(void* stream, std::optional<Device> of = std::nullopt) const {
     if (!device_.is_cuda()) return;
     internal::require_done(
@@ -96,8 +96,8 @@ class Tensor {
     return !device_.is_cuda() || tb_sample_intact(sample_.get()) != 0;
   }
 
-  // Returns the elements. Throws Error(kInvalidArgument) for another element type, for a tensor
-  // that is not contiguous, or if its address is not a multiple of T's alignment.
+  // Returns the elements. Throws Error(kInvalidArgument) for another element type, a tensor that is
+  // not contiguous, or an address that is not a multiple of T's alignment.
   template <typename T>
   std::span<const T> as() const {
     require_elements_of(dtype_of<T>(), alignof(T));
@@ -114,8 +114,8 @@ class Tensor {
                                                "tensor");
   }
 
-  // Returns true if the tensor may be written. The subscriber (Access, options.hpp) or the mapping
-  // (FileMode, file_options.hpp) has chosen who sees the writes.
+  // Returns true if the tensor may be written to. Who sees the writes is an option of the
+  // subscriber (Access, options.hpp) or the mapping (FileMode, file_options.hpp).
   bool writable() const noexcept { return writable_; }
   // Return the same memory, writable. Throw Error(kInvalidArgument) for a read-only tensor.
   std::byte* mutable_data() const {

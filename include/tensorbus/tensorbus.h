@@ -1,5 +1,5 @@
-/* Tensorbus for C, and for every language that can call C: passes tensors from one process to
- * another, by reference. docs/c.md explains it with programs.
+/* Tensorbus for C, and for every language that can call C: passes tensors between processes by
+ * reference. docs/c.md explains it with programs.
  *
  *   tb_publisher *publisher = NULL;
  *   tb_loan *frame = NULL;

@@ -1,7 +1,7 @@
 #pragma once
 
-// For programs that have libtorch (PyTorch 2.6 or newer): received tensors and loans as at::Tensor,
-// and at::Tensor to be published, without a copy.
+// For programs with libtorch (PyTorch 2.6 or newer): received tensors and loans as at::Tensor, and
+// at::Tensor for publishing, without a copy.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/Allocator.h>
@@ -49,7 +49,7 @@ inline std::string_view torch_name_of(c10::ScalarType type) {
 
 }  // namespace internal
 
-// Convert element types. Throw Error(kUnsupported) for a type that the other side does not have.
+// Convert element types. Throw Error(kUnsupported) for a type that the other side lacks.
 inline DType dtype_of(c10::ScalarType type) {
   const auto found = dtype_named(internal::torch_name_of(type));
   if (!found)
@@ -147,13 +147,13 @@ at::Tensor torch_tensor(std::byte* data, const Layout& layout, Device device, Ke
 // keeps the memory, in tensors, views and graphs. PyTorch has no read-only tensors: writing to one
 // that is not writable() ends the process. A tensor on a GPU is ready for PyTorch's current stream
 // in this thread; for other streams, call Tensor::use_on() first. A tensor with negative strides,
-// which PyTorch does not have, is copied.
+// which PyTorch lacks, is copied.
 //
 //   at::Tensor image = tensorbus::to_torch(sample->tensor("image"));
 //   at::Tensor scores = model.forward({image.to(at::kFloat)}).toTensor();
 //
-// Throws Error(kUnsupported) for elements that PyTorch does not have, and on a GPU if PyTorch has
-// no CUDA; Error(kInvalidArgument) if the elements are not aligned.
+// Throws Error(kUnsupported) for elements that PyTorch lacks, and on a GPU if PyTorch has no CUDA;
+// Error(kInvalidArgument) if the elements are not aligned.
 inline at::Tensor to_torch(const Tensor& tensor) {
   if (tensor.device().is_cuda())
     tensor.use_on(internal::current_torch_stream(internal::torch_device_of(tensor.device())));
@@ -200,9 +200,9 @@ inline Dims dims_of(at::IntArrayRef values) {
 
 }  // namespace internal
 
-// Describes a tensor of PyTorch, to be published, queued or shared: with its dtype, shape, strides,
-// requires_grad, conjugate and negative bits; Python receives it as a torch.Tensor. A tensor that
-// lies in a loan, or was received, travels by reference. One on a GPU is sent as PyTorch's current
+// Describes a tensor of PyTorch for publishing, a queue or a share: with its dtype, shape, strides,
+// requires_grad, conjugate and negative bits; Python receives it as a torch.Tensor. A tensor in a
+// loan or a received one is sent by reference. A tensor on a GPU is sent as PyTorch's current
 // stream in this thread writes it, and is kept until its readers are done. One in other host memory
 // is copied once, by the call that gets the view, and must live until then.
 //
@@ -210,7 +210,7 @@ inline Dims dims_of(at::IntArrayRef values) {
 //   publisher.publish(Value::Map{{"scores", TensorIndex{0}}}, {tensorbus::view_of(scores)});
 //
 // Throws Error(kUnsupported) for a tensor that is sparse, quantized, or without memory, and for
-// elements that cannot travel.
+// elements that cannot be sent.
 inline TensorView view_of(const at::Tensor& tensor) {
   internal::require_memory(tensor);
   TensorView view;
@@ -224,10 +224,10 @@ inline TensorView view_of(const at::Tensor& tensor) {
   return view;
 }
 
-// PyTorch's main memory from the bus: what is made with it is published by reference, any number of
-// times, and readers see what is written afterwards, as with empty(). Smaller tensors, and those
-// for which there is no room, are made with `other`. PyTorch sets an allocator for the whole
-// process, and it has to be there as long as any tensor made with it:
+// Gives PyTorch main memory of the bus: tensors made with it are published by reference, any number
+// of times, and readers see later writes, as with empty(). Smaller tensors, and tensors for which
+// there is no room, are made with `other`. PyTorch sets an allocator for the whole process; it must
+// outlive all tensors made with it:
 //
 //   static tensorbus::TorchAllocator allocator;
 //   c10::SetCPUAllocator(&allocator, 1);

@@ -7,7 +7,7 @@
 
 namespace tensorbus::inline v0 {
 
-// Structs as messages: the same types as Python's dataclasses with the same name and fields.
+// Structs as messages: the same types as Python dataclasses with the same name and fields.
 //
 //   struct Pose {
 //     tensorbus::ArrayField position;
@@ -46,7 +46,7 @@ Published publish(Publisher& publisher, const Struct& message) {
   return publisher.publish(fields, outgoing.tensors);
 }
 
-// Throws Error(kTypeMismatch) that names the field that has another type or is missing.
+// Throws Error(kTypeMismatch) that names a field of another type or a missing field.
 template <IsMessageStruct Struct>
 Struct read_message(const Sample& sample) {
   return internal::read_message<Struct>(sample.tensors(), sample.fields());

@@ -14,10 +14,10 @@
 
 namespace tensorbus::inline v0 {
 
-// The small fields of a sample, as a tree. Travels as MessagePack. A tensor in the tree is its
-// index among the sample's tensors (extension type 1, u32 little-endian); a Python tuple is
-// extension type 2 around a MessagePack array. Python's other types (sets, NumPy's dtypes, sparse
-// tensors, ...; docs/tensors.md) are extension type 3, kept as an Extension.
+// The small fields of a sample, as a tree. Sent as MessagePack. A tensor in the tree is its index
+// among the sample's tensors (extension type 1, u32 little-endian); a Python tuple is extension
+// type 2 around a MessagePack array. Python's other types (sets, NumPy's dtypes, sparse tensors,
+// ...; docs/tensors.md) are extension type 3, kept as an Extension.
 //
 //   Value fields = Value::Map{{"image", TensorIndex{0}}, {"id", 7}};
 //   fields.at("id").as<std::int64_t>();  // 7
@@ -39,7 +39,7 @@ class Value {
   };
   using Bytes = std::vector<std::byte>;
   using List = std::vector<Value>;
-  using Map = std::vector<std::pair<Value, Value>>;  // in the order they were written
+  using Map = std::vector<std::pair<Value, Value>>;  // in the order in which they were written
   using Variant = std::variant<std::nullptr_t, bool, std::int64_t, std::uint64_t, double,
                                std::string, Bytes, List, Map, Tuple, TensorIndex, Extension>;
 
@@ -80,8 +80,8 @@ class Value {
 
   // Throws Error(kInvalidArgument) for values that decode() would refuse: more than 64 levels.
   std::vector<std::byte> encode() const;
-  // Decodes bytes of any origin. Throws Error(kProtocol) for anything that is not one whole value,
-  // that nests deeper than 64 levels, or that announces more than there is.
+  // Decodes bytes of any origin. Throws Error(kProtocol) unless they are one whole value of at most
+  // 64 levels that announces no more than there is.
   static Value decode(std::span<const std::byte> bytes);
 
  private:
@@ -105,7 +105,7 @@ inline std::string a_value_of(std::size_t type) {
   return (std::string_view("aeio").find(name[0]) == std::string_view::npos ? "a " : "an ") + name;
 }
 
-// Why a value has no such field, and what to do: the end of an error.
+// The end of an error: why a value has no such field, and what to do.
 inline std::string why_no_field(const Value& value) {
   if (value.is<std::nullptr_t>())
     return ": there are no fields, as in a message that is a single tensor: get that without a key";

@@ -11,7 +11,7 @@ with tb.Subscriber("camera/image") as subscriber:      # in another
         sample.data, sample.header
 """
 
-# ruff: noqa: F405 - the standard messages are listed where they are
+# ruff: noqa: F405 - the star import below defines the standard messages
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tensorbus._base.errors import (
     VersionMismatch,
     WorkerDied,
 )
-from tensorbus._base.interrupts import interrupts_later
+from tensorbus._base.signals import interrupts_later
 
 with interrupts_later():
     from tensorbus._base.participant import participant
@@ -219,7 +219,7 @@ __all__ = [
 know_errors(BY_CODE)
 public(Memory)
 
-# On first use: what they need, asyncio and pickle, takes longer to import than all of Tensorbus.
+# Imported on first use: they need asyncio or pickle, which take longer to import than Tensorbus.
 _LATER = {
     name: f"tensorbus.{module}"
     for module, names in {
@@ -249,7 +249,7 @@ _LATER = {
     }.items()
     for name in names.split()
 }
-# The others that are public and not there yet are messages.
+# All other public names that are not imported above are messages.
 _LATER.update(dict.fromkeys(set(__all__) - set(globals()) - set(_LATER), "tensorbus.messages"))
 
 
@@ -259,7 +259,7 @@ def _imported(module: str) -> object:
     return import_module(module)
 
 
-# A message may arrive before this process has imported what reads it.
+# A message may arrive before this process has imported the package that decodes it.
 registrars["message"] = lambda: _imported("tensorbus.messages")
 
 
@@ -268,13 +268,13 @@ def __getattr__(name: str) -> object:
         module = sys.modules[__name__]
         text = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(text, name=name, obj=module)
-    found: object = getattr(_imported(_LATER[name]), name)
-    globals()[name] = found
-    return found
+    value: object = getattr(_imported(_LATER[name]), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    """All that is public, also what is imported on first use."""
+    """All public names, including those that are imported on first use."""
     submodules = {name for name, value in globals().items() if isinstance(value, ModuleType)}
     own = {name for name in globals() if name.startswith("__")}
     return sorted({*__all__, *(submodules - {"sys"}), *own})

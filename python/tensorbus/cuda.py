@@ -100,7 +100,7 @@ def open_ipc(
     steps = None if strides is None else _steps_of(tuple(strides))
     if steps is not None and len(steps) != len(sizes):
         raise InvalidArgument(f"strides={steps}: shape={tuple(sizes)} needs {len(sizes)} of them")
-    offset = whole_number("offset", offset, least=0, most=_MAX)
+    offset = whole_number("offset", offset, low=0, high=_MAX)
     if dtype is None:
         raise InvalidArgument("dtype=None: a handle does not say what the elements are")
     as_torch = _torch_can_use(ordinal)

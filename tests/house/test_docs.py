@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
+from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +66,22 @@ def test_the_examples_of_topics_run_one_after_the_other() -> None:
         exec(compile(example, "docs/topics.md", "exec", dont_inherit=True), names)
 
 
+def test_the_cells_of_a_notebook_run_one_after_the_other() -> None:
+    page = (ROOT / "docs/tasks/notebooks.md").read_text()
+    cells = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(cells) > 3
+    names: dict[str, Any] = {}
+
+    async def run() -> None:  # a kernel has an event loop
+        for cell in cells:
+            code = compile(cell, "notebooks.md", "exec", PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
+            if (awaited := eval(code, names)) is not None:
+                await awaited
+
+    asyncio.run(run())
+    assert set(names["sample"].data) == {"id", "image"}
+
+
 def test_the_program_of_the_readme_runs(tmp_path: Path) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     program = tmp_path / "hello.py"
@@ -80,6 +99,19 @@ def test_the_cpp_program_of_the_readme_is_that_of_a_page_whose_programs_are_run(
         re.findall(r"```cpp\n.*?```", (ROOT / page).read_text(), re.DOTALL) for page in pages
     ]
     assert programs[0] == programs[1]
+
+
+def option_structs(text: str) -> dict[str, str]:
+    """The structs of options in a text, without comments, by their names."""
+    found = re.findall(r"^(struct (\w+Options) \{\n.*?^\};)$", text, re.DOTALL | re.MULTILINE)
+    return {name: re.sub(r"\s*//.*", "", struct) for struct, name in found}
+
+
+def test_the_options_of_the_cpp_page_are_those_of_the_headers_in_their_order() -> None:
+    headers = (path.read_text() for path in (ROOT / "include/tensorbus").rglob("*.hpp"))
+    declared = {name: struct for text in headers for name, struct in option_structs(text).items()}
+    assert len(declared) > 9
+    assert option_structs((ROOT / "docs/cpp.md").read_text()) == declared
 
 
 def test_the_errors_of_the_troubleshooting_page_are_those_of_the_code() -> None:

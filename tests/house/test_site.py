@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import inspect
 import multiprocessing
 import re
 import shutil
@@ -118,6 +120,35 @@ def test_what_the_reference_names_is_there_once_and_documented() -> None:
         module, _, attribute = f"tensorbus.{name}".rpartition(".")
         found = getattr(importlib.import_module(module), attribute)
         assert isinstance(found, str) or found.__doc__, name
+
+
+def constructors() -> dict[str, list[str]]:
+    """The classes of the package, and the arguments of those that programs make themselves.
+
+    Not those of exceptions, nor of dataclasses and named tuples, whose arguments are their fields.
+    """
+    found = {name: getattr(tb, name) for name in tb.__all__}
+    return {
+        name: [*inspect.signature(value).parameters]
+        for name, value in found.items()
+        if inspect.isclass(value)
+        and not issubclass(value, BaseException | tuple)
+        and not dataclasses.is_dataclass(value)
+        and value is not tb.Message  # the base of dataclasses
+        and inspect.isfunction(vars(value).get("__init__"))
+    }
+
+
+def test_help_of_a_class_shows_its_arguments_or_the_call_that_makes_it() -> None:
+    classes = constructors()
+    assert "Queue" in classes
+    for name, arguments in classes.items():
+        text = f"{inspect.getdoc(getattr(tb, name))}\n"
+        if "Made by `" in text:
+            continue
+        section = re.search(r"^Args:\n((?:    .*\n)+)", text, re.MULTILINE)
+        assert section is not None, name
+        assert [each for each in arguments if not re.search(rf"\b{each}\b", section[1])] == [], name
 
 
 def test_links_out_of_the_pages_lead_to_examples_or_nowhere(tmp_path: Path) -> None:

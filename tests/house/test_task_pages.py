@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import select
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, redirect_stdout
+from http.client import HTTPConnection
 from io import StringIO
 from pathlib import Path
+from shutil import which
 
 import pytest
 
 import tensorbus as tb
 from support import standin
 from support.cpp_programs import WHY_NO_CUDA, build
-from support.harness import PATIENCE
+from support.harness import PATIENCE, eventually
 from support.repository import ROOT
 from tensorbus._cli.command import main
 
 PAGES = ROOT / "docs/tasks"
 # What a person waits for is not enough for a machine that does much else.
 PATIENT = {"timeout=5)": "timeout=60)", "seconds(5)": "seconds(60)", "seconds(10)": "seconds(60)"}
-PATIENT |= {"range(100)": "range(1000)"}
+PATIENT |= {"range(100)": "range(1000)", "PATIENCE = 10.0": "PATIENCE = 600.0"}
+# Each worker imports PyTorch, which takes most of the time.
+PATIENT |= {"WORKERS = 2": "WORKERS = 1"}
 # What a C++ program writes into a pipe is seen at once, and not when there is much of it.
 PATIENT |= {r"<< '\n'": "<< std::endl"}
 # Then the worker that is killed is the one that has its model, and does not start any more.
@@ -68,6 +76,25 @@ def python(program: Path) -> tuple[str, Path]:
     return sys.executable, program
 
 
+# Pages whose programs end by themselves. A block of text is what those print that precede it.
+SHOWN = ("which_primitive", "from_shared_memory", "training_input")
+OUTPUT = re.compile(r"^```(?:python\n# ([\w.]+)\n|text\n(.*?)^```$)", re.DOTALL | re.MULTILINE)
+
+
+def programs_with_output() -> list[tuple[str, str, str]]:
+    """Page, program, and the output that the page shows."""
+    found = []
+    for page in SHOWN:
+        programs: list[str] = []
+        for program, output in OUTPUT.findall((PAGES / f"{page}.md").read_text()):
+            if program:
+                programs.append(program)
+            else:
+                found += [(page, each, output) for each in programs]
+                programs = []
+    return found
+
+
 def built(page: str, program: str, folder: Path) -> Path:
     """A C++ program of a page, built with what getting_started says."""
     write_programs("getting_started", folder)
@@ -81,7 +108,7 @@ def test_every_program_is_run_here(tmp_path: Path) -> None:
     programs = [
         name for page in sorted(PAGES.glob("*.md")) for name in write_programs(page.stem, tmp_path)
     ]
-    tests = Path(__file__).read_text()
+    tests = Path(__file__).read_text() + " ".join(each for _, each, _ in programs_with_output())
     assert len(programs) > 6
     # test_camera.py is run by tests/python/domain/test_pytest_plugin.py; compose.yaml and pod.yaml
     # are by tests/containers, which make the image of Containerfile.
@@ -160,10 +187,88 @@ def test_an_inference_service_whose_worker_is_killed(folder: Path) -> None:
     assert (client.returncode, told) == (0, "(8, 10) 8.0\n")
 
 
+def http(place: Path, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+    """The status and the body that a web server on a Unix socket answers."""
+    with closing(HTTPConnection("localhost")) as connection:
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.connect(str(place))
+        connection.request(method, path, body)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
+def is_noticed_to_leave(web: subprocess.Popen[str], place: Path, image: bytes) -> bool:
+    """An HTTP client closes its connection soon after its request: does the handler print that?"""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(place))
+        head = f"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Length: {len(image)}\r\n\r\n"
+        client.sendall(head.encode() + image)
+        select.select([client], [], [], 0.2)
+    assert web.stdout is not None
+    readable, _, _ = select.select([web.stdout], [], [], 1)
+    return bool(readable) and web.stdout.readline() == "the client is gone\n"
+
+
+@pytest.mark.slow
+def test_a_web_server_whose_service_is_killed(folder: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    for package in ("starlette", "uvicorn"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    write_programs("web_servers", folder)
+    place = folder / "web.sock"
+    server = (sys.executable, "-m", "uvicorn", "--app-dir", folder, "web:app")
+    server += ("--uds", place, "--no-access-log")
+    image = bytes(4 * 3 * 32 * 32)
+
+    def classify(_: int) -> tuple[int, int]:
+        status, body = http(place, "POST", "/classify", image)
+        return status, len(json.loads(body))
+
+    with running(*server) as web, ThreadPoolExecutor(16) as clients:
+        with running(*python(folder / "classifier.py")) as service:
+            eventually(place.exists)
+            while http(place, "GET", "/ready")[0] != 200:  # each waits for a second
+                pass
+            assert set(clients.map(classify, range(100))) == {(200, 10)}
+            assert http(place, "POST", "/classify", b"short")[0] == 400
+            service.send_signal(signal.SIGSTOP)
+            answers = clients.map(classify, range(16))
+            eventually(lambda: is_noticed_to_leave(web, place, image))
+        with running(*python(folder / "classifier.py")):  # the first one was killed
+            assert set(answers) == {(200, 10)}
+
+
 def worker_among(children: list[str]) -> int:
     """The first worker of a pool: other children are helpers of multiprocessing."""
     command = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children}
     return min(pid for pid, line in command.items() if b"spawn_main" in line)
+
+
+def test_a_queue_that_a_keeper_owns(folder: Path) -> None:
+    pytest.importorskip("numpy", reason="NumPy is not installed")
+    write_programs("running", folder)
+    with (
+        running(*python(folder / "keeper.py")) as keeper,
+        running(sys.executable, "-u", folder / "worker.py") as worker,
+    ):
+        subprocess.run(python(folder / "producer.py"), check=True, timeout=3 * PATIENCE)
+        assert worker.stdout is not None
+        for number in range(10):
+            assert worker.stdout.readline() == f"job {number} (480, 640)\n"
+        keeper.send_signal(signal.SIGTERM)
+        assert (worker.wait(3 * PATIENCE), keeper.wait(3 * PATIENCE)) == (0, 0)
+
+
+@pytest.mark.skipif(which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_takes_the_units(folder: Path) -> None:
+    page = (PAGES / "running.md").read_text()
+    units = re.findall(r"^```ini\n# (robot[@.]\S+)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    for name, text in units:
+        text = text.replace("/opt/robot/venv/bin/python", sys.executable)
+        (folder / name.replace("@", "@worker")).write_text(text)
+    command = ("systemd-analyze", "verify", *(folder.iterdir()))
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert (len(units), done.returncode, "robot" in done.stderr) == (2, 0, False), done.stderr
 
 
 def test_actors_and_a_learner(folder: Path) -> None:
@@ -233,6 +338,36 @@ def test_a_camera_is_recorded_and_replayed(folder: Path, monkeypatch: pytest.Mon
         python(folder / "pairs.py"), capture_output=True, text=True, timeout=3 * PATIENCE
     )
     assert pairs.stdout == "49 1.0\n", pairs.stderr
+
+
+@pytest.mark.parametrize(("page", "program", "output"), programs_with_output())
+def test_a_program_prints_what_its_page_shows(
+    folder: Path, page: str, program: str, output: str
+) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    write_programs(page, folder)
+    done = subprocess.run(
+        python(folder / program),
+        cwd=folder,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},  # lines of two processes stay whole
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=4 * PATIENCE,
+    )
+    assert (done.returncode, sorted(done.stdout.splitlines())) == (0, sorted(output.splitlines()))
+
+
+def test_a_loader_puts_batches_into_the_queue_of_a_trainer(folder: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    write_programs("training_input", folder)
+    with (
+        running(*python(folder / "loader.py")) as loader,
+        running(*python(folder / "trainer.py")) as trainer,
+    ):
+        told, _ = trainer.communicate(timeout=4 * PATIENCE)
+        assert (loader.wait(4 * PATIENCE), trainer.returncode) == (0, 0)
+    assert told == "trained on 20 batches\n"
 
 
 def test_weights_are_shared(folder: Path) -> None:

@@ -1,4 +1,4 @@
-/* What the participants of a domain have, and who holds their memory. */
+/* What the participants of a domain have, and which processes hold their memory. */
 #ifndef TENSORBUS_C_INSPECTION_H
 #define TENSORBUS_C_INSPECTION_H
 
@@ -13,16 +13,15 @@
 extern "C" {
 #endif
 
-/* The structs below are made by the library and are only read. Those with a struct_size may grow: it
- * says how much of a struct the library knows. Lists have pointers to their parts. No text is
- * NULL. */
+/* The library makes the structs below; programs only read them. Those with a struct_size may grow:
+ * it is the size that the library knows. Lists have pointers to their elements. No text is NULL. */
 
 /* A process at the other end of a connection. This struct does not grow. */
 typedef struct tb_peer_name {
-  uint32_t pid; /* as the process that was asked sees it; 0: it does not */
+  uint32_t pid; /* as the inspected process sees it; 0: not visible there */
   uint32_t reserved;
-  uint8_t participant[16]; /* all zero if it is not known */
-  const char* process;     /* the name of its program; "" if it is not known */
+  uint8_t participant[16]; /* all zero: unknown */
+  const char* process;     /* the name of its program; "": unknown */
 } tb_peer_name;
 
 /* One subscriber of a publisher, as the publisher knows it. */
@@ -35,21 +34,21 @@ typedef struct tb_link_report {
   const char* node;
   uint64_t delivered;     /* samples put into its queue */
   uint32_t waiting;       /* samples in its queue now */
-  uint32_t held;          /* samples that it has received and not released */
-  uint64_t held_bytes;    /* of the samples that wait or are held; others may hold the same bytes */
-  int64_t oldest_held_ns; /* since the oldest of these was published; 0: it has none */
+  uint32_t held;          /* received and not released */
+  uint64_t held_bytes;    /* of the waiting and held samples; others may hold the same bytes */
+  int64_t oldest_held_ns; /* age of the oldest of these; 0: there are none */
   uint64_t dropped_depth; /* taken out of its full queue for a newer one */
   uint64_t dropped_held;  /* not queued: it holds as many as it may */
   uint64_t dropped_unsent;
-  int64_t blocked_ns; /* for how long a publisher that waits has found no room; 0: it has room */
-  int32_t cut_off;    /* 1: it was cut off after `lag_timeout_ns`, and still holds samples */
+  int64_t blocked_ns; /* how long a waiting publisher has found no room; 0: there is room */
+  int32_t cut_off;    /* 1: was cut off after `lag_timeout_ns`, and still holds samples */
   uint32_t reserved;
 } tb_link_report;
 
 /* A publisher, its counters and its subscribers. */
 typedef struct tb_publisher_report {
   uint32_t struct_size;
-  uint32_t number; /* names it in its participant */
+  uint32_t number; /* unique in its participant */
   uint32_t depth;
   uint32_t history;
   int32_t reliable;
@@ -59,8 +58,8 @@ typedef struct tb_publisher_report {
   const char* topic;
   const char* node;
   const char* type;    /* the definition of its message type; "": any */
-  const char* machine; /* of a mirror: the machine of `origin`; "": this machine */
-  const char* origin;  /* of a mirror: the publisher that it stands for; else "" */
+  const char* machine; /* for a mirror: the machine of `origin`; "": this machine */
+  const char* origin;  /* for a mirror: the publisher that it represents; else "" */
   uint64_t bytes_sent; /* of the tensors and fields of all published samples */
   const tb_publisher_stats* stats;
   size_t link_count;
@@ -91,8 +90,7 @@ typedef struct tb_queue_client_report {
   uint32_t waiting_gets;
   uint32_t reserved;
   tb_peer_name client;
-  uint64_t in_hand; /* items that it has got and is not done with; without `redeliver`, up to its
-                       next get */
+  uint64_t in_hand; /* items got and not finished; without `redeliver`, until its next get */
 } tb_queue_client_report;
 
 /* A queue, as the process that made it knows it. */
@@ -103,7 +101,7 @@ typedef struct tb_queue_report {
   int32_t shut_down;
   const char* name;    /* "": it has only an address */
   const char* service; /* the service whose requests it carries; "" if none */
-  const char* machine; /* of a mirror: the machine of the queue that it stands for; else "" */
+  const char* machine; /* for a mirror: the machine of the queue that it represents; else "" */
   uint64_t number;
   uint64_t max_bytes;
   uint64_t in_hand;     /* of all clients */
@@ -116,7 +114,7 @@ typedef struct tb_queue_report {
 /* A share, as the process that made it knows it. */
 typedef struct tb_share_report {
   uint32_t struct_size;
-  uint32_t uses_left; /* how often it may still be attached; 0: any number of times */
+  uint32_t uses_left; /* how often it can still be attached; 0: any number of times */
   uint64_t number;
   uint64_t bytes;
   int64_t age_ns;
@@ -129,7 +127,7 @@ typedef struct tb_lent_report {
   tb_peer_name peer;
   uint64_t leases;
   uint64_t bytes;
-  int64_t oldest_ns; /* since the oldest of the samples on links was published; 0: none */
+  int64_t oldest_ns; /* age of the oldest sample on links; 0: none */
 } tb_lent_report;
 
 /* Memory of one peer that is mapped in this process. */
@@ -158,7 +156,7 @@ typedef struct tb_memory_report {
   uint32_t reserved;
   uint64_t segments;
   uint64_t blocks;
-  uint64_t used_bytes;     /* in loans and samples that somebody holds */
+  uint64_t used_bytes;     /* in loans and held samples */
   uint64_t reserved_bytes; /* taken from the machine: used, or kept for reuse */
   uint64_t budget_bytes;
   uint64_t inherited_bytes; /* of used_bytes: kept only for forked children */
@@ -175,17 +173,17 @@ typedef struct tb_memory_report {
 /* What one process has on the bus. */
 typedef struct tb_participant_report {
   uint32_t struct_size;
-  uint32_t pid; /* as this process sees it; 0: it does not */
+  uint32_t pid; /* as this process sees it; 0: not visible here */
   uint8_t participant[16];
   const char* process; /* the name of its program */
-  const char* error;   /* why it did not answer; "": it answered */
+  const char* error;   /* why it did not reply; "": it replied */
   const char* version; /* of its Tensorbus */
   int64_t age_ns;
-  size_t node_count; /* nodes and topics are known also if it did not answer */
+  size_t node_count; /* nodes and topics are known even without a reply */
   const char* const* nodes;
   size_t topic_count;
   const char* const* topics; /* that it publishes */
-  size_t publisher_count;    /* from here on, all is 0 or NULL if it did not answer */
+  size_t publisher_count;    /* from here on, 0 or NULL without a reply */
   const tb_publisher_report* const* publishers;
   size_t subscriber_count;
   const tb_subscriber_report* const* subscribers;
@@ -200,16 +198,16 @@ typedef struct tb_inspection {
   uint32_t struct_size;
   uint32_t reserved;
   const char* domain; /* the path of its directory */
-  uint64_t time_ns;   /* when the answers had come: nanoseconds since 1970 */
+  uint64_t time_ns;   /* when the replies had arrived: nanoseconds since 1970 */
   size_t participant_count;
   const tb_participant_report* const* participants; /* by pid */
 } tb_inspection;
 
-/* Asks all participants of a domain at once, and waits for all together. They answer from counters
- * that they keep anyway. A participant that has not answered in time (it may be stopped) is
- * listed with the reason; one that has ended is not listed. `domain`: as in tb_participant_options; NULL:
- * the default. A domain that does not exist is not made, and has no participants. The caller
- * destroys the result. Returns TB_ERROR_PERMISSION for an unsafe directory. */
+/* Inspects all participants of a domain in parallel. They reply from counters that they keep
+ * anyway. A participant that has not replied in time (it may be stopped) is listed with the reason;
+ * one that has ended is not listed. `domain`: as in tb_participant_options; NULL: the default. A
+ * domain that does not exist is not made and has no participants. The caller destroys the result.
+ * Returns TB_ERROR_PERMISSION for an unsafe directory. */
 TB_API tb_status tb_inspect(const char* domain, int64_t timeout_ns, tb_inspection** inspection);
 TB_API void tb_inspection_destroy(tb_inspection* inspection);
 

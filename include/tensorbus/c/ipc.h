@@ -1,6 +1,6 @@
-/* Raw CUDA IPC handles: memory of cudaMalloc that is exchanged with programs that do not use
- * Tensorbus, by the 64 bytes of a cudaIpcMemHandle_t. docs/tasks/cuda_ipc.md explains who keeps the
- * memory, and for how long. */
+/* Raw CUDA IPC handles (the 64 bytes of a cudaIpcMemHandle_t) exchange memory of cudaMalloc with
+ * programs that do not use Tensorbus. docs/tasks/cuda_ipc.md explains which program keeps the
+ * memory, and how long. */
 #ifndef TENSORBUS_C_IPC_H
 #define TENSORBUS_C_IPC_H
 
@@ -14,31 +14,31 @@
 extern "C" {
 #endif
 
-/* A handle names a whole allocation; the data begin `offset` bytes behind its first byte. */
+/* A handle names a whole allocation; the data begin `offset` bytes after its first byte. */
 typedef struct tb_ipc_handle {
   uint32_t struct_size;
   int32_t device; /* the ordinal of the GPU in this process */
   uint8_t bytes[64];
   uint64_t offset;
-  uint64_t allocation_bytes; /* tb_ipc_open() does not read it */
+  uint64_t allocation_bytes; /* not read by tb_ipc_open() */
 } tb_ipc_handle;
 #define TB_IPC_HANDLE_INIT {sizeof(tb_ipc_handle), 0, {0}, 0, 0}
 
-/* The handle of `bytes` bytes of GPU memory of this process. It is valid until the allocation is
- * freed, and until this process ends. Programs that have it open must have closed it before: CUDA
- * leaves undefined what happens otherwise. It says nothing of streams: the data are there when the
- * stream that writes them has passed. Returns TB_ERROR_INVALID_ARGUMENT for bytes that are not in
- * memory of a GPU, TB_ERROR_UNSUPPORTED if there is no driver, and for memory without a handle: of
- * pools, of cuMemCreate, managed, or opened by a handle. */
+/* Returns the handle of `bytes` bytes of GPU memory of this process. It is valid until the
+ * allocation is freed or this process ends. Programs that have it open must have closed it before;
+ * else the behaviour of CUDA is undefined. It does not include streams: the data are complete
+ * when the stream that writes them has run. Returns TB_ERROR_INVALID_ARGUMENT for bytes that are
+ * not GPU memory, TB_ERROR_UNSUPPORTED without a driver, and for memory without a handle: of pools,
+ * of cuMemCreate, managed, or opened by a handle. */
 TB_API tb_status tb_ipc_handle_of(const void* data, size_t bytes, tb_ipc_handle* handle);
 
-/* A sample of one writable tensor in memory of another program. An allocation is open once for the
- * process and the device, until the last sample that is in it is released and the streams that were
- * named by tb_sample_use_on() have finished. It has no publisher and cannot be copied by
- * tb_sample_copy(). Returns TB_ERROR_INVALID_ARGUMENT for a handle of this process itself, of
+/* Returns a sample of one writable tensor in memory of another program. An allocation is opened
+ * once for each process and device. It is closed when the last sample in it is released and the
+ * streams named by tb_sample_use_on() have finished. The sample has no publisher and cannot be
+ * copied by tb_sample_copy(). Returns TB_ERROR_INVALID_ARGUMENT for a handle of this process, for
  * memory on another GPU, and if offset, shape and strides leave the allocation; TB_ERROR_CLOSED if
- * there is no such memory any more; TB_ERROR_UNSUPPORTED if there is no driver, or the GPU cannot
- * reach the memory; TB_ERROR_FORKED in a child of the process that initialised CUDA. */
+ * the memory no longer exists; TB_ERROR_UNSUPPORTED without a driver, or if the GPU cannot reach
+ * the memory; TB_ERROR_FORKED in a child of the process that initialised CUDA. */
 TB_API tb_status tb_ipc_open(const tb_ipc_handle* handle, const tb_layout* layout,
                              tb_sample** sample);
 

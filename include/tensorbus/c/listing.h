@@ -17,23 +17,23 @@ typedef struct tb_publisher_info {
   const char* node; /* "": no node */
   const char* type; /* the definition of its message type; "": any */
   uint8_t participant[16];
-  uint32_t number; /* names it in its participant */
+  uint32_t number; /* unique in its participant */
   uint32_t depth;
   uint32_t history;
   uint32_t reliable;   /* 1: it drops nothing */
-  const char* machine; /* of a mirror: the machine of `origin`; "": this machine */
-  const char* origin;  /* of a mirror: the publisher that it stands for; else "" */
+  const char* machine; /* for a mirror: the machine of `origin`; "": this machine */
+  const char* origin;  /* for a mirror: the publisher that it represents; else "" */
 } tb_publisher_info;
 typedef struct tb_node_info {
   uint32_t struct_size;
   uint32_t pid;
   const char* name;
   uint8_t participant[16];
-  const char* machine; /* that it is on; "": this machine */
+  const char* machine; /* its machine; "": this machine */
 } tb_node_info;
 
-/* `tell` is called for each in turn; `info` is valid during that call. A result other than 0 ends
- * the listing. */
+/* Calls `tell` for each publisher or node; `info` is valid during that call. A result other than 0
+ * ends the listing. */
 typedef int (*tb_tell_publisher)(const tb_publisher_info* info, void* context);
 typedef int (*tb_tell_node)(const tb_node_info* info, void* context);
 TB_API tb_status tb_list_publishers(tb_participant* participant, tb_tell_publisher tell,

@@ -17,20 +17,20 @@ typedef struct tb_publisher tb_publisher;
 
 typedef struct tb_publisher_options {
   uint32_t struct_size;
-  uint32_t depth;     /* samples that may wait for a subscriber without a depth of its own; when
-                         they are exceeded, the oldest is dropped */
-  uint32_t history;   /* the last samples, kept for later subscribers */
+  uint32_t depth; /* samples that may wait for a subscriber without a depth of its own; a full queue
+                     drops its oldest */
+  uint32_t history;   /* number of last samples kept for later subscribers */
   int32_t reliable;   /* 1: drops nothing; publishing waits for a full subscriber */
-  int64_t timeout_ns; /* the longest such wait */
-  int32_t shared;     /* 1: subscribers that ask for TB_ACCESS_SHARED may write to what is sent */
-  int32_t isolated;   /* 1: samples lie in segments of their own, so that subscribers can read
-                         nothing else of this process; tensors elsewhere are copied, except mapped
-                         files and GPU memory (docs/limits.md) */
-  const char* type;   /* the definition of its message type (docs/messages.md); NULL: any */
-  const char* node;   /* the node that it belongs to, for listings; NULL: none */
-  int64_t lag_timeout_ns; /* a subscriber that has had no room for so long, while publishing waited
-                             or gave up, is cut off and publishing goes on; it is connected again
-                             when it looks for samples. 0: none is. Only if reliable */
+  int64_t timeout_ns; /* limit for this wait */
+  int32_t shared;     /* 1: subscribers with TB_ACCESS_SHARED may write to its samples */
+  int32_t isolated; /* 1: samples lie in segments of their own, so that subscribers can read nothing
+                       else of this process; tensors elsewhere are copied, except mapped files and
+                       GPU memory (docs/limits.md) */
+  const char* type; /* the definition of its message type (docs/messages.md); NULL: any */
+  const char* node; /* its node, for listings; NULL: none */
+  int64_t lag_timeout_ns; /* a subscriber without room for this long, while publishing waited or
+                             gave up, is cut off and publishing continues; it is connected again
+                             when it looks for samples. 0: never. Only if reliable */
 } tb_publisher_options;
 #define TB_PUBLISHER_OPTIONS_INIT \
   {sizeof(tb_publisher_options), 8, 0, 0, TB_FOREVER, 0, 0, NULL, NULL, 0}
@@ -56,14 +56,14 @@ typedef struct tb_published {
 
 /* Publishes a loan as it is; with TB_OK it is consumed and *loan is NULL. `stream`: as in
  * tb_tensor. `published` may be NULL. Returns TB_TIMED_OUT and TB_INTERRUPTED if a subscriber of a
- * reliable publisher was full; TB_CLOSED. */
+ * reliable publisher had no room; TB_CLOSED. */
 TB_API tb_status tb_publisher_publish_loan(tb_publisher* publisher, tb_loan** loan, void* stream,
                                            tb_published* published);
-/* Publishes a message; unless this returns TB_OK, no subscriber gets it. Returns the same statuses,
+/* Publishes a message; no subscriber gets it unless this returns TB_OK. Returns the same statuses,
  * and TB_ERROR_INVALID_ARGUMENT for invalid tensors and for a loan that was published before. */
 TB_API tb_status tb_publisher_publish(tb_publisher* publisher, const tb_message* message,
                                       tb_published* published);
-/* The same with a timeout of its own, which only a reliable publisher uses. */
+/* The same with its own timeout, which only a reliable publisher uses. */
 TB_API tb_status tb_publisher_publish_within(tb_publisher* publisher, const tb_message* message,
                                              int64_t timeout_ns, const tb_give_up* give_up,
                                              tb_published* published);
@@ -71,16 +71,16 @@ TB_API tb_status tb_publisher_publish_within(tb_publisher* publisher, const tb_m
 /* The result of publishing many messages. */
 typedef struct tb_published_many {
   uint32_t struct_size;
-  uint32_t subscribers; /* that have the last of them in their queues */
-  uint64_t count;       /* so many were published, in their order */
-  uint64_t sequence;    /* of the last of them */
+  uint32_t subscribers; /* that have the last one in their queues */
+  uint64_t count;       /* number of published messages, in order */
+  uint64_t sequence;    /* of the last one */
 } tb_published_many;
 #define TB_PUBLISHED_MANY_INIT {sizeof(tb_published_many), 0, 0, 0}
 
 /* Publishes each row of a tensor in host memory, along its first dimension, as a message of its
- * own, as tb_publisher_publish_within() would one after the other; each is copied once. For many
- * small messages: it takes its locks, and wakes the subscribers, once for many. Without TB_OK only
- * the first `count` were published: with TB_INTERRUPTED after the first, another call publishes the
+ * own, as consecutive calls of tb_publisher_publish_within() would; each row is copied once. For
+ * many small messages: it takes its locks, and wakes the subscribers, once for many. Without TB_OK,
+ * only the first `count` were published. TB_INTERRUPTED after the first: another call publishes the
  * others, or returns the error that stopped this one. */
 TB_API tb_status tb_publisher_publish_many(tb_publisher* publisher, const tb_tensor* rows,
                                            int64_t timeout_ns, const tb_give_up* give_up,
@@ -93,8 +93,8 @@ TB_API tb_status tb_publisher_wait_for_subscribers(tb_publisher* publisher, uint
 typedef struct tb_publisher_stats {
   uint32_t struct_size;
   uint32_t subscribers;
-  uint32_t waiting;    /* threads that wait in a publishing call now */
-  uint32_t blocked_by; /* of a reliable publisher: the pid of a subscriber without room; 0: none */
+  uint32_t waiting;    /* threads that wait in a publishing call */
+  uint32_t blocked_by; /* if reliable: the pid of a subscriber without room; 0: none */
   uint64_t sent;
   uint64_t delivered;      /* into subscribers' queues, summed */
   uint64_t dropped_depth;  /* taken out of a full queue for a newer one */
@@ -105,19 +105,19 @@ typedef struct tb_publisher_stats {
   uint64_t bytes_copied;   /* of tensors that were not in memory of the bus */
   uint64_t bytes_in_flight;
   uint64_t bad_returns; /* invalid leases that subscribers returned */
-  uint64_t blocked_ns;  /* how long publishing has waited for `blocked_by` */
+  uint64_t blocked_ns;  /* how long publishing has waited for it */
   uint64_t cut_off;     /* subscribers cut off after `lag_timeout_ns` */
 } tb_publisher_stats;
 #define TB_PUBLISHER_STATS_INIT \
   {sizeof(tb_publisher_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 TB_API tb_status tb_publisher_get_stats(const tb_publisher* publisher, tb_publisher_stats* stats);
 
-/* Subscribers still get what is in their queues; a second call does nothing. */
+/* Subscribers still get the samples in their queues. A second call does nothing. */
 TB_API void tb_publisher_close(tb_publisher* publisher);
 
-/* Names the samples from which the calling thread makes what it publishes from now on, for tracers
- * (docs/tracing.md): at most 16, in place of those that it named before; none: forgets them. The
- * samples may be released afterwards. Nothing of it is sent or kept unless a tracer runs. */
+/* Names the samples from which the calling thread makes what it publishes next, for tracers
+ * (docs/tracing.md): at most 16, replacing earlier ones; none: clears them. The samples may be
+ * released afterwards. Nothing is sent or kept unless a tracer runs. */
 TB_API void tb_name_parents(const tb_sample* const* samples, uint32_t count);
 
 #ifdef __cplusplus

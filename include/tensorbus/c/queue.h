@@ -1,4 +1,4 @@
-/* Passes items from any process of the domain to any other, each to exactly one. */
+/* Passes items between all processes of a domain, each item to exactly one process. */
 #ifndef TENSORBUS_C_QUEUE_H
 #define TENSORBUS_C_QUEUE_H
 
@@ -23,15 +23,14 @@ typedef struct tb_queue_options {
   uint32_t maxsize;   /* items that may wait; 0: no limit */
   int32_t redeliver;  /* 1: an item goes back into the queue if the process that got it dies before
                          tb_queue_task_done(). 0: it counts as lost */
-  int32_t shared;     /* 1: a process that gets an item may write to its tensors; all holders see
-                         it */
-  const char* name;   /* by which other processes find it; NULL: only its address */
-  uint64_t max_bytes; /* of tensors and fields of the items that may wait; 0: no limit */
+  int32_t shared;     /* 1: a process that gets an item may write to it, for all holders */
+  const char* name;   /* the name for other processes; NULL: only an address */
+  uint64_t max_bytes; /* limit for tensors and fields of waiting items; 0: none */
 } tb_queue_options;
 #define TB_QUEUE_OPTIONS_INIT {sizeof(tb_queue_options), 0, 0, 0, NULL, 0}
 
-/* Makes a queue. Returns TB_ERROR_INVALID_ARGUMENT if another queue of this name is there; the
- * message names its process. */
+/* Makes a queue. Returns TB_ERROR_INVALID_ARGUMENT if a queue of this name exists; the message
+ * names its process. */
 TB_API tb_status tb_queue_create(tb_participant* participant, const tb_queue_options* options,
                                  tb_queue** queue);
 /* Opens a queue by its address, or by its name, for which it waits. Returns TB_ERROR_TIMEOUT; for
@@ -39,9 +38,9 @@ TB_API tb_status tb_queue_create(tb_participant* participant, const tb_queue_opt
 TB_API tb_status tb_queue_open(tb_participant* participant, const char* address_or_name,
                                int64_t timeout_ns, const tb_give_up* give_up, tb_queue** queue);
 /* Makes a handle of the queue with this address, without a request: if its process is stopped or
- * gone, the first call that needs it will find out. `options`: those that the queue was made with;
- * `shared` must be the same, or tensors are refused. Returns TB_ERROR_INVALID_ARGUMENT if the text
- * is not an address. */
+ * gone, the first call that needs it reports that. `options`: those with which the queue was made;
+ * `shared` must be the same, or tensors are refused. Returns TB_ERROR_INVALID_ARGUMENT for an
+ * invalid address. */
 TB_API tb_status tb_queue_at(tb_participant* participant, const char* address,
                              const tb_queue_options* options, tb_queue** queue);
 /* Closes the queue if it was made here. */
@@ -49,28 +48,27 @@ TB_API void tb_queue_destroy(tb_queue* queue);
 
 /* One line of text, which any channel can carry; valid as long as the queue. */
 TB_API const char* tb_queue_address(const tb_queue* queue);
-/* The options as far as they are known here; the name is valid as long as the queue, "" for
- * none. */
+/* The options as far as known here; the name is valid as long as the queue, "" for none. */
 TB_API tb_status tb_queue_get_options(const tb_queue* queue, tb_queue_options* options);
 /* 1 if the queue lives in this participant. */
 TB_API int32_t tb_queue_made_here(const tb_queue* queue);
 
-/* Puts an item. Returns TB_TIMED_OUT or TB_INTERRUPTED if there was no room, and nothing was put;
- * TB_SHUT_DOWN; TB_CLOSED; TB_ERROR_TIMEOUT if the queue's process does not say whether it has the
- * item; TB_ERROR_INVALID_ARGUMENT for an item larger than max_bytes. With a timeout that is not
- * TB_FOREVER it also waits for memory that others release; else, and after that time,
+/* Puts an item. Returns TB_TIMED_OUT or TB_INTERRUPTED if there was no room (nothing was put);
+ * TB_SHUT_DOWN; TB_CLOSED; TB_ERROR_TIMEOUT if the queue's process did not reply: the item may be
+ * in the queue; TB_ERROR_INVALID_ARGUMENT for an item larger than max_bytes. With a timeout other
+ * than TB_FOREVER it also waits for memory that others release. Else, and after that time,
  * TB_ERROR_OUT_OF_MEMORY. */
 TB_API tb_status tb_queue_put(tb_queue* queue, const tb_message* item, int64_t timeout_ns,
                               const tb_give_up* give_up);
-/* Puts an item without tensors if that takes no waiting, and no question to another process.
- * Returns TB_TIMED_OUT if it was not put. */
+/* Puts an item without tensors if that needs no waiting and no request to another process. Returns
+ * TB_TIMED_OUT if it was not put. */
 TB_API tb_status tb_queue_put_now(tb_queue* queue, const tb_message* item);
 /* Gets an item. Returns TB_TIMED_OUT, TB_INTERRUPTED, TB_SHUT_DOWN, TB_CLOSED. */
 TB_API tb_status tb_queue_get(tb_queue* queue, int64_t timeout_ns, const tb_give_up* give_up,
                               tb_sample** item);
 
 /* Marks the oldest item that this process got as done. Returns TB_ERROR_INVALID_ARGUMENT if there
- * were fewer items; TB_ERROR_CLOSED; TB_ERROR_TIMEOUT if the queue's process does not answer. */
+ * is none; TB_ERROR_CLOSED; TB_ERROR_TIMEOUT if the queue's process does not reply. */
 TB_API tb_status tb_queue_task_done(tb_queue* queue, const tb_give_up* give_up);
 /* Waits until all items are done. Returns TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED. */
 TB_API tb_status tb_queue_join(tb_queue* queue, int64_t timeout_ns, const tb_give_up* give_up);
@@ -78,10 +76,10 @@ TB_API tb_status tb_queue_join(tb_queue* queue, int64_t timeout_ns, const tb_giv
 typedef struct tb_queue_stats {
   uint32_t struct_size;
   uint32_t reserved;
-  uint64_t items;      /* that wait */
-  uint64_t unfinished; /* put, and not done */
-  uint64_t lost;       /* got by processes that died, or of memory that could not be mapped */
-  uint64_t bytes;      /* of the items that wait */
+  uint64_t items;      /* waiting */
+  uint64_t unfinished; /* put and not done */
+  uint64_t lost;       /* got by processes that died, or in memory that could not be mapped */
+  uint64_t bytes;      /* of waiting items */
 } tb_queue_stats;
 #define TB_QUEUE_STATS_INIT {sizeof(tb_queue_stats), 0, 0, 0, 0, 0}
 /* Returns TB_ERROR_CLOSED; TB_ERROR_TIMEOUT. */
@@ -89,30 +87,30 @@ TB_API tb_status tb_queue_get_stats(const tb_queue* queue, const tb_give_up* giv
                                     tb_queue_stats* stats);
 
 /* Shuts the queue down for all processes: from now on a put returns TB_SHUT_DOWN, and so does a get
- * when no item is left. `immediate` 1: waiting items are dropped, and count as done. Returns
+ * when no item is left. `immediate` 1: waiting items are dropped and count as done. Returns
  * TB_ERROR_CLOSED; TB_ERROR_TIMEOUT. */
 TB_API tb_status tb_queue_shutdown(tb_queue* queue, int32_t immediate, const tb_give_up* give_up);
-/* Waits until no item waits, so that closing the queue drops none. With `redeliver` the items that
- * others have got must be done, too. Returns TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED. */
+/* Waits until no item waits, so that closing the queue drops none. With `redeliver`, items that
+ * other processes have got must also be done. Returns TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED. */
 TB_API tb_status tb_queue_drain(tb_queue* queue, int64_t timeout_ns, const tb_give_up* give_up);
-/* Closes the queue for all processes; waiting items are dropped: see tb_queue_drain(). */
+/* Closes the queue for all processes. Waiting items are dropped: see tb_queue_drain(). */
 TB_API tb_status tb_queue_close(tb_queue* queue, const tb_give_up* give_up);
 
-/* A request that has not finished, for event loops. */
+/* An unfinished request, for event loops. */
 typedef struct tb_pending tb_pending;
 TB_API tb_status tb_queue_start_put(tb_queue* queue, const tb_message* item, tb_pending** pending);
 TB_API tb_status tb_queue_start_get(tb_queue* queue, tb_pending** pending);
 TB_API tb_status tb_queue_start_join(tb_queue* queue, tb_pending** pending);
-/* tb_queue_get() that also returns TB_CLOSED when `unanswered`, a put or a join, is done. */
+/* tb_queue_get() that also returns TB_CLOSED when `unanswered`, a put or a join, is finished. */
 TB_API tb_status tb_queue_get_while(tb_queue* queue, const tb_pending* unanswered,
                                     int64_t timeout_ns, const tb_give_up* give_up,
                                     tb_sample** item);
-/* Cancels the request if it has not finished; an item on its way goes back into the queue. */
+/* Cancels the request if it is not finished; an item on its way goes back into the queue. */
 TB_API void tb_pending_destroy(tb_pending* pending);
-/* A descriptor that is readable when the request is done; the request owns it. */
+/* A descriptor, owned by the request, that is readable when the request is finished. */
 TB_API int tb_pending_descriptor(const tb_pending* pending);
-/* Returns the status of the call, once; TB_TIMED_OUT if it is not done. `item`: the item of a get,
- * else NULL. */
+/* Returns the status of the call, once; TB_TIMED_OUT if it is not finished. `item`: the item of a
+ * get, else NULL. */
 TB_API tb_status tb_pending_take(tb_pending* pending, tb_sample** item);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* A received message, by reference: it lies in the memory of its owner, and stays unchanged until
- * the sample is released. */
+/* A received message, by reference: it lies in its owner's memory and stays unchanged until the
+ * sample is released. */
 #ifndef TENSORBUS_C_SAMPLE_H
 #define TENSORBUS_C_SAMPLE_H
 
@@ -41,19 +41,19 @@ typedef struct tb_sample_header {
 TB_API void tb_sample_get_header(const tb_sample* sample, tb_sample_header* header);
 
 TB_API uint32_t tb_sample_tensor_count(const tb_sample* sample);
-/* Returns TB_ERROR_INVALID_ARGUMENT if there is no tensor of this index. */
+/* Returns TB_ERROR_INVALID_ARGUMENT if no tensor has this index. */
 TB_API tb_status tb_sample_tensor(const tb_sample* sample, uint32_t index, tb_tensor* tensor);
 /* The tensor at this key of the fields. Returns TB_ERROR_INVALID_ARGUMENT if there is none. */
 TB_API tb_status tb_sample_tensor_at(const tb_sample* sample, const char* key, tb_tensor* tensor);
 
-/* The small fields as they came: one value in MessagePack, or no bytes. Valid while the sample
+/* The small fields as received: one value in MessagePack, or no bytes. Valid while the sample
  * lives. */
 TB_API const void* tb_sample_fields(const tb_sample* sample, size_t* bytes);
 
-/* For tensors on GPUs: call it for every stream (CUstream, cudaStream_t; NULL: the legacy default
- * stream) before the stream works with the tensor. Later work of the stream then finds the tensor
- * as it was published, and has run before the owner reuses the memory. Does not wait. `device`: the
- * GPU of the stream. Returns TB_ERROR_UNSUPPORTED if the stream is being captured into a graph. */
+/* For tensors on GPUs. Call it for every stream (CUstream, cudaStream_t; NULL: the legacy default
+ * stream) before the stream uses the tensor. Later work of the stream finds the tensor as
+ * published, and has run before the owner reuses the memory. Does not wait. `device`: the GPU of
+ * the stream. Returns TB_ERROR_UNSUPPORTED if the stream is being captured into a graph. */
 TB_API tb_status tb_sample_use_on(const tb_sample* sample, uint32_t index, void* stream,
                                   int32_t device);
 /* 0 if the publisher died before a GPU had written the tensor. Call it after the work on the tensor

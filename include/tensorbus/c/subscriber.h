@@ -16,26 +16,26 @@ typedef struct tb_subscriber tb_subscriber;
 
 typedef struct tb_subscriber_options {
   uint32_t struct_size;
-  uint32_t depth;    /* samples that may wait for it; 0: as the publisher says */
-  uint32_t max_held; /* samples of one publisher that may be held at once */
-  int32_t access;    /* TB_ACCESS_READ, _PRIVATE or _SHARED */
-  int64_t spin_ns;   /* how long receiving polls before it sleeps; see docs/topics.md */
-  const char* type;  /* the definition of the expected type (docs/messages.md); NULL: any */
-  int32_t pin;       /* 1: pins received host memory for GPUs */
-  int32_t restores;  /* 1: copies tensors of a GPU that this process cannot use to `device` */
-  int32_t device;    /* the ordinal of that GPU; TB_HOST: all tensors of GPUs come in host memory */
-  int32_t best_effort;   /* 1: a reliable publisher does not wait for it, and drops its oldest */
-  int32_t end_of_stream; /* 1: receiving returns TB_CLOSED when every publisher that was connected
-                            has closed, and nothing is left of what they sent. One that was killed
-                            has not closed, until another publisher has taken its place */
+  uint32_t depth;      /* samples that may wait for it; 0: the publisher's depth */
+  uint32_t max_held;   /* samples of one publisher that may be held at once */
+  int32_t access;      /* TB_ACCESS_READ, _PRIVATE or _SHARED */
+  int64_t spin_ns;     /* how long receiving polls before it sleeps; see docs/topics.md */
+  const char* type;    /* the definition of the expected type (docs/messages.md); NULL: any */
+  int32_t pin;         /* 1: pins received host memory for GPUs */
+  int32_t restores;    /* 1: copies tensors of a GPU that this process cannot use to `device` */
+  int32_t device;      /* the ordinal of that GPU; TB_HOST: all GPU tensors arrive in host memory */
+  int32_t best_effort; /* 1: a reliable publisher drops its oldest sample instead of waiting */
+  int32_t end_of_stream; /* 1: receiving returns TB_CLOSED when every connected publisher has closed
+                            and none of their samples is left. A publisher that was killed counts as
+                            closed only when another has taken its place */
   int32_t reserved;      /* 0 */
-  const char* node;      /* the node that it belongs to, for inspections; NULL: none */
+  const char* node;      /* its node, for inspections; NULL: none */
 } tb_subscriber_options;
 #define TB_SUBSCRIBER_OPTIONS_INIT \
   {sizeof(tb_subscriber_options), 0, 256, TB_ACCESS_READ, 5000, NULL, 0, 0, 0, 0, 0, 0, NULL}
 
 /* Returns TB_ERROR_INVALID_ARGUMENT for an empty topic, or if `type` is not a definition;
- * TB_ERROR_UNSUPPORTED if nothing can be pinned here. */
+ * TB_ERROR_UNSUPPORTED if memory cannot be pinned here. */
 TB_API tb_status tb_subscriber_create(tb_participant* participant, const char* topic,
                                       const tb_subscriber_options* options,
                                       tb_subscriber** subscriber);
@@ -44,14 +44,14 @@ TB_API void tb_subscriber_destroy(tb_subscriber* subscriber);
 
 /* Receives the next sample. Returns TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED, TB_HOLD_LIMIT;
  * TB_ERROR_OUT_OF_MEMORY (nothing is lost: the next call tries again); TB_ERROR_TYPE_MISMATCH (a
- * publisher refused us, reported once for each). With TB_NOW it does not wait. */
+ * publisher refused us, reported once for each). TB_NOW: does not wait. */
 TB_API tb_status tb_subscriber_receive(tb_subscriber* subscriber, int64_t timeout_ns,
                                        const tb_give_up* give_up, tb_sample** sample);
 
-/* Receives several samples, at most `capacity`: waits as above for the first, and takes the others
- * that are there then. The first `*count` of `samples` belong to the caller, whatever this returns;
- * TB_OK means at least one. A status after the first sample is returned by the next call. For many
- * small messages: it takes its locks, and notifies the publishers, once for all samples.
+/* Receives at most `capacity` samples: waits as above for the first, then takes the others that are
+ * available. The first `*count` of `samples` belong to the caller, whatever this returns; TB_OK
+ * means at least one. A status after the first sample is returned by the next call. For many small
+ * messages: it takes its locks, and notifies the publishers, once for all samples.
  *
  *   tb_sample* samples[64];
  *   size_t count;
@@ -63,22 +63,22 @@ TB_API tb_status tb_subscriber_receive_many(tb_subscriber* subscriber, tb_sample
                                             size_t capacity, int64_t timeout_ns,
                                             const tb_give_up* give_up, size_t* count);
 
-/* Receives messages of one tensor into the rows of an array: waits as above for the first, and
- * takes the others that are there then, at most as many as there are rows. Each is copied into the
- * next row, and its lease ends at once. `layout`: of the array at `rows`, contiguous; a row is what
- * is behind its first dimension. The first `*count` rows are new, whatever this returns. For many
- * small messages: it makes no samples.
+/* Receives messages of one tensor into the rows of an array: waits as above for the first, then
+ * takes the others that are available, at most one for each row. Each is copied into the next row,
+ * and its lease ends at once. `layout`: that of the array at `rows`, contiguous; its first
+ * dimension counts the rows. The first `*count` rows are new, whatever this returns. For many small
+ * messages: it makes no samples.
  *
- * Returns the same statuses; TB_ERROR_INVALID_ARGUMENT if the next message is no tensor of the
- * dtype and shape of a row: tb_subscriber_receive() returns it. */
+ * Returns the same statuses; TB_ERROR_INVALID_ARGUMENT if the next message is not a tensor with the
+ * dtype and shape of a row; tb_subscriber_receive() returns that message. */
 TB_API tb_status tb_subscriber_receive_into(tb_subscriber* subscriber, void* rows,
                                             const tb_layout* layout, int64_t timeout_ns,
                                             const tb_give_up* give_up, size_t* count);
 
-/* 1 if receiving would not wait now. Takes nothing. */
+/* 1 if receiving would not wait. Takes nothing. */
 TB_API int32_t tb_subscriber_ready(tb_subscriber* subscriber);
-/* For poll() and event loops: a descriptor that is readable when receiving may find something. The
- * subscriber owns it. Receive with TB_NOW until that times out, which re-arms it. */
+/* For poll() and event loops: a descriptor, owned by the subscriber, that is readable when
+ * receiving may find something. Receive with TB_NOW until TB_TIMED_OUT, which re-arms it. */
 TB_API tb_status tb_subscriber_event_descriptor(tb_subscriber* subscriber, int* descriptor);
 
 /* Waits for `count` publishers. Returns TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED. */

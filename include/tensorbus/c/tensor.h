@@ -1,4 +1,4 @@
-/* Descriptions of tensors, for publishing and of received samples. */
+/* Tensors to publish and tensors of received samples. */
 #ifndef TENSORBUS_C_TENSOR_H
 #define TENSORBUS_C_TENSOR_H
 
@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* Element types, by the numbers that travel; others by tb_dtype_named(). */
+/* Element types, by the numbers of the protocol; others by tb_dtype_named(). */
 typedef uint8_t tb_dtype;
 enum {
   TB_BOOL = 1,
@@ -57,27 +57,26 @@ typedef struct tb_layout {
   const int64_t* strides; /* in elements, may be zero or negative; NULL: row-major, no gaps */
 } tb_layout;
 
-/* A tensor in this process. One that the bus describes points into its sample or loan, and is valid
+/* A tensor in this process. If the bus describes it, it points into its sample or loan and is valid
  * as long as that. */
 typedef struct tb_tensor {
   uint32_t struct_size;
   int32_t device;
   tb_layout layout;
-  void* data; /* the first element; a received tensor may be written only if `writable` */
+  void* data; /* the first element; write to a received tensor only if it is `writable` */
 
   /* For received tensors. */
-  int32_t published_on; /* the publisher's device; another one than `device` if it came through the
-                           host */
+  int32_t published_on; /* the publisher's device; differs from `device` if the tensor came through
+                           host memory */
   int32_t writable;
 
   /* For publishing GPU memory: the stream (CUstream, cudaStream_t) on which it is written.
-   * Receivers read it after the work that the stream has now has run. NULL: the legacy default
-   * stream. */
+   * Receivers read it after the stream's present work has run. NULL: the legacy default stream. */
   void* stream;
   /* For publishing GPU memory: keeps the memory while receivers read it. With a keeper it is
    * published in place, where the driver supports this. release(keeper) is called once, by the
    * caller's thread or one of the bus, whether the call succeeds or not, unless a struct of the
-   * message was not initialised. Without one (NULL) the memory is copied on the GPU. */
+   * message was not initialised. NULL: the memory is copied on the GPU. */
   void (*release)(void* keeper);
   void* keeper;
 } tb_tensor;
@@ -93,8 +92,8 @@ typedef struct tb_origin {
 
 /* A message to publish: tensors, and the small fields beside them as one value in MessagePack, in
  * which extension type 1 with four bytes (little-endian) stands for the tensor of that index.
- * Tensors that lie in a loan, in tb_empty() memory, or were received travel by reference; all
- * others are copied once. A message of one tensor without fields is that tensor. */
+ * Tensors in a loan, in tb_empty() memory or in a received sample are sent by reference; all others
+ * are copied once. A message of one tensor without fields is that tensor. */
 typedef struct tb_message {
   uint32_t struct_size;
   uint32_t tensor_count;
@@ -102,7 +101,7 @@ typedef struct tb_message {
   const void* fields;
   size_t field_bytes;
   uint64_t fingerprint;    /* of the message type; 0: untyped */
-  const tb_origin* origin; /* for a sample that a bridge publishes again; NULL: none */
+  const tb_origin* origin; /* set by a bridge that republishes a sample; NULL: none */
 } tb_message;
 #define TB_MESSAGE_INIT {sizeof(tb_message), 0, NULL, NULL, 0, 0, NULL}
 
@@ -111,7 +110,7 @@ typedef struct tb_loan tb_loan;
 
 /* Describes the memory. Its bytes are not cleared. GPU memory may be used only by kernels. */
 TB_API tb_status tb_loan_tensor(const tb_loan* loan, tb_tensor* tensor);
-/* Gives it back without publishing it. */
+/* Returns the memory without publishing it. */
 TB_API void tb_loan_destroy(tb_loan* loan);
 
 #ifdef __cplusplus

@@ -20,7 +20,7 @@
 namespace tensorbus::inline v0 {
 namespace internal {
 
-// Answers on their way to clients, which may be stopped or dead. Sending does not wait for them;
+// Replies on their way to clients, which may be stopped or dead. Sending does not wait for clients;
 // the destructor waits up to a second. One thread at a time.
 class Answers {
  public:
@@ -29,7 +29,7 @@ class Answers {
   Answers& operator=(const Answers&) = delete;
   ~Answers() { finish(); }
 
-  // Throws Error(kInvalidArgument) if `address` is not a queue's, and what Queue::put() throws.
+  // Throws Error(kInvalidArgument) if `address` is invalid, and what Queue::put() throws.
   void give(const std::string& address, const Message& answer) {
     Queue& queue = at(address);
     const bool put = queue.put_now(answer);
@@ -50,12 +50,12 @@ class Answers {
     return queues_.emplace(address, std::move(queue)).first->second;
   }
 
-  // Each has two descriptors. A given-up one still arrives if the client was reached.
+  // Each has two descriptors. One that is given up still arrives if the client was reached.
   static constexpr std::size_t kMost = 128;
   static constexpr std::chrono::seconds kAtTheEnd{1};
 
-  // Returns true if it has ended, in whatever way: it is the client's business if it is gone or
-  // refused the answer.
+  // Returns true if it has ended in any way. A client that is gone or refuses the reply is no
+  // error.
   static bool has_ended(Queue::Pending& giving) noexcept {
     try {
       Sample none;
@@ -72,7 +72,7 @@ class Answers {
   }
 
   Participant participant_;
-  std::map<std::string, Queue> queues_;   // of clients that were answered lately
+  std::map<std::string, Queue> queues_;   // of recent clients
   std::deque<Queue::Pending> under_way_;  // the oldest first
 };
 

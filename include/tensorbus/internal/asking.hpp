@@ -15,12 +15,12 @@
 #include <tensorbus/sample.hpp>
 #include <utility>
 
-// Waits for the answer of another process, and for the end of that process at the same time.
+// Waits for the reply of another process, and for the end of that process.
 namespace tensorbus::inline v0 {
 namespace internal {
 
-// Reports when the process that has a queue is gone, or has closed the queue. It joins the queue,
-// whose items are never marked as done, so the join ends only then. Thread-safe.
+// Shows whether the process of a queue is gone or has closed the queue. It joins the queue, whose
+// items are never marked as done, so the join ends only then. Thread-safe.
 class Lifeline {
  public:
   explicit Lifeline(Queue::Pending joining) : joining_(std::move(joining)) {}
@@ -44,12 +44,12 @@ class Lifeline {
 // The longest time between two calls of GiveUp by a waiting call.
 inline constexpr std::chrono::milliseconds kGiveUpSlice(50);
 
-// Returns the state of a request. kClosed also if the lifeline is cut: that of the process that
-// must answer, if it is not the queue's own. kTimedOut if the request has not finished.
+// Returns the state of a request. kTimedOut: not finished. kClosed: also if the lifeline is cut
+// (that of the process that must reply, if it is not the queue's own).
 inline Outcome look(Queue::Pending& asked, Sample& sample, Lifeline* life) {
   Outcome found = asked.take(sample);
   if (found != Outcome::kTimedOut || life == nullptr || !life->cut()) return found;
-  found = asked.take(sample);  // it may have answered before its end
+  found = asked.take(sample);  // the reply may have come before the end
   return found == Outcome::kTimedOut ? Outcome::kClosed : found;
 }
 
@@ -59,7 +59,7 @@ inline void poll_either(int one, Lifeline* life, std::chrono::nanoseconds timeou
   (void)::poll(polled.data(), polled.size(), milliseconds_of(timeout));
 }
 
-// Waits for a request, also over signals. kInterrupted: `give_up` returned true.
+// Waits for a request; signals do not end the wait. kInterrupted: `give_up` returned true.
 inline Outcome answer_to(Queue::Pending& asked, Sample& sample, const Deadline& deadline,
                          const GiveUp& give_up, Lifeline* life = nullptr) {
   while (true) {
@@ -72,20 +72,20 @@ inline Outcome answer_to(Queue::Pending& asked, Sample& sample, const Deadline& 
   }
 }
 
-// A call without a GiveUp ends when a signal handler runs.
+// Without a GiveUp, a signal handler would end the call.
 inline GiveUp over_signals(const GiveUp& give_up) {
   return give_up ? give_up : [] { return false; };
 }
 
-// A queue of our own for one answer at a time.
+// A queue of our own for one reply at a time.
 class ReplyQueue {
  public:
   explicit ReplyQueue(const Participant& participant)
       : queue_({}, participant), address_(queue_.address()) {}
 
   const std::string& address() const noexcept { return address_; }
-  // Gets the answer that is put into it while the lifeline holds, or that was put before it was
-  // cut. Only the server knows this queue.
+  // Gets the reply, which must have been put before the lifeline is cut. Only the server knows this
+  // queue.
   Outcome get(Sample& answer, std::chrono::nanoseconds timeout, const GiveUp& give_up,
               Lifeline& life) {
     Outcome outcome = queue_.get_while(answer, life.pending(), timeout, over_signals(give_up));
@@ -96,7 +96,7 @@ class ReplyQueue {
   }
 
  private:
-  // For the delivery of an answer that is here: its owner may be asked for its memory.
+  // For the delivery of a reply that is here: its owner may have to send its memory.
   static constexpr std::chrono::seconds kMoment{1};
 
   static Outcome closed_unless_done(Outcome outcome) {
@@ -106,7 +106,7 @@ class ReplyQueue {
 
   Queue queue_;
   std::string address_;
-  std::uint64_t answered_ = 0;  // no answer is ever marked as done
+  std::uint64_t answered_ = 0;  // no reply is ever marked as done
 };
 
 }  // namespace internal

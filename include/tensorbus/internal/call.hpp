@@ -15,9 +15,9 @@
 namespace tensorbus::inline v0 {
 namespace internal {
 
-// C numbers the errors alike, from -1 down.
+// C has the same errors, counted from -1 down.
 constexpr Code code_of(tb_status status) noexcept {
-  const bool known = status >= TB_ERROR_TYPE_MISMATCH;  // else it is of a newer library
+  const bool known = status >= TB_ERROR_TYPE_MISMATCH;  // else the library is newer
   return known ? static_cast<Code>(-1 - status) : Code::kSystem;
 }
 static_assert(code_of(TB_ERROR_INVALID_ARGUMENT) == Code::kInvalidArgument &&
@@ -32,11 +32,11 @@ static_assert(code_of(TB_ERROR_INVALID_ARGUMENT) == Code::kInvalidArgument &&
   throw Error(code_of(status), tb_error_message());
 }
 
-// Returns the outcome; throws the Error of a call that failed.
+// Returns the outcome, or throws the Error of the failed call.
 inline Outcome outcome_of(tb_status status) {
   static_assert(static_cast<tb_status>(Outcome::kShutDown) == TB_SHUT_DOWN);
   if (status < TB_OK || status > TB_SHUT_DOWN) throw_failure(status);
-  return static_cast<Outcome>(status);  // C numbers them alike
+  return static_cast<Outcome>(status);  // the numbers are the same in C
 }
 
 inline void require_done(tb_status status) {
@@ -65,7 +65,7 @@ auto* living(const Owner& owner, const char* what) {
   return owner.get();
 }
 
-// Returns a text for C, which ends at its first zero byte.
+// Returns the text for C. Throws Error(kInvalidArgument) if it contains a zero byte.
 inline const char* c_text(const std::string& text, const char* what) {
   if (text.find('\0') != std::string::npos)
     throw Error(Code::kInvalidArgument, std::string(what) + " has a zero byte in it");
@@ -75,7 +75,7 @@ inline const char* c_text_or_null(const std::string& text, const char* what) {
   return text.empty() ? nullptr : c_text(text, what);
 }
 
-// Holds an exception of a callback: it ends the call, and is thrown after C has returned.
+// Holds an exception of a callback, which ends the call, and rethrows it after C has returned.
 class Caught {
  public:
   // Returns the result of `body`, or 1 if it throws.
@@ -122,7 +122,7 @@ class Asked {
   Caught caught_;
 };
 
-// Calls `call(timeout)`, which takes no GiveUp, in slices, and `give_up` between them. Without
+// Calls `call(timeout)`, which takes no GiveUp, in slices, with `give_up` between them. Without
 // `give_up`, calls it once.
 template <typename Call>
 tb_status in_slices(std::chrono::nanoseconds timeout, const GiveUp& give_up, Call call) {

@@ -20,9 +20,9 @@
 #include <vector>
 
 // The messages of clients and services. A request is a map: "reply" is the address of the queue for
-// the answer; "types" are the definitions of the client's request and reply, "" for any; "data". An
-// answer has one key: "data", "error" (the exception's class, its text, and where it was raised) or
-// "mismatch", a text.
+// the reply; "types" are the definitions of the client's request and reply, "" for any; "data". A
+// reply has one key: "data", "error" (the exception's class, text and place) or "mismatch" (a
+// text).
 namespace tensorbus::inline v0 {
 namespace internal {
 
@@ -45,7 +45,7 @@ struct Request {
   Content data;
 };
 
-// A request or an answer that is to be sent. Owns its fields and its tensors.
+// A request or a reply to send. Owns its fields and tensors.
 class Packed {
  public:
   Packed(std::vector<std::byte> fields, std::vector<TensorField> tensors)
@@ -66,7 +66,7 @@ class Packed {
 // Writes one of these maps.
 class MapWriter {
  public:
-  // `bytes`: the size of its long texts, to reserve memory.
+  // `bytes`: the size of its long texts, for which memory is reserved.
   explicit MapWriter(std::size_t items, std::size_t bytes = 0) {
     writer_.reserve(kUsualBytes + bytes);
     writer_.write_map_of(items);
@@ -116,18 +116,18 @@ inline Packed mismatch_answer(const std::string& why) {
   return {map.take(), {}};
 }
 
-// Reads one of these maps, and copies nothing. Of two items with one key it finds the first. Items
-// with other keys are of any kind and depth.
+// Reads one of these maps without copies. If a key occurs twice, finds the first. Items with other
+// keys may be of any kind and depth.
 class MapReader {
  public:
-  // Throws Error(kProtocol) for what is not one whole value.
+  // Throws Error(kProtocol) unless the bytes are one whole value.
   explicit MapReader(std::span<const std::byte> bytes) : bytes_(bytes) {
     PackCursor whole(bytes);
     if (!whole.skip() || whole.left() != 0)
-      throw Error(Code::kProtocol, "sample.fields: a request or an answer that is malformed");
+      throw Error(Code::kProtocol, "sample.fields: a malformed request or reply");
   }
 
-  // Returns an item as it came; nothing if there is none.
+  // Returns an item undecoded; nothing if there is none.
   std::optional<PackCursor> find(std::string_view wanted) const noexcept {
     PackCursor at(bytes_);
     for (std::size_t left = at.map().value_or(0); left != 0; --left) {
@@ -143,7 +143,7 @@ class MapReader {
     auto value = find(key);
     return value ? value->string() : std::nullopt;
   }
-  // Returns false for what is not a list of exactly so many texts.
+  // Returns false unless the item is a list of exactly `Count` texts.
   template <std::size_t Count>
   bool texts(std::string_view key, std::array<std::string, Count>& to) const {
     auto list = find(key);
@@ -174,13 +174,13 @@ inline Request read_request(const Sample& sample) {
   auto data = map.content("data", sample);
   Request request;
   if (!reply || !data || !map.texts("types", request.definitions))
-    throw Error(Code::kProtocol, "what came to a service is no request");
+    throw Error(Code::kProtocol, "a service received a sample that is not a request");
   request.reply = *reply;
   request.data = *std::move(data);
   return request;
 }
 
-// Throws ServiceError, Error(kTypeMismatch), and Error(kProtocol) if it is not an answer.
+// Throws ServiceError, Error(kTypeMismatch), or Error(kProtocol) if it is not a reply.
 inline Content read_answer(const std::string& service, const Sample& sample) {
   const MapReader map(sample.field_bytes());
   if (auto data = map.content("data", sample)) return *std::move(data);
@@ -188,10 +188,10 @@ inline Content read_answer(const std::string& service, const Sample& sample) {
   if (map.texts("error", error)) throw ServiceError(service, error[0], error[1], error[2]);
   if (const auto why = map.text("mismatch"))
     throw Error(Code::kTypeMismatch, "service '" + service + "': " + std::string(*why));
-  throw Error(Code::kProtocol, "what service '" + service + "' answered is no answer");
+  throw Error(Code::kProtocol, "service '" + service + "' sent an invalid reply");
 }
 
-// Returns why a reader of one definition cannot read messages of the writer's; empty if it can.
+// Returns why a reader with this definition cannot read the writer's messages; empty if it can.
 // Throws Error(kInvalidArgument) for an invalid definition.
 inline std::string why_unreadable(std::string_view what, const std::string& writer,
                                   const std::string& reader) {

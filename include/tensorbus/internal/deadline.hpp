@@ -14,7 +14,7 @@ class Deadline {
                                : std::chrono::steady_clock::now() +
                                      std::max(timeout, std::chrono::nanoseconds::zero())) {}
 
-  // Returns the time left, at most `slice`; 0 when the time is over.
+  // Returns the time left, at most `slice`; 0 after the deadline.
   std::chrono::nanoseconds remaining(std::chrono::nanoseconds slice) const noexcept {
     if (at_ == std::chrono::steady_clock::time_point::max()) return slice;
     const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(

@@ -55,7 +55,7 @@ inline Failure current_failure() {
     }
     return failure;
   } catch (...) {
-    return {"unknown exception", "it is no std::exception", "unknown exception\n"};
+    return {"unknown exception", "it is not a std::exception", "unknown exception\n"};
   }
 }
 

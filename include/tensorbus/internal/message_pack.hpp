@@ -15,7 +15,7 @@ namespace tensorbus::inline v0 {
 namespace internal {
 
 inline constexpr int kMaxDepth = 64;
-// The most items for which a container reserves memory in advance. A message can announce many
+// The number of items for which a container reserves memory at most. A message can announce many
 // items in few bytes, and again at each level of nesting.
 inline constexpr std::uint64_t kMaxReserved = 1024;
 inline constexpr std::int8_t kTensorType = 1;
@@ -65,9 +65,9 @@ class PackWriter {
   void write_signed(std::int64_t value) { put(value); }
   void write_unsigned(std::uint64_t value) { put(value); }
   void write_float(double value) { put(value); }
-  // Appends values that are packed already.
+  // Appends packed values.
   void append(std::span<const std::byte> packed) { raw(packed.data(), packed.size()); }
-  // Makes all that was written since the size was `begin` the payload of an extension.
+  // Makes everything written since size `begin` the payload of an extension.
   void wrap(std::size_t begin, std::int8_t type) {
     const auto payload = bytes_.begin() + static_cast<std::ptrdiff_t>(begin);
     PackWriter head;
@@ -85,7 +85,7 @@ class PackWriter {
   void put(std::int64_t value) {
     if (value >= 0) return put(static_cast<std::uint64_t>(value));
     if (value >= -32) return byte(static_cast<std::uint8_t>(value));
-    // The smallest of int8 (0xd0) to int64 (0xd3): one bit is used for the sign.
+    // The smallest of int8 (0xd0) to int64 (0xd3): one bit is the sign.
     const int size = size_class(static_cast<std::uint64_t>(-(value + 1)) << 1);
     byte(static_cast<std::uint8_t>(0xd0 + size));
     big_endian(static_cast<std::uint64_t>(value), 1 << size);
@@ -175,7 +175,7 @@ class PackWriter {
   int depth_;
 };
 
-// A value without what it holds: the items of a list or a map follow.
+// A value without its content: the items of a list or a map follow.
 struct PackToken {
   enum class Kind {
     kNil,
@@ -190,13 +190,13 @@ struct PackToken {
     kExtension
   };
   Kind kind = Kind::kNil;
-  std::int8_t type = 0;               // of an extension
-  std::uint64_t number = 0;           // a bool or a number, as bits; how many items or pairs
+  std::int8_t type = 0;      // of an extension
+  std::uint64_t number = 0;  // a bool or a number, as bits; or the number of items or pairs
   std::span<const std::byte> part{};  // the text, the bytes or the payload
 };
 
-// Reads values of the kinds that the caller expects, and copies nothing: a message that is bytes,
-// or tensors by name, needs no Value. Returns nothing for another kind, and for one that is cut
+// Reads values of the kinds that the caller expects, without copies: a message that is bytes, or
+// tensors by name, needs no Value. Returns nothing for another kind, or for a value that is cut
 // short.
 class PackCursor {
  public:
@@ -204,7 +204,7 @@ class PackCursor {
 
   std::size_t left() const noexcept { return rest_.size(); }
   std::span<const std::byte> rest() const noexcept { return rest_; }
-  // A value of any kind. The items of a container are there, if they take a byte each.
+  // Returns a value of any kind. There are at least as many bytes left as a container has items.
   std::optional<PackToken> token() noexcept {
     using Kind = PackToken::Kind;
     const auto head = take(1);
@@ -260,10 +260,10 @@ class PackCursor {
       case 0xdf:
         return counted(Kind::kMap, number(std::size_t{2} << (kind - 0xde)));
       default:
-        return std::nullopt;  // no value begins so
+        return std::nullopt;  // invalid
     }
   }
-  // Moves behind a value of any kind. Returns false if it is malformed.
+  // Skips a value of any kind. Returns false if it is malformed.
   bool skip() noexcept {
     for (std::uint64_t values = 1; values != 0; --values) {
       const auto next = token();
@@ -273,13 +273,13 @@ class PackCursor {
     }
     return true;
   }
-  // What this had left before it was moved to where `end` is.
+  // Returns the bytes between this cursor and `end`, which was moved on from it.
   PackCursor without(const PackCursor& end) const noexcept {
     return PackCursor(rest_.first(rest_.size() - end.left()));
   }
-  // How many pairs follow.
+  // Returns the number of pairs that follow.
   std::optional<std::size_t> map() noexcept { return count(0x80, 0x90, 0xde, 2); }
-  // How many items follow.
+  // Returns the number of items that follow.
   std::optional<std::size_t> list() noexcept { return count(0x90, 0xa0, 0xdc, 2); }
   std::optional<std::uint64_t> unsigned_number() noexcept {
     const auto head = take(1);
@@ -300,7 +300,7 @@ class PackCursor {
     return std::string_view(reinterpret_cast<const char*>(text->data()), text->size());
   }
   std::optional<std::span<const std::byte>> bytes() noexcept { return take(count(0, 0, 0xc4, 1)); }
-  // As PackWriter writes it.
+  // In the form that PackWriter writes.
   std::optional<std::uint32_t> tensor() noexcept {
     std::uint32_t index = 0;
     const auto bytes = take(2 + sizeof index);
@@ -311,8 +311,8 @@ class PackCursor {
   }
 
  private:
-  // Returns the count that begins a value. The first bytes from `least` to below `end` contain it.
-  // After `first` it has `bytes` bytes, after each of the next first bytes twice as many, up to 4.
+  // Returns the count at the beginning of a value. First bytes from `least` to below `end` contain
+  // it. After `first` it has `bytes` bytes, after each further first byte twice as many, up to 4.
   std::optional<std::size_t> count(unsigned least, unsigned end, unsigned first,
                                    std::size_t bytes) noexcept {
     const auto head = take(1);

@@ -8,7 +8,7 @@
 
 namespace tensorbus::inline v0 {
 
-// A vector whose only element lies in the object itself: most samples have one tensor in one block.
+// A vector that stores a single element in itself: most samples have one tensor in one block.
 template <typename T>
 class OneOrMany {
  public:
@@ -59,7 +59,7 @@ class OneOrMany {
     if (size_ == 0) {
       one_ = std::forward<Value>(value);
     } else {
-      // Reserves room for both first: if memory is short, nothing has changed.
+      // Reserves room for both first: if that throws, nothing has changed.
       if (size_ == 1) {
         many_.reserve(2);
         many_.push_back(std::move(one_));

@@ -17,8 +17,8 @@
 namespace tensorbus::inline v0 {
 namespace internal {
 
-// Returns a timeout for poll() and epoll in ms: rounded up, so that the last wait is not repeated
-// with 0; -1 means never.
+// Returns a timeout for poll() and epoll in ms, -1 for never. Rounded up, so that the last wait is
+// not repeated with 0.
 inline int milliseconds_of(std::chrono::nanoseconds timeout) noexcept {
   constexpr std::chrono::milliseconds kMost(std::numeric_limits<int>::max());
   if (timeout > kMost) return -1;
@@ -27,8 +27,8 @@ inline int milliseconds_of(std::chrono::nanoseconds timeout) noexcept {
                               .count());
 }
 
-// Says which of its descriptors are readable, by the numbers that they were added with. Its own
-// descriptor is readable when one of them is.
+// Finds readable descriptors, by the numbers with which they were added. Its own descriptor is
+// readable when one of them is.
 class Epoll {
  public:
   int descriptor() const noexcept { return epoll_.get(); }
@@ -44,7 +44,7 @@ class Epoll {
   void remove(int descriptor) noexcept {
     (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, descriptor, nullptr);
   }
-  // Writes the readable ones into `events`; none if a signal handler ran.
+  // Writes the events of readable descriptors into `events`; none if a signal handler ran.
   std::span<epoll_event> wait(std::span<epoll_event> events, std::chrono::nanoseconds timeout) {
     const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
                                    milliseconds_of(timeout));

@@ -19,7 +19,7 @@
 #include <tensorbus/sample.hpp>
 #include <utility>
 
-// The process that offers a service: how a client finds it, calls it, and learns of its end.
+// The process that offers a service: how a client finds it, calls it and notices its end.
 namespace tensorbus::inline v0 {
 namespace internal {
 
@@ -45,14 +45,14 @@ class Server {
     Sample none;
     return answer_to(putting, none, deadline, give_up);
   }
-  // Waits for the answer in `replies`, after the server has accepted the request.
+  // Waits for the reply in `replies`. The server must have accepted the request.
   Outcome get(ReplyQueue& replies, Sample& answer, std::chrono::nanoseconds timeout,
               const GiveUp& give_up) {
     return replies.get(answer, timeout, give_up, lifeline());
   }
 
  private:
-  // Called after a put was answered: before, the queue may be empty, and a join ends at once.
+  // Called after the reply to a put: before, the queue may be empty, and a join would end at once.
   Lifeline& lifeline() {
     const std::lock_guard lock(mutex_);
     if (!life_) life_.emplace(queue_.start_join());
@@ -61,11 +61,11 @@ class Server {
 
   Queue queue_;
   std::mutex mutex_;
-  std::optional<Lifeline> life_;  // once there, it stays
+  std::optional<Lifeline> life_;  // stays once it is set
   bool gone_ = false;
 };
 
-// Finds a server when none is known, or the known one is gone. Thread-safe.
+// Finds a server if none is known or the known one is gone. Thread-safe.
 class Finder {
  public:
   Finder(const std::string& service, Participant participant)
@@ -79,14 +79,14 @@ class Finder {
       if (deadline.passed() || (give_up && give_up())) return known();
     }
   }
-  // Returns the server that was found last; null if it is gone.
+  // Returns the last server found; null if it is gone.
   std::shared_ptr<Server> known() {
     const std::lock_guard lock(mutex_);
     return server_ && !server_->gone() ? server_ : nullptr;
   }
 
  private:
-  // The time until the name of a closed service has gone too; nothing reports that.
+  // The time until the name of a closed service has gone too, which nothing reports.
   static constexpr std::chrono::milliseconds kMoment{5};
 
   void look_for_one(const Deadline& deadline, const GiveUp& give_up) {
@@ -109,7 +109,7 @@ class Finder {
   std::string queue_;
   Participant participant_;
   std::mutex mutex_;
-  std::shared_ptr<Server> server_;  // calls that are under way have it, too
+  std::shared_ptr<Server> server_;  // calls in progress hold it too
 };
 
 }  // namespace internal

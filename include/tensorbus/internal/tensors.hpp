@@ -27,7 +27,7 @@ inline Device device_of(std::int32_t number) noexcept {
   return number == TB_HOST ? Device::host() : Device::cuda(number);
 }
 
-// Points into `layout`.
+// The result points into `layout`.
 inline tb_layout described(const Layout& layout) {
   if (layout.shape.size() != layout.strides.size())
     refuse_tensor("as many strides as sizes are needed");
@@ -76,7 +76,7 @@ class Outbound {
   Outbound(const Outbound&) = delete;
   Outbound& operator=(const Outbound&) = delete;
 
-  // Returns the message for one call, and gives the keepers away.
+  // Returns the message for one call, which takes the keepers.
   const tb_message* hand_over() noexcept {
     for (Keeper& keeper : keepers_) (void)keeper.release();
     return &message_;

@@ -1,4 +1,4 @@
-"""What users hand in to be called, checked."""
+"""Checks of callbacks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tensorbus._base.errors import InvalidArgument
 Mode = Literal["async", "sync"]
 Callback = Callable[..., Any]
 
-# What a callback in a thread may raise. All else ends its node: sys.exit, Ctrl-C.
+# Exceptions of a callback in a thread that are reported. Others end its node: sys.exit, Ctrl-C.
 RAISED = Exception, asyncio.CancelledError
 
 
 def checked_mode(mode: object) -> Mode:
-    """Where callbacks run: in the event loop, or in threads of their own."""
+    """Checks a mode: "async" callbacks run in the event loop, "sync" ones in threads."""
     if mode == "async" or mode == "sync":
         return mode
     raise InvalidArgument(f"mode={mode!r}: expected 'async' or 'sync'")
@@ -26,15 +26,15 @@ def checked_mode(mode: object) -> Mode:
 def checked_callback(
     callback: object, mode: Mode, arguments: Sequence[str] | None = None
 ) -> Callback:
-    """A callback that can be called in that mode.
+    """Checks that a callback can be called in this mode.
 
     Args:
-        arguments: what it is called with, in words; None: the caller does not know.
+        arguments: the names of the arguments that it is called with; None: not known.
 
     Raises:
-        InvalidArgument: there is none.
-        TypeError: it cannot be called, not with so many arguments, or it is a coroutine function
-            and nobody would await it.
+        InvalidArgument: the callback is None.
+        TypeError: it is not callable, does not accept the arguments, or is a coroutine function in
+            mode "sync", which awaits nothing.
     """
     if callback is None:
         raise InvalidArgument(f"callback=None: mode={mode!r} needs one here")
@@ -52,7 +52,7 @@ def checked_callback(
 def _check_arguments(callback: Callback, arguments: Sequence[str]) -> None:
     try:
         signature = inspect.signature(callback, follow_wrapped=False)
-    except (TypeError, ValueError):  # of a function in C that does not say
+    except (TypeError, ValueError):  # a function in C without a signature
         return
     try:
         signature.bind(*arguments)
@@ -75,18 +75,18 @@ def is_coroutine_function(callback: Callback) -> bool:
 
 
 def called(callback: Callback) -> str:
-    """What it is called, for messages."""
+    """The callback's name, for messages."""
     return getattr(callback, "__qualname__", None) or repr(callback)
 
 
 async def outcome_of(result: Any) -> Any:
-    """Of a callback of either kind: what it returned, or what came of the coroutine."""
+    """The result of a callback, which may have returned an awaitable."""
     return await result if inspect.isawaitable(result) else result
 
 
 def is_cancelled() -> bool:
-    """Has somebody cancelled the task, or did the callback raise CancelledError by itself?"""
+    """Whether the task was cancelled; False if a callback raised CancelledError by itself."""
     task = asyncio.current_task()
-    if task is None or not hasattr(task, "cancelling"):  # Python 3.10 cannot tell
+    if task is None or not hasattr(task, "cancelling"):  # Python 3.10 cannot distinguish them
         return True
     return bool(task.cancelling())

@@ -1,4 +1,4 @@
-"""What becomes of an exception in a callback."""
+"""Handling of exceptions in callbacks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Literal
 
-from tensorbus._base.error_text import text_of
 from tensorbus._base.errors import InvalidArgument
+from tensorbus._base.text import text_of
 
 OnError = Literal["log", "stop", "raise"]
 CHOICES = ("log", "stop", "raise")
@@ -17,15 +17,16 @@ log = logging.getLogger("tensorbus.node")
 
 
 class Failures:
-    """The exceptions of a node's callbacks, in whatever thread. All are logged.
+    """Logs and handles the exceptions of a node's callbacks. Any thread may use it.
 
     Args:
-        node: its name.
-        on_error: "log" and go on; "stop" the node; "raise" the first from `run` or `spin` as well.
+        node: the name of the node.
+        on_error: "log": only log; "stop": stop the node; "raise": stop it, and raise the first
+            exception from `run` or `spin`.
         stop: stops the node, from any thread.
 
     Raises:
-        InvalidArgument: another `on_error`.
+        InvalidArgument: an unknown `on_error`.
     """
 
     def __init__(self, node: str, on_error: str, stop: Callable[[], None]) -> None:
@@ -38,12 +39,12 @@ class Failures:
         self._lock = threading.Lock()
 
     def report(self, error: BaseException, where: str, sequence: int | None = None) -> None:
-        """Of a callback, or of what keeps one from being called.
+        """Handles the exception of a callback, or an error that prevents a callback's call.
 
         Args:
-            error: what was raised.
-            where: the topic, timer, service or thread, in words.
-            sequence: of the sample that it was called with.
+            error: the exception.
+            where: a description of the topic, timer, service or thread.
+            sequence: the sequence number of the callback's sample.
         """
         self._log(logging.ERROR, error, where, sequence)
         if self._on_error == "raise":
@@ -52,17 +53,17 @@ class Failures:
             self._stop()
 
     def warn(self, error: BaseException, where: str) -> None:
-        """Of what somebody else has done: it is logged, and nothing more."""
+        """Logs an error that another process has caused."""
         self._log(logging.WARNING, error, where, None)
 
     def end_with(self, error: BaseException) -> None:
-        """Stops the node and raises this, if it is the first, whatever `on_error` says."""
+        """Stops the node, and has `raise_first` raise the first error, for any `on_error`."""
         with self._lock:
             self._first = self._first or error
         self._stop()
 
     def raise_first(self) -> None:
-        """Once."""
+        """Raises the first error, if there is one, and forgets it."""
         with self._lock:
             error, self._first = self._first, None
         if error is not None:

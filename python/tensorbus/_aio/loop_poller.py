@@ -1,4 +1,4 @@
-"""Waiting for any number of descriptors in an event loop that hears of one."""
+"""Waiting for any number of descriptors in an event loop that watches only one."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from weakref import WeakKeyDictionary, ref
 from tensorbus._base.errors import OutOfMemory
 from tensorbus._core import raise_system_error
 
-_AT_ONCE = 16  # descriptors; epoll makes room for as many, and for a thousand if it is not told
+_MAX_EVENTS = 16  # of one poll; without a number, Python allocates room for a thousand
 
 
 class Wait:
-    """One task's wait for a descriptor, as a context: look, then `await woken()`, and look again.
+    """One task's wait for a descriptor, as a context: check, `await woken()`, and check again.
 
-    Nothing is missed if whatever makes the descriptor readable writes to it once more for what
-    comes after a look that found nothing, and if the task does nothing between that look and
-    `woken()` but enter the context. Made and used in the loop's thread.
+    No event is missed under two conditions. The descriptor becomes readable again for each event
+    after a check that found none. And the task does nothing between that check and `woken()` except
+    entering the context. Use it only in the loop's thread.
 
     Args:
-        descriptor: stays open for as long as the context.
+        descriptor: it must stay open as long as the context.
         timeout: seconds until `over`, or None.
-        owner: of the descriptor, which it closes when it goes, and which no other process has. The
-            next wait for the same one need not have it watched anew.
+        owner: the object that owns the descriptor, and closes it when it is freed; the descriptor
+            is not shared with other processes. It then stays registered for the next wait.
 
     Raises:
-        OutOfMemory: there is no descriptor left to watch with. Here, or on entering the context.
+        OutOfMemory: no descriptor, or no room in the epoll; also on entering the context.
     """
 
     def __init__(self, descriptor: int, timeout: float | None, owner: object | None = None) -> None:
@@ -62,61 +62,63 @@ class Wait:
 
     def wake_soon(self) -> None:
         """Wakes the task, from any thread."""
-        with suppress(RuntimeError):  # the loop was closed over its tasks
+        with suppress(RuntimeError):  # the loop was closed before its tasks ended
             self._loop.call_soon_threadsafe(self.wake)
 
     def end(self) -> None:
-        """Its time is up. In the loop's thread."""
+        """Ends the wait by its timeout. In the loop's thread."""
         self.over = True
         self.wake()
 
 
 class LoopPoller:
-    """Wakes the tasks of one event loop. All their descriptors are in one epoll, the loop's one.
+    """Wakes the tasks of one event loop. The loop watches one epoll, which has all descriptors.
 
-    A descriptor is in it while somebody waits for it. One with an owner stays, so that who receives
-    in a loop makes no system call to be told of the next sample, and goes when it has told twice in
-    a row what nobody waited for, or is closed. Others, which may be shared with other processes, so
-    that closing them here would not take them out, are taken out at once.
+    A descriptor is registered while a task waits for it. A descriptor with an owner stays
+    registered, so that a task that receives repeatedly needs no system call for each wait. It is
+    removed when it is closed, or after two events in a row for which no task waited. A descriptor
+    without an owner is removed at once: other processes may share it, so that closing it here would
+    not remove it from the epoll.
 
-    It is there edge-triggered: one that stays readable, because those who wait for it are after
-    something else, does not keep the loop busy. All who wait for a descriptor are woken together,
-    so that none has to pass on what it was told.
+    Registration is edge-triggered: a descriptor that stays readable, because its tasks wait for
+    something else, does not keep the loop busy. An event wakes all tasks that wait for the
+    descriptor, so that no task has to wake another.
 
-    The waits that end at some time share one timer of the loop, set for the first of them. It stays
-    when that one was woken before: the next is as long as a rule, so that one timer does for many.
+    Waits with a timeout share one timer of the loop, set for the first of them to end. It is kept
+    if that wait was woken before: the next wait usually has the same timeout, so that one timer
+    serves many waits.
 
-    The loop alone keeps its poller, by the callback: closing the loop closes the epoll. In the
-    loop's thread.
+    Only the loop holds its poller, by the callback: closing the loop closes the epoll. Use it only
+    in the loop's thread.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._watched: dict[int, _Watched] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_end = 0.0  # in the loop's time
-        with _told_as_ours():
+        with _epoll_errors():
             self._epoll = select.epoll()
             loop.add_reader(self._epoll.fileno(), self._on_ready)
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> LoopPoller:
         """The loop's poller, made on first use."""
-        known = _pollers.get(loop)
-        poller = known() if known is not None else None
+        reference = _pollers.get(loop)
+        poller = reference() if reference is not None else None
         if poller is None:
             poller = LoopPoller(loop)
             _pollers[loop] = ref(poller)
         return poller
 
     def add(self, wait: Wait) -> None:
-        """Wakes it from now on; also for what was there, if its descriptor is watched anew."""
+        """Starts a wait; a descriptor that is newly registered also reports earlier events."""
         watched = self._watched.get(wait.descriptor)
         if watched is None or not watched.is_of(wait.owner):
-            with _told_as_ours():
+            with _epoll_errors():
                 self._epoll.register(wait.descriptor, select.EPOLLIN | select.EPOLLET)
             watched = self._watched[wait.descriptor] = _Watched(wait.owner)
         watched.waits[wait] = None
-        watched.told_nobody = False
+        watched.had_idle_event = False
 
     def remove(self, wait: Wait) -> None:
         watched = self._watched[wait.descriptor]
@@ -125,19 +127,19 @@ class LoopPoller:
             self._forget(wait.descriptor)
 
     def end_at(self, deadline: float, loop: asyncio.AbstractEventLoop) -> None:
-        """Ends the waits of this deadline, in the loop's time, when it comes."""
+        """Sets the timer for a wait that ends at this time of the loop."""
         if self._timer is not None:
             if self._timer_end <= deadline:
                 return
             self._timer.cancel()
         self._timer_end = deadline
-        # It must not keep us, who keep it.
+        # A weak reference: the poller holds the timer.
         self._timer = loop.call_at(deadline, _end_due_waits, ref(self), loop)
 
     def end_due(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Ends the waits whose time is up, and sets the timer for the next."""
+        """Ends the waits whose time has come, and sets the timer for the next."""
         self._timer = None
-        now = self._timer_end  # not by the clock, which loops round in ways of their own
+        now = self._timer_end  # not loop.time(): loops may call a timer slightly early
         for watched in self._watched.values():
             for wait in watched.waits:
                 if wait.deadline is None:
@@ -148,38 +150,39 @@ class LoopPoller:
                     self.end_at(wait.deadline, loop)
 
     def _on_ready(self) -> None:
-        for descriptor, _ in self._epoll.poll(0, _AT_ONCE):
+        for descriptor, _ in self._epoll.poll(0, _MAX_EVENTS):
             watched = self._watched.get(descriptor)
             if watched is None:
                 continue
             for wait in watched.waits:
                 wait.wake()
             if not watched.waits:
-                # Once is as a rule: of there being more, perhaps, than the sample just taken.
-                if watched.told_nobody:
+                # One idle event is usual: more samples may have come with the one just taken.
+                if watched.had_idle_event:
                     self._forget(descriptor)
-                watched.told_nobody = True
+                watched.had_idle_event = True
 
     def _forget(self, descriptor: int) -> None:
         del self._watched[descriptor]
-        with suppress(OSError):  # a forked child, where the bus's descriptors are closed
+        with suppress(OSError):  # in a forked child the bus's descriptors are closed
             self._epoll.unregister(descriptor)
 
 
 class _Watched:
-    """A descriptor that is in the epoll."""
+    """A descriptor in the epoll."""
 
-    __slots__ = ("owner", "told_nobody", "waits")
+    __slots__ = ("had_idle_event", "owner", "waits")
 
     def __init__(self, owner: object | None) -> None:
         self.waits: dict[Wait, None] = {}
         self.owner = None if owner is None else ref(owner)
-        self.told_nobody = False
+        self.had_idle_event = False  # the last event came while no task waited
 
     def is_of(self, owner: object | None) -> bool:
-        """False: the owner is gone and its descriptor closed, and this one is of the same number.
+        """Whether this is still the owner's descriptor.
 
-        While somebody waits, it cannot be closed.
+        If False, the former owner has closed it, and a new descriptor has the same number. A
+        descriptor that a task waits for cannot be closed.
         """
         if self.waits:
             return True
@@ -193,7 +196,8 @@ def _end_due_waits(poller: ref[LoopPoller], loop: asyncio.AbstractEventLoop) -> 
 
 
 @contextmanager
-def _told_as_ours() -> Iterator[None]:
+def _epoll_errors() -> Iterator[None]:
+    """Raises `OutOfMemory` or `SystemCallError` for errors of epoll."""
     try:
         yield
     except OSError as error:
@@ -205,6 +209,6 @@ def _told_as_ours() -> Iterator[None]:
         raise_system_error("waiting in an event loop", error.errno or errno.EIO)
 
 
-# A loop's entry is touched by the loop's thread alone, in one look-up or one assignment. Nobody
-# iterates over the dictionary, which is one for the loops of all threads.
+# Shared by the loops of all threads, without a lock: only a loop's own thread uses its entry, each
+# access is a single look-up or assignment, and no code iterates over the dictionary.
 _pollers: WeakKeyDictionary[asyncio.AbstractEventLoop, ref[LoopPoller]] = WeakKeyDictionary()

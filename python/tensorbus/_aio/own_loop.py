@@ -1,4 +1,4 @@
-"""An event loop of a program's own."""
+"""A new event loop for a program."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from tensorbus._base.ending_signals import ending_signals
+from tensorbus._base.signals import ending_signals
 
 
 @contextmanager
 def own_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """A new event loop for this thread: uvloop's where that is installed.
+    """A new event loop for this thread: uvloop's if that is installed.
 
     At the end of the context its tasks are cancelled and awaited, and it is closed.
     """

@@ -1,1 +1,1 @@
-"""What every other package stands on: errors, checked arguments, devices, participants."""
+"""What all other packages use: errors, checks of arguments, devices, participants."""

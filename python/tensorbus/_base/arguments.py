@@ -1,4 +1,4 @@
-"""What callers hand in, checked."""
+"""Checks of arguments."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ _ACCESS: dict[str, _core.Access] = {
     "shared": _core.Access.SHARED,
 }
 
-# As the core has them.
-_FOREVER = 1e9
-MOST = 2**32 - 1  # of what counts something
-MOST_DEPTH = 65_536
-MOST_HELD = 983_040
+# The limits of the core.
+_FOREVER = 1e9  # seconds; a longer time is no limit
+MAX_COUNT = 2**32 - 1
+MAX_DEPTH = 65_536
+MAX_HELD = 983_040
 
 
 def topic_name(topic: object) -> str:
-    """The name of a topic, if it is one that every process can spell."""
+    """Checks that a topic's name is a str without surrogates."""
     if not isinstance(topic, str) or (not topic.isascii() and _has_surrogates(topic)):
         raise InvalidArgument(f"topic={topic!r}: expected a str of Unicode characters")
     return topic
 
 
 def access_named(access: object) -> _core.Access:
-    """What may be done with received tensors."""
+    """The core's value for an `access` argument."""
     if not isinstance(access, str) or access not in _ACCESS:
         raise InvalidArgument(f"access={access!r}: expected one of {tuple(_ACCESS)}")
     return _ACCESS[access]
 
 
-def whole_number(name: str, value: object, *, least: int, most: int = MOST) -> int:
-    """An option that counts something."""
+def whole_number(name: str, value: object, *, low: int, high: int = MAX_COUNT) -> int:
+    """Checks that an argument is a whole number from `low` to `high`."""
     try:
-        number = least - 1 if isinstance(value, bool) else index(value)  # type: ignore[arg-type]
+        number = low - 1 if isinstance(value, bool) else index(value)  # type: ignore[arg-type]
     except TypeError:
-        number = least - 1
-    if not least <= number <= most:
-        raise InvalidArgument(f"{name}={value!r}: expected a whole number from {least} to {most}")
+        number = low - 1
+    if not low <= number <= high:
+        raise InvalidArgument(f"{name}={value!r}: expected a whole number from {low} to {high}")
     return number
 
 
 def seconds(name: str, value: float | None) -> float | None:
-    """A time to wait: at least 0, None if it never ends.
+    """Checks a timeout: returns seconds of at least 0, or None for no limit.
 
     Raises:
-        TypeError: it is no number.
+        TypeError: it is not a number.
         InvalidArgument: it is nan.
     """
     try:

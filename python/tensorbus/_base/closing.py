@@ -1,4 +1,4 @@
-"""What a `with` block closes."""
+"""Objects that a `with` block closes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ if TYPE_CHECKING:
 
 
 def cannot_pickle(value: object, instead: str) -> TypeError:
-    """The error for what is of one process: as Python's own, with what to do instead."""
+    """The error of pickling an object that cannot leave its process; `instead` names a remedy."""
     return TypeError(f"cannot pickle {type(value).__name__!r} object: {instead}")
 
 
 class Closing:
-    """A thing with a `close()`, which the end of a `with` block calls.
+    """Base of classes whose `close()` is called at the end of a `with` block.
 
-    It is of the process that made it, so it does not pickle unless a subclass says how.
+    An object belongs to the process that made it: it cannot be pickled, unless a subclass defines
+    how.
     """
 
-    _in_a_child = "make it in the child"  # what the error about pickling says to do
+    _in_a_child = "make it in the child"  # the remedy in the error about pickling
 
     def close(self) -> None:
         raise NotImplementedError
@@ -34,5 +35,5 @@ class Closing:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(Forked):  # a child that leaves its parent's block leaves it to the parent
+        with suppress(Forked):  # a forked child that leaves its parent's block closes nothing
             self.close()

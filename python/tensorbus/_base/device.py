@@ -1,4 +1,4 @@
-"""Devices and streams, as people and frameworks write them."""
+"""Devices and streams, in the notations of frameworks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from tensorbus._base.errors import InvalidArgument
 
-# Of main memory, where the core wants the ordinal of a GPU.
+# Main memory, where the core takes the ordinal of a GPU.
 HOST = -1
-# For a subscriber, in place of a device: tensors stay where they are.
+# The device of a subscriber that moves no tensors.
 STAYS = -2
 
 
@@ -17,7 +17,7 @@ def ordinal_of(device: Any) -> int:
     """The ordinal of a GPU in this process, or `HOST`.
 
     Args:
-        device: `None` or "cpu", "cuda" (PyTorch's current one, else the first), "cuda:1", or a
+        device: `None` or "cpu", "cuda" (PyTorch's current GPU, else the first one), "cuda:1", or a
             `torch.device`.
 
     >>> ordinal_of("cpu"), ordinal_of("cuda:1")
@@ -33,7 +33,7 @@ def ordinal_of(device: Any) -> int:
     raise InvalidArgument(f'device={device!r}: expected "cpu", "cuda" or "cuda:0" and so on')
 
 
-# What "cuda" is in this process without PyTorch; `make_current` sets it.
+# The ordinal of "cuda" in this process without PyTorch; `make_current` sets it.
 _current = 0
 
 
@@ -43,10 +43,12 @@ def _current_device() -> int:
 
 
 def make_current(device: Any) -> bool:
-    """Has "cuda" mean this GPU in this process, in PyTorch too if that is imported.
+    """Makes this GPU the meaning of "cuda" in this process, and in PyTorch if that is imported.
 
-    False: PyTorch is not imported yet, so this has to be called again. Anything but the name of a
-    GPU is left alone.
+    A device that is not a GPU changes nothing.
+
+    Returns:
+        False if PyTorch is not imported yet: call it again later. Else True.
     """
     global _current
     if not str(device).startswith("cuda"):
@@ -59,7 +61,7 @@ def make_current(device: Any) -> bool:
 
 
 def current_stream(ordinal: int) -> int:
-    """The stream on which PyTorch works now, in this thread; else the legacy default stream."""
+    """PyTorch's current stream of this thread; without PyTorch, the legacy default stream."""
     torch = _torch_with_cuda()
     return 0 if torch is None else int(torch.cuda.current_stream(ordinal).cuda_stream)
 
@@ -70,7 +72,7 @@ def _torch_with_cuda() -> Any:
 
 
 def device_of(stream: Any) -> int:
-    """The ordinal of the GPU of a stream that knows it, of PyTorch or CuPy; else `HOST`.
+    """The ordinal of the GPU of a stream of PyTorch or CuPy; `HOST` for any other stream.
 
     >>> device_of(0)
     -1
@@ -86,7 +88,7 @@ def stream_of(stream: Any) -> int:
     """The handle of a stream.
 
     Args:
-        stream: an int (a `cudaStream_t`), a `torch.cuda.Stream`, a CuPy stream, or what has
+        stream: an int (a `cudaStream_t`), a `torch.cuda.Stream`, a CuPy stream, or an object with
             `__cuda_stream__`.
 
     >>> stream_of(0)

@@ -1,4 +1,4 @@
-"""The exception tree: catch `tensorbus.Error` for all of it, or the built-in beside it."""
+"""The exceptions: all are a `tensorbus.Error`, and most are a built-in exception, too."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ else:
 
 
 class Error(Exception):
-    """The base of everything that Tensorbus raises."""
+    """The base class of all exceptions of Tensorbus."""
 
 
 class InvalidArgument(Error, ValueError):
-    """A value that makes no sense: an empty topic, a loan that was published before."""
+    """An invalid value, for example an empty topic, or a loan that was published before."""
 
 
 class Unsupported(Error, TypeError):
-    """Something that cannot travel; the message says what to do about it."""
+    """A value that cannot travel, or a missing feature; the message names a remedy."""
 
 
 class CannotTravel(Exception):
-    """Inside the package: a value, and why it is refused. Users see `Unsupported`."""
+    """Internal: a value, and why it is refused. Users get `Unsupported` instead."""
 
     def __init__(self, value: object, why: str) -> None:
         super().__init__(why)
@@ -34,7 +34,7 @@ class CannotTravel(Exception):
 
 
 class MessageError(Error, TypeError):
-    """A message, or a field of one, is not of its declared type; the text says where."""
+    """A message, or one of its fields, does not have its declared type; the text says where."""
 
 
 class OutOfMemory(Error, MemoryError):
@@ -42,34 +42,34 @@ class OutOfMemory(Error, MemoryError):
 
 
 class Closed(Error):
-    """The object is closed."""
+    """The object is closed, or its stream or its process has ended."""
 
 
 class ShutDown(Closed, _StandardShutDown):
-    """The queue was shut down: it takes no items, and has none left.
+    """The queue was shut down: `put` is refused, or no item is left for `get`.
 
-    It is also `queue.ShutDown` where the standard library has that (Python 3.13).
+    It is also a `queue.ShutDown` from Python 3.13 on.
     """
 
 
 class Timeout(Error, TimeoutError):
-    """The time given was not enough."""
+    """The timeout has passed."""
 
 
 class HoldLimit(Error):
-    """A subscriber holds `max_held` samples of one publisher and there are more."""
+    """A subscriber holds `max_held` samples of one publisher, and more are waiting."""
 
 
 class ProtocolError(Error):
-    """A peer sent something that is not the protocol."""
+    """A peer violated the protocol."""
 
 
 class VersionMismatch(ProtocolError):
-    """A peer speaks another version of the protocol."""
+    """A peer has another version of the protocol."""
 
 
 class AccessDenied(Error, PermissionError):
-    """The domain directory, or a peer, belongs to somebody else."""
+    """The domain directory, or a peer, belongs to another user."""
 
 
 class Forked(Error, RuntimeError):
@@ -77,15 +77,15 @@ class Forked(Error, RuntimeError):
 
 
 class TypeMismatch(Error, TypeError):
-    """A publisher and a subscriber of a topic mean different messages; both types are shown."""
+    """Publisher and subscriber, or client and service, have different types; both are shown."""
 
 
 class WorkerDied(Error, RuntimeError):
-    """A process of a worker pool died at a task; the message says how."""
+    """A worker of a pool died during a task; the message says how."""
 
 
 class ServiceError(Error, RuntimeError):
-    """The callback of a service raised; `__cause__` has the traceback there."""
+    """The callback of a service raised; `__cause__` has its traceback."""
 
 
 class SystemCallError(Error, OSError):
@@ -96,7 +96,7 @@ for _kind in list(vars().values()):
     if isinstance(_kind, type) and issubclass(_kind, Error):
         _kind.__module__ = "tensorbus"
 
-# By the name of tensorbus._core.Code, in its order.
+# The class for each tensorbus._core.Code, by its value.
 BY_CODE: tuple[type[Error], ...] = (
     InvalidArgument,
     Unsupported,

@@ -1,4 +1,4 @@
-"""The type parameters of public classes, for type checkers: each is `Any` where none is given."""
+"""The type parameters of public classes, for type checkers; the default of each is `Any`."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ else:
 
 
 class MessageClass(Protocol[Made]):
-    """A class that inherits from `Message`, by one of its methods. `type[T]` would be any class."""
+    """A class that inherits from `Message`, recognised by a method; `type[T]` accepts any class."""
 
     def from_bytes(self, data: bytes) -> tuple[Made, Any]: ...

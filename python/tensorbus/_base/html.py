@@ -1,4 +1,4 @@
-"""What notebooks show: small HTML tables."""
+"""Small HTML tables for notebooks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tensorbus._base.stats import Stats
 
 
 class Html(str):
-    """Text that is HTML already."""
+    """HTML, which needs no escaping."""
 
 
 def table(title: str, rows: Mapping[str, object]) -> Html:
-    """A row for each item, under a title.
+    """A table with a title and one row for each item.
 
     >>> table("a<b", {"state": "open", "image": Html("<br>")})
     '<b>a&lt;b</b><table><tr><th>state</th><td>open</td></tr><tr><th>image</th><td><br></td></tr></table>'
@@ -27,7 +27,7 @@ def table(title: str, rows: Mapping[str, object]) -> Html:
 
 
 def end_of_topic(title: str, stats: Stats | None, shown: Sequence[str]) -> Html:
-    """A publisher or subscriber, with some of its counters; without, it is closed."""
+    """The table of a publisher or subscriber with some counters; `stats` is None if closed."""
     if stats is None:
         return table(title, {"state": "closed"})
     return table(title, {"state": "open"} | {name: stats[name] for name in shown})

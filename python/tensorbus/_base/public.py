@@ -1,4 +1,4 @@
-"""What the names that users see have in common: where they say they are from."""
+"""The module name of public classes and functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 Public = TypeVar("Public", bound=Callable[..., Any])
 
 
-def public(found: Public) -> Public:
-    """A class or function that users import from `tensorbus`: errors and pickles name it so."""
-    found.__module__ = "tensorbus"
-    return found
+def public(exported: Public) -> Public:
+    """Decorator: errors and pickles name this class or function as a member of `tensorbus`."""
+    exported.__module__ = "tensorbus"
+    return exported

@@ -1,4 +1,4 @@
-"""What `stats` returns: the counters of one moment, as attributes."""
+"""The counters that `stats` returns, as attributes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tensorbus._base.public import public
 
 
 class Stats:
-    """Counters that can be read as a dict, too: `stats["sent"]`, `dict(stats)`, `stats == {...}`.
+    """Counters that can also be read as a dict: `stats["sent"]`, `dict(stats)`, `stats == {...}`.
 
-    That is how programs read them before they were attributes.
+    Older versions returned a dict.
     """
 
     def keys(self) -> Iterator[str]:
@@ -32,7 +32,7 @@ class Stats:
 @public
 @dataclass(frozen=True, eq=False)
 class PublisherStats(Stats):
-    """Counters of a `Publisher` since it was made, and its present state.
+    """Counters of a `Publisher` since it was made, and its current state.
 
     >>> from tensorbus import Publisher
     >>> with Publisher("doc/publisher/stats") as publisher:
@@ -49,9 +49,9 @@ class PublisherStats(Stats):
     dropped_depth: int
     """Samples dropped from a full queue for a newer one."""
     dropped_held: int
-    """Samples not queued because the subscriber holds all that it may (`max_held`)."""
+    """Samples not queued because the subscriber held `max_held` samples."""
     dropped_unsent: int
-    """Samples not queued because there was no descriptor or memory to pass them on."""
+    """Samples not queued because there was no descriptor or memory to send them."""
     timed_out: int
     """`publish` calls that gave up waiting for room."""
     waited: int
@@ -59,31 +59,31 @@ class PublisherStats(Stats):
     waiting: int
     """Threads that wait in `publish` now."""
     bytes_copied: int
-    """Bytes of tensors that were not in shared memory."""
+    """Bytes of tensors that were copied, as they were not in shared memory."""
     bytes_in_flight: int
     """Bytes that queues, readers and the history hold now."""
     subscribers: int
     """Subscribers that are connected now."""
     bad_returns: int
-    """Leases that subscribers returned and never had."""
+    """Returned leases that the subscriber did not have."""
     cut_off: int
-    """Times that a subscriber without room was cut off, after `lag_timeout`."""
+    """Times that a subscriber without room was cut off after `lag_timeout`."""
     blocked_by: int
-    """If a reliable publisher waits, or gave up: the pid of the process whose subscriber has had no
-    room for longest. Else 0."""
+    """If a reliable publisher waits or has given up: the pid of the process whose subscriber has
+    had no room for longest. Else 0."""
     blocked_ns: int
     """Nanoseconds for which the subscriber of `blocked_by` has had no room; 0 if there is none."""
 
     @property
     def dropped(self) -> int:
-        """Samples that a subscriber did not get, summed over all subscribers."""
+        """All samples that were dropped, summed over all subscribers."""
         return self.dropped_depth + self.dropped_held + self.dropped_unsent
 
 
 @public
 @dataclass(frozen=True, eq=False)
 class SubscriberStats(Stats):
-    """Counters of a `Subscriber` since it was made, and its present state.
+    """Counters of a `Subscriber` since it was made, and its current state.
 
     >>> from tensorbus import Subscriber
     >>> with Subscriber("doc/subscriber/stats") as subscriber:
@@ -96,27 +96,27 @@ class SubscriberStats(Stats):
     missed: int
     """Gaps in the publishers' sequence numbers, in samples."""
     cut_off: int
-    """Times that a publisher cut it off, since it had no room for its `lag_timeout`."""
+    """Times that a publisher cut this subscriber off, after `lag_timeout` without room."""
     bad: int
-    """Samples whose descriptor made no sense."""
+    """Samples with a malformed descriptor."""
     gone: int
-    """Re-published samples whose memory was gone when this process asked for it."""
+    """Re-published samples whose memory no longer existed when this process asked for it."""
     staged: int
-    """Samples of a GPU that arrived through main memory: see docs/cuda.md."""
+    """Samples of a GPU that arrived in main memory: see docs/cuda.md."""
     held: int
     """Samples whose memory this process still uses."""
     publishers: int
     """Publishers that are connected now."""
     refused: int
-    """Publishers that were not connected."""
+    """Connections to publishers that were refused."""
     last_refusal: str
-    """Why the last of them was not connected; "" if none was refused."""
+    """The reason of the last refusal; "" if there was none."""
 
 
 @public
 @dataclass(frozen=True, eq=False)
 class QueueStats(Stats):
-    """Counters of a `Queue`, as the process that made it has them now.
+    """Current counters of a `Queue`, from its server.
 
     >>> from tensorbus import Queue
     >>> with Queue() as queue:
@@ -130,8 +130,8 @@ class QueueStats(Stats):
     items: int
     """Items that wait."""
     unfinished: int
-    """Items that were put, and for which `task_done` was not called yet."""
+    """Items put for which `task_done` was not called yet."""
     lost: int
-    """Items lost with the processes that had got them."""
+    """Items lost with processes that died after they got them."""
     bytes: int
-    """Bytes of the items that wait: of their tensors and of what else is in them."""
+    """Bytes of the tensors and pickles of the items that wait."""

@@ -1,20 +1,20 @@
-"""An event that handlers of signals may set."""
+"""An event that signal handlers may set."""
 
 from __future__ import annotations
 
 import threading
 import time
 
-# How long the main thread waits before it looks for signals.
-_LOOK = 0.1
+# Seconds between two checks for signals in the main thread.
+_SIGNAL_SLICE = 0.1
 
 
 class StopEvent(threading.Event):
-    """The `threading.Event` of something that a signal is to end.
+    """A `threading.Event` that a signal handler may set.
 
-    A handler of a signal runs in the main thread, also while that waits here. So the event's lock
-    is reentrant. And the main thread does not wait for long at a time: CPython calls no handler for
-    a signal that comes after it has looked for signals and before its thread is blocked.
+    A signal handler runs in the main thread, even while that thread waits here: therefore the
+    event's lock is reentrant. The main thread waits in short slices: CPython does not call the
+    handler of a signal that comes after the check for signals and before the thread blocks.
 
     >>> event = StopEvent()
     >>> event.wait(0.01), event.set(), event.wait()
@@ -23,14 +23,16 @@ class StopEvent(threading.Event):
 
     def __init__(self) -> None:
         super().__init__()
-        self._cond = threading.Condition(threading.RLock())  # in the place of the event's own
+        self._cond = threading.Condition(threading.RLock())  # replaces the base class's
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until it is set: True; False after `timeout` seconds."""
+        """True once the event is set; False after `timeout` seconds."""
         if threading.current_thread() is not threading.main_thread():
             return super().wait(timeout)
         end = None if timeout is None else time.monotonic() + timeout
-        while not super().wait(_LOOK if end is None else min(_LOOK, end - time.monotonic())):
+        while not super().wait(
+            _SIGNAL_SLICE if end is None else min(_SIGNAL_SLICE, end - time.monotonic())
+        ):
             if end is not None and time.monotonic() >= end:
-                return self.is_set()  # by a handler, perhaps, just before it waited
+                return self.is_set()  # a handler may have set it just before
         return True

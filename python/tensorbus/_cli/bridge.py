@@ -11,7 +11,7 @@ from typing import Any
 
 from tensorbus._aio.own_loop import run_until_signal
 from tensorbus._base.errors import InvalidArgument
-from tensorbus._base.json_text import json_text
+from tensorbus._base.text import json_text
 from tensorbus._cli.bridge_status import status_of
 from tensorbus._cli.process import leave_gpus
 from tensorbus.bridge import Bridge, BridgeConfig

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tensorbus._base.ending_signals import stop_signals
+from tensorbus._base.signals import stop_signals
 from tensorbus._base.stop_event import StopEvent
 from tensorbus._cli.bridge_status import Status, is_status
 from tensorbus._cli.options import ASK, Domain, Timeout

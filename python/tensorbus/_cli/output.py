@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from tensorbus._base.json_text import json_text
+from tensorbus._base.text import json_text
 from tensorbus._inspection.report import Inspection, ParticipantReport, PeerName
 from tensorbus._inspection.units import process_name, shown
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tensorbus._base.json_text import json_text
+from tensorbus._base.text import json_text
 from tensorbus._core import version
 
 # The help of each command.
@@ -76,8 +76,18 @@ def _add_bridge(commands: Any) -> None:
         "--config", metavar="FILE", help="bridge.toml; options of the command override it"
     )
     parser.add_argument("--name", help="the name of this machine; by default its host name")
-    parser.add_argument("--listen", action="append", metavar="HOST:PORT")
-    parser.add_argument("--connect", action="append", metavar="HOST:PORT")
+    parser.add_argument(
+        "--listen",
+        action="append",
+        metavar="HOST:PORT",
+        help="accept other bridges here; may be repeated",
+    )
+    parser.add_argument(
+        "--connect",
+        action="append",
+        metavar="HOST:PORT",
+        help="the address of another bridge; may be repeated",
+    )
     parser.add_argument("--zenoh", metavar="FILE", help="the configuration of Zenoh, JSON5")
     parser.add_argument("--fleet", help="the name of the fleet of bridges on that network")
     parser.add_argument(

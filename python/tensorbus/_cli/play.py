@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tensorbus._base.ending_signals import stop_signals
 from tensorbus._base.errors import InvalidArgument
+from tensorbus._base.signals import stop_signals
 from tensorbus._cli.options import Domain
 from tensorbus._cli.output import fail
 from tensorbus._cli.play_keys import KEYS, Keys

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tensorbus._base.ending_signals import stop_signals
 from tensorbus._base.errors import Error, InvalidArgument
+from tensorbus._base.signals import stop_signals
 from tensorbus._cli.options import Domain, Topics, compressions
 from tensorbus._cli.output import fail
 from tensorbus._cli.process import leave_gpus

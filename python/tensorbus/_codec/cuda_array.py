@@ -1,4 +1,4 @@
-"""Arrays on GPUs of libraries that speak no DLPack, such as Numba's: `__cuda_array_interface__`.
+"""Arrays on GPUs without DLPack, for example Numba's, by their `__cuda_array_interface__`.
 
 https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html, version 3.
 """
@@ -22,53 +22,53 @@ def add(outgoing: Outgoing, array: Any) -> int:
     """Adds an array to the message, and returns its index.
 
     Raises:
-        CannotTravel: elements that we have no name for, or a mask.
+        CannotTravel: an unknown element type, or a mask.
     """
-    found = described(array)
+    description = described(array)
     return outgoing.add_memory(
-        found.address,
-        found.dtype,
-        found.shape,
-        found.strides,
+        description.address,
+        description.dtype,
+        description.shape,
+        description.strides,
         0,
         array,
-        _core.cuda_device_of(found.address),
-        found.stream,
+        _core.cuda_device_of(description.address),
+        description.stream,
     )
 
 
 class Described(NamedTuple):
-    """What an array says of itself."""
+    """The description of an array on a GPU."""
 
     address: int
     dtype: str
     shape: tuple[int, ...]
     strides: list[int]  # in elements
-    item: int  # bytes of an element
+    item: int  # size of an element in bytes
     stream: int
 
 
 def described(array: Any) -> Described:
-    """An array on a GPU.
+    """The description in an array's `__cuda_array_interface__`.
 
     Raises:
-        CannotTravel: elements that we have no name for, or a mask.
+        CannotTravel: an unknown element type, or a mask.
     """
-    told = array.__cuda_array_interface__
-    if told.get("mask") is not None:
+    interface = array.__cuda_array_interface__
+    if interface.get("mask") is not None:
         raise CannotTravel(array, "an array on a GPU with a mask cannot travel")
-    typestr: str = told["typestr"]
-    item = int(typestr[2:] or 0)  # "|O" has none
+    typestr: str = interface["typestr"]
+    item = int(typestr[2:] or 0)  # "|O" has no size
     name = "bool" if typestr[1:] == "b1" else _KINDS.get(typestr[1], "void") + str(8 * item)
     if typestr[0] == _FOREIGN_ORDER or name.startswith("void"):
         raise CannotTravel(array, f"elements of type {typestr!r} on a GPU cannot travel")
-    shape = tuple(told["shape"])
-    strides = _strides(array, told.get("strides"), shape, item)
-    return Described(told["data"][0], name, shape, strides, item, told.get("stream") or 0)
+    shape = tuple(interface["shape"])
+    strides = _strides(array, interface.get("strides"), shape, item)
+    return Described(interface["data"][0], name, shape, strides, item, interface.get("stream") or 0)
 
 
 def _strides(array: Any, given: Any, shape: tuple[int, ...], item: int) -> list[int]:
-    """In elements."""
+    """The strides in elements."""
     if given is not None:
         if any(stride % item for stride in given):
             raise CannotTravel(array, f"strides of {given} bytes are not whole elements")

@@ -1,6 +1,7 @@
-"""A message as a tree: its tensors beside it, the rest as MessagePack.
+"""The codec of messages: tensors travel beside the message, the rest as MessagePack.
 
-MessagePack has words for None, bool, int, float, str, bytes, list and dict; these are the rest:
+MessagePack itself has None, bool, int, float, str, bytes, list and dict. Other values are
+extensions:
 
 ====  ==========================================================================================
 code  payload
@@ -10,7 +11,7 @@ code  payload
 3     a record: a MessagePack array of a name and parts (see `tensorbus._codec.records`)
 ====  ==========================================================================================
 
-Nothing is ever pickled, and nothing is silently turned into something else.
+No value is ever pickled, and no value is silently converted to another type.
 """
 
 from __future__ import annotations
@@ -36,35 +37,35 @@ if TYPE_CHECKING:
 
 _RECORD = 3
 
-# The record that only `tensorbus._pickling.pickler` makes and reads.
+# The name of the record that only `tensorbus._pickling.pickler` makes and reads.
 PICKLED = "pickle"
 
 
 def flatten(data: object) -> tuple[Outgoing, bytes]:
-    """The tensors of a message, and the MessagePack of the rest.
+    """Splits a message into its tensors and its fields (MessagePack).
 
-    The latter is empty if the message is nothing but one tensor.
+    The fields are empty if the message is a single tensor.
 
     Raises:
-        Unsupported: something in it cannot travel; the text says where it is.
+        Unsupported: the message contains a value that cannot travel; the text says where.
     """
     outgoing = Outgoing()
     return outgoing, _core.pack_message(outgoing, data)
 
 
 def list_of(packed: list[bytes]) -> bytes:
-    """The fields of a message that is a list of values, each packed by `pack_value`."""
+    """The fields of a list of values that were packed by `pack_value`."""
     return msgpack.encode(list(map(Raw, packed)))
 
 
 def fields_of_pickle(pickle: bytes, packed: list[bytes]) -> bytes:
-    """The fields of a message of a pickle, and of what `pack_value` made of its tensors."""
+    """The fields of a pickle and of its tensors, which were packed by `pack_value`."""
     parts = [PICKLED, pickle, list(map(Raw, packed))]
     return msgpack.encode(msgpack.Ext(_RECORD, msgpack.encode(parts)))
 
 
 def _refused(error: BaseException, message: object) -> None:
-    """Raises what says where in a message the value is that cannot travel."""
+    """Raises an `Unsupported` that says where the refused value is in the message."""
     if isinstance(error, CannotTravel):
         path = _path_to(error.value, message)
         raise Unsupported(f"{path}: {error.why}") from error.__cause__
@@ -73,7 +74,7 @@ def _refused(error: BaseException, message: object) -> None:
 
 
 def _path_to(wanted: object, data: object) -> str:
-    """Where in a message something is, as one would write it: data['a'][1]."""
+    """The place of a value in a message, as a Python expression: data['a'][1]."""
     seen: set[int] = set()
     stack: list[tuple[object, str]] = [(data, "data")]
     while stack:
@@ -95,25 +96,25 @@ def _path_to(wanted: object, data: object) -> str:
 
 
 def unflatten(core: CoreSample, library: Library | None, plan: Plan | None = None) -> Any:
-    """The message that was flattened; if it has a type, an instance of its class.
+    """Decodes a message that was flattened; with a type, into an instance of its class.
 
     Raises:
-        ProtocolError: the fields make no sense.
-        MessageError: a field is missing, or not of its type.
+        ProtocolError: malformed fields.
+        MessageError: a field is missing, or has the wrong type.
         Unsupported: it needs a library that is not installed here.
     """
     return core.message(library, None if plan is None else plan.core)
 
 
 class Restorer:
-    """What the records of one sample are made with; and its tensors, where the core makes none."""
+    """Decodes the records of one sample, and makes those tensors that the core does not make."""
 
-    # Methods, not closures: a cycle would keep the tensors until the garbage collector runs.
+    # Methods, not closures: a reference cycle would keep the tensors until a garbage collection.
 
     def __init__(self, core: CoreSample, library: Library | None, *, own: bool = False) -> None:
-        """`own`: the arrays can be written to, and nothing else shows these writes."""
+        """`own`: the arrays are writable, in memory that no other object shares."""
         self.library = library
-        self.types: Mapping[str, Plan] = {}  # of messages, before all others of the same name
+        self.types: Mapping[str, Plan] = {}  # message types that take precedence, by name
         self._own: dict[tuple[Any, ...], OwnIndices] = {}
         self._core = core
         self._own_memories = core.own_memories() if own else None
@@ -126,7 +127,7 @@ class Restorer:
         """The pickle and its tensors; None for fields of any other kind.
 
         Raises:
-            ProtocolError: the fields make no sense.
+            ProtocolError: malformed fields.
         """
         try:
             record = msgpack.decode(fields)
@@ -142,7 +143,7 @@ class Restorer:
         return parts[1], parts[2]
 
     def tensor(self, index: int) -> Any:
-        """The tensor with this index, as the subscriber asked for: the same object every time."""
+        """The tensor with this index, in the requested library; each call returns the same one."""
         if self._tensors is None:
             self._tensors = self._made_by_core()
         try:
@@ -162,7 +163,7 @@ class Restorer:
         return tensors
 
     def own_indices(self, tensor: Any) -> OwnIndices:
-        """A copy of indices or offsets: of the same memory the same one, as it was when sent."""
+        """A copy of indices or offsets; equal memory yields the same copy, as on the sender."""
         place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
         own = self._own.get(place)
         if own is None:
@@ -170,7 +171,7 @@ class Restorer:
         return own
 
     def memory(self, index: int) -> Memory:
-        """What the tensor with this index lies in."""
+        """The memory of the tensor with this index."""
         own = self._own_memories
         return self._core.memory(index) if own is None else own[index]
 
@@ -183,18 +184,18 @@ def _restorer(core: CoreSample, library: Library | None, plan: Plan | None) -> R
 
 
 def _shared_tensors(core: CoreSample, library: Library | None) -> dict[int, Any]:
-    """Torch tensors that overlap in memory share a storage, as views of one another do."""
-    found: dict[int, Any] = {}
+    """Torch tensors that overlap in memory, as views of one storage; by index."""
+    tensors: dict[int, Any] = {}
     for whole, members in core.shared_storages(library):
         memories = [(core.memory(index), offset) for index, offset in members]
         shared = torch_tensors.in_one_storage(whole, memories)
         for (index, _), (memory, _), tensor in zip(members, memories, shared, strict=True):
-            found[index] = tensor_from(memory, library) if tensor is None else tensor
-    return found
+            tensors[index] = tensor_from(memory, library) if tensor is None else tensor
+    return tensors
 
 
 def _extension(data: bytes) -> Any:
-    """An extension of somebody else's: an `Ext`, or a time."""
+    """Decodes an extension that Tensorbus does not define: an `Ext`, or a time."""
     try:
         return msgpack.decode(data)
     except DecodeError as error:

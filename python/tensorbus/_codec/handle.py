@@ -1,4 +1,4 @@
-"""The names of what is shared."""
+"""The handles of shares."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _HANDLE = "handle"
 
 @public
 class Handle:
-    """The name of what a process shares: small, immutable, hashable, and easily carried.
+    """Identifies a share of a process; small, immutable and hashable.
 
-    Any message may hold it. Other carriers take it as one line of text (`str`), as bytes (`bytes`),
-    as a dictionary that JSON can hold (`to_dict`) or as a pickle. It keeps nothing alive: the
-    process that shares does, see `tensorbus.share`.
+    Any message may contain a handle. For other ways it can be converted to one line of text
+    (`str`), to bytes (`bytes`), to a dictionary for JSON (`to_dict`), or pickled. A handle does not
+    keep the share open; the sharing process does, see `tensorbus.share`.
 
     Args:
         handle: a handle in any of these forms.
 
     Raises:
-        InvalidArgument: it is cut short, was changed, or is something else.
+        InvalidArgument: the handle is truncated or was changed, or is not a handle.
 
     >>> import numpy as np
     >>> from tensorbus import share
@@ -43,7 +43,7 @@ class Handle:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Handle:
-        """The handle that `to_dict` made these of.
+        """The handle of a dictionary of `to_dict`.
 
         Raises:
             InvalidArgument: a field is missing, or contradicts the others.
@@ -51,7 +51,7 @@ class Handle:
         return cls(fields)
 
     def to_dict(self) -> dict[str, Any]:
-        """Fields to read, and `handle`, which is what counts.
+        """The handle as text in `handle`, and a description in the other fields.
 
         `tensors` describes the first eight: `dtype`, `shape`, `strides` (in elements), `offset` (of
         the first element, in bytes, in its segment), `device` and `requires_grad`.
@@ -75,7 +75,7 @@ class Handle:
 
     @property
     def owner(self) -> str:
-        """The id of the participant that shares it."""
+        """The id of the sharing participant."""
         return self._core.owner
 
     def __str__(self) -> str:

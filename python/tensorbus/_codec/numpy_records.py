@@ -1,7 +1,7 @@
-"""NumPy's arrays, scalars and dtypes: how each is taken apart, and made again.
+"""Encoding and decoding of NumPy's arrays, scalars and dtypes.
 
-Arrays of ordinary numbers do not come here: the core reads them by the buffer protocol. Others
-(dates, strings, structures, foreign byte orders) travel as bytes, with their dtype beside them.
+The core itself reads arrays of ordinary numbers, by the buffer protocol. Other arrays (dates,
+strings, structures, foreign byte orders) travel as bytes, together with their dtype.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def lower(outgoing: Outgoing, value: Any) -> Lowered | None:
-    """A value of NumPy's taken apart; None for any other."""
+    """The record of a value of NumPy; None for any other value."""
     np = sys.modules.get("numpy")
     if np is None:
         return None
@@ -49,10 +49,10 @@ def lower(outgoing: Outgoing, value: Any) -> Lowered | None:
 
 
 def lower_array(outgoing: Outgoing, array: np.ndarray[Any, Any]) -> Lowered:
-    """An array taken apart.
+    """The record of an array, or the index of its tensor.
 
     Raises:
-        CannotTravel: something about it would be lost; nothing was sent.
+        CannotTravel: a property of the array would be lost; nothing was sent.
     """
     np = learn()
     if type(array) is not np.ndarray and type(array) is not np.memmap:
@@ -70,27 +70,27 @@ def lower_array(outgoing: Outgoing, array: np.ndarray[Any, Any]) -> Lowered:
         return index
     try:
         _check_text(array)
-    except MessageError as error:  # its receiver would refuse it
+    except MessageError as error:  # the receiver would refuse it
         raise CannotTravel(array, str(error)) from error
     return "numpy.ndarray", _description(array), _add_bytes(outgoing, array)
 
 
 def _add_bytes(outgoing: Outgoing, array: np.ndarray[Any, Any]) -> int:
-    """Adds an array as its bytes, which are one more dimension."""
+    """Adds an array as uint8; the bytes of an element are one more dimension."""
     return outgoing.add_memory(
         _address(array),
         "uint8",
         (*array.shape, array.itemsize),
         (*array.strides, 1),
         FROM_NUMPY,
-        (array,),  # the array itself would be found again as a plain one
+        (array,),  # a tuple: the array itself would be recognised as a plain one
     )
 
 
 def add_buffer(outgoing: Outgoing, view: memoryview) -> int:
-    """Adds a buffer whose format says more than an element type of ours; -1 if it cannot be added.
+    """Adds a buffer that the core does not know; -1 if it cannot be added.
 
-    Such are those of ctypes, with a byte order in their format.
+    For example, the formats of ctypes contain a byte order.
     """
     try:
         array = learn().asarray(view)
@@ -112,10 +112,10 @@ def _is_aligned(array: np.ndarray[Any, Any]) -> bool:
 
 
 def _description(value: np.ndarray[Any, Any] | np.generic[Any] | np.dtype[Any]) -> Any:
-    """What `describe` says of a dtype, or of that of a value.
+    """`describe` for a dtype, or for the dtype of a value.
 
     Raises:
-        CannotTravel: it has no words for it.
+        CannotTravel: the dtype has no description.
     """
     dtype: np.dtype[Any] = value if isinstance(value, learn().dtype) else value.dtype  # type: ignore[union-attr]
     if dtype.hasobject or dtype.kind in "OT":
@@ -131,10 +131,10 @@ def _description(value: np.ndarray[Any, Any] | np.generic[Any] | np.dtype[Any]) 
 
 
 def describe(dtype: np.dtype[Any]) -> Any:
-    """A dtype in words that MessagePack has, for `dtype_of` to make again. Metadata are dropped.
+    """A description of a dtype in MessagePack's types, for `dtype_of`. Metadata are dropped.
 
     Raises:
-        CannotTravel: a dtype of another library, which NumPy itself has no name for.
+        CannotTravel: a dtype of another library, for which NumPy has no name.
 
     >>> import numpy as np
     >>> describe(np.dtype("datetime64[ns]"))
@@ -173,7 +173,7 @@ def _name_for(dtype: np.dtype[Any]) -> str:
 
 
 def dtype_of(description: Any) -> Any:
-    """The dtype that was described.
+    """The dtype of a description.
 
     >>> dtype_of("<M8[ns]")
     dtype('<M8[ns]')
@@ -209,16 +209,16 @@ def _restore_array(restorer: Restorer, description: Any, index: int) -> Any:
             f'an array of {dtype} cannot be received with library="{restorer.library}": only NumPy '
             "has such elements"
         )
-    # In another byte order, or with strides that are not whole elements.
+    # The array has another byte order, or strides that are not whole elements.
     native = dtype.newbyteorder("=")
     return from_array(of_each(lambda some: some.astype(native, order="C"), array), restorer.library)
 
 
 def _check_text(array: Any) -> None:
-    """NumPy checks no code points; Python raises SystemError when it makes a str of wrong ones.
+    """Checks code points: NumPy does not, and for wrong ones Python raises a SystemError later.
 
     Raises:
-        MessageError: an array of str, or a field of one, has such.
+        MessageError: an array of str, or a field of one, has a wrong code point.
     """
     dtype = array.dtype
     for name in dtype.names or ():
@@ -241,7 +241,7 @@ def _restore_scalar(restorer: Restorer, description: Any, data: bytes) -> Any:
     if dtype.itemsize == 0:
         return dtype.type() if dtype.kind in "SU" else np.zeros((), dtype)[()]
     if dtype.kind == "S":
-        return np.bytes_(data)  # an element of an array would lose its zeros at the end
+        return np.bytes_(data)  # not by an array, whose elements lose zeros at the end
     if dtype.kind == "U":
         return np.str_(data.decode("utf-32-le", "surrogatepass"))
     array = np.frombuffer(bytearray(data), dtype)

@@ -1,4 +1,4 @@
-"""What the modules of the codec know of each other, and of message types, for type checkers."""
+"""Protocols for type checkers: of the codec's modules, and of message types."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Protocol
 from tensorbus._core import Memory, MessagePlan
 from tensorbus._tensors.library import Library
 
-# A record: its name, and parts that are packed in turn. Or the index of a tensor.
+# A record (its name and its parts, which are packed in turn), or the index of a tensor.
 Lowered = tuple[Any, ...] | int
 
 
 class Restorer(Protocol):
-    """Puts one message together again: see `tensorbus._codec.fields`."""
+    """Decodes one message: see `tensorbus._codec.fields`."""
 
     library: Library | None
     types: Mapping[str, Plan]
@@ -23,7 +23,7 @@ class Restorer(Protocol):
 
 
 class Plan(Protocol):
-    """What is known of a message type: see `tensorbus.messages._plan`."""
+    """The plan of a message type: see `tensorbus.messages._plan`."""
 
     name: str
     names: frozenset[str]
@@ -35,4 +35,4 @@ class Plan(Protocol):
     @property
     def types(self) -> Mapping[str, Plan]: ...
     def checked(self, message: Any) -> dict[str, Any]: ...
-    def received(self, came: object, library: Library | None = None) -> Any: ...
+    def received(self, data: object, library: Library | None = None) -> Any: ...

@@ -1,6 +1,6 @@
-"""What MessagePack has no word for: how each kind of value is taken apart, and made again.
+"""Records: encoding and decoding of values that MessagePack does not have.
 
-A record is a name and parts; the parts may hold anything that a message may hold.
+A record is a name and parts; the parts may be any values that a message may contain.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensorbus._base.errors import CannotTravel, Error, InvalidArgument, ProtocolError, Unsupported
 
-# All of them: a child that was forked while another thread imported one could never import it.
+# Imported early: a child that is forked during an import in another thread could never finish it.
 from tensorbus._codec import cuda_array, numpy_records, torch_records
 from tensorbus._codec.handle import Handle
 from tensorbus._codec.typed import LoweredMessage
@@ -30,39 +30,39 @@ _CAN_TRAVEL = (
 )
 
 
-# What packages above have registered, by the name of its record: a class, and both ways.
+# Registered by other packages, by the name of the record: class, encoder and decoder.
 _registered: dict[str, tuple[type, Callable[[Any], Any], Callable[..., Any]]] = {}
-# Makes the package that registers a record of this name do so, when the first one comes.
+# By the name of a record: imports the package that registers it, when the first one comes.
 registrars: dict[str, Callable[[], object]] = {}
 
 
 def register(
     name: str, kind: type, lower: Callable[[Any], Any], restore: Callable[..., Any]
 ) -> None:
-    """From now on, values of this class can travel, as records of this name.
+    """Registers a class, whose values can then travel as records of this name.
 
     Args:
-        lower: takes a value apart, into what travels already.
-        restore: makes it again, called with the restorer and the parts of the record.
+        lower: converts a value into one that can travel already.
+        restore: makes the value again; called with the restorer and the parts of the record.
     """
     _registered[name] = kind, lower, restore
 
 
 def lower(outgoing: Outgoing, value: Any) -> Lowered:
-    """A value taken apart; tensors are added to `outgoing`.
+    """The record of a value, or the index of a tensor; tensors are added to `outgoing`.
 
     Raises:
-        CannotTravel: there are none.
+        CannotTravel: the value cannot travel.
     """
     if type(value) is LoweredMessage:
         return "message", *value
     if type(value) is Handle:
         return "handle", str(value)
-    take_apart = _BUILT_IN.get(type(value))
-    if take_apart is not None:
-        if attributes := getattr(value, "__dict__", None):  # as state_dict() has
-            return "attributes", dict(attributes), [type(value).__name__, *take_apart(value)]
-        return type(value).__name__, *take_apart(value)
+    parts_of = _BUILT_IN.get(type(value))
+    if parts_of is not None:
+        if attributes := getattr(value, "__dict__", None):  # for example, of a state_dict()
+            return "attributes", dict(attributes), [type(value).__name__, *parts_of(value)]
+        return type(value).__name__, *parts_of(value)
     lowered = numpy_records.lower(outgoing, value)
     if lowered is None:
         lowered = _lower_registered(outgoing, value)
@@ -79,16 +79,16 @@ def lower(outgoing: Outgoing, value: Any) -> Lowered:
 
 
 _BUILT_IN: dict[type, Callable[[Any], Any]] = {
-    set: list,  # a copy at one moment, also without a GIL, which tuple() is not
+    set: list,  # an atomic copy, also without a GIL; tuple() is not atomic
     frozenset: list,
     OrderedDict: lambda value: [list(item) for item in list(value.items())],
 }
 
 
 def _lower_registered(outgoing: Outgoing, value: Any) -> Lowered | None:
-    for kind, take_apart, _ in list(_registered.values()):
+    for kind, encode, _ in list(_registered.values()):
         if isinstance(value, kind):
-            return lower(outgoing, take_apart(value))
+            return lower(outgoing, encode(value))
     return None
 
 
@@ -99,7 +99,7 @@ def _lower_torch(outgoing: Outgoing, value: Any) -> Lowered | None:
 
 
 def _lower_foreign(outgoing: Outgoing, value: Any) -> Lowered | None:
-    """A tensor of any other library."""
+    """The record of a tensor of any other library; None for any other value."""
     kind = type(value)
     if kind is Memory:
         return "dlpack", outgoing.add_received(value)
@@ -109,10 +109,10 @@ def _lower_foreign(outgoing: Outgoing, value: Any) -> Lowered | None:
         return origin, outgoing.add_capsule(_capsule_of(value), 0)
     if hasattr(value, "__cuda_array_interface__"):
         return "dlpack", cuda_array.add(outgoing, value)
-    if hasattr(value, "__array_interface__"):  # a Pillow image
+    if hasattr(value, "__array_interface__"):  # for example, a Pillow image
         return numpy_records.lower_array(outgoing, learn().asarray(value))
     try:
-        # Until it is copied, the view holds its memory: a bytearray cannot be resized meanwhile.
+        # The view locks the memory until it is copied: a bytearray cannot be resized meanwhile.
         view = memoryview(value)
     except (TypeError, ValueError, BufferError):
         return None
@@ -126,18 +126,18 @@ def _capsule_of(value: Any) -> Any:
     try:
         try:
             return value.__dlpack__(max_version=(1, 3))
-        except TypeError:  # from before DLPack 1.0
+        except TypeError:  # a library older than DLPack 1.0
             return value.__dlpack__()
-    except Exception as error:  # each library refuses with an exception of its own
+    except Exception as error:  # each library has its own exceptions
         raise CannotTravel(value, f"its __dlpack__ refuses: {error}") from error
 
 
 def restore(restorer: Restorer, record: Any) -> Any:
-    """The value that was taken apart.
+    """The value of a record.
 
     Raises:
-        ProtocolError: the record makes no sense.
-        Unsupported: it does, but it cannot be made here, or not in the library asked for.
+        ProtocolError: the record is malformed.
+        Unsupported: this process, or the requested library, cannot represent the value.
     """
     try:
         name, *parts = record
@@ -152,7 +152,7 @@ def restore(restorer: Restorer, record: Any) -> Any:
         return make(restorer, *parts)
     except Error:
         raise
-    except Exception as error:  # what a peer says reaches deep into other libraries
+    except Exception as error:  # malformed parts may cause any exception in other libraries
         raise ProtocolError(f"sample.fields: {error}") from error
 
 
@@ -169,7 +169,7 @@ def _restore_foreign(origin: Any) -> Callable[[Restorer, int], Any]:
 
 
 def _restore_hashed(container: Callable[[Any], Any]) -> Callable[..., Any]:
-    """A container whose items, or keys, must have a hash."""
+    """The decoder of a container whose items, or keys, must be hashable."""
 
     def restore_hashed(restorer: Restorer, *items: Any) -> Any:
         try:
@@ -198,7 +198,7 @@ def _restore_handle(_: Restorer, text: str) -> Handle:
 
 
 def _restore_attributes(restorer: Restorer, attributes: dict[str, Any], record: Any) -> Any:
-    """A container that has attributes beside its items. Only those of Python's own have none."""
+    """A container with attributes beside its items; only `OrderedDict` may have them."""
     if record[0] != "OrderedDict" or not all(type(name) is str for name in attributes):
         raise ProtocolError(f"sample.fields: attributes of {record[0]!r}")
     made = restore(restorer, record)

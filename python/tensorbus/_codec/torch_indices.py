@@ -1,7 +1,7 @@
-"""PyTorch's tensors whose indices or offsets say where their values are read: sparse and nested.
+"""Sparse and nested tensors of PyTorch, whose indices or offsets address their values.
 
-PyTorch follows these numbers without a look, and their owner may still write to them. So they are
-copied into memory of this process first, then checked, then used.
+PyTorch uses these numbers unchecked, and the process that owns their memory may still write to it.
+Therefore they are first copied into memory of this process, then checked, then used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tensorbus._codec.protocols import Restorer
 
-# Layouts, and what their indices are called.
+# The compressed layouts, and the methods that return their indices.
 COMPRESSED = {
     "sparse_csr": ("crow_indices", "col_indices"),
     "sparse_csc": ("ccol_indices", "row_indices"),
@@ -52,10 +52,10 @@ def restore_sparse(
 
 
 class OwnIndices(NamedTuple):
-    """Numbers that say where other memory is read, where nobody else can write them."""
+    """Indices or offsets in memory that no other process can write to."""
 
     tensor: torch.Tensor
-    copy: Memory  # the same numbers, in main memory: what is checked
+    copy: Memory  # the same numbers in main memory, for the checks
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -63,9 +63,9 @@ class OwnIndices(NamedTuple):
 
 
 def own_indices(tensor: torch.Tensor) -> OwnIndices:
-    """A copy of indices or offsets, made by one thread: a forked child has no others."""
+    """A copy of indices or offsets, made by one thread: a forked child has no thread pool."""
     (plain,) = _strided(tensor)
-    if plain.numel() > _FEW and _overlaps(plain):  # a few bytes would cost us any number of them
+    if plain.numel() > _FEW and _overlaps(plain):  # a few bytes could expand to any size
         raise ProtocolError("sample.fields: indices that overlap one another in memory")
     if plain.device.type != "cpu":
         plain = plain.detach().clone()
@@ -74,7 +74,7 @@ def own_indices(tensor: torch.Tensor) -> OwnIndices:
     return OwnIndices(from_memory(copy), copy)
 
 
-# Indices of which a copy costs nothing, however they lie in memory.
+# Number of indices up to which a copy is cheap, even of overlapping ones.
 _FEW = 8192
 
 
@@ -84,7 +84,7 @@ def _overlaps(tensor: torch.Tensor) -> bool:
 
 
 def apart(indices: torch.Tensor) -> torch.Tensor:
-    """Indices as they are sent: those that overlap (an expanded tensor) as a copy."""
+    """Indices for sending; a copy if they overlap, as in an expanded tensor."""
     if not _overlaps(indices):
         return indices
     return indices.contiguous() if indices.device.type != "cpu" else from_memory(_copied(indices))
@@ -98,7 +98,7 @@ def _copied(tensor: torch.Tensor) -> Memory:
 
 
 def _strided(*parts: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The parts of a tensor, which are ordinary tensors of one device."""
+    """Checks that the parts of a tensor are ordinary tensors of one device."""
     torch = learn()
     devices = {part.device for part in parts}
     if (
@@ -152,7 +152,7 @@ def check_sparse(
     indices: list[OwnIndices],
     values: torch.Tensor,
 ) -> None:
-    """Checks the parts of a sparse tensor, at both ends: what is sent can be received.
+    """Checks the parts of a sparse tensor, at sender and receiver: what is sent can be received.
 
     Raises:
         ProtocolError: PyTorch would read outside of the values, or of the tensor.
@@ -189,12 +189,12 @@ def _check_compressed(
     others: OwnIndices,
     values: torch.Tensor,
 ) -> None:
-    """The columns of a row may come in any order, as in the products that PyTorch computes."""
+    """Accepts the columns of a row in any order, as PyTorch's products have them."""
     *batch, rows = begins.shape
     dims, count = len(batch), others.shape[-1] if others.shape else -1
     blocked = layout in ("sparse_bsr", "sparse_bsc")
     block = list(values.shape[dims + 1 : dims + 3]) if blocked else [1, 1]
-    place = 1 if layout in ("sparse_csc", "sparse_bsc") else 0  # of what is compressed
+    place = 1 if layout in ("sparse_csc", "sparse_bsc") else 0  # the compressed dimension
     shape = sizes[dims : dims + 2]
     _require(
         begins.copy.dtype == others.copy.dtype
@@ -223,7 +223,7 @@ def _nested(
 ) -> torch.Tensor:
     torch = learn()
     _strided(values)
-    if parts[0].dim() == 0:  # there are none
+    if parts[0].dim() == 0:  # no tensors
         return torch.nested.nested_tensor([], dtype=values.dtype, device=values.device)  # type: ignore[no-any-return]
     sizes, strides, offsets = map(own, parts)
     _require(
@@ -265,7 +265,7 @@ def check_jagged(
     lengths: torch.Tensor | None,
     ragged: int,
 ) -> tuple[OwnIndices, OwnIndices | None]:
-    """Checks the parts of a jagged tensor, at both ends. Returns its offsets and lengths.
+    """Checks the parts of a jagged tensor, at sender and receiver. Returns offsets and lengths.
 
     Raises:
         ProtocolError: PyTorch would read outside of the values.
@@ -287,7 +287,7 @@ def check_jagged(
 
 
 def rebuild_sparse(layout: Any, data: tuple[Any, ...]) -> torch.Tensor:
-    """What a pickle of a sparse tensor says, of a class of its own as a rule."""
+    """Replaces PyTorch's function for pickles of sparse tensors, usually of subclasses."""
     name = str(layout).removeprefix("torch.")
     count = 1 if name == "sparse_coo" else 2
     *parts, sizes = data[: count + 2]
@@ -298,10 +298,10 @@ def rebuild_sparse(layout: Any, data: tuple[Any, ...]) -> torch.Tensor:
 
 
 def rebuild_nested(*parts: torch.Tensor) -> torch.Tensor:
-    """The same of a nested tensor."""
+    """Replaces PyTorch's function for pickles of nested tensors."""
     return _nested(own_indices, *map(_plain, parts))
 
 
 def _plain(part: torch.Tensor) -> torch.Tensor:
-    """A part of a tensor of a class of its own, which is of that class, too."""
+    """A part as a plain tensor: the parts of a subclass have that class, too."""
     return part.as_subclass(learn().Tensor)  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
-"""PyTorch's tensors, sizes, dtypes and devices: how each is taken apart, and made again.
+"""Encoding and decoding of PyTorch's tensors, sizes, dtypes and devices.
 
-PyTorch has no public names for the parts of some of them. The private ones here are those that its
-own `torch.multiprocessing` relies upon.
+For the parts of some tensors PyTorch has only private names. Those used here are the ones that its
+own `torch.multiprocessing` uses.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def lower(outgoing: Outgoing, value: Any) -> Lowered | None:
-    """A value of PyTorch's taken apart; None for any other."""
+    """The record of a value of PyTorch, or the index of a tensor; None for any other value."""
     torch = sys.modules["torch"]
     if isinstance(value, torch.Tensor):
         if torch.Tensor not in TENSOR_CLASSES:
@@ -60,10 +60,10 @@ def lower(outgoing: Outgoing, value: Any) -> Lowered | None:
 
 
 def _lower_tensor(outgoing: Outgoing, tensor: torch.Tensor) -> Lowered:
-    """A tensor taken apart.
+    """The record of a tensor, or its index.
 
     Raises:
-        CannotTravel: something about it would be lost; nothing was sent.
+        CannotTravel: a property of the tensor would be lost; nothing was sent.
     """
     torch = learn()
     if tensor.requires_grad and not tensor.is_leaf:
@@ -100,7 +100,7 @@ def _add_strided(outgoing: Outgoing, tensor: torch.Tensor, flags: int) -> int:
         )
     try:
         address = tensor.data_ptr()
-    except RuntimeError as error:  # inside vmap, say
+    except RuntimeError as error:  # for example, inside vmap
         raise CannotTravel(tensor, str(error)) from error
     if address == 0 and tensor.numel() > 0:
         raise CannotTravel(
@@ -113,7 +113,8 @@ def _add_strided(outgoing: Outgoing, tensor: torch.Tensor, flags: int) -> int:
         tensor.shape,
         tensor.stride(),
         flags,
-        # Who keeps the memory for its readers must not be given other memory meanwhile.
+        # Holds the memory for readers of a GPU's tensor: detached, as the program may give `tensor`
+        # other memory meanwhile.
         tensor if ordinal == HOST else tensor.detach(),
         ordinal,
         0 if ordinal == HOST else current_stream(ordinal),
@@ -124,7 +125,7 @@ def _lower_sparse(tensor: torch.Tensor) -> Lowered:
     plain = tensor.detach()
     layout = str(plain.layout).removeprefix("torch.")
     if layout == "sparse_coo":
-        # The public ones refuse a tensor that is not coalesced.
+        # The public methods refuse a tensor that is not coalesced.
         indices, values = [plain._indices()], plain._values()
     elif layout in COMPRESSED:
         indices, values = [getattr(plain, name)() for name in COMPRESSED[layout]], plain.values()
@@ -132,15 +133,15 @@ def _lower_sparse(tensor: torch.Tensor) -> Lowered:
         raise CannotTravel(tensor, f"{plain.layout} tensors cannot travel: publish to_dense()")
     sizes, coalesced = list(plain.shape), layout == "sparse_coo" and plain.is_coalesced()
     parts = [*map(apart, indices)]
-    if plain.device.type == "cpu":  # on a GPU this would wait for its stream
-        with _told(tensor):
+    if plain.device.type == "cpu":  # on a GPU the check would wait for the stream
+        with _refusals_of(tensor):
             check_sparse(layout, sizes, coalesced, [*map(own_indices, parts)], values)
     return "torch.sparse", layout, sizes, coalesced, flags_of(tensor), *parts, values
 
 
 @contextmanager
-def _told(tensor: torch.Tensor) -> Iterator[None]:
-    """Raises CannotTravel, caused by a ProtocolError, where every receiver would refuse it."""
+def _refusals_of(tensor: torch.Tensor) -> Iterator[None]:
+    """Turns a ProtocolError, which every receiver would raise, into the tensor's CannotTravel."""
     try:
         yield
     except ProtocolError as error:
@@ -159,7 +160,7 @@ def _lower_nested(tensor: torch.Tensor) -> Lowered:
 
 
 def _lower_subclass(tensor: torch.Tensor) -> Lowered:
-    """By the protocol of torch.utils._python_dispatch: inner tensors, and a context."""
+    """The record by the protocol of torch.utils._python_dispatch: inner tensors and a context."""
     kind = type(tensor)
     if not (hasattr(kind, "__tensor_flatten__") and hasattr(kind, "__tensor_unflatten__")):
         raise CannotTravel(
@@ -167,18 +168,18 @@ def _lower_subclass(tensor: torch.Tensor) -> Lowered:
             f"{kind.__name__} is a subclass of torch.Tensor without __tensor_flatten__, and its "
             "meaning would be lost: publish tensor.as_subclass(torch.Tensor)",
         )
-    # In the mode that it was made in: PyTorch refuses to detach a subclass in the other one.
+    # In the tensor's own mode: PyTorch refuses to detach a subclass in the other one.
     with learn().inference_mode(tensor.is_inference()):
         plain = tensor.detach()
     names, context = plain.__tensor_flatten__()  # type: ignore[attr-defined]
     inner = {name: getattr(plain, name) for name in names}
     if tensor.is_nested:
-        # Its sizes are symbols of this process, which its constructor makes anew.
+        # Its sizes are symbols of this process; the receiver's constructor makes new ones.
         offsets, lengths = inner["_offsets"], inner.get("_lengths")
         lengths = None if lengths is None else apart(lengths)
         parts = [inner["_values"], offsets, lengths, context["ragged_idx"]]
         if tensor.device.type == "cpu":
-            with _told(tensor):
+            with _refusals_of(tensor):
                 check_jagged(own_indices, *parts)
         return "torch.jagged", flags_of(tensor), *parts
     flags = flags_of(tensor)
@@ -196,7 +197,7 @@ def _lower_subclass(tensor: torch.Tensor) -> Lowered:
 
 
 def blamed(error: BaseException, value: object) -> None:
-    """Raises what names a tensor of which a part was refused: a user knows nothing of its parts."""
+    """Raises a CannotTravel for a subclass if one of its inner tensors was refused."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(error, CannotTravel) or not isinstance(value, torch.Tensor):
         return
@@ -207,7 +208,7 @@ def blamed(error: BaseException, value: object) -> None:
 
 
 def _jagged_class() -> Any:
-    """The class of jagged tensors, whose offsets nobody checks; () where PyTorch has none."""
+    """The class of jagged tensors, which checks no offsets; () where PyTorch has none."""
     module = sys.modules.get("torch.nested._internal.nested_tensor")
     return getattr(module, "NestedTensor", ())
 
@@ -231,21 +232,21 @@ def _restore_subclass(
     context: Any,
 ) -> torch.Tensor:
     torch = require_torch(restorer, "subclasses of torch.Tensor")
-    # What a peer names is not imported, only found.
-    found: Any = sys.modules.get(module)
+    # A module that a peer names is never imported: it must be loaded already.
+    kind: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, "__dict__", {}).get(part)  # getattr() may run code, or import
+        kind = getattr(kind, "__dict__", {}).get(part)  # getattr() may run code, or import
     if not (
-        isinstance(found, type)
-        and issubclass(found, torch.Tensor)
-        and hasattr(found, "__tensor_unflatten__")
+        isinstance(kind, type)
+        and issubclass(kind, torch.Tensor)
+        and hasattr(kind, "__tensor_unflatten__")
     ):
         raise Unsupported(
             f"this is a {module}.{name}, which this process does not know: import {module} here"
         )
-    if issubclass(found, _jagged_class()):
+    if issubclass(kind, _jagged_class()):
         raise ProtocolError("sample.fields: a nested tensor in the record of a subclass")
-    tensor = found.__tensor_unflatten__(inner, context, torch.Size(sizes), tuple(strides))
+    tensor = kind.__tensor_unflatten__(inner, context, torch.Size(sizes), tuple(strides))
     return finished(tensor, flags)
 
 

@@ -1,4 +1,4 @@
-"""Typed messages, as far as what lies below `tensorbus.messages` deals with them."""
+"""Typed messages, for the packages below `tensorbus.messages`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 class LoweredMessage(NamedTuple):
-    """A typed message: the name of its type, and its fields in words that travel."""
+    """A typed message as the name of its type and its fields, converted to values that travel."""
 
     name: str
     fields: dict[str, Any]
 
 
 def plan_or_none(message_type: object) -> Plan | None:
-    """What is known of the type of a topic's messages."""
+    """The plan of a message type; None for no type."""
     if message_type is None:
         return None
     if not isinstance(message_type, type) or not hasattr(message_type, "_message_plan_of"):

@@ -1,4 +1,4 @@
-"""What is in a file that is mapped: where each tensor lies, and what its elements are."""
+"""The contents of a mapped file: the place and the elements of each tensor."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Library = Literal["torch", "numpy"]
 
 
 class Elements(NamedTuple):
-    """What a tensor is made of."""
+    """The element type of a tensor."""
 
-    name: str | None  # as the core has it; None for what only NumPy has, and for what nobody has
+    name: str | None  # the core's name; None for types that only NumPy has, or no library
     bits: int
-    numpy: np.dtype[Any] | None = None  # if it was NumPy's
-    said: str = ""  # what the file, or the caller, calls them
+    numpy: np.dtype[Any] | None = None  # if the type was given as one of NumPy's
+    given: str = ""  # the file's, or the caller's, name for the type
 
     @property
     def bytes(self) -> int:
@@ -33,30 +33,31 @@ class Elements(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a tensor lies."""
+    """The place of a tensor."""
 
     elements: Elements
     shape: list[int]
-    offset: int = 0  # in bytes, from the first that is mapped
+    offset: int = 0  # in bytes, from the first mapped byte
     fortran: bool = False  # the first dimension is the innermost
 
 
 class Contents(NamedTuple):
-    """What a file holds."""
+    """All tensors of a file."""
 
-    start: int  # the first byte that is mapped
+    start: int  # offset of the first mapped byte
     bytes: int
-    places: dict[str, Place]  # by name; "" where there is one without a name
+    places: dict[str, Place]  # by name; "" for a single tensor without a name
     library: Library
-    metadata: dict[str, str] | None = None  # of formats that have names
+    metadata: dict[str, str] | None = None  # None for formats without names
 
 
 def refuse(path: str, why: str) -> InvalidArgument:
-    """The error for a file that is not what it should be."""
+    """The error for an unsuitable file."""
     return InvalidArgument(f"file {path!r}: {why}")
 
 
 def needed(what: str, value: Any) -> Any:
+    """Checks that an argument is given, for a file that does not contain the value."""
     if value is None:
         raise InvalidArgument(f"{what}: nothing in the file says it, so you have to")
     return value
@@ -68,23 +69,23 @@ def is_torch_dtype(dtype: object) -> bool:
 
 
 def elements_of(dtype: Any, library: Library | None) -> Elements:
-    """The elements that a caller asks for, as a dtype of NumPy or PyTorch, or the name of one.
+    """The element type for a dtype of NumPy or PyTorch, or the name of one.
 
     Raises:
-        Unsupported: there are none of this kind, or none that a file can hold.
+        Unsupported: an unknown dtype, or one whose elements no file can hold.
     """
     if library == "torch" and isinstance(dtype, str):
-        dtype = getattr(torch_tensors.learn(), dtype, dtype)  # "f4" is NumPy's name for one
+        dtype = getattr(torch_tensors.learn(), dtype, dtype)  # names like "f4" are NumPy's only
     if is_torch_dtype(dtype):
-        return Elements(str(dtype).removeprefix("torch."), 8 * dtype.itemsize, said=str(dtype))
+        return Elements(str(dtype).removeprefix("torch."), 8 * dtype.itemsize, given=str(dtype))
     try:
-        found = numpy_arrays.learn().dtype(dtype)
+        numpy_dtype = numpy_arrays.learn().dtype(dtype)
     except (TypeError, ValueError):
         raise Unsupported(
             f"dtype={dtype!r}: expected a dtype of NumPy or PyTorch (torch.bfloat16, not "
             '"bfloat16", unless library="torch")'
         ) from None
-    return elements_of_numpy(found)
+    return elements_of_numpy(numpy_dtype)
 
 
 def elements_of_numpy(dtype: np.dtype[Any]) -> Elements:
@@ -103,12 +104,12 @@ def elements_of_numpy(dtype: np.dtype[Any]) -> Elements:
 
 
 def library_for(elements: Elements, library: Library | None) -> Library:
-    """Whose tensor it will be, where the caller does not say."""
+    """The library of the tensor: the caller's choice, or that of the dtype."""
     return library or ("numpy" if elements.numpy is not None else "torch")
 
 
 def sizes_in(shape: Any, elements: Elements, there: int, path: str) -> list[int]:
-    """The sizes of a shape, one of which may be -1: as many as there are bytes for.
+    """The sizes of a shape; a size of -1 is computed from the `there` bytes of the file.
 
     >>> sizes_in((-1, 3), Elements("float32", 32), 24, "a.bin")
     [2, 3]
@@ -130,7 +131,7 @@ def sizes_in(shape: Any, elements: Elements, there: int, path: str) -> list[int]
         raise refuse(
             path,
             f"{max(there, 0)} bytes are there, which are no whole number of "
-            f"{each} ({tuple(sizes)} of {elements.said})",
+            f"{each} ({tuple(sizes)} of {elements.given})",
         )
     sizes[at] = there // each
     return sizes
@@ -139,12 +140,12 @@ def sizes_in(shape: Any, elements: Elements, there: int, path: str) -> list[int]
 def check_place(contents: Contents, place: Place, path: str) -> None:
     """
     Raises:
-        Unsupported: the library has no such tensors, or not there.
+        Unsupported: the library has no tensors of this type, or needs another alignment.
     """
     elements = place.elements
     if elements.name is None and (elements.numpy is None or contents.library == "torch"):
         raise Unsupported(
-            f"file {path!r}: there are no tensors of {elements.said} in "
+            f"file {path!r}: there are no tensors of {elements.given} in "
             + ("NumPy or PyTorch" if elements.numpy is None else 'PyTorch: ask for library="numpy"')
         )
     if contents.library == "numpy":
@@ -153,7 +154,7 @@ def check_place(contents: Contents, place: Place, path: str) -> None:
     alignment = elements.bytes // (2 if "complex" in name else 1)
     begin = contents.start + place.offset
     if begin % alignment and 0 not in place.shape:
-        # On x86 most of PyTorch would work, but a compiler may have relied upon it anywhere.
+        # On x86 most of PyTorch works without it, but compiled code may rely on the alignment.
         raise Unsupported(
             f"file {path!r}: a tensor of {name} begins at byte {begin}, which is no multiple of "
             f'{alignment}, as PyTorch needs: ask for library="numpy" and copy it '
@@ -162,7 +163,7 @@ def check_place(contents: Contents, place: Place, path: str) -> None:
 
 
 def tensor_at(file: MappedFile, contents: Contents, place: Place, path: str) -> Any:
-    """The tensor that lies there, whose memory is that of the file."""
+    """The tensor of this place, over the mapped memory."""
     check_place(contents, place, path)
     elements = place.elements
     shape = place.shape[::-1] if place.fortran else place.shape

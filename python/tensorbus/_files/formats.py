@@ -1,4 +1,4 @@
-"""The formats of files: .npy, .safetensors, and one tensor with nothing that says which."""
+"""The formats of files: .npy, .safetensors, and raw files of one tensor without a header."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tensorbus._tensors.library import sizes_of
 
 
 def check_arguments(path: str, shape: Any, dtype: Any, mode: str, offset: int) -> None:
-    """Of `map_file`, as far as the name of the file says."""
+    """Checks the arguments of `map_file` against the format, which the file's name selects."""
     if offset and path.endswith((".npy", ".safetensors")):
         raise InvalidArgument(f"offset={offset}: file {path!r} says itself where its tensors begin")
     if not path.endswith(".safetensors"):
@@ -44,10 +44,10 @@ def check_arguments(path: str, shape: Any, dtype: Any, mode: str, offset: int) -
 def contents_in(
     fd: int, path: str, shape: Any, dtype: Any, offset: int, library: Library | None
 ) -> Contents:
-    """What a file holds that is there.
+    """The contents of an existing file.
 
     Raises:
-        InvalidArgument: it is not whole, or not what its name says; the message names the field.
+        InvalidArgument: the file is truncated, or not of its format; the message names the field.
     """
     if path.endswith(".npy"):
         return npy.contents_of(fd, path, shape, dtype, library)
@@ -56,18 +56,18 @@ def contents_in(
     return _raw_in(fd, path, shape, dtype, offset, library)
 
 
-# Elements of .safetensors files that NumPy has none of by itself, as their names begin there.
+# Prefixes of the dtypes of .safetensors files that NumPy lacks.
 _NOT_IN_NUMPY = ("BF16", "F8_", "F4", "F6_")
 
 
 def _safetensors(fd: int, path: str, library: Library | None) -> Contents:
     start, count, tensors, metadata = _core.safetensors(fd, path)
     places = {
-        name: Place(Elements(dtype, 8 * item_bytes, said=said), shape, offset)
-        for name, (said, dtype, item_bytes, shape, offset) in tensors.items()
+        name: Place(Elements(dtype, 8 * item_bytes, given=given), shape, offset)
+        for name, (given, dtype, item_bytes, shape, offset) in tensors.items()
     }
     if library is None:
-        foreign = any(place.elements.said.startswith(_NOT_IN_NUMPY) for place in places.values())
+        foreign = any(place.elements.given.startswith(_NOT_IN_NUMPY) for place in places.values())
         library = "torch" if foreign or "torch" in sys.modules else "numpy"
     return Contents(start, count, places, library, metadata)
 
@@ -75,7 +75,7 @@ def _safetensors(fd: int, path: str, library: Library | None) -> Contents:
 def planned(
     path: str, shape: Any, dtype: Any, offset: int, library: Library | None
 ) -> tuple[Contents, bytes]:
-    """What a file is to hold that is yet to be made, and the header for it."""
+    """The contents of a new file, and its header."""
     if path.endswith(".npy"):
         contents, header = npy.planned(shape, dtype, library)
     else:
@@ -85,7 +85,7 @@ def planned(
 
 
 def end_of(contents: Contents, path: str) -> int:
-    """The bytes that the file must have."""
+    """The size that the file must have, in bytes."""
     end = contents.start + contents.bytes
     if end >= 2**63:
         raise refuse(path, f"{end} bytes are needed, more than any file can have")
@@ -103,7 +103,6 @@ def _raw_in(
 
 
 def _planned_raw(shape: Any, dtype: Any, offset: int, library: Library | None) -> Contents:
-    """What a file is to hold that is yet to be made."""
     elements = elements_of(needed("dtype", dtype), library)
     return _one_tensor(Place(elements, sizes_of(needed("shape", shape))), offset, library)
 

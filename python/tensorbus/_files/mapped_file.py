@@ -1,4 +1,4 @@
-"""Tensors over files, by the page cache."""
+"""Tensors over mapped files."""
 
 from __future__ import annotations
 
@@ -28,10 +28,13 @@ _MODES = {
 
 @public
 class MappedFile(Closing):
-    """A file whose tensors lie in memory, page by page as they are touched.
+    """A mapped file: each page of its tensors is read when it is first used.
 
-    Its arguments are those of `map_file`, but for `name`: a `.safetensors` file has them all. The
-    tensors live on by themselves: `close()`, or the end of a `with`, only lets go of the file.
+    A `.safetensors` file has all of its tensors. They live on by themselves: `close()`, or the end
+    of a `with`, only lets go of the file.
+
+    Args:
+        path, shape, dtype, mode, offset, library: as for `tensorbus.map_file`.
 
     >>> import tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "counts.bin")
@@ -64,7 +67,7 @@ class MappedFile(Closing):
         offset = _checked_offset(offset)
         check_arguments(shown, shape, dtype, mode, offset)
         header = b""
-        if mode == "w+":  # nothing is touched before all else is known to be right
+        if mode == "w+":  # all checks come before the file is changed
             contents, header = planned(shown, shape, dtype, offset, library)
         with _opened(self._path, mode) as fd:
             if mode == "w+":
@@ -81,12 +84,12 @@ class MappedFile(Closing):
 
     @property
     def path(self) -> str:
-        """The file's path, as it was given."""
+        """The path that was given."""
         return self._path
 
     @property
     def mode(self) -> Mode:
-        """What a write does: see `map_file`."""
+        """The mode, which decides what a write does: see `map_file`."""
         return self._mode
 
     @property
@@ -96,12 +99,12 @@ class MappedFile(Closing):
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What a `.safetensors` file says beside its tensors (`__metadata__`)."""
+        """The `__metadata__` of a `.safetensors` file."""
         return dict(self._contents.metadata or {})
 
     @property
     def data(self) -> Any:
-        """The tensor; of a `.safetensors` file a dict of all its tensors by name."""
+        """The tensor; for a `.safetensors` file, a dict of all its tensors by name."""
         if self._data is None:
             if self._contents.metadata is None:
                 self._data = self.tensor()
@@ -110,11 +113,11 @@ class MappedFile(Closing):
         return self._data
 
     def tensor(self, name: str | None = None) -> Any:
-        """One tensor: by its name in a `.safetensors` file, without one of any other.
+        """One tensor: by name from a `.safetensors` file, without a name from any other file.
 
         Raises:
-            InvalidArgument: there is none of this name.
-            Unsupported: there are no such tensors in the library that was asked for.
+            InvalidArgument: the file has no tensor with this name.
+            Unsupported: the chosen library has no tensors of this type.
         """
         core = self._open()
         place = self._contents.places.get("" if name is None else name)
@@ -125,30 +128,30 @@ class MappedFile(Closing):
         return tensor_at(core, self._contents, place, self._path)
 
     def check(self) -> None:
-        """Raises if the memory is not what is in the file.
+        """Raises if the mapped memory may differ from the file.
 
-        Call it after you have read, and trust what you read only then. What it can tell, and
-        what not: docs/files.md.
+        Call it after reading, before you use the data. docs/files.md lists what it can detect, and
+        what it cannot.
 
         Raises:
-            SystemCallError: the file was cut short, or a page could not be read or written; or,
-                unless writes reach it (`"r+"`, `"w+"`), somebody wrote to it since it was mapped.
+            SystemCallError: the file was truncated, or a page could not be read or written; or, in
+                modes `"r"` and `"c"`, the file was written to since it was mapped.
         """
         self._open().check()
 
     def flush(self) -> None:
-        """Waits until what was written is on the disk. Others see it before that, at once.
+        """Waits until all writes are on the disk. Other processes see them at once.
 
         Raises:
             InvalidArgument: the mode is not `"r+"` or `"w+"`.
-            SystemCallError: it could not be written, or as for `check`.
+            SystemCallError: a write failed, or like `check`.
         """
         self._open().flush()
 
     def close(self) -> None:
-        """Lets go of the file. Its tensors stay, and the memory until the last of them is gone.
+        """Closes the file. Its tensors stay valid; the last one frees the memory.
 
-        Nothing is lost that was not flushed: the kernel writes it, in its own time.
+        Writes that were not flushed are not lost: the kernel writes them later.
         """
         self._core = self._data = None
 
@@ -173,33 +176,36 @@ def map_file(
     name: str | None = None,
     library: Library | None = None,
 ) -> Any:
-    """The tensor in a file, or the tensors, without reading them: pages come when they are touched.
+    """Maps the tensor or tensors of a file: each page is read when it is first used.
 
     Args:
-        path: a file called `.npy` or `.safetensors` is read as one; any other has nothing but the
-            elements of one tensor, row-major, in the byte order of the dtype.
-        shape: one size or several; one of them may be -1. None takes what is there. Where the file
-            says it itself, it is checked (`.npy`) or not allowed (`.safetensors`).
-        dtype: of NumPy or PyTorch, or a name. Needed unless the file says it.
-        mode: `"r"` to read (PyTorch has no read-only tensors: a write to one ends the process, with
-            a message; NumPy raises). `"r+"`: writes reach the file, and all who map or read it, at
-            once; `flush` waits for the disk. `"c"`: writes are yours alone. `"w+"`: makes the file,
-            of zeros, or empties it first, and takes its blocks on the disk; then as `"r+"`.
-        offset: of a file that says nothing about itself, the bytes before the tensor.
-        name: one tensor of a `.safetensors` file; without it, a dict of them all.
-        library: `"torch"` or `"numpy"`. Without it, whose dtype was given; `.npy`: NumPy;
-            `.safetensors`: PyTorch, if it is imported or has a dtype that NumPy lacks, else NumPy.
+        path: the ending `.npy` or `.safetensors` selects that format; any other file contains only
+            the elements of one tensor, row-major, in the byte order of the dtype.
+        shape: one size or several; one of them may be -1. None: all elements of the file. For
+            `.npy` it is compared with the file's shape; for `.safetensors` it is not allowed.
+        dtype: a dtype of NumPy or PyTorch, or a name; required unless the format contains it.
+        mode: `"r"`: only reads; NumPy arrays are read-only, and a write to a torch tensor ends the
+            process, with a message. `"r+"`: writes go to the file, and all processes that map or
+            read it see them at once; `flush` waits for the disk. `"c"`: writes stay in this
+            process. `"w+"`: creates the file, or empties an existing one; fills it with zeros, and
+            allocates its blocks on the disk; then like `"r+"`.
+        offset: for files without a header, the number of bytes before the tensor.
+        name: one tensor of a `.safetensors` file; without it, a dict of all tensors.
+        library: `"torch"` or `"numpy"`; by default the library of the given dtype. The default for
+            `.npy` is NumPy; for `.safetensors`, PyTorch if it is imported or the file has a dtype
+            that NumPy lacks, else NumPy.
 
     Returns:
-        A tensor, or a dict of tensors. Each, and each view, keeps the memory for as long as it
-        lives. If somebody cuts the file short meanwhile, what is gone reads as zeros; `flush` and
-        `MappedFile.check` raise then (docs/files.md).
+        A tensor, or a dict of tensors. Each tensor, and each view, keeps the memory for as long as
+        it lives. If the file is truncated meanwhile, the lost part reads as zeros, and `flush` and
+        `MappedFile.check` raise (docs/files.md).
 
     Raises:
-        InvalidArgument: the file is too short, or not what it says; the message names the field.
-        Unsupported: there are no such tensors in this library.
+        InvalidArgument: the file is too short, or contradicts itself or an argument; the message
+            names the field.
+        Unsupported: the library has no tensors of this type.
         OutOfMemory: no room on the disk, or in the address space; the message names the limit.
-        OSError: as `open` has it (FileNotFoundError, PermissionError, ...).
+        OSError: like `open` (FileNotFoundError, PermissionError, ...).
 
     >>> import numpy, os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "counts.npy")
@@ -215,9 +221,9 @@ def map_file(
 
 @public
 def flush(tensor: Any) -> None:
-    """Waits until what was written to the file of a mapped tensor, or of a view, is on the disk.
+    """Waits until all writes to the file of a mapped tensor, or of a view of one, are on the disk.
 
-    All of the file is meant, not only what this view shows. An empty tensor has nothing to flush.
+    It flushes the whole file, not only the part of the view. For an empty tensor it does nothing.
 
     Raises:
         InvalidArgument: it is not a tensor that `map_file` returned with mode `"r+"` or `"w+"`.
@@ -231,7 +237,7 @@ def flush(tensor: Any) -> None:
             size, address = tensor.size, tensor.__array_interface__["data"][0]
         else:
             raise InvalidArgument(f"{type(tensor).__name__}: expected a tensor of a mapped file")
-    except RuntimeError as error:  # a sparse one, say
+    except RuntimeError as error:  # for example, a sparse tensor
         raise InvalidArgument(f"this tensor is not that of a mapped file: {error}") from None
     if size:
         _core.flush_at(address)
@@ -239,7 +245,7 @@ def flush(tensor: Any) -> None:
 
 @contextmanager
 def _opened(path: str, mode: Mode) -> Iterator[int]:
-    """The file, open. A pipe must not keep us waiting for its other end."""
+    """Opens the file; O_NONBLOCK, as the open of a pipe would wait for the other end."""
     flags = {"r": os.O_RDONLY, "c": os.O_RDONLY, "r+": os.O_RDWR, "w+": os.O_RDWR | os.O_CREAT}
     fd = os.open(path, flags[mode] | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
     try:

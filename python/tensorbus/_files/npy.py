@@ -1,7 +1,7 @@
-"""NumPy's .npy files, whose header NumPy itself reads and writes (numpy.lib.format).
+"""NumPy's .npy files; NumPy itself reads their header (numpy.lib.format).
 
-The core has a reader of its own for C and C++, which knows the dtypes of tensors only. Here a file
-may also have records, texts, dates, and elements of another byte order.
+The core has another reader, for C and C++, which supports only the dtypes of tensors. Files read
+here may also contain records, text, dates, and elements of another byte order.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from tensorbus._tensors.library import sizes_of
 if TYPE_CHECKING:
     import numpy as np
 
-_MOST_HEADER_BYTES = 10_000  # of version 3.0, as the core has it
+_MAX_HEADER_BYTES = 10_000  # of version 3.0, as in the core
 _VERSIONS = ((1, "latin-1", "<H"), (2, "latin-1", "<I"), (3, "utf-8", "<I"))  # length's struct
 _ALIGNMENT = 64  # of the elements, in new files
 
 
 def contents_of(fd: int, path: str, shape: Any, dtype: Any, library: Library | None) -> Contents:
-    found, fortran, stored, start = _read_header(fd, path)
+    shape_in_file, fortran, stored, start = _read_header(fd, path)
     elements = elements_of_numpy(stored)
     if dtype is not None:
         elements = _agreed(elements, elements_of(dtype, library), path)
     try:
-        sizes = sizes_of(found)
+        sizes = sizes_of(shape_in_file)
     except InvalidArgument as error:
         raise refuse(path, f"not a .npy file: {error}") from None
     count = prod(sizes) * elements.bytes
@@ -55,7 +55,7 @@ def contents_of(fd: int, path: str, shape: Any, dtype: Any, library: Library | N
 
 
 def planned(shape: Any, dtype: Any, library: Library | None) -> tuple[Contents, bytes]:
-    """What a file is to hold that is yet to be made, and its header."""
+    """The contents of a new file, and its header."""
     elements = elements_of(needed("dtype", dtype), library)
     sizes = sizes_of(needed("shape", shape))
     header = _header(_stored_as(elements), sizes)
@@ -65,7 +65,7 @@ def planned(shape: Any, dtype: Any, library: Library | None) -> tuple[Contents, 
 
 
 def _read_header(fd: int, path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    """Shape, whether its first dimension is the innermost, dtype, where the elements begin."""
+    """Shape, whether the first dimension is the innermost, dtype, offset of the elements."""
     form = numpy_arrays.learn().lib.format
     with open(fd, "rb", closefd=False) as file:
         try:
@@ -76,7 +76,7 @@ def _read_header(fd: int, path: str) -> tuple[tuple[int, ...], bool, np.dtype[An
                 (3, 0): _read_header_3_0,
             }.get(version)
             header = read(file) if read else None
-        except Exception as error:  # whatever NumPy's parser makes of garbage
+        except Exception as error:  # NumPy's parser may raise anything for a malformed header
             raise refuse(path, f"not a .npy file: {error}") from None
         if header is None:
             raise Unsupported(
@@ -87,31 +87,31 @@ def _read_header(fd: int, path: str) -> tuple[tuple[int, ...], bool, np.dtype[An
 
 
 def _read_header_3_0(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """By NumPy's reader for version 2.0: it has no public one for 3.0, whose header is UTF-8.
+    """Reads a header in UTF-8 with NumPy's reader for version 2.0; 3.0 has no public reader.
 
-    A header is a literal of Python, so characters outside ASCII can be escapes.
+    A header is a Python literal, so characters outside ASCII can be replaced by escapes.
     """
     (count,) = struct.unpack("<I", file.read(4))
-    if count > _MOST_HEADER_BYTES:
-        raise ValueError(f"its header has {count} bytes, more than {_MOST_HEADER_BYTES}")
+    if count > _MAX_HEADER_BYTES:
+        raise ValueError(f"its header has {count} bytes, more than {_MAX_HEADER_BYTES}")
     header = file.read(count)
     if len(header) < count:
         raise ValueError(f"its header has {count} bytes, of which {len(header)} are there")
     escaped = header.decode().encode("ascii", "backslashreplace")
-    found: tuple[tuple[int, ...], bool, np.dtype[Any]] = (
+    parsed: tuple[tuple[int, ...], bool, np.dtype[Any]] = (
         numpy_arrays.learn().lib.format.read_array_header_2_0(
             BytesIO(struct.pack("<I", len(escaped)) + escaped), max_header_size=len(escaped)
         )
     )
-    return found
+    return parsed
 
 
 def _agreed(stored: Elements, wanted: Elements, path: str) -> Elements:
-    """NumPy stores what is not its own, like bfloat16, as bytes without a meaning."""
-    of_no_meaning = stored.numpy is not None and stored.numpy.kind == "V" and not stored.numpy.names
+    """Checks the caller's dtype. NumPy stores foreign types, for example bfloat16, as void."""
+    is_void = stored.numpy is not None and stored.numpy.kind == "V" and not stored.numpy.names
     same = wanted.name == stored.name if wanted.name else wanted.numpy == stored.numpy
-    if not same and not (of_no_meaning and wanted.bits == stored.bits):
-        raise refuse(path, f"dtype={wanted.said}, but its header says {stored.said}")
+    if not same and not (is_void and wanted.bits == stored.bits):
+        raise refuse(path, f"dtype={wanted.given}, but its header says {stored.given}")
     return wanted
 
 
@@ -126,7 +126,7 @@ def _stored_as(elements: Elements) -> np.dtype[Any]:
 
 
 def _header(dtype: np.dtype[Any], sizes: list[int]) -> bytes:
-    """In the first version that has room for it; NumPy has no public writer for 3.0."""
+    """The header in the first version that can hold it; NumPy has no public writer for 3.0."""
     form = numpy_arrays.learn().lib.format
     fields = {"descr": form.dtype_to_descr(dtype), "fortran_order": False, "shape": tuple(sizes)}
     for version, encoding, length in _VERSIONS:

@@ -1,7 +1,7 @@
-"""Messages of which others have only a handle, until one process has attached.
+"""Lending: messages that one other process can attach to by a handle.
 
-A message whose tensors may be written to by others carries those of a GPU that lie in memory which
-is only read as the handle of a share of its own: what lies on a GPU is not moved.
+In a message whose tensors others may write to, tensors in read-only memory of a GPU travel as the
+handle of a share of their own: tensors on a GPU are never moved into shared writable memory.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from tensorbus import _core
 from tensorbus._base.errors import Unsupported
 from tensorbus._base.participant import participant
 
-# Of one message: it has two bytes for their number.
-MOST_TENSORS = 60_000
+# Maximum for one message, which has two bytes for the number.
+MAX_TENSORS = 60_000
 
 
 class _Offered(threading.local):
-    """What this thread offers to a process that it starts; None when it starts none."""
+    """The handles lent to a process that this thread is starting; None if it starts none."""
 
     handles: list[bytes] | None = None
 
@@ -28,7 +28,7 @@ offered = _Offered()
 
 
 def lend(outgoing: _core.Outgoing, fields: bytes, carrier: int = 0) -> bytes:
-    """Shares a message for one process to read, as long as this one lives: the handle.
+    """Shares a message with one process, for as long as this process lives; returns the handle.
 
     Raises:
         OutOfMemory: a limit was reached; the message names it.
@@ -41,23 +41,23 @@ def lend(outgoing: _core.Outgoing, fields: bytes, carrier: int = 0) -> bytes:
 
 
 def borrow(handle: bytes, access: _core.Access = _core.Access.COPY_ON_WRITE) -> _core.Sample:
-    """What was lent. Only one process can have it.
+    """Takes a lent message. Only one process can take it.
 
     Raises:
-        Closed: another has had it, or the process that shares it is gone.
+        Closed: another process has taken it, or the sharing process has ended.
     """
     return attach(_core.Handle.from_bytes(handle), access)
 
 
 def attach(handle: _core.Handle, access: _core.Access) -> _core.Sample:
-    """The same, by the handle itself."""
-    found = _core.attach(handle, access, None, participant())
-    assert isinstance(found, _core.Sample)  # without a timeout there is no other outcome
-    return found
+    """`borrow` for a parsed handle."""
+    sample = _core.attach(handle, access, None, participant())
+    assert isinstance(sample, _core.Sample)  # the only outcome without a timeout
+    return sample
 
 
 def can_lend(ordinal: int) -> bool:
-    """Has the bus memory on this GPU that others can be given? Found by taking some, once."""
+    """Whether the bus can share memory of this GPU; tested once, by an allocation."""
     return _can_lend(ordinal, os.getpid())
 
 

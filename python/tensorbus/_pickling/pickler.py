@@ -1,7 +1,11 @@
-"""Any picklable object as a message: its tensors beside it, the rest as a pickle.
+"""Messages of any picklable object: its tensors travel beside the message, the rest as a pickle.
 
-A pickle may run any code when it is read. So only queues and `tensorbus.multiprocessing`, whose
-processes trust one another, come here; `attach` and subscribers refuse such a message.
+Reading a pickle may run any code. Therefore only queues and `tensorbus.multiprocessing` use it,
+whose processes trust one another; `attach` and subscribers refuse these messages.
+
+Plain values (numbers, text, small containers) are pickled by the C pickler, without a search for
+tensors: `plain_fields` and `plain_pickle` of the core. Their message has the same format, and its
+first bytes identify it.
 """
 
 from __future__ import annotations
@@ -21,7 +25,6 @@ from tensorbus._base.participant import participant
 from tensorbus._codec import torch_indices
 from tensorbus._codec.fields import Restorer, fields_of_pickle, flatten, list_of, unflatten
 from tensorbus._pickling import lending, torch_sharing
-from tensorbus._pickling.plain import plain_fields, plain_pickle
 from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus._tensors.library import TENSOR_CLASSES, Library, library_of
 
@@ -33,26 +36,26 @@ _HAS_HISTORY = (
 )
 
 
-# Of all messages without tensors: it keeps nothing, and may be sent any number of times.
+# Shared by all messages without tensors: it holds no memory, and can be sent any number of times.
 NO_TENSORS = _core.Outgoing()
 
 
 def dump(item: object, *, shared: bool = False, stream: Any = None) -> tuple[_core.Outgoing, bytes]:
-    """The tensors of an object, and the fields of the rest; none for a lone tensor or array.
+    """Splits an object into its tensors and fields; a lone tensor or array has no fields.
 
     Args:
-        item: anything that can be pickled, with tensors and arrays anywhere in it.
-        shared: as `torch.multiprocessing` sends: an ordinary CPU tensor's storage moves into memory
-            of the bus that others may write to, all its views with it. Those on GPUs, which nobody
-            else writes to, go beside it as a handle.
+        item: any object that can be pickled, with tensors and arrays anywhere in it.
+        shared: like `torch.multiprocessing`: the storage of an ordinary CPU tensor moves into
+            memory of the bus that others may write to, with all its views. Tensors on GPUs in
+            read-only memory are lent, see `tensorbus._pickling.lending`.
         stream: see `tensorbus.Queue.put`.
 
     Raises:
-        RuntimeError: a tensor in it requires gradients and is no leaf.
-        OutOfMemory: there is no room for what is to be shared; the message names the limit.
+        RuntimeError: a tensor in it requires gradients and is not a leaf.
+        OutOfMemory: no room for the shared tensors; the message names the limit.
         Exception: whatever pickling it raises.
     """
-    if stream is None and (plain := plain_fields(item)) is not None:
+    if stream is None and (plain := _core.plain_fields(item)) is not None:
         return NO_TENSORS, plain
     handle = None if stream is None else stream_of(stream)
     library = library_of(item)
@@ -63,7 +66,7 @@ def dump(item: object, *, shared: bool = False, stream: Any = None) -> tuple[_co
             if handle is not None:
                 outgoing.set_stream(handle)
             return outgoing, fields
-        except Unsupported:  # an array of objects, say, which a pickle can carry
+        except Unsupported:  # for example, an array of objects, which can be pickled
             pass
     packer = Packer(shared=shared, stream=handle)
     fields = packer.fields(packer.pickle(item))
@@ -77,26 +80,27 @@ def load(
     *,
     own: bool = False,
 ) -> Any:
-    """The object that was dumped. Runs what its pickle says, so it must come from a friend.
+    """The object of a `dump`. Unpickling may run any code, so the sender must be trusted.
 
     Args:
-        parts: the other messages of a `Packer` with parts; for each: are its arrays our own?
-        own: is `core` the first of the parts, since no tensor went with the pickle itself? Then its
-            arrays are our own.
+        parts: the other messages of a `Packer` with parts; for each, whether its arrays belong to
+            this process alone.
+        own: `core` is also the first part, as the pickle itself has no tensors; its arrays belong
+            to this process alone.
 
     Raises:
-        ProtocolError: the fields make no sense.
+        ProtocolError: malformed fields.
         Exception: whatever unpickling it raises.
     """
     fields = core.fields
     if fields:
-        plain = plain_pickle(fields)
+        plain = _core.plain_pickle(fields)
         if plain is not None:
             return pickle.loads(plain)
         restorer = Restorer(core, library, own=own)
-        found = restorer.decode_pickled(fields)
-        if found is not None:
-            pickled, tensors = found
+        decoded = restorer.decode_pickled(fields)
+        if decoded is not None:
+            pickled, tensors = decoded
             others = [tensors] if own else []
             for part, is_own in parts:
                 others.append(Restorer(part, library, own=is_own).decode(part.fields))
@@ -104,15 +108,15 @@ def load(
     return unflatten(core, library)
 
 
-# Arrays of fewer bytes are in the pickle: a pipe takes them in one piece.
-_LEAST_ARRAY = 65536
+# Smaller arrays, in bytes, stay in the pickle: a pipe takes them in one piece.
+_MIN_ARRAY_BYTES = 65536
 
 
 class Part:
-    """Tensors that go as a message of their own, beside the one that has the pickle."""
+    """Tensors in a separate message, beside the message of the pickle."""
 
     def __init__(self, *, shared: bool) -> None:
-        self.shared = shared  # may others write to them?
+        self.shared = shared  # other processes may write to the tensors
         self.outgoing = _core.Outgoing()
         self.packed: list[bytes] = []
 
@@ -122,50 +126,53 @@ class Part:
 
 
 class Packer:
-    """Puts the tensors of one object beside it."""
+    """Pickles one object, and packs its tensors separately."""
 
     def __init__(
         self, *, shared: bool, stream: int | None = None, in_parts: bool = False, carrier: int = 0
     ) -> None:
-        """Args: shared, stream: see `dump`.
+        """Makes a packer for one object.
 
-        in_parts: arrays are their receiver's own, and any number of tensors can go: in `parts`.
-        carrier: see `lending.lend`.
+        Args:
+            shared: see `dump`.
+            stream: the stream that writes tensors on GPUs; None: the library's own.
+            in_parts: put tensors into `parts`: there may be any number of them, and arrays belong
+                to the receiver alone.
+            carrier: see `lending.lend`.
         """
         self._shared = shared
         self._in_parts = in_parts
         self._carrier = carrier
         self.parts: list[Part] = []
-        self._storages: dict[int, Any] = {}  # of which views were found: all their bytes
+        self._storages: dict[int, Any] = {}  # storages with views, as tensors of all their bytes
         self._moved: torch_sharing.Moved = {}
-        self._stream = stream  # on which what lies on GPUs is written; None: as its library says
+        self._stream = stream
         self._packed: list[bytes] = []
         self._lent: list[bytes] = []
-        self._kept: list[Any] = []  # nothing that was packed may go before the end
+        self._kept: list[Any] = []  # keeps all packed values until the packer ends
 
-    # Made when they are needed: most items have no tensors.
+    # Made on demand, as most items have no tensors.
     @cached_property
     def outgoing(self) -> _core.Outgoing:
         return _core.Outgoing()
 
     @cached_property
     def _apart(self) -> _core.Outgoing:
-        """What lies on GPUs, if the rest may be written to by others."""
+        """The lent tensors on GPUs."""
         return _core.Outgoing()
 
     @property
     def has_tensors(self) -> bool:
-        """Is there more than the pickle?"""
         return bool(self._kept)
 
     def pickle(self, item: object) -> bytes:
-        """The object without its tensors."""
+        """The pickle of an object, without its tensors."""
         written = io.BytesIO()
         _Pickler(written, self._reduce).dump(item)
         return written.getvalue()
 
     def fields(self, pickled: bytes) -> bytes:
-        """The fields of the message of that pickle. What goes beside it is lent now."""
+        """The fields of the message of this pickle. Shares the lent tensors."""
         packed = list(self._packed)
         if self._stream is not None:
             self.outgoing.set_stream(self._stream)
@@ -177,22 +184,22 @@ class Packer:
         return fields_of_pickle(pickled, packed)
 
     def has_only_parts(self) -> bool:
-        """Is there no tensor that goes with the pickle itself?"""
+        """Whether all tensors are in parts, and none goes with the pickle itself."""
         return bool(self.parts) and not self._packed and not self._lent
 
     def _reduce(self, value: Any) -> Any:
-        """What stands for a tensor in the pickle; NotImplemented for what pickles by itself."""
+        """What replaces a tensor in the pickle; NotImplemented for objects pickled as usual."""
         library = library_of(value)
         if library is None and not _is_memory(type(value)):
             _ordinary.add(type(value))
             return NotImplemented
-        if self._in_parts and library == "numpy" and value.nbytes < _LEAST_ARRAY:
-            return NotImplemented  # as the standard library has it
+        if self._in_parts and library == "numpy" and value.nbytes < _MIN_ARRAY_BYTES:
+            return NotImplemented  # as in the standard library
         if self._in_parts and library == "numpy" and not value.flags.forc:
-            value = value.copy()  # a pickle packs the elements, and no two share memory
+            value = value.copy()  # like a pickle: contiguous, and no elements share memory
         apart = _is_apart(value, self._shared)
         if apart and not _can_lend(value):
-            return NotImplemented  # torch.multiprocessing may know a way
+            return NotImplemented  # torch.multiprocessing may support it
         if library is not None:
             _prepare(value, self._shared, self._moved)
             if self._in_parts and library == "torch" and (view := self._view(value)) is not None:
@@ -216,7 +223,7 @@ class Packer:
         try:
             packed = _core.pack_value(outgoing, value)
         except CannotTravel as refusal:
-            if isinstance(refusal.__cause__, ProtocolError):  # its receiver would refuse it, too
+            if isinstance(refusal.__cause__, ProtocolError):  # the receiver would refuse it, too
                 raise Unsupported(str(refusal)) from None
             return _reduced_otherwise(value)
         all_packed.append(packed)
@@ -224,7 +231,7 @@ class Packer:
         return stand_in, (*place, len(all_packed) - 1)
 
     def _view(self, tensor: Any) -> Any:
-        """A view of a shared storage goes with all of it, as PyTorch sends it; None for others."""
+        """What replaces a view of a shared storage, which travels whole; None for other tensors."""
         torch = sys.modules["torch"]
         kind = type(tensor)
         if kind not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
@@ -243,27 +250,27 @@ class Packer:
         return _view_of, (whole, kind, tensor.dtype, tensor.requires_grad, *place)
 
     def _part_for(self, is_array: bool) -> int | None:
-        """The number of the part that takes the next array or tensor; None: the message itself."""
+        """The number of the part for the next array or tensor; None for the main message."""
         if not self._in_parts:
             return None
-        if not is_array and len(self.outgoing) < lending.MOST_TENSORS:
+        if not is_array and len(self.outgoing) < lending.MAX_TENSORS:
             return None
         for number, part in enumerate(self.parts):
-            if part.shared != is_array and len(part.outgoing) < lending.MOST_TENSORS:
+            if part.shared != is_array and len(part.outgoing) < lending.MAX_TENSORS:
                 return number
         self.parts.append(Part(shared=not is_array))
         return len(self.parts) - 1
 
 
-# Classes of which no instance is a tensor, a storage or memory of the bus: known after one look.
+# A cache of classes whose instances are neither tensors, storages nor memory of the bus.
 _ordinary: set[type] = set()
 
 
-_known_to_multiprocessing: dict[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
+_multiprocessing_reducers: dict[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
 
 
 class _Pickler(pickle.Pickler):
-    """Knows what multiprocessing knows (connections, locks), and asks about everything else."""
+    """Asks `reduce` first, then the reducers of multiprocessing (connections, locks)."""
 
     def __init__(self, file: io.BytesIO, reduce: Callable[[Any], Any]) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
@@ -273,12 +280,12 @@ class _Pickler(pickle.Pickler):
         kind = type(value)
         if kind not in _ordinary and (reduced := self._reduce(value)) is not NotImplemented:
             return reduced
-        # Here, not in a dispatch table: a ChainMap takes longer than all else of an object.
-        reduce = _known_to_multiprocessing.get(kind)
+        # Not a dispatch table, which would be a ChainMap: its look-up dominates an object's cost.
+        reduce = _multiprocessing_reducers.get(kind)
         return NotImplemented if reduce is None else reduce(value)
 
 
-# Functions of PyTorch's that follow the numbers which they are given, and ours that look first.
+# Functions of PyTorch that use indices unchecked, and their replacements that check them first.
 _CHECKED = {
     "_rebuild_sparse_tensor": "rebuild_sparse",
     "_rebuild_nested_tensor": "rebuild_nested",
@@ -311,7 +318,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 class _Parts:
-    """The tensors of the parts, by part and index. Not a method, for the reason of `_Lent`."""
+    """Looks up tensors by part and index. Not a method, for the reason given in `_Lent`."""
 
     def __init__(self, parts: list[list[Any]]) -> None:
         self._parts = parts
@@ -321,10 +328,10 @@ class _Parts:
 
 
 class _Lent:
-    """The tensors that were lent apart from their item, by index.
+    """Looks up lent tensors by index.
 
-    Not a method of the unpickler, which remembers what it has called: that would be a cycle, which
-    keeps the tensors until the garbage collector runs.
+    Not a method of the unpickler, which keeps references to the functions that it has called: that
+    would be a cycle, which would keep the tensors until a garbage collection.
     """
 
     def __init__(self, tensors: list[Any], library: Library | None) -> None:
@@ -340,28 +347,28 @@ class _Lent:
 
 
 def _tensor(index: int) -> Any:
-    """Stands in a pickle for the tensor with this index; found by `_Unpickler` alone."""
+    """Placeholder in a pickle for the tensor with this index; `_Unpickler` replaces it."""
     raise ProtocolError(f"tensor {index} of a pickle, without its message")
 
 
 def _lent_tensor(index: int) -> Any:
-    """The same for one of those that were lent apart, whose handle is the last of the tensors."""
+    """Placeholder for a lent tensor; the last tensor of the message is the handle."""
     return _tensor(index)
 
 
 def _tensor_of_part(part: int, index: int) -> Any:
-    """The same for one that went in a part."""
+    """Placeholder for a tensor of a part."""
     raise ProtocolError(f"tensor {index} of part {part} of a pickle, without its message")
 
 
 def _classes_of(library: str) -> set[type]:
-    """The classes of a library's ordinary tensors, which are known from now on."""
+    """The registered classes of ordinary tensors; registers those of this library first."""
     (torch_tensors if library == "torch" else numpy_arrays).learn()
     return TENSOR_CLASSES
 
 
 def _prepare(value: Any, shared: bool, moved: torch_sharing.Moved | None = None) -> None:
-    """Before a tensor or an array is taken: refuses one with a history, moves one to be shared."""
+    """Prepares a torch tensor for packing: refuses one with a history, moves one to be shared."""
     if library_of(value) != "torch":
         return
     if value.requires_grad and not value.is_leaf:
@@ -372,21 +379,21 @@ def _prepare(value: Any, shared: bool, moved: torch_sharing.Moved | None = None)
 
 
 def _reduced_otherwise(value: Any) -> Any:
-    """What cannot travel as a tensor: as its library pickles it, perhaps with its storage beside.
+    """The reduction of a value that cannot travel as a tensor: that of its library.
 
-    On other devices torch.multiprocessing knows a way; in main memory, its way loses quantizers.
+    On other devices it is that of torch.multiprocessing, which in main memory loses quantizers.
     """
     if library_of(value) != "torch" or value.device.type == "cpu":
         return value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
     if type(value) not in TENSOR_CLASSES:
         return NotImplemented
-    from torch.multiprocessing import reductions  # not as registered: that may be our own way
+    from torch.multiprocessing import reductions  # not the registered one, which may be ours
 
     return reductions.reduce_tensor(value)  # type: ignore[no-untyped-call]
 
 
 def _is_memory(kind: type) -> bool:
-    """Is this the class of memory of the bus, or of storages?"""
+    """Whether this is the class of memory of the bus, or of PyTorch's storages."""
     return kind is _core.Memory or _is_storage_class(kind)
 
 
@@ -396,19 +403,19 @@ def _is_storage_class(kind: type) -> bool:
 
 
 def _is_apart(value: Any, shared: bool) -> bool:
-    """Does it lie on a GPU, in memory that is only read, and travel with what may be written to?"""
+    """Whether a value is lent: on a GPU, in read-only memory, in a message of writable tensors."""
     return shared and _ordinal_of(value) != HOST and not _is_shared(value)
 
 
 def _is_shared(value: Any) -> bool:
-    """Does this tensor on a GPU lie where others may be let write to it?"""
+    """Whether a tensor on a GPU is in memory that others can get write access to."""
     if type(value) is _core.Memory:
         return _core.is_shared(value, participant())
     return torch_sharing.is_shared(value.untyped_storage())
 
 
 def _ordinal_of(value: Any) -> int:
-    """Of the GPU on which a tensor or memory of the bus lies, or `HOST`."""
+    """The ordinal of the GPU of a tensor or of memory of the bus, or `HOST`."""
     if type(value) is _core.Memory:
         return ordinal_of(value.device)
     return _ordinal_in_torch(value) if library_of(value) == "torch" else HOST
@@ -423,7 +430,7 @@ def _can_lend(value: Any) -> bool:
 
 
 def can_lend(value: Any) -> bool:
-    """Does this tensor or storage of PyTorch's lie on a GPU whose memory the bus can hand over?"""
+    """Whether a tensor or storage of PyTorch is on a GPU whose memory the bus can share."""
     ordinal = _ordinal_in_torch(value)
     return ordinal != HOST and lending.can_lend(ordinal)
 
@@ -441,7 +448,7 @@ def _view_of(
     size: tuple[int, ...],
     stride: tuple[int, ...],
 ) -> Any:
-    """A view of the storage whose bytes `whole` has."""
+    """A view of the storage of `whole`, which is the tensor of all its bytes."""
     import torch
 
     view = torch.empty(0, dtype=dtype).set_(whole.untyped_storage(), offset, size, stride)
@@ -451,12 +458,12 @@ def _view_of(
 
 
 def bytes_of(storage: Any) -> Any:
-    """The tensor of all bytes of a storage."""
+    """The uint8 tensor of all bytes of a storage."""
     import torch
 
     return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
 
 
 def storage_of(tensor: Any) -> Any:
-    """Undoes `bytes_of`."""
+    """The inverse of `bytes_of`."""
     return tensor.untyped_storage()

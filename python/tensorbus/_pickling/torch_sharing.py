@@ -1,4 +1,4 @@
-"""PyTorch's tensors in memory that others may write to, as `torch.multiprocessing` has them."""
+"""PyTorch tensors in memory that other processes may write to, like `torch.multiprocessing`."""
 
 from __future__ import annotations
 
@@ -21,29 +21,30 @@ if TYPE_CHECKING:
 
 _COMPRESSED = ("torch.sparse_csr", "torch.sparse_csc", "torch.sparse_bsr", "torch.sparse_bsc")
 
-_moving = threading.Lock()  # of one storage, by several threads: each byte once
+_moving = threading.Lock()  # held during a move, so that a storage is moved only once
 
-# The memory of storages that this process moved and that live still, by address.
+# The memory of living storages that this process has moved, by address.
 _moved: dict[int, weakref.ref[memoryview]] = {}
-_known = threading.RLock()  # of `_moved`; the garbage collector may come to _forget() anywhere
-# Of those that processes before us had moved when they forked: the way to have each from its owner.
+# Guards `_moved`. Reentrant, as a garbage collection may call _forget() at any point.
+_moved_lock = threading.RLock()
+# For storages that parent processes had moved before the fork: borrows each from its owner.
 _inherited: dict[int, Callable[[int, int], _core.Memory]] = {}
-# In a child: the ways to what its parent had moved; tensorbus.multiprocessing knows them.
+# Returns the entries of `_inherited` for a forked child; tensorbus.multiprocessing replaces it.
 lent_to_child: Callable[[], dict[int, Callable[[int, int], _core.Memory]]] = dict
 
 
 def is_shared(storage: torch.UntypedStorage) -> bool:
-    """Does this storage lie in memory of the bus that others may be let write to?"""
+    """Whether a storage is in memory of the bus that others can get write access to."""
     return (
         storage.device.type in ("cpu", "cuda")
         and (size := storage.nbytes()) > 0
-        and (has_participant() or _is_of_file(storage))  # who only asks needs none
+        and (has_participant() or _is_of_file(storage))  # makes no participant just for this
         and _core.is_shared(storage.data_ptr(), size, participant())
     )
 
 
 def is_inherited(storage: torch.UntypedStorage) -> bool:
-    """Has a process before us moved it, and forked then?"""
+    """Whether a parent process had moved this storage before the fork."""
     return storage.device.type == "cpu" and storage.data_ptr() in _inherited
 
 
@@ -51,17 +52,18 @@ Moved = dict[int, tuple[Any, Any]]
 
 
 def move(tensor: torch.Tensor, together: Moved | None = None) -> None:
-    """Moves what an ordinary CPU tensor consists of into memory of the bus, for others to write to.
+    """Moves the parts of an ordinary CPU tensor into memory of the bus that others may write to.
 
-    Where PyTorch can swap the memory of a storage (2.8 and newer, about), all views of it see the
-    new one; else this tensor object alone, and not a quantized one, which would lose its quantizer.
+    Where PyTorch can swap the memory of a storage (about 2.8 and newer), all views of the storage
+    move. Otherwise only this tensor object moves; a quantized one does not, as it would lose its
+    quantizer.
 
     Args:
-        together: the storages that tensors of the same message had, and what took their place, by
-            address: these tensors stay views of one storage.
+        together: old and new storages of the tensors of one message, by the old address, so that
+            these tensors stay views of one storage.
 
     Raises:
-        OutOfMemory: there is no room for it; nothing was moved.
+        OutOfMemory: no room; nothing was moved.
     """
     learn()
     for part in _parts(tensor):
@@ -69,37 +71,37 @@ def move(tensor: torch.Tensor, together: Moved | None = None) -> None:
 
 
 def move_storage(storage: torch.UntypedStorage) -> bool:
-    """Moves a CPU storage, unless it is a file's; is that possible here?
+    """Moves a CPU storage, unless it is of a mapped file or shared already.
+
+    Returns:
+        False if this PyTorch cannot swap the memory of a storage.
 
     Raises:
-        OutOfMemory: there is no room for it; nothing was moved.
+        OutOfMemory: no room; nothing was moved.
     """
     if not hasattr(storage, "_swap_data_ptr_"):
         return False
     with _moving:
         if storage.nbytes() > 0 and not (is_shared(storage) or _is_of_file(storage)):
-            storage._swap_data_ptr_(_elsewhere(storage))
+            storage._swap_data_ptr_(_replacement(storage))
     return True
 
 
 def pin() -> dict[int, memoryview]:
-    """The memory that a child which is forked now inherits, by address.
-
-    It must live as long as the child.
-    """
+    """The moved memory, by address, that a child forked now inherits. Keep it while that lives."""
     known = list(_moved.items())
     return {address: memory for address, ref in known if (memory := ref()) is not None}
 
 
 def warn_of_hooks(tensor: torch.Tensor) -> None:
-    """As PyTorch does: they stay behind."""
+    """Warns, like PyTorch, that hooks are not sent."""
     import torch.utils.hooks
 
     torch.utils.hooks.warn_if_has_hooks(tensor)
 
 
 def _parts(tensor: Any) -> list[torch.Tensor]:
-    """The strided CPU tensors that it consists of; none of kinds that are copied instead."""
+    """The strided CPU tensors of a tensor that are moved; none for tensors that are copied."""
     import torch
 
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.device.type != "cpu":
@@ -108,7 +110,7 @@ def _parts(tensor: Any) -> list[torch.Tensor]:
         return [tensor.detach().values()]
     if tensor.layout == torch.strided:
         return [tensor]
-    # Its indices are each process's own: what others write there would be followed without a look.
+    # Indices stay private to each process: PyTorch would use those that others write unchecked.
     plain = tensor.detach()
     if tensor.layout == torch.sparse_coo:
         return [plain._values()]
@@ -119,7 +121,7 @@ def _move_strided(tensor: torch.Tensor, together: Moved) -> None:
     import torch
 
     storage = tensor.untyped_storage()
-    # One without memory stands for zeros, or was resized: who sends it refuses it.
+    # A storage without memory stands for zeros, or was resized: packing it raises the error.
     if storage.nbytes() == 0 or storage.data_ptr() == 0 or move_storage(storage):
         return
     if tensor.is_quantized:
@@ -128,7 +130,7 @@ def _move_strided(tensor: torch.Tensor, together: Moved) -> None:
         if not (is_shared(storage) or _is_of_file(storage)):
             address = storage.data_ptr()
             if address not in together:
-                together[address] = storage, _elsewhere(storage)
+                together[address] = storage, _replacement(storage)
             moved = torch.empty(0, dtype=tensor.dtype).set_(
                 together[address][1],
                 tensor.storage_offset(),
@@ -138,29 +140,29 @@ def _move_strided(tensor: torch.Tensor, together: Moved) -> None:
             tensor.data = finished(moved, flags_of_strided(tensor) & (CONJUGATE | NEGATIVE))
 
 
-def _elsewhere(storage: torch.UntypedStorage) -> Any:
-    """What a storage holds, in memory that the bus can lend to others who write to it."""
-    return _from_owner(storage) or _from_pytorch(storage) or _room_for(storage)
+def _replacement(storage: torch.UntypedStorage) -> Any:
+    """A storage with the same contents, in memory that the bus can share for writing."""
+    return _from_owner(storage) or _from_pytorch(storage) or _copied(storage)
 
 
-def _room_for(storage: torch.UntypedStorage) -> Any:
+def _copied(storage: torch.UntypedStorage) -> Any:
     """A copy of a storage in memory of the bus.
 
-    Not by PyTorch, whose threads a forked child of a process that has used them waits for in vain.
+    By memmove, not by PyTorch: in a forked child PyTorch may wait forever for its parent's threads.
     """
-    room = new_storage(storage.nbytes())
-    ctypes.memmove(room.data_ptr(), storage.data_ptr(), storage.nbytes())
-    return room
+    copy = new_storage(storage.nbytes())
+    ctypes.memmove(copy.data_ptr(), storage.data_ptr(), storage.nbytes())
+    return copy
 
 
-# PyTorch's count of those that have it, before the bytes of what it shares by a file's name.
+# Size of the reference count that precedes the bytes of PyTorch's named shared memory.
 _COUNT_BYTES = 64
 
 
 def _from_pytorch(storage: Any) -> Any:
-    """The very memory of a storage that PyTorch has shared; None for others.
+    """The same memory, for a storage that PyTorch has shared; None for others.
 
-    Its pages are mapped once more: whoever has it through PyTorch goes on seeing what is written.
+    Its pages are mapped again, so that processes that share it through PyTorch still see writes.
     """
     if not storage.is_shared():
         return None
@@ -172,7 +174,7 @@ def _from_pytorch(storage: Any) -> Any:
         finally:
             os.close(fd)
     fd, size = storage._share_fd_cpu_()  # the descriptor stays PyTorch's
-    if fd < 0:  # PyTorch has mapped a file, and has not kept its descriptor
+    if fd < 0:  # PyTorch has mapped a file without keeping its descriptor
         return None
     return _mapped(fd, 0, size)
 
@@ -191,24 +193,24 @@ def new_storage(size: int) -> Any:
     """Memory of the bus that others may write to; its bytes are not cleared.
 
     Raises:
-        OutOfMemory: there is no room for it; the message names the limit.
+        OutOfMemory: no room; the message names the limit.
     """
     memory = memoryview(_core.empty("uint8", [size], True, participant()))  # type: ignore[arg-type]
-    room = _storage_over(memory)
-    address = room.data_ptr()
-    with _known:
+    storage = _storage_over(memory)
+    address = storage.data_ptr()
+    with _moved_lock:
         _moved[address] = weakref.ref(memory, lambda gone: _forget(address, gone))
-    return room
+    return storage
 
 
 def _forget(address: int, gone: weakref.ref[memoryview]) -> None:
-    with _known:
-        if _moved.get(address) is gone:  # the memory may be another's by now
+    with _moved_lock:
+        if _moved.get(address) is gone:  # else new memory has the same address
             del _moved[address]
 
 
 def _from_owner(storage: torch.UntypedStorage) -> Any:
-    """The memory of a storage that a fork has left us, as its owner lends it; None for others."""
+    """The memory of an inherited storage, borrowed from its owner; None for others."""
     borrow = _inherited.pop(storage.data_ptr(), None)
     if borrow is None:
         return None
@@ -224,9 +226,9 @@ def _storage_over(memory: memoryview) -> Any:
 
 
 def _after_fork() -> None:
-    """What our parent has moved is here too, but not ours to lend."""
-    global _moving, _known
-    _moving, _known = threading.Lock(), threading.RLock()
+    """Moved storages of the parent become inherited: only their owner can share them."""
+    global _moving, _moved_lock
+    _moving, _moved_lock = threading.Lock(), threading.RLock()
     _inherited.update(lent_to_child())
     _moved.clear()
 

@@ -9,21 +9,21 @@ from multiprocessing.process import BaseProcess
 
 
 class Death:
-    """That of a process which this one has started, until that is joined."""
+    """Watches a child process, and can kill it. Use it until the process is joined."""
 
     def __init__(self, process: BaseProcess) -> None:
         assert process.pid
         self._process = process
         self._has_pidfd = True
         try:
-            # Unlike the sentinel it is of the process alone, not of children that it leaves behind.
-            self.descriptor = os.pidfd_open(process.pid)  # readable, when it has ended
+            # Not the sentinel: orphaned children of the process keep that open.
+            self.descriptor = os.pidfd_open(process.pid)  # readable once the process has ended
         except OSError:
-            # A kernel before 5.3, or a sandbox. If descriptors are short, dup() says so.
+            # A kernel before 5.3, or a sandbox. If no descriptor was left, dup() raises, too.
             self._has_pidfd = False
             self.descriptor = os.dup(process.sentinel)
 
-    def bring_about(self) -> None:
+    def kill(self) -> None:
         if not self._has_pidfd:
             self._process.kill()
             return

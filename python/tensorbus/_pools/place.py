@@ -1,4 +1,4 @@
-"""A place in a worker pool: one worker after the other, with pauses between those that fail."""
+"""A place in a worker pool: one worker after the other, with pauses after failed starts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from tensorbus._base.errors import WorkerDied
 from tensorbus._pools.shortage import is_shortage
 from tensorbus._pools.task import log
 from tensorbus._pools.worker import Job
-from tensorbus._pools.worker_process import Ways, WorkerProcess, end_in_words, ended_for_shortage
+from tensorbus._pools.worker_process import (
+    StartOptions,
+    WorkerProcess,
+    describe_exit,
+    ended_for_shortage,
+)
 
-# Seconds before a worker is started again that could not be started, or died while it started.
-# Each pause is twice as long as the one before.
+# Seconds before the next try if a worker could not be started, or died while it started. Each
+# pause is twice as long as the one before.
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
 # A place is given up after this number of deaths in a row. Shortages do not count.
@@ -19,39 +24,39 @@ _MAX_DEATHS = 6
 
 
 class Place:
-    """Starts one worker at a time. Used by one thread."""
+    """Starts one worker at a time. One thread uses it."""
 
-    def __init__(self, number: int, job: Job, ways: Ways) -> None:
+    def __init__(self, number: int, job: Job, options: StartOptions) -> None:
         self.number = number
         self.worker: WorkerProcess | None = None
         self.error: Exception | None = None  # why no worker could be started
         self.given_up: WorkerDied | None = None
         self._job = job
-        self._ways = ways
+        self._options = options
         self._deaths = 0  # in a row, of workers that were never ready
-        self._failures = 0  # the same, with shortages
-        self._due = 0.0
+        self._failures = 0  # deaths and shortages in a row
+        self._due = 0.0  # time of the next try
 
     @property
     def is_short(self) -> bool:
-        """Is there no worker, for want of a process, memory or a descriptor?"""
+        """Whether there is no worker because of a shortage, see `is_shortage`."""
         return self.worker is None and self.error is not None and is_shortage(self.error)
 
     @property
     def pause(self) -> float | None:
-        """Seconds until a worker is to be started; None if there is nothing to start."""
+        """Seconds until the next try to start a worker; None if no try is needed."""
         if self.worker is not None or self.given_up is not None:
             return None
         return max(self._due - time.monotonic(), 0.0)
 
     def start(self) -> None:
-        """Starts a worker, or notes why that must wait.
+        """Starts a worker, or records the error and schedules the next try.
 
         Raises:
-            Exception: it can never be started: the function cannot be pickled, say.
+            Exception: no later try can succeed, for example as the function cannot be pickled.
         """
         try:
-            self.worker = WorkerProcess(self.number, self._job, self._ways)
+            self.worker = WorkerProcess(self.number, self._job, self._options)
         except (OSError, EOFError, MemoryError, RuntimeError) as error:
             self._fail(error)
 
@@ -61,20 +66,20 @@ class Place:
             self._put_off()
         elif isinstance(error, RuntimeError):
             raise error
-        else:  # the fork server has died, say
+        else:  # for example, the fork server has died
             self._count_death(f"worker {self.number} could not be started: {error!r}")
 
     def ready(self) -> None:
-        """The worker is."""
+        """The worker is ready for tasks."""
         self._deaths = self._failures = 0
         self.error = None
 
     def replace(self) -> str:
-        """Clears the place of its dead worker, and returns how that died."""
+        """Removes the dead worker from its place, and returns a description of its death."""
         assert self.worker is not None
         worker, self.worker = self.worker, None
         code = worker.reap()
-        end = f"{worker.name} died {end_in_words(code)}"
+        end = f"{worker.name} died {describe_exit(code)}"
         if worker.ready:
             self._due = 0.0
         elif ended_for_shortage(code):
@@ -94,5 +99,5 @@ class Place:
 
     def _put_off(self) -> None:
         pause = min(_FIRST_PAUSE * 2**self._failures, _LONGEST_PAUSE)
-        self._failures = min(self._failures + 1, 16)  # a larger power would have no float
+        self._failures = min(self._failures + 1, 16)  # 2**1024 does not fit a float
         self._due = time.monotonic() + pause

@@ -13,38 +13,39 @@ from typing import Any
 from tensorbus._base.errors import Closed, Error, OutOfMemory, WorkerDied
 from tensorbus._pools.place import Place
 from tensorbus._pools.shortage import is_shortage
-from tensorbus._pools.task import Task, another, log
+from tensorbus._pools.task import Task, copy_of, log
 from tensorbus._pools.worker import Done, Job, Ready
-from tensorbus._pools.worker_process import Unread, Ways, WorkerProcess
+from tensorbus._pools.worker_process import StartOptions, Unreadable, WorkerProcess
 
-# Seconds until a worker is asked again for which there was no descriptor or memory to wait with.
-_PAUSE_OF_DEAF = 0.05
+# Seconds between two polls of a worker that cannot be waited for, see `WorkerProcess.must_poll`.
+_POLL_INTERVAL = 0.05
 
 
 class PoolManager:
-    """Gives each task to one worker that has none, and replaces the dead, in one thread.
+    """A thread that gives each task to one idle worker, and replaces dead workers.
 
-    Under the lock: the tasks that wait, and whether more may come. The places are the thread's.
+    The lock guards the waiting tasks and the refusal of new ones. Only the thread uses the places.
 
     Raises:
-        OutOfMemory: not one worker could be started.
+        OutOfMemory: no worker at all could be started.
         Exception: whatever pickling the job raises.
     """
 
-    def __init__(self, jobs: list[Job], ways: Ways, retries: int) -> None:
+    def __init__(self, jobs: list[Job], options: StartOptions, retries: int) -> None:
         self._process = os.getpid()
         self._retries = retries
         self._lock = threading.Lock()
         self._tasks: deque[Task] = deque()
-        self._refusal: BaseException | None = None  # why no more tasks are taken
-        self._failure: BaseException | None = None  # what has ended the pool
-        self._cancels = False  # the tasks that no worker was given
-        self._finishes = False  # at the end of the program
+        self._refusal: BaseException | None = None  # why new tasks are refused
+        self._failure: BaseException | None = None  # the error that ended the pool
+        self._cancels = False  # cancel the tasks that no worker has
+        self._finishes = False  # let tasks finish at the end of the program
         self._killed = False
-        self._is_short = False  # are there workers that cannot be started now?
-        self._ended = threading.Event()  # a join that Ctrl-C ends takes the thread for stopped
+        self._is_short = False  # a shortage keeps some workers from being started
+        # An event, as after a join that Ctrl-C interrupts, the thread counts as stopped.
+        self._ended = threading.Event()
         self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._places = [Place(number, job, ways) for number, job in enumerate(jobs)]
+        self._places = [Place(number, job, options) for number, job in enumerate(jobs)]
         self._thread = threading.Thread(target=self._run, name="tensorbus pool", daemon=True)
         try:
             self._start_first()
@@ -66,26 +67,26 @@ class PoolManager:
             "memory and descriptors (ulimit -u, -v, -n; pids.max and memory.max of the cgroup)"
         ) from error
 
-    # For any thread.
+    # Any thread may call these methods.
 
     def submit(self, item: Any) -> Future[Any]:
         task = Task(item)
         with self._lock:
             if self._refusal is not None:
-                raise another(self._refusal)
+                raise copy_of(self._refusal)
             self._tasks.append(task)
             self._wake()
         return task.future
 
     def shut_down(self, wait: bool, cancel: bool) -> bool:
-        """Takes no more tasks. The workers end when those it has are done.
+        """Refuses new tasks. The workers end when all tasks are done.
 
         Args:
-            wait: for that, unless a callback of a future calls it.
-            cancel: the tasks that no worker was given.
+            wait: wait for the workers, unless the caller is a callback of a future.
+            cancel: cancel the tasks that no worker has.
 
         Returns:
-            Have the workers ended?
+            Whether it waited, so that all workers have ended.
         """
         wait = wait and self._may_wait()
         self._cancels = self._cancels or cancel
@@ -96,7 +97,7 @@ class PoolManager:
         return wait
 
     def end_with_the_process(self) -> None:
-        """Kills the workers. After a shutdown that did not wait, it waits for what they have."""
+        """Kills the workers; after a shutdown that did not wait, waits for the tasks instead."""
         if self._process != os.getpid():
             return
         if self._finishes:
@@ -105,7 +106,7 @@ class PoolManager:
             self.kill()
 
     def kill(self) -> bool:
-        """Ends the workers, whatever they are at. Waits and returns as `shut_down` does."""
+        """Kills the workers during their tasks. Waits and returns like `shut_down`."""
         self._killed = True
         self._refuse(Closed("the worker pool was terminated"))
         wait = self._may_wait()
@@ -114,7 +115,7 @@ class PoolManager:
         return wait
 
     def _may_wait(self) -> bool:
-        """Callbacks of futures run in the thread that would be waited for."""
+        """False in the pool's own thread, which runs the callbacks of futures."""
         return threading.current_thread() is not self._thread
 
     def _wait_for_the_end(self) -> None:
@@ -130,17 +131,17 @@ class PoolManager:
         if not self._ended.is_set():
             os.eventfd_write(self._wakeup, 1)
 
-    # For the thread.
+    # Only the pool's thread calls these methods.
 
     def _run(self) -> None:
         try:
             while not self._killed:
                 self._cancel_waiting()
-                self._give_tasks()  # drops those that were cancelled, which may be the last ones
+                self._give_tasks()  # before _is_over(): it drops cancelled tasks
                 if self._is_over():
                     break
                 self._start_workers()
-                self._look_after(wait([self._wakeup, *self._sources()], self._pause()))
+                self._handle(wait([self._wakeup, *self._sources()], self._pause()))
         except BaseException as error:
             self._killed = True
             self._failure = error
@@ -168,9 +169,9 @@ class PoolManager:
         return [source for worker in self._workers() for source in worker.sources]
 
     def _pause(self) -> float | None:
-        """Seconds until there is something to do without a word of anybody."""
+        """Seconds until there is work that no descriptor signals."""
         pauses = [place.pause for place in self._places]
-        pauses += [_PAUSE_OF_DEAF for worker in self._workers() if worker.deaf]
+        pauses += [_POLL_INTERVAL for worker in self._workers() if worker.must_poll]
         return min((pause for pause in pauses if pause is not None), default=None)
 
     def _start_workers(self) -> None:
@@ -195,7 +196,7 @@ class PoolManager:
         with self._lock:
             waiting = [task for task in self._tasks if task.tries == 0]
             self._tasks = deque(task for task in self._tasks if task.tries > 0)
-        for task in waiting:  # without the lock: callbacks of futures may do anything
+        for task in waiting:  # without the lock: it runs callbacks of futures
             task.cancel()
 
     def _give_tasks(self) -> None:
@@ -212,24 +213,24 @@ class PoolManager:
                 except BaseException as error:  # it cannot be pickled, or there is no memory for it
                     task.fail(error)
 
-    def _look_after(self, readable: list[Any]) -> None:
+    def _handle(self, readable: list[Any]) -> None:
         if self._wakeup in readable:
             os.eventfd_read(self._wakeup)
         for place, worker in [*self._occupied()]:
-            if not worker.deaf and {*worker.sources}.isdisjoint(readable):
+            if not worker.must_poll and {*worker.sources}.isdisjoint(readable):
                 continue
             for answer in worker.answers():
-                self._hear(place, worker, answer)
+                self._handle_answer(place, worker, answer)
             worker.dead = worker.dead or worker.has_died
-            if worker.dead and not worker.owes:
+            if worker.dead and not worker.has_unread_answers:
                 self._replace(place, worker)
 
-    def _hear(self, place: Place, worker: WorkerProcess, answer: Any) -> None:
+    def _handle_answer(self, place: Place, worker: WorkerProcess, answer: Any) -> None:
         if isinstance(answer, Ready):
             worker.ready = True
             place.ready()
         elif not worker.ready:
-            if not isinstance(answer, Unread):
+            if not isinstance(answer, Unreadable):
                 raise answer.error()
         elif (task := worker.finished(answer)) is not None:
             if isinstance(answer, Done):
@@ -257,7 +258,7 @@ class PoolManager:
             self._tasks.clear()
         for task in left:
             why = self._failure or self._refusal or Error("the worker pool has no thread")
-            task.fail(another(why))
+            task.fail(copy_of(why))
         for place, worker in [*self._occupied()]:
             self._wait_for_end_of(worker)
             place.worker = None
@@ -271,7 +272,7 @@ class PoolManager:
             worker.wait_beside(self._wakeup)
             if worker.has_died:
                 return
-            os.eventfd_read(self._wakeup)  # a thread may have called kill()
+            os.eventfd_read(self._wakeup)  # another thread may have called kill()
             if self._killed:
                 for each in self._workers():
                     each.kill()

@@ -1,4 +1,4 @@
-"""A progress bar on the terminal, for what takes long."""
+"""A progress bar on the terminal for long operations."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-_PATIENCE = 2.0  # seconds without a bar
+_BAR_AFTER = 2.0  # seconds before the bar appears
 
 
 class Progress:
-    """Counts results; draws them with `rich`, if that is wanted and it takes long enough."""
+    """Counts results; after two seconds it shows them with `rich`, if a bar is wanted."""
 
     def __init__(self, wanted: bool, total: int | None) -> None:
         self._wanted = wanted
@@ -24,11 +24,10 @@ class Progress:
         self._line: Any = None
 
     def count(self) -> None:
-        """One more."""
         self._done += 1
         if not self._wanted:
             return
-        if self._bar is None and time.monotonic() - self._began >= _PATIENCE:
+        if self._bar is None and time.monotonic() - self._began >= _BAR_AFTER:
             self._show()
         if self._bar is not None:
             self._bar.update(self._line, completed=self._done)
@@ -62,14 +61,14 @@ class Progress:
 
 @contextmanager
 def progress(wanted: bool | None, items: Any) -> Iterator[Progress]:
-    """A bar for so many results.
+    """A progress bar for the results of these items.
 
     Args:
-        wanted: None: if stderr is a terminal and `rich` is installed.
-        items: what the results are of; may have a length.
+        wanted: None: only if stderr is a terminal and `rich` is installed.
+        items: their length, if they have one, is the total.
 
     Raises:
-        ImportError: it is wanted, and `rich` is not installed.
+        ImportError: a bar is wanted, and `rich` is not installed.
     """
     if wanted and find_spec("rich") is None:
         raise ImportError("a progress bar needs rich: pip install tensorbus[progress]")

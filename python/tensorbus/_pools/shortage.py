@@ -1,4 +1,4 @@
-"""Errors that say that something was used up for now: it is tried again."""
+"""Shortages: errors of exhausted resources, after which a worker is started again later."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ERRORS = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC}
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Returns True if processes, threads, memory or descriptors were used up.
+    """Whether the error says that no process, thread, memory or descriptor was left.
 
     >>> is_shortage(BlockingIOError(errno.EAGAIN, "")), is_shortage(FileNotFoundError())
     (True, False)
@@ -21,15 +21,17 @@ def is_shortage(error: BaseException) -> bool:
 
 
 def check_room_for_fork() -> None:
-    """Raises what the start of a forked process would raise for want of descriptors or a task.
+    """Raises the error of a fork for which too few descriptors or tasks are left.
 
-    `multiprocessing` leaves the two pipes open of a process that it could not fork.
+    Checked before the fork, as `multiprocessing` leaks the two pipes of a process that it could
+    not fork.
     """
     opened: list[int] = []
     try:
         for _ in range(2):
             opened += os.pipe()
-        thread = threading.Thread(target=opened.count, args=(0,))  # limits count it as a process
+        # The limits count a thread like a process.
+        thread = threading.Thread(target=opened.count, args=(0,))
         thread.start()
         thread.join()
     finally:

@@ -22,7 +22,7 @@ class Task:
         self._begun = False
 
     def begin(self) -> bool:
-        """Returns False if the future was cancelled. After True it cannot be cancelled."""
+        """False if the future was cancelled; after True, it can no longer be cancelled."""
         if not self._begun:
             with _callbacks():
                 self._begun = self.future.set_running_or_notify_cancel()
@@ -31,7 +31,7 @@ class Task:
     def cancel(self) -> None:
         with _callbacks():
             self.future.cancel()
-        self.begin()  # wakes those that wait for it
+        self.begin()  # wakes the threads that wait for the future
 
     def succeed(self, value: Any) -> None:
         self._end(self.future.set_result, value)
@@ -47,25 +47,25 @@ class Task:
 
 @contextmanager
 def _callbacks() -> Iterator[None]:
-    """Logs what callbacks of a future raise. The future itself catches no BaseException."""
+    """Logs exceptions from callbacks of a future, which itself catches only `Exception`."""
     try:
         yield
     except BaseException as error:
         log.error("a callback of a result raised %s", type(error).__name__, exc_info=error)
 
 
-def another(error: BaseException) -> BaseException:
-    """The same for another caller or future: an exception keeps the frames it is raised through.
+def copy_of(error: BaseException) -> BaseException:
+    """A copy for one caller or future: raising an exception adds frames to its traceback.
 
     >>> class Missing(Exception):
     ...     def __init__(self, name):
     ...         super().__init__(f"no {name}")
-    >>> another(Missing("model"))
+    >>> copy_of(Missing("model"))
     Missing('no model')
     """
     try:
         same = copy(error)
         same.args, same.__cause__ = error.args, error.__cause__
-    except BaseException:  # it cannot be made from the arguments that it keeps
+    except BaseException:  # its class does not accept its own `args`
         return error.with_traceback(None)
     return same

@@ -1,4 +1,4 @@
-"""What runs in a worker of a pool, and how its exceptions travel."""
+"""The main function of a pool's worker process, and the messages that it sends."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tensorbus._queues.queue import Queue
 
 @dataclass
 class Job:
-    """What a worker does with each item."""
+    """What a worker calls for each item."""
 
     function: Callable[..., Any]
     initializer: Callable[..., Any] | None
     device: Any = None
 
     def begin(self) -> Callable[[Any], Any]:
-        """Calls the initializer; what is returned is called with each item."""
+        """Calls the initializer, and returns the function to call with each item."""
         is_current = make_current(self.device)
         given = (
             [] if self.initializer is None else [self.initializer(**self._for(self.initializer))]
@@ -40,7 +40,7 @@ class Job:
 
         def call(item: Any) -> Any:
             nonlocal is_current
-            # The initializer, or the item, may have brought PyTorch.
+            # Again, as the initializer or the item may have imported PyTorch.
             is_current = is_current or make_current(self.device)
             if isinstance(item, Chunk):
                 return [self.function(*given, each, **options) for each in item.items]
@@ -53,25 +53,25 @@ class Job:
 
 
 def takes_device(function: Callable[..., Any] | None) -> bool:
-    """Has it a parameter of this name?"""
+    """Whether the function has a parameter `device`."""
     if function is None:
         return False
     try:
         return "device" in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # some built-in functions have none
+    except (TypeError, ValueError):  # some built-in functions have no signature
         return False
 
 
 @dataclass
 class Chunk:
-    """Items that one worker has one after the other; its result is theirs, in a list."""
+    """Items that one worker processes in turn; the result is the list of their results."""
 
     items: list[Any]
 
 
 @dataclass
 class Call:
-    """The item of a pool without a function: what is called, and with what."""
+    """The item of a pool without a function: a function and its arguments."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -79,7 +79,7 @@ class Call:
 
 
 def call_it(*given: Any, device: Any = None) -> Any:
-    """The function of a pool without one. What the initializer returned comes first, unused."""
+    """The function of a pool without one. It ignores the initializer's result, given first."""
     call: Call = given[-1]
     keywords = call.keywords
     if device is not None and takes_device(call.function):
@@ -88,23 +88,23 @@ def call_it(*given: Any, device: Any = None) -> Any:
 
 
 def call_all(chunk: Chunk, device: Any = None) -> list[Any]:
-    """Of a pool without a function: the results of several calls."""
+    """The results of several calls, in a pool without a function."""
     return [call_it(call, device=device) for call in chunk.items]
 
 
 @dataclass
 class Ready:
-    """The first word of a worker."""
+    """The first message of a worker."""
 
 
 @dataclass
 class Done:
     value: Any
-    number: int  # of the item: the worker's first is 1
+    number: int  # of the item; the worker's first item is 1
 
 
 class RemoteTraceback(Exception):
-    """The `__cause__` of an exception of a worker: where it was raised there."""
+    """The `__cause__` of a worker's exception: the text of its traceback."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -115,10 +115,10 @@ class RemoteTraceback(Exception):
 
 
 class Failed:
-    """An exception, which the other process may not be able to read."""
+    """An exception as a message; the other process may be unable to unpickle the exception."""
 
     def __init__(self, error: BaseException, number: int | None = None) -> None:
-        self.number = number  # None: of whichever it is at
+        self.number = number  # of the item; None for the worker's current one
         self.text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         self.what = "".join(traceback.format_exception_only(type(error), error)).strip()
         self.pickled = b""
@@ -126,7 +126,7 @@ class Failed:
             self.pickled = pickle.dumps(error)
 
     def error(self) -> BaseException:
-        """The exception, or one that says what it was."""
+        """The exception, or an `Error` with its text if it cannot be unpickled."""
         error: object = None
         with suppress(BaseException):
             error = pickle.loads(self.pickled)
@@ -139,17 +139,18 @@ class Failed:
 def work(
     inbox: str, outbox: str, domain: str, job: Job | None, access: Access | None = None
 ) -> None:
-    """The life of a worker: until its inbox is closed, or the process that has it is gone.
+    """Runs a worker until its inbox is closed, or the pool's process has ended.
 
-    That may be so before it has begun: the queues come as their addresses.
+    The queues are passed by address, so that this function handles a pool that has ended before
+    the worker starts.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pool's process decides what Ctrl-C means
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pool's process handles Ctrl-C
     try:
         items = Queue.open(inbox, domain=domain)
         items._receive_with(access)
         answers = Queue.open(outbox, domain=domain)
-        first = items._found(None) if job is None else job
-    except (Closed, Timeout):  # the pool is over, or had no descriptor for this process
+        first = items._take_sample(None) if job is None else job
+    except (Closed, Timeout):  # the pool has ended, or had no descriptor for this connection
         sys.exit(os.EX_TEMPFAIL)
     except (MemoryError, OSError) as error:
         if is_shortage(error):
@@ -167,17 +168,17 @@ def _work(inbox: Queue, outbox: Queue, first: Any) -> None:
         return
     outbox.put(Ready())
     for number in count(1):
-        _answer(outbox, call, inbox._found(None), number)
+        _answer(outbox, call, inbox._take_sample(None), number)
 
 
-def _answer(outbox: Queue, call: Callable[[Any], Any], found: Any, number: int) -> None:
-    """Each exception is the task's, as with `concurrent.futures.ProcessPoolExecutor`."""
+def _answer(outbox: Queue, call: Callable[[Any], Any], sample: Any, number: int) -> None:
+    """Every exception becomes the task's result, as in `ProcessPoolExecutor`."""
     answer: Done | Failed
     try:
-        answer = Done(call(pickler.load(found)), number)
+        answer = Done(call(pickler.load(sample)), number)
     except BaseException as error:
         answer = Failed(error, number)
     try:
         outbox.put(answer)
-    except BaseException as error:  # the value cannot be pickled, or there is no memory for it
+    except BaseException as error:  # the value cannot be pickled, or there is too little memory
         outbox.put(Failed(error, number))  # raises `Closed` if the pool is gone

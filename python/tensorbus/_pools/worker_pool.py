@@ -28,48 +28,47 @@ from tensorbus._base.public import public
 from tensorbus._pools.pool_manager import PoolManager
 from tensorbus._pools.progress import progress
 from tensorbus._pools.worker import Call, Chunk, Job, call_all, call_it, takes_device
-from tensorbus._pools.worker_process import Ways
+from tensorbus._pools.worker_process import StartOptions
 
 
 @public
 class WorkerPool(Executor, Generic[Item, Result]):
-    """Processes that call a function with items, one for each core, or for each device.
+    """Processes that call a function with items: one for each core, or one for each device.
 
     It is a `concurrent.futures.Executor`. Without a function it has that class's `submit(function,
     ...)` and `map(function, ...)`, for `loop.run_in_executor` and other code that expects one.
 
-    Items and results are any objects that can be pickled; their tensors go by reference. A worker
-    has one item at a time. One that dies (by a signal, or `os._exit`) is replaced.
+    Items and results are any objects that can be pickled; their tensors travel by reference. A
+    worker has one item at a time. A worker that dies (by a signal, or `os._exit`) is replaced.
 
-    As a context: waits for what was submitted, or, when an exception leaves it, ends the workers at
-    once. A worker that is still in its initializer is ended then, too. All workers end when this
-    process does, however it does.
+    The end of a `with` block waits for all submitted items; if an exception leaves the block, it
+    kills the workers at once. A worker that is still in its initializer is killed in both cases.
+    All workers end when this process does, even if it is killed.
 
     Args:
-        function: called with each item; `None`: each `submit` brings its own. As everything that
-            goes to a process that is not forked, it must be found by its name there, so not be a
-            lambda, and a program begins under `if __name__ == "__main__":`. If it has a parameter
-            `device`, it is given the worker's.
-        workers: how many; one for each core this process may use if there are no devices.
-        devices: one worker for each of them: anything that can be pickled, "cuda:0" or
-            `torch.device("cpu")`. A GPU is the current one of its worker: "cuda" means it there,
-            for PyTorch too. Ordinals are those of the pool's process.
-        initializer: called once in each worker, with its `device` if it has such a parameter; what
-            it returns is the first argument of each call of `function`. Without a function it is
-            not used.
-        retries: how many more times an item is tried whose worker died. With 0, it is not run
-            again, and its result is `WorkerDied`.
+        function: called with each item; `None`: each `submit` passes its own. Like everything that
+            goes to a process that is not forked, it must be importable by name there: it cannot be
+            a lambda, and the program must start under `if __name__ == "__main__":`. If it has a
+            parameter `device`, it gets the worker's device.
+        workers: how many; by default one for each core that this process may use.
+        devices: one worker for each of them: any objects that can be pickled, for example "cuda:0"
+            or `torch.device("cpu")`. A GPU becomes the current device of its worker: "cuda" means
+            that GPU, in PyTorch too. Ordinals are those of the pool's process.
+        initializer: called once in each worker, with its `device` if it has that parameter; its
+            result is the first argument of each call of `function`, and unused without a function.
+        retries: how many more times an item is tried if its worker dies. With 0, the item is not
+            run again, and its result is `WorkerDied`.
         context: how processes are started: "spawn", "forkserver", "fork", or a context of
             `multiprocessing`.
-        access: what may be done with the tensors of results here, and with those of items in the
-            workers, see `tensorbus.Subscriber`; `None` is "copy-on-write". With "shared" both sides
-            see what either writes, and `submit` moves an ordinary torch tensor's memory, as
-            `Queue(shared=True)` does.
+        access: the access to tensors of results in this process, and of items in the workers, see
+            `tensorbus.Subscriber`; `None` is "copy-on-write". With "shared", writes are visible on
+            both sides, and `submit` moves the memory of an ordinary torch tensor into shared
+            memory, like `Queue(shared=True)`.
         domain: see `tensorbus.participant`.
 
     Raises:
-        InvalidArgument: no worker, "gpu" instead of "cuda", or devices that are no GPUs, and
-            neither function has such a parameter.
+        InvalidArgument: no worker, "gpu" instead of "cuda", or devices that are not GPUs while
+            neither `function` nor `initializer` has a parameter `device`.
         OutOfMemory: no worker can be started; the message names the limits.
         Exception: whatever pickling the functions raises.
 
@@ -94,7 +93,7 @@ class WorkerPool(Executor, Generic[Item, Result]):
         access: Access | None = None,
         domain: str | None = None,
     ) -> None: ...
-    @overload  # the function has more parameters: `device`, or what the initializer returns
+    @overload  # the function has more parameters: `device`, or the initializer's result
     def __init__(
         self,
         function: Callable[..., Result] | None = None,
@@ -131,11 +130,11 @@ class WorkerPool(Executor, Generic[Item, Result]):
         ]
         self._process = os.getpid()
         self._manager = PoolManager(
-            jobs, Ways(context, access, domain), whole_number("retries", retries, least=0)
+            jobs, StartOptions(context, access, domain), whole_number("retries", retries, low=0)
         )
         self._size = len(jobs)
-        # Before multiprocessing waits for its processes, which it does at exit, too. In its own
-        # children it calls no handlers of atexit, but finalizers.
+        # Both run before multiprocessing joins its processes at exit. The finalizer is for children
+        # of multiprocessing, which call no handlers of atexit.
         self._at_exit = partial(_end, ref(self._manager))
         atexit.register(self._at_exit)
         self._at_child_exit = Finalize(None, self._at_exit, exitpriority=0)
@@ -145,17 +144,17 @@ class WorkerPool(Executor, Generic[Item, Result]):
     @overload  # of a pool without a function
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]: ...
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """The result, some time: `submit(item)`; without a function, `submit(fn, *args, **kwargs)`.
+        """A future result: `submit(item)`; without a function, `submit(fn, *args, **kwargs)`.
 
-        An item, or arguments, are pickled when a worker takes them: do not change them before. The
-        future can be cancelled until then. Its result may be an exception: of the function, with
-        the worker's traceback as its cause; of pickling; `WorkerDied`; or `Closed` after
+        The item or arguments are pickled when a worker takes them: do not change them before that.
+        Until then the future can be cancelled. Its exception may be the function's, with the
+        worker's traceback as its cause; an error of pickling; `WorkerDied`; or `Closed` after
         `terminate`.
 
         Raises:
             Closed: the pool is closed.
-            TypeError: more than an item, of a pool that has a function.
-            WorkerDied: all workers died, six times in a row, before they were ready.
+            TypeError: more than one argument, in a pool that has a function.
+            WorkerDied: all workers died six times in a row before they were ready.
             BaseException: whatever the initializer raised.
         """
         if self._function is None:
@@ -195,25 +194,26 @@ class WorkerPool(Executor, Generic[Item, Result]):
         chunksize: int = 1,
         progress: bool | None = None,
     ) -> Any:
-        """The results for all items, in their order: `map(items)` is a list of them.
+        """The list of the results of all items, in order: `map(items)`.
 
         Without a function, `map(fn, *iterables)` is that of `concurrent.futures.Executor`: it takes
-        all arguments at once, and returns an iterator, which raises `TimeoutError`.
+        all arguments at once, and returns an iterator that may raise `TimeoutError`.
 
         Args:
-            items: any iterable; taken as it is needed, see `imap`.
-            timeout: seconds for all of it.
-            chunksize: so many items go to a worker at once, which costs less for small ones. They
-                fail together.
-            progress: a bar on stderr when it takes longer than two seconds; None: if that is a
-                terminal and `rich` is installed.
+            items: any iterable, consumed as needed, see `imap`.
+            timeout: seconds for the whole call.
+            chunksize: how many items a worker takes at once; more are faster for small items. The
+                items of a chunk fail together.
+            progress: show a bar on stderr after two seconds; None: only if stderr is a terminal and
+                `rich` is installed.
 
         Raises:
-            Timeout: it took longer; items that no worker has begun are dropped.
-            TypeError: more than items, of a pool that has a function.
-            Exception: the first one, in order, of an item, as `submit` has it. The rest is dropped.
+            Timeout: the time ran out; items that no worker has begun are dropped.
+            TypeError: more than the items, in a pool that has a function.
+            Exception: the exception of the first failed item, like that of the future of `submit`.
+                The remaining items are dropped.
         """
-        size = whole_number("chunksize", chunksize, least=1)
+        size = whole_number("chunksize", chunksize, low=1)
         if self._function is None:
             if progress:
                 raise TypeError("map() of a pool without a function has no progress bar")
@@ -227,8 +227,8 @@ class WorkerPool(Executor, Generic[Item, Result]):
         if size == 1:
             return list(self.imap(fn, timeout=timeout, progress=progress))
         chunked: Iterable[Any] = _chunks(fn, size)
-        found: Iterator[Any] = self.imap(chunked, timeout=timeout, progress=progress)
-        return [*chain.from_iterable(found)]
+        lists: Iterator[Any] = self.imap(chunked, timeout=timeout, progress=progress)
+        return [*chain.from_iterable(lists)]
 
     def imap(
         self,
@@ -238,19 +238,19 @@ class WorkerPool(Executor, Generic[Item, Result]):
         timeout: float | None = None,
         progress: bool | None = None,
     ) -> Iterator[Result]:
-        """The results in the order of the items, one after the other. Begins with the first `next`.
+        """An iterator over the results, in the order of the items. The first `next` starts it.
 
         Args:
-            items: any iterable, also an endless one.
-            prefetch: so many items at most are taken from it, of which the result was not; two for
-                each worker if it is None.
-            timeout: seconds for all items together, from the first `next` on; what the caller does
-                between results counts.
+            items: any iterable, possibly an infinite one.
+            prefetch: the maximum number of items submitted whose results were not taken yet; by
+                default two for each worker.
+            timeout: seconds for all items together, from the first `next` on, including the
+                caller's own time between results.
             progress: see `map`.
 
         Raises:
             TypeError: the pool has no function.
-            Exception: as `map`.
+            Exception: like `map`.
         """
         self._check_function()
         waiting: deque[Future[Any]] = deque()
@@ -276,7 +276,7 @@ class WorkerPool(Executor, Generic[Item, Result]):
         timeout: float | None = None,
         progress: bool | None = None,
     ) -> Iterator[Result]:
-        """The results as they come. Otherwise as `imap`."""
+        """The results in the order in which they are done; otherwise like `imap`."""
         self._check_function()
         done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
 
@@ -303,50 +303,52 @@ class WorkerPool(Executor, Generic[Item, Result]):
         timeout: float | None,
         wanted: bool | None,
     ) -> Generator[Any, None, None]:
-        most = 2 * self._size if prefetch is None else whole_number("prefetch", prefetch, least=1)
+        if prefetch is None:
+            prefetch = 2 * self._size
+        prefetch = whole_number("prefetch", prefetch, low=1)
         limit = seconds("timeout", timeout)
-        until = None if limit is None else time.monotonic() + limit
-        under_way: set[Future[Any]] = set()
+        deadline = None if limit is None else time.monotonic() + limit
+        pending: set[Future[Any]] = set()
         source = iter(items)
         try:
             with progress(wanted, items) as shown:
                 while True:
-                    for item in islice(source, most - len(under_way)):
+                    for item in islice(source, prefetch - len(pending)):
                         future = self.submit(item)
-                        under_way.add(future)
+                        pending.add(future)
                         take(future)
                         del item, future
-                    if not under_way:
+                    if not pending:
                         return
-                    under_way.remove(future := _in_time(next_one, until))
+                    pending.remove(future := _in_time(next_one, deadline))
                     result = future.result()
                     del future
                     shown.count()
                     yield result
                     del result
         finally:
-            for future in under_way:
+            for future in pending:
                 future.cancel()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Takes no more items. The workers end when those it has are done.
+        """Refuses new items. The workers end when all submitted items are done.
 
         Args:
-            wait: for that. Otherwise the end of the program does, as after a call in a callback of
-                a future, which never waits.
-            cancel_futures: the items that no worker has begun are cancelled.
+            wait: wait for the workers. Otherwise the end of the program waits for them. A call from
+                a callback of a future never waits.
+            cancel_futures: cancel the items that no worker has begun.
         """
         if self._own.shut_down(wait, cancel_futures):
             self._forget_exits()
 
     def close(self) -> None:
-        """`shutdown()`: takes no more items; waits for those it has, and the end of the workers."""
+        """`shutdown()`: refuses new items, and waits for submitted ones and for the workers."""
         self.shutdown()
 
     def terminate(self) -> None:
-        """Kills the workers, whatever they are at. What has no result yet is `Closed`.
+        """Kills the workers. Items without a result fail with `Closed`.
 
-        It waits for their end, except in a callback of a future.
+        It waits until the workers have ended, except in a callback of a future.
         """
         if self._own.kill():
             self._forget_exits()
@@ -369,13 +371,13 @@ class WorkerPool(Executor, Generic[Item, Result]):
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._process != os.getpid():
-            return  # a child that leaves its parent's block leaves it to the parent
+            return  # a forked child that leaves its parent's block closes nothing
         if kind is not None:
             self.terminate()
             return
         try:
             self.close()
-        except BaseException:  # Ctrl-C: nobody waits any more
+        except BaseException:  # Ctrl-C ends the wait
             self.terminate()
             raise
 
@@ -384,13 +386,13 @@ class WorkerPool(Executor, Generic[Item, Result]):
 
 
 def _end(manager: ref[PoolManager]) -> None:
-    """At the end of the program; nothing if the pool's thread has ended."""
+    """Ends a pool at the end of the program, unless its thread has ended before."""
     if (living := manager()) is not None:
         living.end_with_the_process()
 
 
 def _chunks(items: Iterable[Any], size: int) -> Iterable[Chunk]:
-    """With a length if the items have one, for a progress bar."""
+    """The chunks; they have a length, for a progress bar, if the items have one."""
     source = iter(items)
     chunks = iter(lambda: Chunk([*islice(source, size)]), Chunk([]))
     return [*chunks] if hasattr(items, "__len__") else chunks
@@ -401,17 +403,17 @@ def _devices(
     devices: Sequence[Any] | None,
     *functions: Callable[..., Any] | None,
 ) -> list[Any]:
-    """The device of each worker; None for no device."""
+    """The device of each worker, or None for a worker without a device."""
     if devices is None:
         count = len(os.sched_getaffinity(0)) if workers is None else workers
-        return [None] * whole_number("workers", count, least=1)
+        return [None] * whole_number("workers", count, low=1)
     if workers is not None:
         raise InvalidArgument("workers and devices: give one of them; each device has one worker")
     if isinstance(devices, str) or not devices:
         raise InvalidArgument(f"devices={devices!r}: expected a list of devices, at least one")
     for device in devices:
         if isinstance(device, str) and re.match("gpu|cuda", device, re.IGNORECASE):
-            ordinal_of(device)  # refuses "gpu" and "CUDA:0", which no library would know
+            ordinal_of(device)  # refuses "gpu" and "CUDA:0", which no library accepts
     unknown = [device for device in devices if not str(device).startswith("cuda")]
     if unknown and not any(takes_device(function) for function in functions):
         raise InvalidArgument(
@@ -424,8 +426,10 @@ def _devices(
     return list(devices)
 
 
-def _in_time(next_one: Callable[[float | None], Future[Any]], until: float | None) -> Future[Any]:
-    limit = None if until is None else max(until - time.monotonic(), 0.0)
+def _in_time(
+    next_one: Callable[[float | None], Future[Any]], deadline: float | None
+) -> Future[Any]:
+    limit = None if deadline is None else max(deadline - time.monotonic(), 0.0)
     try:
         return next_one(limit)
     except queue.Empty:

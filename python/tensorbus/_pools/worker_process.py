@@ -1,4 +1,4 @@
-"""A worker of a pool, as the process that has the pool sees it."""
+"""A worker process of a pool, controlled by the pool's process."""
 
 from __future__ import annotations
 
@@ -21,53 +21,53 @@ from tensorbus._pools.worker import Done, Failed, Job, work
 from tensorbus._queues.queue import Queue
 
 
-class Ways(NamedTuple):
-    """How the workers of a pool are started, and what its processes may do with tensors."""
+class StartOptions(NamedTuple):
+    """How the workers of a pool are started, and the access to tensors of items and results."""
 
     context: BaseContext
     access: Access | None
     domain: str | None
 
 
-class Unread(Failed):
-    """The error of reading an answer, in this process."""
+class Unreadable(Failed):
+    """An answer that this process could not read: the error of reading it."""
 
 
 class WorkerProcess:
-    """One process, with a queue to it and one from it. Has one task at most.
+    """One process with at most one task, a queue to the process, and a queue from it.
 
     Raises:
-        Exception: the process could not be started, and nothing of it is left.
+        Exception: the process could not be started; nothing of it is left behind.
     """
 
-    def __init__(self, number: int, job: Job, ways: Ways) -> None:
+    def __init__(self, number: int, job: Job, options: StartOptions) -> None:
         self.number = number
         self.task: Task | None = None
         self.ready = False
         self.dead = False
-        self._given = 0
-        self._unsure = False  # could the queue from it not be asked?
-        self._pending: Pending | None = None  # None: there was no memory for it, or no descriptor
-        self._inbox = Queue(shared=ways.access == "shared", domain=ways.domain)
-        self._outbox = Queue(shared=ways.access == "shared", domain=ways.domain)
-        self._outbox._receive_with(ways.access)
+        self._given = 0  # number of tasks so far
+        self._unsure = False  # a shortage prevents a check for unread answers
+        self._pending: Pending | None = None  # None: no memory or descriptor for the request
+        self._inbox = Queue(shared=options.access == "shared", domain=options.domain)
+        self._outbox = Queue(shared=options.access == "shared", domain=options.domain)
+        self._outbox._receive_with(options.access)
         try:
-            self._start(job, ways)
+            self._start(job, options)
         except BaseException:
             self._discard_queues()
             raise
 
-    def _start(self, job: Job, ways: Ways) -> None:
-        inherited: Job | None = job  # by a child that is forked, as it is
-        if ways.context.get_start_method() == "fork":
+    def _start(self, job: Job, options: StartOptions) -> None:
+        inherited: Job | None = job  # a forked child inherits it unpickled
+        if options.context.get_start_method() == "fork":
             check_room_for_fork()
         else:
             self._inbox.put(job)
             inherited = None
         addresses = self._inbox.address, self._outbox.address
-        self._process = ways.context.Process(  # type: ignore[attr-defined]
+        self._process = options.context.Process(  # type: ignore[attr-defined]
             target=work,
-            args=(*addresses, self._inbox._domain, inherited, ways.access),
+            args=(*addresses, self._inbox._domain, inherited, options.access),
             name=f"worker {self.number}",
         )
         self._process.start()
@@ -83,31 +83,31 @@ class WorkerProcess:
         self._pending = None
         try:
             pending = self._outbox._here.start_get()
-            pending.fileno()  # makes it
+            pending.fileno()  # creates the descriptor, which may fail
             self._pending = pending
-        except MemoryError:  # OutOfMemory, too
+        except MemoryError:  # includes OutOfMemory
             pass
         except Closed:
             self.kill()
 
     @property
-    def deaf(self) -> bool:
-        """Is nothing readable when there is something to do? Then it is looked after often."""
+    def must_poll(self) -> bool:
+        """Whether no descriptor signals the worker's next answer, because of a shortage."""
         return self._pending is None or self._unsure
 
     @property
     def sources(self) -> list[int]:
-        """Descriptors that are readable when there is something to look after."""
-        found = [] if self._pending is None else [self._pending.fileno()]
-        return found if self.dead else [*found, self._death.descriptor]
+        """Descriptors that become readable when there is an answer, or when the worker dies."""
+        descriptors = [] if self._pending is None else [self._pending.fileno()]
+        return descriptors if self.dead else [*descriptors, self._death.descriptor]
 
     @property
     def has_died(self) -> bool:
         return bool(wait([self._death.descriptor], 0))
 
     @property
-    def owes(self) -> bool:
-        """Has it sent an answer that is not read yet? Perhaps, if there is no memory to ask."""
+    def has_unread_answers(self) -> bool:
+        """Whether sent answers are still to be read; True if a shortage prevents the check."""
         self._unsure = False
         try:
             return self._outbox.stats.unfinished > 0
@@ -128,59 +128,59 @@ class WorkerProcess:
         self.task = task
 
     def finished(self, answer: Done | Failed) -> Task | None:
-        """The task that it answers."""
+        """The task that is done with this answer; None for an answer to an earlier task."""
         if answer.number not in (None, self._given):
-            return None  # it was not readable before
+            return None  # its task failed before, with an `Unreadable`
         task, self.task = self.task, None
         return task
 
     def answers(self) -> Iterator[Any]:
-        """What it has sent. For an answer that cannot be read, the error of reading it.
+        """The answers that have come; an `Unreadable` for each that cannot be read.
 
-        A worker whose queue a shortage has cut off is killed: it is replaced as one that died.
+        A worker whose queue was closed by a shortage is killed, and then replaced like a dead one.
         """
         if self._pending is None:
             self._listen()
         while self._pending is not None:
             try:
-                found = self._pending.take()
-            except MemoryError as error:  # it comes again, when there is memory
+                result = self._pending.take()
+            except MemoryError as error:  # the answer comes again once there is memory
                 self._pending.cancel()
                 self._pending = None
-                yield Unread(error)
+                yield Unreadable(error)
                 return
             except Closed:
                 self.kill()
                 return
             except Exception as error:
-                answer: Any = Unread(error)
+                answer: Any = Unreadable(error)
             else:
-                if found is Outcome.CLOSED:
+                if result is Outcome.CLOSED:
                     self.kill()
-                if isinstance(found, Outcome):
+                if isinstance(result, Outcome):
                     return
-                answer = _read(found)
+                answer = _read(result)
             self._listen()
-            with suppress(InvalidArgument, Closed):  # nothing was taken
+            with suppress(InvalidArgument, Closed):  # no item was taken
                 self._outbox.task_done()
             yield answer
 
     def wait_beside(self, descriptor: int) -> None:
-        """Waits for its death, or until the descriptor is readable."""
+        """Waits until the worker dies, or the descriptor is readable."""
         wait([self._death.descriptor, descriptor])
 
     def dismiss(self) -> None:
-        """It ends when its current task is done; at once if it is not ready for one."""
+        """Ends the worker after its current task; at once if it is not ready for tasks."""
         if self.ready:
             self._inbox._discard()
         else:
             self.kill()
 
     def kill(self) -> None:
-        self._death.bring_about()
+        self._death.kill()
 
     def reap(self) -> int:
-        """Waits for its end, and returns the exit code."""
+        """Joins the process, and returns its exit code."""
         self._process.join()
         self._discard_queues()
         self._death.close()
@@ -194,16 +194,16 @@ class WorkerProcess:
         self._outbox._discard()
 
 
-def _read(found: Any) -> Any:
+def _read(sample: Any) -> Any:
     try:
-        return pickler.load(found)
-    except BaseException as error:  # an import in it may call sys.exit
-        return Unread(error)
+        return pickler.load(sample)
+    except BaseException as error:  # unpickling may run any code, even sys.exit
+        return Unreadable(error)
 
 
-def end_in_words(code: int | None) -> str:
+def describe_exit(code: int | None) -> str:
     """
-    >>> end_in_words(-9), end_in_words(3)
+    >>> describe_exit(-9), describe_exit(3)
     ('by SIGKILL (exit code -9)', 'with exit code 3')
     """
     if code is None:
@@ -215,5 +215,5 @@ def end_in_words(code: int | None) -> str:
 
 
 def ended_for_shortage(code: int | None) -> bool:
-    """Did it end since it could not join the bus for now?"""
+    """Whether the worker ended because a shortage kept it from joining the bus."""
     return code == os.EX_TEMPFAIL

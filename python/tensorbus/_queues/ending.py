@@ -1,4 +1,4 @@
-"""The end of a `with` block of a queue: other processes take what waits."""
+"""The end of a `with` block of a queue: it waits until other processes have taken the items."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import time
 from tensorbus import _core
 from tensorbus._core import Outcome
 
-# How long it waits, in seconds, while nobody takes an item: where another process that has asked
-# for items lives, and where none does.
-_STALLED = 60.0
-_UNCLAIMED = 5.0
+# Seconds to wait without progress if another process that has asked for items is alive.
+_STALL_TIMEOUT = 60.0
+# Seconds to wait without progress if no other process has asked for items.
+_NO_GETTER_TIMEOUT = 5.0
 
 _forks = 0
 
@@ -25,31 +25,31 @@ os.register_at_fork(before=_count_fork)
 
 
 def forks() -> int:
-    """How often this process has forked: a child knows the queues of its parent."""
+    """The number of forks of this process so far. Each child can use the queues of its parent."""
     return _forks
 
 
-def wait_for_takers(core: _core.Queue, known_elsewhere: bool, forks_before: int) -> None:
-    """Shuts the queue down, and waits while other processes take what is in it.
+def wait_for_getters(core: _core.Queue, shared_before: bool, forks_before: int) -> None:
+    """Shuts the queue down, and waits while other processes take its items.
 
     Args:
-        core: the queue, in the process that made it.
-        known_elsewhere: it has a name, or was pickled.
-        forks_before: `forks()` when it was made.
+        core: the queue, in its server.
+        shared_before: other processes may have its name, address or pickle.
+        forks_before: `forks()` when the queue was made.
     """
-    before: dict[str, int] | None = None
-    since = 0.0  # when something was taken, or came back
+    last_stats: dict[str, int] | None = None
+    changed_at = 0.0  # time of the last get, or of the last returned item
     while True:
-        _, others, asked_here = core.shutdown(False)
-        if others:
-            patience = _STALLED
+        _, has_other_getters, asked_here = core.shutdown(False)
+        if has_other_getters:
+            patience = _STALL_TIMEOUT
         else:
-            may_be_known = known_elsewhere or forks_before != _forks
-            patience = _UNCLAIMED if may_be_known and not asked_here else 0.0
-        now = core.stats
-        if now != before:
-            before, since = now, time.monotonic()
-        left = since + patience - time.monotonic()
-        # In steps: a taker may die meanwhile.
+            may_be_shared = shared_before or forks_before != _forks
+            patience = _NO_GETTER_TIMEOUT if may_be_shared and not asked_here else 0.0
+        stats = core.stats
+        if stats != last_stats:
+            last_stats, changed_at = stats, time.monotonic()
+        left = changed_at + patience - time.monotonic()
+        # At most a second at a time, as the last getter may die meanwhile.
         if core.drain(max(0.0, min(left, 1.0))) is not Outcome.TIMED_OUT or left <= 0:
             return

@@ -1,4 +1,4 @@
-"""Awaiting a request of a queue."""
+"""Results of requests to a queue."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from tensorbus._core import Outcome, Pending, Sample
 
 
 async def taken(pending: Pending) -> Sample | Outcome:
-    """What becomes of a request, without a thread: its descriptor tells."""
+    """Awaits the result of a request by its descriptor, without a thread."""
     outcome: Sample | Outcome = Outcome.TIMED_OUT
     try:
-        while outcome is Outcome.TIMED_OUT:  # an item that is on a GPU may come in two steps
+        while outcome is Outcome.TIMED_OUT:  # an item on a GPU may come in two steps
             await _readable(pending.fileno())
             outcome = pending.take()
     except BaseException:
@@ -20,7 +20,7 @@ async def taken(pending: Pending) -> Sample | Outcome:
 
 
 def checked(outcome: Outcome) -> Outcome:
-    """The outcome of a call, unless the queue is at its end: that raises."""
+    """Returns the outcome of a call; raises if the queue was shut down or closed."""
     if outcome is Outcome.SHUT_DOWN:
         raise ShutDown("the queue was shut down, and nothing is left in it")
     if outcome is Outcome.CLOSED:

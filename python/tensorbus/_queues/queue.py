@@ -30,16 +30,16 @@ from tensorbus._base.stats import QueueStats
 from tensorbus._core import Outcome
 from tensorbus._pickling import pickler
 from tensorbus._pickling.pickler import NO_TENSORS
-from tensorbus._queues.ending import forks, wait_for_takers
+from tensorbus._queues.ending import forks, wait_for_getters
 from tensorbus._queues.pending import checked, taken
 
-# What was taken from a queue: an everyday value, in a tuple, or the sample of another item.
+# An item taken from a queue: a plain value in a tuple, or the sample of any other item.
 _Unread = tuple[Any] | _core.Sample
 
 _getpid = os.getpid
-_BATCH = 128  # items that put_many() hands to the core at once
-_LOOK = 0.5  # seconds, after which open_async() notices that it was cancelled
-_PATIENCE = 5.0  # seconds for room for a connection, without a time-out; as in the core
+_BATCH = 128  # items that put_many() passes to the core in one call
+_OPEN_SLICE = 0.5  # seconds after which open_async() checks for its cancellation
+_CONNECT_TIMEOUT = 5.0  # seconds to wait for room for a connection if there is no time-out
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -47,32 +47,34 @@ if TYPE_CHECKING:
 
 @public
 class Queue(Closing, Generic[T]):
-    """Items from any process of the domain to any other, each to exactly one of them.
+    """A queue between processes: any process may put and get, and each item goes to one getter.
 
     An item is any object that can be pickled; tensors and arrays anywhere in it travel by
-    reference, straight from the process that put them to the one that gets them. Those that do not
-    lie in memory of the bus are copied into it, once, in `put`.
+    reference, directly from the putting process to the getting one. Tensors outside the memory of
+    the bus are copied into it once, in `put`.
 
-    It works like `queue.Queue`, with the same exceptions, and across processes: hand it to a child
-    (fork or spawn), send it (it pickles), or open it by name. It lives in the process that made it:
-    when that ends or closes it, all others get `Closed`. The end of a `with` block shuts it down
-    and waits for other processes to take what waits; see `close`.
+    It works like `queue.Queue`, with the same exceptions, and across processes: pass it to a child
+    (fork or spawn), send it (it can be pickled), or open it by name. The process that makes it is
+    the queue's server: when that process ends, or closes the queue, all others get `Closed`. The
+    end of a `with` block shuts the queue down and waits until other processes have taken the
+    items; see `close`.
 
     Args:
         maxsize: how many items may wait; 0 for no limit.
-        name: by which others `Queue.open` it. No other queue of the domain has it.
-        redeliver: a process that dies with an item, for which it has not called `task_done`, gives
-            it back. Otherwise such an item is lost, and counted in `stats`.
-        shared: tensors of items can be written to, and all who have them see it. `put` moves an
-            ordinary torch tensor's memory to where that works, as `torch.multiprocessing` does.
-        max_bytes: how many bytes of tensors and pickles may wait; 0 for no limit. A `put` waits for
+        name: the name for `Queue.open`, unique in the domain.
+        redeliver: if a process dies before it calls `task_done` for an item, the item returns to
+            the queue. Without it, the item is lost, and counted in `stats`.
+        shared: the tensors of items are writable, and writes are visible to every process that has
+            them. `put` moves the memory of an ordinary torch tensor into shared memory for that,
+            like `torch.multiprocessing`.
+        max_bytes: how many bytes of tensors and pickles may wait; 0 for no limit. `put` waits for
             room as with `maxsize`.
         domain: see `tensorbus.participant`.
 
     Raises:
-        TypeError: a name for `maxsize`.
-        InvalidArgument: a `maxsize` or `max_bytes` that is no whole number, a name that is none, or
-            one that a queue has; the message names its process.
+        TypeError: a name is passed for `maxsize`.
+        InvalidArgument: a `maxsize` or `max_bytes` that is not a whole number, an invalid name, or
+            the name of another queue; the message names that queue's process.
 
     >>> import numpy as np
     >>> with Queue(maxsize=8) as frames:
@@ -99,11 +101,11 @@ class Queue(Closing, Generic[T]):
         home = participant(domain)
         self._join(
             _core.Queue(
-                maxsize=max(whole_number("maxsize", maxsize, least=-(2**31)), 0),
+                maxsize=max(whole_number("maxsize", maxsize, low=-(2**31)), 0),
                 redeliver=redeliver,
                 shared=shared,
                 name="" if name is None else topic_name(name),
-                max_bytes=whole_number("max_bytes", max_bytes, least=0),
+                max_bytes=whole_number("max_bytes", max_bytes, low=0),
                 participant=home,
             ),
             home.domain,
@@ -112,16 +114,16 @@ class Queue(Closing, Generic[T]):
 
     @classmethod
     def open(cls, name: str, *, timeout: float | None = None, domain: str | None = None) -> Self:
-        """The queue of this name, or address, which may be made later.
+        """Opens the queue with this name or address; waits until it is made.
 
         Args:
-            name: what it was made with, or its `address`.
-            timeout: seconds to wait for it; `None` for as long as it takes.
+            name: the queue's name, or its `address`.
+            timeout: seconds to wait for the queue; `None` for as long as it takes.
             domain: see `tensorbus.participant`.
 
         Raises:
-            Timeout: nobody made one in time.
-            Closed: the address is of a queue that is no more.
+            Timeout: the queue was not made in time.
+            Closed: the queue with this address no longer exists.
             OutOfMemory: see `get`.
         """
         home = participant(domain)
@@ -136,41 +138,41 @@ class Queue(Closing, Generic[T]):
         """`open` in an event loop. A thread waits for the queue; it ends soon after a cancellation.
 
         Args:
-            name, timeout, domain: as for `open`.
+            name, timeout, domain: like those of `open`.
 
         Raises:
-            Timeout, Closed: as `open`.
+            Timeout, Closed: like `open`.
         """
         import asyncio
         from concurrent.futures import Future, InvalidStateError
 
-        found: Future[Any] = Future()
+        opened: Future[Any] = Future()
         limit = seconds("timeout", timeout)
         began = time.monotonic()
         deadline = math.inf if limit is None else began + limit
-        for_room = began + _PATIENCE if limit is None else deadline
+        room_deadline = began + _CONNECT_TIMEOUT if limit is None else deadline
 
-        def look() -> Any:
+        def try_open() -> Any:
             while True:
                 left = max(deadline - time.monotonic(), 0.0)
                 try:
-                    return cls.open(name, timeout=min(left, _LOOK), domain=domain)
+                    return cls.open(name, timeout=min(left, _OPEN_SLICE), domain=domain)
                 except Timeout:
-                    if left <= _LOOK or found.cancelled():
+                    if left <= _OPEN_SLICE or opened.cancelled():
                         raise
                 except OutOfMemory:
-                    if time.monotonic() + _LOOK >= for_room or found.cancelled():
+                    if time.monotonic() + _OPEN_SLICE >= room_deadline or opened.cancelled():
                         raise
 
         def run() -> None:
             with suppress(InvalidStateError):  # cancelled
                 try:
-                    found.set_result(look())
+                    opened.set_result(try_open())
                 except BaseException as error:
-                    found.set_exception(error)
+                    opened.set_exception(error)
 
         threading.Thread(target=run, name="tensorbus-open", daemon=True).start()
-        return await asyncio.wrap_future(found)
+        return await asyncio.wrap_future(opened)
 
     def _join(self, core: _core.Queue, domain: str, name: str) -> None:
         self._core = core
@@ -180,15 +182,15 @@ class Queue(Closing, Generic[T]):
         self._domain = domain
         self._shared = core.shared
         self._made_with = (core.maxsize, core.redeliver, core.shared, core.max_bytes)
-        self._access: _core.Access | None = None  # that of the queue
-        self._known_elsewhere = bool(name)
+        self._access: _core.Access | None = None  # None: as the queue was made
+        self._is_shared_out = bool(name)  # other processes may have its name, address or pickle
         self._forks = forks()
-        self._unread: deque[_Unread] = deque()  # taken, for the next get
+        self._unread: deque[_Unread] = deque()  # taken already; the next get returns them first
         self._closed = False
 
     @property
     def _here(self) -> _core.Queue:
-        """The core's queue, of this process: a forked child has its own, and asks nobody for it."""
+        """The core's queue of this process; a forked child makes its own, without any message."""
         if self._closed:
             raise Closed("this process has closed the queue")
         if self._process != _getpid():
@@ -201,15 +203,15 @@ class Queue(Closing, Generic[T]):
         return self._core
 
     def _receive_with(self, access: Access | None) -> None:
-        """What may be done with the tensors that this object gets; None: what the queue allows."""
+        """Sets the access to the tensors that this object gets; None: the queue's default."""
         if access is not None:
             self._access = access_named(access)
             self._core.receive_with(self._access)
 
     @property
     def address(self) -> str:
-        """A line of text by which `open` finds it."""
-        self._known_elsewhere = True
+        """A line of text that `open` accepts in place of a name."""
+        self._is_shared_out = True
         return self._address
 
     @property
@@ -230,25 +232,25 @@ class Queue(Closing, Generic[T]):
         *,
         stream: Any = None,
     ) -> None:
-        """Puts an item in; when it returns, the item is in the queue and this process may end.
+        """Puts an item in. After the call the item is in the queue, and this process may end.
 
         Args:
             item: any object that can be pickled.
-            block, timeout: as the standard library's queues have them. With a `timeout` it also
-                waits for memory, if the budget is used up by what others still read.
+            block, timeout: like those of the standard library's queues. With a `timeout` it also
+                waits for memory while readers hold the whole budget of this process.
             stream: see `tensorbus.Publisher.publish`.
 
         Raises:
-            queue.Full: there was no room, at once or in time.
+            queue.Full: no room in the queue, at once or in time.
             ShutDown: the queue was shut down.
-            Closed: the queue, or the process that has it, is gone.
-            OutOfMemory: a limit was reached here or in the process that has the queue, at once or
-                still at the end of `timeout`; the message names it.
+            Closed: the queue was closed, or its server has ended.
+            OutOfMemory: a limit of this process or of the queue's server was reached, at once or
+                until the end of `timeout`; the message names the limit.
             InvalidArgument: the item alone has more than `max_bytes`.
-            Timeout: the process that has the queue does not say whether the item is in it.
+            Timeout: the queue's server did not reply; the item may be in the queue.
             Exception: whatever pickling the item raises.
         """
-        limit = None if block and timeout is None else _wait(block, timeout)
+        limit = None if block and timeout is None else _limit(block, timeout)
         outcome = self._here.put_plain(item, limit) if stream is None else None
         if outcome is True:
             return
@@ -260,31 +262,31 @@ class Queue(Closing, Generic[T]):
         checked(outcome)
 
     def put_nowait(self, item: T, *, stream: Any = None) -> None:
-        """`put` that does not wait for room."""
+        """`put` without waiting for room."""
         self.put(item, block=False, stream=stream)
 
     def put_many(
         self, items: Iterable[T], timeout: float | None = None, *, stream: Any = None
     ) -> int:
-        """Puts items in, in their order: faster than one `put` after another.
+        """Puts several items in, in order: faster than one `put` for each.
 
         Args:
-            items: any objects that can be pickled.
-            timeout: seconds in which all have to find room; `None` for as long as it takes.
+            items: objects that can be pickled.
+            timeout: seconds in which all must find room; `None` for as long as it takes.
             stream: see `tensorbus.Publisher.publish`.
 
         Returns:
-            How many are in the queue: all, or if the time is over the first ones of them.
+            The number of items put: all, or the first ones if the time ran out.
 
         Raises:
-            ShutDown, Closed, OutOfMemory, InvalidArgument, Timeout, Exception: as `put` of one of
-                the items. Those before it are in the queue.
+            ShutDown, Closed, OutOfMemory, InvalidArgument, Timeout, Exception: like `put` of one of
+                the items. The items before it are in the queue.
 
         >>> with Queue(maxsize=4) as numbers:
         ...     numbers.put_many(range(10), timeout=0.01), numbers.get_many(8)
         (4, [0, 1, 2, 3])
         """
-        limit = _wait(True, timeout)
+        limit = _limit(True, timeout)
         deadline = None if limit is None else time.monotonic() + limit
         put = 0
         waiting: list[bytes] = []
@@ -306,7 +308,7 @@ class Queue(Closing, Generic[T]):
                         return put
                     checked(outcome)
                     put += 1
-        except Exception:  # of the iterable, or of an item: those before it are to be in the queue
+        except Exception:  # raised by the iterable or by an item: put the items before it
             self._put_fields(waiting, deadline)
             raise
         return put + self._put_fields(waiting, deadline)
@@ -320,7 +322,7 @@ class Queue(Closing, Generic[T]):
             if outcome is not Outcome.TIMED_OUT:
                 checked(outcome)
             return count
-        for count, one in enumerate(fields):  # one may never fit, and the next one does
+        for count, one in enumerate(fields):  # an item may exceed `max_bytes`, and the next may fit
             outcome = core.put(_core.Outgoing(), one, _left(deadline))
             if outcome is Outcome.TIMED_OUT:
                 return count
@@ -331,33 +333,33 @@ class Queue(Closing, Generic[T]):
         """Takes the oldest item.
 
         Raises:
-            queue.Empty: there was none, at once or in time.
-            ShutDown: the queue was shut down, and nothing is left in it.
-            Closed: the queue, or the process that has it, is gone.
-            OutOfMemory: a limit was reached here, or the process that has the queue had no room for
-                a connection, at once, still at the end of `timeout`, or without one for 5 seconds;
-                the message names the limit.
+            queue.Empty: no item came, at once or in time.
+            ShutDown: the queue was shut down and is empty.
+            Closed: the queue was closed, or its server has ended.
+            OutOfMemory: a limit of this process was reached, or the queue's server had no room for
+                a connection until the end of `timeout` (without one, for 5 seconds); the message
+                names the limit.
             Exception: whatever unpickling the item raises.
         """
-        limit = None if block and timeout is None else _wait(block, timeout)
-        found = self._item(limit)
-        item: T = found[0] if isinstance(found, tuple) else self._load(found)
+        limit = None if block and timeout is None else _limit(block, timeout)
+        unread = self._take(limit)
+        item: T = unread[0] if isinstance(unread, tuple) else self._load(unread)
         return item
 
     def get_many(self, max_count: int, timeout: float | None = None) -> list[T]:
-        """Waits for the oldest item, and takes those behind it that wait already.
+        """Waits for the oldest item, and takes others that wait already.
 
         Args:
-            max_count: how many items at most.
-            timeout: seconds to wait for the first one; `None` for as long as it takes.
+            max_count: the maximum number of items.
+            timeout: seconds to wait for the first item; `None` for as long as it takes.
 
         Returns:
-            The items, the oldest first; at least one.
+            At least one item, the oldest first.
 
         Raises:
-            queue.Empty: there was none in time.
-            ShutDown, Closed: as `get`.
-            Exception: whatever unpickling the first item raises. If another one does, the items
+            queue.Empty: no item came in time.
+            ShutDown, Closed: like `get`.
+            Exception: whatever unpickling the first item raises. If a later item raises, the items
                 before it are returned, and the next get raises.
 
         >>> with Queue() as numbers:
@@ -366,73 +368,73 @@ class Queue(Closing, Generic[T]):
         ...     numbers.get_many(2), numbers.get_many(8)
         ([0, 1], [2])
         """
-        most = whole_number("max_count", max_count, least=1)
-        limit = _wait(True, timeout)
-        if unread := self._take_unread(most):
-            return self._loaded([], unread)
-        found = self._here.get_many(most, limit)
-        if isinstance(found, Outcome):
-            return [pickler.load(self._sample(found))]  # raises
-        values, samples, raised = found
-        if raised is not None:
-            self._give_back(values, samples)
-            raise raised
-        return self._loaded(values, deque(samples)) if samples else values
+        max_count = whole_number("max_count", max_count, low=1)
+        limit = _limit(True, timeout)
+        if unread := self._take_unread(max_count):
+            return self._load_all([], unread)
+        result = self._here.get_many(max_count, limit)
+        if isinstance(result, Outcome):
+            return [pickler.load(self._sample(result))]  # raises
+        values, samples, error = result
+        if error is not None:
+            self._keep_unread(values, samples)
+            raise error
+        return self._load_all(values, deque(samples)) if samples else values
 
-    def _loaded(self, items: list[T], unread: deque[_Unread]) -> list[T]:
+    def _load_all(self, items: list[T], unread: deque[_Unread]) -> list[T]:
         while unread:
             try:
                 items.append(_value(unread[0]))
             except Exception:
                 if items:
-                    self._give_back((), unread)
+                    self._keep_unread((), unread)
                     break
-                self._give_back((), list(unread)[1:])
+                self._keep_unread((), list(unread)[1:])
                 raise
             except BaseException:
-                self._give_back(items, unread)
+                self._keep_unread(items, unread)
                 raise
             unread.popleft()
         return items
 
-    def _load(self, found: _Unread) -> Any:
-        """What was put. The next get has it if a signal handler raises meanwhile."""
+    def _load(self, unread: _Unread) -> Any:
+        """The item as it was put. If a signal handler raises meanwhile, the next get returns it."""
         try:
-            return _value(found)
+            return _value(unread)
         except Exception:
             raise
         except BaseException:
-            self._give_back((), [found])
+            self._keep_unread((), [unread])
             raise
 
-    def _give_back(self, values: Iterable[T], unread: Iterable[_Unread]) -> None:
-        """To the next get of this process: what was taken, the oldest first."""
+    def _keep_unread(self, values: Iterable[T], unread: Iterable[_Unread]) -> None:
+        """Keeps taken items for the next get of this process, the oldest first."""
         self._unread.extendleft(reversed([*((value,) for value in values), *unread]))
 
     def get_nowait(self) -> T:
-        """`get` that does not wait for an item."""
+        """`get` without waiting for an item."""
         return self.get(block=False)
 
     def __iter__(self) -> Iterator[T]:
         """The items as they come, until the queue is closed."""
         while True:
             try:
-                found = self._item(None)
+                unread = self._take(None)
             except Closed:
                 return
-            item = found[0] if isinstance(found, tuple) else self._load(found)
-            del found  # nothing is kept while we wait for the next
+            item = unread[0] if isinstance(unread, tuple) else self._load(unread)
+            del unread  # hold no item while waiting for the next
             yield item
             del item
 
     async def put_async(self, item: T, *, stream: Any = None) -> None:
-        """`put` in an event loop. Cancelled, it may have put the item in, or not."""
+        """`put` in an event loop. After a cancellation the item may be in the queue, or not."""
         outgoing, fields = pickler.dump(item, shared=self._shared, stream=stream)
         await taken(self._here.start_put(outgoing, fields))
 
     async def get_async(self) -> T:
-        """`get` in an event loop. Cancelled, it has taken none."""
-        item: T = self._load(await self._found_async())
+        """`get` in an event loop. A cancelled call has taken no item."""
+        item: T = self._load(await self._take_async())
         return item
 
     async def join_async(self) -> None:
@@ -443,33 +445,33 @@ class Queue(Closing, Generic[T]):
         """The items as they come, until the queue is closed."""
         while True:
             try:
-                found = await self._found_async()
+                unread = await self._take_async()
             except Closed:
                 return
-            item = self._load(found)
-            del found
+            item = self._load(unread)
+            del unread
             yield item
             del item
 
     def qsize(self) -> int:
-        """How many items wait, with those that an interrupted get of this object has left."""
-        waiting = self.stats.items  # first: a forked child has nothing that its parent got
+        """How many items wait, including those that an interrupted get of this object took."""
+        waiting = self.stats.items  # first: in a forked child, this clears `_unread`
         return waiting + len(self._unread)
 
     def empty(self) -> bool:
-        """Does no item wait? Others may put one at any moment."""
+        """Whether no item waits now; another process may put one at any moment."""
         return self.qsize() == 0
 
     def full(self) -> bool:
-        """Is there no room? Others may make some at any moment."""
+        """Whether there is no room now; another process may take an item at any moment."""
         stats = self.stats
         return 0 < self.maxsize <= stats.items or 0 < self.max_bytes <= stats.bytes
 
     def task_done(self) -> None:
-        """Of the oldest item that this process got: it is done with.
+        """Marks the oldest unfinished item that this process got as done.
 
         Raises:
-            ValueError: there were fewer items.
+            ValueError: called more often than items were got.
         """
         try:
             self._here.task_done()
@@ -488,18 +490,18 @@ class Queue(Closing, Generic[T]):
         return True
 
     def shutdown(self, immediate: bool = False) -> None:
-        """Says, in any process: no more items. As `queue.Queue.shutdown` of Python 3.13.
+        """Shuts the queue down in all processes, like `queue.Queue.shutdown` of Python 3.13.
 
-        From now on `put` raises `ShutDown`, and `get` does so when no item is left; calls that wait
-        are woken, in every process. `for item in queue` ends then. With `redeliver` a getter is
-        told that nothing is left when the items of all other processes are done.
+        From now on `put` raises `ShutDown`, and `get` does when no item is left; waiting calls are
+        woken in every process. `for item in queue` then ends. With `redeliver`, a getter gets
+        `ShutDown` only when the items of all other processes are done.
 
         Args:
-            immediate: drops what waits; these items count as done.
+            immediate: drops the waiting items, and marks them as done.
 
         Raises:
-            Closed: the queue, or the process that has it, is gone.
-            Timeout: the process that has the queue does not answer.
+            Closed: the queue was closed, or its server has ended.
+            Timeout: the queue's server did not reply.
 
         >>> with Queue() as jobs:
         ...     jobs.put("last")
@@ -511,26 +513,27 @@ class Queue(Closing, Generic[T]):
 
     @property
     def stats(self) -> QueueStats:
-        """How many items wait, are unfinished, and were lost with the processes that had them."""
+        """Counters of the items that wait, are unfinished, and were lost with their processes."""
         return QueueStats(**self._here.stats)
 
     def close(self, timeout: float | None = 0) -> None:
-        """Lets go of it here; in the process that made it, ends it for everybody.
+        """Closes the queue in this process; in the queue's server, in all processes.
 
-        Items that nobody has got by then are dropped, and a warning of the logger `tensorbus.queue`
-        gives their number. The end of a `with` block shuts the queue down and waits first, for as
-        long as other processes take items: it goes on when none was taken for 60 seconds, or for 5
-        if no other process that has asked for one lives. It does not wait after an exception, nor
-        for a queue that no other process can know, or of which only this process has got items.
+        Items that are still in the queue are then dropped, and a warning of the logger
+        `tensorbus.queue` gives their number. The end of a `with` block shuts the queue down and
+        first waits while other processes take items. It stops waiting when none was taken for 60
+        seconds, or for 5 seconds if no other process that has asked for items is alive. It does not
+        wait after an exception, for a queue that no other process can have opened, or if only this
+        process has got items.
 
         Args:
-            timeout: seconds for which the queue is shut down and others may take what waits; `None`
-                for as long as it takes.
+            timeout: seconds for which the queue is shut down, and other processes may take the
+                waiting items; `None` for as long as it takes.
         """
         limit = seconds("timeout", timeout)
-        if self._is_maker() and limit != 0:
+        if self._is_server() and limit != 0:
             try:
-                with suppress(Closed):  # it is closed already
+                with suppress(Closed):  # closed already
                     self._core.shutdown(False)
                     self._core.drain(limit)
             finally:
@@ -539,20 +542,20 @@ class Queue(Closing, Generic[T]):
             self._end()
 
     def __exit__(self, kind: object = None, *_: object) -> None:
-        with suppress(Forked):  # a child that leaves its parent's block leaves it to the parent
+        with suppress(Forked):  # a forked child that leaves its parent's block closes nothing
             try:
-                if kind is None and self._is_maker():
-                    with suppress(Closed):  # it is closed already
-                        wait_for_takers(self._core, self._known_elsewhere, self._forks)
+                if kind is None and self._is_server():
+                    with suppress(Closed):  # closed already
+                        wait_for_getters(self._core, self._is_shared_out, self._forks)
             finally:
                 self._end()
 
-    def _is_maker(self) -> bool:
+    def _is_server(self) -> bool:
         return not self._closed and self._process == os.getpid() and self._core.made_here
 
     def _end(self) -> None:
-        """`close` at once."""
-        if self._is_maker():
+        """`close` without waiting."""
+        if self._is_server():
             dropped = 0
             with suppress(Error):
                 dropped = self._core.stats["items"]
@@ -565,52 +568,53 @@ class Queue(Closing, Generic[T]):
         self._discard()
 
     def _discard(self) -> None:
-        """`close` without a word about what waits: for queues of the package's own."""
-        is_maker = self._is_maker()
+        """`close` without a warning about dropped items, for the package's own queues."""
+        is_server = self._is_server()
         self._closed = True
         self._unread.clear()
-        if is_maker:
+        if is_server:
             self._core.close()
 
-    def _take_unread(self, most: int) -> deque[_Unread]:
-        """What other calls have left, the oldest first. Other threads may take some of it."""
+    def _take_unread(self, max_count: int) -> deque[_Unread]:
+        """Takes kept items, the oldest first. Other threads may take some at the same time."""
         unread: deque[_Unread] = deque()
-        # A forked child has not got what its parent got.
+        # The items that a parent process got are not a forked child's.
         if self._unread and not self._closed and self._process == os.getpid():
             with suppress(IndexError):
-                while len(unread) < most:
+                while len(unread) < max_count:
                     unread.append(self._unread.popleft())
         return unread
 
-    def _found(self, timeout: float | None) -> _core.Sample:
-        """For who takes nothing else from this queue."""
+    def _take_sample(self, timeout: float | None) -> _core.Sample:
+        """Only for queues that are never read in another way: it ignores kept items."""
         return self._sample(self._here.get(timeout))
 
-    def _item(self, timeout: float | None) -> _Unread:
+    def _take(self, timeout: float | None) -> _Unread:
         if self._unread and (unread := self._take_unread(1)):
             return unread[0]
-        found = self._here.get_item(timeout)
-        if not isinstance(found, tuple):
-            return self._sample(found)
-        if len(found) == 2:
-            self._give_back((), [found[0]])
-            raise found[1]
-        return found
+        result = self._here.get_item(timeout)
+        if not isinstance(result, tuple):
+            return self._sample(result)
+        if len(result) == 2:
+            item, error = result
+            self._keep_unread((), [item])
+            raise error
+        return result
 
-    async def _found_async(self) -> _Unread:
+    async def _take_async(self) -> _Unread:
         if unread := self._take_unread(1):
             return unread[0]
         return self._sample(await taken(self._here.start_get()))
 
-    def _sample(self, found: _core.Sample | Outcome) -> _core.Sample:
-        if not isinstance(found, Outcome):
-            return found
-        if found is Outcome.TIMED_OUT:
+    def _sample(self, result: _core.Sample | Outcome) -> _core.Sample:
+        if not isinstance(result, Outcome):
+            return result
+        if result is Outcome.TIMED_OUT:
             raise queue.Empty
-        raise Error(f"a queue answered {checked(found)}")
+        raise Error(f"a queue answered {checked(result)}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        self._known_elsewhere = True
+        self._is_shared_out = True
         return _reopen, (self._address, self._domain, self._name)
 
     def __repr__(self) -> str:
@@ -618,7 +622,7 @@ class Queue(Closing, Generic[T]):
         return f"<tensorbus.Queue {named} {self._state()} maxsize={self._core.maxsize}>"
 
     def _repr_html_(self) -> str:
-        """For notebooks: name, state and fill."""
+        """For notebooks: name, state and counters."""
         from tensorbus._base.html import table
 
         state, _, items = self._state().partition(" items=")
@@ -628,7 +632,7 @@ class Queue(Closing, Generic[T]):
         return table(f"Queue {self._name}", rows)
 
     def _state(self) -> str:
-        """How many items wait, where that takes asking no other process, which may be stopped."""
+        """The state, with the number of items only if no other process must be asked for it."""
         if self._closed:
             return "closed"
         if self._process != os.getpid() or not self._core.made_here:
@@ -645,15 +649,15 @@ def _reopen(address: str, domain: str, name: str = "") -> Queue[Any]:
     return queue
 
 
-def _value(found: _Unread) -> Any:
-    return found[0] if isinstance(found, tuple) else pickler.load(found)
+def _value(unread: _Unread) -> Any:
+    return unread[0] if isinstance(unread, tuple) else pickler.load(unread)
 
 
 def _left(deadline: float | None) -> float | None:
     return None if deadline is None else max(deadline - time.monotonic(), 0.0)
 
 
-def _wait(block: bool, timeout: float | None) -> float | None:
+def _limit(block: bool, timeout: float | None) -> float | None:
     if not block:
         return 0.0
     limit = seconds("timeout", timeout)

@@ -54,8 +54,8 @@ class RecordingDataset(Dataset[Any]):
         transform: Callable[[Any], Any] | None,
     ) -> None:
         self._place = place
-        self._window = None if window is None else whole_number("window", window, least=1)
-        self._step = whole_number("step", step, least=1)
+        self._window = None if window is None else whole_number("window", window, low=1)
+        self._step = whole_number("step", step, low=1)
         self._transform = transform
         self._samples: RecordedSamples[Any] | None = None
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tensorbus._base.errors import InvalidArgument, Unsupported
-from tensorbus._base.json_text import json_text
+from tensorbus._base.text import json_text
 from tensorbus._recording.left_out import LeftOut
 from tensorbus._recording.recording import END, Recording
 from tensorbus._topics.sample import Sample

@@ -163,7 +163,7 @@ class Player(Closing):
 
     def step(self, count: int = 1) -> None:
         """Pauses, and publishes the next `count` messages at once."""
-        self._core.step(whole_number("count", count, least=1))
+        self._core.step(whole_number("count", count, low=1))
 
     def wait_for_subscribers(self, timeout: float | None = None) -> bool:
         """Waits until each topic has a subscriber; False after `timeout` seconds."""

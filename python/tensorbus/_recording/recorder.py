@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tensorbus import _core
-from tensorbus._base.arguments import MOST_DEPTH, seconds, topic_name, whole_number
+from tensorbus._base.arguments import MAX_DEPTH, seconds, topic_name, whole_number
 from tensorbus._base.closing import Closing
 from tensorbus._base.errors import Closed, InvalidArgument, Timeout
 from tensorbus._base.public import public
@@ -113,12 +113,12 @@ class Recorder(Closing):
             all=all,
             pattern=regex or "",
             reliable=reliable,
-            buffer_bytes=whole_number("buffer", buffer, least=1, most=_MAX_BYTES),
-            depth=whole_number("depth", depth, least=1, most=MOST_DEPTH),
+            buffer_bytes=whole_number("buffer", buffer, low=1, high=_MAX_BYTES),
+            depth=whole_number("depth", depth, low=1, high=MAX_DEPTH),
             overwrite=overwrite,
             split_bytes=0
             if split_size is None
-            else whole_number("split_size", split_size, least=1, most=_MAX_BYTES),
+            else whole_number("split_size", split_size, low=1, high=_MAX_BYTES),
             split_seconds=_duration("split_duration", split_duration),
             snapshot_seconds=_duration("snapshot", snapshot),
             compress=compress if isinstance(compress, str) else "",

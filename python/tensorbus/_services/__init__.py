@@ -1,1 +1,1 @@
-"""Request and reply: services, their clients, and what is said between them."""
+"""Request and reply: services, their clients, and the messages between them."""

@@ -1,4 +1,4 @@
-"""Answers on their way to clients. The service that gives them waits for none of them."""
+"""Sends the answers of a service, without waiting for the clients."""
 
 from __future__ import annotations
 
@@ -11,96 +11,98 @@ from contextlib import contextmanager
 from tensorbus._base.errors import Closed, Error, Timeout
 from tensorbus._base.participant import participant
 from tensorbus._core import Outcome, Pending, Queue
-from tensorbus._services.asked import Asked
 from tensorbus._services.calls import Item
+from tensorbus._services.watched_request import WatchedRequest
 
-# Answers that are waited for, each with two descriptors. One that is given up arrives all the same,
-# if the client's process was reached before.
-_MOST = 128
-# Seconds that the end of a service waits for the last ones.
-_AT_THE_END = 1.0
+# Limit of pending answers, each of which takes two descriptors, and of cached client queues. Beyond
+# it the oldest answer is cancelled; it still arrives if the client's process has it already.
+_MAX_PENDING = 128
+# Seconds that the end of a service waits for pending answers.
+_FINISH_TIMEOUT = 1.0
 
 
 class Answers:
-    """Gives answers without waiting for the clients, which may be stopped, or dead. In any thread.
+    """Sends answers without waiting for the clients, which may be stopped or dead.
+
+    Any thread may use it.
 
     Args:
         domain: see `tensorbus.participant`.
-        refused: is handed why a client's queue did not take an answer; not that it is gone.
+        refused: called with the error if a client's queue refuses an answer, unless it is closed.
     """
 
     def __init__(self, domain: str | None, refused: Callable[[Error], object]) -> None:
         self._participant = participant(domain)
         self._refused = refused
-        self._queues: dict[str, Queue] = {}  # of clients that were answered lately
-        self._under_way: deque[Pending] = deque()  # the oldest first
+        self._queues: dict[str, Queue] = {}  # of recent clients, by address
+        self._pending: deque[Pending] = deque()  # the oldest first
         self._lock = threading.Lock()
 
     def give(self, address: str, item: Item) -> None:
-        """Sends it to the queue of that address.
+        """Sends an answer to the queue with this address.
 
         Raises:
-            InvalidArgument: it is none.
+            InvalidArgument: it is not an address of a queue.
             OutOfMemory: see `Queue.put`.
         """
         queue = self._queue_at(address)
         if queue.put_now(*item):
-            if self._under_way:
-                self._look()
+            if self._pending:
+                self._update()
             return
-        self._look(queue.start_put(*item))
+        self._update(queue.start_put(*item))
 
     def _queue_at(self, address: str) -> Queue:
         queue = self._queues.get(address)
         if queue is None:
             queue = Queue.at(address, self._participant)
-            if len(self._queues) >= _MOST:
+            if len(self._queues) >= _MAX_PENDING:
                 self._queues.clear()
             self._queues[address] = queue
         return queue
 
-    def _look(self, giving: Pending | None = None) -> None:
-        """At what became of earlier answers; and adds one."""
+    def _update(self, new: Pending | None = None) -> None:
+        """Removes answers that are done, reports their errors, and adds a new one."""
         with self._lock:
-            outcomes = [(each, _outcome(each)) for each in self._under_way]
-            self._under_way = deque(
+            outcomes = [(each, _outcome(each)) for each in self._pending]
+            self._pending = deque(
                 each for each, outcome in outcomes if outcome is Outcome.TIMED_OUT
             )
-            if giving is not None:
-                self._under_way.append(giving)
-            while len(self._under_way) > _MOST:
-                self._under_way.popleft().cancel()
+            if new is not None:
+                self._pending.append(new)
+            while len(self._pending) > _MAX_PENDING:
+                self._pending.popleft().cancel()
         for _, outcome in outcomes:
             if isinstance(outcome, Error):
                 self._refused(outcome)
 
     async def finish(self) -> None:
-        """Waits until the clients have what was given, but not for long."""
-        for asked in self._last():
-            with self._told():
-                await asked.answer()
+        """Waits until the clients have their answers, for a second at most."""
+        for request in self._remaining():
+            with self._errors_reported():
+                await request.answer()
 
     def finish_sync(self) -> None:
-        """The same, without an event loop."""
-        for asked in self._last():
-            with self._told():
-                asked.answer_sync()
+        """`finish` without an event loop."""
+        for request in self._remaining():
+            with self._errors_reported():
+                request.answer_sync()
 
-    def _last(self) -> Iterator[Asked]:
-        deadline = time.monotonic() + _AT_THE_END
+    def _remaining(self) -> Iterator[WatchedRequest]:
+        deadline = time.monotonic() + _FINISH_TIMEOUT
         while (oldest := self._oldest()) is not None:
-            yield Asked(oldest, deadline)
+            yield WatchedRequest(oldest, deadline)
 
     def _oldest(self) -> Pending | None:
         with self._lock:
-            return self._under_way.popleft() if self._under_way else None
+            return self._pending.popleft() if self._pending else None
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _errors_reported(self) -> Iterator[None]:
         try:
             yield
         except (Closed, Timeout):
-            pass  # the client gave up, or is stopped
+            pass  # the client has given up, or is stopped
         except Error as error:
             self._refused(error)
 

@@ -1,8 +1,8 @@
-"""What a client and a service say to each other, in the words of messages (docs/tensors.md).
+"""The messages between a client and a service, encoded like those of topics (docs/tensors.md).
 
-A request is a dict: `reply`, the address of the queue that the answer is for; `types`, the
-definitions of the client's request and reply, "" for any; `data`. An answer has one key: `data`,
-`error` (the exception's class, its text and the traceback there) or `mismatch`, a text.
+A request is a dict: `reply`, the address of the queue for the answer; `types`, the definitions of
+the client's request and reply types, "" if untyped; `data`. An answer is a dict with one key:
+`data`, `error` (class, text and traceback of an exception) or `mismatch` (a text).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import traceback
 from typing import Any, NamedTuple
 
-from tensorbus._base.error_text import encodable, text_of
 from tensorbus._base.errors import ProtocolError, ServiceError, TypeMismatch
+from tensorbus._base.text import encodable, text_of
 from tensorbus._codec.fields import flatten, unflatten
 from tensorbus._codec.protocols import Plan
 from tensorbus._core import Outgoing, Sample
@@ -23,12 +23,12 @@ Item = tuple[Outgoing, bytes]
 
 
 def queue_name(service: str) -> str:
-    """The queue that a service takes its requests from."""
+    """The name of a service's queue of requests."""
     return f"service:{service}"
 
 
 class Types:
-    """Of the requests and replies of one side, and their definitions, which are sent."""
+    """The request and reply types of a client or service, and their definitions."""
 
     def __init__(self, request: Plan | None, reply: Plan | None) -> None:
         self.request = request
@@ -39,12 +39,12 @@ class Types:
 
 
 class Request(NamedTuple):
-    """As a service reads it."""
+    """A request, decoded by the service."""
 
     reply: str
     types: tuple[str, str]
     data: Any
-    refusal: Item | None = None  # the answer, if the data cannot be read
+    refusal: Item | None = None  # the answer to a request whose data cannot be read
 
 
 def request_item(reply: str, types: Types, data: Any) -> Item:
@@ -59,13 +59,17 @@ def request_item(reply: str, types: Types, data: Any) -> Item:
 def read_request(sample: Sample, library: Library | None) -> Request:
     """
     Raises:
-        ProtocolError: it is none.
+        ProtocolError: it is not a request.
     """
     match unflatten(sample, library):
-        case {"reply": str(reply), "types": [str(wanted), str(answered)], "data": data}:
-            return Request(reply, (wanted, answered), data)
-        case found:
-            raise ProtocolError(f"a {type(found).__name__} that is no request came to a service")
+        case {
+            "reply": str(reply),
+            "types": [str(request_type), str(reply_type)],
+            "data": data,
+        }:
+            return Request(reply, (request_type, reply_type), data)
+        case other:
+            raise ProtocolError(f"a {type(other).__name__} that is no request came to a service")
 
 
 def reply_item(types: Types, data: Any) -> Item:
@@ -89,9 +93,9 @@ def read_reply(service: str, sample: Sample, types: Types, library: Library | No
     """
     Raises:
         ServiceError: the service's callback raised.
-        TypeMismatch: the service's types are others.
-        MessageError: a field of the reply is not of its type.
-        ProtocolError: it is no reply.
+        TypeMismatch: the service has other types.
+        MessageError: a field of the reply has the wrong type.
+        ProtocolError: it is not a reply.
     """
     match unflatten(sample, library):
         case {"data": data}:
@@ -102,14 +106,19 @@ def read_reply(service: str, sample: Sample, types: Types, library: Library | No
             )
         case {"mismatch": str(why)}:
             raise TypeMismatch(f"service {service!r}: {why}")
-        case found:
-            raise ProtocolError(f"service {service!r} answered a {type(found).__name__}")
+        case other:
+            raise ProtocolError(f"service {service!r} answered a {type(other).__name__}")
 
 
-def why_not(ours: Types, theirs: tuple[str, str]) -> str | None:
-    """Why a service with these types cannot serve a client with those; None if it can."""
-    request, reply = ours.definitions
-    for what, writer, reader in (("request", theirs[0], request), ("reply", reply, theirs[1])):
+def mismatch(own: Types, client: tuple[str, str]) -> str | None:
+    """Why a service with its own types cannot serve a client; None if it can.
+
+    Args:
+        own: the service's types.
+        client: definitions of the client's request and reply types.
+    """
+    request, reply = own.definitions
+    for what, writer, reader in (("request", client[0], request), ("reply", reply, client[1])):
         why = compatible(writer, reader) if writer and reader else None
         if why is not None:
             return f"its {what} is of another type: {why}\nsent as\n{writer}\nread as\n{reader}"

@@ -1,4 +1,4 @@
-"""The side of a service that asks."""
+"""Clients of services."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from tensorbus._tensors.library import Library, library_or_none
 
 @public
 class Client(Closing, Generic[Request, Reply]):
-    """Asks a service: `await client.call_async(request)`, or `client.call_sync(request)` to block.
+    """Calls a service: `await client.call_async(request)`, or `client.call_sync(request)` to block.
 
-    Requests and replies are what a topic's messages may be; tensors travel by reference both ways.
-    Any number of calls may be under way at once, from any thread or loop. If several processes
+    Requests and replies may be whatever a topic's messages may be; tensors travel by reference both
+    ways. Any number of calls may run at once, from any thread or event loop. If several processes
     offer the service, a call goes to the one with the fewest unanswered calls of this client; among
-    equals, to the one that has taken this client's calls the least time. Processes that come later
-    get their share.
+    equals, to the one that has spent the least time on this client's calls. New processes are found
+    while the client runs.
 
     Args:
-        name: the service's.
-        request_type: the class of the requests, which inherits from `Message`; `None` for any.
-        reply_type: the class of the replies.
-        timeout: seconds for a call, from looking for the service to its answer; `None` for as long
+        name: the name of the service.
+        request_type: the class of the requests, which inherits from `Message`; `None` for any data.
+        reply_type: the class of the replies, likewise.
+        timeout: seconds for a whole call, including the search for the service; `None` for as long
             as it takes.
-        access: what may be done with the tensors of replies, see `tensorbus.Subscriber`; `None` is
+        access: the access to tensors of replies, see `tensorbus.Subscriber`; `None` is
             "copy-on-write", and "shared" is refused.
-        library: whose tensors are wanted, see `tensorbus.Subscriber`.
+        library: the library of received tensors, see `tensorbus.Subscriber`.
         domain: see `tensorbus.participant`.
 
     >>> import asyncio
@@ -76,95 +76,98 @@ class Client(Closing, Generic[Request, Reply]):
         self._domain = domain
         self._closed = False
         self._finder = Finder(self.name, domain)
-        # Each call has a queue for its answer, which the next one uses again.
+        # Idle queues for answers: each call takes one, and puts it back if it got its answer.
         self._replies: deque[Replies] = deque()
 
     async def call_async(self, request: Request, timeout: float | None = None) -> Reply:
-        """The service's reply.
+        """Returns the service's reply.
 
         Args:
-            request: of the request type, or whatever can travel.
+            request: an instance of the request type, or any data that can travel.
             timeout: seconds; by default the client's own.
 
         Raises:
-            ServiceError: the service's callback raised; its `__cause__` has the traceback there.
-            Timeout: there was no such service, or no answer, in time.
+            ServiceError: the service's callback raised; `__cause__` has its traceback.
+            Timeout: the service was not found, or did not answer, in time.
             OutOfMemory: the service's process, or this one, had no room for a connection in time.
-            Closed: the service's process died, or closed it, after it had accepted the request; or
-                the client was closed before.
-            TypeMismatch: the service's types are others; both are shown.
+            Closed: the service's process accepted the request, and then died or closed the service;
+                or the client was closed before.
+            TypeMismatch: the service has other types; the message shows both.
             MessageError, Unsupported: the request cannot be sent; see `Publisher.publish`.
         """
         deadline = self._deadline(timeout)
         with self._call() as calling:
-            server = await self._asked(calling, request, deadline)
+            server = await self._send(calling, request, deadline)
             try:
-                found = await server.get(calling.replies, deadline).answer()
+                answer = await server.get(calling.replies, deadline).answer()
             except (Timeout, Closed) as error:
-                raise self._told(error, server) from None
-        return self._read(found)
+                raise self._error_for(error, server) from None
+        return self._read(answer)
 
     def call_sync(self, request: Request, timeout: float | None = None) -> Reply:
-        """`call_async` that blocks its thread; not in an event loop that serves it."""
+        """`call_async` that blocks the thread; never call it in the event loop of the service."""
         deadline = self._deadline(timeout)
         with self._call() as calling:
-            server = self._asked_sync(calling, request, deadline)
+            server = self._send_sync(calling, request, deadline)
             try:
-                found = server.get_sync(calling.replies, deadline)
+                answer = server.get_sync(calling.replies, deadline)
             except (Timeout, Closed) as error:
-                raise self._told(error, server) from None
-        return self._read(found)
+                raise self._error_for(error, server) from None
+        return self._read(answer)
 
-    def _own(self) -> Finder:
-        if not self._finder.own():
-            self._replies = deque()  # the others are the parent's, which goes on using them
+    def _own_finder(self) -> Finder:
+        if self._finder.reset_after_fork():
+            self._replies = deque()  # the parent goes on using the queues in the old one
         return self._finder
 
     def _call(self) -> _Call:
-        self._own()
+        self._own_finder()
         try:
             replies = self._replies.pop()
         except IndexError:
             replies = Replies(self._domain, self._access)
         return _Call(self._replies, replies)
 
-    async def _asked(self, calling: _Call, request: Any, deadline: float) -> Server:
-        """The server that has accepted the request. If one has gone since it was found, it has not:
-        the next one is asked, with an item of its own, since a put empties the item.
+    async def _send(self, calling: _Call, request: Any, deadline: float) -> Server:
+        """Sends the request, and returns the server that has accepted it.
+
+        A server that has ended since it was found has not accepted it: the request then goes to the
+        next server, as a new item, since a put empties its item.
         """
         item = self._item(calling.replies, request)
-        while (server := await self._finder.chosen(deadline)) is not None:
+        while (server := await self._finder.choose(deadline)) is not None:
             calling.server = server
             try:
                 await server.put(item, deadline).answer()
                 return server
             except Closed:
-                server.found_gone()
+                server.mark_gone()
                 item = self._item(calling.replies, request)
             except Timeout as error:
-                raise self._told(error, server) from None
-        raise self._finder.missing()
+                raise self._error_for(error, server) from None
+        raise self._finder.missing_error()
 
-    def _asked_sync(self, calling: _Call, request: Any, deadline: float) -> Server:
+    def _send_sync(self, calling: _Call, request: Any, deadline: float) -> Server:
         item = self._item(calling.replies, request)
-        while (server := self._finder.chosen_sync(deadline)) is not None:
+        while (server := self._finder.choose_sync(deadline)) is not None:
             calling.server = server
             try:
                 server.put_sync(item, deadline)
                 return server
             except Closed:
-                server.found_gone()
+                server.mark_gone()
                 item = self._item(calling.replies, request)
             except Timeout as error:
-                raise self._told(error, server) from None
-        raise self._finder.missing()
+                raise self._error_for(error, server) from None
+        raise self._finder.missing_error()
 
     def _item(self, replies: Replies, request: Any) -> calls.Item:
         return calls.request_item(replies.address, self._types, request)
 
     async def wait_for_service_async(self, timeout: float | None = None) -> bool:
-        """Waits until there is such a service; False after `timeout` seconds."""
-        return await self._own().found(_deadline(seconds("timeout", timeout)))
+        """Waits until the service exists; False after `timeout` seconds."""
+        deadline = _deadline(seconds("timeout", timeout))
+        return await self._own_finder().wait_for_server(deadline)
 
     def call(self, request: Request, timeout: float | None = None) -> Coroutine[Any, Any, Reply]:
         """The old name of `call_async`, until Tensorbus 1.0."""
@@ -177,28 +180,29 @@ class Client(Closing, Generic[Request, Reply]):
         return self.wait_for_service_async(timeout)
 
     def close(self) -> None:
-        """No more calls. A second call does nothing.
+        """Closes the client. A second call does nothing.
 
-        Calls under way that a service has accepted go on; those that look for one get `Closed`.
+        Calls that a service has accepted go on; pending lookups raise `Closed`.
         """
         self._closed = True
-        self._own().close()
+        self._own_finder().close()
         while self._replies:
             self._replies.pop().queue._discard()
 
     def _deadline(self, timeout: float | None) -> float:
         return _deadline(self._timeout if timeout is None else seconds("timeout", timeout))
 
-    def _told(self, error: Error, server: Server) -> Error:
+    def _error_for(self, error: Error, server: Server) -> Error:
+        """The error of a call, with the name of the service."""
         if isinstance(error, Closed):
-            server.found_gone()
+            server.mark_gone()
             return Closed(f"service {self.name!r} has gone, or was closed, before it answered")
         return Timeout(f"service {self.name!r} has not answered in time")
 
-    def _read(self, found: object) -> Reply:
-        if not isinstance(found, Sample):
-            raise Error(f"a queue answered {found}")
-        reply: Reply = calls.read_reply(self.name, found, self._types, self._library)
+    def _read(self, answer: object) -> Reply:
+        if not isinstance(answer, Sample):
+            raise Error(f"a queue answered {answer}")
+        reply: Reply = calls.read_reply(self.name, answer, self._types, self._library)
         return reply
 
     def __repr__(self) -> str:
@@ -214,9 +218,10 @@ def _deadline(limit: float | None) -> float:
 
 
 class _Call:
-    """A call under way: its server, and a queue for the answer.
+    """One call: its server, and a queue for the answer.
 
-    The queue is used again if the answer came, so that a late one reaches nobody.
+    The queue is used again only if the answer came. Otherwise it is discarded, so that a late
+    answer cannot reach another call.
     """
 
     def __init__(self, idle: deque[Replies], replies: Replies) -> None:

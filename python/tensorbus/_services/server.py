@@ -1,4 +1,4 @@
-"""The processes that offer a service: how a client finds them, chooses, and hears of their ends."""
+"""The processes that offer a service: a client finds them, chooses one, and detects their ends."""
 
 from __future__ import annotations
 
@@ -18,88 +18,88 @@ from tensorbus._core import Outcome, Participant, Sample
 from tensorbus._core import Queue as CoreQueue
 from tensorbus._queues.queue import Queue
 from tensorbus._services import calls
-from tensorbus._services.asked import Asked, Lifeline
+from tensorbus._services.watched_request import Lifeline, WatchedRequest
 
-# Seconds that a look goes on, also when nobody waits for it any more. It hears of a service that
-# comes. Also the patience with a server that is stopped, and the least time between two looks for
-# more.
-_LOOK = 0.2
-# Seconds that a server has for its answer to a look, even if less time is left. As in the core.
-_LEAST = 0.1
-# Seconds in which the name of a service that has left goes, too.
-_MOMENT = 0.005
+# Seconds that a search lasts at most, even if no caller waits for it any longer; a service that
+# starts meanwhile is found. Also the seconds to wait for a server that does not reply, and the
+# minimum between two searches for further servers.
+_SEARCH_TIME = 0.2
+# Minimum of seconds for a server to reply to a search, as in the core.
+_MIN_REPLY_TIME = 0.1
+# Seconds after which the name of a service that has ended is gone, too.
+_NAME_LINGERS = 0.005
 
 
 class Replies:
-    """A queue of a client for one answer at a time."""
+    """A client's queue for one answer at a time."""
 
     def __init__(self, domain: str | None, access: Access | None) -> None:
         self.queue = Queue(domain=domain)
         self.queue._receive_with(access)
-        self.core = self.queue._here  # of this process, as the client's queues all are
+        self.core = self.queue._here  # constant: a forked child makes new queues
         self.address: str = self.queue.address
-        self.taken = 0  # none of which is ever done
+        self.taken = 0  # answers so far; `task_done` is called for none of them
 
     def one_has_come(self) -> bool:
         return self.queue.stats.unfinished > self.taken
 
 
 class Server:
-    """One process that offers the service, to one client. The finder's lock guards its load."""
+    """One process that offers the service. The finder's lock guards the load."""
 
     def __init__(self, queue: CoreQueue, lock: threading.Lock, spent: float) -> None:
-        self._queue = queue  # of this process, as the finder is
+        self._queue = queue  # constant: a forked child has a new finder
         self._lock = lock
         self._life: Lifeline | None = None
         self._gone = False
-        self._calls = 0  # of this client that it has not answered
-        self._spent = spent  # seconds that this client's calls took
+        self._calls = 0  # unanswered calls of this client
+        self._spent = spent  # seconds spent on this client's calls
 
     @property
     def gone(self) -> bool:
         return self._gone or (self._life is not None and self._life.cut)
 
-    def found_gone(self) -> None:
+    def mark_gone(self) -> None:
         self._gone = True
 
     @property
     def load(self) -> tuple[int, float]:
-        """With the lock held. The server of the least one gets the next call."""
+        """The server with the smallest load gets the next call. Requires the lock."""
         return self._calls, self._spent
 
     def begin(self) -> None:
-        """A call, with the lock held."""
+        """Counts the begin of a call. Requires the lock."""
         self._calls += 1
 
     def end(self, seconds: float) -> None:
-        """A call that took so long, whatever came of it."""
+        """Counts the end of a call, successful or not, that took so many seconds."""
         with self._lock:
             self._calls -= 1
             self._spent += seconds
 
-    def put(self, item: calls.Item, deadline: float) -> Asked:
-        return Asked(self._queue.start_put(*item), deadline)
+    def put(self, item: calls.Item, deadline: float) -> WatchedRequest:
+        return WatchedRequest(self._queue.start_put(*item), deadline)
 
     def put_sync(self, item: calls.Item, deadline: float) -> None:
         if not self._queue.put_now(*item):
             self.put(item, deadline).answer_sync()
 
-    def get(self, replies: Replies, deadline: float) -> Asked:
+    def get(self, replies: Replies, deadline: float) -> WatchedRequest:
         getting = replies.core.start_get()
-        return Asked(getting, deadline, self._lifeline(), replies.one_has_come)
+        return WatchedRequest(getting, deadline, self._lifeline(), replies.one_has_come)
 
     def get_sync(self, replies: Replies, deadline: float) -> Sample | Outcome:
         left = None if deadline == math.inf else _left(deadline)
         life = self._life or self._lifeline()
-        found = replies.core.get_while(life.pending, left)
-        if isinstance(found, Sample):
-            return found
-        if found is Outcome.TIMED_OUT:
+        answer = replies.core.get_while(life.pending, left)
+        if isinstance(answer, Sample):
+            return answer
+        if answer is Outcome.TIMED_OUT:
             raise Timeout("no answer in time")
-        return self.get(replies, deadline).answer_sync()  # it may have answered before its end
+        return self.get(replies, deadline).answer_sync()  # the server may have answered and ended
 
     def _lifeline(self) -> Lifeline:
-        """After a put was answered: before that, nothing may be in the queue, and a join ends."""
+        """Call it only after a put has succeeded: the `join` of an empty queue ends at once."""
         if self._life is None:
             with self._lock:
                 if self._life is None:
@@ -107,19 +107,20 @@ class Server:
         return self._life
 
     def close(self) -> None:
-        """When no call of it is under way: none would hear of its end."""
+        """Call it when no call is pending: a pending call would not detect the server's end."""
         if self._life is not None:
             self._life.close()
 
 
 class Finder:
-    """Knows the servers of a service that live. For any number of threads and loops.
+    """Finds the running servers of a service. Any thread and event loop may use it.
 
-    Looking blocks: it opens servers' queues, and asks processes that may be stopped. While no
-    server is known the callers wait for a look. When files of the domain have changed since the
-    last look, a call starts one and does not wait for it. Looks have a thread, one at a time for
-    all callers; not one of an event loop's executor, which are few, and the program's. It ends by
-    itself soon after nobody waits any more. A thread that has no event loop looks by itself.
+    A search blocks: it opens the queues of servers, whose processes may be stopped. While no server
+    is known, callers wait for a search. If files of the domain have changed since the last search,
+    a call starts one and does not wait for it. Callers in event loops share one search at a time,
+    in a thread of its own: the threads of an event loop's executor are few, and belong to the
+    program. It ends soon after the last caller has given up. A caller without an event loop
+    searches in its own thread.
     """
 
     def __init__(self, service: str, domain: str | None) -> None:
@@ -129,71 +130,70 @@ class Finder:
         self._reset()
 
     def _reset(self) -> None:
-        """At first, and in a forked child, whose parent has the connections."""
+        """Initial state; also for a forked child, which cannot use its parent's connections."""
         self._lock = threading.Lock()
-        self._look: Future[None] | None = None  # that is under way
+        self._running_search: Future[None] | None = None  # the search that runs now
         self._home: Participant | None = None
-        self._servers: dict[str, Server] = {}  # by host and number of the queue
+        self._servers: dict[str, Server] = {}  # by server and number of the queue, see _key()
         self._silent: set[str] = set()  # addresses of servers that were stopped, or had no room
-        self._shortage: str | None = None  # that the looks have met
-        self._complete_at = (
-            -1
-        )  # changes of the domain up to which no server is missing; -1: some are
-        self._next_look = 0.0
-        self._process = os.getpid()  # last: other threads of the child ask for it
+        self._shortage: str | None = None  # text of the last search's OutOfMemory
+        # The count of the domain's changes at which all servers were known; -1: some may not be.
+        self._complete_at = -1
+        self._next_search = 0.0
+        self._process = os.getpid()  # last: other threads of the child test it
 
-    async def chosen(self, deadline: float) -> Server | None:
-        """The least busy server, with a call begun; None if there is none by the deadline.
+    async def choose(self, deadline: float) -> Server | None:
+        """The server with the smallest load, with a begun call; None if none is found in time.
 
         Raises:
             Closed: the finder is closed.
         """
         while (server := self._choose()) is None:
-            if not await self.found(deadline):
+            if not await self.wait_for_server(deadline):
                 return None
         return server
 
-    def chosen_sync(self, deadline: float) -> Server | None:
-        """The same, without an event loop."""
+    def choose_sync(self, deadline: float) -> Server | None:
+        """`choose` without an event loop."""
         while (server := self._choose()) is None:
-            self._open(min(_left(deadline), _LOOK))
+            self._open(min(_left(deadline), _SEARCH_TIME))
             if _left(deadline) == 0:
                 return self._choose()
         return server
 
-    async def found(self, deadline: float) -> bool:
-        """Is there a server by the deadline? Raises like `chosen`."""
-        while not self._know():
+    async def wait_for_server(self, deadline: float) -> bool:
+        """Waits until a server is known; False after the deadline. Raises like `choose`."""
+        while not self._has_server():
             left = _left(deadline)
-            await _result(self._looking(left), max(left, _LEAST))
+            await _result(self._search(left), max(left, _MIN_REPLY_TIME))
             if _left(deadline) == 0:
-                return self._know()
+                return self._has_server()
         return True
 
-    def own(self) -> bool:
-        """Begins anew in a forked child; False then."""
+    def reset_after_fork(self) -> bool:
+        """Resets the finder, and returns True, if this process is a forked child."""
         if self._process == os.getpid():
-            return True
+            return False
         self._reset()
-        return False
+        return True
 
-    def missing(self) -> Error:
-        """Why there is no server."""
+    def missing_error(self) -> Error:
+        """The error for a caller that got no server."""
         with self._lock:
             if self._shortage is not None:
                 return OutOfMemory(self._shortage)
             return Timeout(f"there was no service {self._service!r} in time")
 
     def close(self) -> None:
-        """Who waits for a server gets `Closed` soon. A second call does nothing.
+        """Pending lookups raise `Closed`. A second call does nothing.
 
-        Calls that have a server keep it, with the lifeline that tells of its end.
+        Calls that have a server keep it, and its lifeline.
         """
         with self._lock:
             self._closed = True
             self._servers.clear()
 
-    def _know(self) -> bool:
+    def _has_server(self) -> bool:
         with self._lock:
             return bool(self._living())
 
@@ -203,14 +203,14 @@ class Finder:
             if not servers:
                 return None
             if self._may_be_more():
-                self._start_look(_LOOK)
+                self._start_search(_SEARCH_TIME)
             first = next(iter(servers.values()))
             server = first if len(servers) == 1 else min(servers.values(), key=_load)
             server.begin()
             return server
 
     def _living(self) -> dict[str, Server]:
-        """With the lock held."""
+        """The known servers without those that have ended. Requires the lock."""
         if self._closed:
             raise Closed(f"the client of service {self._service!r} is closed")
         gone = [key for key, server in self._servers.items() if server.gone]
@@ -220,68 +220,69 @@ class Finder:
         return self._servers
 
     def _may_be_more(self) -> bool:
-        """Is it time for a look? With the lock held."""
+        """Whether a search for further servers is due. Requires the lock."""
         return (
             self._home is not None
             and self._home.domain_changes != self._complete_at
-            and self._look is None
-            and time.monotonic() >= self._next_look
+            and self._running_search is None
+            and time.monotonic() >= self._next_search
         )
 
-    def _looking(self, left: float) -> Future[None]:
+    def _search(self, left: float) -> Future[None]:
         with self._lock:
-            return self._look or self._start_look(min(left, _LOOK))
+            return self._running_search or self._start_search(min(left, _SEARCH_TIME))
 
-    def _start_look(self, timeout: float) -> Future[None]:
-        """With the lock held, while there is none."""
-        look: Future[None] = Future()
+    def _start_search(self, timeout: float) -> Future[None]:
+        """Starts a search; none may run. Requires the lock."""
+        search: Future[None] = Future()
         threading.Thread(
             target=self._run,
-            args=(look, timeout),
+            args=(search, timeout),
             name=f"looks for service {self._service}",
-            daemon=True,  # a program that ends does not wait for it
+            daemon=True,  # the end of the program does not wait for it
         ).start()
-        self._look = look
-        return look
+        self._running_search = search
+        return search
 
-    def _run(self, look: Future[None], timeout: float) -> None:
+    def _run(self, search: Future[None], timeout: float) -> None:
         error: BaseException | None = None
         try:
             self._open(timeout)
         except BaseException as raised:
             error = raised
         with self._lock:
-            self._look = None
+            self._running_search = None
         if error is None:
-            look.set_result(None)
+            search.set_result(None)
         else:
-            look.set_exception(error)
+            search.set_exception(error)
 
     def _open(self, timeout: float) -> None:
-        """Opens the queues of all servers that are not known; if none is, of one, which may come.
+        """Opens the queues of new servers; if there are none at all, waits for the first.
 
-        The first call does not wait for more than one server; the second looks for the others.
+        If no server is known, it stops after the first that it opens, so that the first call waits
+        for no more; the next search opens the others.
         """
-        until = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout
         home = participant(self._domain)
-        changes = home.domain_changes  # before the look: what comes meanwhile is seen later
+        changes = home.domain_changes  # read first: later changes cause another search
         with self._lock:
             known = {*self._servers}
             silent_before = self._silent
         listed = CoreQueue.addresses_of(calls.queue_name(self._service), home)
         others = [address for address in listed if _key(address) not in known]
-        shuffle(others)  # not all clients begin with the same server
-        others.sort(key=silent_before.__contains__)  # a look may have time for one that is stopped
+        shuffle(others)  # spreads the clients over the servers
+        others.sort(key=silent_before.__contains__)  # last: a search has time for one such server
         silent: set[str] = set()
         shortage: str | None = None
         found = False
         for address in others:
-            if (found and not known) or (silent and _left(until) == 0):
+            if (found and not known) or (silent and _left(deadline) == 0):
                 break
             try:
-                self._add(address, min(_LOOK, _left(until)))
+                self._add(address, min(_SEARCH_TIME, _left(deadline)))
                 found = True
-            except Closed:  # it has just left
+            except Closed:  # the server has just ended
                 pass
             except Timeout:
                 silent.add(address)
@@ -289,23 +290,23 @@ class Finder:
                 silent.add(address)
                 shortage = str(error)
         if shortage is not None and not (known or found):
-            time.sleep(min(_MOMENT, _left(until)))
+            time.sleep(min(_NAME_LINGERS, _left(deadline)))
         if not (known or found or silent):
-            self._wait_for_one(_left(until))
+            self._wait_for_one(_left(deadline))
         complete = not silent and (bool(known) or (found and len(others) == 1))
         with self._lock:
             self._home = home
             self._complete_at = changes if complete else -1
             self._silent = silent.union(silent_before).intersection(others)
-            # A look without time for an answer says nothing else.
+            # A search that only met silent servers does not prove that the shortage is over.
             self._shortage = shortage or (self._shortage if silent else None)
-            self._next_look = time.monotonic() + (_LOOK if known else 0)
+            self._next_search = time.monotonic() + (_SEARCH_TIME if known else 0)
 
     def _wait_for_one(self, timeout: float) -> None:
         try:
             self._add(calls.queue_name(self._service), timeout)
-        except (Closed, OutOfMemory):  # it has just left, or the next look meets the same
-            time.sleep(_MOMENT)
+        except (Closed, OutOfMemory):  # the server has just ended; or the next search reports it
+            time.sleep(_NAME_LINGERS)
         except Timeout:
             pass
 
@@ -324,33 +325,33 @@ def _load(server: Server) -> tuple[int, float]:
 
 
 def _key(address: str) -> str:
-    """Of a queue's address: its host and number, which a listing has, too."""
+    """The part of a queue's address that is the same in a listing: its server and its number."""
     return address.rpartition(":")[0]
 
 
-async def _result(look: Future[None], timeout: float) -> None:
-    """Waits for its end, or so long. Cancelled, it leaves the look to the others that wait for it.
+async def _result(search: Future[None], timeout: float) -> None:
+    """Waits until a search ends, for `timeout` seconds at most. A cancellation does not end it.
 
     Raises:
-        Exception: whatever the look has raised.
+        Exception: whatever the search has raised.
     """
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
 
     def wake(_: object) -> None:
-        with suppress(RuntimeError):  # the loop was closed over its tasks
+        with suppress(RuntimeError):  # the loop was closed before its tasks ended
             loop.call_soon_threadsafe(ended.set)
 
-    look.add_done_callback(wake)
-    # Not wait_for(): in Python 3.11 that may swallow a cancellation.
+    search.add_done_callback(wake)
+    # Not wait_for(), which may swallow a cancellation in Python 3.11.
     timer = None if math.isinf(timeout) else loop.call_later(timeout, ended.set)
     try:
         await ended.wait()
     finally:
         if timer is not None:
             timer.cancel()
-    if look.done():
-        look.result()
+    if search.done():
+        search.result()
 
 
 def _left(deadline: float) -> float:

@@ -1,4 +1,4 @@
-"""The side of a service that answers."""
+"""Services: they answer requests."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tensorbus._services.answers import Answers
 from tensorbus._tensors.library import Library, library_or_none
 from tensorbus.messages import Message
 
-# Clients' types that are known to fit, or not to.
-_KNOWN = 256
-# Seconds until the next look when requests cannot be taken.
+# Maximum of clients' types whose comparison is cached.
+_MAX_COMPARED = 256
+# Seconds before the next try after requests could not be taken.
 _PAUSE = 0.01
 
 
@@ -30,8 +30,8 @@ _PAUSE = 0.01
 class Service(Closing):
     """Answers requests while its node runs. Made by `Node.create_service`.
 
-    Any number of processes may offer a service of one name: each client shares its calls among
-    them, see `Client`.
+    Any number of processes may offer a service with the same name: each client distributes its
+    calls over them, see `Client`.
     """
 
     _in_a_child = "make the node in the child"
@@ -52,22 +52,24 @@ class Service(Closing):
         self.name = name
         self.mode = mode
         self.label: str = f"service {name!r}"
-        self.parallel: int = whole_number("concurrency", concurrency, least=1)
-        self.calls: int = 0  # requests that came
+        self.parallel: int = whole_number("concurrency", concurrency, low=1)
+        self.calls: int = 0  # number of requests so far
         self._types = calls.Types(plan_or_none(request_type), plan_or_none(reply_type))
         self._callback = callback
         self._library = library_or_none(library)
         self._failures = failures
         self._queue = Queue(name=calls.queue_name(name), domain=domain)
         self._answers = Answers(domain, lambda error: failures.warn(error, self.label))
-        self._known: dict[tuple[str, str], str | None] = {}
+        # By the definitions of a client's types: why they do not fit, or None.
+        self._mismatches: dict[tuple[str, str], str | None] = {}
 
     def close(self) -> None:
-        """Ends it: clients that wait for an answer get `Closed`. A second call does nothing.
+        """Closes the service; waiting clients get `Closed`. A second call does nothing.
 
-        It waits for answers that are on their way, up to a second if a client is stopped.
+        It first waits for answers being sent, for up to a second if a client is stopped.
         """
-        self._answers.finish_sync()  # who hears first that it ended takes them for lost
+        # First: a client that detects the end before its answer gets `Closed`.
+        self._answers.finish_sync()
         self._queue._discard()
 
     async def finish(self) -> None:
@@ -76,29 +78,29 @@ class Service(Closing):
     async def work(self, stop: threading.Event) -> None:
         while not stop.is_set():
             try:
-                found = await taken(self._queue._here.start_get())
+                request = await taken(self._queue._here.start_get())
             except Closed:
                 return
             except Error as error:
                 self._failures.report(error, self.label)
                 await asyncio.sleep(_PAUSE)
                 continue
-            if isinstance(found, Sample):
-                await self._serve(found)
-            del found
+            if isinstance(request, Sample):
+                await self._serve(request)
+            del request  # hold no request while waiting for the next
 
     def work_sync(self, stop: threading.Event) -> None:
         while not stop.is_set():
             try:
-                found = self._queue._found(None)
+                request = self._queue._take_sample(None)
             except Closed:
                 return
             except Error as error:
                 self._failures.report(error, self.label)
                 stop.wait(_PAUSE)
                 continue
-            self._serve_sync(found)
-            del found
+            self._serve_sync(request)
+            del request
 
     async def _serve(self, sample: Sample) -> None:
         try:
@@ -144,7 +146,7 @@ class Service(Closing):
             raise
 
     def _last_answer(self, request: calls.Request, error: BaseException) -> None:
-        """sys.exit ends the node: the client is answered first."""
+        """Answers the client before an exception such as `SystemExit` ends the node."""
         self._give(request, calls.error_item(error))
 
     def _failed(self, error: BaseException) -> calls.Item:
@@ -154,7 +156,7 @@ class Service(Closing):
     def _read(self, sample: Sample) -> calls.Request:
         self.calls += 1
         request = calls.read_request(sample, self._library)
-        why = self._why_not(request.types)
+        why = self._mismatch(request.types)
         if why is not None:
             return request._replace(refusal=calls.mismatch_item(why))
         plan = self._types.request
@@ -166,12 +168,12 @@ class Service(Closing):
             self._failures.warn(error, self.label)
             return request._replace(refusal=calls.error_item(error))
 
-    def _why_not(self, types: tuple[str, str]) -> str | None:
-        if types not in self._known:
-            if len(self._known) >= _KNOWN:
-                self._known.clear()
-            self._known[types] = calls.why_not(self._types, types)
-        return self._known[types]
+    def _mismatch(self, types: tuple[str, str]) -> str | None:
+        if types not in self._mismatches:
+            if len(self._mismatches) >= _MAX_COMPARED:
+                self._mismatches.clear()
+            self._mismatches[types] = calls.mismatch(self._types, types)
+        return self._mismatches[types]
 
     def __repr__(self) -> str:
         return f"<tensorbus.Service {self.name!r} calls={self.calls}>"

@@ -1,4 +1,4 @@
-"""Attaching to what is shared on another machine: the bridge of this one fetches a copy."""
+"""Attaching to a share of another machine: this machine's bridge fetches a copy."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from tensorbus._base.errors import BY_CODE, Closed, Error, ProtocolError, Timeou
 from tensorbus._services import calls
 from tensorbus._services.server import Replies, Server
 
-SERVICE = "tensorbus/shares"  # of the bridge, for programs of its machine
+SERVICE = "tensorbus/shares"  # the bridge's service for the programs of its machine
 
 
 def code_of(error: Error) -> int:
-    """The kind of an error, as a number that `error_of` knows."""
+    """The class of an error, as a number for `error_of`."""
     kinds = [number for number, kind in enumerate(BY_CODE) if isinstance(error, kind)]
     return kinds[-1] if kinds else BY_CODE.index(ProtocolError)
 
 
 def error_of(code: int, text: str) -> Error:
-    """The error of such a number, which a peer wrote."""
+    """The error with a number of `code_of`, which a peer wrote: any number is accepted."""
     return (BY_CODE[code] if 0 <= code < len(BY_CODE) else ProtocolError)(text)
 
 
 def copy_of(
     handle: _core.Handle, access: str, timeout: float | None, home: _core.Participant
 ) -> _core.Handle | None:
-    """The handle of a copy on this machine; None if no other machine has it, as far as is known.
+    """The handle of a copy on this machine; None if no bridge finds the share.
 
     Raises:
-        Error: what `attach` raises, there or here.
+        Error: like `attach`, on the other machine or here.
     """
     if os.path.exists(os.path.join(home.domain, f"{handle.owner}.sock")):
-        return None  # its process is on this machine
+        return None  # the sharing process is on this machine
     any_type = calls.Types(None, None)
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     for address in _core.Queue.addresses_of(calls.queue_name(SERVICE), home):
@@ -43,14 +43,14 @@ def copy_of(
             left = None if timeout is None else max(deadline - time.monotonic(), 0)
             queue = _core.Queue.open(address, left, home)
         except Closed:
-            continue  # a bridge that is gone
+            continue  # this bridge has ended
         bridge = Server(queue, threading.Lock(), 0.0)
         replies = Replies(home.domain, None)
         try:
             data = [handle.bytes(), access, timeout]
             item = calls.request_item(replies.queue.address, any_type, data)
             bridge.put(item, deadline).answer_sync()
-            found = bridge.get(replies, deadline).answer_sync()
+            answer = bridge.get(replies, deadline).answer_sync()
         except Timeout:
             raise Timeout("nobody answered in time: no bridge, or no process that shares it") from (
                 None
@@ -60,8 +60,8 @@ def copy_of(
         finally:
             bridge.close()
             replies.queue._discard()
-        assert isinstance(found, _core.Sample)
-        match calls.read_reply(SERVICE, found, any_type, None):
+        assert isinstance(answer, _core.Sample)
+        match calls.read_reply(SERVICE, answer, any_type, None):
             case bytes(copy):
                 return _core.Handle.from_bytes(copy)
             case [int(code), str(text)]:

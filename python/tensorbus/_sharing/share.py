@@ -21,7 +21,7 @@ from tensorbus._tensors.library import Library, library_or_none
 
 @public
 class Shared(Closing):
-    """Keeps tensors for all that have the handle, until it is closed. Made by `tensorbus.share`.
+    """Keeps tensors for all holders of its handle, until it is closed. Made by `tensorbus.share`.
 
     Without a `ttl`, the share is closed when the last reference to this object is dropped.
     """
@@ -34,16 +34,16 @@ class Shared(Closing):
 
     @property
     def handle(self) -> Handle:
-        """What others attach by."""
+        """The handle for `attach`."""
         return self._handle
 
     @property
     def open(self) -> bool:
-        """Can anybody attach still? Not when it is closed, or its uses or its time are spent."""
+        """Whether `attach` still works: not once it is closed, or `uses` or `ttl` has run out."""
         return self._core.open
 
     def close(self) -> None:
-        """Nobody new can attach; who has attached keeps what they have."""
+        """Refuses further `attach` calls; tensors that were attached stay valid."""
         self._core.close()
 
     def __repr__(self) -> str:
@@ -60,22 +60,23 @@ def share(
     stream: Any = None,
     domain: str | None = None,
 ) -> Shared:
-    """Keeps a tensor, or a message of tensors, for whoever has the handle.
+    """Shares a tensor, or a message of tensors, by a handle.
 
-    Tensors that lie in memory of the bus (loans, `tensorbus.empty`, what was received or attached)
-    are shared as they are; all others are copied once, without the GIL.
+    Tensors in memory of the bus (loans, `tensorbus.empty`, received or attached tensors) are shared
+    without a copy; others are copied once, without the GIL.
 
     Args:
-        data: a tensor, or what a message may be, see `tensorbus.Publisher.publish`.
-        uses: so many may attach, then it is over; `None` for any number.
-        ttl: seconds after which it is over, whether anybody came or not; until then it goes on also
-            without the returned object. `None`: until that object is closed or dropped.
-        shared: who attaches with `access="shared"` may write to it, and all see that.
+        data: a tensor or message, see `tensorbus.Publisher.publish`.
+        uses: how many `attach` calls succeed before the share ends; `None` for any number.
+        ttl: seconds after which the share ends, used or not; until then it also outlives the
+            returned object. `None`: the share ends when that object is closed or dropped.
+        shared: processes that attach with `access="shared"` may write to the tensors, and the
+            writes are visible to all.
         stream: see `tensorbus.Publisher.publish`.
         domain: see `tensorbus.participant`.
 
     Raises:
-        Unsupported: something in it cannot travel.
+        Unsupported: the data contains a value that cannot travel.
         OutOfMemory: a limit was reached; the message names it.
 
     >>> import numpy as np
@@ -85,7 +86,7 @@ def share(
     """
     if ttl is not None and not ttl > 0:
         raise InvalidArgument(f"ttl={ttl!r}: expected seconds, or None")
-    count = 0 if uses is None else whole_number("uses", uses, least=1)
+    count = 0 if uses is None else whole_number("uses", uses, low=1)
     outgoing, fields = flatten(data)
     if stream is not None:
         outgoing.set_stream(stream_of(stream))
@@ -101,46 +102,45 @@ def attach(
     timeout: float | None = None,
     domain: str | None = None,
 ) -> Any:
-    """What is behind a handle, by reference, in any process of the domain.
+    """Returns the shared tensor or message of a handle, by reference, in any process of the domain.
 
-    Any number of times, for as long as it is shared. What was attached is valid for as long as any
-    view of it lives, whatever happens to the process that shared it; it can be shared and published
-    onwards, and is not copied for that.
+    It can be called any number of times while the share is open. Attached tensors stay valid as
+    long as any view of them lives, whatever happens to the sharing process. They can be shared and
+    published again without a copy.
 
-    What a process of another machine shares comes by the bridges (docs/bridge.md): a copy, which
-    all who attach on this machine have in common.
+    A share of another machine comes through the bridges (docs/bridge.md), as a copy. All processes
+    of this machine that attach use the same copy.
 
     Args:
-        handle: as a `Handle`, its text, its bytes or its dictionary.
-        access: what may be done with it, see `tensorbus.Subscriber`.
-        library: whose tensors are wanted, see `tensorbus.Subscriber`.
-        timeout: seconds to wait for the process that shares it; `None` for as long as it lives.
+        handle: a `Handle`, its text, its bytes or its dictionary.
+        access: the access to the tensors, see `tensorbus.Subscriber`.
+        library: the library of the tensors, see `tensorbus.Subscriber`.
+        timeout: seconds to wait for the sharing process; `None` for as long as it lives.
         domain: see `tensorbus.participant`.
 
     Raises:
-        Closed: it is no longer shared, its process has exited, or is of a domain that no bridge
+        Closed: the share is closed, its process has ended, or it belongs to a domain that no bridge
             reaches.
-        InvalidArgument: a handle that was cut short, changed or made up.
-        AccessDenied: `access="shared"` of what is not shared to be written, or is of another
-            machine.
-        Timeout: nobody answered in time.
-        OutOfMemory: a limit was reached, here or in the process that shares it, which is tried
-            again until the time-out, or for 5 seconds without one; the message names the limit.
+        InvalidArgument: a truncated, changed or forged handle.
+        AccessDenied: `access="shared"` for a share without `shared=True`, or of another machine.
+        Timeout: the sharing process did not reply in time.
+        OutOfMemory: a limit of this process or of the sharing one was reached, until the end of
+            `timeout` (without one, for 5 seconds); the message names the limit.
     """
-    wanted, grant, home = library_or_none(library), access_named(access), participant(domain)
+    library, grant, home = library_or_none(library), access_named(access), participant(domain)
     core = Handle(handle)._core
     try:
-        found = _core.attach(core, grant, timeout, home)
+        sample = _core.attach(core, grant, timeout, home)
     except Closed:
-        from tensorbus._sharing import elsewhere  # it needs queues and services
+        from tensorbus._sharing import elsewhere  # late: it imports queues and services
 
         copy = elsewhere.copy_of(core, access, timeout, home)
         if copy is None:
             raise
-        found = _core.attach(copy, grant, timeout, home)
-    if isinstance(found, Outcome):
+        sample = _core.attach(copy, grant, timeout, home)
+    if isinstance(sample, Outcome):
         raise Timeout("nobody answered in time: the process that shares it is stopped, or busy")
-    return unflatten(found, wanted)
+    return unflatten(sample, library)
 
 
 @public
@@ -155,14 +155,14 @@ def empty(
 ) -> Any:
     """A tensor in shared memory that this process keeps. Its bytes are not cleared.
 
-    Unlike a loan it may be shared and published any number of times, by reference, and written to
-    all the while. A reader sees later writes for certain with `access="read"` or `"shared"`. With
-    the default, "copy-on-write", a small tensor is a copy that was made when it was received, and
-    a page that the reader has written is the reader's own.
+    Unlike a loan, it may be shared and published any number of times, by reference, and this
+    process may write to it at any time. Readers are sure to see later writes only with
+    `access="read"` or `"shared"`. With the default, "copy-on-write", a small tensor is copied when
+    it is received, and a page that a reader has written is private to that reader.
 
     Args:
         shape, dtype, like, device: see `tensorbus.Publisher.loan`.
-        shared: others may be given the right to write to it, too.
+        shared: other processes may get write access, too.
         domain: see `tensorbus.participant`.
 
     Raises:

@@ -25,30 +25,30 @@ def load_state_dict(
     timeout: float | None = None,
     domain: str | None = None,
 ) -> Any:
-    """Makes the weights that somebody shares the model's own, without a copy.
+    """Loads shared weights into a model without a copy.
 
-    The model's parameters and buffers are replaced by tensors over the shared memory, so that any
-    number of processes hold one copy of them. Build the model on the `meta` device to spend no
-    memory on weights that are replaced. The parameters do not require gradients, unless `access` is
-    "private" or "shared": an optimiser's step would write to all of them.
+    Tensors over the shared memory replace the model's parameters and buffers, so that any number of
+    processes use one copy of the weights. Build the model on the `meta` device to spend no memory
+    on weights that are replaced. The parameters do not require gradients, unless `access` is
+    "private" or "shared": an optimizer's step would write to all of them.
 
     Args:
         model: a `torch.nn.Module`.
-        handle: of what `tensorbus.share(other.state_dict())` shares.
+        handle: the handle of `tensorbus.share(other.state_dict())`.
         strict: the names must be exactly those of the model, as in `Module.load_state_dict`.
-        access: "copy-on-write", so that batch normalization may update its buffers here alone;
-            "private" for weights that are trained here alone, a page at a time; "shared" for
-            weights that all processes train together, if they are shared so; "read" to let a write
-            end the process.
+        access: "copy-on-write": batch normalization may update its buffers in this process alone;
+            "private": training in this process alone, which copies each page at its first write;
+            "shared": all processes train the same weights, if the share has `shared=True`; "read":
+            a write ends the process.
         timeout: see `tensorbus.attach`.
         domain: see `tensorbus.participant`.
 
     Returns:
-        What `torch.nn.Module.load_state_dict` returns: the names that were missing or unexpected.
+        The result of `torch.nn.Module.load_state_dict`: missing and unexpected names.
 
     Raises:
-        InvalidArgument: the handle is not of a dictionary of tensors.
-        RuntimeError: names or shapes do not fit; the model is as it was.
+        InvalidArgument: the handle is not that of a dictionary of tensors.
+        RuntimeError: names or shapes do not fit; the model is unchanged.
         Closed: see `tensorbus.attach`.
 
     >>> import torch
@@ -70,7 +70,7 @@ def load_state_dict(
     before = [*_tensors_of(model)]
     try:
         result = model.load_state_dict(state, strict=strict, assign=True)
-    except BaseException:  # PyTorch has assigned what fits
+    except BaseException:  # PyTorch may have assigned some tensors
         for module, name, tensor in before:
             setattr(module, name, tensor)
         raise
@@ -82,9 +82,9 @@ def load_state_dict(
 
 
 def _tensors_of(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str, torch.Tensor]]:
-    """Parameters and buffers, each with the module that has it and its name there."""
+    """Parameters and buffers, each with its module and its name in that module."""
     for module in model.modules():
-        # Not named_parameters(): a model may have its own.
+        # Not named_parameters(), which a model may override.
         for tensors in (module._parameters, module._buffers):
             for name, tensor in tensors.items():
                 if tensor is not None:

@@ -1,4 +1,4 @@
-"""Tensors in shared memory, to be filled: loans, and memory that stays with its process."""
+"""New tensors in shared memory: for loans and `tensorbus.empty`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tensorbus._core import Memory
 from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus._tensors.library import library_of, sizes_of
 
-# Memory for a contiguous tensor: of a dtype's name, its sizes and the ordinal of its device.
+# Allocates a contiguous tensor: name of the dtype, sizes, ordinal of the device.
 Allocate = Callable[[str, list[int], int], Memory]
 
 
 def tensor_in(allocate: Allocate, shape: Any, dtype: Any, like: Any, device: Any = None) -> Any:
-    """A tensor to fill: see `tensorbus.Publisher.loan`."""
+    """A new tensor: see `tensorbus.Publisher.loan`."""
     if like is not None and library_of(like) is None:
         raise InvalidArgument(f"like={type(like).__name__}: a tensor is needed")
     if dtype is None and like is None:
@@ -44,13 +44,13 @@ def tensor_in(allocate: Allocate, shape: Any, dtype: Any, like: Any, device: Any
 
 
 def _device_of(like: Any) -> Any:
-    """That of a tensor on a GPU; memory like any other is main memory."""
+    """The device of a tensor on a GPU; None for any other tensor."""
     device = getattr(like, "device", None)
     return device if getattr(device, "type", None) == "cuda" else None
 
 
 def dtype_name(wanted: Any) -> str:
-    """Of a dtype, for memory that no NumPy array can show."""
+    """The name of a dtype, for memory that NumPy cannot access."""
     if isinstance(wanted, str):
         return wanted
     torch = sys.modules.get("torch")

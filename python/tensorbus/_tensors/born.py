@@ -1,4 +1,4 @@
-"""Arrays and tensors that are born on the bus: made by their libraries, in memory of the bus."""
+"""`tensorbus.allocate`: NumPy and PyTorch allocate arrays and tensors in memory of the bus."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ from tensorbus._base.participant import participant
 from tensorbus._base.public import public
 from tensorbus._tensors import numpy_arrays
 
-MIN_BYTES = 65_536  # smaller ones are copied in less time than a block takes
-_LEAST = 4096  # blocks are whole pages
+MIN_BYTES = 65_536  # copying a smaller array is faster than taking a block
+_PAGE_BYTES = 4096  # blocks are whole pages
 
 
 @public
 @dataclass(frozen=True)
 class AllocateStats:
-    """What was born on the bus in this process: `tensorbus.allocate.stats()`."""
+    """Counters of `tensorbus.allocate` in this process: `tensorbus.allocate.stats()`."""
 
-    arrays: int  # of NumPy, that are there now
-    bytes: int  # of those
-    born: int  # arrays and tensors since the process started
-    elsewhere: int  # that lie in ordinary memory, since there was no room on the bus
+    arrays: int  # NumPy arrays that exist now
+    bytes: int  # the size of those arrays
+    born: int  # arrays and tensors in memory of the bus since the process started
+    elsewhere: int  # those in ordinary memory, as the bus had no room
 
 
 @public
 class allocate:
-    """Has NumPy and PyTorch make arrays and CPU tensors in memory of the bus.
+    """Context in which NumPy and PyTorch allocate arrays and CPU tensors in memory of the bus.
 
-    What is made inside ``with``, in this thread (for NumPy: in this context, and so in this task of
-    asyncio), is published, shared and queued by reference, whole or as a view. It is a loan in all
-    else: publish it once, and do not write to it afterwards, as its readers rely on that. Its
-    memory goes back when the last view of it, and the last reader, is gone. It lives as long as
-    any array does, also when the ``with`` or the participant has ended.
+    It applies to this thread; for NumPy, to the current context, and so to one asyncio task. The
+    arrays and tensors are published, shared and queued by reference, whole or as views. In all
+    other ways they are loans: publish each once, and do not write to it afterwards, as its readers
+    rely on that. The memory is freed with the last view and the last reader; arrays stay valid
+    after the end of the ``with`` block, or of the participant.
 
-    NumPy's arrays are all that NumPy allocates: results of functions and operators, too. Of
-    PyTorch's tensors it is those of `torch.empty`, `zeros`, `ones`, `full`, `rand`, `randn` and
-    their `_like`, `stack` and `cat` (if no gradients are recorded); import torch before.
+    For NumPy it covers every allocation of an array, including the results of functions and
+    operators. For PyTorch it covers `torch.empty`, `zeros`, `ones`, `full`, `rand`, `randn` and
+    their `_like` forms, and `stack` and `cat` (if no gradients are recorded); import torch first.
 
-    Where there is no room (budget, limits of the system), and in a forked child, they are made in
-    ordinary memory, and copied when they are published; `allocate.stats()` counts that.
+    Without room (budget, system limits), and in a forked child, ordinary memory is used instead,
+    and copied when it is published; `allocate.stats()` counts these cases.
 
     Args:
-        min_bytes: smaller ones are made in ordinary memory; 4,096 at least.
+        min_bytes: smaller arrays are made in ordinary memory; at least 4,096.
         domain: see `tensorbus.participant`.
 
     Raises:
-        InvalidArgument: `min_bytes` is no whole number, or is below 4,096.
-        Unsupported: neither NumPy (1.22 or newer) nor PyTorch is there.
+        InvalidArgument: `min_bytes` is not a whole number, or is below 4,096.
+        Unsupported: neither NumPy (1.22 or newer) nor PyTorch is available.
 
     >>> import numpy as np
     >>> with allocate():
@@ -64,7 +64,7 @@ class allocate:
     """
 
     def __init__(self, *, min_bytes: int = MIN_BYTES, domain: str | None = None) -> None:
-        self._min_bytes = whole_number("min_bytes", min_bytes, least=_LEAST, most=2**63 - 1)
+        self._min_bytes = whole_number("min_bytes", min_bytes, low=_PAGE_BYTES, high=2**63 - 1)
         self._domain = domain
         self._entered: list[tuple[Any, Any]] = []
 
@@ -100,10 +100,11 @@ class allocate:
 
     @staticmethod
     def enable(*, min_bytes: int = MIN_BYTES, domain: str | None = None) -> None:
-        """The same from now on, in this thread and the tasks that it starts; others call it, too.
+        """Enables it from now on in this thread and the tasks that it starts, but in no others.
 
         Raises:
-            InvalidArgument: it is enabled already. Else the same as `allocate`.
+            InvalidArgument: it is enabled already.
+            InvalidArgument, Unsupported: like `allocate`.
         """
         if hasattr(_enabled, "now"):
             raise InvalidArgument("tb.allocate is enabled already: call allocate.disable() before")
@@ -111,22 +112,22 @@ class allocate:
 
     @staticmethod
     def disable() -> None:
-        """Ends `enable`, in the thread that called it. What was born stays as it is."""
+        """Ends `enable`, in the thread that called it. Existing arrays do not change."""
         if hasattr(_enabled, "now"):
             _enabled.now.__exit__()
             del _enabled.now
 
     @staticmethod
     def stats() -> AllocateStats:
-        """What was born so far, and what found no room."""
+        """Counters of arrays and tensors on the bus, and of those for which it had no room."""
         return AllocateStats(*_core.born_use())
 
 
-_enabled = threading.local()  # `now`: what enable() has entered in this thread
+_enabled = threading.local()  # `now`: the context that enable() has entered in this thread
 
 
 def _set_numpy(home: _core.Participant, min_bytes: int) -> Any:
-    """The handler before; None without NumPy."""
+    """Returns the previous handler; None without NumPy."""
     if "numpy" not in sys.modules and find_spec("numpy") is None:
         return None
     numpy_arrays.learn()

@@ -1,7 +1,7 @@
-"""PyTorch's CPU tensors that are born on the bus.
+"""`tensorbus.allocate` for PyTorch's CPU tensors.
 
-PyTorch offers Python no allocator of main memory to replace. But its functions can be seen before
-they run (`TorchFunctionMode`), and those that make a new tensor can be told where to.
+PyTorch's allocator of main memory cannot be replaced from Python. Instead, a `TorchFunctionMode`
+intercepts functions that make a new tensor, and passes them memory of the bus.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tensorbus import _core
 from tensorbus._base.errors import Forked, OutOfMemory
 from tensorbus._tensors import torch_tensors
 
-# Fills a new tensor: what the function would have been called with.
+# Fills a new tensor; called with it and with the arguments of the function.
 Fill = Callable[[torch.Tensor, Any, dict[str, Any]], Any]
 
 
@@ -48,12 +48,12 @@ _FILLS: dict[Any, Fill] = {
     torch.randn_like: _random("normal_"),
 }
 _JOINS = (torch.stack, torch.cat, torch.concat, torch.concatenate)
-# What makes a tensor another than a plain one in main memory.
+# Arguments with which the new tensor is not a plain one.
 _SPECIAL = ("out", "pin_memory", "names")
 
 
 class Born(TorchFunctionMode):
-    """Inside, new tensors of so many bytes lie in memory of the bus."""
+    """Context in which new tensors of at least `min_bytes` lie in memory of the bus."""
 
     def __init__(self, home: _core.Participant, min_bytes: int) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Born(TorchFunctionMode):
         self, func: Any, types: Iterable[type], args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        # First: torch.compile traces this method, and no further than here.
+        # First: torch.compile traces this method, and must not trace the rest.
         if _is_compiling() or not (func in _FILLS or func in _JOINS):
             return func(*args, **kwargs)
         made = None
@@ -104,7 +104,7 @@ class Born(TorchFunctionMode):
         return None if out is None else func(tensors, *args[1:], **rest, out=out)
 
     def _empty(self, meta: torch.Tensor) -> torch.Tensor | None:
-        """A tensor like this one of no memory; None: PyTorch makes it itself."""
+        """A tensor like this meta tensor, on the bus; None if PyTorch shall make it itself."""
         if meta.layout != torch.strided or not meta.is_contiguous():
             return None
         if meta.nbytes < self._min_bytes:
@@ -119,10 +119,10 @@ class Born(TorchFunctionMode):
 
 
 def _runs_here(types: Iterable[type]) -> bool:
-    """Does PyTorch itself compute, for ordinary tensors? Then memory may be filled in place.
+    """Whether PyTorch itself runs the function, on ordinary tensors.
 
-    Else a transform (torch.func), a tracer, forward-mode gradients, a class of tensors or another
-    mode (FakeTensorMode) is to see the function as the program calls it.
+    Otherwise a transform (torch.func), a tracer, forward-mode gradients, a subclass of tensors or
+    another mode (FakeTensorMode) must get the function as the program has called it.
     """
     modes = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
     return not (

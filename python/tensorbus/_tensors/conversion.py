@@ -1,4 +1,4 @@
-"""From memory of the bus to a tensor of the library that is asked for."""
+"""Conversion of memory of the bus to tensors of a library."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ from tensorbus._tensors.library import (
     library_of,
 )
 
-# Of a tensor that repeats its elements, JAX may be given so many bytes, or so many times its own.
+# A tensor that repeats its elements is copied for JAX up to this size in bytes, or up to this
+# multiple of the memory that it spans.
 _FEW_BYTES = 1 << 20
-_REPETITIONS = 64
+_MAX_REPETITIONS = 64
 
 
 def tensor_from(memory: Memory, library: Library | None) -> Any:
-    """The tensor over received memory, which lives as long as any view of it.
+    """The tensor over received memory; each view keeps the memory.
 
     Args:
-        memory: what the core handed over.
-        library: whose tensor it is to be; None for what it was sent from (NumPy, if from neither).
+        memory: memory from the core.
+        library: the library of the tensor; None for the library that it was sent from (NumPy if
+            that was neither NumPy nor PyTorch).
     """
     flags = memory.flags
     if library is None:
@@ -44,15 +46,15 @@ def tensor_from(memory: Memory, library: Library | None) -> Any:
 
 
 def from_array(array: Any, library: Library) -> Any:
-    """What a library makes of a NumPy array that is a copy already."""
+    """The tensor of a library for a NumPy array that is already a copy."""
     if library == "torch":
         return torch_tensors.from_array(array, array.dtype.name)
-    # An array itself offers all that "dlpack" promises.
+    # For "dlpack", the array itself supports the protocol.
     return _checked_jax(_copied_to_jax(array), array.dtype.name) if library == "jax" else array
 
 
 def learn_class_of(value: object) -> None:
-    """If it is a tensor of NumPy or PyTorch, the core knows its class from then on."""
+    """Registers the class of a tensor of NumPy or PyTorch with the core."""
     if type(value) in TENSOR_CLASSES:
         return
     library = type(value).__module__.partition(".")[0]
@@ -63,13 +65,13 @@ def learn_class_of(value: object) -> None:
 
 
 def writable(value: object) -> object:
-    """What the core can write to: a tensor of PyTorch before 2.10 as an array over its memory."""
+    """A value that the core can write to: before PyTorch 2.10, an array over a tensor's memory."""
     learn_class_of(value)
     if library_of(value) == "torch" and not hasattr(value, "__dlpack_c_exchange_api__"):
         try:
             return value.numpy()  # type: ignore[attr-defined]
         except (RuntimeError, TypeError):
-            pass  # the core refuses it
+            pass  # the core refuses the value
     return value
 
 
@@ -80,7 +82,7 @@ def _jax_from(memory: Memory) -> Any:
     except (BufferError, RuntimeError, TypeError, ValueError):
         array = None
     if array is None or array.dtype.name != memory.dtype:
-        # Strides, or elements, that JAX does not take by DLPack.
+        # JAX does not accept these strides or elements by DLPack.
         try:
             array = _copied_to_jax(numpy_arrays.from_memory(memory))
         except TypeError as error:
@@ -89,11 +91,11 @@ def _jax_from(memory: Memory) -> Any:
 
 
 def _copied_to_jax(array: Any) -> Any:
-    """JAX has no strides: its array holds an element as often as the tensor repeats it."""
-    held = numpy_arrays.span_of(array)
-    if array.nbytes > max(_FEW_BYTES, _REPETITIONS * held):
+    """A copy for JAX, which has no strides: it stores repeated elements separately."""
+    span = numpy_arrays.span_of(array)
+    if array.nbytes > max(_FEW_BYTES, _MAX_REPETITIONS * span):
         raise Unsupported(
-            f"a tensor of {array.nbytes} bytes that repeats {held} bytes (stride 0): JAX would "
+            f"a tensor of {array.nbytes} bytes that repeats {span} bytes (stride 0): JAX would "
             'copy all of them. Receive it with library="numpy" or "torch"'
         )
     return _jax().numpy.asarray(array)

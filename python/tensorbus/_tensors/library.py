@@ -1,4 +1,4 @@
-"""The libraries whose tensors travel, and how each is known without importing it."""
+"""The libraries whose tensors travel; a tensor's library is found without importing it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PARAMETER = TensorFlags.PARAMETER.value
 CONJUGATE = TensorFlags.CONJUGATE.value
 NEGATIVE = TensorFlags.NEGATIVE.value
 
-# The classes of ordinary tensors of the frameworks that were met so far.
+# The classes of ordinary tensors that are registered with the core so far.
 TENSOR_CLASSES: set[type] = set()
 
 
 def library_of(value: object) -> Literal["torch", "numpy"] | None:
-    """Whose tensor this is; None for anything else."""
+    """The library of a tensor; None for any other value."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return "torch"
@@ -51,7 +51,7 @@ def sizes_of(shape: Any) -> list[int]:
 
 
 def library_or_none(library: Library | None) -> Library | None:
-    """Whose tensors are wanted, checked."""
+    """Checks a `library` argument."""
     if library is not None and library not in LIBRARIES:
         raise InvalidArgument(f"library={library!r}: expected one of {LIBRARIES}, or None")
     return library

@@ -1,4 +1,4 @@
-"""NumPy's arrays over memory of the bus."""
+"""NumPy arrays over memory of the bus."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tensorbus._tensors.library import CONJUGATE, FROM_TORCH, NEGATIVE, TENSOR_C
 if TYPE_CHECKING:
     import numpy as np
 
-# Those that NumPy has by itself and calls as we do.
+# The dtypes that NumPy has itself, under the same names as the bus.
 OWN = frozenset(("bool", "float16", "float32", "float64", "complex64", "complex128")) | {
     f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
 
 
 def learn() -> Any:
-    """NumPy, imported; from then on the core knows its arrays.
+    """Imports NumPy, and registers its arrays with the core.
 
     Raises:
-        Unsupported: it is not installed.
+        Unsupported: NumPy is not installed.
     """
     try:
         import numpy
@@ -36,7 +36,7 @@ def learn() -> Any:
         _core.know_numpy(
             numpy.ndarray, _functions(numpy), [numpy.dtype(name) for name in sorted(OWN)]
         )
-        TENSOR_CLASSES.add(numpy.ndarray)  # last: another thread looks here first
+        TENSOR_CLASSES.add(numpy.ndarray)  # last: other threads test this first
     return numpy
 
 
@@ -47,7 +47,7 @@ def _functions(numpy: Any) -> Any:
 
 
 def from_memory(memory: Memory) -> Any:
-    """The array over received or loaned memory; read-only if that is."""
+    """The array over received or loaned memory; read-only if the memory is."""
     np = learn()
     if memory.device != "cpu":
         raise Unsupported(
@@ -56,7 +56,7 @@ def from_memory(memory: Memory) -> Any:
         )
     array = np.asarray(memory)
     name = memory.dtype
-    if array.dtype.char in "qQ":  # NumPy's long long: equal to int64, but not it
+    if array.dtype.char in "qQ":  # long long, which NumPy distinguishes from int64
         array = array.view(name)
     elif name not in OWN:
         array = array.view(ml_dtype(name, bool(memory.flags & FROM_TORCH)))
@@ -69,9 +69,9 @@ def from_memory(memory: Memory) -> Any:
 
 
 def of_each(function: Callable[[Any], Any], array: Any) -> Any:
-    """What a function of the same size makes of each element, with the array's shape.
+    """Applies an element-wise function to an array, and keeps the shape.
 
-    Elements that overlap in memory do so in the result, which takes no more memory than they do.
+    Elements that share memory also share it in the result, so that the result is no larger.
 
     Raises:
         Unsupported: see `elements_of`.
@@ -87,10 +87,10 @@ def of_each(function: Callable[[Any], Any], array: Any) -> Any:
 
 
 def elements_of(array: Any) -> Any:
-    """The array; of one whose elements overlap in memory, each of them once, in a row.
+    """The array; if its elements overlap, a one-dimensional array with each element once.
 
     Raises:
-        Unsupported: they overlap in parts.
+        Unsupported: elements overlap partially.
     """
     span = span_of(array)
     if array.nbytes <= span:
@@ -104,7 +104,7 @@ def elements_of(array: Any) -> Any:
 
 
 def span_of(array: Any) -> int:
-    """The bytes from the first to the last that an array has in memory."""
+    """The bytes from the first to the last byte of an array in memory."""
     return int(array.itemsize + sum(max(size - 1, 0) * abs(step) for size, step in _steps(array)))
 
 
@@ -113,43 +113,43 @@ def _steps(array: Any) -> Iterable[tuple[int, int]]:
 
 
 def check_dimensions(count: int) -> None:
-    """NumPy 1.26 does not check those of an `__array_interface__`: the process would crash.
+    """Checks a number of dimensions, with too many of which NumPy 1.26 would crash.
 
     Raises:
-        Unsupported: NumPy has no arrays of so many dimensions.
+        Unsupported: NumPy supports no arrays of so many dimensions.
     """
-    most = getattr(learn(), "MAXDIMS", 64)  # in NumPy 1.x a constant
-    if count > most:
-        raise Unsupported(f"a tensor of {count} dimensions: this NumPy has at most {most}")
+    max_count = getattr(learn(), "MAXDIMS", 64)  # NumPy 1.x has the constant
+    if count > max_count:
+        raise Unsupported(f"a tensor of {count} dimensions: this NumPy has at most {max_count}")
 
 
 def ml_dtype(name: str, from_torch: bool) -> Any:
-    """A dtype that NumPy gets from the ml_dtypes package."""
-    what_else = 'receive it with library="torch"' if from_torch else "install a newer one"
+    """A dtype of the ml_dtypes package."""
+    remedy = 'receive it with library="torch"' if from_torch else "install a newer one"
     try:
         import ml_dtypes
     except ImportError:
         raise Unsupported(
-            f"NumPy has no {name} of its own: pip install ml_dtypes, or {what_else}"
+            f"NumPy has no {name} of its own: pip install ml_dtypes, or {remedy}"
         ) from None
     try:
         return getattr(ml_dtypes, name)
     except AttributeError:
-        raise Unsupported(f"neither NumPy nor ml_dtypes has {name}: {what_else}") from None
+        raise Unsupported(f"neither NumPy nor ml_dtypes has {name}: {remedy}") from None
 
 
 def has_name(dtype: np.dtype[Any]) -> bool:
-    """Is it one of our dtypes, in this machine's byte order?"""
+    """Whether the bus has a name for this dtype, in this machine's byte order."""
     return dtype.isnative and (dtype.name in OWN or dtype.type.__module__ == "ml_dtypes")
 
 
 def over_bytes(memory: Memory, dtype: np.dtype[Any]) -> Any:
-    """The array over its bytes, whose last dimension they are."""
+    """The array over a tensor of bytes, whose last dimension is one element."""
     np = learn()
     raw = np.asarray(memory)
     if raw.ndim == 0 or raw.dtype != np.uint8 or raw.shape[-1] != dtype.itemsize:
         raise ProtocolError(f"sample.fields: an array of {dtype} in other bytes")
-    if dtype.itemsize == 0:  # as a field, since NumPy makes the array of a lone "S0" one of "S1"
+    if dtype.itemsize == 0:  # as a field, since NumPy turns a plain "S0" into "S1"
         array = np.zeros(raw.shape[:-1], [("nothing", dtype)])["nothing"]
         array.flags.writeable = memory.writable
         return array

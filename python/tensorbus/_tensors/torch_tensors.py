@@ -1,6 +1,6 @@
-"""PyTorch's tensors over memory of the bus.
+"""PyTorch tensors over memory of the bus.
 
-Plain ones are read and made by the core, with PyTorch's C interface.
+The core reads and makes plain ones with PyTorch's C interface.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 def learn() -> Any:
-    """PyTorch, imported; from then on the core knows its tensors.
+    """Imports PyTorch, and registers its tensors with the core.
 
     Raises:
-        Unsupported: it is not installed.
+        Unsupported: PyTorch is not installed.
     """
     try:
         import torch
@@ -42,7 +42,7 @@ def learn() -> Any:
     if torch.Tensor not in TENSOR_CLASSES:
         dtypes = [value for value in vars(torch).values() if isinstance(value, torch.dtype)]
         _core.know_torch(torch.Tensor, {dtype: dtype_name(dtype) for dtype in dtypes})
-        # Last: another thread looks here first.
+        # Last: other threads test this first.
         TENSOR_CLASSES.update((torch.nn.Parameter, torch.Tensor))
     return torch
 
@@ -53,10 +53,10 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def dtype_named(name: object) -> torch.dtype:
-    """The dtype of this name.
+    """The dtype with this name.
 
     Raises:
-        Unsupported: this PyTorch does not have it.
+        Unsupported: this version of PyTorch does not have it.
     """
     torch = learn()
     dtype = getattr(torch, name, None) if isinstance(name, str) else None
@@ -71,7 +71,7 @@ def dtype_named(name: object) -> torch.dtype:
 def from_memory(memory: Memory) -> Any:
     """The tensor over received or loaned memory."""
     torch = learn()
-    if min(memory.strides, default=0) < 0:  # which PyTorch does not have
+    if min(memory.strides, default=0) < 0:  # PyTorch has no negative strides
         memory = memory.packed()
     plain = _core.plain_torch(memory)
     if plain is not None:
@@ -86,23 +86,24 @@ def from_memory(memory: Memory) -> Any:
     tensor: Any = torch.utils.dlpack.from_dlpack(memory.bits())
     if tensor.dtype != dtype:
         tensor = tensor.view(dtype)
-    return _from_elsewhere(finished(tensor, flags), memory)
+    return _with_origin(finished(tensor, flags), memory)
 
 
-def _from_elsewhere(tensor: Any, memory: Memory) -> Any:
+def _with_origin(tensor: Any, memory: Memory) -> Any:
+    """Sets `published_on` if the publisher had the tensor on another device."""
     if memory.published_on != memory.device:
         tensor.published_on = memory.published_on
     return tensor
 
 
 def published_on(tensor: torch.Tensor) -> str:
-    """The device on which its publisher had a received tensor; where it is, of any other."""
+    """The device on which the publisher had a received tensor; for any other, its own device."""
     device: str = getattr(tensor, "published_on", str(tensor.device))
     return device
 
 
 def from_array(array: Any, dtype_name: str) -> Any:
-    """The tensor over a contiguous NumPy array, or one of the bits of its elements."""
+    """The tensor over a contiguous NumPy array, which may have only the bits of the elements."""
     torch = learn()
     dtype = dtype_named(dtype_name)
     if array.dtype.type.__module__ == "ml_dtypes":
@@ -112,7 +113,7 @@ def from_array(array: Any, dtype_name: str) -> Any:
 
 
 def finished(tensor: torch.Tensor, flags: int) -> torch.Tensor:
-    """A conjugate or negative view, a leaf that requires gradients, a parameter, if it was one."""
+    """Restores what the flags say: conjugate or negative view, `requires_grad`, parameter."""
     if flags & (CONJUGATE | NEGATIVE):
         import torch
 
@@ -133,14 +134,15 @@ def finished(tensor: torch.Tensor, flags: int) -> torch.Tensor:
 def in_one_storage(
     whole: Memory, members: list[tuple[Memory, int]]
 ) -> Iterator[torch.Tensor | None]:
-    """Tensors that overlap, as views of one storage.
+    """Overlapping tensors, as views of one storage.
 
     Args:
-        whole: the bytes of all of them.
-        members: the memory of each, and where it begins in the whole, in bytes.
+        whole: the bytes of all tensors.
+        members: the memory of each tensor, and its offset in the whole, in bytes.
 
     Returns:
-        A tensor for each, or None for one whose elements do not begin at a multiple of their size.
+        A tensor for each member; None if its offset is no multiple of its element size, or it has
+        negative strides.
     """
     torch = learn()
     storage = torch.utils.dlpack.from_dlpack(whole).untyped_storage()
@@ -152,7 +154,7 @@ def in_one_storage(
             continue
         tensor = torch.empty(0, dtype=dtype, device=storage.device)
         tensor.set_(storage, place, memory.shape, memory.strides)
-        yield _from_elsewhere(finished(tensor, memory.flags), memory)
+        yield _with_origin(finished(tensor, memory.flags), memory)
 
 
 def flags_of(tensor: torch.Tensor) -> int:

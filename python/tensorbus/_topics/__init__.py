@@ -1,1 +1,1 @@
-"""Publishing and receiving: publishers, subscribers, samples, and the list of who is there."""
+"""Topics: publishers, subscribers, samples, and the lists of topics and nodes."""

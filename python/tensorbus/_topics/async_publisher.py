@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from tensorbus._base.stats import PublisherStats
     from tensorbus._topics.sample import Header, Sample
 
-# As threads do, a task looks again by itself: a subscriber may be stopped before it tells, and
-# nobody tells that `lag_timeout` is over.
-_SLICE = 0.1
+# Seconds between two polls of a waiting task. Notifications alone are not enough: a subscriber may
+# be stopped before it sends one, and none marks the end of `lag_timeout`. Threads poll, too.
+_INTERVAL = 0.1
 
 
 @public
 class AsyncPublisher(Closing, Generic[T]):
-    """A `Publisher` to await: a reliable one waits for room without blocking the event loop.
+    """A `Publisher` for asyncio: a reliable one waits for room without blocking the event loop.
 
-    It starts no thread. Calls of several tasks publish in the order in which they were made. A task
-    that is cancelled while it waits has published nothing. Use it in one event loop.
+    It starts no thread. Samples of several tasks are published in the order of the calls. A task
+    that is cancelled while it waits has published nothing. Use one event loop for each publisher.
 
     Args:
         topic, message_type, depth, history, reliable, lag_timeout, shared, isolated, timeout,
@@ -87,7 +87,7 @@ class AsyncPublisher(Closing, Generic[T]):
         )
         self._timeout = seconds("timeout", timeout)
         self._descriptor = self._publisher.fileno()
-        self._turns: deque[_Turn] = deque()  # of the tasks in `publish`
+        self._turns: deque[_Turn] = deque()  # one for each task in `publish`, the next one first
 
     @property
     def topic(self) -> str:
@@ -108,17 +108,17 @@ class AsyncPublisher(Closing, Generic[T]):
         stream: Any = None,
         parents: Iterable[Sample[Any] | Header] | None = None,
     ) -> int:
-        """Publishes as `Publisher.publish` does; awaits room if the publisher is reliable.
+        """Publishes like `Publisher.publish`; awaits room if the publisher is reliable.
 
-        What is no loan is copied in the loop's thread, after there is room in the queues. It does
-        not wait for memory.
+        Tensors that are not loans are copied in the loop's thread, once the queues have room. The
+        call does not wait for memory.
 
         Returns:
-            How many subscribers have it in their queues.
+            The number of subscribers that have the sample in their queues.
 
         Raises:
-            Timeout: a reliable publisher found no room in time; nobody got it.
-            Closed: the publisher is closed, perhaps meanwhile.
+            Timeout: a reliable publisher found no room in time; no subscriber got the sample.
+            Closed: the publisher is closed, or was closed during the call.
             Unsupported, MessageError, InvalidArgument, OutOfMemory: as `Publisher.publish`.
         """
         deadline = _deadline(self._timeout if timeout is None else timeout)
@@ -133,13 +133,13 @@ class AsyncPublisher(Closing, Generic[T]):
                         return self._publisher.publish(
                             data, timeout=0, stream=stream, parents=parents
                         )
-                    except Timeout:  # or another thread took the room
+                    except Timeout:  # also if another thread took the room
                         if left <= 0:
                             raise
                         continue
                 if left <= 0:
                     raise self._publisher._late()
-                with Wait(self._descriptor, min(left, _SLICE), self._publisher) as turn.wait:
+                with Wait(self._descriptor, min(left, _INTERVAL), self._publisher) as turn.wait:
                     await turn.wait.woken()
         finally:
             self._turns.remove(turn)
@@ -157,17 +157,17 @@ class AsyncPublisher(Closing, Generic[T]):
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0:
                 return False
-            with Wait(self._descriptor, min(left, _SLICE), self._publisher) as wait:
+            with Wait(self._descriptor, min(left, _INTERVAL), self._publisher) as wait:
                 await wait.woken()
         return True
 
     @property
     def stats(self) -> PublisherStats:
-        """See `Publisher.stats`; `waited` does not count what a task awaits."""
+        """See `Publisher.stats`; `waited` does not count the waits of tasks."""
         return self._publisher.stats
 
     def close(self) -> None:
-        """Ends it, and all that wait in it; subscribers still get what is in their queues."""
+        """Closes the publisher and ends its waiting calls; queued samples are still delivered."""
         self._closed = True
         self._publisher.close()
 

@@ -1,4 +1,4 @@
-"""Receiving in an event loop, for both kinds of subscribers."""
+"""Receiving in an event loop, for `Subscriber` and `AsyncSubscriber`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tensorbus._base.errors import Closed, Timeout
 from tensorbus._base.generics import T
 from tensorbus._topics.sample import Sample
 
-# After so many samples that were there already, the other tasks of the loop have a turn.
-_IN_A_ROW = 64
+# Calls in a row that may return without a wait; then the other tasks of the loop get a turn.
+_MAX_READY_IN_A_ROW = 64
 
 
 class Source(Protocol[T]):
-    """What it uses of a `Subscriber`."""
+    """The methods of a `Subscriber` that `AsyncReceiver` calls."""
 
     def fileno(self) -> int: ...
     def receive(self, timeout: float | None = None) -> Sample[T]: ...
@@ -28,15 +28,15 @@ class Source(Protocol[T]):
 
 
 class AsyncReceiver(Generic[T]):
-    """Awaits what a subscriber blocks for, and is the iterator of `async for`.
+    """Asynchronous versions of a subscriber's calls, and the iterator of `async for`.
 
-    A sample is taken in the last step of a coroutine, never before: what is cancelled took none.
+    A coroutine takes a sample in its last step only: a cancelled call has taken none.
 
     Args:
-        subscriber: to be received from in no other way while anybody is in `wait_for_publishers`.
-        timeout: as a subscriber's.
-        spin: seconds to look before the task waits; the loop stands still for that time.
-        end_of_stream: iteration ends with the stream, and not with the timeout.
+        subscriber: while a task is in `wait_for_publishers`, receive through this object only.
+        timeout: default timeout, like the subscriber's.
+        spin: seconds to spin before the task waits; the event loop is blocked meanwhile.
+        end_of_stream: iteration ends with the stream; a timeout raises `Timeout`.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class AsyncReceiver(Generic[T]):
         self._spin = spin
         self._end_of_stream = end_of_stream
         self._descriptor = subscriber.fileno()
-        self._in_a_row = 0
-        # Weak: the tasks of a loop that was closed over them are to go.
-        self._joining: set[ref[Wait]] = set()
+        self._ready_in_a_row = 0
+        # Weak, so that tasks of a loop that was closed before they ended can be freed.
+        self._publisher_waits: set[ref[Wait]] = set()
 
     async def receive(self, timeout: float | None = None) -> Sample[T]:
-        timeout = await self._begun(timeout)
-        sample = self._spun(timeout) if self._spin > 0 else self.try_receive()
+        timeout = await self._begin(timeout)
+        sample = self._receive_spinning(timeout) if self._spin > 0 else self.try_receive()
         if sample is not None:
             return sample
         with self._wait(timeout) as wait:
@@ -68,10 +68,10 @@ class AsyncReceiver(Generic[T]):
                 if sample is not None:
                     return sample
                 await wait.woken()
-        return self._last_look()
+        return self._receive_now()
 
     async def receive_many(self, max_count: int, timeout: float | None = None) -> list[Sample[T]]:
-        timeout = await self._begun(timeout)
+        timeout = await self._begin(timeout)
         samples = self.try_receive_many(max_count)
         if samples:
             return samples
@@ -85,36 +85,36 @@ class AsyncReceiver(Generic[T]):
         try:
             return self._subscriber.receive_many(max_count, 0)
         finally:
-            self._pass_on()
+            self._wake_publisher_waits()
 
     def _wait(self, timeout: float | None) -> Wait:
-        self._in_a_row = 0
+        self._ready_in_a_row = 0
         return Wait(self._descriptor, timeout, self._subscriber)
 
-    # Whoever finds something every time gives the other tasks a turn now and then.
-    async def _begun(self, timeout: float | None) -> float | None:
-        self._in_a_row += 1
-        if self._in_a_row >= _IN_A_ROW:
-            self._in_a_row = 0
+    async def _begin(self, timeout: float | None) -> float | None:
+        """Returns the checked timeout; yields to the loop after many calls without a wait."""
+        self._ready_in_a_row += 1
+        if self._ready_in_a_row >= _MAX_READY_IN_A_ROW:
+            self._ready_in_a_row = 0
             await asyncio.sleep(0)
         return seconds("timeout", self._timeout if timeout is None else timeout)
 
     def try_receive_many(self, max_count: int) -> list[Sample[T]]:
         samples = self._subscriber.try_receive_many(max_count)
         if not samples:
-            self._pass_on()
+            self._wake_publisher_waits()
         return samples
 
     def try_receive(self) -> Sample[T] | None:
         sample = self._subscriber.try_receive()
         if sample is None:
-            self._pass_on()
+            self._wake_publisher_waits()
         return sample
 
     async def wait_for_publishers(self, count: int, timeout: float | None) -> bool:
         with Wait(self._descriptor, seconds("timeout", timeout), self._subscriber) as wait:
-            joining = ref(wait, self._joining.discard)
-            self._joining.add(joining)
+            reference = ref(wait, self._publisher_waits.discard)
+            self._publisher_waits.add(reference)
             try:
                 while not self._subscriber.wait_for_publishers(count, 0):
                     if wait.over:
@@ -122,7 +122,7 @@ class AsyncReceiver(Generic[T]):
                     await wait.woken()
                 return True
             finally:
-                self._joining.discard(joining)
+                self._publisher_waits.discard(reference)
 
     def __aiter__(self) -> AsyncReceiver[T]:
         return self
@@ -137,7 +137,7 @@ class AsyncReceiver(Generic[T]):
                 raise
             raise StopAsyncIteration from None
 
-    def _spun(self, timeout: float | None) -> Sample[T] | None:
+    def _receive_spinning(self, timeout: float | None) -> Sample[T] | None:
         try:
             return self._subscriber.receive(
                 self._spin if timeout is None else min(self._spin, timeout)
@@ -145,20 +145,20 @@ class AsyncReceiver(Generic[T]):
         except Timeout:
             return None
         finally:
-            self._pass_on()
+            self._wake_publisher_waits()
 
-    # Raises the Timeout in the subscriber's words.
-    def _last_look(self) -> Sample[T]:
+    def _receive_now(self) -> Sample[T]:
+        """A last try, which raises the subscriber's own `Timeout`."""
         try:
             return self._subscriber.receive(0)
         finally:
-            self._pass_on()
+            self._wake_publisher_waits()
 
-    # Who finds nothing has cleared the descriptor, which may have told of a publisher.
-    def _pass_on(self) -> None:
-        if not self._joining:
+    def _wake_publisher_waits(self) -> None:
+        """Call it after a receive, which may have cleared the notification of a new publisher."""
+        if not self._publisher_waits:
             return
-        for joining in list(self._joining):  # a copy at one moment, also without a GIL
-            wait = joining()
+        for reference in list(self._publisher_waits):  # an atomic copy, also without a GIL
+            wait = reference()
             if wait is not None:
                 wait.wake_soon()

@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 @public
 class AsyncSubscriber(Closing, Generic[T]):
-    """A `Subscriber` to await: for asyncio and whatever else runs its tasks, such as uvloop.
+    """A `Subscriber` for asyncio and compatible event loops, for example uvloop.
 
     It starts no thread, and an event loop watches one descriptor for all its subscribers. Any
     number of tasks may wait for samples, in one loop or in the loops of several threads: each
-    sample goes to one of them. A task that is cancelled has taken none.
+    sample goes to one of them. A cancelled task has taken no sample.
 
     To wait for the first of several subscribers, wait for their tasks with `asyncio.wait`.
 
     Args:
-        spin: seconds that `receive` looks by itself before it waits; the whole event loop stands
-            still for that time.
+        spin: seconds for which `receive` polls before it waits; the event loop is blocked
+            meanwhile.
         topic, message_type, depth, timeout, max_held, reliable, end_of_stream, access, pin, device,
             library, domain: see `Subscriber`.
 
     Raises:
-        InvalidArgument: a topic that is no name, or an option out of range.
-        AccessDenied: a domain directory that others own or may write to.
+        InvalidArgument: an invalid topic name, or an option out of range.
+        AccessDenied: other users own the domain directory, or may write to it.
 
     >>> import asyncio
     >>> from tensorbus import Publisher
@@ -97,41 +97,41 @@ class AsyncSubscriber(Closing, Generic[T]):
         """The topic's name."""
         return self._subscriber.topic
 
-    # Not `async`, to add no coroutine to the receiver's.
+    # Not `async`: that would wrap the receiver's coroutine in a second one.
     def receive(self, timeout: float | None = None) -> Coroutine[Any, Any, Sample[T]]:
         """The next sample; waits up to `timeout` seconds (default: the subscriber's own).
 
-        What is there already is returned at once, but the other tasks of the loop have their turns.
+        A sample that waits already is returned at once; the loop's other tasks still get turns.
 
         Raises:
-            Timeout: there was none in time.
-            Closed: the subscriber is closed, perhaps meanwhile and by another task or thread; or,
-                with `end_of_stream`, the stream has ended.
-            HoldLimit: `max_held` samples are held and there are more.
+            Timeout: no sample came in time.
+            Closed: the subscriber is closed, possibly during the call by another task or thread;
+                or, with `end_of_stream`, the stream has ended.
+            HoldLimit: `max_held` samples are held, and more are waiting.
         """
         return self._receiver.receive(timeout)
 
     def receive_many(
         self, max_count: int, timeout: float | None = None
     ) -> Coroutine[Any, Any, list[Sample[T]]]:
-        """Several samples at once: waits like `receive` for the first, takes what else is there.
+        """Several samples: waits for the first like `receive`, then takes those that wait already.
 
         See `Subscriber.receive_many`. It never spins.
 
         Raises:
             InvalidArgument: `max_count` is less than 1.
-            Timeout, Closed, HoldLimit: as `receive`, and only if there is no sample.
+            Timeout, Closed, HoldLimit: like `receive`, and only if no sample was taken.
         """
         return self._receiver.receive_many(max_count, timeout)
 
     def try_receive(self) -> Sample[T] | None:
-        """The next sample if there is one now. Raises `Closed` and `HoldLimit` like `receive`."""
+        """The next sample if one waits. Raises `Closed` and `HoldLimit` like `receive`."""
         return self._receiver.try_receive()
 
     def __aiter__(self) -> AsyncIterator[Sample[T]]:
-        """Samples until none comes for the subscriber's timeout, or it is closed.
+        """Samples, until none comes within the subscriber's timeout, or it is closed.
 
-        With `end_of_stream` it ends with the stream; with the timeout it raises `Timeout`.
+        With `end_of_stream`, iteration ends with the stream, and a timeout raises `Timeout`.
         """
         return self._receiver
 
@@ -153,9 +153,9 @@ class AsyncSubscriber(Closing, Generic[T]):
         return self._subscriber.stats
 
     def close(self) -> None:
-        """Ends it and all that wait for it; received tensors stay valid. From any thread.
+        """Closes the subscriber and ends its waiting calls; received tensors stay valid.
 
-        A second call does nothing.
+        Any thread may call it. A second call does nothing.
         """
         self._closed = True
         self._subscriber.close()

@@ -1,4 +1,4 @@
-"""Who is in a domain, as its directory says: no daemon is asked."""
+"""The topics and nodes of a domain, read from its directory; no daemon is needed."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ from tensorbus._core import Outcome, Participant
 @public
 @dataclass(frozen=True)
 class PublisherInfo:
-    """A publisher of some process."""
+    """A publisher of any process of the domain."""
 
     topic: str
-    node: str  # the name of the node that it belongs to; "": of none
-    type: str  # the definition of its messages' type (docs/messages.md); "": any
-    fingerprint: int  # of that type; 0: any
-    pid: int  # as its own process sees it
+    node: str  # the name of its node; "" if it belongs to none
+    type: str  # the definition of its message type (docs/messages.md); "" if untyped
+    fingerprint: int  # of that type; 0 if untyped
+    pid: int  # in the PID namespace of its own process
     participant: str
     publisher: str = ""  # its name on this machine, as in the header of its samples
-    machine: str = ""  # whose publisher it stands for, if a bridge made it; "": of this machine
+    machine: str = ""  # of a bridge's publisher: the machine of the original; "" for this machine
 
 
 @public
 @dataclass(frozen=True)
 class TopicInfo:
-    """A topic, and who publishes there."""
+    """A topic and its publishers."""
 
     name: str
     publishers: tuple[PublisherInfo, ...]
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The definitions of what is published there: one, as a rule."""
+        """The definitions of its publishers' message types: usually one."""
         return tuple(sorted({publisher.type for publisher in self.publishers}))
 
 
 @public
 @dataclass(frozen=True)
 class NodeInfo:
-    """A node of some process, and the topics that it publishes."""
+    """A node of any process, and the topics that it publishes."""
 
     name: str
-    topics: tuple[str, ...]  # of a node of another machine: those that cross
-    pid: int  # 0: of another machine
+    topics: tuple[str, ...]  # of a node on another machine: those that the bridge carries
+    pid: int  # 0 for a node on another machine
     participant: str
-    machine: str = ""  # that it is on, if a bridge connects it; "": this one
+    machine: str = ""  # the other machine, if a bridge connects the node; "" for this machine
 
 
 @public
 def list_topics(domain: str | None = None) -> list[TopicInfo]:
-    """The topics that somebody publishes now, by name.
+    """The topics that have publishers now, sorted by name.
 
     >>> from tensorbus import Publisher
     >>> with Publisher("doc/listing", domain="doc-listing"):
@@ -70,11 +70,14 @@ def list_topics(domain: str | None = None) -> list[TopicInfo]:
 
 @public
 def list_nodes(domain: str | None = None) -> list[NodeInfo]:
-    """The nodes that live now, by name. Of other machines those with a topic that crosses."""
+    """The running nodes, sorted by name.
+
+    Nodes of other machines are listed if the bridge carries one of their topics.
+    """
     published: dict[tuple[str, str], set[str]] = {}
-    for found in _core.list_publishers(participant(domain)):
-        of = found.origin.partition(".")[0] or found.participant
-        published.setdefault((of, found.node), set()).add(found.topic)
+    for publisher in _core.list_publishers(participant(domain)):
+        owner = publisher.origin.partition(".")[0] or publisher.participant
+        published.setdefault((owner, publisher.node), set()).add(publisher.topic)
     nodes = [
         NodeInfo(
             node.name,
@@ -90,22 +93,22 @@ def list_nodes(domain: str | None = None) -> list[NodeInfo]:
 
 @public
 def wait_for_topic(name: str, timeout: float | None = None, domain: str | None = None) -> bool:
-    """Waits until somebody publishes on a topic; False after `timeout` seconds.
+    """Waits until a topic has a publisher; False after `timeout` seconds.
 
-    Warns if processes of this user are on another bus then (docs/doctor.md).
+    After a timeout it warns if processes of this user are on another bus (docs/doctor.md).
     """
     home = participant(domain)
-    return _found(_core.wait_for_topic(name, seconds("timeout", timeout), home), home)
+    return _done_or_warn(_core.wait_for_topic(name, seconds("timeout", timeout), home), home)
 
 
 @public
 def wait_for_node(name: str, timeout: float | None = None, domain: str | None = None) -> bool:
-    """Waits until there is a node of this name; False, and warns, like `wait_for_topic`."""
+    """Waits until a node of this name runs; times out and warns like `wait_for_topic`."""
     home = participant(domain)
-    return _found(_core.wait_for_node(name, seconds("timeout", timeout), home), home)
+    return _done_or_warn(_core.wait_for_node(name, seconds("timeout", timeout), home), home)
 
 
-def _found(outcome: Outcome, home: Participant) -> bool:
+def _done_or_warn(outcome: Outcome, home: Participant) -> bool:
     if outcome is Outcome.DONE:
         return True
     if elsewhere := _core.elsewhere_text(home.domain):
@@ -117,14 +120,14 @@ def _found(outcome: Outcome, home: Participant) -> bool:
 def _publishers(domain: str | None) -> list[PublisherInfo]:
     return [
         PublisherInfo(
-            found.topic,
-            found.node,
-            found.type,
-            found.fingerprint,
-            found.pid,
-            found.participant,
-            found.publisher,
-            found.machine,
+            info.topic,
+            info.node,
+            info.type,
+            info.fingerprint,
+            info.pid,
+            info.participant,
+            info.publisher,
+            info.machine,
         )
-        for found in _core.list_publishers(participant(domain))
+        for info in _core.list_publishers(participant(domain))
     ]

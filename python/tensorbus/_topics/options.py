@@ -1,4 +1,4 @@
-"""The keywords that a publisher and a subscriber take, for what hands them on; those of DLPack."""
+"""Types of keyword arguments that other functions pass through: of topics and of DLPack."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tensorbus._tensors.library import Library
 
 
 class PublisherOptions(TypedDict, total=False):
-    """Those of `Publisher`, but for `depth` and `node`."""
+    """The keyword arguments of `Publisher`, without `depth` and `node`."""
 
     history: int
     reliable: bool
@@ -21,7 +21,7 @@ class PublisherOptions(TypedDict, total=False):
 
 
 class SubscriberOptions(TypedDict, total=False):
-    """Those of `Subscriber`, but for `depth` and `node`."""
+    """The keyword arguments of `Subscriber`, without `depth` and `node`."""
 
     timeout: float | None
     max_held: int
@@ -36,7 +36,7 @@ class SubscriberOptions(TypedDict, total=False):
 
 
 class DlpackOptions(TypedDict, total=False):
-    """Those of the protocol's `__dlpack__`. Which of them are there depends on the library."""
+    """The keyword arguments of `__dlpack__`. Each library accepts some of them."""
 
     stream: Any
     max_version: tuple[int, int] | None

@@ -1,6 +1,6 @@
-"""The samples from which a program makes what it publishes: only tracers ask (docs/tracing.md).
+"""Parents: the samples from which a program computed a published one (docs/tracing.md).
 
-They are named by their headers, which keep no memory of the samples.
+Only tracers use them. They are kept as headers, which hold no memory of the samples.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _named: ContextVar[tuple[Header, ...]] = ContextVar("tensorbus parents", default
 
 
 class Parents:
-    """Within `with Parents(samples)`, they are the parents of what this task publishes."""
+    """Context in which these samples are the parents of everything that this task publishes."""
 
     __slots__ = ("_headers", "_token")
 
@@ -38,5 +38,5 @@ def _header_of(parent: Sample[Any] | Header) -> Header:
 
 
 def named() -> list[tuple[str, int]]:
-    """Publisher and sequence of each; the extension asks when a traced publisher publishes."""
+    """Publisher and sequence of each parent; the extension calls it for each traced publish."""
     return [(header.publisher, header.sequence) for header in _named.get()]

@@ -1,12 +1,12 @@
-"""What a notebook shows of a sample: images as thumbnails, dicts as tables."""
+"""The notebook view of a sample: images as thumbnails, dicts as tables."""
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 import zlib
 from base64 import b64encode
 from collections.abc import Mapping, Sized
-from dataclasses import fields, is_dataclass
 from itertools import islice
 from reprlib import repr as short
 from typing import Any
@@ -15,47 +15,47 @@ from tensorbus._base.errors import Error
 from tensorbus._base.html import Html, table
 from tensorbus._tensors import numpy_arrays
 
-_SIDE = 160  # pixels of a thumbnail at most
-ROWS = 20  # of a table
+_SIDE = 160  # maximum width and height of a thumbnail, in pixels
+ROWS = 20  # maximum rows of a table
 _HOST = 1  # DLPack's number for main memory
 
 
 def preview(title: str, read: Any) -> Html:
-    """A table of a message's fields, or of the one tensor that it is.
+    """A table of a message's fields; one row if the message is a single value.
 
     Args:
-        title: stands above it.
+        title: the heading of the table.
         read: returns the message.
     """
     try:
         data = read()
     except Error as error:
         return table(title, {"error": error})
-    found = fields_of(data)
-    if found is None:
-        return table(title, {"data": _shown(data)})
+    fields = fields_of(data)
+    if fields is None:
+        return table(title, {"data": _cell(data)})
     rows: dict[str, object] = {
-        str(name): _shown(value) for name, value in islice(found.items(), ROWS)
+        str(name): _cell(value) for name, value in islice(fields.items(), ROWS)
     }
-    if len(found) > ROWS:
-        rows["..."] = f"{len(found) - ROWS} more"
+    if len(fields) > ROWS:
+        rows["..."] = f"{len(fields) - ROWS} more"
     return table(title, rows)
 
 
 def fields_of(data: Any) -> Mapping[Any, Any] | None:
     """The fields of a message, or the items of a dict, by name; None for anything else."""
-    if is_dataclass(data) and not isinstance(data, type):
-        return {field.name: getattr(data, field.name) for field in fields(data)}
+    if dataclasses.is_dataclass(data) and not isinstance(data, type):
+        return {field.name: getattr(data, field.name) for field in dataclasses.fields(data)}
     return data if isinstance(data, Mapping) else None
 
 
 def is_tensor(value: Any) -> bool:
-    """Is it one, of whichever library?"""
+    """Whether this is a tensor or array, of any library."""
     return hasattr(value, "dtype") and hasattr(value, "shape")
 
 
-def _shown(value: Any) -> str:
-    """What one cell says of a value. Of a tensor on a GPU, nothing is read."""
+def _cell(value: Any) -> str:
+    """The text of one cell. Elements of a tensor on a GPU are not read."""
     if is_tensor(value):
         text = f"{value.dtype} {tuple(value.shape)}"
         png = thumbnail(value)
@@ -72,7 +72,8 @@ def _shown(value: Any) -> str:
 def thumbnail(tensor: Any) -> bytes | None:
     """A PNG of at most 160 x 160 pixels, if the tensor is an image in main memory.
 
-    That is: (height, width, 3) or (height, width, 1), of uint8, or of floats from 0 to 1.
+    An image has shape (height, width, 3) or (height, width, 1), and elements of uint8, or floats
+    from 0 to 1.
 
     >>> import numpy as np
     >>> thumbnail(np.zeros((480, 640, 3), np.uint8))[:4], thumbnail(np.zeros(3))
@@ -83,9 +84,9 @@ def thumbnail(tensor: Any) -> bytes | None:
 
 
 def pixels(tensor: Any, side: int) -> Any:
-    """An image as (height, width, 1 or 3) of uint8, and neither larger than `side`.
+    """An image as a uint8 array of shape (height, width, 1 or 3), each size at most `side`.
 
-    None if the tensor is no image in main memory, see `thumbnail`.
+    None if the tensor is not an image in main memory, see `thumbnail`.
     """
     shape = tuple(tensor.shape)
     if len(shape) != 3 or shape[2] not in (1, 3) or 0 in shape:
@@ -98,7 +99,7 @@ def pixels(tensor: Any, side: int) -> Any:
         step = -(-max(shape[:2]) // side)
         image = np.asarray(plain[::step, ::step])
     except (Error, AttributeError, BufferError, RuntimeError, TypeError, ValueError):
-        return None  # of a dtype or a kind that NumPy does not have
+        return None  # a dtype or layout that NumPy lacks
     if image.dtype.kind == "f":
         if not (image.min() >= 0 and image.max() <= 1):
             return None

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from tensorbus import _core
-from tensorbus._base.arguments import MOST_DEPTH, seconds, topic_name, whole_number
+from tensorbus._base.arguments import MAX_DEPTH, seconds, topic_name, whole_number
 from tensorbus._base.closing import Closing
 from tensorbus._base.device import stream_of
 from tensorbus._base.errors import Closed, InvalidArgument, Timeout
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from tensorbus._topics.sample import Header, Sample
 
 
-_DEPTH = 8  # by default
+_DEFAULT_DEPTH = 8
 
 
 def _name_of(pid: int) -> str:
     try:
-        with open(f"/proc/{pid}/comm", errors="replace") as name:  # 15 bytes, of any name
+        with open(f"/proc/{pid}/comm", errors="replace") as name:  # 15 arbitrary bytes at most
             return f" ({name.read().strip()})"
-    except OSError:  # it has just ended, or /proc is not there
+    except OSError:  # the process has just ended, or there is no /proc
         return ""
 
 
@@ -44,33 +44,34 @@ class Publisher(Closing, Generic[T]):
 
     Args:
         topic: any non-empty name.
-        message_type: the class of all that is published, which inherits from `Message`.
-        depth: how many samples wait for a subscriber that did not choose itself; 8, or `history` if
-            that is more. When they are there, the oldest is dropped for a new one.
-        history: how many of the last samples a subscriber gets that comes later, at most `depth`.
-        reliable: drop nothing; a full subscriber makes `publish` wait, unless it subscribed with
-            `reliable=False`.
-        lag_timeout: seconds after which a subscriber that has had no room, while `publish` waited
-            or gave up, is cut off: what waits in its queue is dropped, and `publish` goes on. It is
-            connected again when it looks for samples, and counts what it has lost as `missed`.
-            `None` cuts nobody off. Only with `reliable=True`.
+        message_type: the class of all messages, which inherits from `Message`; `None` for any data.
+        depth: how many samples may wait for a subscriber that sets no depth of its own; by default
+            8, or `history` if that is more. When the queue is full, a new sample replaces the
+            oldest one.
+        history: how many of the last samples a new subscriber gets, at most `depth`.
+        reliable: drop no samples; `publish` waits while a subscriber's queue is full, unless that
+            subscriber has `reliable=False`.
+        lag_timeout: seconds that a subscriber's queue may stay full, while `publish` waits or has
+            given up. Then the subscriber is cut off: its queue is dropped, and `publish` goes on.
+            It reconnects at its next receive, and counts the lost samples as `missed`. `None`:
+            no subscriber is cut off. Only with `reliable=True`.
         shared: subscribers with `access="shared"` may write to what is published here, and to the
             loans of this process's other shared publishers.
-        isolated: what is published here lies in segments of its own, so that subscribers can read
-            (with `access="shared"`, write) nothing else of this process. What lies elsewhere is
+        isolated: published data lies in segments of its own, so that subscribers can read (with
+            `access="shared"`, write) no other memory of this process. Data in other memory is
             copied: loans of other publishers, `tb.empty`, received tensors. Mapped files and
-            memory of a GPU are not: see docs/limits.md.
-        timeout: seconds that `publish` waits, if reliable; `None` for as long as it takes.
+            memory of a GPU are not copied: see docs/limits.md.
+        timeout: seconds that a reliable `publish` waits; `None` for as long as it takes.
         domain: see `tensorbus.participant`.
-        node: the node's name that `list_topics` shows; `Node.create_publisher` says its own.
+        node: the name of the node that `list_topics` shows; `Node.create_publisher` sets it.
 
     Raises:
-        InvalidArgument: a topic that is no name, a depth below 1, a history above `depth`, or a
-            `lag_timeout` that is not above 0, or without `reliable`.
-        TypeError: a timeout that is no number.
-        MessageError: a message type that is no dataclass.
+        InvalidArgument: an invalid topic name, a depth below 1, a history above `depth`, or a
+            `lag_timeout` that is 0 or less, or without `reliable`.
+        TypeError: a timeout that is not a number.
+        MessageError: a message type that is not a dataclass.
         Unsupported: a message type with a field that cannot travel.
-        AccessDenied: a domain directory that others own or may write to.
+        AccessDenied: other users own the domain directory, or may write to it.
 
     >>> import numpy as np
     >>> with Publisher("doc/publisher") as publisher:
@@ -103,10 +104,10 @@ class Publisher(Closing, Generic[T]):
         self._type = plan_or_none(message_type)
         self._timeout = seconds("timeout", timeout)
         self._closed = False
-        history = whole_number("history", history, least=0, most=MOST_DEPTH)
+        history = whole_number("history", history, low=0, high=MAX_DEPTH)
         if depth is None:
-            depth = max(_DEPTH, history)
-        depth = whole_number("depth", depth, least=1, most=MOST_DEPTH)
+            depth = max(_DEFAULT_DEPTH, history)
+        depth = whole_number("depth", depth, low=1, high=MAX_DEPTH)
         if history > depth:
             raise InvalidArgument(
                 f"history={history}: a new subscriber gets at most depth={depth} samples, unless "
@@ -141,25 +142,25 @@ class Publisher(Closing, Generic[T]):
     ) -> Any:
         """A tensor in shared memory, to fill and publish without a copy. Its bytes are not cleared.
 
-        It is for what computes its result there, or reads it from a device. A tensor that is there
-        already is published as it is: `publish` copies it sooner than `copy_` does into a loan.
+        Use a loan to compute a result in place, or to read it from a device. Publish a tensor that
+        exists already as it is: `publish` copies it faster than `copy_` into a loan does.
 
         Args:
             shape: its sizes, or one size.
             dtype: a torch dtype for a torch tensor; a NumPy dtype or its name for an array.
-            like: a tensor to take shape, dtype, library and device from.
+            like: a tensor from which shape, dtype, library and device are taken.
             device: "cuda" or "cuda:1", for memory of that GPU (docs/cuda.md); else main memory.
-            timeout: seconds to wait for main memory while readers hold all that this process may
-                use (`budget_bytes`); `None` raises `OutOfMemory` at once.
+            timeout: seconds to wait for main memory while readers hold the whole budget of this
+                process (`budget_bytes`); `None` raises `OutOfMemory` at once.
 
         Returns:
             A contiguous torch tensor or NumPy array; on a GPU, with a dtype that is not PyTorch's,
-            a `Memory`, which offers DLPack and `__cuda_array_interface__`. After it was published
-            its memory belongs to its readers: do not write to it any more, take a new loan.
+            a `Memory`, which offers DLPack and `__cuda_array_interface__`. Once it is published,
+            its memory belongs to its readers: take a new loan instead of writing to it again.
 
         Raises:
-            Unsupported: a dtype that no library has, elements that are Python objects, or memory of
-                a GPU where that cannot be had; the message says why.
+            Unsupported: a dtype that no library has, elements that are Python objects, or no shared
+                memory on that GPU; the message says why.
             OutOfMemory: a limit was reached; the message names it.
             Closed: the publisher is closed.
         """
@@ -182,35 +183,36 @@ class Publisher(Closing, Generic[T]):
     ) -> int:
         """Publishes a tensor, or a message of tensors and small values.
 
-        A message is a dict, list, tuple or set, nested as you like, of tensors (PyTorch, NumPy,
-        and what offers `__dlpack__`, `__array_interface__` or the buffer protocol), None, bool,
-        int, float, complex, str, bytes and NumPy scalars. All arrive as they were: see
-        docs/tensors.md for what that means for each.
+        A message is a dict, list, tuple or set, nested to any depth, of tensors (PyTorch, NumPy,
+        and objects with `__dlpack__`, `__array_interface__` or the buffer protocol), None, bool,
+        int, float, complex, str, bytes and NumPy scalars. docs/tensors.md lists what each type
+        keeps.
 
-        Loans travel by reference; other tensors are copied once, without the GIL. Those on a GPU
-        stay where they are, and must not be written before their readers are through.
+        Loans travel by reference; other tensors are copied once, without the GIL. Tensors on a GPU
+        are not copied: do not write to them until their readers have finished.
 
         Args:
-            data: what to send.
-            timeout: seconds to wait for room, if the publisher is reliable: in the queues of
-                subscribers, and in memory for what is copied; the default is the publisher's own.
-                With `None` it waits for subscribers as long as it takes, and for memory not at all.
-            stream: on which what lies on a GPU is written: readers wait for what is enqueued there
-                now. PyTorch's current one for its tensors, the legacy default stream for others.
-            parents: the samples, or their headers, from which `data` was made, for
-                `tensorbus trace` (docs/tracing.md). In a callback of a node it is the sample that
-                is being handled, unless others are named. They are not sent.
+            data: the tensor or message.
+            timeout: seconds that a reliable publisher waits for room in the queues of subscribers,
+                and in memory for copies; by default the publisher's own. If that is `None`, it
+                waits for subscribers as long as it takes, and does not wait for memory.
+            stream: the stream that writes the tensors on a GPU: readers wait for the work that is
+                enqueued on it now. By default PyTorch's current stream for its tensors, and the
+                legacy default stream for others.
+            parents: the samples, or their headers, from which `data` was computed, for
+                `tensorbus trace` (docs/tracing.md). In a callback of a node the default is the
+                sample being handled. Parents are not sent.
 
         Returns:
-            How many subscribers have it in their queues.
+            The number of subscribers that have the sample in their queues.
 
         Raises:
-            Unsupported: something in it cannot travel; nothing was sent.
-            MessageError: it is not of the publisher's message type, or one of its fields not of the
-                type that was declared; nothing was sent.
+            Unsupported: the data contains a value that cannot travel; nothing was sent.
+            MessageError: the message, or one of its fields, does not have its declared type;
+                nothing was sent.
             InvalidArgument: a loan that was published before.
             OutOfMemory: a limit was reached; nothing was sent.
-            Timeout: a reliable publisher found no room in time; nobody got it.
+            Timeout: a reliable publisher found no room in time; no subscriber got the sample.
             Closed: the publisher is closed.
         """
         if parents is not None:
@@ -221,30 +223,30 @@ class Publisher(Closing, Generic[T]):
         handle = None if stream is None else stream_of(stream)
         plan = None if self._type is None else self._type.core
         try:
-            return self._subscribers(self._core.publish_any(data, timeout, handle, plan))
+            return self._delivered(self._core.publish_any(data, timeout, handle, plan))
         except TypeError:
-            seconds("timeout", timeout)  # if that was it, its error says what is expected
+            seconds("timeout", timeout)  # raises a clearer error if the timeout is at fault
             raise
 
     def publish_many(self, messages: Iterable[T], *, timeout: float | None = None) -> int:
         """Publishes each row of an array, or each item of an iterable, as a message of its own.
 
-        What holds for `publish` holds for each: depth, reliability, history. A NumPy array or a
-        torch tensor in main memory is published many rows at a time, at many times the rate of
+        The publisher's depth, reliability and history apply to each message. The rows of a NumPy
+        array or torch tensor in main memory are published in batches, at many times the rate of
         `publish`; each row is copied once. `Subscriber.receive_into` receives them as fast.
 
         Args:
-            messages: an array or a tensor, of which each row along the first dimension is sent; or
-                any messages.
-            timeout: seconds in which all have to find room, if the publisher is reliable; the
-                default is the publisher's own.
+            messages: an array or tensor, whose rows along the first dimension are sent; or any
+                iterable of messages.
+            timeout: seconds in which all messages must find room, if the publisher is reliable; by
+                default the publisher's own.
 
         Returns:
-            How many were published: all, or if the time is over, or an error stopped it, the first
-            ones of them. What stopped it before the first is raised.
+            The number of published messages: all, or the first ones if a timeout or an error
+            stopped the call. An error before the first message is raised.
 
         Raises:
-            Unsupported, MessageError, InvalidArgument, OutOfMemory, Closed: as `publish` of the
+            Unsupported, MessageError, InvalidArgument, OutOfMemory, Closed: like `publish` of the
                 first message.
 
         >>> import numpy as np
@@ -261,10 +263,10 @@ class Publisher(Closing, Generic[T]):
         limit = self._timeout if timeout is None else seconds("timeout", timeout)
         deadline = None if limit is None else time.monotonic() + limit
         learn_class_of(messages)
-        told = self._core.publish_many(messages, limit) if self._type is None else None
-        if told is None:
+        result = self._core.publish_many(messages, limit) if self._type is None else None
+        if result is None:
             return self._publish_each(messages, deadline)
-        outcome, count = told
+        outcome, count = result
         if outcome is Outcome.CLOSED and not count:
             raise Closed(f"the publisher of {self._topic!r} is closed")
         return int(count)
@@ -284,10 +286,11 @@ class Publisher(Closing, Generic[T]):
             count += 1
         return count
 
-    def _subscribers(self, told: int | Outcome) -> int:
-        if isinstance(told, int):
-            return told
-        if told is Outcome.CLOSED:
+    def _delivered(self, result: int | Outcome) -> int:
+        """The number of subscribers, or the error of an outcome."""
+        if isinstance(result, int):
+            return result
+        if result is Outcome.CLOSED:
             raise Closed(f"the publisher of {self._topic!r} is closed")
         raise self._late()
 
@@ -300,41 +303,41 @@ class Publisher(Closing, Generic[T]):
     def _blocked(self) -> str:
         stats = self._core.stats
         if not (pid := stats["blocked_by"]):
-            return ""  # it has room by now
+            return ""  # the subscriber has room again
         return f": process {pid}{_name_of(pid)} has had none for {stats['blocked_ns'] / 1e9:.1f} s"
 
     def wait_for_subscribers(self, count: int = 1, timeout: float | None = None) -> bool:
         """Waits until at least `count` subscribers are connected; False after `timeout` seconds."""
         limit = seconds("timeout", timeout)
-        outcome = self._core.wait_for_subscribers(whole_number("count", count, least=0), limit)
+        outcome = self._core.wait_for_subscribers(whole_number("count", count, low=0), limit)
         if outcome is Outcome.CLOSED:
             raise Closed(f"the publisher of {self._topic!r} is closed")
         return outcome is Outcome.DONE
 
     def ready(self) -> bool:
-        """Would `publish` go on without waiting for room? Always, if not `reliable`."""
+        """Whether `publish` would not wait for room now; always True if not `reliable`."""
         return bool(self._core.ready())
 
     def fileno(self) -> int:
-        """A descriptor for `select` and event loops: readable when `ready` may say yes.
+        """A descriptor for `select` and event loops: readable when `ready` may return True.
 
-        A `ready` that says no re-arms it. Look again every 100 ms at the latest, as a subscriber
-        may be stopped before it tells.
+        A call of `ready` that returns False re-arms it. Poll `ready` at least every 100 ms, too: a
+        subscriber may be stopped before it signals.
         """
         return int(self._core.fileno())
 
     @property
     def stats(self) -> PublisherStats:
-        """What it has sent and dropped since it was made, and whom it waits for."""
+        """Counters of sent and dropped samples, and the subscriber that blocks `publish` now."""
         from tensorbus._base.stats import PublisherStats
 
         return PublisherStats(**self._core.stats)
 
     def close(self) -> None:
-        """Ends it; subscribers still get what is in their queues. A second call does nothing.
+        """Closes the publisher; queued samples are still delivered. A second call does nothing.
 
-        For a subscriber with `end_of_stream=True` the stream is complete. Leaving `with` does the
-        same; a process that is killed does not.
+        The end of a `with` block closes it, too. Subscribers with `end_of_stream=True` then know
+        that the stream is complete; the death of a process does not complete it.
         """
         self._closed = True
         self._core.close()
@@ -344,7 +347,7 @@ class Publisher(Closing, Generic[T]):
         return f"<tensorbus.Publisher {self._topic!r} {state}>"
 
     def _repr_html_(self) -> str:
-        """For notebooks: name, state and fill."""
+        """For notebooks: name, state and counters."""
         from tensorbus._base.html import end_of_topic
 
         shown = ("subscribers", "sent", "bytes_in_flight")

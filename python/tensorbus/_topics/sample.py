@@ -1,4 +1,4 @@
-"""What a subscriber receives."""
+"""Received samples and their headers."""
 
 from __future__ import annotations
 
@@ -22,44 +22,44 @@ if TYPE_CHECKING:
     from tensorbus._topics.options import DlpackOptions
 
 _UNREAD = object()
-_SHOWN = 4  # tensors of a message in its repr
-REPLAY = "replay:"  # begins the machine's name of what `tensorbus play` publishes
+_MAX_SHOWN = 4  # tensors of a message in its repr
+REPLAY = "replay:"  # prefix of the machine's name in samples that `tensorbus play` publishes
 
 
 @public
 class Origin(NamedTuple):
-    """Where a sample was published that a bridge, or the player of a recording, published again."""
+    """The original publisher of a sample that a bridge or the player of a recording published."""
 
-    machine: str  # its name; of a recording "replay:" and the file's name
-    publisher: str  # there: the participant's id and the publisher's number in it
+    machine: str  # its name; for a recording, "replay:" and the name of the file
+    publisher: str  # on that machine: the participant's id and the publisher's number in it
 
     @property
     def is_replay(self) -> bool:
-        """It is from a recording, and not from another machine."""
+        """Whether the sample comes from a recording, and not from another machine."""
         return self.machine.startswith(REPLAY)
 
 
 @public
 class Header(NamedTuple):
-    """What came with a sample."""
+    """The metadata of a sample."""
 
     sequence: int  # counts from 0 for each publisher
     timestamp_ns: int  # wall clock at publish
     topic: str
     publisher: str  # the participant's id and the publisher's number in it
-    fingerprint: int  # of the message type; 0: untyped
-    origin: Origin | None = None  # None: it was published on this machine, now
+    fingerprint: int  # of the message type; 0 if untyped
+    origin: Origin | None = None  # None: neither a bridge nor a player published it
 
 
 @public
 class Sample(Generic[T]):
     """One received message. Its tensors stay valid for as long as any view of them lives.
 
-    A sample of one tensor offers DLPack itself, `torch.from_dlpack(sample)`, and is an array for
-    NumPy: `np.asarray(sample)`. Neither copies.
+    A sample of a single tensor supports DLPack, `torch.from_dlpack(sample)`, and NumPy,
+    `np.asarray(sample)`. Neither copies.
     """
 
-    # Made by sample_of(), without an __init__: that would take half as long as receiving does.
+    # Made by sample_of(), without an __init__, which would take half as long as a whole receive.
     __slots__ = ("_core", "_data", "_header", "_library", "_plan")
     _library: Library | None
     _core: _core.Sample
@@ -84,14 +84,14 @@ class Sample(Generic[T]):
 
     @property
     def data(self) -> T:
-        """What was published, with its tensors; the same objects every time.
+        """The published message with its tensors; each access returns the same objects.
 
-        Of a subscriber with a message type, an instance of that.
+        If the subscriber has a message type, it is an instance of that type.
 
         Raises:
-            ProtocolError: the publisher sent fields that make no sense.
-            MessageError: a field is missing, or not of its type.
-            Unsupported: a tensor of a library, or a message of a type, that is not known here.
+            ProtocolError: the publisher sent malformed fields.
+            MessageError: a field is missing, or has the wrong type.
+            Unsupported: a tensor's library, or the message type, is not available in this process.
         """
         if self._data is _UNREAD:
             plan = None if self._plan is None else self._plan.core
@@ -99,13 +99,13 @@ class Sample(Generic[T]):
         return self._data
 
     def copy(self) -> Sample[T]:
-        """The same sample in memory of this process alone, which can be written to.
+        """A copy of the sample in writable memory of this process alone.
 
-        It holds no lease, so that any number of copies can be kept. The copy is made without the
-        GIL; of tensors on a GPU there, in the order of its streams.
+        It holds no lease, so any number of copies can be kept. The copy is made without the GIL.
+        Tensors on a GPU are copied on that GPU, in stream order.
 
         Raises:
-            OutOfMemory: there is no room for it.
+            OutOfMemory: there is not enough memory for the copy.
 
         >>> from tensorbus import Publisher, Subscriber
         >>> import numpy as np
@@ -121,15 +121,16 @@ class Sample(Generic[T]):
         return sample_of(self._core.copy(), self._library, self._plan)
 
     def use_on(self, stream: Any) -> None:
-        """Has a stream work with the tensors of it that lie on a GPU.
+        """Makes the sample's tensors on a GPU safe to use on a stream. It does not wait.
 
-        What is enqueued on the stream from now on finds them as they were published, and has run
-        before their memory is used again. To be called for each stream but the one that was
-        current, in PyTorch, when `data` was first asked for: that one is known. It does not wait.
+        Work that is enqueued on the stream from now on sees the tensors as they were published,
+        and their memory is not reused before that work has run. Call it for each stream, except
+        PyTorch's current stream at the first access to `data`, which is registered then.
 
         Args:
-            stream: of PyTorch or CuPy, what has `__cuda_stream__`, or its handle as an int. One of
-                PyTorch or CuPy may be of another GPU that can reach the tensors' memory.
+            stream: a stream of PyTorch or CuPy, an object with `__cuda_stream__`, or a handle as
+                an int. A stream of PyTorch or CuPy may belong to another GPU that can reach the
+                tensors' memory.
 
         Raises:
             Unsupported: the stream is being captured into a graph.
@@ -138,40 +139,40 @@ class Sample(Generic[T]):
 
     @property
     def intact(self) -> bool:
-        """False: its publisher died before the GPU had written it.
+        """False if the publisher died before its GPU had written the tensors.
 
-        Asked after the work with it is done, it says whether that was for nothing.
+        Check it after the work with the tensors: if it is False, discard the result.
         """
         return bool(self._core.intact)
 
     @property
     def published_on(self) -> tuple[str, ...]:
-        """Where the publisher had each tensor: "cpu", or "cuda:0" and so on.
+        """The device on which the publisher had each tensor: "cpu", "cuda:0" and so on.
 
-        What came from a GPU that this process cannot use lies in main memory: see `docs/cuda.md`.
+        Tensors of a GPU that this process cannot use arrive in main memory: see `docs/cuda.md`.
         """
         devices: tuple[str, ...] = self._core.published_on
         return devices
 
     def __dlpack__(self, **options: Unpack[DlpackOptions]) -> Any:
-        """The tensor that it is, as a DLPack capsule (https://data-apis.org/array-api/latest/).
+        """The sample's only tensor as a DLPack capsule (https://data-apis.org/array-api/latest/).
 
         Raises:
-            Unsupported: it is not one tensor, or a conjugate or negative view.
+            Unsupported: the sample is not a single tensor, or is a conjugate or negative view.
         """
         return self._exporter().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Where the tensor that it is lies: (1, 0), main memory."""
+        """The DLPack device of the sample's only tensor; (1, 0) is main memory."""
         device: tuple[int, int] = self._exporter().__dlpack_device__()
         return device
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """The tensor that it is, for `np.asarray(sample)`: read-only if `data` would be.
+        """The sample's only tensor for `np.asarray(sample)`: read-only if `data` is.
 
         Raises:
-            Unsupported: it is not one tensor, or NumPy cannot show it.
-            ValueError: `copy=False`, and another dtype is wanted.
+            Unsupported: the sample is not a single tensor, or NumPy cannot represent it.
+            ValueError: `copy=False` with a dtype that needs a copy.
         """
         np = numpy_arrays.learn()
         array = unflatten(self._core, "numpy") if self._plan is None else self.data
@@ -224,10 +225,10 @@ class Sample(Generic[T]):
         """Shape and dtype of the tensor, or of the first few tensors of a message."""
         core = self._core
         count = core.tensor_count
-        shown = [_shown(core.memory(index)) for index in range(min(count, _SHOWN))]
+        shown = [_shown(core.memory(index)) for index in range(min(count, _MAX_SHOWN))]
         if count == 1 and not core.fields:
             return shown[0]
-        more = ", ..." if count > _SHOWN else ""
+        more = ", ..." if count > _MAX_SHOWN else ""
         return f"tensors={count}" + (f" [{', '.join(shown)}{more}]" if shown else "")
 
 
@@ -246,12 +247,12 @@ def format_age(nanoseconds: int) -> str:
 
 
 def sample_of(core: _core.Sample, library: Library | None, plan: Plan | None) -> Sample[Any]:
-    """What the core received, as a subscriber gives it out.
+    """The public sample over a sample of the core.
 
     Args:
-        core: what was received.
-        library: whose tensors it is to have; None for those of what it was sent from.
-        plan: of the subscriber's message type, if it has one.
+        core: the received sample.
+        library: the library of its tensors; None for the library that each was sent from.
+        plan: the plan of the subscriber's message type, if it has one.
     """
     sample: Sample[Any] = Sample()
     sample._core = core

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from tensorbus import _core
 from tensorbus._base.arguments import (
-    MOST_DEPTH,
-    MOST_HELD,
+    MAX_DEPTH,
+    MAX_HELD,
     Access,
     access_named,
     seconds,
@@ -38,49 +38,48 @@ class Subscriber(Closing, Generic[T]):
 
     Args:
         topic: any non-empty name.
-        message_type: the class, which inherits from `Message`, that `sample.data` is to be of; by
-            default it is what was published, and of a typed publisher a dict of the fields.
-        depth: how many samples wait here; 0 for as many as the publisher says.
+        message_type: the class of `sample.data`, which inherits from `Message`; by default it is
+            what was published: for a typed publisher, a dict of the fields.
+        depth: how many samples may wait here; 0 for the publisher's choice.
         timeout: seconds that `receive` and iteration wait; `None` for as long as it takes.
         max_held: how many samples of one publisher may be held at once.
-        reliable: `False` for a viewer or a monitor, which never slows a publisher down: a publisher
-            with `reliable=True` does not wait for it, and drops its oldest waiting sample when it
-            has no room. `True` changes nothing for other publishers, which always drop.
-        end_of_stream: `True` to hear that the publishers have finished: when each publisher that
-            was connected has closed, and nothing is left of what they sent, iteration ends and
-            `receive` raises `Closed`. Then iteration that waits longer than `timeout` raises
-            `Timeout`. A publisher that was killed has not finished: the stream goes on until
-            another one has taken its place.
-        spin: seconds that `receive` looks by itself before it parks; costs a core for that time. If
-            the last samples came soon, it looks for up to 80 us. 0: it parks at once.
-        access: "copy-on-write": torch tensors can be written to, and the write is this process's
-            own: the pages of a tensor become so at the first write to it. NumPy arrays are flagged
-            read-only. With `pin` it is as "read".
-            "read": as before, but a write through a torch tensor ends the process, with a message
-            that names the topic.
-            "private": NumPy arrays are writable, too, and writes are of this sample alone; each
-            page that is written becomes a copy. Of a tensor on a GPU it is a copy there, made in
-            the order of its streams.
-            "shared": writes are seen by all who hold the sample; only of a publisher with
-            `shared=True`, others refuse.
-        pin: received blocks of main memory, from 64 KiB on, are pinned for GPUs, so that
-            `tensor.to("cuda", non_blocking=True)` copies without a detour. Keep the sample until
+        reliable: `False` for a viewer or a monitor, which must not slow a publisher down: a
+            publisher with `reliable=True` does not wait for this subscriber, and replaces the
+            oldest waiting sample when its queue is full. Other publishers always do that.
+        end_of_stream: `True` to detect that the publishers have finished: when each publisher that
+            was connected has closed, and all its samples are taken, iteration ends and `receive`
+            raises `Closed`. Iteration that waits longer than `timeout` then raises `Timeout`. A
+            publisher that was killed has not finished: the stream goes on until another publisher
+            has taken its place.
+        spin: seconds that `receive` polls before it sleeps; polling keeps one core busy. If recent
+            samples came soon, it polls for up to 80 us. 0: it sleeps at once.
+        access: "copy-on-write": torch tensors are writable, and writes stay in this process: a
+            tensor's pages become private at the first write to it. NumPy arrays are flagged
+            read-only. With `pin`, it is the same as "read".
+            "read": like "copy-on-write", but a write through a torch tensor ends the process, with
+            a message that names the topic.
+            "private": NumPy arrays are writable, too, and writes affect this sample alone; each
+            written page becomes a copy. A tensor on a GPU is copied on that GPU, in stream order.
+            "shared": writes are visible to every holder of the sample; only for publishers with
+            `shared=True`, others refuse the connection.
+        pin: received blocks of main memory of at least 64 KiB are pinned for GPUs, so that
+            `tensor.to("cuda", non_blocking=True)` needs no staging copy. Keep the sample until
             the copy has run. Not with access "private".
-        device: "cuda:0" and so on: tensors that were on a GPU which this process cannot use, and
-            came in main memory, are put onto this one (see `tensorbus.Publisher.loan`). All others
-            stay where they are: it restores, and does not move. "cpu": all tensors of GPUs arrive
-            in main memory, copied by their publisher. Not with access "shared".
-        node: the node's name that `inspect` shows; `Node.create_subscriber` says its own.
-        library: "torch", "numpy", "jax" or "dlpack" (an object that offers `__dlpack__` and the
-            buffer protocol); by default a tensor arrives as what it was sent from.
+        device: "cuda:0" and so on: tensors of a GPU that this process cannot use arrive in main
+            memory, and are copied to this GPU (see `tensorbus.Publisher.loan`). Other tensors are
+            not moved. "cpu": the publisher copies all tensors of GPUs to main memory. Not with
+            access "shared".
+        node: the name of the node that `inspect` shows; `Node.create_subscriber` sets it.
+        library: "torch", "numpy", "jax" or "dlpack" (an object with `__dlpack__` and the buffer
+            protocol); by default each tensor arrives in the library that it was sent from.
         domain: see `tensorbus.participant`.
 
     Raises:
-        InvalidArgument: a topic that is no name, or an option out of range.
-        TypeError: a timeout that is no number.
-        MessageError: a message type that is no dataclass.
-        AccessDenied: a domain directory that others own or may write to.
-        Unsupported: `pin` or `device`, and no GPU here that can do that.
+        InvalidArgument: an invalid topic name, or an option out of range.
+        TypeError: a timeout that is not a number.
+        MessageError: a message type that is not a dataclass.
+        AccessDenied: other users own the domain directory, or may write to it.
+        Unsupported: `pin` or `device`, and no GPU of this machine supports it.
 
     >>> from tensorbus import Publisher
     >>> with Publisher("doc/subscriber") as publisher, Subscriber("doc/subscriber") as subscriber:
@@ -119,13 +118,13 @@ class Subscriber(Closing, Generic[T]):
         self._max_held = max_held
         self._end_of_stream = end_of_stream
         self._closed = False
-        self._told_elsewhere = False
+        self._checked_other_buses = False
         self._home = participant(domain)
         self._core = _core.Subscriber(
             topic,
             self._home,
-            depth=whole_number("depth", depth, least=0, most=MOST_DEPTH),
-            max_held=whole_number("max_held", max_held, least=1, most=MOST_HELD),
+            depth=whole_number("depth", depth, low=0, high=MAX_DEPTH),
+            max_held=whole_number("max_held", max_held, low=1, high=MAX_HELD),
             reliable=reliable,
             end_of_stream=end_of_stream,
             spin=spin,
@@ -145,18 +144,19 @@ class Subscriber(Closing, Generic[T]):
         """The next sample; waits up to `timeout` seconds (default: the subscriber's own).
 
         Raises:
-            Timeout: there was none in time.
-            TypeMismatch: a publisher's messages could not be read as ours, so it is not connected;
-                once for each, the last 16 if nobody received for long. Others go on.
+            Timeout: no sample came in time.
+            TypeMismatch: a publisher was not connected, as its message type does not fit this
+                subscriber's. Raised once for each refused publisher; at most 16 refusals are kept
+                between calls. Other publishers are not affected.
             Closed: the subscriber is closed, or, with `end_of_stream`, the stream has ended.
-            HoldLimit: `max_held` samples are held and there are more.
-            OutOfMemory: there is no room for what is to be its own, with `device` or access
-                "private"; the sample is there again with the next call.
+            HoldLimit: `max_held` samples are held, and more are waiting.
+            OutOfMemory: not enough memory for the copy that `device` or access "private" needs;
+                the next call returns the same sample.
         """
         try:
             result = self._core.receive(self._timeout if timeout is None else timeout)
         except TypeError:
-            seconds("timeout", timeout)  # if that was it, its error says what is expected
+            seconds("timeout", timeout)  # raises a clearer error if the timeout is at fault
             raise
         if isinstance(result, _core.Sample):
             return sample_of(result, self._library, self._type)
@@ -164,7 +164,7 @@ class Subscriber(Closing, Generic[T]):
         raise Timeout(f"no sample on {self._topic!r} in time{self._hint()}")
 
     def try_receive(self) -> Sample[T] | None:
-        """The next sample if there is one now. Raises `Closed` and `HoldLimit` like `receive`."""
+        """The next sample if one waits. Raises `Closed` and `HoldLimit` like `receive`."""
         result = self._core.try_receive()
         if isinstance(result, _core.Sample):
             return sample_of(result, self._library, self._type)
@@ -172,22 +172,22 @@ class Subscriber(Closing, Generic[T]):
         return None
 
     def receive_many(self, max_count: int, timeout: float | None = None) -> list[Sample[T]]:
-        """Several samples at once: waits like `receive` for the first, takes what else is there.
+        """Several samples: waits for the first like `receive`, then takes those that wait already.
 
-        They come in the order in which `receive` would return them. For many small messages: it
-        takes its locks, and tells the publishers, once for all.
+        They come in the order of `receive`. This is faster for many small messages: one call takes
+        the locks, and notifies the publishers, once for all samples.
 
         Args:
-            max_count: how many at most; more than 1024 never come at once.
-            timeout: seconds to wait for the first; the default is the subscriber's own.
+            max_count: the maximum; one call never returns more than 1024.
+            timeout: seconds to wait for the first; by default the subscriber's own.
 
         Returns:
-            One sample at least.
+            At least one sample.
 
         Raises:
             InvalidArgument: `max_count` is less than 1.
-            Timeout, TypeMismatch, Closed, HoldLimit, OutOfMemory: as `receive`, and only if there
-                is no sample: what ends it after the first, the next call raises.
+            Timeout, TypeMismatch, Closed, HoldLimit, OutOfMemory: like `receive`, and only if no
+                sample was taken. After the first sample, the next call raises the error instead.
 
         >>> from tensorbus import Publisher
         >>> with Publisher("doc/many", history=3) as publisher:
@@ -199,59 +199,59 @@ class Subscriber(Closing, Generic[T]):
         True
         [0, 1, 2]
         """
-        found = self._take_many(max_count, self._timeout if timeout is None else timeout)
-        if not found:
+        samples = self._take_many(max_count, self._timeout if timeout is None else timeout)
+        if not samples:
             raise Timeout(f"no sample on {self._topic!r} in time{self._hint()}")
-        return found
+        return samples
 
     def try_receive_many(self, max_count: int) -> list[Sample[T]]:
-        """At most so many of the samples that are there now, perhaps none.
+        """The samples that wait now, at most `max_count`; an empty list if there are none.
 
         Raises `Closed` and `HoldLimit` like `receive_many`.
         """
         return self._take_many(max_count, 0)
 
     def _take_many(self, max_count: int, timeout: float | None) -> list[Sample[T]]:
-        found = self._core.receive_many(whole_number("max_count", max_count, least=1), timeout)
-        if isinstance(found, list):
+        result = self._core.receive_many(whole_number("max_count", max_count, low=1), timeout)
+        if isinstance(result, list):
             library, plan = self._library, self._type
-            return [sample_of(core, library, plan) for core in found]
-        self._raise_for(found)
+            return [sample_of(core, library, plan) for core in result]
+        self._raise_for(result)
         return []
 
     def receive_into(self, array: Any, timeout: float | None = None) -> int:
-        """Messages of one tensor each, into the rows of an array: for many small ones.
+        """Copies messages of one tensor each into the rows of an array: for many small messages.
 
-        Waits like `receive` for the first, and takes what else is there, at most as many as there
-        are rows. Each is copied into the next row, in the order in which `receive` would return
-        them; nothing is held, and no sample is made. See `Publisher.publish_many`.
+        Waits for the first like `receive`, then takes those that wait already, at most one for
+        each row. Rows are filled in the order of `receive`; no sample is made, and none is held.
+        See `Publisher.publish_many`.
 
         Args:
             array: a NumPy array or a torch tensor in main memory, contiguous and writable. Its rows
-                along the first dimension have the dtype and the shape of the messages, whichever
-                library they are from.
-            timeout: seconds to wait for the first; the default is the subscriber's own.
+                along the first dimension have the dtype and the shape of the messages, which may
+                come from another library.
+            timeout: seconds to wait for the first; by default the subscriber's own.
 
         Returns:
-            How many rows are new: one at least.
+            The number of rows that were filled, at least one.
 
         Raises:
-            InvalidArgument: an array that is none of these; or the next message is no tensor of the
-                dtype and shape of a row: then `receive` returns it.
-            Timeout, TypeMismatch, Closed, HoldLimit, OutOfMemory: as `receive`, and only if there
-                is no row: what ends it after the first, the next call raises.
+            InvalidArgument: an unsuitable array, or the next message is not a tensor with the dtype
+                and shape of a row; `receive` then returns that message.
+            Timeout, TypeMismatch, Closed, HoldLimit, OutOfMemory: like `receive`, and only if no
+                row was filled. After the first row, the next call raises the error instead.
         """
         limit = self._timeout if timeout is None else timeout
-        found = self._core.receive_into(writable(array), limit)
-        if isinstance(found, int):
-            return found
-        self._raise_for(found)
+        result = self._core.receive_into(writable(array), limit)
+        if isinstance(result, int):
+            return result
+        self._raise_for(result)
         raise Timeout(f"no sample on {self._topic!r} in time{self._hint()}")
 
     def __iter__(self) -> Iterator[Sample[T]]:
-        """Samples until none comes for the subscriber's timeout, or it is closed.
+        """Samples, until none comes within the subscriber's timeout, or it is closed.
 
-        With `end_of_stream` it ends with the stream; with the timeout it raises `Timeout`.
+        With `end_of_stream`, iteration ends with the stream, and a timeout raises `Timeout`.
 
         >>> from tensorbus import Publisher
         >>> with Subscriber("doc/stream", timeout=10, end_of_stream=True) as subscriber:
@@ -274,42 +274,42 @@ class Subscriber(Closing, Generic[T]):
                 return
 
     def __aiter__(self) -> AsyncIterator[Sample[T]]:
-        """The same with `async for`. For more than a loop, see `AsyncSubscriber`."""
-        # Not above: asyncio takes longer to import than all of Tensorbus.
+        """The same with `async for`. `AsyncSubscriber` has the other calls for asyncio."""
+        # Imported here: asyncio takes longer to import than all of Tensorbus.
         from tensorbus._topics.async_receiver import AsyncReceiver
 
         return AsyncReceiver(self, self._timeout, end_of_stream=self._end_of_stream)
 
     def ready(self) -> bool:
-        """Would `receive` return or raise at once? Takes nothing.
+        """Whether `receive` would return or raise at once. Takes no sample.
 
-        For several subscribers at once see `tensorbus.wait_any`.
+        See `tensorbus.wait_any` for several subscribers.
         """
         return bool(self._core.ready())
 
     def fileno(self) -> int:
         """A descriptor for `select` and event loops: readable when `try_receive` may find a sample.
 
-        Call `try_receive` until it finds nothing, or `ready` until it says no; that re-arms it.
+        It is re-armed when `try_receive` returns None, or `ready` returns False.
         """
         return int(self._core.fileno())
 
     def wait_for_publishers(self, count: int = 1, timeout: float | None = None) -> bool:
         """Waits until at least `count` publishers are connected; False after `timeout` seconds."""
         limit = seconds("timeout", timeout)
-        outcome = self._core.wait_for_publishers(whole_number("count", count, least=0), limit)
+        outcome = self._core.wait_for_publishers(whole_number("count", count, low=0), limit)
         self._raise_for(outcome)
         return outcome is Outcome.DONE
 
     @property
     def stats(self) -> SubscriberStats:
-        """What it has received and missed since it was made, and what it holds."""
+        """Counters of samples received, missed and held, since the subscriber was made."""
         from tensorbus._base.stats import SubscriberStats
 
         return SubscriberStats(**self._core.stats)
 
     def close(self) -> None:
-        """Ends it; tensors that were received stay valid. A second call does nothing."""
+        """Closes the subscriber; received tensors stay valid. A second call does nothing."""
         self._closed = True
         self._core.close()
 
@@ -328,9 +328,9 @@ class Subscriber(Closing, Generic[T]):
         stats = self._core.stats
         if refusal := stats["last_refusal"]:
             return f" (a publisher refused: {refusal})"
-        if stats["publishers"] or self._told_elsewhere:
+        if stats["publishers"] or self._checked_other_buses:
             return ""
-        self._told_elsewhere = True  # to look costs some system calls: once will do
+        self._checked_other_buses = True  # the check takes several system calls
         return _core.elsewhere_text(self._home.domain)
 
     def __repr__(self) -> str:
@@ -338,7 +338,7 @@ class Subscriber(Closing, Generic[T]):
         return f"<tensorbus.Subscriber {self._topic!r} {state}>"
 
     def _repr_html_(self) -> str:
-        """For notebooks: name, state and fill."""
+        """For notebooks: name, state and counters."""
         from tensorbus._base.html import end_of_topic
 
         shown = ("publishers", "received", "missed", "held")

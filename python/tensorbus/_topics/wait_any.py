@@ -13,29 +13,29 @@ from tensorbus._base.errors import InvalidArgument
 from tensorbus._base.public import public
 from tensorbus._topics.subscriber import Subscriber
 
-# As in the core: a signal that another thread got, or that comes just before the poll, does not
-# end the poll. Python handles it after this time.
+# Seconds, as in the core. A signal that another thread receives, or that comes just before the
+# poll, does not interrupt the poll: Python handles it after this time.
 _SIGNAL_SLICE = 0.1
 
 
 @public
 def wait_any(subscribers: Iterable[Subscriber], timeout: float | None = None) -> list[Subscriber]:
-    """Waits until at least one of several subscribers has something to say.
+    """Waits until `receive` of at least one of several subscribers would not wait.
 
-    That is a sample, or what `receive` would raise at once: `Closed` or `HoldLimit`. Nothing is
-    taken, so that with other threads at the same subscribers `try_receive` may still find none.
-    With asyncio, wait for the tasks of several `AsyncSubscriber.receive` with `asyncio.wait`.
+    It would return a sample, or raise `Closed` or `HoldLimit`. No sample is taken, so `try_receive`
+    may still return None if another thread receives from the same subscriber. With asyncio, wait
+    for the tasks of several `AsyncSubscriber.receive` with `asyncio.wait`.
 
     Args:
-        subscribers: at least one; one that is given twice counts once.
-        timeout: seconds; `None` for as long as it takes, 0 to look only.
+        subscribers: at least one; duplicates are ignored.
+        timeout: seconds; `None` for as long as it takes, 0 to return at once.
 
     Returns:
-        Those that do, in the order given; none after `timeout`.
+        The ready subscribers, in the order given; an empty list after `timeout`.
 
     Raises:
-        TypeError: one subscriber instead of a list.
-        InvalidArgument: no subscriber, or something that is none.
+        TypeError: a single subscriber instead of a list.
+        InvalidArgument: an empty list, or an item that is not a `Subscriber`.
 
     >>> from tensorbus import Publisher
     >>> with Publisher("doc/b", history=1) as publisher:
@@ -45,7 +45,7 @@ def wait_any(subscribers: Iterable[Subscriber], timeout: float | None = None) ->
     0
     [7]
     """
-    # A subscriber can be iterated over, which takes its samples.
+    # A lone subscriber is iterable, too, but iteration would take its samples.
     if isinstance(subscribers, Closing) or not isinstance(subscribers, Iterable):
         raise TypeError(
             f"wait_any({type(subscribers).__name__}): expected a list: write wait_any([subscriber])"
@@ -63,7 +63,7 @@ def wait_any(subscribers: Iterable[Subscriber], timeout: float | None = None) ->
     timeout = seconds("timeout", timeout)
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
-        # This re-arms the descriptors of the others.
+        # `ready` re-arms the descriptors of the subscribers that are not ready.
         ready = [subscriber for subscriber in watched if subscriber.ready()]
         left = _SIGNAL_SLICE if deadline is None else deadline - time.monotonic()
         if ready or left <= 0:

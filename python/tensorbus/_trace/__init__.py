@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tensorbus._base.ending_signals import stop_signals
-from tensorbus._base.json_text import json_text
+from tensorbus._base.signals import stop_signals
+from tensorbus._base.text import json_text
 from tensorbus._inspection.units import shown
 from tensorbus._trace.durations import hops_of, paths_of, table_of
 from tensorbus._trace.events import Source

@@ -162,8 +162,8 @@ def moved_for_child(memories: dict[int, memoryview]) -> Iterator[list[_core.Shar
     outer, _forking.moved = _forking.moved, []
     try:
         items = list(memories.items())
-        for first in range(0, len(items), lending.MOST_TENSORS):
-            part = dict(items[first : first + lending.MOST_TENSORS])
+        for first in range(0, len(items), lending.MAX_TENSORS):
+            part = dict(items[first : first + lending.MAX_TENSORS])
             outgoing = _core.Outgoing()
             for memory in part.values():
                 outgoing.add_buffer(memory, 0)

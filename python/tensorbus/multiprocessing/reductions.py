@@ -17,8 +17,8 @@ from typing import Any
 
 from tensorbus import _core
 from tensorbus._codec.fields import fields_of_pickle
+from tensorbus._core import is_plain
 from tensorbus._pickling import pickler, torch_sharing
-from tensorbus._pickling.plain import is_plain
 from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus.multiprocessing import _keeper
 

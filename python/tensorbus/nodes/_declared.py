@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any, TypeGuard
 
 from tensorbus._aio.callbacks import checked_callback
-from tensorbus._base.error_text import text_of
 from tensorbus._base.errors import InvalidArgument
+from tensorbus._base.text import text_of
 from tensorbus.nodes._parameters import Parameter, check_all_declared, find_parameter, read_as
 
 OnSet = Callable[[Any], object]

@@ -49,8 +49,11 @@ def positive(name: str, value: float) -> float:
 class AsyncExecutor:
     """Calls a function, plain or `async def`, repeatedly in an event loop until `stop`.
 
-    An exception is passed to `on_error`, by default logged, and the calls go on. Other tasks of the
-    loop run after each call.
+    Other tasks of the loop run after each call.
+
+    Args:
+        callback: a function without arguments.
+        on_error: called with each exception; by default it is logged. The calls go on.
 
     >>> calls = []
     >>> def work():

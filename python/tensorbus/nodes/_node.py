@@ -215,7 +215,7 @@ class Node(HasLifecycle):
             Subscriber(
                 topic,
                 message_type,
-                depth=whole_number("queue_size", queue_size, least=1),
+                depth=whole_number("queue_size", queue_size, low=1),
                 node=self.__name,
                 **options,
             ),

@@ -12,13 +12,13 @@
 
 namespace tensorbus::platform {
 
-// GPU memory of another allocator, in the form in which other processes can get it. There are three
-// kinds: an allocation of cudaMalloc, by a handle; chunks of cuMemCreate that are mapped one behind
-// the other (PyTorch's expandable segments), by descriptors; an allocation of a pool, by both. It
-// keeps chunks alive, but not an allocation.
+// GPU memory of another allocator, in a form that other processes can get. There are three kinds:
+// an allocation of cudaMalloc, by a handle; adjacent chunks of cuMemCreate (PyTorch's expandable
+// segments), by descriptors; an allocation of a pool, by both. Keeps chunks alive, but not an
+// allocation.
 class ForeignMemory {
  public:
-  enum class Kind : std::uint32_t { kLegacy = 1, kChunks = 2, kPool = 3 };  // the numbers travel
+  enum class Kind : std::uint32_t { kLegacy = 1, kChunks = 2, kPool = 3 };  // part of the protocol
   static constexpr std::size_t kMostChunks = 128;  // a descriptor each, here and in each borrower
   struct Chunk {
     cu::DevicePtr base = 0;
@@ -31,22 +31,22 @@ class ForeignMemory {
     }
   };
 
-  // Returns the memory that holds all of these bytes. Empty if no single allocation or row of
+  // Returns the memory that contains all these bytes. Empty if no single allocation or row of
   // chunks does, if the memory is of another kind (managed memory), or if the driver refuses.
   static std::optional<ForeignMemory> around(const Gpu& device, const std::byte* first,
                                              std::size_t bytes);
 
-  // Returns the ordinal of the device whose memory this is; -1 for any other address.
+  // Returns the ordinal of the device that has this memory; -1 for any other address.
   static int ordinal_of(const std::byte* address);
-  // The same, asked in the context of a device that is in use already.
+  // The same, in the context of a device that is already in use.
   static int ordinal_of(const std::byte* address, const Gpu& asked);
-  // Says of memory of a device, for an error's text, why it has no handle of its own.
+  // Returns a text that says why this device memory has no handle of its own.
   static std::string why_no_handle(const Gpu& device, const std::byte* address);
 
   Kind kind() const noexcept { return kind_; }
   const GpuRange& range() const noexcept { return range_; }
   const std::vector<Chunk>& chunks() const noexcept { return chunks_; }
-  // Of an allocation: opens it, or names it in its pool.
+  // For an allocation: the handle that opens it, or its name in its pool.
   const std::array<std::byte, 64>& handle() const noexcept { return handle_; }
   const Fd& pool() const noexcept { return pool_; }
 
@@ -54,9 +54,9 @@ class ForeignMemory {
   // cannot get it, as with most pools.
   bool make_shareable();
   // Returns true if all of `other` lies in this memory. Addresses can be reused, so it also
-  // compares the ids of allocations, which are not. (A chunk that is kept has a handle of its own.)
+  // compares the ids of allocations, which are not. (A chunk that is kept has its own handle.)
   bool holds(const ForeignMemory& other) const;
-  // Returns true if this lies where `other` was, so that `other` must be gone.
+  // Returns true if this memory lies where `other` did, so that `other` must be gone.
   bool replaces(const ForeignMemory& other) const;
   // Returns true if the memory still exists unchanged.
   bool there() const noexcept;
@@ -75,9 +75,9 @@ class ForeignMemory {
   Kind kind_;
   GpuRange range_;
   std::uint64_t buffer_id_ = 0;    // of an allocation
-  cu::MemoryPool from_ = nullptr;  // valid for as long as the allocation
+  cu::MemoryPool from_ = nullptr;  // valid as long as the allocation
   std::array<std::byte, 64> handle_{};
-  Fd pool_;  // kept, since the pool may end before the allocation
+  Fd pool_;  // kept, because the pool may end before the allocation
   std::vector<Chunk> chunks_;
 };
 
@@ -92,7 +92,7 @@ class HandleRefused : public Error {
   Why why_;
 };
 
-// An allocation of cudaMalloc of another process, open here: all of it.
+// A whole allocation of another process's cudaMalloc, opened here.
 class OpenedMemory : public GpuRange {
  public:
   // Throws HandleRefused.

@@ -11,8 +11,8 @@ namespace tensorbus::platform {
 
 using GpuUuid = cu::Uuid;
 
-// A GPU that this process sees. Ordinals are this process's own (CUDA_VISIBLE_DEVICES); the UUID is
-// the same in every process. Each object lives as long as the process. Thread-safe.
+// A GPU that this process sees. Ordinals are those of this process (CUDA_VISIBLE_DEVICES); the UUID
+// is the same in every process. Each object lives as long as the process. Thread-safe.
 class Gpu {
  public:
   // These throw what CudaDriver::get() throws.
@@ -21,7 +21,7 @@ class Gpu {
   static const Gpu& at(int ordinal);
   // Returns false if no GPU was used, or if the process exits and the driver must not be called.
   static bool any_in_use() noexcept { return CudaDriver::in_use() != nullptr; }
-  // Returns true in a child of a process that used one, and while the process exits.
+  // Returns true in a child of a process that used a GPU, and while the process exits.
   static bool must_be_left_alone() noexcept { return CudaDriver::must_be_left_alone(); }
   // Returns null if this process does not see the GPU.
   static const Gpu* find(const cu::Uuid& uuid);
@@ -35,8 +35,8 @@ class Gpu {
   std::size_t total_bytes() const noexcept { return total_bytes_; }
   // Returns 0 if the driver does not know the attribute.
   int attribute(cu::DeviceAttribute attribute) const;
-  // Returns the primary context, which PyTorch and the CUDA runtime use too. The first call retains
-  // it: this can take a second and some hundred megabytes of GPU memory.
+  // Returns the primary context, which PyTorch and the CUDA runtime also use. The first call
+  // retains it, which can take a second and some hundred megabytes of GPU memory.
   cu::Context context() const;
 
   // Returns true if a kernel of this process broke the context: no enqueued work runs any more.
@@ -55,15 +55,15 @@ class Gpu {
   cu::Uuid uuid_;
   std::string name_;
   std::size_t total_bytes_ = 0;
-  mutable std::atomic<cu::Context> context_{nullptr};  // retained for good; never changes
-  mutable std::atomic<bool> broken_{false};            // relaxed: nothing is read with it
+  mutable std::atomic<cu::Context> context_{nullptr};  // retained forever; never changes
+  mutable std::atomic<bool> broken_{false};            // relaxed: no other data depends on it
 };
 
 // Returns "GPU-" and 32 hex digits in groups, as nvidia-smi prints it.
 std::string text_of(const cu::Uuid& uuid);
 
-// Makes a device's context current in this thread for the lifetime of the scope. The thread may
-// make any call in it, also while another thread captures a graph: no call in a scope is captured.
+// Makes a device's context current in this thread during the scope. Any call may be made in it,
+// even while another thread captures a graph: no call in a scope is captured.
 class GpuScope {
  public:
   explicit GpuScope(const Gpu& device);

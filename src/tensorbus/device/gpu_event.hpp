@@ -15,7 +15,7 @@ class GpuEvent {
   // Called with the context of the stream's device current.
   void record(const GpuStream& stream) const;
   void wait(const GpuStream& stream) const;
-  // Returns true if the work before the point has run, or never will.
+  // Returns true if the work before the point has run or never will.
   bool has_passed() const noexcept;
 
  private:

@@ -10,19 +10,19 @@
 
 namespace tensorbus::platform {
 
-// Returns the unit, in bytes, of sizes of allocations and mappings on this device.
+// Returns the granularity, in bytes, of allocations and mappings on this device.
 std::size_t gpu_granularity(const Gpu& device);
 
 // Returns the other devices of this process that can access this device's memory.
 std::vector<const Gpu*> gpu_peers_of(const Gpu& device);
 
-// Owns GPU memory that can be exported as a descriptor. It has no address until it is mapped.
-// Mappings keep the memory, so the allocation may be destroyed before they are.
+// Owns GPU memory that can be exported as a descriptor. It has an address only when it is mapped.
+// Mappings keep the memory, so the allocation may be destroyed before them.
 class GpuAllocation {
  public:
   // `bytes` is a multiple of gpu_granularity(). Throws Error(kOutOfMemory), Error(kUnsupported).
   GpuAllocation(const Gpu& device, std::size_t bytes);
-  // Imports what another process made. Throws Error(kProtocol) for a descriptor of something else.
+  // Imports an allocation of another process. Throws Error(kProtocol) for any other descriptor.
   GpuAllocation(const Gpu& device, const Fd& descriptor, std::size_t bytes);
   // Adopts a handle.
   GpuAllocation(const Gpu& device, cu::AllocationHandle handle, std::size_t bytes) noexcept
@@ -43,7 +43,7 @@ class GpuAllocation {
   cu::AllocationHandle handle_ = 0;
 };
 
-// Addresses at which a device sees memory in this process. For kernels, not for the host.
+// Addresses of memory as a device sees it in this process. For kernels, not for the CPU.
 class GpuRange {
  public:
   GpuRange(const Gpu& device, cu::DevicePtr address, std::size_t bytes) noexcept
@@ -63,11 +63,11 @@ class GpuRange {
 // Owns the addresses at which allocations are mapped.
 class GpuMapping : public GpuRange {
  public:
-  // Maps for the allocation's device and for the devices that can access its memory. With kRead the
-  // mapping is read-only where the driver supports this, else readable and writable.
+  // Maps for the allocation's device and for the devices that can access its memory. With kRead,
+  // the mapping is read-only where the driver supports that, else readable and writable.
   GpuMapping(const GpuAllocation& allocation, cu::AccessFlags access)
       : GpuMapping(std::span(&allocation, 1), access) {}
-  // Maps several allocations, one behind the other.
+  // Maps several allocations at adjacent addresses.
   GpuMapping(std::span<const GpuAllocation> parts, cu::AccessFlags access);
   GpuMapping(const GpuMapping&) = delete;
   GpuMapping& operator=(const GpuMapping&) = delete;

@@ -6,8 +6,8 @@
 
 namespace tensorbus::platform {
 
-// Pins whole pages of host memory, so that GPUs copy from them directly. GPUs only read them. The
-// memory outlives the pin, and keeps its pages meanwhile.
+// Pins whole pages of host memory, so that GPUs copy from them directly and only read them. The
+// memory outlives the pin and keeps its pages meanwhile.
 class HostPin {
  public:
   // Throws Error(kUnsupported) if the driver cannot pin, else Error(kSystem).
@@ -20,7 +20,7 @@ class HostPin {
   const std::byte* first_;
 };
 
-// Pins a page as a trial. Throws Error(kUnsupported) that says why it failed.
+// Pins a page as a test. Throws Error(kUnsupported) with the reason for a failure.
 void require_pinning();
 
 }  // namespace tensorbus::platform

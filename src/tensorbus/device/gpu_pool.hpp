@@ -8,8 +8,8 @@
 
 namespace tensorbus::platform {
 
-// A memory pool of another process, imported. The driver returns the same pool for every import of
-// it, so the pool is destroyed with the last import. Thread-safe.
+// An imported memory pool of another process. The driver returns the same pool for each of its
+// imports, so it is destroyed with the last one. Thread-safe.
 class ImportedPool {
  public:
   // Throws Error(kUnsupported), Error(kOutOfMemory).
@@ -26,15 +26,15 @@ class ImportedPool {
   cu::MemoryPool handle_ = nullptr;
 };
 
-// An imported allocation of a pool. The same allocation must not be imported twice at a time: when
-// one import ends, drivers take the memory from both.
+// An imported allocation of a pool. Must not be imported twice at a time: when one import ends,
+// drivers take the memory from both.
 class PooledMemory : public GpuRange {
  public:
   // Throws what ImportedPool() throws.
   PooledMemory(std::shared_ptr<const ImportedPool> pool, const std::array<std::byte, 64>& name);
   PooledMemory(const PooledMemory&) = delete;
   PooledMemory& operator=(const PooledMemory&) = delete;
-  // The streams that used the memory must have finished with it: the driver waits for none.
+  // Streams that used the memory must have finished: the driver does not wait for them.
   ~PooledMemory();
 
  private:

@@ -10,7 +10,7 @@
 namespace tensorbus::platform {
 
 // A stream of a device, ours or another library's: enqueued work runs in order. 0 is the legacy
-// default stream, which waits for all other streams except the non-blocking ones. Owns nothing.
+// default stream, which waits for all other streams except non-blocking ones. Owns nothing.
 class GpuStream {
  public:
   // `stream`: the driver's handle of a stream of this device.
@@ -19,21 +19,21 @@ class GpuStream {
   const Gpu& device() const noexcept { return *device_; }
   cu::Stream handle() const noexcept { return stream_; }
   // Throws Error(kUnsupported) if the stream is being captured into a graph, or is the per-thread
-  // default stream, which is a different stream in each thread.
+  // default stream, which differs in each thread.
   void require_usable(const char* for_what) const;
   // The same; called with the context of the device current.
   void require_usable_in_scope(const char* for_what) const;
-  // Sets a function that is called when an error of a stream breaks its device's context. It runs
-  // in any thread and must not throw.
+  // Sets a function that is called, in any thread, when an error of a stream breaks its device's
+  // context. It must not throw.
   static void tell_of_broken_devices(void (*listener)(const Gpu&)) noexcept;
   // Blocks until all enqueued work has run.
   void synchronize() const;
-  // Makes later work of this stream run after the work that `other` has now.
+  // Makes later work of this stream run after the present work of `other`.
   void join(const GpuStream& other) const;
 
-  // These enqueue; called with the context of the device current. A copy:
+  // These enqueue work; called with the context of the device current. A copy:
   void copy(std::byte* target, const std::byte* source, std::size_t bytes) const;
-  // A call of `function(argument)` by a thread of the driver. It must not call the driver.
+  // A call of `function(argument)` in a thread of the driver. It must not call the driver.
   void call(void (*function)(void*), void* argument) const;
   // A store to a counter, by its device address; a wait until it is at least `value`.
   void write(cu::DevicePtr counter, std::uint64_t value) const;
@@ -42,8 +42,8 @@ class GpuStream {
   // Equal: the same stream of the same device.
   auto operator<=>(const GpuStream&) const = default;
 
-  // Throws an Error if a call that concerned this stream has failed. If the error breaks the
-  // context, the device is marked as broken.
+  // Throws an Error if a call on this stream has failed. If the error breaks the context, marks the
+  // device as broken.
   void check(cu::Result result, const char* what) const;
 
  private:
@@ -55,7 +55,7 @@ class GpuStream {
 class OwnStream {
  public:
   explicit OwnStream(const Gpu& device);
-  // Work that is enqueued there still runs.
+  // Enqueued work still runs.
   ~OwnStream();
   OwnStream(const OwnStream&) = delete;
   OwnStream& operator=(const OwnStream&) = delete;
@@ -66,17 +66,17 @@ class OwnStream {
   GpuStream stream_;
 };
 
-// Lets the GPUs of this process read and write mapped host memory, and pins it.
+// Lets the GPUs of this process access mapped host memory, and pins it.
 class HostRegistration {
  public:
-  // `pages` outlive it; nothing else lies in them. Throws Error(kUnsupported) if refused.
+  // `pages` outlive it and contain nothing else. Throws Error(kUnsupported) if refused.
   HostRegistration(const Gpu& device, std::span<std::byte> pages);
-  // No operation of a stream may still refer to the memory.
+  // No stream operation may still refer to the memory.
   ~HostRegistration();
   HostRegistration(const HostRegistration&) = delete;
   HostRegistration& operator=(const HostRegistration&) = delete;
 
-  // Returns the address at which a device sees this byte of the memory.
+  // Returns the address of this byte as a device sees it.
   cu::DevicePtr address_of(const void* byte) const noexcept;
 
  private:

@@ -17,10 +17,10 @@ class BlockRef;
 
 inline constexpr std::size_t kBlockAlignment = 256;
 
-// The kind of a buffer's memory. The numbers travel in descriptors.
+// The kind of a buffer's memory. The numbers are part of the protocol (descriptors).
 enum class BufferKind : std::uint8_t { kHost = 0, kDevice = 1, kFile = 2 };
 
-// The arena of a block, which blocks come from and return to. Each block keeps it alive.
+// The arena of a block: its blocks come from it and return to it. Each block keeps it alive.
 class BlockHome {
  public:
   virtual ~BlockHome() = default;
@@ -28,14 +28,14 @@ class BlockHome {
  protected:
   friend class Block;
   BlockHome() = default;
-  // Called when the last reference is gone, in any thread. Returns false if the home keeps the
-  // object, to give it out again later.
+  // Called when the last reference is gone, in any thread. Returns false if the arena keeps the
+  // Block object for reuse.
   virtual bool free(Block& block) noexcept = 0;
 };
 
-// The place of a block, as its home records it.
+// The place of a block, as its arena records it.
 struct BlockPlace {
-  std::byte* data = nullptr;  // not readable by the host if it is a device's memory
+  std::byte* data = nullptr;  // on a device: not readable by the CPU
   std::size_t bytes = 0;
   std::uint64_t offset = 0;  // in the segment
   SegmentId segment = 0;
@@ -43,9 +43,9 @@ struct BlockPlace {
   PoolId pool = Grant::kRead;  // of the segment
 };
 
-// A range of bytes in an owner's arena, with a private count of references. Loans, published
-// samples, history and local handles each hold one. The last release frees the block, or keeps it
-// for forked children (Arena).
+// A range of bytes in an owner's arena, with a private reference count. Loans, published samples,
+// history and local handles each hold a reference. The last release frees the block, or keeps it
+// for forked children (see Arena).
 class Block final : private platform::Inherited {
  public:
   std::byte* data() const noexcept { return place_.data; }
@@ -53,31 +53,31 @@ class Block final : private platform::Inherited {
   BufferKind kind() const noexcept { return place_.kind; }
   SegmentId segment() const noexcept { return place_.segment; }
   std::uint64_t offset() const noexcept { return place_.offset; }
-  // Unique among all blocks that the arena ever had: tells a stale reference from a valid one.
+  // Unique among all blocks of the arena, past and present: a stale reference is recognized by it.
   std::uint64_t generation() const noexcept { return generation_; }
   Grant most_granted() const noexcept { return place_.pool.most; }
   PoolId pool() const noexcept { return place_.pool; }
   bool is_of(const BlockHome& home) const noexcept { return home_.get() == &home; }
 
-  // Makes the block writable for ever by its process, and publishable any number of times; all
+  // Makes the block writable by its process forever and publishable any number of times; all
   // holders see the writes. Called before another thread knows the block.
   void make_persistent() noexcept { persistent_ = true; }
   bool persistent() const noexcept { return persistent_; }
 
-  // Makes the block one that nobody took as a loan: where it cannot be published by reference, it
-  // is copied. Called before another thread knows the block.
+  // Marks a block that was not taken as a loan: it is copied where it cannot be published by
+  // reference. Called before another thread knows the block.
   void mark_born() noexcept { born_as_array_ = true; }
   bool copied_where_it_does_not_fit() const noexcept { return persistent_ || born_as_array_; }
 
-  // For GPU memory: a packed mark of the owner (WriteMarks). The block is completely written when
-  // the mark is reached. Relaxed: the code that passes the block on orders it.
+  // For GPU memory: a packed mark of the owner (WriteMarks). When the mark is reached, the block is
+  // completely written. Relaxed: the code that passes the block on provides the order.
   void set_write_mark(std::uint64_t mark) noexcept {
     write_mark_.store(mark, std::memory_order_relaxed);
   }
   std::uint64_t write_mark() const noexcept { return write_mark_.load(std::memory_order_relaxed); }
 
-  // Other blocks are published at most once: afterwards their bytes belong to the readers. Returns
-  // false if it was published before. Relaxed: the publisher's mutex orders the rest.
+  // A block that is not persistent is published at most once: then its bytes belong to the readers.
+  // Returns false if it was published before. Relaxed: the publisher's mutex orders the rest.
   bool mark_published() noexcept { return !published_.exchange(true, std::memory_order_relaxed); }
   bool published() const noexcept { return published_.load(std::memory_order_relaxed); }
   void unmark_published() noexcept { published_.store(false, std::memory_order_relaxed); }
@@ -91,27 +91,27 @@ class Block final : private platform::Inherited {
   ~Block() = default;
 
   void release() noexcept;
-  // For a block that was kept for children.
+  // For a block that was kept for forked children.
   void let_go() noexcept override;
-  // One more reference, under the mutex of its home; none if the last is gone already, its owner
-  // waiting for that mutex.
+  // Returns another reference; empty if the last is already gone and its owner waits for the mutex
+  // of the arena. Called with that mutex held.
   BlockRef another() noexcept;
-  // A block of the same place, which nobody has had. Under the mutex of its home, too.
+  // Reuses the object for a new block at the same place. Called with the mutex of the arena held.
   void begin_again(std::shared_ptr<BlockHome> home, std::uint64_t generation) noexcept;
 
   std::shared_ptr<BlockHome> home_;
   BlockPlace place_;
   std::uint64_t generation_ = 0;
-  FreeExtents::Place free_place_;  // when it comes back
+  FreeExtents::Place free_place_;  // for its return
   std::atomic<std::uint32_t> references_{1};
   std::atomic<std::uint64_t> write_mark_{0};
   std::atomic<bool> published_{false};
   bool persistent_ = false;
   bool born_as_array_ = false;
-  bool for_children_ = false;  // nobody else has it; under the mutex of its home
+  bool for_children_ = false;  // only children have it; guarded by the mutex of the arena
 };
 
-// Owns one reference to a block, or nothing.
+// Owns one reference to a block, or none.
 class BlockRef {
  public:
   BlockRef() = default;

@@ -17,9 +17,9 @@ struct Extent {
   std::size_t bytes = 0;
 };
 
-// The free space of all segments of a pool. Allocates best fit; among equals the lowest address.
-// Neighbours are merged. A freed extent that fits exactly is found first, so a program that
-// publishes frames of one size gets the same warm blocks again. Not thread-safe.
+// The free space of all segments of a pool. Allocates best fit; among equal sizes, the lowest
+// address. Adjacent extents are merged. A freed extent of exactly the right size is found first, so
+// a program that publishes frames of one size gets the same warm blocks again. Not thread-safe.
 class FreeExtents {
   struct BySize {
     std::size_t bytes;
@@ -31,7 +31,7 @@ class FreeExtents {
   using Offsets = std::map<std::size_t, std::size_t>;  // offset -> bytes
 
  public:
-  // The record of a free extent. A taken extent keeps its record, so that giving it back allocates
+  // The record of a free extent. A taken extent keeps its record, so that its return allocates
   // nothing and cannot fail.
   class Place {
    public:
@@ -47,12 +47,11 @@ class FreeExtents {
     Place place;
   };
 
-  // Takes `bytes` from the smallest extent that fits, from a multiple of `alignment` on.
+  // Takes `bytes`, aligned to `alignment`, from the smallest extent that fits.
   std::optional<Taken> take(std::size_t bytes, std::size_t alignment = 1);
   void give_back(Taken taken) noexcept;
-  // Adds new space.
   void add(Extent extent);
-  // Forgets a segment whose space is entirely free.
+  // Removes a segment whose space is entirely free.
   void forget(SegmentId segment) noexcept;
 
   // Returns true if all of the segment, [0, bytes), is free.
@@ -69,7 +68,6 @@ class FreeExtents {
  private:
   static Place new_place();
   void insert(Extent extent, Place place) noexcept;
-  // Removes an extent from the records.
   Place extract(SegmentId segment, Offsets& offsets, Offsets::iterator at) noexcept;
 
   Sizes by_size_;

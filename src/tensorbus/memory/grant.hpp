@@ -5,14 +5,14 @@
 
 namespace tensorbus::memory {
 
-// What a borrower may do with memory. As a property of memory: the most that any borrower may do.
+// What a borrower may do with memory. For memory itself: the most that any borrower may do.
 enum class Grant : std::uint8_t {
   kRead,
-  kWrite,  // and read; all processes that map the memory see the writes
+  kWrite,  // and read; every process that maps the memory sees the writes
 };
 
-// Names a pool of an arena: segments that hold the blocks of this pool and no others. A process
-// that gets a segment can read nothing of another pool. GPU memory has only pools with number 0.
+// Names a pool of an arena: segments that hold blocks of this pool only. A process that gets a
+// segment can read nothing of another pool. For GPU memory, all pools have number 0.
 struct PoolId {
   Grant most;            // the most that a borrower may get
   std::uint32_t number;  // 0: the pool of all publishers without a pool of their own

@@ -13,9 +13,9 @@
 
 namespace tensorbus::memory {
 
-// The blocks of an arena that are referred to, by address and by segment, and a few resting blocks.
-// A resting block has no references but keeps its place, so that the next block of the same size
-// needs no search of the free space. Not thread-safe: used under the arena's mutex.
+// The referenced blocks of an arena, by address and by segment, and a few resting blocks. A resting
+// block has no references but keeps its place, so that the next block of the same size needs no
+// search of the free space. Not thread-safe: guarded by the arena's mutex.
 class LivingBlocks {
   using Living = std::map<std::pair<SegmentId, std::size_t>, Block*>;
 
@@ -25,7 +25,7 @@ class LivingBlocks {
   LivingBlocks(const LivingBlocks&) = delete;
   LivingBlocks& operator=(const LivingBlocks&) = delete;
 
-  // Allocates a block's records, before anything is done that would have to be undone.
+  // The records of a new block, allocated before any step that would have to be undone.
   class Room {
    public:
     Room();
@@ -39,29 +39,29 @@ class LivingBlocks {
     Living::node_type node_;
   };
 
-  // `free_place`: of the extent that the block takes.
+  // `free_place`: the record of the extent that the block takes.
   BlockRef enter(Room room, std::shared_ptr<BlockHome> home, const BlockPlace& place,
                  FreeExtents::Place free_place) noexcept;
-  // Removes a block whose last reference is gone; returns its extent, which is now free.
+  // Removes a block without references; returns its extent, which is now free.
   FreeExtents::Taken remove(Block& block) noexcept;
 
-  // Lets a block rest whose last reference is gone. Only if not all_rest().
+  // Lets a block without references rest. Not allowed if all_rest().
   void rest(Block& block) noexcept;
   bool all_rest() const noexcept { return resting_count_ == resting_.size(); }
   bool any_rests() const noexcept { return resting_count_ > 0; }
-  // Returns the latest resting block of this size and pool, as a fresh one; empty if none.
+  // Returns the latest resting block of this size and pool as a new block; empty if there is none.
   BlockRef wake(std::size_t bytes, PoolId pool, std::shared_ptr<BlockHome> home) noexcept;
   // Ends the rest of the block that has rested longest; returns its extent, which is now free.
   FreeExtents::Taken end_rest() noexcept;
 
-  // Records where the memory of a segment lies.
+  // Records where a segment is mapped.
   void add_segment(SegmentId segment, const std::byte* data, std::size_t bytes) {
     segments_.emplace(data, Mapped{bytes, segment});
   }
   void remove_segment(const std::byte* data) noexcept { segments_.erase(data); }
   // Returns the block that holds this byte, or an empty reference.
   BlockRef find(const void* address) const noexcept;
-  // The same by segment and offset; of this generation, unless that is 0.
+  // The same by segment and offset, and by generation unless that is 0.
   BlockRef find(SegmentId segment, std::uint64_t offset,
                 std::uint64_t generation = 0) const noexcept;
 
@@ -70,7 +70,7 @@ class LivingBlocks {
     return at != living_.end() && at->first.first == segment;
   }
 
-  // Of the blocks that are referred to.
+  // Number and size of the referenced blocks.
   std::size_t count() const noexcept { return living_.size() - resting_count_; }
   std::size_t bytes() const noexcept { return bytes_; }
 
@@ -83,7 +83,7 @@ class LivingBlocks {
   std::span<Block* const> resting() const noexcept { return {resting_.data(), resting_count_}; }
   void take_from_resting(std::size_t index) noexcept;
 
-  Living living_;                     // and resting blocks
+  Living living_;                     // also resting blocks
   std::array<Block*, 64> resting_{};  // the oldest first
   std::size_t resting_count_ = 0;
   std::map<const std::byte*, Mapped> segments_;  // by their first bytes

@@ -10,7 +10,7 @@
 
 namespace tensorbus::memory {
 
-// Objects that a process may have open only once at a time, by key. A thread that asks for one that
+// Objects of which a process may have only one for each key. A thread that asks for an object that
 // another thread is opening or closing waits until that is done. Thread-safe.
 //
 //   OpenOnce<int, File> files;  // outlives what it opened
@@ -35,10 +35,10 @@ class OpenOnce {
     return opened;
   }
 
-  // Returns true if this holds for an object that is open.
+  // Returns true if `predicate` holds for an open object.
   template <typename Predicate>
   bool any(Predicate predicate) {
-    std::vector<Ref> open;  // released without the mutex: one may be the last
+    std::vector<Ref> open;  // released after the mutex: a reference may be the last
     {
       const platform::MutexLock lock(mutex_);
       for (const auto& [key, entry] : entries_)
@@ -48,7 +48,7 @@ class OpenOnce {
   }
 
  private:
-  // Reserves the key from before the object is opened until it is closed.
+  // Reserves the key from before the opening of the object until after its closing.
   class Place {
    public:
     Place(OpenOnce& table, const Key& key) : table_(&table), key_(key) {}
@@ -90,7 +90,7 @@ class OpenOnce {
 
   platform::Mutex mutex_;
   platform::Condition changed_;
-  // Expired: being opened, or closed.
+  // An expired entry: the object is being opened or closed.
   std::map<Key, std::weak_ptr<const Opened>> entries_ TB_GUARDED_BY(mutex_);
 };
 

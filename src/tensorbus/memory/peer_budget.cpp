@@ -28,8 +28,8 @@ std::size_t rlimit_of(platform::ResourceLimit which) {
   return limit.rlim_cur;
 }
 
-// Read by the first caller, and by others that call meanwhile. No local static: a child that is
-// forked during its initialization would wait for its lock for ever.
+// Read by the first caller, or by several concurrently. Not a local static: a child forked during
+// its initialization would wait for its lock forever.
 std::size_t most_mappings() {
   static std::atomic<std::size_t> known{0};  // relaxed: no other data is read by it
   std::size_t most = known.load(std::memory_order_relaxed);
@@ -47,7 +47,6 @@ std::size_t machine_memory() {
 
 std::size_t three_quarters(std::size_t of) { return of / 4 * 3 + of % 4 * 3 / 4; }
 
-// Returns the process's limit of this kind.
 std::size_t limit_of(Kind kind) {
   switch (kind) {
     case kDescriptors:
@@ -62,8 +61,8 @@ std::size_t limit_of(Kind kind) {
   return machine_memory();
 }
 
-// Returns how much of the limit all peers together may use. The last descriptors are the program's
-// (platform::open_descriptors).
+// Returns the part of the limit that all peers together may use. The last descriptors are reserved
+// for the program (platform::open_descriptors).
 std::size_t share_of_all(Kind kind) {
   const std::size_t limit = limit_of(kind);
   if (kind == kDescriptors) return limit - limit / 16;
@@ -97,7 +96,7 @@ void give_back(PeerUse& use, const PeerCost& cost) noexcept {
     use.taken[i].fetch_sub(amounts[i], std::memory_order_relaxed);
 }
 
-// Takes everything, and returns true if that is too much; `kind` says of what.
+// Takes all amounts. Returns true if one of them is too much, and sets `kind` to it.
 bool exceeds(PeerUse& use, const PeerCost& cost, Kind& kind, bool one) {
   const auto amounts = cost.amounts();
   bool too_much = false;

@@ -14,7 +14,7 @@
 
 namespace tensorbus::memory {
 
-// What this process takes on behalf of another process.
+// What this process uses on behalf of a peer process.
 struct PeerCost {
   std::size_t descriptors = 0;    // already open
   std::size_t mappings = 0;       // counts against vm.max_map_count
@@ -26,8 +26,8 @@ struct PeerCost {
   }
 };
 
-// Thrown if all peers together, or one peer, would take more than their budget. The text names the
-// limit. Nothing was taken; a later try can succeed when other peers have gone.
+// Thrown if all peers together, or one peer, would exceed their budget. The text names the limit.
+// Nothing was taken; a later attempt can succeed when other peers have ended.
 class PeerLimit : public Error {
  public:
   explicit PeerLimit(const std::string& message) : Error(Code::kOutOfMemory, message) {}
@@ -35,13 +35,13 @@ class PeerLimit : public Error {
 
 class PeerBudget;
 
-// What is charged to one process. Lock-free, because charges end in any thread, and in children
-// that were forked meanwhile.
+// The amounts charged to one process. Lock-free: charges end in any thread, and in children forked
+// meanwhile.
 struct PeerUse {
   std::array<std::atomic<std::size_t>, 4> taken{};  // relaxed: counts, which order nothing
 };
 
-// Owns an amount that was taken; gives it back when it is destroyed.
+// Owns a charged amount; its destructor returns it.
 class PeerCharge {
  public:
   PeerCharge() = default;
@@ -64,13 +64,13 @@ class PeerCharge {
 // Charges a peer for what arrives over its connection. Thread-safe.
 class PeerAccount {
  public:
-  // Charges nobody: for what no peer sent.
+  // Uncharged: for what was not received from a peer.
   PeerAccount() = default;
   bool is_this_process() const noexcept;
   pid_t pid() const noexcept { return pid_; }  // as this process sees it
   // Throws PeerLimit.
   PeerCharge take(const PeerCost& cost) const;
-  // Throws PeerLimit if so many more descriptors may not be open here for another process.
+  // Throws PeerLimit if this many more descriptors may not be opened on behalf of a peer.
   void require_descriptors(std::size_t more) const;
 
  private:
@@ -80,13 +80,13 @@ class PeerAccount {
   pid_t pid_ = 0;
 };
 
-// Limits what this process takes for all peers together, and for each peer process. So neither all
-// peers nor one of them can leave the program, or other peers, without descriptors, mappings,
-// address space or memory (docs/limits.md). Thread-safe.
+// Limits what this process takes for all peers together and for each peer process, so that neither
+// can leave the program or other peers without descriptors, mappings, address space or memory
+// (docs/limits.md). Thread-safe.
 class PeerBudget : public std::enable_shared_from_this<PeerBudget> {
  public:
-  // Returns the account of the process at the other end of a connected socket, which the kernel
-  // names. Processes of pid namespaces that are not visible here share one account.
+  // Returns the account of the process at the other end of a connected socket; the kernel
+  // identifies it. Processes of pid namespaces that are not visible here share one account.
   PeerAccount account_of(int socket);
   // Called before a descriptor is opened. Throws PeerLimit.
   void require_descriptors(std::size_t more) const;

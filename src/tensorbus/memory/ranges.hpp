@@ -14,19 +14,19 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// A set of bytes, kept as disjoint ranges that do not touch. Not thread-safe.
+// A set of bytes, stored as disjoint ranges that do not touch. Not thread-safe.
 class RangeSet {
   using Map = std::map<std::size_t, std::size_t>;
 
  public:
-  // Preallocated record of one more range, so that add() cannot fail.
+  // A preallocated record for one more range, so that add() cannot fail.
   using Node = Map::node_type;
   static Node node_for(Range range);
 
   void add(Range range);
-  // Adds the range of the node, no byte of which is present.
+  // Adds the range of the node; none of its bytes may be present.
   void add(Node node) noexcept;
-  // If memory is short for both sides of a gap, throws and changes nothing.
+  // If there is no memory for the second part of a split range, throws and changes nothing.
   void remove(Range range);
   std::vector<Range> missing_in(Range range) const;
   std::vector<Range> present_in(Range range) const;

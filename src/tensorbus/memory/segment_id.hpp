@@ -7,7 +7,6 @@
 
 namespace tensorbus::memory {
 
-// What a segment is memory of.
 enum class SegmentKind : std::uint8_t {
   kHost,     // of an arena in main memory
   kDevice,   // of an arena on a GPU
@@ -16,8 +15,8 @@ enum class SegmentKind : std::uint8_t {
   kNone,
 };
 
-// Names a segment among all of its owner. It travels as its number, in which the kind is; any
-// number may come from a peer.
+// Names a segment among all segments of its owner. It is sent as its number, which includes the
+// kind. A peer may send any number.
 struct SegmentId {
   static constexpr std::uint32_t kMostDevices = 512;
   static constexpr std::uint32_t kMostOfDevice = 1 << 20;
@@ -27,7 +26,7 @@ struct SegmentId {
 
   constexpr SegmentId(std::uint32_t of = 0) noexcept : number(of) {}
   static constexpr SegmentId host(std::uint32_t index) noexcept { return index; }
-  // Of a pool whose memory others may write to.
+  // A segment of a pool whose memory others may write to.
   static constexpr SegmentId writable_host(std::uint32_t index) noexcept {
     return kFirstWritable + index;
   }
@@ -44,7 +43,7 @@ struct SegmentId {
     if (number < kFirstFile) return SegmentKind::kForeign;
     return *this == none() ? SegmentKind::kNone : SegmentKind::kFile;
   }
-  // Returns true if a block here may share a page with others: else it has whole pages.
+  // Returns true if its blocks may share pages with others; else they have whole pages.
   constexpr bool has_small_blocks() const noexcept { return number < kFirstWritable; }
   constexpr bool on_device() const noexcept {
     return kind() == SegmentKind::kDevice || kind() == SegmentKind::kForeign;
@@ -58,8 +57,8 @@ struct SegmentId {
   auto operator<=>(const SegmentId&) const = default;
 
  private:
-  static constexpr std::uint32_t kFirstWritable = 0x20000000;   // no host arena comes so far
-  static constexpr std::uint32_t kFirstOfDevices = 0x40000000;  // nor so far from there
+  static constexpr std::uint32_t kFirstWritable = 0x20000000;  // no host arena has so many segments
+  static constexpr std::uint32_t kFirstOfDevices = 0x40000000;  // nor so many writable ones
   static constexpr std::uint32_t kFirstForeign = kFirstOfDevices + kMostDevices * kMostOfDevice;
   static constexpr std::uint32_t kFirstFile = kFirstForeign + kMostForeign;
 };

@@ -10,13 +10,13 @@
 
 namespace tensorbus::memory {
 
-// The part of a file that a segment is.
+// The part of a file that is a segment.
 struct FileRange {
   std::uint64_t offset = 0;
   std::string path{};
 };
 
-// A segment as one process gives it to another.
+// A segment as one process passes it to another.
 struct SharedSegment {
   platform::Fd fd;
   std::size_t bytes = 0;

@@ -2,10 +2,9 @@
 
 #include <atomic>
 
-// The atomics of what two processes, or two threads, do in turn without a lock: std::atomic. The
-// tests of memory orders compile the same code with atomics of a model, which they include before
-// everything else (tests/model/weak_memory). So the orders in the code are the ones that are
-// tested.
+// The atomic type of all lock-free code that is shared by processes or threads: std::atomic. The
+// tests of memory orders (tests/model/weak_memory) compile the same code with the atomics of a
+// model, included before everything else, so they test the orders that the code has.
 #ifndef TENSORBUS_ATOMICS_OF_A_MODEL
 namespace tensorbus::platform {
 

@@ -6,8 +6,8 @@
 
 namespace tensorbus {
 
-// Ends the process if an invariant is broken: it is a bug in Tensorbus, and to go on with wrong
-// records would be worse. Always on. Never used on what a peer or a caller supplied.
+// Ends the process if an invariant is broken. This is a bug in Tensorbus, and going on with wrong
+// records would do more harm. Always on. Never used on what a peer or a caller supplied.
 inline void check(bool holds,
                   std::source_location where = std::source_location::current()) noexcept {
   if (holds) [[likely]]

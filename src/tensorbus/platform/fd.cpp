@@ -17,7 +17,7 @@
 namespace tensorbus::platform {
 namespace {
 
-// A user cannot choose a name like this for a file: names of files start with a slash.
+// File names start with a slash, so no user can give a file a name of this form.
 bool kernel_name_starts_with(int fd, std::string_view start) noexcept {
   std::array<char, 64> path{};
   std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd);

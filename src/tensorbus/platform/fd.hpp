@@ -9,8 +9,8 @@
 
 namespace tensorbus::platform {
 
-// Owns one file descriptor. Every child that is forked while it is open closes it: a child that
-// kept the bus's sockets open would hide the death of its parent.
+// Owns one file descriptor. A child that is forked while it is open closes it: if the child kept
+// the bus's sockets open, peers would not notice the death of its parent.
 class Fd {
  public:
   Fd() = default;
@@ -24,7 +24,7 @@ class Fd {
 
   int get() const noexcept { return fd_; }
   explicit operator bool() const noexcept { return fd_ >= 0; }
-  // Gives the descriptor to the caller; children inherit it again.
+  // Gives the descriptor to the caller; forked children no longer close it.
   int release() noexcept {
     keep_in_child(fd_);
     return std::exchange(fd_, -1);
@@ -54,8 +54,8 @@ void clear_event(int event_fd) noexcept;
 // Returns a pidfd of the calling process; empty if the kernel has none.
 Fd open_own_pidfd() noexcept;
 
-// Returns how many descriptors this process has open. One system call from Linux 6.2 on; before, it
-// lists all of them, so it is not for hot paths.
+// Returns how many descriptors this process has open. One system call since Linux 6.2; older
+// kernels list all of them, so it is not for hot paths.
 std::size_t open_descriptors() noexcept;
 
 // Returns true if a descriptor from a peer is a pidfd, by its name under /proc/self/fd.

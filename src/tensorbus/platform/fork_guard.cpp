@@ -16,9 +16,9 @@ std::atomic<std::uint32_t> fork_generation{0};
 
 namespace {
 
-// One bit for each descriptor number. A child may run nothing that locks or allocates, because the
-// thread that held the lock does not exist there. Larger numbers stay open in the child, which
-// delays EOF at the peers until the child ends; the peers still see the death through the pidfd.
+// One bit for each descriptor number. The child may not lock or allocate, because the thread that
+// held the lock does not exist there. Larger numbers stay open in the child: peers then see EOF
+// only when the child ends, but still see the death of the process through the pidfd.
 constexpr std::size_t kDescriptors = std::size_t{1} << 20;
 constexpr std::size_t kBits = 64;
 std::array<std::atomic<std::uint64_t>, kDescriptors / kBits> guarded{};
@@ -45,7 +45,7 @@ bool has_bit(int fd) noexcept { return fd >= 0 && static_cast<std::size_t>(fd) <
 void close_in_child(int fd) noexcept {
   if (!has_bit(fd)) return;
   const std::size_t word = static_cast<std::size_t>(fd) / kBits;
-  // Relaxed: fork() in another thread sees the bit or misses it; both are handled (see above).
+  // Relaxed: a concurrent fork() in another thread sees the bit or misses it; both are handled.
   guarded[word].fetch_or(std::uint64_t{1} << (fd % kBits), std::memory_order_relaxed);
   std::size_t words = words_in_use.load(std::memory_order_relaxed);
   while (words <= word &&

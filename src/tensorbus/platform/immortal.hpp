@@ -4,13 +4,13 @@
 
 namespace tensorbus::platform {
 
-// An object of the whole process, for namespace scope. It is made when the library is loaded, and
-// never destroyed, because other static objects may use it while the process ends. A function-local
-// static is no substitute: its initialization takes a lock, and a child that is forked meanwhile
-// waits for that lock for ever.
+// An object of the whole process, at namespace scope. It is made when the library is loaded and
+// never destroyed: other static objects may use it while the process ends. A function-local static
+// is no substitute: its initialization takes a lock, and a child forked meanwhile waits for it
+// forever.
 template <typename T>
 class Immortal {
-  static_assert(std::is_nothrow_default_constructible_v<T>, "nobody could catch what it throws");
+  static_assert(std::is_nothrow_default_constructible_v<T>, "its constructor must not throw");
 
  public:
   Immortal() noexcept : value_() {}
@@ -22,7 +22,7 @@ class Immortal {
   T* operator->() noexcept { return &value_; }
 
  private:
-  union {  // so that its destructor is not called
+  union {  // so that the destructor is not called
     T value_;
   };
 };

@@ -7,7 +7,7 @@
 
 namespace tensorbus::platform {
 
-// Keeps a value for ever, without memory for that: its destructor is never called.
+// Keeps a value forever without allocating: its destructor is never called.
 template <typename T>
 void leak(T&& value) noexcept {
   alignas(T) std::array<std::byte, sizeof(T)> never_destroyed;

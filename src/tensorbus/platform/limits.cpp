@@ -14,7 +14,7 @@ namespace {
 const Error kNoMemory(
     Code::kOutOfMemory,
     "out of memory for internal bookkeeping: the address space (RLIMIT_AS, ulimit -v), the data of "
-    "this process (RLIMIT_DATA, ulimit -d) or the machine's memory is used up. Let go of some, or "
+    "this process (RLIMIT_DATA, ulimit -d) or the machine's memory is used up. Release some, or "
     "raise the limit");
 
 // "RLIMIT_NOFILE is 64 (ulimit -n)"
@@ -42,14 +42,14 @@ std::string no_room_to_map(bool privately) {
   if (privately)
     limits += ", or what may be private and writable (" +
               rlimit_text(RLIMIT_DATA, "RLIMIT_DATA", "-d") + ", vm.overcommit_memory=2),";
-  return limits + " is used up: let go of some, or raise the limit";
+  return limits + " is used up: release some, or raise the limit";
 }
 
 std::string no_thread() {
   return rlimit_text(RLIMIT_NPROC, "RLIMIT_NPROC", "-u") + " for all processes of the user, and " +
          sysctl_text("kernel.threads-max", "/proc/sys/kernel/threads-max") +
          "; pids.max of a cgroup, or " + address_space() +
-         " for the stack, can stand behind it too: end some threads, or raise the limit";
+         " for the stack, can be the cause too: end some threads, or raise the limit";
 }
 
 std::optional<std::string> limit_of_directory(int error_number) {
@@ -111,7 +111,7 @@ std::optional<std::string> limit_behind(int error_number, During during) {
       if (during == During::kMapping || during == During::kPrivateMapping)
         return no_room_to_map(during == During::kPrivateMapping);
       return "the kernel has no memory for it: memory of the machine, or of a cgroup "
-             "(memory.max), is used up: let go of some, or raise the limit";
+             "(memory.max), is used up: release some, or raise the limit";
     case EAGAIN:
       if (during == During::kThread) return no_thread();
       if (during == During::kMapping || during == During::kPrivateMapping)

@@ -11,14 +11,14 @@
 
 namespace tensorbus::platform {
 
-// RLIMIT_...: an enumeration of glibc's, int with musl.
+// The type of RLIMIT_...: an enumeration with glibc, int with musl.
 using ResourceLimit = decltype(RLIMIT_NOFILE);
 
-// The purpose of a system call. It decides which limit an errno stands for.
+// The purpose of a system call, which decides the limit that an errno stands for.
 enum class During { kAnything, kDirectory, kFile, kThread, kMapping, kPrivateMapping, kPolling };
 
-// Returns the limit that a failed system call met: its name, its present value, and what to do.
-// Empty for an errno that no limit causes. No other function knows limits.
+// Returns the limit that a failed system call met: its name, its value, and the remedy. Empty for
+// an errno that no limit causes. No other function knows limits.
 [[gnu::cold]] std::optional<std::string> limit_behind(int error_number,
                                                       During during = During::kAnything);
 
@@ -27,12 +27,12 @@ enum class During { kAnything, kDirectory, kFile, kThread, kMapping, kPrivateMap
 [[noreturn]] void throw_system(const std::string& what, int error_number, During during);
 using tensorbus::throw_system;
 
-// The same for a call without which there is no bus: throws Error(kUnsupported) if the kernel does
-// not have it, or a sandbox refuses it.
+// The same for a system call that Tensorbus cannot do without: throws Error(kUnsupported) if the
+// kernel lacks it or a sandbox refuses it.
 [[noreturn]] void throw_system_of_needed(const std::string& call, int error_number);
 
-// Throws Error(kOutOfMemory) in place of std::bad_alloc. Allocates nothing: the Error was made when
-// the program started.
+// Throws Error(kOutOfMemory) in place of std::bad_alloc. Allocates nothing: the Error is made at
+// program start.
 [[noreturn]] void throw_no_memory();
 
 // Calls `call`, and throws an Error where it throws std::bad_alloc.

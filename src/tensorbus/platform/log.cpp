@@ -6,11 +6,11 @@
 namespace tensorbus::platform {
 namespace {
 
-// Never freed, because another thread may be about to call it. A program sets few.
+// Never freed, because another thread may be about to call it. A program sets only a few.
 struct Sink {
   const LogSink call;
   void* const context;
-  const Sink* before = nullptr;  // keeps it reachable, for the leak sanitizer
+  const Sink* before = nullptr;  // keeps the older one reachable, for the leak sanitizer
 };
 constinit std::atomic<const Sink*> current{nullptr};
 

@@ -6,23 +6,22 @@
 
 namespace tensorbus::platform {
 
-// What the library has to say beside the results of calls: what the event loop meets. Signal
-// handlers and check() do not come here; they write to stderr.
+// Messages beside the results of calls: events that the event loop meets. Signal handlers and
+// check() write to stderr instead.
 
 enum class LogLevel : std::int32_t { kInfo = 0, kWarning = 1, kError = 2 };  // as in C
 
-// Called in any thread, without a lock of ours. It returns soon, and throws nothing.
+// Called in any thread, with no lock of the library held. Must return soon and throw nothing.
 using LogSink = void (*)(void* context, std::int32_t level, const char* text);
 
-// From now on lines go to `sink`; null: each is a line on stderr, as before the first call, but for
-// those of kInfo. Another thread may still be in the one before. A forked child has what its parent
-// had.
+// Sends all later lines to `sink`. Null (the default): lines go to stderr, except those of kInfo.
+// Another thread may still be calling the previous sink. A forked child keeps its parent's sink.
 TENSORBUS_API void set_log(LogSink sink, void* context);
 
 // Writes a line; `text` has no line end.
 void log(LogLevel level, const char* text) noexcept;
 
-// Writes it to stderr, whatever set_log() was told.
+// Writes a line to stderr, even if a sink is set.
 TENSORBUS_API void log_to_stderr(const char* text) noexcept;
 
 }  // namespace tensorbus::platform

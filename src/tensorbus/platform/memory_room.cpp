@@ -37,7 +37,7 @@ struct Hierarchy {
   std::string cache_prefix;  // of the lines of memory.stat that count the groups below as well
 };
 
-// Pages of files. They count as used, although the kernel drops them when memory is needed.
+// Pages of files count as used, although the kernel drops them when memory is needed.
 std::size_t cached_bytes(const std::string& directory, const std::string& prefix) {
   std::ifstream file(directory + "/memory.stat");
   std::string key;

@@ -5,7 +5,7 @@
 
 namespace tensorbus::platform {
 
-// The tightest limit for a process that takes more memory.
+// The tightest limit for a process that allocates more memory.
 struct MemoryRoom {
   std::size_t bytes = 0;
   std::string limit;  // text for the user, e.g. "memory.max of cgroup /user.slice"

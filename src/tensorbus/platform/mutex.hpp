@@ -4,20 +4,20 @@
 #include <condition_variable>
 #include <mutex>
 
-// Annotations that say which mutex guards what. Clang checks them (-Wthread-safety); for other
-// compilers they are empty. docs/threading.md says how they are used and checked.
+// Annotations that say which mutex guards what. Clang checks them (-Wthread-safety); other
+// compilers ignore them. How they are used and checked: docs/threading.md.
 #ifdef __clang__
 #define TB_ANNOTATION(x) __attribute__((x))
 #else
 #define TB_ANNOTATION(x)
 #endif
 
-// A class: its objects are locks; its objects hold a lock while they live.
+// A class whose objects are locks; a class whose objects hold a lock while they live.
 #define TB_CAPABILITY(name) TB_ANNOTATION(capability(name))
 #define TB_SCOPED_CAPABILITY TB_ANNOTATION(scoped_lockable)
-// A member: it is read and written with the mutex held.
+// A member that is read and written with the mutex held.
 #define TB_GUARDED_BY(mutex) TB_ANNOTATION(guarded_by(mutex))
-// A function: its caller holds the mutexes, or holds none of them.
+// A function whose caller holds the mutexes, or holds none of them.
 #define TB_REQUIRES(...) TB_ANNOTATION(requires_capability(__VA_ARGS__))
 #define TB_EXCLUDES(...) TB_ANNOTATION(locks_excluded(__VA_ARGS__))
 #define TB_ACQUIRE(...) TB_ANNOTATION(acquire_capability(__VA_ARGS__))
@@ -28,7 +28,7 @@
 
 namespace tensorbus::platform {
 
-// The classes of <mutex>, which has no annotations in libstdc++.
+// std::mutex with annotations, which libstdc++ lacks.
 class TB_CAPABILITY("mutex") Mutex {
  public:
   void lock() TB_ACQUIRE() { mutex_.lock(); }
@@ -56,7 +56,7 @@ class TB_SCOPED_CAPABILITY MutexLock {
   Mutex& mutex_;
 };
 
-// Inside the scope of a MutexLock: what lies in this scope runs without the mutex.
+// Releases a mutex that a MutexLock holds, until the end of the scope.
 class TB_SCOPED_CAPABILITY MutexUnlock {
  public:
   explicit MutexUnlock(Mutex& mutex) TB_RELEASE(mutex) : mutex_(mutex) { mutex_.unlock(); }
@@ -70,13 +70,13 @@ class TB_SCOPED_CAPABILITY MutexUnlock {
 
 class Condition {
  public:
-  // May return without a notification, as in the standard library.
+  // May return without a notification, as std::condition_variable does.
   void wait(Mutex& mutex) TB_REQUIRES(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);
     condition_.wait(lock);
     (void)lock.release();
   }
-  // The same, and at the latest then.
+  // The same, and returns at `then` at the latest.
   void wait_until(Mutex& mutex, std::chrono::steady_clock::time_point then) TB_REQUIRES(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);
     (void)condition_.wait_until(lock, then);

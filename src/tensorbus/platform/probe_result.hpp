@@ -7,7 +7,7 @@
 
 namespace tensorbus {
 
-// The result of a probe: the machine can do it, or the reason why it cannot.
+// The result of a probe: the reason why the machine cannot do something, or none if it can.
 struct ProbeResult {
   std::string why_not;  // empty if it can
 

@@ -6,12 +6,12 @@
 
 namespace tensorbus::platform {
 
-// Copies memory past the caches, by non-temporal stores. If another core has read the memory at
-// `target`, each ordinary store must first take its cache line back from that core, one after the
-// other. These stores replace whole lines and wait for none.
+// Copies memory past the caches, with non-temporal stores. If another core has read the memory at
+// `target`, each ordinary store first takes its cache line back from that core, one after the
+// other. Non-temporal stores replace whole lines and do not wait.
 //
-// Until end_streaming(), they have no order with later stores of this thread. On other processors
-// than x86 this is memcpy().
+// These stores are unordered with later stores of this thread until end_streaming(). On processors
+// other than x86, this is memcpy().
 TENSORBUS_API void streaming_copy(std::byte* target, const std::byte* source,
                                   std::size_t bytes) noexcept;
 TENSORBUS_API void end_streaming() noexcept;

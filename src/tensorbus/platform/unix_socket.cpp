@@ -18,14 +18,14 @@ namespace tensorbus::platform {
 namespace {
 
 constexpr int kMostUnread = 100'000;           // more than a socket's buffer holds
-constexpr std::size_t kMostFdsReceived = 253;  // SCM_MAX_FD: no datagram has more
+constexpr std::size_t kMostFdsReceived = 253;  // SCM_MAX_FD: the kernel's limit for one datagram
 
 struct ControlBuffer {
   alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int) * kMostFdsReceived)] = {};
 };
 
-// Calls take(fd) for each descriptor that came with a datagram. Closing the last descriptor of a
-// socket with SO_LINGER waits for its network; so lingering is turned off first.
+// Calls take(fd) for each descriptor that came with a datagram. Turns lingering off: closing the
+// last descriptor of a socket with SO_LINGER would wait for its network.
 template <typename Take>
 void for_each_descriptor(msghdr& message, Take take) {
   constexpr linger kNoLinger{};
@@ -63,7 +63,7 @@ bool peer_is_gone(int error_number) {
   return error_number == EPIPE || error_number == ECONNRESET || error_number == ENOTCONN;
 }
 
-// Removes the datagram that was peeked at.
+// Removes the datagram that was peeked.
 void take_off(int socket) noexcept {
   while (::recv(socket, nullptr, 0, 0) < 0 && (errno == EINTR || errno == ECONNRESET)) {
   }
@@ -151,8 +151,8 @@ Transfer send_datagram(int socket, std::span<const std::byte> bytes, std::span<c
   }
   while (::sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
     if (errno == EINTR) continue;
-    // ETOOMANYREFS: too many of our descriptors are in flight. They drain as from a full socket.
-    // The same holds for a kernel without memory.
+    // ETOOMANYREFS: too many of our descriptors are in flight. They drain, as a full socket does. A
+    // kernel without memory is treated the same.
     if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS)
       return Transfer::kWouldBlock;
     if (peer_is_gone(errno)) return Transfer::kEnded;
@@ -179,10 +179,10 @@ Transfer receive_datagram(int socket, std::size_t max_bytes, std::size_t max_fds
   message.msg_control = control.bytes;
   message.msg_controllen = sizeof control.bytes;
   ssize_t length = 0;
-  // Peeks first: descriptors that do not fit into this process would be lost with the datagram.
+  // Peeks first: if descriptors do not fit into this process, they would be lost with the datagram.
   while ((length = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_PEEK)) < 0) {
-    // ECONNRESET comes once, when the peer ended with unread data from us. What it sent before
-    // follows, and then the end.
+    // ECONNRESET comes once, if the peer ended with unread data from us. The data that it sent
+    // before follows, then the end.
     if (errno == EINTR || errno == ECONNRESET) continue;
     if (errno == EAGAIN) return Transfer::kWouldBlock;
     if (peer_is_gone(errno)) return Transfer::kEnded;

@@ -6,18 +6,18 @@
 
 namespace tensorbus::platform {
 
-// Returns how many bytes at the start of `text`, which is not empty, form one character of UTF-8; 0
-// if none do (Unicode 15, table 3-7).
+// Returns the length in bytes of the UTF-8 character at the start of `text`, which is not empty; 0
+// if it is invalid (Unicode 15, table 3-7).
 std::size_t utf8_bytes(std::string_view text) noexcept;
 bool is_utf8(std::string_view text) noexcept;
-// Returns the text, with "\xe9" in place of a byte that is no part of a character.
+// Returns the text with invalid bytes as "\xe9".
 std::string to_utf8(std::string_view text);
 
-// The same for a printable character: 0 for control characters, also C1 (U+0080 to U+009F).
+// The same for printable characters: 0 for control characters, including C1 (U+0080 to U+009F).
 std::size_t printable_bytes(std::string_view text) noexcept;
 
-// Returns a text that others chose, for a message: in quotes, with question marks for bytes that
-// cannot be printed. Of a longer text only the first 60 bytes.
+// Returns foreign text for a message: in quotes, with question marks for bytes that cannot be
+// printed, cut off after 60 bytes.
 std::string in_quotes(std::string_view text);
 
 }  // namespace tensorbus::platform

@@ -91,7 +91,7 @@ struct Player::State {
     try {
       return recording.sample(number).header().sequence;
     } catch (const Error&) {
-      return 0;  // playing it tells
+      return 0;  // playing it reports the error
     }
   }
 
@@ -110,7 +110,7 @@ struct Player::State {
       }
       ended.store(1, std::memory_order_release);  // pairs with has_ended()
       platform::futex_wake_all(ended);
-      shared->end_thread();  // after it the player may be gone
+      shared->end_thread();  // the player may be gone afterwards
     };
     try {
       platform::start_background_thread("player: starting the thread that publishes", run);
@@ -120,11 +120,11 @@ struct Player::State {
     }
   }
 
-  // Of the thread.
+  // Used by the player's thread.
   struct Turn {
     enum class What { kMessage, kClock, kEnd } what;
     std::uint32_t number = 0;    // of the message
-    std::uint32_t commands = 0;  // that there were
+    std::uint32_t commands = 0;  // number of commands until then
   };
   using What = Turn::What;
 
@@ -168,7 +168,7 @@ struct Player::State {
     stats.latest_ns = std::max(stats.latest_ns, late);
   }
 
-  // The next turn follows the last message as if one more message did.
+  // Starts the next loop. It follows the last message at the average interval between messages.
   bool rewind() TB_REQUIRES(mutex) {
     if (!loops || std::exchange(before_turn, stats.messages) == stats.messages) return false;
     const std::uint64_t first = log_time(0);
@@ -191,7 +191,7 @@ struct Player::State {
       return pass_over(error);
     }
     if (device) bus::SampleData::put_on_device(*sample, participant.core()->copier(), *device);
-    // A command ends the wait for room, and the message is looked at again.
+    // A command ends the wait for room; then next_turn() decides again.
     const auto stop = platform::StopCondition::ignoring_signals(kUntilTold, [&] {
       return commands.load(std::memory_order_acquire) != turn.commands;  // pairs with command()
     });
@@ -210,7 +210,7 @@ struct Player::State {
     position = log_time(next++);
     if (!paused || steps == 0) return;
     --steps;
-    clock_due = {};  // it has another time
+    clock_due = {};  // the time has changed
   }
 
   void publish_clock() {
@@ -228,11 +228,11 @@ struct Player::State {
   }
   std::uint64_t recorded_now() const TB_REQUIRES(mutex) {
     if (paused || next == order.size()) return position;
-    // A message that is late, since a subscriber has no room, holds the time up.
+    // A late message (a subscriber has no room) stops the time.
     return std::max(position, std::min(time.at(Clock::now()), log_time(next)));
   }
 
-  // Of any thread.
+  // Called in any thread.
   template <typename Change>
   void command(Change change) {
     {
@@ -264,26 +264,26 @@ struct Player::State {
   const Recording recording;
   const Participant participant;
   const bool loops;
-  const std::optional<Device> device;  // that tensors of GPUs are put onto
+  const std::optional<Device> device;  // to which GPU tensors are copied
   std::vector<std::uint32_t> order;    // constant after construction, as are the next two
   std::map<std::uint16_t, std::unique_ptr<ReplayedChannel>> channels;
   std::optional<Publisher> clock;
 
   mutable platform::Mutex mutex;
-  std::atomic<std::uint32_t> commands = 0;  // a futex: it counts them
+  std::atomic<std::uint32_t> commands = 0;  // a futex: the number of commands
   PlayTime time TB_GUARDED_BY(mutex);
-  std::size_t next TB_GUARDED_BY(mutex) = 0;  // index in `order`; only the thread writes it
-  std::uint64_t before_turn TB_GUARDED_BY(mutex) = 0;  // messages that were published
-  std::uint64_t position TB_GUARDED_BY(mutex) = 0;  // when it is paused; else of the last message
+  std::size_t next TB_GUARDED_BY(mutex) = 0;  // index in `order`; written only by the thread
+  std::uint64_t before_turn TB_GUARDED_BY(mutex) = 0;  // messages published before this loop
+  std::uint64_t position TB_GUARDED_BY(mutex) = 0;     // if paused, now; else of the last message
   bool paused TB_GUARDED_BY(mutex) = false;
   std::uint64_t steps TB_GUARDED_BY(mutex) = 0;
   bool closed TB_GUARDED_BY(mutex) = false;
   Clock::time_point clock_due TB_GUARDED_BY(mutex){};
   PlayerStats stats TB_GUARDED_BY(mutex){};
 
-  std::atomic<std::uint32_t> ended = 0;  // a futex: 1 when the thread is through
+  std::atomic<std::uint32_t> ended = 0;  // a futex: 1 when the thread has ended
   const std::shared_ptr<bus::RecordProgress> progress = std::make_shared<bus::RecordProgress>();
-  std::atomic<bool> told = false;  // close() has thrown its error
+  std::atomic<bool> told = false;  // close() has thrown the error
 };
 
 Player::Player(const Recording& recording, const PlayerOptions& options) {

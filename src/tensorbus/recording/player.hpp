@@ -10,30 +10,30 @@
 
 namespace tensorbus {
 
-// Publishes a recording, with the intervals of its messages (docs/recording.md). It is a
-// participant of its own, with one thread. Tensors are lent from the mapped file. Thread-safe.
+// Publishes a recording, with the intervals of its messages (docs/recording.md). A player has a
+// participant of its own and one thread. Tensors are lent from the mapped file. Thread-safe.
 class TENSORBUS_API Player {
  public:
-  // Makes the publishers, and begins, unless it is paused. Throws Error(kInvalidArgument) that
-  // names the option, or a recorded type that is none; Error as Publisher. With a clock, the clock
-  // that was recorded on its topic is left out.
+  // Makes the publishers and starts, unless paused. Throws Error(kInvalidArgument) that names the
+  // option, or an invalid recorded type; Error as Publisher does. A clock replaces the one that was
+  // recorded on its topic.
   Player(const Recording& recording, const PlayerOptions& options);
   Player(Player&&) noexcept;
   Player& operator=(Player&&) noexcept;
-  ~Player();  // close(), without its error
+  ~Player();  // as close(), but drops its error
 
   void pause();
   void resume();
-  // Pauses, and publishes so many messages at once.
+  // Pauses, and publishes `count` messages at once.
   void step(std::uint64_t count);
   void set_rate(double rate);
   // Waits until each topic has a subscriber.
   Outcome wait_for_subscribers(const platform::StopCondition& stop);
-  // Waits until all was published, or playing has failed: kDone; or kTimedOut, kInterrupted.
+  // Waits until all was published or playing has failed: kDone, else kTimedOut or kInterrupted.
   Outcome wait(const platform::StopCondition& stop);
   PlayerStats stats() const;
-  // Ends playing, and the publishers. Throws the Error for which it has ended; the second call
-  // does nothing.
+  // Ends playing and closes the publishers. Throws the Error that ended playing; a second call does
+  // nothing.
   void close();
 
  private:

@@ -19,27 +19,27 @@ constexpr std::uint64_t kToldTag = 0;
 constexpr std::uint64_t kDomainTag = 1;
 constexpr std::uint64_t kFirstTopicTag = 2;
 
-constexpr std::size_t kMostInTurn = 64;  // of a topic, until the others have their turn
-// Bytes that wait outside of the buffer, until they are in the order of their times.
+constexpr std::size_t kMostInTurn = 64;  // samples of a topic, before the others get a turn
+// Limit for samples outside of the buffer, which wait to be sorted by time, in bytes.
 constexpr std::uint64_t kMostCollected = std::uint64_t{4} << 20;
-constexpr std::uint64_t kOfSample = 512;  // bytes that keeping one takes, roughly
+constexpr std::uint64_t kOfSample = 512;  // approximate cost of keeping a sample, in bytes
 constexpr std::size_t kMostKnown = 1 << 16;
-// Each costs a slot in the links; small samples reach it where the disk is slow.
+// Each costs a slot in the links. Small samples reach this limit if the disk is slow.
 constexpr std::uint32_t kMostHeld = 16'384;
-// When it is ended: until a publisher is connected, from when it was first seen on; until copies
-// from GPUs are made; and until a segment has arrived.
+// Limits after the end of recording: for a publisher to be connected, from when it was first seen;
+// for copies from GPUs; and (kOnTheWay) for a segment to arrive.
 constexpr std::chrono::milliseconds kConnecting{5000};
 constexpr std::chrono::milliseconds kCopying{5000};
 constexpr const char* kNotInTime = "the recorder has ended, and it was not copied in 5 s";
 constexpr std::chrono::milliseconds kMostShortage{5000};  // until a topic's next sample is taken
 constexpr std::chrono::milliseconds kOnTheWay{100};
 constexpr std::chrono::milliseconds kFullLook{1};
-constexpr std::chrono::milliseconds kMostLook{200};  // of one that somebody waits for
-constexpr std::chrono::milliseconds kLook{1000};     // without a change of the domain
+constexpr std::chrono::milliseconds kMostLook{200};  // of a look() that a caller waits for
+constexpr std::chrono::milliseconds kLook{1000};     // if the domain does not change
 
 }  // namespace
 
-// A publisher that was seen in the domain.
+// A publisher seen in the domain.
 struct RecordCollector::Known {
   std::shared_ptr<RecordedPublisher> publisher{};
   platform::Clock::time_point seen{};  // first
@@ -47,18 +47,18 @@ struct RecordCollector::Known {
 
 struct RecordCollector::Source {
   std::shared_ptr<RecordedPublisher> publisher{};
-  std::uint64_t next = 0;  // the sequence that should be written next
-  std::uint64_t seen = 0;  // the sequence behind the last that was received
-  std::string why_lost{};  // of the last that is missing, if that is known
-  std::uint64_t time = 0;  // of the last that was received
+  std::uint64_t next = 0;  // the next sequence to write
+  std::uint64_t seen = 0;  // the sequence after the last one received
+  std::string why_lost{};  // why the last missing sample is missing, if known
+  std::uint64_t time = 0;  // of the last sample received
 };
 
 struct RecordCollector::Topic {
   std::string name;
   Subscriber subscriber;
-  std::uint64_t taken = 0;  // received, or not copied
-  bool has_more = false;    // that it may have more was not yet found out to be wrong
-  std::optional<platform::Clock::time_point> short_since{};  // nothing but shortage was met
+  std::uint64_t taken = 0;                                   // samples received, or not copied
+  bool has_more = false;                                     // it may have more samples
+  std::optional<platform::Clock::time_point> short_since{};  // since then only shortage
   LookPace pace;
 };
 
@@ -100,13 +100,13 @@ void RecordCollector::look(const platform::StopCondition& stop) {
       [&](std::chrono::nanoseconds left) { return platform::futex_wait(looks_, seen, left); });
 }
 
-// Takes what is in the queues now.
+// Takes the samples that are in the queues now, if look() was called.
 void RecordCollector::look_if_wanted() {
-  for (;;) {  // taking what comes meanwhile, it may clear what tells of another look
+  for (;;) {  // taking samples may clear the event of another look()
     const std::uint32_t wanted = looks_wanted_.load(std::memory_order_acquire);
     if (looks_.load(std::memory_order_relaxed) == wanted) return;
     wait_for_connections(kMostLook / 2);
-    for (std::size_t i = 0; i < by_tag_.size(); ++i)  // what is collected may bring a topic
+    for (std::size_t i = 0; i < by_tag_.size(); ++i)  // collecting may add a topic
       by_tag_[i]->has_more |= drain(*by_tag_[i], waiting_in(*by_tag_[i]));
     put_collected();
     looks_.store(wanted, std::memory_order_release);  // pairs with look()
@@ -136,8 +136,8 @@ bool RecordCollector::is_wanted(const std::string& topic) const {
   return options_.all || (pattern_ && pattern_->matches(topic));
 }
 
-// Subscribes to topics that are new, and notes what the publishers say of themselves: one that
-// ends before its first sample is taken can be described no more.
+// Subscribes to new topics, and notes the descriptions of publishers: a publisher that ends before
+// its first sample is taken cannot be described later.
 void RecordCollector::look_around() {
   if (known_.size() > kMostKnown) known_.clear();
   for (const PublisherInfo& info : publishers_now()) {
@@ -150,8 +150,7 @@ void RecordCollector::look_around() {
   }
 }
 
-// What is short, as descriptors or memory, may be there again: what it kept from being done is
-// tried again.
+// Runs `work`. Returns false if descriptors or memory are short: the caller tries again later.
 template <typename Work>
 bool RecordCollector::in_spite_of_shortage(Work work) {
   try {
@@ -161,14 +160,14 @@ bool RecordCollector::in_spite_of_shortage(Work work) {
     if (error.code() != Code::kOutOfMemory) throw;
     shortage_ = std::current_exception();
     if (std::exchange(told_of_shortage_, true)) return false;
-    std::array<char, 512> text{};  // there may be no memory for more
+    std::array<char, 512> text{};  // there may be no memory for a longer text
     (void)std::snprintf(text.data(), text.size(), "recorder: %s (trying again)", error.what());
     platform::log(platform::LogLevel::kWarning, text.data());
     return false;
   }
 }
 
-// None if they cannot be listed now.
+// Returns none if they cannot be listed now.
 std::vector<PublisherInfo> RecordCollector::publishers_now() {
   std::vector<PublisherInfo> publishers;
   in_spite_of_shortage([&] { publishers = list_publishers(participant_); });
@@ -189,7 +188,8 @@ void RecordCollector::run() {
   unsubscribe();
 }
 
-// Publishers wait for it no more. What was received and is not in the buffer is put there, or lost.
+// Ends all subscriptions, so that publishers do not wait. Puts received samples into the buffer, or
+// counts them as lost.
 void RecordCollector::unsubscribe() {
   for (Topic* const topic : by_tag_) {
     topic->subscriber.miss_what_is_left();
@@ -200,9 +200,9 @@ void RecordCollector::unsubscribe() {
   tell_of_last_lost();
 }
 
-// Takes what came, and waits for it no longer than this.
+// Takes new samples; waits for them at most this long.
 void RecordCollector::take_turn(std::chrono::milliseconds most) {
-  // While a topic's samples cannot be taken, its descriptor may stay readable.
+  // The descriptor of a topic whose samples cannot be taken may stay readable.
   const bool is_stuck = std::exchange(shortage_, nullptr) || std::exchange(is_held_up_, false);
   if (!std::exchange(has_taken_, false) && is_stuck) std::this_thread::sleep_for(LookPace::kPeriod);
   const bool changed = wait_for_samples(most);
@@ -226,9 +226,9 @@ bool RecordCollector::poll(std::chrono::milliseconds most) {
   return changed;
 }
 
-// What came after a look at all topics had begun waits for the next one: another topic may have
-// something that is older. Between two of them, only topics are looked at that may have samples. A
-// topic that notifies, and has not when the look begins, has nothing older.
+// Samples that came after a look at all topics had begun wait for the next one: another topic may
+// have older ones. In between, only topics that may have samples are looked at. A topic that
+// notifies, and has not done so when the look begins, has no older samples.
 void RecordCollector::look_at_topics() {
   const auto now = platform::Clock::now();
   const bool all = by_tag_.size() == 1 || now - last_full_look_ >= kFullLook;
@@ -244,11 +244,11 @@ void RecordCollector::look_at_topics() {
   put_collected(begun);
 }
 
-// Notes which topics may have samples. Returns true if publishers came or went.
+// Finds topics that may have samples. Returns true if publishers came or went.
 bool RecordCollector::wait_for_samples(std::chrono::milliseconds at_most) {
   const bool more = std::ranges::any_of(by_tag_, [](Topic* one) { return one->has_more; });
   const auto now = platform::Clock::now();
-  bool at_pace = false;  // some topics are looked at without being told
+  bool at_pace = false;  // some topics are polled
   for (Topic* const topic : by_tag_) {
     if (topic->pace.changes(now)) topic->subscriber.notify_lazily(topic->pace.lazy());
     at_pace = at_pace || topic->pace.lazy();
@@ -264,8 +264,8 @@ bool RecordCollector::wait_for_samples(std::chrono::milliseconds at_most) {
   return changed;
 }
 
-// Takes what was published before it was ended. A sample may wait for a segment that is still on
-// its way, so one look is not enough.
+// Takes what was published before end(). Looks several times, because a sample may wait for a
+// segment that has not arrived.
 void RecordCollector::take_last() {
   wait_for_connections(kConnecting);
   poller_.remove(told_.get());
@@ -288,13 +288,13 @@ void RecordCollector::take_last() {
     if (!more && !hurries) more = !poller_.wait(kOnTheWay).empty();
     for (Topic* const topic : by_tag_) {
       if (!topic->subscriber.has_set_aside()) continue;
-      more = true;  // a copy from a GPU is not there before it is made
+      more = true;  // a copy from a GPU takes time
       if (hurries) topic->subscriber.refuse_set_aside(kNotInTime);
     }
   }
 }
 
-// What is still short keeps the recording from being whole. What waits for a copy is counted.
+// Throws the shortage that makes the recording incomplete. Counts samples that wait for a copy.
 void RecordCollector::give_up_last() {
   const std::exception_ptr shortage = shortage_;
   for (Topic* const topic : by_tag_) {
@@ -304,8 +304,8 @@ void RecordCollector::give_up_last() {
   std::rethrow_exception(shortage);
 }
 
-// A publisher that has found the recorder counts on it, also if its link is still on the way. One
-// that has had the time for that, as one that is stopped, is not waited for. Other topics are
+// Waits for links that are being made: a publisher that has found the recorder counts on it. A
+// publisher that has had kConnecting for that (it may be stopped) is not awaited. Topics are
 // recorded meanwhile.
 void RecordCollector::wait_for_connections(std::chrono::milliseconds most) {
   look_around();
@@ -325,7 +325,7 @@ void RecordCollector::wait_for_connections(std::chrono::milliseconds most) {
     ++count.fresh;
     last = std::max(last, known->second.seen + kConnecting);
   }
-  std::vector<std::pair<Topic*, std::size_t>> awaited;  // and how many publishers it then has
+  std::vector<std::pair<Topic*, std::size_t>> awaited;  // and the awaited number of publishers
   for (Topic* const topic : by_tag_) {
     const Count count = publishers[topic->name];
     if (count.fresh == 0) continue;
@@ -342,22 +342,22 @@ void RecordCollector::wait_for_connections(std::chrono::milliseconds most) {
   }
 }
 
-// Returns how many samples may have been waiting when it was ended: others are not waited for.
+// Returns how many samples may have been waiting at end(); no more are awaited.
 std::size_t RecordCollector::waiting_in(const Topic& topic) const {
   return std::max<std::size_t>(topic.subscriber.links(), 1) *
          std::max<std::size_t>(options_.depth, 8);
 }
 
-// Ends recording if nothing of the topic could be taken for long: a sample that never can be would
-// hold up its publisher for ever.
+// Ends recording if no sample of the topic could be taken for kMostShortage: a sample that can
+// never be taken would block its publisher forever.
 void RecordCollector::require_passing_shortage(Topic& topic) {
   const auto now = platform::Clock::now();
   if (!topic.short_since) topic.short_since = now;
-  if (ended_.load(std::memory_order_relaxed)) return;  // take_last() gives it up
+  if (ended_.load(std::memory_order_relaxed)) return;  // take_last() gives up then
   if (now - *topic.short_since >= kMostShortage) std::rethrow_exception(shortage_);
 }
 
-// Returns whether there may be more.
+// Returns true if there may be more.
 bool RecordCollector::drain(Topic& topic, std::size_t most) {
   for (std::size_t i = 0; i < most && !buffer_.stopped(); ++i) {
     const std::uint64_t releases = buffer_.releases();
@@ -398,7 +398,7 @@ void RecordCollector::collect(Topic& topic, Sample&& sample) {
   if (collected_bytes_ >= kMostCollected) put_collected();
 }
 
-// Before the sample that was received last, or at the end of a publisher.
+// Collects the samples missing before the last one received, or at the end of a publisher.
 void RecordCollector::collect_missing(Topic& topic) {
   for (MissingSamples& one : topic.subscriber.take_missing()) {
     if (!one.why.empty()) ++topic.taken;  // the last of them was in the queue
@@ -407,7 +407,7 @@ void RecordCollector::collect_missing(Topic& topic) {
   }
 }
 
-// Puts those that came up to `until` into the buffer.
+// Puts samples that came until `until` into the buffer.
 void RecordCollector::put_collected(std::uint64_t until) {
   std::ranges::stable_sort(collected_, {}, &Collected::time);
   const auto end = std::ranges::upper_bound(collected_, until, {}, &Collected::time);
@@ -421,9 +421,9 @@ void RecordCollector::put_collected(std::uint64_t until) {
   collected_bytes_ = 0;
 }
 
-// The source's sample with this number came.
+// Counts samples missing before the one with this number, which was received.
 void RecordCollector::note_seen(Source& source, std::uint64_t sequence) {
-  if (sequence < source.seen) source.next = source.seen = sequence;  // a mirror that began anew
+  if (sequence < source.seen) source.next = source.seen = sequence;  // a mirror that began again
   count_lost(sequence - source.seen);
   source.seen = sequence + 1;
 }
@@ -431,7 +431,7 @@ void RecordCollector::note_seen(Source& source, std::uint64_t sequence) {
 void RecordCollector::put(Source& source, Sample&& sample, std::uint64_t time) {
   const std::uint64_t sequence = sample.header().sequence;
   note_seen(source, sequence);
-  last_time_ = std::max(last_time_ + 1, time);  // no two have the same
+  last_time_ = std::max(last_time_ + 1, time);  // all times differ
   RecordedSample recorded{.publisher = source.publisher,
                           .bytes = bytes_of(sample) + kOfSample,
                           .log_time = last_time_,
@@ -449,7 +449,7 @@ void RecordCollector::put(Source& source, Sample&& sample, std::uint64_t time) {
   }
 }
 
-// Some of them may be counted already: what was not copied is also before the next that came.
+// Some may be counted already: samples that were not copied are also missing before the next one.
 void RecordCollector::note_missing(Source& source, MissingSamples&& missing) {
   if (missing.end <= source.seen) return;
   count_lost(missing.end - source.seen);
@@ -460,7 +460,7 @@ void RecordCollector::note_missing(Source& source, MissingSamples&& missing) {
 }
 
 void RecordCollector::tell_of_last_lost() {
-  if (last_time_ == 0) last_time_ = clock_.now();  // it has had no sample
+  if (last_time_ == 0) last_time_ = clock_.now();  // no sample was recorded
   for (const auto& [name, source] : sources_) {
     if (source.seen == source.next) continue;
     RecordedSample recorded{.publisher = source.publisher,
@@ -472,7 +472,7 @@ void RecordCollector::tell_of_last_lost() {
   }
 }
 
-// `first`: the sequence of the first sample that the recorder has, or misses.
+// `first`: the sequence of the first sample that was received or is missing.
 RecordCollector::Source& RecordCollector::source_of(const PublisherName& name,
                                                     const std::string& topic, std::uint64_t first) {
   const auto [found, is_new] = sources_.try_emplace(name);

@@ -23,34 +23,34 @@
 
 namespace tensorbus::bus {
 
-// Which topics are recorded, and how.
+// The topics to record, and how.
 struct CollectorOptions {
   std::vector<std::string> topics{};
   bool all = false;       // every topic that has a publisher
-  std::string pattern{};  // every topic whose whole name matches this (NamePattern); empty: none
+  std::string pattern{};  // regular expression (NamePattern) for whole names of topics; empty: none
   bool reliable = false;
   std::uint32_t depth = 0;
 };
 
-// Receives the samples of the recorded topics into a buffer, and finds what is missing. Tensors of
-// GPUs come in host memory: their owner copies them. Made by one thread, which may be another one
-// than that which runs it.
+// Receives the samples of the recorded topics into a buffer, and finds missing ones. GPU tensors
+// arrive in host memory, copied by their owner. May be made by another thread than the one that
+// runs it.
 class RecordCollector {
  public:
-  // Subscribes to the topics. Throws Error(kInvalidArgument) for a name or a pattern that is none.
+  // Subscribes to the topics. Throws Error(kInvalidArgument) for an invalid name or pattern.
   RecordCollector(CollectorOptions options, Participant participant, RecordBuffer& buffer);
   ~RecordCollector();
 
-  // Receives until it is ended, or the buffer is stopped. However it ends, no publisher waits for
-  // it any more, and what is lost is counted and told. Throws as Subscriber::receive(), but that a
-  // shortage of descriptors or memory while it looks for topics or samples is waited out: of
-  // samples kMostShortage, or until kCopying after its end.
+  // Receives until end(), or until the buffer is stopped. Afterwards no publisher waits for it, and
+  // lost samples are counted and reported. Throws as Subscriber::receive() does, but waits out a
+  // shortage of descriptors or memory when it looks for topics or samples: for samples up to
+  // kMostShortage, or kCopying after end().
   void run();
-  // Ends run(), which first takes what was published before this call, and nothing that came after
-  // it. Any thread; a second call changes nothing.
+  // Ends run(), which first takes what was published before this call, and nothing later. Any
+  // thread; a second call has no effect.
   void end() noexcept;
-  // Waits until run() has put what was there into the buffer, or kMostLook, as while the buffer is
-  // full. Any thread.
+  // Waits until run() has put all present samples into the buffer, or for kMostLook, e.g. if the
+  // buffer is full. Any thread.
   void look(const platform::StopCondition& stop);
 
   const RecordClock& clock() const noexcept { return clock_; }
@@ -62,7 +62,7 @@ class RecordCollector {
   struct Known;
   struct Source;
   struct Topic;
-  // A sample that was received, or those that are missing, and when it came.
+  // A received sample, or missing ones, and their time.
   struct Collected {
     Source* source = nullptr;
     std::uint64_t time = 0;
@@ -107,32 +107,32 @@ class RecordCollector {
   const Participant participant_;
   const RecordClock clock_;
   RecordBuffer& buffer_;
-  const platform::Fd told_;  // an event: to end, or to look
+  const platform::Fd told_;  // an event: end() or look() was called
   std::atomic<bool> ended_ = false;
   std::atomic<std::uint32_t> looks_wanted_ = 0;
   std::atomic<std::uint32_t> looks_ = 0;  // a futex
   platform::Poller poller_;
   std::map<std::string, std::unique_ptr<Topic>> subscribed_;
-  // Of the thread of run(), which adds to it under the mutex of end().
+  // Used by the thread of run(), which appends with the mutex of end() held.
   std::vector<Topic*> by_tag_;
   platform::Mutex ending_;
   std::map<PublisherName, Known> known_;  // of recorded topics
   std::map<PublisherName, Source> sources_;
-  // Of all topics, until put_collected() puts them into the buffer, in the order of their times.
+  // Of all topics. put_collected() puts them into the buffer in the order of their times.
   std::vector<Collected> collected_;
   std::uint64_t collected_bytes_ = 0;
   platform::Clock::time_point next_look_{};    // at all topics
   platform::Clock::time_point next_search_{};  // of the domain
   platform::Clock::time_point last_full_look_{};
-  std::uint64_t complete_until_ = 0;  // all that came before is collected: when that look began
+  std::uint64_t complete_until_ = 0;  // all earlier ones are collected
   std::uint64_t last_time_ = 0;
-  std::exception_ptr shortage_{};  // in_spite_of_shortage() has met it since the last turn
-  bool told_of_shortage_ = false;  // it has logged one
-  bool is_held_up_ = false;        // a topic waits for a snapshot that is being written
+  std::exception_ptr shortage_{};  // met by in_spite_of_shortage() since the last turn
+  bool told_of_shortage_ = false;  // one was logged
+  bool is_held_up_ = false;        // a topic waits until a snapshot is written
   bool has_taken_ = false;         // a sample since the last turn
-  bool finds_topics_ = true;       // false: those that are new now came after its end
+  bool finds_topics_ = true;       // false: new topics came after end()
   std::atomic<std::uint64_t> lost_ = 0;
-  std::atomic<std::uint64_t> unwritable_ = 0;  // among the lost: not copied from a GPU
+  std::atomic<std::uint64_t> unwritable_ = 0;  // of these: not copied from a GPU
   std::atomic<std::uint32_t> topics_ = 0;
 };
 

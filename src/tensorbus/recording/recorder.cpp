@@ -103,7 +103,7 @@ struct Recorder::State {
       } catch (const Error& error) {
         shared->fail(error);
       }
-      shared->end_thread();  // after it the recorder may be gone
+      shared->end_thread();  // the recorder may be gone afterwards
     };
     try {
       platform::start_background_thread(what, run);
@@ -150,7 +150,7 @@ struct Recorder::State {
     while (!buffer.ended()) {
       auto samples = buffer.take(output.due());
       const std::uint64_t held = write(samples);
-      samples.clear();  // their leases go back
+      samples.clear();  // returns their leases
       buffer.release(held);
     }
   }
@@ -159,7 +159,7 @@ struct Recorder::State {
     while (auto kept = buffer.take_snapshot()) {
       std::vector<RecordedSample> samples;
       try {
-        samples.reserve(kMostAtOnce);  // what is moved there is handed to write()
+        samples.reserve(kMostAtOnce);  // samples are moved there for write()
         output.begin();
         while (!kept->empty()) {
           while (!kept->empty() && samples.size() < kMostAtOnce) {
@@ -179,7 +179,7 @@ struct Recorder::State {
       snapshots.fetch_add(1, std::memory_order_release);  // pairs with snapshot()
       platform::futex_wake_all(snapshots);
     }
-    (void)buffer.stop();  // what is kept goes: no snapshot will have it
+    (void)buffer.stop();  // kept samples are in no snapshot: dropped
   }
 
   // Returns the bytes that the samples hold.
@@ -193,7 +193,7 @@ struct Recorder::State {
       }
       output.commit();
     } catch (...) {
-      output.drop_staged();  // it points into the samples, which go now
+      output.drop_staged();  // it points into the samples, which end now
       note_written();
       throw;
     }
@@ -212,19 +212,19 @@ struct Recorder::State {
     progress->wait_for_threads();
   }
 
-  static constexpr std::size_t kMostAtOnce = 64;  // of a snapshot: their leases go back together
+  static constexpr std::size_t kMostAtOnce = 64;  // of a snapshot; leases are returned together
 
   const Participant participant;
   const bool keeps;  // for snapshots
   bus::RecordBuffer buffer;
   bus::RecordCollector collector;
-  bus::RecordOutput output;  // of the thread that writes, but for path_of()
+  bus::RecordOutput output;  // used by the writing thread, except path_of()
   const std::shared_ptr<bus::RecordProgress> progress = std::make_shared<bus::RecordProgress>();
-  std::uint64_t taken = 0;  // samples, by the thread that writes
+  std::uint64_t taken = 0;  // samples taken by the writing thread
   std::atomic<std::uint64_t> messages = 0;
   std::atomic<std::uint64_t> bytes = 0;
   std::atomic<std::uint32_t> files = 0;
-  std::atomic<std::uint32_t> snapshots = 0;  // a futex: those that are written
+  std::atomic<std::uint32_t> snapshots = 0;  // a futex: the number of written ones
   std::atomic<std::uint64_t> dropped = 0;  // taken from the buffer, or left there, and not written
   std::atomic<bool> closed = false;
 };
@@ -239,7 +239,8 @@ Recorder::~Recorder() = default;
 Outcome Recorder::snapshot(std::string& path, const platform::StopCondition& stop) {
   State& state = *state_;
   if (!state.keeps)
-    throw Error(Code::kInvalidArgument, "snapshot: this recorder writes all, and keeps nothing");
+    throw Error(Code::kInvalidArgument,
+                "snapshot: this recorder writes everything and keeps nothing");
   state.collector.look(stop);
   const std::uint32_t number = state.buffer.request_snapshot(state.collector.clock().now());
   if (number == 0) return Outcome::kClosed;

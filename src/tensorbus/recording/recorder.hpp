@@ -9,28 +9,28 @@
 
 namespace tensorbus {
 
-// Writes topics to a file (docs/recording.md). It is a participant of its own, which holds leases
-// until their bytes are in the file. One thread receives, another one writes. Thread-safe.
+// Writes topics to a file (docs/recording.md). Its participant holds leases until their bytes are
+// in the file. One thread receives, another one writes. Thread-safe.
 class TENSORBUS_API Recorder {
  public:
   // Makes the file and subscribes. Throws Error(kInvalidArgument) that names the option,
-  // Error(kUnsupported) for a compression whose library is not there, Error(kPermission),
-  // Error(kOutOfMemory), Error(kSystem) for a file that cannot be made.
+  // Error(kUnsupported) for a compression without its library, Error(kPermission),
+  // Error(kOutOfMemory) or Error(kSystem) for a file that cannot be made.
   explicit Recorder(const RecorderOptions& options);
   Recorder(Recorder&&) noexcept;
   Recorder& operator=(Recorder&&) noexcept;
-  ~Recorder();  // close(), without its error
+  ~Recorder();  // as close(), but drops its error
 
-  // Writes what was kept to a file of its own, and goes on. The outcome is kDone when it is
-  // written, kClosed if recording has ended; `path` is then that of the file. Throws
-  // Error(kInvalidArgument) without `snapshot_time`.
+  // Writes the kept samples to a new file and continues. Returns kDone when it is written, with its
+  // path in `path`, and kClosed if recording has ended. Throws Error(kInvalidArgument) without
+  // `snapshot_time`.
   Outcome snapshot(std::string& path, const platform::StopCondition& stop);
-  // Waits until recording has ended by an error: kDone, which close() throws; or kTimedOut,
+  // Waits until an error has ended recording, which close() throws. Returns kDone, kTimedOut or
   // kInterrupted.
   Outcome wait(const platform::StopCondition& stop);
   RecorderStats stats() const;
-  // Writes what was published before this call, and the end of the file. Throws the Error for which
-  // recording has ended, which says what is in the file; the second call does nothing.
+  // Writes what was published before this call, and the end of the file. Throws the Error that
+  // ended recording, which says what the file contains; a second call does nothing.
   void close();
 
  private:

@@ -23,7 +23,7 @@ using recording::MessageEntry;
 
 constexpr std::size_t kMostMessages = UINT32_MAX;
 
-// Returns what `work` returns; adds `what` to its errors.
+// Returns the result of `work`, and adds `what` to its errors.
 template <typename Work>
 auto with_errors_about(const std::string& what, Work work) {
   try {
@@ -63,7 +63,7 @@ std::shared_ptr<const link::Source> source_of_channel(const recording::Channel& 
 void require_record(std::span<const std::byte> record, const MessageEntry& entry) {
   recording::RecordCursor cursor(record);
   if (cursor.number<std::uint8_t>() != static_cast<std::uint8_t>(recording::Opcode::kMessage))
-    recording::refuse_record("there is no message any more");
+    recording::refuse_record("the message is not there any more");
   if (cursor.number<std::uint64_t>() != entry.bytes)
     recording::refuse_record("the length of its record is not that of the index");
   if (cursor.number<std::uint16_t>() != entry.channel)
@@ -100,7 +100,7 @@ Sample Recording::sample(std::size_t index) const {
   if (index >= contents_->messages.size())
     recording::refuse_record(memory::about_file(file_->path()) + "it has " +
                              std::to_string(contents_->messages.size()) +
-                             " messages, and none of number " + std::to_string(index));
+                             " messages, but none with number " + std::to_string(index));
   const MessageEntry& entry = contents_->messages[index];
   return with_errors_about(memory::about_file(file_->path()) + "message " + std::to_string(index) +
                                ", at byte " + std::to_string(entry.offset) + ": ",
@@ -119,7 +119,7 @@ Sample Recording::sample_at(const MessageEntry& entry) const {
   return sample_in(chunk->records(), entry.in_chunk, entry, chunk);
 }
 
-// `records`: of the file, or of a chunk, in which that of the message begins at byte `at`.
+// `records`: those of the file or of a chunk; the message's begins at byte `at` of them.
 Sample Recording::sample_in(std::span<const std::byte> records, std::uint64_t at,
                             const MessageEntry& entry,
                             const std::shared_ptr<const void>& keeper) const {
@@ -134,7 +134,7 @@ Sample Recording::sample_in(std::span<const std::byte> records, std::uint64_t at
   const auto record = records.subspan(at, recording::kRecordHead + entry.bytes);
   require_record(record, entry);
   const auto data = record.subspan(kBefore);
-  // Copied before it is looked at: whoever writes to the file meanwhile changes nothing in it.
+  // Copied before it is checked, so that a process that writes to the file cannot change it.
   std::vector<std::byte> head;
   if (data.size() >= recording::kHeadStart) {
     const auto start = data.first(recording::kHeadStart);

@@ -24,25 +24,25 @@ namespace bus {
 class ChunkCache;
 }
 
-// A file that a Recorder has written, mapped. Samples of it have tensors in the mapping, which live
-// as long as they are held, and which publish() and share() lend by reference; those of compressed
-// chunks have them in memory. Immutable but for the chunks that it keeps, so any thread may use it,
-// and forked children; a copy is the same recording.
+// A mapped file that a Recorder has written. Tensors of its samples lie in the mapping, live as
+// long as they are held, and are lent by reference by publish() and share(); tensors of compressed
+// chunks lie in memory. Immutable except for its cache of chunks: usable in any thread and in
+// forked children. A copy is the same recording.
 class TENSORBUS_API Recording {
  public:
-  // Opens the file; without an index at its end it is searched. Throws Error with the file and
-  // what is wrong in its text: kInvalidArgument, kUnsupported (a library is not there),
-  // kPermission, kOutOfMemory, kSystem.
+  // Opens the file; without an index at its end it is searched. Throws Error with the file and the
+  // fault in its text: kInvalidArgument, kUnsupported (a library is missing), kPermission,
+  // kOutOfMemory, kSystem.
   explicit Recording(const std::string& path);
 
   const recording::Contents& contents() const noexcept { return *contents_; }
   const memory::MappedFile& file() const noexcept { return *file_; }
-  // Returns the message with this number, in the order of time. Throws Error(kInvalidArgument) that
-  // says what of it is damaged, Error(kUnsupported) if another program wrote it.
+  // Returns the message with this number, in the order of the times. Throws Error(kInvalidArgument)
+  // that says what is damaged, Error(kUnsupported) if another program wrote it.
   Sample sample(std::size_t index) const;
-  // Returns the compression of the chunk in which this message lies. Throws as sample().
+  // Returns the compression of the chunk that contains this message. Throws as sample() does.
   recording::Compression compression(std::size_t index) const;
-  std::vector<RecordedTopic> topics() const;  // by name
+  std::vector<RecordedTopic> topics() const;  // sorted by name
   // Returns the numbers of the messages on these topics (none: all), recorded from `begin` to
   // before `end`.
   std::vector<std::uint32_t> select(const std::vector<std::string>& topics, std::uint64_t begin,

@@ -17,7 +17,7 @@ using bus::RecordedSample;
 constexpr std::size_t kMostAtOnce = 512;
 constexpr std::uint64_t kMostBytesAtOnce = std::uint64_t{32} << 20;
 
-// Something to write: a message, or what is lost before one.
+// An entry to write: a message, or messages lost before one.
 struct CopiedEntry {
   std::uint64_t log_time = 0;
   std::uint32_t part = 0;

@@ -11,20 +11,20 @@
 
 namespace tensorbus {
 
-// What of a recording goes into another one.
+// The part of a recording that is copied.
 struct RecordingPart {
   Recording recording;
   std::vector<std::string> topics{};  // none: all
-  std::uint64_t begin_ns = 0;         // recorded from then on, ns since 1970
-  std::uint64_t end_ns = UINT64_MAX;  // and before then
+  std::uint64_t begin_ns = 0;         // messages recorded from this time on, ns since 1970,
+  std::uint64_t end_ns = UINT64_MAX;  // and before this time
 };
 
 // The new recording.
 struct CopyOptions {
   std::string path;
   bool overwrite = false;
-  // Messages of compressed chunks are compressed again in the same way, and others are not; but for
-  // those of the topics that `compression` names. False: `compression` counts for all.
+  // true: messages of compressed chunks are compressed in the same way, and others are not, except
+  // those of topics that `compression` names. false: `compression` applies to all.
   bool keep_compression = true;
   bus::RecordCompression compression{};
 };
@@ -32,13 +32,13 @@ struct CopyOptions {
 struct CopiedMessages {
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;       // of the new file
-  std::uint64_t unreadable = 0;  // that were left out, because they are damaged
+  std::uint64_t unreadable = 0;  // left out, because they are damaged
   std::string error{};           // of the first of them
 };
 
-// Writes the messages of all parts to a new recording, in the order of their times, with what is
-// known to be lost among them. The bytes of what is not compressed go from file to file in the
-// kernel. Throws as RecordOutput.
+// Writes the messages of all parts to a new recording, in the order of their times, with the known
+// lost messages. The kernel copies uncompressed bytes from file to file. Throws as RecordOutput
+// does.
 TENSORBUS_API CopiedMessages copy_messages(std::span<const RecordingPart> parts,
                                            const CopyOptions& options);
 

@@ -20,7 +20,7 @@ std::string text_in(const TextMap& map, const char* key) {
   return found == map.end() ? std::string() : found->second;
 }
 
-// A file is input: what is no number, or beyond these, is the one or the other.
+// A file is untrusted: numbers are limited to this range, and anything else is `otherwise`.
 std::uint32_t number_in(const TextMap& map, const char* key, std::uint32_t least,
                         std::uint32_t most, std::uint32_t otherwise) {
   const std::string text = text_in(map, key);
@@ -41,7 +41,7 @@ PublisherOptions options_of(const recording::Channel& channel, const std::string
   return options;
 }
 
-// The end of the name: of a path it says most.
+// Keeps the file name, which says most about a path.
 std::string machine_name(const std::string& file) {
   const std::string name = file.substr(file.rfind('/') + 1);
   return (kReplay + name).substr(0, kMostName);
@@ -59,7 +59,7 @@ ReplayedChannel::ReplayedChannel(const recording::Channel& channel, const std::s
                                  const std::string& topic, const std::string& file,
                                  std::uint64_t first, const Participant& participant)
     : publisher_(topic, options_of(channel, definition), participant, origin_of(channel, file),
-                 first),  // else the first subscriber counts those before as missed
+                 first),  // else the first subscriber would count earlier numbers as missed
       next_(first) {}
 
 Published ReplayedChannel::publish(const Sample& sample, const platform::StopCondition& stop) {
@@ -67,7 +67,7 @@ Published ReplayedChannel::publish(const Sample& sample, const platform::StopCon
   if (header.sequence + raised_by_ < next_) raised_by_ = next_ - header.sequence;
   Message message{.fields = sample.field_bytes(), .fingerprint = header.fingerprint};
   for (const Tensor& tensor : sample.tensors()) {
-    tensor.use_on(nullptr);  // what was copied to a GPU is read behind the copy
+    tensor.use_on(nullptr);  // a copy to a GPU is read after it is made
     message.tensors.push_back(
         {.data = tensor.data(), .layout = tensor.layout(), .device = tensor.device()});
   }

@@ -12,22 +12,21 @@
 
 namespace tensorbus::bus {
 
-// What begins the machine's name in the origin of a replayed sample.
+// The beginning of the machine's name in the origin of a replayed sample.
 inline constexpr const char* kReplay = "replay:";
 
-// A publisher like the one that was recorded: type, depth, history, reliable, node. Its samples
-// have the numbers and the times of the recorded ones, and an origin: as machine "replay:" and the
-// file's name, as publisher the recorded one. For one thread, but for publisher().
+// A publisher like the recorded one: type, depth, history, reliable, node. Its samples have the
+// recorded numbers and times, and an origin: the machine "replay:" and the file's name, and the
+// recorded publisher. For one thread, except publisher().
 class ReplayedChannel {
  public:
-  // `first`: the number of the first sample that will be published. Throws as Publisher.
+  // `first`: the number of the first sample to be published. Throws as Publisher does.
   ReplayedChannel(const recording::Channel& channel, const std::string& definition,
                   const std::string& topic, const std::string& file, std::uint64_t first,
                   const Participant& participant);
 
-  // Publishes the tensors where they are, in the file or on a GPU. A number that is not beyond the
-  // last, as after a new beginning of the file, is raised, as are those that follow. Throws as
-  // Publisher::publish_as().
+  // Publishes the tensors in place, in the file or on a GPU. Numbers are raised if they do not
+  // follow the last one, e.g. after the file begins again. Throws as Publisher::publish_as() does.
   Published publish(const Sample& sample, const platform::StopCondition& stop);
 
   const Publisher& publisher() const noexcept { return publisher_; }

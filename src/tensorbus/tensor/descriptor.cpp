@@ -17,7 +17,7 @@ constexpr std::uint8_t kVersion = 1;
 constexpr std::uint8_t kHasOrigin = 1;
 constexpr std::uint8_t kHandedOn = 2;    // the owners follow, and the owner of each tensor
 constexpr std::uint8_t kContiguous = 1;  // a flag of a tensor: no strides follow
-constexpr std::uint8_t kNarrow = 128;    // the same: sizes and strides have 32 bits
+constexpr std::uint8_t kNarrow = 128;    // also of a tensor: sizes and strides have 32 bits
 constexpr unsigned kOfTheForm = kContiguous | kNarrow;
 
 struct Head {
@@ -49,7 +49,7 @@ constexpr std::size_t width_of(bool narrow) {
   return narrow ? sizeof(std::int32_t) : sizeof(std::int64_t);
 }
 
-// How sizes and strides are written: the same layout has one form.
+// How sizes and strides are written: equal layouts have the same form.
 struct Form {
   bool contiguous;
   bool narrow;
@@ -73,7 +73,7 @@ struct Form {
   }
 };
 
-// Reads sizes, which are not negative, or strides.
+// Reads sizes (not negative) or strides.
 void read_values(Dims& dims, const std::byte* from, bool narrow) {
   if (!narrow) {
     std::memcpy(dims.begin(), from, dims.size() * sizeof(std::int64_t));
@@ -87,7 +87,7 @@ void read_values(Dims& dims, const std::byte* from, bool narrow) {
   }
 }
 
-// Writes values one behind the other.
+// Writes values one after the other.
 class Writer {
  public:
   explicit Writer(std::byte* at) : at_(at) {}

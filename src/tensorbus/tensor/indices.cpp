@@ -28,7 +28,7 @@ bool comes_after(const Indices& indices, std::size_t dims, std::size_t count, st
   return false;
 }
 
-// For the batch whose first entry is begins[first].
+// Checks the batch whose first entry is begins[first].
 void check_begins(const Indices& begins, std::size_t first, std::size_t rows, std::size_t count) {
   if (begins[first] != 0)
     refuse_indices("a sparse tensor whose first row begins at " + std::to_string(begins[first]));
@@ -48,7 +48,7 @@ void check_columns(const Indices& columns, std::size_t begin, std::size_t end, s
                      std::to_string(size));
 }
 
-// Returns the end of a nested tensor's part in its buffer; nothing if it lies outside.
+// Returns the end of one part of a nested tensor in its buffer; nothing if it lies outside.
 std::optional<std::int64_t> end_of_part(const Indices& sizes, const Indices& strides,
                                         std::size_t first, std::size_t dims, std::int64_t offset) {
   std::int64_t last = offset;

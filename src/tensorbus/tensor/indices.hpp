@@ -11,10 +11,10 @@
 
 namespace tensorbus {
 
-// Whole numbers that decide where other memory is read: the indices of a sparse tensor, the offsets
-// of a nested one. Libraries use them without a check, so they are checked on arrival, in memory
-// that no other process can write (else the check would be worthless). One thread does it: a forked
-// child has no others.
+// Integers that decide where other memory is read: the indices of a sparse tensor, the offsets of a
+// nested one. Libraries use them unchecked, so they are checked on arrival, in memory that no other
+// process can write; else the check would be worthless. One thread checks them: a forked child has
+// no others.
 //
 // Each check throws Error(kProtocol) that says which number is wrong.
 class Indices {
@@ -43,7 +43,7 @@ class Indices {
 };
 
 // Copies the elements of a tensor, row-major, into memory of this process alone. Throws
-// Error(kInvalidArgument) for sizes and strides that contradict each other, Error(kOutOfMemory).
+// Error(kInvalidArgument) if sizes and strides contradict each other, or Error(kOutOfMemory).
 TENSORBUS_API std::shared_ptr<std::byte[]> private_copy_of(const std::byte* source,
                                                            const Layout& layout);
 
@@ -52,16 +52,16 @@ TENSORBUS_API void check_coordinates(const Indices& indices, std::span<const std
                                      std::size_t count, bool coalesced);
 
 // CSR, CSC, BSR, BSC, `batches` of them: `begins` says where each row begins in `columns`. Columns
-// are less than `size`. In a row they come in any order, as in the products that PyTorch computes.
+// are less than `size`, in any order in a row, as in the products that PyTorch computes.
 TENSORBUS_API void check_compressed(const Indices& begins, const Indices& columns,
                                     std::size_t batches, std::int64_t size);
 
 // Jagged: part i begins at offsets[i] and has lengths[i] rows; without lengths, it ends where the
-// next part begins. There are `rows` rows in all.
+// next part begins. The total is `rows`.
 TENSORBUS_API void check_jagged(const Indices& offsets, const Indices* lengths, std::int64_t rows);
 
-// Nested and strided: `dims` sizes and strides for each part; each part begins at its offset, in a
-// buffer of `elements` elements.
+// Nested and strided: each part has `dims` sizes and strides, and begins at its offset in a buffer
+// of `elements` elements.
 TENSORBUS_API void check_nested(const Indices& sizes, const Indices& strides,
                                 const Indices& offsets, std::int64_t elements);
 

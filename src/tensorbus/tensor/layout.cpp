@@ -15,11 +15,11 @@ void plain_copy(std::byte* target, const std::byte* source, std::size_t bytes) n
   std::memcpy(target, source, bytes);
 }
 
-// Below that, another core is awake too late to be of use.
+// For fewer bytes, another core wakes too late to help.
 constexpr std::size_t kWorthHelp = std::size_t{16} << 20;
 constexpr std::size_t kPartBytes = std::size_t{256} << 10;
 
-// Of memory that is copied as one piece.
+// Copies memory as one piece.
 void copy_whole(std::byte* target, const std::byte* source, std::size_t bytes, Stores stores) {
   const auto copy = [&](std::size_t begin, std::size_t end) {
     if (stores == Stores::kOrdinary) return plain_copy(target + begin, source + begin, end - begin);
@@ -32,7 +32,7 @@ void copy_whole(std::byte* target, const std::byte* source, std::size_t bytes, S
       parts, [&](std::size_t i) { copy(i * kPartBytes, std::min((i + 1) * kPartBytes, bytes)); });
 }
 
-// Copies dimension `axis` and all dimensions inside it.
+// Copies dimension `axis` and all inner ones.
 void copy_axis(std::byte* target, const Layout& copy, const std::byte* source, const Layout& layout,
                std::size_t axis, std::size_t item, CopyBytes copy_bytes) {
   if (axis == layout.shape.size()) {
@@ -45,7 +45,7 @@ void copy_axis(std::byte* target, const Layout& copy, const std::byte* source, c
     copy_bytes(target, source, count * item);
     return;
   }
-  // The stride of a dimension of size 1 has no meaning, and may be anything.
+  // The stride of a dimension of size 1 has no meaning and may be anything.
   const std::int64_t scale = count > 1 ? static_cast<std::int64_t>(item) : 0;
   const std::int64_t target_step = copy.strides[axis] * scale;
   const std::int64_t source_step = layout.strides[axis] * scale;

@@ -8,13 +8,13 @@
 
 namespace tensorbus {
 
-// Returns true if a copy of `packed_bytes` of elements may keep its holes and take `bytes`: up to
-// 64 KiB, or up to four times as many.
+// Returns true if a copy of `packed_bytes` of elements may keep its holes and take `bytes`: at most
+// 64 KiB, or at most four times as many.
 constexpr bool holes_are_cheap(std::size_t bytes, std::size_t packed_bytes) noexcept {
   return bytes <= (std::size_t{64} << 10) || bytes / 4 <= packed_bytes;
 }
 
-// Returns the layout for a copy: the same, unless its holes are too large; then packed, row-major.
+// Returns the layout for a copy: the same; if its holes are too large, packed row-major.
 TENSORBUS_API Layout layout_of_copy(const Layout& layout);
 
 // Whether a copy writes through the caches or past them (platform/streaming_copy.hpp).

@@ -476,7 +476,7 @@ def send_very_many(most: int, count: int) -> None:
 
     from tensorbus._pickling import lending
 
-    lending.MOST_TENSORS = most  # of one share; sixty thousand take seconds to move
+    lending.MAX_TENSORS = most  # of one share; sixty thousand take seconds to move
     here, there = context_of(OURS, "fork").Pipe()
     tensors = [torch.full((1,), float(number)) for number in range(count)]
     arrays = [zeros(10_000) + number for number in range(3 * most if most < 10 else 0)]

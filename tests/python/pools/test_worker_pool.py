@@ -290,7 +290,7 @@ def test_a_bar_is_drawn_when_it_takes_long(
     with tb.WorkerPool(double, workers=1, **QUICK) as pool:
         assert pool.map([1, 2], progress=True) == [2, 4]
         assert capsys.readouterr().err == ""
-        monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+        monkeypatch.setattr(progress, "_BAR_AFTER", 0.0)
         assert pool.map([1, 2], progress=True) == [2, 4]
         assert "2/2" in capsys.readouterr().err
         assert pool.map([1, 2], progress=False) == [2, 4]

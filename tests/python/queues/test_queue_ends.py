@@ -228,7 +228,7 @@ def get_one_and_die_at_the_end(jobs: tb.Queue, go: tb.Queue) -> None:
 def test_the_end_of_a_with_block_hears_that_the_only_consumer_dies(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tensorbus._queues.ending._UNCLAIMED", 0.5)
+    monkeypatch.setattr("tensorbus._queues.ending._NO_GETTER_TIMEOUT", 0.5)
     with tb.Queue() as go:
         with tb.Queue(maxsize=1) as jobs:
             consumer = FORK.Process(target=get_one_and_die_at_the_end, args=(jobs, go))

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
+from tensorbus import _core
 from tensorbus._codec.fields import Restorer
-from tensorbus._pickling import pickler, plain
+from tensorbus._pickling import pickler
 
 
 class Colour(enum.IntEnum):
@@ -57,7 +58,7 @@ def test_a_value_arrives_as_it_was_sent(value: Any) -> None:
 def test_what_contains_itself_is_no_plain_value() -> None:
     ring: list[Any] = [1]
     ring.append(ring)
-    assert not plain.is_plain(ring)
+    assert not _core.is_plain(ring)
     with tb.Queue() as there:
         there.put(ring)
         got = there.get()
@@ -67,41 +68,41 @@ def test_what_contains_itself_is_no_plain_value() -> None:
 @pytest.mark.parametrize("size", [0, 1, 200, 255, 256, *range(65_490, 65_521), 100_000])
 def test_the_fields_are_those_of_any_pickle(size: int) -> None:
     pickled = pickle.dumps(b"." * size, pickle.HIGHEST_PROTOCOL)
-    fields = plain.plain_fields(b"." * size)
+    fields = _core.plain_fields(b"." * size)
     with tb.Queue() as there:
         there.put(1)
         sample = there._sample(there._here.get(None))
     assert Restorer(sample, None).decode_pickled(fields) == (pickled, [])
-    short = plain.plain_pickle(fields)
+    short = _core.plain_pickle(fields)
     assert short == pickled or (short is None and len(fields) > 65_536)
 
 
 @pytest.mark.parametrize("item", [None, [None], {None: None}, (1, [2.5, {"a": b"b"}]), True])
 def test_plain_fields_restore_the_value(item: Any) -> None:
-    fields = plain.plain_fields(item)
+    fields = _core.plain_fields(item)
     assert fields is not None
-    assert pickle.loads(plain.plain_pickle(fields) or b"") == item
+    assert pickle.loads(_core.plain_pickle(fields) or b"") == item
 
 
 def test_what_is_deep_or_long_is_left_to_the_pickler() -> None:
-    assert plain.plain_fields([[[[1]]]]) is not None
-    assert plain.plain_fields([[[[[1]]]]]) is None
-    assert plain.plain_fields([1] * 64) is not None
-    assert plain.plain_fields([1] * 65) is None
-    assert plain.plain_fields({(1, 2): 3}) is None
+    assert _core.plain_fields([[[[1]]]]) is not None
+    assert _core.plain_fields([[[[[1]]]]]) is None
+    assert _core.plain_fields([1] * 64) is not None
+    assert _core.plain_fields([1] * 65) is None
+    assert _core.plain_fields({(1, 2): 3}) is None
 
 
 def test_fields_that_only_look_so_are_read_the_long_way() -> None:
-    fields = plain.plain_fields(7)
-    assert plain.plain_pickle(fields) == pickle.dumps(7, pickle.HIGHEST_PROTOCOL)
+    fields = _core.plain_fields(7)
+    assert _core.plain_pickle(fields) == pickle.dumps(7, pickle.HIGHEST_PROTOCOL)
     for damaged in (b"", fields[:5], fields[:-1], fields + b"x", fields[:-1] + b"\x91"):
-        assert plain.plain_pickle(damaged) is None
+        assert _core.plain_pickle(damaged) is None
     outgoing, fields = pickler.dump({"image": np.zeros(3)})
     assert len(outgoing) == 1
-    assert plain.plain_pickle(fields) is None
+    assert _core.plain_pickle(fields) is None
 
 
 def test_a_tensor_is_no_plain_value() -> None:
-    assert not plain.is_plain(np.zeros(3))
-    assert not plain.is_plain({"image": np.zeros(3)})
-    assert not plain.is_plain(np.float64(1))
+    assert not _core.is_plain(np.zeros(3))
+    assert not _core.is_plain({"image": np.zeros(3)})
+    assert not _core.is_plain(np.float64(1))

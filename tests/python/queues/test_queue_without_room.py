@@ -87,7 +87,7 @@ def calls_while_full(call: str) -> None:
     with no_descriptor_left():
         os.write(go, b"x")
         tell(os.read(outcome, 4096).decode())
-    assert refusals.heard.is_set()
+    assert refusals.heard.wait(PATIENCE)
     assert jobs.get(timeout=PATIENCE) == "first"
 
 

@@ -16,7 +16,7 @@ from tensorbus._services import answers
 
 
 def serve_until_stopped(mode: Any, at_the_end: float) -> None:
-    answers._AT_THE_END = at_the_end
+    answers._FINISH_TIMEOUT = at_the_end
 
     def echo(request: object) -> object:
         if request == "wait":
@@ -100,7 +100,7 @@ def test_a_callback_that_stops_its_node_is_answered(run: Run) -> None:
 
 def serve_many(at_once: int) -> None:
     """Answers all that wait when it hears so; its descriptors to anybody else."""
-    answers._MOST = 4
+    answers._MAX_PENDING = 4
     answer = asyncio.Event()
     asked = 0
 

@@ -57,7 +57,7 @@ def test_a_child_that_is_forked_during_a_look_makes_its_own() -> None:
     with tb.Client("none") as client:
         thread = threading.Thread(target=wait)
         thread.start()
-        eventually(lambda: client._finder._look is not None)
+        eventually(lambda: client._finder._running_search is not None)
         in_a_fork(call_in_the_child)
     thread.join(PATIENCE)
     assert not thread.is_alive()

@@ -21,7 +21,7 @@ def serve_without_room() -> None:
         with no_descriptor_left():
             tell("full")
             hear()
-            assert refusals.heard.is_set()
+            assert refusals.heard.wait(PATIENCE)
         tell("room")
         hear()
 
@@ -43,7 +43,7 @@ def test_a_call_names_the_limit_of_the_services_process_and_the_next_one_is_answ
     assert other.hear() == "full"
     with tb.Client("double") as client:
         with pytest.raises(tb.OutOfMemory, match=f"RLIMIT_NOFILE is {MOST}"):
-            client.call_sync(4, timeout=1)
+            client.call_sync(4, timeout=3)
         other.tell()
         assert other.hear() == "room"
         assert client.call_sync(4, timeout=PATIENCE) == 8

@@ -127,7 +127,7 @@ def world(folder: Path) -> Iterator[World]:
         assert made.start([*COMMAND, *record], stdout=DEVNULL, stderr=DEVNULL).wait(PATIENCE) == 0
         for server in (
             ["record", NAME, "--snapshot", "60", "-o", str(folder / "snapshot.mcap")],
-            ["play", str(made.file), "--paused"],
+            ["play", str(made.file), "--paused", "--loop"],
         ):
             started = ends.enter_context(
                 made.start([*COMMAND, *server], stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE)

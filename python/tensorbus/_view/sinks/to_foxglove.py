@@ -9,7 +9,7 @@ import numpy as np
 from foxglove import channels, messages
 
 from tensorbus._base.errors import Unsupported
-from tensorbus._base.json_text import json_text
+from tensorbus._base.text import json_text
 from tensorbus._topics.sample import Header
 from tensorbus._view.leaves import text_of
 from tensorbus._view.sinks.parts import Image, Parts, Points, Pose

@@ -16,9 +16,9 @@ from tensorbus._base.errors import (
     Timeout,
     Unsupported,
 )
-from tensorbus._services.asked import Asked, Lifeline
 from tensorbus._services.calls import error_item
 from tensorbus._services.server import Replies
+from tensorbus._services.watched_request import Lifeline, WatchedRequest
 from tensorbus.bridge._budget import PeerBudget
 from tensorbus.bridge._queues.lists import SERVICE_PREFIX, LocalQueues, public_name
 from tensorbus.bridge._rules import Rules
@@ -138,7 +138,7 @@ class _Calls:
 
     async def _call(self, number: int, putting: _core.Pending, replies: Replies) -> None:
         try:
-            await Asked(putting, math.inf).answer()
+            await WatchedRequest(putting, math.inf).answer()
             del putting  # it has descriptors
             found = await self._answer(replies)
         except Closed:
@@ -169,7 +169,7 @@ class _Calls:
         if self._life is None:
             self._life = Lifeline(self._queue.start_join())
         getting = replies.queue._here.start_get()
-        found = await Asked(getting, math.inf, self._life, replies.one_has_come).answer()
+        found = await WatchedRequest(getting, math.inf, self._life, replies.one_has_come).answer()
         if not isinstance(found, _core.Sample):
             raise Error(f"a queue answered {found}")
         return found

@@ -17,7 +17,7 @@ from tensorbus._aio.callbacks import (
     is_coroutine_function,
 )
 from tensorbus._aio.failures import Failures
-from tensorbus._base.arguments import MOST_DEPTH, whole_number
+from tensorbus._base.arguments import MAX_DEPTH, whole_number
 from tensorbus.cortex.core.publisher import Publisher
 from tensorbus.cortex.core.subscriber import Subscriber
 from tensorbus.cortex.core.subscriber_base import log
@@ -90,7 +90,7 @@ class Node(Ours):
             options: see `tensorbus.Publisher`.
         """
         checked_mode(mode)
-        whole_number("queue_size", queue_size, least=1, most=MOST_DEPTH)
+        whole_number("queue_size", queue_size, low=1, high=MAX_DEPTH)
         ours = super().create_publisher(topic_name, message_type, depth=queue_size, **options)
         if topic_name not in self.__cortex_publishers:
             self.__cortex_publishers[topic_name] = Publisher(

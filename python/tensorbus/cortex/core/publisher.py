@@ -6,7 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from tensorbus._base.arguments import MOST_DEPTH, whole_number
+from tensorbus._base.arguments import MAX_DEPTH, whole_number
 from tensorbus._base.closing import Closing
 from tensorbus._base.errors import Closed, OutOfMemory, Unsupported
 from tensorbus._base.participant import participant
@@ -57,7 +57,7 @@ class Publisher(Closing):
         _ours: Ours | None = None,  # made by a node
         **options: Unpack[PublisherOptions],
     ) -> None:
-        whole_number("queue_size", queue_size, least=1, most=MOST_DEPTH)
+        whole_number("queue_size", queue_size, low=1, high=MAX_DEPTH)
         if _ours is None:
             _ours = Ours(topic_name, message_type, depth=queue_size, node=node_name, **options)
         domain = options.get("domain")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tensorbus._base.arguments import MOST_DEPTH, whole_number
+from tensorbus._base.arguments import MAX_DEPTH, whole_number
 from tensorbus._base.arguments import topic_name as checked_topic
 from tensorbus._base.closing import Closing
 from tensorbus.cortex.core.inbox import Inbox, SubscriberStats
@@ -69,7 +69,7 @@ class SubscriberBase(Closing):
         Raises:
             MessageFingerprintError: a publisher is of another type, with `strict_fingerprint`.
         """
-        self.queue_size: int = whole_number("queue_size", queue_size, least=1, most=MOST_DEPTH)
+        self.queue_size: int = whole_number("queue_size", queue_size, low=1, high=MAX_DEPTH)
         self._domain = options.get("domain")
         info = self.topic_info
         fits = info is not None and self._fits(info)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tensorbus._aio.callbacks import Callback, called, checked_callback, is_coroutine_function
 from tensorbus._aio.failures import Failures
-from tensorbus._base.arguments import MOST_DEPTH, whole_number
+from tensorbus._base.arguments import MAX_DEPTH, whole_number
 from tensorbus._base.errors import Closed, Error, Timeout
 from tensorbus._base.participant import participant
 from tensorbus._base.stop_event import StopEvent
@@ -88,7 +88,7 @@ class ThreadedSubscriber(SubscriberBase):
                 f"{called(callback)} is a coroutine function: a synchronous one is needed"
             )
         callback = checked_callback(callback, "sync", ("message", "header"))
-        queue_size = whole_number("queue_size", queue_size, least=0, most=MOST_DEPTH) or 1
+        queue_size = whole_number("queue_size", queue_size, low=0, high=MAX_DEPTH) or 1
         self._wait(options.get("domain"))
         if isinstance(cpu_affinity, int):
             cpu_affinity = (cpu_affinity,)

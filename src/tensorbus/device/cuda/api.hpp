@@ -4,14 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 
-// The part of the CUDA driver's interface (libcuda.so.1) that Tensorbus uses, declared here, so
-// that the build needs nothing of CUDA. The names are CUDA's without their prefix, the numbers are
+// The part of the CUDA driver's interface (libcuda.so.1) that Tensorbus uses. Declared here, so
+// that the build needs nothing of CUDA. The names are CUDA's without their prefix; the numbers are
 // those of its ABI. tests/cuda/api_test.cpp compares both with cuda.h if that is installed.
 //
 // Source: NVIDIA, "CUDA Driver API", version 13.0, https://docs.nvidia.com/cuda/cuda-driver-api/.
 namespace tensorbus::platform::cu {
 
-using Device = int;  // an ordinal of this process
+using Device = int;  // an ordinal in this process
 using DevicePtr = std::uint64_t;
 using AllocationHandle = std::uint64_t;  // of cuMemCreate
 using Context = struct ContextTag*;
@@ -142,8 +142,8 @@ struct MemPoolPtrExportData {
 };
 static_assert(sizeof(MemPoolPtrExportData) == 64);
 
-// CALL(name, symbol, parameters): every function that is called, and the symbol that is looked up
-// for it. It is the symbol to which cuda.h of CUDA 12 and 13 maps the name.
+// CALL(name, symbol, parameters): every function that is used, and the symbol to look up: the one
+// to which cuda.h of CUDA 12 and 13 maps the name.
 #define TENSORBUS_CUDA_FUNCTIONS(CALL)                                                            \
   CALL(GetErrorName, cuGetErrorName, (Result, const char**))                                      \
   CALL(GetErrorString, cuGetErrorString, (Result, const char**))                                  \

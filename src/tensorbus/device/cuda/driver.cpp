@@ -34,7 +34,7 @@ std::string dotted(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// Set by the first get(), never cleared. Release when written pairs with acquire when read.
+// Set by the first get(), never cleared. Release on write pairs with acquire on read.
 std::atomic<const CudaDriver*> initialised{nullptr};
 std::atomic<std::uint32_t> initialised_in{0};  // the fork generation
 std::atomic<bool> exiting{false};  // relaxed: a thread that misses the change loses nothing
@@ -78,12 +78,12 @@ struct Loaded {
 Immortal<Loaded> first_loaded;
 std::atomic<Loaded*> loaded{&*first_loaded};
 
-// In a child, the mutex of its parent may be held by a thread that does not exist there.
+// The parent's mutex may be held by a thread that the child lacks.
 Loaded& loaded_here() {
   Loaded* found = loaded.load(std::memory_order_acquire);
   if (found->in == fork_generation()) return *found;
   auto* const fresh = new Loaded;
-  // Release and acquire: of several threads, all have the one that was first.
+  // Release and acquire: all threads use the object of the first one.
   if (loaded.compare_exchange_strong(found, fresh, std::memory_order_acq_rel,
                                      std::memory_order_acquire))
     return *fresh;
@@ -96,7 +96,7 @@ Loaded& loaded_here() {
 const CudaDriver& CudaDriver::get() {
   if (const CudaDriver* const loaded_before = in_use()) return *loaded_before;
   if (exiting.load(std::memory_order_relaxed))
-    throw Error(Code::kClosed, "the process is about to exit, and CUDA is left alone");
+    throw Error(Code::kClosed, "the process is about to exit and does not call CUDA any more");
   if (is_child())
     throw Error(Code::kForked,
                 "CUDA was initialised before this process was forked, and cannot be used in it: "
@@ -142,7 +142,7 @@ void CudaDriver::check(cu::Result result, const std::string& what) const {
           Code::kUnsupported,
           text +
               ". The stream is being captured into a graph, or is the default stream beside "
-              "one that is: publish, receive and let go outside of the capture");
+              "one that is: publish, receive and release outside of the capture");
     default:
       throw Error(Code::kSystem, text);
   }

@@ -6,20 +6,20 @@
 
 namespace tensorbus::platform {
 
-// The functions of this machine's CUDA driver, loaded at the first use. Thread-safe.
+// The functions of this machine's CUDA driver, loaded at first use. Thread-safe.
 //
 //   const CudaDriver& cuda = CudaDriver::get();
 //   cuda.check(cuda.MemCreate(&handle, bytes, &prop, 0), "cuMemCreate of 64 MiB");
 class CudaDriver : public cu::Functions {
  public:
-  // Returns the driver; the first call loads and initialises it. Throws Error(kUnsupported) each
-  // time if there is none, with the reason and the remedy; Error(kForked) in a child of the process
-  // that initialised it.
+  // Returns the driver; the first call loads and initialises it. Every call without a driver throws
+  // Error(kUnsupported) with the reason and the remedy. Throws Error(kForked) in a child of the
+  // process that initialised it.
   static const CudaDriver& get();
-  // Returns the driver for clean-up. Null in a child as above, while the process exits (its GPU
-  // memory is freed with it), and if the driver was never loaded.
+  // Returns the driver for clean-up. Null in this kind of child, while the process exits (which
+  // frees its GPU memory), and if the driver was never loaded.
   static const CudaDriver* in_use() noexcept;
-  // Returns true in a child as above, and while the process exits.
+  // Returns true in this kind of child, and while the process exits.
   static bool must_be_left_alone() noexcept;
 
   // Returns the version of CUDA that the driver supports: 12040 for 12.4.

@@ -34,7 +34,7 @@ struct Facts {
   }
 };
 
-// Attributes that the driver does not know are 0.
+// Attributes unknown to the driver are 0.
 Facts facts_of(cu::DevicePtr address) {
   using enum cu::PointerAttribute;
   Facts facts;
@@ -102,8 +102,8 @@ std::optional<ForeignMemory> ForeignMemory::allocation_around(const Gpu& device,
   return found;
 }
 
-// An allocation is exported by its first byte. If two calls of the driver disagree about its first
-// byte or size, other processes might get neighbouring memory; so such memory is refused.
+// An allocation is exported by its first byte. If two driver calls disagree about its first byte or
+// size, other processes might get adjacent memory, so it is refused.
 std::optional<ForeignMemory> ForeignMemory::pooled_around(const Gpu& device, cu::DevicePtr address,
                                                           std::size_t bytes) {
   const Facts facts = facts_of(address);
@@ -238,7 +238,7 @@ HandleRefused::HandleRefused(const Gpu& device, cu::Result result)
               " cannot be opened here: cuIpcOpenMemHandle: " + CudaDriver::get().describe(result)),
       why_(reason_of(result)) {}
 
-// The driver may have placed a small allocation in a larger block, and then says the block's range.
+// The driver may place a small allocation in a larger block; it then reports the block's range.
 OpenedMemory::OpenedMemory(const Gpu& device, const cu::IpcMemHandle& handle)
     : GpuRange(device, 0, 0) {
   const CudaDriver& cuda = CudaDriver::get();

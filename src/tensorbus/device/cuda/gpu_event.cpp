@@ -13,7 +13,7 @@ GpuEvent::GpuEvent(const Gpu& device) : device_(device) {
 }
 
 GpuEvent::~GpuEvent() {
-  // The driver keeps an event for which a stream still waits.
+  // The driver keeps an event while a stream waits for it.
   if (const CudaDriver* const cuda = CudaDriver::in_use()) (void)cuda->EventDestroy(event_);
 }
 
@@ -29,7 +29,7 @@ bool GpuEvent::has_passed() const noexcept {
   const CudaDriver* const cuda = CudaDriver::in_use();
   if (cuda == nullptr) return false;
   try {
-    const GpuScope scope(device_);  // a capture in another thread forbids the question elsewhere
+    const GpuScope scope(device_);  // a capture in another thread forbids the query elsewhere
     return cuda->EventQuery(event_) != cu::Result::kNotReady;
   } catch (const Error&) {  // the device is lost
     return true;

@@ -8,7 +8,7 @@
 
 namespace tensorbus::platform {
 
-// Portable: registered for all devices, so any device's context may be current.
+// Portable: registered for all devices, so the context of any device may be current.
 HostPin::HostPin(const std::byte* first, std::size_t bytes) : first_(first) {
   const CudaDriver& cuda = CudaDriver::get();
   const GpuScope scope(Gpu::at(0));
@@ -27,7 +27,7 @@ HostPin::~HostPin() {
   }
 }
 
-// Tries it with a page mapped as a borrower maps it.
+// Tries to pin a page that is mapped as a borrower maps it.
 void require_pinning() {
   try {
     const Fd memfd = create_sealed_memfd("tensorbus-pin", page_bytes());

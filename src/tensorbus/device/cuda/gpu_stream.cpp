@@ -38,7 +38,7 @@ void GpuStream::require_usable_in_scope(const char* for_what) const {
     throw Error(Code::kUnsupported,
                 std::string(for_what) +
                     " is not possible on the per-thread default stream, which is another one in "
-                    "the thread that lets go: make a stream, or use the legacy default stream");
+                    "the thread that releases: make a stream, or use the legacy default stream");
   const CudaDriver& cuda = CudaDriver::get();
   auto status = cu::CaptureStatus::kNone;
   check(cuda.StreamIsCapturing(stream_, &status), "cuStreamIsCapturing");
@@ -79,7 +79,7 @@ void GpuStream::join(const GpuStream& other) const {
   }
   const GpuScope scope(*device_);
   if (result == cu::Result::kSuccess) result = cuda.StreamWaitEvent(stream_, event, 0);
-  (void)cuda.EventDestroy(event);  // the driver keeps an event for which a stream still waits
+  (void)cuda.EventDestroy(event);  // the driver keeps an event while a stream waits for it
   cuda.check(result, "cuStreamWaitEvent");
 }
 

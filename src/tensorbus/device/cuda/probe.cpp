@@ -38,7 +38,7 @@ DeviceFindings describe(const Gpu& device) {
   return found;
 }
 
-// Probes everything but the order of streams.
+// Probes everything except the order of streams.
 DeviceFindings probe_memory(const Gpu& device) {
   DeviceFindings found = describe(device);
   found.context = found_by([&] { const GpuScope scope(device); });
@@ -55,7 +55,7 @@ DeviceFindings probe_memory(const Gpu& device) {
   return found;
 }
 
-// Asks the driver first. If the owner's memory cannot be mapped, its answer is all there is.
+// Asks the driver. Maps memory too, if the reader has a context and the owner can share memory.
 ProbeResult probe_peer(const DeviceFindings& reader, const DeviceFindings& owner) {
   return found_by([&] {
     const Gpu& reads = Gpu::at(reader.ordinal);
@@ -74,12 +74,13 @@ std::vector<PeerFinding> probe_peers(const std::vector<DeviceFindings>& devices)
   return peers;
 }
 
-// Returns the usual reason for failures on a machine of this kind; empty for ordinary ones.
+// Returns the usual reason for failures on this kind of machine; empty for ordinary ones.
 std::string usual_reason(const DeviceFindings& device, bool wsl) {
-  if (wsl) return "This is WSL2, whose driver lacks parts of what processes share memory by";
+  if (wsl) return "This is WSL2, whose driver lacks parts of memory sharing between processes";
   if (device.integrated)
-    return "This GPU is integrated (Tegra): what processes share memory by is not all there";
-  if (device.mig) return "This is a MIG instance: what processes share memory by is not all there";
+    return "This GPU is integrated (Tegra): it lacks parts of memory sharing between processes";
+  if (device.mig)
+    return "This is a MIG instance: it lacks parts of memory sharing between processes";
   return {};
 }
 
@@ -113,7 +114,7 @@ CudaFindings probe_cuda(std::chrono::nanoseconds patience) {
     for (const Gpu* device : Gpu::all()) found.devices.push_back(probe_memory(*device));
   });
   found.peers = probe_peers(found.devices);
-  // Comes last: a stream that does not go on would block every thread that frees memory.
+  // Last: a stream that does not continue would block every thread that frees memory.
   for (DeviceFindings& device : found.devices) {
     if (device.context.can()) probe_order(device, patience);
     explain(device, usual_reason(device, found.wsl));

@@ -25,7 +25,7 @@ namespace cu = platform::cu;
 
 constexpr std::chrono::microseconds kPollSlice{100};
 
-// Memory of a device twice: as its owner has it, and as a borrower imports it.
+// Memory of a device twice: the owner's, and as a borrower imports it.
 struct SharedPages {
   explicit SharedPages(const Gpu& device)
       : owners(device, platform::gpu_granularity(device)),
@@ -45,7 +45,7 @@ void allow(const GpuMapping& mapping, const Gpu& reader, cu::AccessFlags access,
       "cuMemSetAccess " + what);
 }
 
-// A non-blocking stream of our own. If it still has work at the end, it is left to the driver.
+// A non-blocking stream of our own. If it has work in the destructor, it is left to the driver.
 class TrialStream {
  public:
   explicit TrialStream(const Gpu& device) : device_(device) {
@@ -64,7 +64,7 @@ class TrialStream {
   }
 
   GpuStream get() const noexcept { return GpuStream(device_, handle_); }
-  // Waits until the stream is idle; false after the deadline. Throws the error of its operations.
+  // Waits until the stream is idle; false after the deadline. Throws the errors of its operations.
   bool is_idle_by(const Deadline& deadline) const {
     const GpuScope scope(device_);
     while (!is_idle()) {
@@ -123,7 +123,7 @@ class TrialPool {
                "cuMemAllocFromPoolAsync of " + std::to_string(kBytes) + " bytes");
     cu::MemPoolPtrExportData name;
     const cu::Result result = cuda.MemPoolExportPointer(&name, address);
-    (void)cuda.MemFree(address);  // cuMemFree waits for no stream
+    (void)cuda.MemFree(address);  // cuMemFree does not wait for streams
     cuda.check(result, "cuMemPoolExportPointer");
   }
 
@@ -156,7 +156,7 @@ class OrderTrial {
   }
 
  private:
-  // The reader is told to wait first: otherwise the value might be there already.
+  // The reader waits first: otherwise the value might already be there.
   void exchange() {
     constexpr Mark kExpected{0, 1};
     timelines_->borrower.wait(reader_.get(), kExpected);
@@ -165,7 +165,7 @@ class OrderTrial {
     const bool done = reader_.is_idle_by(Deadline(patience_));
     if (!timelines_->borrower.reached(kExpected))
       fail("cuStreamWriteValue64 was accepted, but the host sees no value");
-    if (!done) fail("cuStreamWaitValue64 was accepted, but still waits for a value that is there");
+    if (!done) fail("cuStreamWaitValue64 was accepted, but does not see a value that was written");
     if (!timelines_->lender.reached(answer))
       fail("cuStreamWriteValue64 was accepted, but the host does not see the second value");
   }
@@ -174,7 +174,7 @@ class OrderTrial {
     const Mark first = timelines_->lender.signal(writer_.get());
     timelines_->lender.wait_for_own(reader_.get(), first);
     const Mark answer = timelines_->borrower.signal(reader_.get());
-    // The writer's value comes after the event for which the reader waits.
+    // The writer's value comes after the event that the reader waits for.
     const Deadline deadline(patience_);
     if (!reader_.is_idle_by(deadline) || !writer_.is_idle_by(deadline) ||
         !timelines_->borrower.reached(first) || !timelines_->lender.reached(answer))
@@ -186,7 +186,7 @@ class OrderTrial {
     throw Error(Code::kTimeout, what + " after " + std::to_string(waited) + " ms");
   }
 
-  // Writes the values from the host. If a stream still does not go on, its timeline is leaked.
+  // Writes the values from the host. If a stream still does not continue, its timeline is leaked.
   void release() noexcept {
     timelines_->borrower.peer_died();
     bool idle = false;
@@ -196,7 +196,7 @@ class OrderTrial {
     } catch (const Error&) {  // the device is lost: its state is unknown
     }
     if (!idle) return (void)timelines_.release();
-    timelines_->lender.give_up();  // does not wait for values that were accepted and never written
+    timelines_->lender.give_up();  // does not wait for values that were never written
     timelines_->borrower.give_up();
   }
 
@@ -215,7 +215,7 @@ void try_shared_memory(const Gpu& device) {
   const GpuMapping borrowers(pages.borrowers, cu::AccessFlags::kReadWrite);
 }
 
-// GpuMapping itself falls back to read and write access, and does not say why.
+// GpuMapping itself falls back to read and write access without an error.
 void try_read_only_mapping(const Gpu& device) {
   const SharedPages pages(device);
   const GpuMapping mapping(pages.borrowers, cu::AccessFlags::kReadWrite);

@@ -7,14 +7,14 @@
 
 namespace tensorbus::memory {
 
-// Each function does once, with real calls, what tensors of a GPU need on their way, and gives
-// everything back. It throws an Error that names the call which failed.
+// Each function performs one step that GPU tensors need, with real calls, and gives everything
+// back. It throws an Error that names the failed call.
 
-// Makes memory, exports it, imports it again and maps it twice.
+// Makes memory, exports it, imports it and maps it twice.
 void try_shared_memory(const platform::Gpu& device);
-// Maps imported memory so that the device cannot write there.
+// Maps imported memory so that the device cannot write to it.
 void try_read_only_mapping(const platform::Gpu& device);
-// Makes one stream wait for another by a timeline, and answer. With kHost one stream signals, and
+// Makes one stream wait for another by a timeline, and reply. With kHost, one stream signals and
 // the host sees the value. Takes at most twice `patience`. Streams that have not finished by then
 // are left as they are, with the timeline that they may refer to.
 void try_order(const platform::Gpu& device, std::chrono::nanoseconds patience, OrderBy order);

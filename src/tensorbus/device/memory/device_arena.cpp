@@ -94,8 +94,8 @@ void DeviceArena::grow_for(std::size_t bytes, Grant most) {
   reserved_bytes_ += size;
 }
 
-// Numbers are used in turn, and wrap around. A borrower learns that a segment was retired before it
-// learns of the next segment with that number.
+// Numbers are used in turn, and wrap around. A borrower is notified of a retired segment before it
+// learns of the next segment with the same number.
 SegmentId DeviceArena::free_number() {
   check(segments_.size() < SegmentId::kMostOfDevice);
   const auto ordinal = static_cast<std::uint32_t>(device_.ordinal());
@@ -129,7 +129,7 @@ bool DeviceArena::free(Block& block) noexcept {
   return true;
 }
 
-// Called for a segment without blocks; a stream may still write it.
+// Called for a segment without blocks; a stream may still write to it.
 void DeviceArena::note_idle(SegmentId number) noexcept {
   Segment& segment = segments_.at(number);
   if (blocks_.any_in(number)) return;
@@ -149,7 +149,7 @@ void DeviceArena::on_idle(std::function<void()> listener) {
 
 void DeviceArena::retire_idle(Clock::time_point now) {
   DeferredReleaser::prepare();
-  DeferredReleaser::Kept gone;  // goes without our mutex
+  DeferredReleaser::Kept gone;  // released after our mutex
   {
     const platform::MutexLock lock(mutex_);
     wake_rested();
@@ -199,7 +199,7 @@ BlockRef DeviceArena::find(const void* address) const noexcept {
 
 BlockRef DeviceArena::find(SegmentId segment, std::uint64_t offset,
                            std::uint64_t generation) const noexcept {
-  if (generation == 0) return {};  // no block has it
+  if (generation == 0) return {};  // no block has generation 0
   const platform::MutexLock lock(mutex_);
   return blocks_.find(segment, offset, generation);
 }

@@ -28,12 +28,12 @@ struct DeviceArenaOptions {
 
 // A participant's memory on one device: allocations that can be exported as descriptors, divided
 // into blocks. Like host memory it has private records and two pools (see Arena). A borrower could
-// map anything for writing, so the pools only separate what borrowers were told they may write. A
-// block that comes back is reused when the stream that wrote it has finished; a loan that is
-// dropped without being published must have no work pending on it. A segment that has been unused
-// for kIdle goes back to the device, except the last one.
+// map any of it for writing, so the pools only separate what borrowers are allowed to write. A
+// returned block is reused when the stream that wrote it has finished; a loan that is dropped
+// unpublished must have no pending work. A segment unused for kIdle goes back to the device, except
+// the last one.
 //
-// Invariants, under `mutex_`:
+// Invariants, guarded by `mutex_`:
 // 1. Every byte of every segment is in exactly one block, one resting block, or one free extent.
 // 2. reserved_bytes, of both pools, never exceeds the budget.
 // Thread-safe. Blocks keep their arena alive.
@@ -45,14 +45,14 @@ class DeviceArena : public BlockHome, public std::enable_shared_from_this<Device
                                              const DeviceArenaOptions& options,
                                              std::shared_ptr<WriteMarks> marks);
 
-  // Blocks that streams still write stay until those streams have finished.
+  // Blocks that streams still write to stay until those streams have finished.
   ~DeviceArena() override;
 
   const platform::Gpu& device() const noexcept { return device_; }
 
-  // Returns a block of at least `bytes`, aligned to kBlockAlignment, from the pool for which `most`
-  // may be granted. Throws Error(kOutOfMemory) that names the limit; Error(kUnsupported) if the
-  // device cannot share memory.
+  // Returns a block of at least `bytes`, aligned to kBlockAlignment, from the pool for `most`.
+  // Throws Error(kOutOfMemory) that names the limit, or Error(kUnsupported) if the device cannot
+  // share memory.
   BlockRef allocate(std::size_t bytes, Grant most = Grant::kRead);
   // See Arena.
   BlockRef find(const void* address) const noexcept;
@@ -60,16 +60,16 @@ class DeviceArena : public BlockHome, public std::enable_shared_from_this<Device
 
   SharedSegment share_segment(SegmentId id) const;
 
-  // Frees segments that have been idle until `now`. Borrowers must be told as well.
+  // Frees segments that have been idle long enough at `now`. Borrowers must be notified.
   void retire_idle(Clock::time_point now);
   std::vector<SegmentId> take_retired();
   // Sets a function that is called when a segment becomes idle: retire_idle() is due after kIdle.
   // It must not throw, nor take a lock that callers of this class hold. Set before the first block.
   void on_idle(std::function<void()> listener);
-  // Called when the participant is gone and nothing listens; blocks may live on.
+  // Called when the participant ends and nothing listens. Blocks may live on.
   void close() { on_idle({}); }
 
-  // Returns this arena's use, without the values that belong to the whole process.
+  // Returns the use of this arena, without the values of the whole process.
   ArenaUse stats() const;
 
  private:
@@ -104,15 +104,15 @@ class DeviceArena : public BlockHome, public std::enable_shared_from_this<Device
   std::map<SegmentId, Segment> segments_ TB_GUARDED_BY(mutex_);
   LivingBlocks blocks_ TB_GUARDED_BY(mutex_);
   std::array<FreeExtents, 2> free_ TB_GUARDED_BY(mutex_);  // by the most that may be granted
-  // Came back before they were whole.
+  // Returned before they were completely written.
   struct Rested {
     std::uint64_t write_mark = 0;
     FreeExtents::Taken taken;
   };
-  std::vector<Rested> rested_ TB_GUARDED_BY(mutex_);  // has room for all blocks
+  std::vector<Rested> rested_ TB_GUARDED_BY(mutex_);  // has capacity for all blocks
   std::vector<SegmentId> retired_ TB_GUARDED_BY(mutex_);
   std::function<void()> idle_listener_ TB_GUARDED_BY(mutex_);
-  bool told_idle_ TB_GUARDED_BY(mutex_) = false;  // since retire_idle() was called last
+  bool told_idle_ TB_GUARDED_BY(mutex_) = false;  // since the last retire_idle()
   std::uint32_t next_segment_ TB_GUARDED_BY(mutex_) = 0;
   std::size_t reserved_bytes_ TB_GUARDED_BY(mutex_) = 0;
 };

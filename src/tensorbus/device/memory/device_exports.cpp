@@ -11,7 +11,7 @@ namespace tensorbus::memory {
 
 using platform::ForeignMemory;
 
-// Allocates everything that a block needs, before anything is done that would have to be undone.
+// The records of a new block, allocated before any step that would have to be undone.
 class DeviceExports::Room {
  public:
   explicit Room(std::shared_ptr<const void> keeper) : block_(new Block) {
@@ -31,7 +31,7 @@ class DeviceExports::Room {
   Blocks::node_type node_;
 };
 
-// Handles of chunks are released where the driver may be called.
+// Handles of chunks are released in a thread that may call the driver.
 DeviceExports::~DeviceExports() {
   for (auto& [number, segment] : segments_) try {
       DeferredReleaser::let_go(DeferredReleaser::Kept(1, std::move(segment.memory)));
@@ -54,7 +54,7 @@ BlockRef DeviceExports::lend(const platform::Gpu& device, const std::byte* first
       }
       if (!make_segment(*std::move(memory))) return {};
     }
-  } catch (const Error&) {  // then the tensor is copied
+  } catch (const Error&) {  // the tensor is then copied
   }
   return {};
 }
@@ -68,7 +68,7 @@ DeviceExports::Segments::iterator DeviceExports::segment_holding(const ForeignMe
 bool DeviceExports::make_segment(ForeignMemory memory) {
   const bool pooled = memory.kind() == ForeignMemory::Kind::kPool;
   if (!memory.make_shareable()) return false;
-  std::vector<Segment> gone;  // goes without our mutex
+  std::vector<Segment> gone;  // released after our mutex
   SegmentId number;
   {
     const platform::MutexLock lock(mutex_);
@@ -89,8 +89,8 @@ bool DeviceExports::make_segment(ForeignMemory memory) {
   return true;
 }
 
-// What lay there before was freed, unless its keeper did not keep it. False: all that
-// there may be are in use, or too many are closing.
+// Retires earlier memory at this place: it was freed, unless its keeper did not keep it. Returns
+// false if all possible segments are in use, or too many are closing.
 bool DeviceExports::make_way_for(const ForeignMemory& memory, std::vector<Segment>& gone) {
   if (memory.kind() == ForeignMemory::Kind::kPool && closing() >= kMostClosing) return false;
   for (auto at = segments_.begin(); at != segments_.end();) {
@@ -181,7 +181,7 @@ std::shared_ptr<const void> DeviceExports::held(SegmentId segment) const {
   return segments_.at(segment).hold;
 }
 
-// Under mutex_. Of a pool at once: its keeper is still here, and somebody may wait for that.
+// Called with mutex_ held. A pool is due at once: a thread may wait for its keeper's release.
 bool DeviceExports::is_due(const Segment& segment, Clock::time_point now) {
   const bool has_keeper = segment.hold && !segment.hold->keeper.empty();
   return segment.blocks == 0 && (has_keeper || now - segment.used >= kIdle);
@@ -194,7 +194,7 @@ void DeviceExports::retire_idle(Clock::time_point now) {
     for (const auto& [number, segment] : segments_)
       if (segment.blocks == 0) idle.emplace_back(number, segment.memory);
   }
-  std::vector<Segment> gone;  // goes without our mutex
+  std::vector<Segment> gone;  // released after our mutex
   for (const auto& [number, memory] : idle) {
     const bool there = memory->there();
     const platform::MutexLock lock(mutex_);

@@ -17,22 +17,22 @@
 
 namespace tensorbus::memory {
 
-// The memory of other allocators that a participant lends. Each allocation, or row of chunks, is a
-// segment of its own, which is remembered for a while after its last use. Each tensor is a block,
-// which holds its keeper until the last reference to the block is gone. For memory of a pool, the
-// last keeper stays until all borrowers that were sent the segment have closed it. Thread-safe; no
-// lock is held while the driver is called or a keeper is released.
+// Memory of other allocators that a participant lends. Each allocation, or row of chunks, is a
+// segment of its own, remembered for a while after its last use. Each tensor is a block, which
+// holds its keeper until its last reference is gone. For memory of a pool, the last keeper stays
+// until all borrowers that were sent the segment have closed it. Thread-safe; no lock is held while
+// the driver is called or a keeper is released.
 class DeviceExports : public BlockHome, public std::enable_shared_from_this<DeviceExports> {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::size_t kMostSegments = 256;
-  static constexpr std::size_t kMostClosing = 128;  // beyond this, memory of pools is not lent
-  static constexpr std::chrono::seconds kIdle{5};   // then a segment is forgotten
+  static constexpr std::size_t kMostClosing = 128;  // with more, memory of pools is not lent
+  static constexpr std::chrono::seconds kIdle{5};   // until a segment is forgotten
 
   explicit DeviceExports(const Id& self) : self_(self) {}
   ~DeviceExports() override;
 
-  // Returns a block of these bytes. Empty if other processes cannot get them, for whatever reason.
+  // Returns a block of these bytes. Empty if other processes cannot get them for any reason.
   BlockRef lend(const platform::Gpu& device, const std::byte* first, std::size_t bytes,
                 std::shared_ptr<const void> keeper);
   // See Arena.
@@ -40,21 +40,21 @@ class DeviceExports : public BlockHome, public std::enable_shared_from_this<Devi
   // Returns the memory of a segment that has blocks.
   std::shared_ptr<const platform::ForeignMemory> memory_of(SegmentId segment) const;
 
-  // Returns the hold on such a segment. The borrower's connection keeps it until the borrower has
-  // closed the segment. Null for memory that may be freed before.
+  // Returns the hold on a segment with blocks. The borrower's connection keeps it until the
+  // borrower has closed the segment. Null for memory that may be freed earlier.
   std::shared_ptr<const void> held(SegmentId segment) const;
 
   // Forgets segments that were not used for a while, and memory that its allocator has freed.
   void retire_idle(Clock::time_point now);
   std::vector<SegmentId> take_retired();
-  // Sets a function that is called when there is something to look after again, or when borrowers
-  // must be told of retired segments. Set before the first lend().
+  // Sets a function that is called when retire_idle() is due again, or when borrowers must be
+  // notified of retired segments. Set before the first lend().
   void on_first(std::function<void()> listener) { first_listener_ = std::move(listener); }
 
   struct Stats {
     std::size_t segments = 0;
     std::size_t blocks = 0;
-    std::size_t closing = 0;  // of pools, which some borrower has not closed yet
+    std::size_t closing = 0;  // of pools, not yet closed by some borrower
     std::uint64_t lent = 0;   // blocks, in total
   };
   Stats stats() const;
@@ -67,7 +67,7 @@ class DeviceExports : public BlockHome, public std::enable_shared_from_this<Devi
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
     ~Hold() { DeferredReleaser::let_go(std::move(keeper)); }
-    DeferredReleaser::Kept keeper;  // under mutex_, until it is retired
+    DeferredReleaser::Kept keeper;  // guarded by mutex_ until it is retired
   };
   struct Segment {
     Memory memory;
@@ -101,7 +101,7 @@ class DeviceExports : public BlockHome, public std::enable_shared_from_this<Devi
   Segments segments_ TB_GUARDED_BY(mutex_);
   Blocks blocks_ TB_GUARDED_BY(mutex_);
   std::vector<SegmentId> retired_ TB_GUARDED_BY(mutex_);
-  // Of segments that are retired.
+  // Those of retired segments.
   mutable std::vector<std::weak_ptr<const Hold>> closing_ TB_GUARDED_BY(mutex_);
   std::uint32_t next_segment_ TB_GUARDED_BY(mutex_) = 0;
   std::uint64_t next_generation_ TB_GUARDED_BY(mutex_) = 1;

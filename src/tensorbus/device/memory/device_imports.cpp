@@ -16,7 +16,7 @@
 namespace tensorbus::memory {
 namespace {
 
-// One for each process; never destroyed. In a child the driver refuses earlier.
+// One for each process; never destroyed. In a child the driver refuses first.
 struct Tables {
   platform::Mutex own_mutex;
   std::map<DeviceImports::Name, platform::GpuRange> own TB_GUARDED_BY(own_mutex);
@@ -99,7 +99,7 @@ DeviceImports::Range DeviceImports::open(const platform::Gpu& device,
                                          std::size_t bytes) {
   Range whole = open_once(device, handle);
   const bool fits = bytes <= whole->size();
-  auto share = std::make_shared<const Share>(std::move(whole), bytes);  // which closes it again
+  auto share = std::make_shared<const Share>(std::move(whole), bytes);  // closes it on failure
   if (!fits) refuse_size(bytes);
   return share;
 }

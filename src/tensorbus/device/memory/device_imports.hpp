@@ -11,8 +11,8 @@
 
 namespace tensorbus::memory {
 
-// Memory of other allocators in this process: what it has opened of other processes, and what it
-// lends itself, because a process cannot open its own memory. Thread-safe.
+// Memory of other allocators in this process: memory opened from other processes, and memory that
+// this process lends, because it cannot open its own. Thread-safe.
 class DeviceImports {
  public:
   struct Name {
@@ -22,7 +22,7 @@ class DeviceImports {
   };
   using Range = std::shared_ptr<const platform::GpuRange>;
 
-  // While one lives, this process finds its own memory under that name.
+  // While it lives, this process finds its own memory under this name.
   class Own {
    public:
     Own(const Name& name, const platform::GpuRange& range);
@@ -39,18 +39,18 @@ class DeviceImports {
   // Returns true if this byte lies in memory that this process lends.
   static bool is_own(const std::byte* address) noexcept;
 
-  // Returns true if this byte lies in an allocation that was opened by its handle.
+  // Returns true if this byte lies in an allocation that was opened by a handle.
   static bool is_opened(const std::byte* address);
 
-  // Ranges of all functions may be released in any thread; a thread that may wait for a GPU closes
-  // them. An allocation is opened once for the whole process and device, by its handle, about which
-  // no peer can lie. Throws what OpenedMemory throws.
+  // All ranges returned here may be released in any thread; a thread that may wait for a GPU closes
+  // them. Opens an allocation by its handle, which no peer can forge, once for the whole process
+  // and device. Throws what OpenedMemory throws.
   static Range open(const platform::Gpu& device, const platform::cu::IpcMemHandle& handle);
-  // The same, the first bytes of it. Throws Error(kProtocol), too, if the allocation is smaller.
+  // Returns its first bytes. Also throws Error(kProtocol) if the allocation is smaller.
   static Range open(const platform::Gpu& device, const platform::cu::IpcMemHandle& handle,
                     std::size_t bytes);
-  // Opens an allocation of a pool, by its name in the pool, also once for the process. `afterwards`
-  // is released when this user is done with it, and the memory is freed if that was the last user.
+  // Opens an allocation of a pool by its name in the pool, also once for the process. `afterwards`
+  // is released when this user has finished; if it was the last user, after the memory is freed.
   // Throws what platform::PooledMemory throws, and Error(kProtocol) if the allocation is smaller.
   static Range open_pooled(const platform::Gpu& device, const platform::Fd& pool,
                            const std::array<std::byte, 64>& name, std::size_t bytes,

@@ -14,31 +14,30 @@
 
 namespace tensorbus::memory {
 
-// A participant's memory on all devices. It calls no driver before memory of a device is requested.
-// Thread-safe.
+// A participant's memory on all devices. Does not call the driver before device memory is
+// requested. Thread-safe.
 class DeviceMemory {
  public:
-  // `self`: the participant.
   explicit DeviceMemory(const DeviceArenaOptions& options, const Id& self = {})
       : options_(options), exports_(std::make_shared<DeviceExports>(self)) {}
 
   // Throws what DeviceArena::create() and allocate() throw.
   BlockRef allocate(const platform::Gpu& device, std::size_t bytes, Grant most = Grant::kRead);
-  // See Arena. The lookup by address finds blocks of arenas only.
+  // See Arena. The lookup by address only finds blocks of arenas.
   BlockRef find(const void* address) const noexcept;
   BlockRef find(SegmentId segment, std::uint64_t offset, std::uint64_t generation) const noexcept;
 
-  // Of a segment that has blocks.
+  // For a segment that has blocks.
   const platform::Gpu& device_of(SegmentId segment) const;
 
-  // Of a segment of an arena that has blocks.
+  // For a segment of an arena that has blocks.
   SharedSegment share_segment(SegmentId id) const;
 
-  // For the arenas, see DeviceArena. Set before the first block.
+  // For the arenas: see DeviceArena. Set before the first block.
   void on_idle(std::function<void()> listener) { idle_listener_ = std::move(listener); }
   void retire_idle(DeviceArena::Clock::time_point now);
   void close();
-  // Of the arenas and of other allocators' memory.
+  // Of arenas and of other allocators' memory.
   std::vector<SegmentId> take_retired();
 
   DeviceExports& exports() noexcept { return *exports_; }

@@ -13,7 +13,7 @@
 
 namespace tensorbus::memory {
 
-// What an owner says of another allocator's memory, in one message or one for each chunk.
+// An owner's description of another allocator's memory, in one message or one for each chunk.
 struct ExportPart {
   SegmentId segment = 0;
   std::uint32_t kind = 0;  // a platform::ForeignMemory::Kind
@@ -26,21 +26,21 @@ struct ExportPart {
   platform::Fd fd{};  // of the chunk or the pool
 };
 
-// Collects the parts of such a description, and opens the memory on request. Not thread-safe.
+// Collects the parts of a description, and opens the memory on request. Not thread-safe.
 class ImportedExport {
  public:
-  // Throws Error(kProtocol) for a part that is not the first, or has impossible values. `ours`: the
+  // Throws Error(kProtocol) for a part that is not the first or has impossible values. `ours`: the
   // owner is a participant of this process.
   ImportedExport(const Id& owner, bool ours, ExportPart first);
 
-  // Adds a part. Throws Error(kProtocol) for any part but the next. A first part starts again,
-  // unless all parts have come: the owner may have run out of a resource between.
+  // Adds a part. Throws Error(kProtocol) unless it is the next one. A first part begins again
+  // unless the description is complete: the owner may have run out of a resource.
   void add(ExportPart next);
   std::size_t descriptors() const noexcept { return fds_.size(); }
   bool is_pooled() const noexcept;
-  // `told` is released when this is destroyed and the opened memory is closed again.
+  // Releases `told` after this object's destructor has closed the opened memory.
   void tell_by(std::shared_ptr<const void> told) noexcept { told_ = std::move(told); }
-  // Called when it will not be opened.
+  // Called if the memory will not be opened.
   void drop_descriptors() noexcept { fds_.clear(); }
 
   // Returns null while parts are missing. Throws what ImportedMemory::find() throws.
@@ -54,8 +54,8 @@ class ImportedExport {
   const DeviceImports::Name name_;
   const bool ours_;
   ExportPart said_;
-  std::uint32_t next_ = 0;         // chunk
-  std::uint64_t chunk_bytes_ = 0;  // of those that came
+  std::uint32_t next_ = 0;         // the next chunk
+  std::uint64_t chunk_bytes_ = 0;  // of the received chunks
   std::vector<platform::Fd> fds_;
   std::vector<std::uint64_t> sizes_;
   std::shared_ptr<const void> told_;

@@ -80,10 +80,10 @@ void ImportedMemory::add_export(const Id& owner, bool ours, ExportPart part) {
 }
 
 void ImportedMemory::retire(SegmentId id) {
-  std::array<decltype(segments_)::node_type, 2> gone;  // without our mutex: somebody may be told
+  std::array<decltype(segments_)::node_type, 2> gone;  // released without our mutex: it may notify
   const platform::MutexLock lock(mutex_);
   let_go_of_unused();
-  retired_.reserve(retired_.size() + gone.size());  // before anything is taken out
+  retired_.reserve(retired_.size() + gone.size());  // before anything is removed
   for (const Grant grant : {Grant::kRead, Grant::kWrite}) {
     auto& segment = gone[static_cast<std::size_t>(grant)];
     segment = segments_.extract(Name(id, grant));
@@ -99,19 +99,19 @@ bool ImportedMemory::let_go_of_retired() {
   return retired_.empty();
 }
 
-// Nobody can get it from us any more: if nobody has it, all has been enqueued that
-// ever will be.
+// No thread can get a retired mapping from us any more. So when no other reference is left, all its
+// work has been enqueued.
 void ImportedMemory::let_go_of_unused() {
   std::erase_if(retired_, [this](const Ref& mapping) {
     mutex_.assert_held();
     if (mapping.use_count() > 1) return false;
-    // Pairs with the release of the last lease that had it, which signalled before.
+    // Pairs with the release of the last lease that had it, which has signalled before.
     std::atomic_thread_fence(std::memory_order_acquire);
     try {
       if (timeline_) timeline_->keep_until_passed(mapping);
       return true;
     } catch (const std::bad_alloc&) {
-      return false;  // tried again later
+      return false;  // a later call tries again
     }
   });
 }
@@ -125,15 +125,16 @@ SharedSegment ImportedMemory::hand_on(SegmentId id, Grant grant) const {
   const platform::MutexLock lock(mutex_);
   const auto found = segments_.find({id, grant});
   if (found == segments_.end() || found->second.foreign)
-    throw Error(Code::kClosed, "the memory is gone: it was no arena's, and its owner is dead");
+    throw Error(Code::kClosed,
+                "the memory is gone: another allocator made it, and its owner is dead");
   const Segment& segment = found->second;
   return {.fd = platform::duplicate(segment.fd.get()),
           .bytes = segment.bytes,
           .device = Id{segment.device.bytes}};
 }
 
-// The first use of a device can take a second. The event loop takes our mutex too, and must not
-// wait for so long.
+// The first use of a device can take a second. Done without our mutex, which the event loop also
+// takes and must not wait for that long.
 void ImportedMemory::start_device_of(const Name& name) {
   platform::GpuUuid uuid;
   {
@@ -188,7 +189,7 @@ ImportedMemory::Ref ImportedMemory::map(Segment& segment, Grant grant) {
       allocation, grant == Grant::kWrite ? AccessFlags::kReadWrite : AccessFlags::kRead);
 }
 
-// The registry's mutex is taken before ours.
+// Lock order: the registry's mutex, then ours.
 void ImportedMemory::enter() {
   if (any_wanted_.load(std::memory_order_relaxed)) return;
   const platform::MutexLock lock(registry->mutex);

@@ -21,7 +21,7 @@
 namespace tensorbus::memory {
 
 // A borrower's view of one owner's GPU memory: its segments, and the timeline that orders the
-// streams of both. A segment is imported and mapped when a tensor in it is first requested, because
+// streams of both. A segment is imported and mapped at the first request of a tensor in it, because
 // that may start the driver in this process. Leases keep the mapping. Thread-safe.
 class ImportedMemory {
  public:
@@ -33,11 +33,11 @@ class ImportedMemory {
   ImportedMemory(const ImportedMemory&) = delete;
   ImportedMemory& operator=(const ImportedMemory&) = delete;
 
-  // Sets the account for descriptors that are added later. Called before any is added.
+  // Sets the account that pays for descriptors. Called before any is added.
   void pay_from(PeerAccount account) { account_ = std::move(account); }
 
-  // Adds a segment, for the access `grant`; the owner may send a segment once for each grant.
-  // Throws Error(kProtocol) for a number that came before, or if an owner cannot need so many.
+  // Adds a segment for the access `grant`; the owner may send it once for each grant. Throws
+  // Error(kProtocol) for a number that came before, and for more than an owner can need.
   void add(SegmentId id, Grant grant, platform::Fd fd, std::size_t bytes,
            const platform::GpuUuid& device);
   // The same for memory of another allocator; see ImportedExport.
@@ -48,18 +48,18 @@ class ImportedMemory {
   void tell_closed_by(Teller teller) { teller_ = std::move(teller); }
   // Releases a segment when no lease has it and the streams that use it have finished.
   void retire(SegmentId id);
-  // The same for retired segments that leases still had. Returns false if leases still have some.
+  // The same for retired segments that leases still used. Returns false if some are still used.
   bool let_go_of_retired();
-  // Returns the mapping; empty if the owner's message has not come yet. Throws Error(kUnsupported)
-  // if this process does not see the device or cannot use it (kForked, too), and the same again
-  // without another try; Error(kProtocol) if it is no memory of that size.
+  // Returns the mapping; empty if the owner's message has not arrived yet. Throws
+  // Error(kUnsupported) or Error(kForked) if this process cannot see or use the device, and then
+  // always the same without another attempt; Error(kProtocol) for memory of another size.
   Ref find(SegmentId id, Grant grant);
-  // Returns true if the owner's message has come.
+  // Returns true if the owner's message has arrived.
   bool has(SegmentId id, Grant grant) const noexcept;
-  // Returns a descriptor of an arena's segment, for another process. Throws Error(kClosed) if there
+  // Returns a descriptor of an arena's segment for another process. Throws Error(kClosed) if there
   // is none, and for memory of another allocator, which ends with its owner.
   SharedSegment hand_on(SegmentId id, Grant grant) const;
-  // Returns false if find() found that this process cannot use it. Tries nothing.
+  // Returns false if find() found that this process cannot use it. Makes no attempt.
   bool is_usable(SegmentId id, Grant grant) const noexcept;
   // Returns true if this address lies in one of the mappings.
   bool covers(const std::byte* address) const noexcept;
@@ -68,18 +68,18 @@ class ImportedMemory {
 
   // `owner`: a pidfd. Throws Error(kProtocol) for any other descriptor or a second timeline.
   void set_timeline(platform::Fd memory, Timeline::Peer owner);
-  // For memory of a dead owner that comes from other processes: all of it is completely written. A
+  // For memory of a dead owner, received from other processes: all of it is completely written. A
   // private timeline follows our own streams.
   void set_timeline_of_the_dead();
-  // Returns null if the owner's message has not come yet. Lives as long as this object.
+  // Returns null if the owner's message has not arrived yet. Valid as long as this object.
   Timeline* timeline() const noexcept;
-  // The owner's connection has hung up. If its pidfd cannot be asked, it counts as dead: see
-  // TimelinePages::peer_died().
+  // Called when the owner's connection has hung up. An owner without a usable pidfd then counts as
+  // dead: see TimelinePages::peer_died().
   void owner_hung_up(bool has_pidfd) noexcept;
 
  private:
   struct Segment {
-    platform::Fd fd;  // kept, so that it can be passed on
+    platform::Fd fd;  // kept to pass it on
     std::size_t bytes = 0;
     platform::GpuUuid device;
     Ref mapping{};
@@ -96,12 +96,12 @@ class ImportedMemory {
 
   Teller teller_;
   PeerAccount account_;
-  // Relaxed: a caller has its address from a mapping.
+  // Relaxed: a caller gets its address from a mapping.
   std::atomic<bool> any_wanted_{false};
   mutable platform::Mutex mutex_;
   std::unique_ptr<Timeline> timeline_ TB_GUARDED_BY(mutex_);
   std::map<Name, Segment> segments_ TB_GUARDED_BY(mutex_);
-  std::vector<Ref> retired_ TB_GUARDED_BY(mutex_);  // that leases may have
+  std::vector<Ref> retired_ TB_GUARDED_BY(mutex_);  // leases may still use these
 };
 
 }  // namespace tensorbus::memory

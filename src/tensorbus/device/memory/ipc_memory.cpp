@@ -32,8 +32,8 @@ std::string name_of(const Gpu& device) { return "cuda:" + std::to_string(device.
   switch (error.why()) {
     case HandleRefused::Why::kOwn:
       throw Error(Code::kInvalidArgument,
-                  "the handle is of memory of this process, which CUDA opens in other processes "
-                  "alone: use the tensor or pointer that it was made of" +
+                  "the handle is of memory of this process, which CUDA opens only in other "
+                  "processes: use the tensor or pointer that it was made of" +
                       driver);
     case HandleRefused::Why::kGone:
       throw Error(Code::kClosed,
@@ -59,7 +59,7 @@ DeviceImports::Range opened(const Gpu& device, const std::array<std::byte, 64>& 
   }
 }
 
-// Points in the work of the streams that had the memory.
+// Points in the work of the streams that used the memory.
 class LastUses {
  public:
   // Throws Error(kUnsupported) for a stream that is captured into a graph, Error(kOutOfMemory).
@@ -68,7 +68,7 @@ class LastUses {
       if (stream.device().is_broken()) continue;  // it runs nothing any more
       try {
         const platform::GpuScope scope(stream.device());
-        stream.require_usable_in_scope("Letting go of GPU memory");
+        stream.require_usable_in_scope("Releasing GPU memory");
         auto event = std::make_unique<const platform::GpuEvent>(stream.device());
         event->record(stream);
         events_.push_back(std::move(event));
@@ -85,8 +85,8 @@ class LastUses {
   std::vector<std::unique_ptr<const platform::GpuEvent>> events_;
 };
 
-// Keeps the memory open until the streams have passed. A stream that is being captured cannot be
-// asked where it is, so that is tried again.
+// Keeps the memory open until the streams have passed their last use. A stream that is being
+// captured cannot be asked for its position, so that is tried again.
 struct Closing {
   const std::vector<GpuStream> streams;
   DeviceImports::Range range;
@@ -113,7 +113,7 @@ IpcName ipc_name_of(const std::byte* first, std::size_t bytes) {
   const Gpu& device = Gpu::at(ordinal);
   if (DeviceImports::is_opened(first))
     refuse_export(
-        "it was opened by a handle itself, and CUDA passes such memory on to nobody: send the "
+        "it was opened by a handle itself, and CUDA does not pass that memory on: send the "
         "handle that it was opened by");
   auto found = ForeignMemory::around(device, first, 1);
   if (!found || found->kind() != ForeignMemory::Kind::kLegacy || !found->make_shareable())

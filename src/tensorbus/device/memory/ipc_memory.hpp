@@ -11,10 +11,10 @@
 
 namespace tensorbus::memory {
 
-// Memory of cudaMalloc that is exchanged with programs that do not use the bus, by the 64 bytes of
-// a cudaIpcMemHandle_t (docs/tasks/cuda_ipc.md).
+// Memory of cudaMalloc exchanged with programs that do not use the bus, by the 64 bytes of a
+// cudaIpcMemHandle_t (docs/tasks/cuda_ipc.md).
 
-// What another program needs to find these bytes.
+// The data by which another program finds these bytes.
 struct IpcName {
   std::array<std::byte, 64> handle{};  // of the whole allocation
   std::size_t offset = 0;              // of the bytes in it
@@ -26,8 +26,8 @@ struct IpcName {
 // Error(kUnsupported) for memory that has no handle, with the reason.
 IpcName ipc_name_of(const std::byte* first, std::size_t bytes);
 
-// An allocation of another program, open here. It is closed when the last of these objects for it
-// is gone, and the streams that work with it have finished. Thread-safe.
+// An allocation of another program, opened here. It is closed when the last of these objects for it
+// is gone and the streams that use it have finished. Thread-safe.
 class IpcMemory final : public DeviceKeeper {
  public:
   // Throws Error(kInvalidArgument) for memory of this process or of another device, Error(kClosed)
@@ -38,7 +38,7 @@ class IpcMemory final : public DeviceKeeper {
   IpcMemory& operator=(const IpcMemory&) = delete;
 
   const platform::GpuRange& range() const noexcept { return *range_; }
-  // Its writer is unknown, so the stream waits for nobody.
+  // The writer is unknown, so the stream does not wait.
   void use_on(const platform::GpuStream& stream) override;
   void use_on(const OurStream& stream) override { use_on(stream->get()); }
   bool intact() const noexcept override { return true; }
@@ -48,7 +48,7 @@ class IpcMemory final : public DeviceKeeper {
   const std::uint32_t fork_generation_ = platform::fork_generation();
   DeviceImports::Range range_;
   platform::Mutex mutex_;
-  std::vector<platform::GpuStream> streams_ TB_GUARDED_BY(mutex_);  // that work with it
+  std::vector<platform::GpuStream> streams_ TB_GUARDED_BY(mutex_);  // that use it
 };
 
 }  // namespace tensorbus::memory

@@ -11,8 +11,8 @@ namespace {
 
 using platform::GpuStream;
 
-// Records that the block's next user must wait for all of these streams. Streams of a device with a
-// broken context run nothing any more.
+// Makes the block's next user wait for all these streams. Streams of a device with a broken context
+// run nothing any more.
 void note_uses(WriteMarks& marks, std::vector<GpuStream> streams, const BlockRef& block) {
   std::erase_if(streams, [](const GpuStream& stream) { return stream.device().is_broken(); });
   if (streams.empty()) return;
@@ -20,7 +20,7 @@ void note_uses(WriteMarks& marks, std::vector<GpuStream> streams, const BlockRef
   marks.written_by(streams.front(), {&block, 1});
 }
 
-// A stream that is captured into a graph cannot be asked to signal, so this is tried again later.
+// A stream that is being captured into a graph cannot signal, so this is tried again later.
 void let_go_later(const std::shared_ptr<DeviceMemory>& device_memory, const BlockRef& block,
                   const std::vector<GpuStream>& streams,
                   const std::vector<DeviceKeeper::OurStream>& ours) {

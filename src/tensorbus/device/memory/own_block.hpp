@@ -11,11 +11,11 @@
 
 namespace tensorbus::memory {
 
-// A block of our own on a device, to which received tensors are copied by a stream of ours. The
-// block goes back when the streams that work with it have finished. Thread-safe.
+// A block of our own on a device, to which one of our streams copies received tensors. It is
+// returned when the streams that use it have finished. Thread-safe.
 class OwnBlock final : public DeviceKeeper {
  public:
-  // `intact`: whether what was copied was complete; it must not throw.
+  // `intact`: whether the copied memory was complete; must not throw.
   OwnBlock(std::shared_ptr<DeviceMemory> device_memory, BlockRef block, Intact intact);
   ~OwnBlock();
   OwnBlock(const OwnBlock&) = delete;
@@ -28,7 +28,7 @@ class OwnBlock final : public DeviceKeeper {
   Intact intact_later() const override { return intact_; }
 
  private:
-  // Only the destructor calls it, when no other thread can use the block.
+  // Called by the destructor only, when no other thread can use the block.
   void let_go() noexcept TB_NO_THREAD_SAFETY_ANALYSIS;
 
   const std::uint32_t fork_generation_ = platform::fork_generation();
@@ -37,8 +37,8 @@ class OwnBlock final : public DeviceKeeper {
   const platform::Gpu& device_;
   const Intact intact_;
   platform::Mutex mutex_;
-  std::vector<platform::GpuStream> streams_ TB_GUARDED_BY(mutex_);  // that work with it
-  std::vector<OurStream> ours_ TB_GUARDED_BY(mutex_);               // among them
+  std::vector<platform::GpuStream> streams_ TB_GUARDED_BY(mutex_);  // that use the block
+  std::vector<OurStream> ours_ TB_GUARDED_BY(mutex_);               // some of these
 };
 
 }  // namespace tensorbus::memory

@@ -52,7 +52,7 @@ void run_release(Release& release) {
   }
 }
 
-constinit platform::BackgroundThread<Release> releasing("a thread to let go of GPU memory",
+constinit platform::BackgroundThread<Release> releasing("a thread to release GPU memory",
                                                         run_release);
 
 }  // namespace

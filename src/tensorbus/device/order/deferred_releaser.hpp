@@ -6,16 +6,16 @@
 
 namespace tensorbus::memory {
 
-// Releases what streams have passed, in one thread of the process. It holds no lock of ours
+// Releases objects that streams have passed, in one thread of the process. It holds no lock of ours
 // meanwhile, since a release may wait: the driver unpins and unmaps memory when a GPU is idle, and
-// the destructors of what keeps memory of other allocators are other people's code.
+// keepers of other allocators' memory have destructors of other authors.
 class DeferredReleaser {
  public:
-  using Kept = std::list<std::shared_ptr<const void>>;  // let_go() allocates nothing
+  using Kept = std::list<std::shared_ptr<const void>>;  // a list: let_go() allocates nothing
 
   // Called before anything is kept. Throws Error(kSystem) if the thread cannot be started.
   static void prepare();
-  // Any thread, under any lock. In a child, and while the process exits, it leaks them.
+  // Any thread, with any lock held. In a child, and while the process exits, it leaks the objects.
   static void let_go(Kept kept) noexcept;
   // Calls `attempt`, which must not throw, from time to time until it returns true.
   static void retry(std::function<bool()> attempt);

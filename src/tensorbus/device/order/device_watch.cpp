@@ -19,7 +19,7 @@ constexpr int kLookAgainMs = 2;
 
 struct Watched {
   std::shared_ptr<TimelinePages> pages;
-  DeferredReleaser::Kept last;  // the same: what outlives `pages`, whose end calls the driver
+  DeferredReleaser::Kept last;  // the same; outlives `pages`, because its end calls the driver
 };
 
 struct Watch {
@@ -28,12 +28,12 @@ struct Watch {
   const platform::Fd wake = platform::make_event();
   platform::Mutex mutex;
   std::list<Watched> all TB_GUARDED_BY(mutex);
-  std::atomic<bool> broken{false};  // a device, of which nobody was told yet; as the wake-up is
+  std::atomic<bool> broken{false};  // a device broke, and no timeline was notified yet
 };
 
 void run_watch(Watch& watch);
 
-constinit platform::BackgroundThread<Watch> watching("a thread to look after the streams of GPUs",
+constinit platform::BackgroundThread<Watch> watching("a thread to watch the streams of GPUs",
                                                      run_watch);
 
 Watch::Watch() {
@@ -45,7 +45,7 @@ Watch::Watch() {
   });
 }
 
-// Returns true if there is more to look at soon. No lock is held while the pages are looked at.
+// Returns true if it must be called again soon. No lock is held while the pages are checked.
 bool look(Watch& watch) {
   std::list<Watched> all;
   {
@@ -97,7 +97,7 @@ void run_watch(Watch& watch) {
   for (bool restless = false;; restless = look(watch)) {
     try {
       wait_for_deaths(watch, restless, descriptors, of_peers);
-    } catch (const std::bad_alloc&) {  // again, when there is memory
+    } catch (const std::bad_alloc&) {  // tried again when there is memory
     }
     of_peers.clear();
   }

@@ -7,16 +7,15 @@
 namespace tensorbus::memory {
 
 // The one thread of a process that watches its timelines. When a peer dies, it releases the streams
-// that wait for the peer. It also looks at the counters, and hands what was kept until a mark to
-// DeferredReleaser, because a GPU does not notify. It never calls the driver, and takes no lock
-// that any thread holds while it does; so a driver that blocks cannot stop this thread from what
-// the driver waits for. Started with the first timeline; sleeps while nothing is kept and no peer
-// dies.
+// that wait for the peer. It also polls the counters, because a GPU does not notify, and gives
+// DeferredReleaser what was kept until a mark. It never calls the driver, and takes no lock that a
+// thread holds while calling it: so a blocked driver cannot stop this thread from doing what the
+// driver waits for. Started with the first timeline; sleeps while nothing is kept and no peer dies.
 class DeviceWatch {
  public:
-  // Watches these pages until they have ended and nothing of them is in use.
+  // Watches these pages until they have ended and are not in use.
   static void add(std::shared_ptr<TimelinePages> pages);
-  // Makes the thread look soon.
+  // Makes the thread poll soon.
   static void wake() noexcept;
 };
 

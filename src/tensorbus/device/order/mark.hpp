@@ -5,7 +5,7 @@
 namespace tensorbus::memory {
 
 // A point in the work of a stream. It is reached when a counter of a timeline is at least `value`.
-// On the wire it is one number, 0 for none.
+// Sent as one number, 0 for none.
 struct Mark {
   static constexpr std::uint32_t kSlots = 512;  // of one side of a timeline
   static constexpr int kValueBits = 54;

@@ -7,25 +7,25 @@
 
 namespace tensorbus::memory {
 
-// One counter of a timeline, in memory that processes and GPUs share: how far its writer has come.
-// Its bytes are that number, which streams write and wait for. Zero at the beginning.
+// One counter of a timeline, in memory that processes and GPUs share: the progress of its writer.
+// Streams write this number and wait for it. Initially 0.
 class MarkCounter {
  public:
-  // Release: pairs with reached() and failed(); the work before the mark comes before it.
+  // Release: after the work before the mark; pairs with reached() and failed().
   void reach(std::uint64_t value) noexcept { word_.store(value, std::memory_order_release); }
   bool reached(std::uint64_t value) const noexcept {
     return word_.load(std::memory_order_acquire) >= value;
   }
-  // Returns true if the writer was given up before it came so far. If it was given up later, what
-  // it wrote before the mark can be read.
+  // Returns true if the writer was given up before it reached this value. If it was given up later,
+  // what it wrote before the mark can be read.
   bool failed(std::uint64_t value) const noexcept {
     const std::uint64_t word = word_.load(std::memory_order_acquire);  // pairs with reach()
     return is_given_up(word) && (word & Mark::kMostValue) < value;
   }
 
-  // The writer comes no further: all marks count as reached. Only we write the counter now, or a
-  // peer that breaks the protocol. Relaxed: whoever reads what this writes also acquires from the
-  // writer, since this continues its release sequence ([intro.races]).
+  // The writer does not continue: all marks count as reached. From now on only we write the
+  // counter, or a peer that breaks the protocol. Relaxed: a thread that reads what this writes also
+  // acquires from the writer, since this continues its release sequence ([intro.races]).
   void give_up() noexcept {
     std::uint64_t seen = word_.load(std::memory_order_relaxed);
     while (!is_given_up(seen) &&
@@ -35,8 +35,8 @@ class MarkCounter {
   }
 
  private:
-  // Larger than any mark: GPUs compare by the sign of the difference. The low bits keep how far the
-  // writer came.
+  // Larger than any mark: GPUs compare by the sign of the difference. The low bits keep the
+  // writer's last value.
   static constexpr std::uint64_t kGivenUp = std::uint64_t{1} << 62;
 
   static bool is_given_up(std::uint64_t word) noexcept {

@@ -17,7 +17,7 @@ using platform::Gpu;
 constexpr std::chrono::seconds kPatience{1};
 constexpr int kUnknown = -1;
 
-// Relaxed: no other data is read by it.
+// Relaxed: no other data depends on it.
 struct Known {
   platform::Mutex mutex;
   std::atomic<int> order{kUnknown};
@@ -28,7 +28,7 @@ bool works(const Gpu& device, OrderBy order) {
     try_order(device, kPatience, order);
     return true;
   } catch (const Error& error) {
-    // There may be memory for it at another time.
+    // There may be memory for it later.
     if (error.code() == Code::kOutOfMemory || error.code() == Code::kForked) throw;
     return false;
   }

@@ -4,14 +4,14 @@
 
 namespace tensorbus::memory {
 
-// How streams of this process wait for those of another (docs/cuda.md, "Order").
+// How streams of this process wait for streams of another one (docs/cuda.md, "Order").
 enum class OrderBy {
-  kStreams,  // streams wait for a counter, and write one
+  kStreams,  // streams wait for a counter and write one
   kHost,     // the thread that gives them a tensor waits first
 };
 
-// Returns the first of them that works on this device, tried once for each device and process, or
-// the one that TENSORBUS_CUDA_ORDER names. Thread-safe. Throws the driver's errors.
+// Returns the first way that works on this device, tested once for each device and process, or the
+// one that TENSORBUS_CUDA_ORDER names. Thread-safe. Throws the driver's errors.
 OrderBy order_of(const platform::Gpu& device);
 
 }  // namespace tensorbus::memory

@@ -22,7 +22,7 @@ using platform::GpuStream;
 constexpr std::size_t kLenders = 0;  // page
 constexpr std::size_t kBorrowers = 1;
 constexpr std::size_t kTimelineBytes = TimelinePages::kBytes;
-constexpr std::chrono::microseconds kShortestPause{20};  // while the host waits for a stream
+constexpr std::chrono::microseconds kShortestPause{20};  // of the host, while it waits for a stream
 constexpr std::chrono::microseconds kLongestPause{1000};
 
 platform::Fd new_memory() {
@@ -46,7 +46,7 @@ Timeline::Timeline(Peer borrower) : Timeline(new_memory(), kLenders, std::move(b
 
 Timeline::Timeline(platform::Fd memfd, Peer lender)
     : Timeline(verified(std::move(memfd)), kBorrowers, std::move(lender), true) {
-  platform::seal_against_holes(memfd_.get(), "TIMELINE.memory");  // mapped now
+  platform::seal_against_holes(memfd_.get(), "TIMELINE.memory");  // now mapped
 }
 
 Timeline::Timeline(platform::Fd memfd, std::size_t own_page, Peer peer, bool shared)
@@ -62,10 +62,10 @@ Timeline::~Timeline() {
     for (const auto& [stream, slot] : slots_) last.push_back({slot.number, slot.written});
     pages_->end(std::move(last));
     DeviceWatch::wake();
-  } catch (const std::bad_alloc&) {  // it is less harmful to keep the pages for ever
+  } catch (const std::bad_alloc&) {  // keeping the pages forever is less harmful
   }
   pages_.reset();
-  DeferredReleaser::let_go(std::move(last_));  // if DeviceWatch was faster, this is the end of them
+  DeferredReleaser::let_go(std::move(last_));  // if DeviceWatch has released them, they end here
 }
 
 OrderBy Timeline::order_on(const GpuStream& stream) const {
@@ -81,7 +81,7 @@ Timeline::Slot& Timeline::slot_of(const GpuStream& stream) {
   return slots_.emplace(stream, slot).first->second;
 }
 
-// Takes over the slot of a stream that has no work left; the values of the slot go on.
+// Takes over the slot of a stream without work; the values of the slot continue.
 Timeline::Slot Timeline::slot_at_rest(const platform::Gpu& device) {
   const auto at_rest = std::find_if(slots_.begin(), slots_.end(), [&](const auto& item) {
     return &item.first.device() == &device && reached_own({item.second.number, item.second.value});
@@ -98,11 +98,11 @@ Timeline::Slot Timeline::slot_at_rest(const platform::Gpu& device) {
 Mark Timeline::signal(const GpuStream& stream) {
   const OrderBy order = order_on(stream);
   const GpuScope scope(stream.device());
-  stream.require_usable_in_scope("Publishing or letting go of GPU memory");
-  // Held until it is enqueued: the values of a slot only grow.
+  stream.require_usable_in_scope("Publishing or releasing GPU memory");
+  // Held until the mark is enqueued: the values of a slot only grow.
   const platform::MutexLock lock(mutex_);
   Slot& slot = slot_of(stream);
-  const Mark mark{slot.number, ++slot.value};  // if this fails, the value is not used again
+  const Mark mark{slot.number, ++slot.value};  // not reused if this fails
   write(stream, mark, order);
   slot.written = mark.value;
   return mark;
@@ -111,7 +111,7 @@ Mark Timeline::signal(const GpuStream& stream) {
 namespace {
 
 // The argument of a host function that writes in a stream's order. The function touches nothing
-// after its last store, because the pages may be freed then.
+// after its last store, because the pages may then be freed.
 struct Written {
   TimelinePages::Counter& own;
   TimelinePages::Counter& passed;
@@ -126,7 +126,7 @@ void write_on_host(void* argument) {
 
 }  // namespace
 
-// Writes the private counter last: once it is written, no operation refers to either page any more.
+// Writes the private counter last: after that, no operation refers to either page.
 void Timeline::write(const GpuStream& stream, Mark mark, OrderBy order) {
   if (order == OrderBy::kStreams) {
     const auto write_to = [&](const TimelinePages::Counter& counter) {
@@ -148,9 +148,9 @@ void Timeline::record(std::uint32_t slot, const GpuStream& stream) {
 }
 
 void Timeline::wait(const GpuStream& stream, Mark mark) {
-  stream.require_usable("Receiving GPU memory");  // also where the mark is reached: it is to signal
+  stream.require_usable("Receiving GPU memory");  // even if reached: it must be able to signal
   if (reached(mark) || wait_in_stream(stream, mark)) return;
-  // The writer continues, or it is dead; the thread that learns of the death marks it as reached.
+  // The writer continues, or the thread that notices its death marks it as reached.
   for (auto pause = kShortestPause; !reached(mark); pause = std::min(2 * pause, kLongestPause))
     std::this_thread::sleep_for(pause);
 }

@@ -16,17 +16,17 @@
 
 namespace tensorbus::memory {
 
-// Counters by which the streams of two processes wait for one another (docs/cuda.md, "Order"). The
+// Counters by which streams of two processes wait for each other (docs/cuda.md, "Order"). The
 // lender's streams write the first page, the borrower's the second. Thread-safe.
 class Timeline {
  public:
-  using Peer = std::shared_ptr<const platform::Fd>;  // a pidfd; null where the kernel has none
+  using Peer = std::shared_ptr<const platform::Fd>;  // a pidfd; null if the kernel has none
 
   // A private timeline.
   Timeline();
   // The lender's end: makes the memory.
   explicit Timeline(Peer borrower);
-  // The borrower's end: maps the memory it was sent. Throws Error(kProtocol).
+  // The borrower's end: maps the memory that it received. Throws Error(kProtocol).
   Timeline(platform::Fd memfd, Peer lender);
   // Does not wait for a GPU: the pages stay until no operation of our streams refers to them.
   ~Timeline();
@@ -37,38 +37,38 @@ class Timeline {
   // Replaces the result of order_of(). Called before anything is enqueued.
   void order_by(OrderBy order) noexcept { order_ = order; }
 
-  // Returns a mark that is reached when all work that the stream has now has run. Throws
+  // Returns a mark that is reached when all present work of the stream has run. Throws
   // Error(kUnsupported) for a stream that is being captured, and if more than Mark::kSlots streams
-  // are at work.
+  // have work.
   Mark signal(const platform::GpuStream& stream);
   // Makes later work of the stream run after the peer's mark is reached. The stream must signal
-  // here afterwards. If streams cannot wait, the caller waits. Throws the same.
+  // here afterwards. If streams cannot wait, the caller waits. Throws as signal() does.
   void wait(const platform::GpuStream& stream, Mark theirs);
   // The same for a mark of our own, in a private timeline.
   void wait_for_own(const platform::GpuStream& stream, Mark ours);
 
-  // These take no lock, and never wait.
+  // These take no lock and never wait.
   bool reached(Mark theirs) const noexcept { return pages_->reached(theirs); }
   bool reached_own(Mark ours) const noexcept { return pages_->reached_own(ours); }
   bool failed(Mark theirs) const noexcept { return pages_->failed(theirs); }
   void peer_died() noexcept { pages_->peer_died(); }
-  // Nothing will write the remaining marks of our streams: they count as reached.
+  // The remaining marks of our streams will not be written: they count as reached.
   void give_up() noexcept { pages_->give_up(); }
 
   // Keeps `what` until the peer's mark is reached, or the peer is dead.
   void keep_until(Mark theirs, std::shared_ptr<const void> what);
   // Keeps `what` until a mark of our own is reached.
   void keep_until_own(Mark ours, std::shared_ptr<const void> what);
-  // Keeps `what` until the work that our streams have now has run.
+  // Keeps `what` until the present work of our streams has run.
   void keep_until_passed(std::shared_ptr<const void> what);
-  // Keeps `what` while our streams may have work left, also after this object's end.
+  // Keeps `what` while our streams may have work, even after this object's end.
   void keep(std::shared_ptr<const void> what) noexcept { pages_->keep(std::move(what)); }
 
  private:
   struct Slot {
     std::uint32_t number = 0;
-    std::uint64_t value = 0;    // the last that was given to a mark
-    std::uint64_t written = 0;  // and enqueued
+    std::uint64_t value = 0;    // the last one given to a mark
+    std::uint64_t written = 0;  // the last one enqueued
   };
 
   Timeline(platform::Fd memfd, std::size_t own_page, Peer peer, bool shared);
@@ -84,11 +84,11 @@ class Timeline {
   const std::uint32_t fork_generation_ = platform::fork_generation();
   platform::Fd memfd_;
   std::shared_ptr<TimelinePages> pages_;
-  DeferredReleaser::Kept last_{pages_};  // the same, to be let go in another thread
+  DeferredReleaser::Kept last_{pages_};  // the same, released in another thread
   std::optional<OrderBy> order_;
-  // Of a timeline that nobody else has, for streams that cannot wait for its counters: by slot.
+  // For a private timeline whose counters streams cannot wait for: events by slot.
   std::map<std::uint32_t, platform::GpuEvent> events_ TB_GUARDED_BY(mutex_);
-  platform::Mutex mutex_;  // held while a stream is told to signal or to wait
+  platform::Mutex mutex_;  // held while a signal or a wait is enqueued
   std::map<platform::GpuStream, Slot> slots_ TB_GUARDED_BY(mutex_);  // in our own page
 };
 

@@ -20,46 +20,45 @@
 
 namespace tensorbus::memory {
 
-// The memory of a timeline, and the objects that wait for its marks. Streams may still use it when
-// the program is done with the timeline, so it outlives the Timeline. DeviceWatch looks after it.
-// Thread-safe. Only address_of() calls the driver, without a lock that another function takes, and
-// the destructor.
+// The memory of a timeline, and the objects that wait for its marks. It outlives the Timeline,
+// because streams may still use it; DeviceWatch watches it. Thread-safe. Only the destructor and
+// address_of() call the driver, the latter without a lock that another function takes.
 class TimelinePages {
  public:
   using Counter = MarkCounter;
   static constexpr std::size_t kBytes = 2 * Mark::kSlots * sizeof(Counter);
 
-  // `own_page`: 0 or 1. `peer`: a pidfd, or null. `shared`: other processes have the memory too.
+  // `own_page`: 0 or 1. `peer`: a pidfd or null. `shared`: other processes also have the memory.
   TimelinePages(const platform::Fd& memfd, std::size_t own_page,
                 std::shared_ptr<const platform::Fd> peer, bool shared);
 
   Counter& own(std::uint32_t slot) const noexcept { return own_[slot]; }
-  // A copy of own(slot), written after it, where no peer can write: our own knowledge.
+  // A copy of own(slot), written after it, that no peer can write: the value to trust.
   Counter& passed(std::uint32_t slot) const noexcept { return passed_[slot]; }
   bool shared() const noexcept { return passed_.data() != own_.data(); }
   Counter& theirs(std::uint32_t slot) const noexcept { return theirs_[slot]; }
-  // Returns the address at which the device sees a counter. For one thread at a time. Throws
+  // Returns the address of a counter as the device sees it. For one thread at a time. Throws
   // Error(kUnsupported) if the driver cannot register the memory.
   platform::cu::DevicePtr address_of(const Counter& counter, const platform::Gpu& device);
-  // A stream of this device signals in this slot from now on.
+  // Called when a stream of this device begins to signal in this slot.
   void used_by(std::uint32_t slot, const platform::Gpu& device) noexcept {
     device_of_[slot].store(&device, std::memory_order_relaxed);
   }
 
-  // Acquire: the work before the mark has been done.
+  // Acquire: the work before the mark is visible.
   bool reached_own(Mark mark) const noexcept {
     return !mark || passed(mark.slot).reached(mark.value);
   }
   bool reached(Mark mark) const noexcept { return !mark || theirs(mark.slot).reached(mark.value); }
 
-  // The peer's process is dead and will signal nothing more. All that wait go on, and marks that
-  // were not reached by now have failed. A second call does nothing.
+  // Called when the peer's process is dead and will signal nothing more. All waits end, and marks
+  // that were not reached have failed. A second call does nothing.
   void peer_died() noexcept;
   bool failed(Mark theirs) const noexcept;
   // Devices with a broken context run nothing: marks of their streams count as reached.
   void give_up_broken() noexcept;
   void give_up() noexcept;
-  // Returns null if there is no peer, or it is known to be dead.
+  // Returns null if there is no peer, or if it is known to be dead.
   const platform::Fd* living_peer() const noexcept;
   bool peer_is_dead() const noexcept { return dead_.load(std::memory_order_relaxed); }
 
@@ -67,12 +66,12 @@ class TimelinePages {
   void keep_until(Mark theirs, std::shared_ptr<const void> what);
   // Keeps `what` until our own streams have reached all of these marks.
   void keep_until_passed(std::vector<Mark> own, std::shared_ptr<const void> what);
-  // Keeps `what` while streams of ours may have work left.
+  // Keeps `what` while our streams may have work.
   void keep(std::shared_ptr<const void> what) noexcept;
-  // Nothing signals or waits any more; `last` are the last marks of our streams.
+  // Called when nothing signals or waits any more; `last` are the last marks of our streams.
   void end(std::vector<Mark> last) noexcept;
 
-  // Has what is no longer needed released; returns true if nothing is left.
+  // Releases what is no longer needed; returns true if nothing is left.
   bool tidy() noexcept;
   // Returns true if tidy() must be called again soon.
   bool restless() const noexcept;
@@ -81,7 +80,7 @@ class TimelinePages {
   static std::span<Counter> page(const platform::Mapping& mapping, std::size_t index) noexcept;
 
   platform::Mapping mapping_;
-  platform::Mapping own_mapping_;  // of passed_, if it is not own_
+  platform::Mapping own_mapping_;  // of passed_, if that is not own_
   std::optional<platform::HostRegistration> registration_;
   std::optional<platform::HostRegistration> own_registration_;
   const std::span<Counter> own_;
@@ -91,7 +90,7 @@ class TimelinePages {
   std::array<std::atomic<const platform::Gpu*>, Mark::kSlots> device_of_{};
   const std::shared_ptr<const platform::Fd> peer_;
 
-  std::atomic<bool> dead_{false};  // relaxed: the counters say the rest
+  std::atomic<bool> dead_{false};  // relaxed: the counters provide the order
 
   mutable platform::Mutex mutex_;
   struct Until {

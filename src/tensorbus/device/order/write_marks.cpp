@@ -13,7 +13,7 @@ Timeline& WriteMarks::own() {
 void WriteMarks::written_by(const GpuStream& stream, std::span<const BlockRef> blocks) {
   const platform::MutexLock lock(mutex_);
   Timeline& own = this->own();
-  for (const BlockRef& block : blocks)  // after what another stream wrote before
+  for (const BlockRef& block : blocks)  // after earlier writes of other streams
     own.wait_for_own(stream, Mark::of(block->write_mark()));
   const Mark mark = own.signal(stream);
   for (const BlockRef& block : blocks)
@@ -49,7 +49,7 @@ void WriteMarks::keep_until_whole(const Block& block, std::shared_ptr<const void
   own().keep_until_own(Mark::of(block.write_mark()), std::move(what));
 }
 
-// Takes no lock, because callers must not wait for a driver that blocks.
+// Takes no lock, because callers must not wait for a blocked driver.
 bool WriteMarks::whole(std::uint64_t write_mark) const noexcept {
   const Timeline* const own = own_.load(std::memory_order_acquire);
   return own == nullptr || own->reached_own(Mark::of(write_mark));

@@ -13,33 +13,33 @@
 
 namespace tensorbus::memory {
 
-// Records which streams write the blocks of an owner, and whether the blocks are completely
-// written. Thread-safe.
+// Records which streams write to an owner's blocks, and whether the blocks are completely written.
+// Thread-safe.
 class WriteMarks {
  public:
   WriteMarks() = default;
   WriteMarks(const WriteMarks&) = delete;
   WriteMarks& operator=(const WriteMarks&) = delete;
 
-  // The blocks are complete when all work that the stream has now has run. Throws what
+  // The blocks are complete when all present work of the stream has run. Throws what
   // Timeline::signal() throws.
   void written_by(const platform::GpuStream& stream, std::span<const BlockRef> blocks);
-  // Calls `work`, which enqueues on the stream, after the stream was made to wait for the block's
-  // writer. Only the caller uses the stream, and no lock is held meanwhile: the driver may wait
-  // until the work has run. `end` is released when the work has run or never will.
+  // Makes the stream wait for the block's writer, then calls `work`, which enqueues on the stream.
+  // Only the caller uses the stream, and no lock is held meanwhile: the driver may wait until the
+  // work has run. `end` is released when the work has run or never will.
   void after_whole(const platform::GpuStream& stream, const Block& block,
                    const std::function<void()>& work, std::shared_ptr<const void> end);
-  // Makes later work of the stream find the block complete. If the stream then writes the block,
+  // Makes later work of the stream find the block complete. If the stream then writes to the block,
   // written_by() must be called.
   void wait_on(const platform::GpuStream& stream, const Block& block);
   // Returns true if the block with this write mark is complete.
   bool whole(std::uint64_t write_mark) const noexcept;
   // Keeps `what` while streams may still write.
   void keep(std::shared_ptr<const void> what) noexcept;
-  // Keeps `what` until the block is complete, or never will be.
+  // Keeps `what` until the block is complete or never will be.
   void keep_until_whole(const Block& block, std::shared_ptr<const void> what);
-  // Returns a mark of `timeline` that is reached when all blocks are complete; none if they are
-  // now. A stream of our own waits for their writers, and signals the mark.
+  // Returns a mark of `timeline` that is reached when all blocks are complete; none if they already
+  // are. A stream of our own waits for their writers and signals the mark.
   Mark when_whole(Timeline& timeline, std::span<const BlockRef> blocks);
 
  private:
@@ -48,10 +48,10 @@ class WriteMarks {
   mutable platform::Mutex mutex_;
   Timeline& own() TB_REQUIRES(mutex_);
 
-  std::unique_ptr<Timeline> made_ TB_GUARDED_BY(mutex_);  // that nobody else has
-  // The same, once it is made with the first mark. Release pairs with acquire.
+  std::unique_ptr<Timeline> made_ TB_GUARDED_BY(mutex_);  // private
+  // The same, once made with the first mark. Release pairs with acquire.
   std::atomic<Timeline*> own_{nullptr};
-  // By the slot of what they wait for, so that none waits for another's work.
+  // By the slot that they wait for, so that none waits for another's work.
   std::map<std::uint32_t, platform::OwnStream> relays_ TB_GUARDED_BY(mutex_);
   std::map<std::uint32_t, const platform::Gpu*> devices_ TB_GUARDED_BY(mutex_);  // of slots
 };

@@ -19,8 +19,8 @@ namespace {
 using platform::GpuScope;
 using platform::GpuStream;
 
-// At most this many unused copies are kept: for borrowers that ask a little later, and for their
-// pages, which take long to pin.
+// Limits for unused copies, kept for borrowers that ask a little later, and because pinning their
+// pages takes long.
 constexpr std::size_t kMostResting = 4;
 constexpr std::size_t kMostRestingBytes = std::size_t{256} << 20;
 
@@ -36,7 +36,7 @@ std::uintptr_t round_up(std::uintptr_t value, std::size_t to) { return (value + 
 
 }  // namespace
 
-// The part that outlives us, held by the driver and by the readers of our copies.
+// Outlives us; held by the driver and by readers of our copies.
 class HostCopies::Notifier {
  public:
   explicit Notifier(std::function<void()> wake) : wake_(std::move(wake)) {}
@@ -63,7 +63,7 @@ struct HostCopies::Copy {
     pages = {first, round_up(bytes, page)};
   }
 
-  // Returns the size of the block for a copy of `bytes`: no other block lies in its pages.
+  // Returns the size of the block for a copy of `bytes`: its pages contain no other block.
   static std::size_t block_bytes(std::size_t bytes) {
     return round_up(bytes, platform::page_bytes()) + platform::page_bytes();
   }
@@ -77,7 +77,7 @@ struct HostCopies::Copy {
   bool rests() const { return done.load(std::memory_order_acquire) && block.unshared(); }
 
   const std::shared_ptr<Notifier> notifier;
-  // The source: a block that is published again has other bytes.
+  // The source. A block that is published again has other bytes.
   SegmentId segment = 0;
   std::uint64_t generation = 0;
   std::uint64_t write_mark = 0;
@@ -91,7 +91,7 @@ struct HostCopies::Copy {
   std::span<std::byte> pages;
   std::size_t begin = 0;  // of the copy within the pages
   std::optional<platform::HostRegistration> pinned;
-  // Release: stored by a thread of the driver, which does not touch the copy again. Pairs with
+  // Release: stored by a thread of the driver, which does not touch the copy again. Pairs with the
   // acquire in rests() and deliver().
   std::atomic<bool> done{false};
   bool given_up = false;  // it may never be done
@@ -137,7 +137,7 @@ void HostCopies::require_possible(const Range& range) const {
                                         ": raise budget_bytes (TENSORBUS_BUDGET)");
 }
 
-// Returns false if there is no room now, but will be when other copies are no longer used.
+// Returns false if there is no room until other copies are unused.
 bool HostCopies::serve(const Range& range, const OnCopied& on_copied) {
   std::shared_ptr<Copy> copy = find(range);
   if (!copy && !has_room_for(range)) return false;
@@ -151,7 +151,7 @@ bool HostCopies::serve(const Range& range, const OnCopied& on_copied) {
   if (copy->source)
     copy->waiting.push_back(on_copied);
   else
-    on_copied(copied(*copy));  // deliver() saw it done
+    on_copied(copied(*copy));  // deliver() saw that it is done
   return true;
 }
 
@@ -168,7 +168,7 @@ bool HostCopies::has_room_for(const Range& range) const {
 }
 
 std::shared_ptr<HostCopies::Copy> HostCopies::begin(const Range& range) {
-  const auto copy = copies_.emplace_back(make(range));  // listed before a stream writes it
+  const auto copy = copies_.emplace_back(make(range));  // listed before a stream writes to it
   try {
     start(*copy, range);
   } catch (...) {
@@ -178,7 +178,7 @@ std::shared_ptr<HostCopies::Copy> HostCopies::begin(const Range& range) {
   return copy;
 }
 
-// The first that finds no room keeps its turn.
+// Stops at the first one without room, which keeps its turn.
 void HostCopies::serve_waiting() {
   for (; !waiting_.empty(); waiting_.pop_front()) {
     const Waiting& next = waiting_.front();
@@ -197,7 +197,7 @@ std::shared_ptr<HostCopies::Copy> HostCopies::find(const Range& range) const {
   return found == copies_.end() ? nullptr : *found;
 }
 
-// Reuses the copy that was unused for longest, if there are many and it fits.
+// Reuses the copy that was unused for the longest time, if there are many and it fits.
 std::shared_ptr<HostCopies::Copy> HostCopies::make(const Range& range) {
   const std::size_t bytes = range.bytes + kBlockAlignment;
   const auto rests = [](const auto& copy) { return copy->rests() && !copy->source; };
@@ -221,7 +221,7 @@ std::shared_ptr<HostCopies::Copy> HostCopies::make(const Range& range) {
   return std::make_shared<Copy>(allocate(), bytes, notifier_);
 }
 
-// If pinning is not possible, the driver copies through memory of its own, and this thread waits.
+// If pinning is not possible, the driver copies through its own memory, and this thread waits.
 void HostCopies::pin(Copy& copy, const platform::Gpu& device) {
   if (!copy.pinned) try {
       copy.pinned.emplace(device, copy.pages);
@@ -259,7 +259,7 @@ void HostCopies::start(Copy& copy, const Range& range) {
     stream.call(on_done, &copy);
   };
   try {
-    // Notifies also if the context breaks and nothing more runs.
+    // Also notifies if the context breaks and nothing more runs.
     const auto notify = [notifier = notifier_](const void*) { notifier->notify(); };
     device_memory_->marks().after_whole(stream, block, enqueue,
                                         std::shared_ptr<const void>(notifier_.get(), notify));
@@ -275,11 +275,11 @@ const GpuStream& HostCopies::stream_of(const platform::Gpu& device) {
 }
 
 void HostCopies::deliver() {
-  const auto copies = copies_;  // a copy of the list, since callbacks may request more
+  const auto copies = copies_;  // a copy of the list: callbacks may request more copies
   for (const auto& copy : copies) {
     if (!copy->source) continue;
     const platform::Gpu& device = device_memory_->device_of(copy->segment);
-    copy->given_up = device.is_broken();  // completed ones too: what ran is unknown
+    copy->given_up = device.is_broken();  // also if done: what has run is unknown
     if (copy->given_up)
       tell(*copy, broken(device));
     else if (copy->done.load(std::memory_order_acquire))
@@ -303,11 +303,11 @@ HostCopies::Copied HostCopies::copied(const Copy& copy) {
       })};
 }
 
-// A callback that had no memory is called again later.
+// A callback that lacked memory is called again later.
 void HostCopies::tell(Copy& copy, const Result& result) {
   for (; !copy.waiting.empty(); copy.waiting.pop_front()) try {
       copy.waiting.front()(result);
-    } catch (const Error&) {  // that connection is broken, not the others
+    } catch (const Error&) {  // that connection is broken; others are not
     }
 }
 

@@ -16,13 +16,13 @@
 
 namespace tensorbus::memory {
 
-// Makes copies in host memory of an owner's GPU memory, for borrowers that cannot use the device
-// (docs/cuda.md, "Who cannot use the device"). All borrowers that ask for the same bytes get one
-// copy. Copies lie in pinned blocks of the arena; some unused ones are kept for reuse. Only the
-// event loop's thread uses it.
+// Copies an owner's GPU memory to host memory for borrowers that cannot use the device
+// (docs/cuda.md, "Who cannot use the device"). Borrowers that ask for the same bytes share one
+// copy. Copies lie in pinned blocks of the arena; some unused ones are kept for reuse. For the
+// event loop's thread only.
 class HostCopies {
  public:
-  // `wake` makes deliver() run soon on that thread. It may be called from any thread, takes no lock
+  // `wake` makes deliver() run soon on that thread. It may be called in any thread, takes no lock
   // that a caller of the driver holds, and does not throw.
   HostCopies(std::shared_ptr<Arena> arena, std::shared_ptr<DeviceMemory> device_memory,
              std::function<void()> wake);
@@ -46,10 +46,10 @@ class HostCopies {
   using Result = std::variant<Copied, Error>;
   using OnCopied = std::function<void(const Result&)>;
 
-  // Calls `on_copied`, from here or from deliver(), when the block was completely written and the
-  // copy is made, or when it cannot be made. It is called once more if it throws std::bad_alloc
-  // there. Copies that are made or read take at most half of the arena's budget, or are one copy
-  // alone; others wait. Throws Error(kOutOfMemory) for a copy that will never fit and if too many
+  // Calls `on_copied`, from here or from deliver(), when the copy of the completely written block
+  // is made, or when it cannot be made. If it throws std::bad_alloc in deliver(), it is called once
+  // more. Copies that are made or read take at most half of the arena's budget, or are a single
+  // copy; others wait. Throws Error(kOutOfMemory) for a copy that can never fit and if too many
   // wait, Error(kSystem) for a device with a broken context, and the driver's errors.
   void copy(const Range& range, OnCopied on_copied);
   // Reports finished copies, begins others, and frees copies that were unused for long.

@@ -26,7 +26,7 @@ struct PinnedBlocks::Pinned {
   const Range range;
   const platform::KeptShared kept;
   const platform::HostPin pin;
-  std::size_t users = 0;        // under mutex_, as the next
+  std::size_t users = 0;        // guarded by mutex_, like last_used
   std::uint64_t last_used = 0;  // a turn
 };
 
@@ -105,7 +105,7 @@ std::optional<PinnedBlocks::State> PinnedBlocks::ask(const Wanted& wanted,
   return std::nullopt;
 }
 
-// Called when the bytes were pinned meanwhile, with another part of their block.
+// Called if the bytes were pinned meanwhile with another part of their block.
 void PinnedBlocks::withdraw(const Block& block) noexcept {
   const platform::MutexLock lock(answers_mutex_);
   const auto asked = asked_.find(block);
@@ -219,7 +219,7 @@ void PinnedBlocks::drop_idle() noexcept {
   unpin(std::move(gone));
 }
 
-// Releases what was granted and never pinned.
+// Releases parts that were granted and never pinned.
 void PinnedBlocks::drop_grants() noexcept {
   const platform::MutexLock lock(answers_mutex_);
   for (const auto& [block, asked] : asked_)
@@ -231,7 +231,7 @@ void PinnedBlocks::answer(const Block& block, std::optional<Range> granted) {
   const platform::MutexLock lock(answers_mutex_);
   const auto found = asked_.find(block);
   if (found == asked_.end() || found->second.answered)
-    throw Error(Code::kProtocol, "PIN: an answer to what was not asked");
+    throw Error(Code::kProtocol, "PIN: a reply without a request");
   Asked& asked = found->second;
   asked.answered = true;
   asked.granted = granted;

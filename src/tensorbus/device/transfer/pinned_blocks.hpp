@@ -16,18 +16,18 @@
 
 namespace tensorbus::memory {
 
-// The blocks of one owner that are pinned in this process for GPUs. The owner is asked first. It
-// takes no pages out of a granted part until it is told that the part is no longer pinned:
-// otherwise a GPU would go on reading pages that no longer belong to the block. Thread-safe.
+// The blocks of one owner that are pinned in this process for GPUs. The owner must grant that
+// first. It takes no pages out of a granted part until it is notified that the part is no longer
+// pinned: else a GPU would read pages that no longer belong to the block. Thread-safe.
 class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
  public:
-  // From this size on, a block is pinned whole, and no other block lies in its pages.
+  // The size from which on a block is pinned whole, and no other block lies in its pages.
   static std::size_t least_bytes() noexcept;
-  // Blocks that are not in use and stay pinned for the next sample at the same place.
+  // Limits for unused blocks that stay pinned for the next sample at the same place.
   static constexpr std::size_t kMostIdle = 32;
   static constexpr std::size_t kMostIdleBytes = std::size_t{1} << 30;
-  // After a refusal by the owner or the driver nothing is asked for this long, because each request
-  // makes a sample wait for its answer.
+  // After a refusal by the owner or the driver, no request is made for this long, because each one
+  // makes a sample wait for its reply.
   static constexpr std::chrono::seconds kRefusedFor{1};
 
   struct Block {
@@ -42,20 +42,20 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
     BorrowedSegments::Ref mapping;
   };
 
-  // `tell`: tells the owner that a part of a segment is no longer pinned.
+  // `tell` notifies the owner that a part of a segment is no longer pinned.
   using Tell = std::function<void(SegmentId segment, Range part)>;
   void tell_by(Tell tell);
 
-  // Count subscribers that want pins. After the last has gone, only blocks in use stay pinned.
+  // Count subscribers that want pins. After the last one, only blocks in use stay pinned.
   void subscribe();
   void unsubscribe() noexcept;
 
   enum class State {
     kPinned,
-    kAsk,    // the caller asks the owner, and calls again when it has answered
-    kAsked,  // the owner was asked; call again when it has answered
+    kAsk,    // ask the owner, and call again after its reply
+    kAsked,  // the owner was asked; call again after its reply
     kNot,    // the owner or the driver refuses
-    kHalf,   // a part is pinned with another block that is in use: copy it in host memory
+    kHalf,   // a part is pinned with another block in use: copy it in host memory
   };
   struct Found {
     State state = State::kNot;
@@ -65,9 +65,9 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   // For bytes not to be pinned. kNot: they lie in one pinned part, or in none. kHalf: as above.
   State leave(const Wanted& wanted);
 
-  // Takes the owner's answer; empty: refused. Does not call the driver.
+  // Takes the owner's reply; empty: refused. Does not call the driver.
   void answer(const Block& block, std::optional<Range> granted);
-  // The owner is gone: nothing new will lie there, and only blocks in use stay pinned.
+  // Called when the owner is gone: only blocks in use stay pinned.
   void owner_gone() noexcept;
 
  private:
@@ -93,14 +93,14 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   void refused() noexcept TB_EXCLUDES(answers_mutex_);
 
   Tell tell_;
-  platform::Mutex mutex_;  // not held while anything is unpinned
+  platform::Mutex mutex_;  // not held while blocks are unpinned
   std::map<const std::byte*, Ref> by_address_ TB_GUARDED_BY(mutex_);
   std::uint64_t turn_ TB_GUARDED_BY(mutex_) = 0;
   std::atomic<std::size_t> subscribers_{0};  // relaxed: a count, changed under mutex_
 
-  platform::Mutex answers_mutex_;  // held for moments only
+  platform::Mutex answers_mutex_;  // held only briefly
   struct Asked {
-    bool wanted = true;  // still
+    bool wanted = true;  // still wanted
     bool answered = false;
     std::optional<Range> granted{};
   };

@@ -7,8 +7,8 @@
 
 namespace tensorbus::link {
 
-// Counts the bytes that are in use: a statistic. What is counted may outlive the counter; the sum
-// keeps itself alive, so that counting takes one locked instruction. Thread-safe.
+// Counts the bytes in use: a statistic. Counted objects may outlive the counter. The sum keeps
+// itself alive, so that counting takes one locked instruction. Thread-safe.
 //
 //   ByteCounter in_flight;
 //   CountedBytes image(in_flight, 24'883'200);
@@ -35,14 +35,14 @@ class ByteCounter {
   Sum* const sum_;
 };
 
-// Counts `bytes` in a counter, or in none, while it lives.
+// Counts `bytes` in a counter (or in none) while it lives.
 class CountedBytes {
  public:
   CountedBytes() = default;
   CountedBytes(ByteCounter& counter, std::size_t bytes) noexcept : bytes_(bytes) {
     if (bytes == 0) return;
     sum_ = counter.sum_;
-    sum_->fetch_add(bytes, std::memory_order_relaxed);  // the counter keeps the sum alive meanwhile
+    sum_->fetch_add(bytes, std::memory_order_relaxed);  // the counter keeps the sum alive here
   }
   CountedBytes(CountedBytes&& other) noexcept
       : sum_(std::exchange(other.sum_, nullptr)), bytes_(other.bytes_) {}

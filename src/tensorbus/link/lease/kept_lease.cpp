@@ -9,7 +9,7 @@
 namespace tensorbus::link {
 namespace {
 
-// The count of a parent is not valid in its child. Relaxed: counts.
+// A parent's count is not valid in its child. Relaxed: counts.
 std::atomic<std::size_t> kept{0};
 std::atomic<std::uint32_t> kept_in{0};
 

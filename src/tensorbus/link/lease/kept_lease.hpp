@@ -10,11 +10,11 @@
 namespace tensorbus::link {
 
 // A lease that has ended in this process while a forked child may still read its memory. Its token
-// goes back when no child can read it any more.
+// is returned when no child can read it any more.
 class KeptLease final : private platform::Inherited {
  public:
-  // Keeps a lease, which can no longer be found. Returns true if it is kept, or has gone back
-  // already; false, and does nothing, if no child has it. If memory is short, it is kept for ever.
+  // Keeps a lease that can no longer be found. Returns true if it is kept or was returned already;
+  // false, without any effect, if no child has it. Without memory for the record, keeps it forever.
   static bool keep(std::shared_ptr<LeaseSource>& lender, std::uint64_t token, std::uint64_t mark,
                    platform::ForkEpoch born) noexcept;
 

@@ -14,7 +14,7 @@ namespace tensorbus::link {
 bool PeerMemory::is_over() const noexcept {
   if (!channel) return true;
   if (channel->is_loop_back()) return channel->peer_is_gone();
-  // As platform::peer_has_hung_up(). A child may keep the socket open.
+  // As platform::peer_has_hung_up(). The pidfd: a child may keep the socket open.
   pollfd either[] = {{channel->fd(), POLLRDHUP, 0}, {pidfd ? pidfd->get() : -1, POLLIN, 0}};
   return ::poll(either, 2, 0) > 0;
 }
@@ -51,7 +51,7 @@ void Lease::use_on(const platform::GpuStream& stream) {
 
 void Lease::use_here(const platform::GpuStream& stream) {
   memory::Timeline* const timeline = this->timeline();
-  if (timeline == nullptr) return;  // all of it belongs to the others
+  if (timeline == nullptr) return;  // all memory belongs to the other leases
   const platform::MutexLock lock(device_->mutex);
   timeline->wait(stream, device_->whole_at);
   auto& streams = device_->streams;
@@ -114,8 +114,8 @@ namespace {
 
 bool is_broken(const platform::GpuStream& stream) { return stream.device().is_broken(); }
 
-// Returns a mark for when all of these streams have run the work that they have now; none if they
-// run nothing any more.
+// Returns a mark that is reached when all these streams have run their present work; none if none
+// of them runs any more.
 memory::Mark signalled(const std::vector<platform::GpuStream>& streams,
                        memory::Timeline& timeline) {
   if (std::all_of(streams.begin(), streams.end(), is_broken)) return {};
@@ -125,7 +125,7 @@ memory::Mark signalled(const std::vector<platform::GpuStream>& streams,
 
 }  // namespace
 
-// For memory of this process itself, the arena keeps the block for forked children.
+// For memory of this process, the arena keeps the block for forked children.
 void Lease::give_back(std::uint64_t mark) noexcept {
   if (token_ == 0 || !platform::may_be_inherited(born_) || lender_->peer_memory()->of_this_process)
     return lender_->give_back(*this, mark);
@@ -133,8 +133,8 @@ void Lease::give_back(std::uint64_t mark) noexcept {
   if (!KeptLease::keep(lender_, token_, mark, born_)) lender_->give_back(token_, mark);
 }
 
-// A stream that is captured into a graph cannot be asked to signal. Then DeferredReleaser tries
-// again later, and keeps the memory until then.
+// A stream that is being captured into a graph cannot signal. Then DeferredReleaser tries again
+// later and keeps the memory until then.
 void Lease::give_back() noexcept {
   if (!device_ || device_->streams.empty()) return give_back(0);
   try {
@@ -155,7 +155,7 @@ void Lease::give_back() noexcept {
         return false;
       }
     });
-  } catch (const std::exception&) {  // no memory: it stays lent and mapped for ever
+  } catch (const std::exception&) {  // no memory: stays lent and mapped forever
     platform::abandon(std::move(lender_));
     platform::abandon(std::move(kept_));
   }

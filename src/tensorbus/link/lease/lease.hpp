@@ -14,7 +14,7 @@
 
 namespace tensorbus::link {
 
-// A place of lent bytes: in this process, and in the arena of their owner.
+// The place of lent bytes, in this process and in the arena of their owner.
 struct Place {
   const std::byte* begin = nullptr;
   std::size_t bytes = 0;
@@ -22,13 +22,13 @@ struct Place {
   memory::SegmentId segment = 0;
   std::uint64_t offset = 0;  // of `begin`, in the segment
   std::uint64_t generation = 0;
-  memory::Grant grant = memory::Grant::kRead;  // what this process may do with them
-  PeerMemory* memory = nullptr;  // that they are mapped with; lives as long as the lease
+  memory::Grant grant = memory::Grant::kRead;  // what this process may do with the bytes
+  PeerMemory* memory = nullptr;                // maps the bytes; lives as long as the lease
 };
 
-// This process's right to read the memory of one sample. When its last reference is dropped, its
-// token goes back: at once if this process owns the memory, else when no forked child has inherited
-// it. May be dropped in any thread.
+// This process's right to read the memory of one sample. When its last reference is dropped, in any
+// thread, its token is returned: at once if this process owns the memory, else when no forked child
+// has inherited it.
 class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_this<Lease> {
  public:
   Lease() = default;  // without a token, until begin()
@@ -46,30 +46,30 @@ class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_
     born_ = platform::fork_epoch();
   }
   std::uint64_t token() const noexcept { return token_; }
-  // Forgets the lender, so that the token is not returned.
+  // Drops the lender, so that the token is not returned.
   void forget() noexcept { lender_.reset(); }
-  // Keeps mappings of the sample, and leases of memory of other owners, as long as this lease.
+  // Keeps mappings of the sample, and leases of other owners' memory, as long as this lease.
   template <typename T>
-  void keep(const std::shared_ptr<T>& what) {  // increments one count, and no other
+  void keep(const std::shared_ptr<T>& what) {  // increments one reference count only
     if (kept_.empty() || kept_.back() != what) kept_.push_back(std::shared_ptr<const void>(what));
   }
 
-  // The lease covers GPU memory, which is completely written when the owner's mark is reached.
+  // Marks the lease as one of GPU memory, which is completely written at the owner's mark.
   void on_device(memory::Mark whole_at) { device_ = std::make_unique<DeviceUse>(whole_at); }
   bool is_on_device() const noexcept { return device_ != nullptr; }
-  // Each stream that uses this lease uses the other, too.
+  // Each stream that uses this lease also uses the other one.
   void use_with(std::shared_ptr<Lease> other) { device_->others.push_back(std::move(other)); }
   void use_on(const platform::GpuStream& stream) override;
   void use_on(const OurStream& stream) override;
   bool intact() const noexcept override;
   Intact intact_later() const override;
-  // Returns true if intact() will never change: it is all written, or its owners are dead.
+  // Returns true if intact() cannot change any more: all is written, or the owners are dead.
   bool is_settled() const noexcept;
 
   void add(const Place& place) { places_.push_back(place); }
   const OneOrMany<Place>& places() const noexcept { return places_; }
-  // Returns the memory of this owner, if this segment of it is leased here, else null. It lives as
-  // long as the lease.
+  // Returns the memory of this owner if this segment of it is leased here, else null. Valid as long
+  // as the lease.
   PeerMemory* memory_of(const Id& owner, memory::SegmentId segment) const noexcept;
   // Returns the place of these bytes, if all of them are leased here.
   std::optional<Place> place_of(const std::byte* first, std::size_t bytes) const;
@@ -80,10 +80,10 @@ class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_
     const memory::Mark whole_at;
     std::vector<std::shared_ptr<Lease>> others;
     platform::Mutex mutex;
-    std::vector<platform::GpuStream> streams TB_GUARDED_BY(mutex);  // that use it
-    std::vector<OurStream> ours TB_GUARDED_BY(mutex);               // among them
+    std::vector<platform::GpuStream> streams TB_GUARDED_BY(mutex);  // that use the lease
+    std::vector<OurStream> ours TB_GUARDED_BY(mutex);               // some of these
   };
-  struct Written {  // when the owner's mark is reached
+  struct Written {  // at the owner's mark
     std::shared_ptr<PeerMemory> by;
     memory::Mark whole_at;
   };
@@ -92,7 +92,7 @@ class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_
   memory::Timeline* timeline() const noexcept {
     return lender_->peer_memory()->imported.timeline();
   }
-  // Only the destructor calls it, when no other thread can use the lease.
+  // Called by the destructor only, when no other thread can use the lease.
   void give_back() noexcept TB_NO_THREAD_SAFETY_ANALYSIS;
   void give_back(std::uint64_t mark) noexcept;
 
@@ -104,7 +104,7 @@ class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_
   OneOrMany<Place> places_;
 };
 
-// A lease, and the place of some bytes in it.
+// A lease, and the place of bytes in it.
 struct Leased {
   std::shared_ptr<const Lease> lease;
   Place place;

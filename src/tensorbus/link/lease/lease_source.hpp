@@ -26,20 +26,20 @@ struct Source {
   std::shared_ptr<const MirrorOrigin> origin{};  // of a mirror
 };
 
-// Everything that this process has of one owner. Leases keep it alive. So the socket stays open,
-// and the owner keeps its leases valid, while one lease is held.
+// Everything that this process has of one owner. Leases keep it alive: while one is held, the
+// socket stays open, and the owner keeps its leases valid.
 struct PeerMemory {
-  std::shared_ptr<Channel> channel;  // null: dead; others passed its memory on
+  std::shared_ptr<Channel> channel;  // null: the owner is dead; others passed its memory on
   memory::BorrowedSegments segments{memory::Grant::kRead};
   memory::BorrowedSegments writable_segments{memory::Grant::kWrite};
   memory::ImportedMemory imported;
   std::shared_ptr<memory::PinnedBlocks> pinned = std::make_shared<memory::PinnedBlocks>();
   PeerWakePage wake_page;
-  std::shared_ptr<const platform::Fd> pidfd;  // null: none, or before its HELLO
-  bool of_this_process = false;               // the owner is: its arena keeps blocks for children
+  std::shared_ptr<const platform::Fd> pidfd;  // null: the peer has none, or before its HELLO
+  bool of_this_process = false;  // the owner is this process: its arena keeps blocks for children
 
-  memory::PeerAccount account;    // charged for what the owner makes us take
-  memory::PeerCharge connection;  // for the socket, the pidfd and the wake page
+  memory::PeerAccount account;    // pays for what the owner makes this process take
+  memory::PeerCharge connection;  // pays for the socket, the pidfd and the wake page
 
   void pay_from(const memory::PeerAccount& payer) {
     account = payer;
@@ -47,17 +47,17 @@ struct PeerMemory {
     writable_segments.pay_from(payer);
     imported.pay_from(payer);
   }
-  // Returns true if the owner has hung up or ended, as far as this connection can tell.
+  // Returns true if this connection shows that the owner has hung up or ended.
   bool is_over() const noexcept;
-  // The same, but false, without a system call, while the owner lives: it may have hung up. For
-  // what the owner forbids in another way when it does.
+  // The same, but returns false without a system call while the owner lives, even if it has hung
+  // up. For cases in which the owner signals its hang-up in another way.
   bool has_died() const noexcept;
   memory::BorrowedSegments& segments_for(memory::Grant grant) noexcept {
     return grant == memory::Grant::kWrite ? writable_segments : segments;
   }
 };
 
-// A lender: where its segments are mapped here, and how leases are returned to it. Leases share it.
+// A lender: where its segments are mapped, and how leases are returned to it. Shared by leases.
 class LeaseSource {
  public:
   // `grant`: what may be done with the lent memory.
@@ -73,12 +73,11 @@ class LeaseSource {
 
   const std::shared_ptr<const Source>& source() const noexcept { return source_; }
   const std::shared_ptr<PeerMemory>& peer_memory() const noexcept { return peer_memory_; }
-  // What may be done with the lent memory.
   memory::Grant grant() const noexcept { return grant_; }
   // Returns true in a child of the process to which the memory was lent.
   bool forked() const noexcept { return fork_generation_ != platform::fork_generation(); }
 
-  // For one thread at a time. Empty, or throws, as BorrowedSegments::find().
+  // For one thread at a time. Returns or throws as BorrowedSegments::find() does.
   const memory::BorrowedSegments::Ref& find_segment(memory::SegmentId id) {
     return last_segment_.find(segments_, id);
   }
@@ -86,7 +85,7 @@ class LeaseSource {
   memory::BorrowedSegments::Ref find_shared_segment(memory::SegmentId id) const {
     return segments_.find(id);
   }
-  // Maps bytes of a segment again, as BorrowedSegments::map_own().
+  // Maps bytes of a segment again; see BorrowedSegments::map_own().
   memory::BorrowedSegments::Ref map_own(memory::SegmentId id, memory::Range range) const {
     return segments_.map_own(id, range);
   }
@@ -103,15 +102,15 @@ class LeaseSource {
 
   // Lets the lease be found by the addresses of its places.
   virtual void enter(Lease& lease) = 0;
-  // Called when the last reference to the lease is gone, in any thread. The lease can no longer be
-  // found. Its token goes back, with a mark for when the streams that use it have finished.
+  // Called when the last reference to the lease is gone, in any thread; the lease can no longer be
+  // found. Returns its token with a mark, reached when the streams that use it have finished.
   virtual void give_back(const Lease& lease, std::uint64_t mark) noexcept = 0;
-  // The same in two steps, for a token that goes back later than the lease.
+  // The same in two steps, for a token that is returned later than the lease.
   virtual void leave(const Lease& lease) noexcept = 0;
   virtual void give_back(std::uint64_t token, std::uint64_t mark) noexcept = 0;
 
  protected:
-  // The publisher is a mirror. Called before the first lease.
+  // Marks the publisher as a mirror. Called before the first lease.
   void set_origin(MirrorOrigin origin) {
     Source mirror = *source_;
     mirror.origin = std::make_shared<const MirrorOrigin>(std::move(origin));
@@ -121,10 +120,10 @@ class LeaseSource {
  private:
   const std::uint32_t fork_generation_ = platform::fork_generation();
   const platform::Inheritable inheritable_{platform::Inheritable::Of::kOthers};
-  std::shared_ptr<const Source> source_;  // constant once there is a lease
+  std::shared_ptr<const Source> source_;  // constant once a lease exists
   const std::shared_ptr<PeerMemory> peer_memory_;
   const memory::Grant grant_;
-  const memory::BorrowedSegments& segments_;  // of the peer memory, by the grant
+  const memory::BorrowedSegments& segments_;  // those of the peer memory for the grant
   memory::LastSegment last_segment_;
 };
 

@@ -4,10 +4,10 @@
 
 namespace tensorbus::link {
 
-// The publisher of another machine that a mirror stands for (docs/bridge_protocol.md).
+// The publisher on another machine that a mirror represents (docs/bridge_protocol.md).
 struct MirrorOrigin {
-  std::string machine;    // its name
-  std::string publisher;  // its name there: "<32 hex digits>.<number>"
+  std::string machine;    // name of the machine
+  std::string publisher;  // name on that machine: "<32 hex digits>.<number>"
 };
 
 }  // namespace tensorbus::link

@@ -14,17 +14,17 @@
 
 namespace tensorbus::link {
 
-// Everything that a published sample keeps alive. Every lease and every place in the history has a
-// reference. With the last one the blocks go back to the arena.
+// Everything that a published sample keeps alive. Each lease and each place in the history holds a
+// reference. The last one returns the blocks to the arena.
 class PublishedSample {
  public:
-  // `messages`: how many lie in the block, each with a lease of its own.
+  // `messages`: the number of messages in the block, each with a lease of its own.
   explicit PublishedSample(memory::BlockRef block, std::uint32_t messages = 1)
       : messages_(messages), on_device_(block->kind() == memory::BufferKind::kDevice) {
     blocks_.push_back(std::move(block));
   }
-  // `files`: segments of files in which it lies; `kept` keeps them mapped. `leases`: of its memory
-  // that belongs to other owners.
+  // `files`: segments of files that contain the sample; `kept` keeps them mapped. `leases`: leases
+  // of its memory that belongs to other owners.
   explicit PublishedSample(OneOrMany<memory::BlockRef> blocks,
                            OneOrMany<memory::SegmentId> files = {},
                            OneOrMany<std::shared_ptr<const void>> kept = {},
@@ -39,23 +39,22 @@ class PublishedSample {
   PublishedSample(const PublishedSample&) = delete;
   PublishedSample& operator=(const PublishedSample&) = delete;
 
-  // Counts its bytes in this sum while it lives. Called once, by its publisher.
+  // Counts the sample's bytes in this counter while it lives. Called once, by its publisher.
   void count_in(ByteCounter& in_flight) const noexcept {
     in_flight_ = CountedBytes(in_flight, bytes());
   }
-  // Returns the bytes of its blocks.
   std::size_t bytes() const noexcept {
     std::size_t bytes = 0;
     for (const memory::BlockRef& block : blocks_) bytes += block->bytes();
     return bytes;
   }
 
-  // Returns the share of one lease in them.
+  // Returns the part of one lease in these bytes.
   std::size_t bytes_of_each() const noexcept { return bytes() / messages_; }
 
   const OneOrMany<memory::BlockRef>& blocks() const noexcept { return blocks_; }
   memory::Block& block() const noexcept { return **blocks_.begin(); }  // only if it has one
-  // Returns these bytes of a segment, if they lie in one of its blocks in host memory; else none.
+  // Returns these bytes of a segment if they lie in one of its blocks in host memory, else none.
   std::span<const std::byte> find(memory::SegmentId segment, std::uint64_t offset,
                                   std::size_t bytes) const noexcept {
     for (const memory::BlockRef& block : blocks_) {
@@ -67,9 +66,9 @@ class PublishedSample {
     return {};
   }
   const OneOrMany<memory::SegmentId>& files() const noexcept { return files_; }
-  // Returns true if streams write some of it.
+  // Returns true if GPU streams write parts of it.
   bool on_device() const noexcept { return on_device_; }
-  // Of other owners' GPU memory: whether its state is final; whether it is complete.
+  // For GPU memory of other owners: whether its state is final, and whether it is complete.
   bool is_settled() const noexcept {
     return std::all_of(leases_.begin(), leases_.end(),
                        [](const auto& lease) { return lease->is_settled(); });
@@ -78,8 +77,8 @@ class PublishedSample {
     return std::all_of(leases_.begin(), leases_.end(),
                        [](const auto& lease) { return lease->intact(); });
   }
-  // Returns the memory of another participant, if the sample lies in this segment of it, else null.
-  // It lives as long as the sample.
+  // Returns the memory of another participant if the sample lies in this segment of it, else null.
+  // Valid as long as the sample.
   PeerMemory* memory_of(const Id& owner, memory::SegmentId segment) const noexcept {
     for (const auto& lease : leases_)
       if (PeerMemory* const memory = lease->memory_of(owner, segment)) return memory;
@@ -96,7 +95,7 @@ class PublishedSample {
   mutable CountedBytes in_flight_;  // a statistic
 };
 
-// Null for a sample that lies in the ring entry itself.
+// Null for a sample that lies in its ring entry.
 using PublishedRef = std::shared_ptr<const PublishedSample>;
 
 }  // namespace tensorbus::link

@@ -35,7 +35,7 @@ void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment,
        .memory_bytes = geometry.bytes() + geometry.returns * sizeof(leases_[0])});
   publisher_ = Waker(peer_memory()->wake_page, accepted.wake_slot);
   if (room_notifier) set_room_notifier(std::move(room_notifier));
-  // Allocates before the link is made: without memory for the leases, nothing is accepted.
+  // Allocated before the link is made: without memory for the leases, nothing is accepted.
   leases_ = std::vector<std::atomic<Lease*>>(geometry.returns);
   segment_.emplace(std::move(segment), geometry);
   segment_->close_descriptor();
@@ -49,7 +49,7 @@ void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment,
   next_sequence_ = first_sequence_ = accepted.next_sequence;
 }
 
-// Without room for the descriptor, the publisher looks from time to time.
+// Without room for the descriptor, the publisher checks from time to time.
 void BorrowerLink::set_room_notifier(platform::Fd room_notifier) {
   try {
     room_notifier_charge_ = peer_memory()->account.take({.descriptors = 1});
@@ -66,7 +66,7 @@ void BorrowerLink::unsubscribe() noexcept {
 
 bool BorrowerLink::pop(Entry& entry) noexcept {
   if (!segment_) return false;
-  // Tokens on their way back still count for the owner, which never lends more than we may hold.
+  // Unreturned tokens still count for the owner, which never lends more than we may hold.
   if (outstanding() >= max_held_) give_back_unused();
   if (!samples_.pop(entry)) return false;
   popped_.store(popped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -83,7 +83,7 @@ void BorrowerLink::release_soon(std::uint64_t token) noexcept {
   if (unused_count_ == unused_.size()) give_back_unused();
 }
 
-// These leases were never entered, so nothing can find them.
+// These leases were never entered, so no thread can find them.
 void BorrowerLink::give_back_unused() noexcept {
   if (unused_count_ == 0) return;
   const platform::MutexLock lock(release_mutex_);
@@ -108,7 +108,7 @@ bool BorrowerLink::ready() const noexcept {
 
 void BorrowerLink::begin(std::uint64_t popped) noexcept {
   if (!segment_ || next_sequence_ != kNoSequence) return;
-  // Acquire: pairs with OwnerLink::mark_begun(). Without the word, 2^64-1 is the largest number.
+  // Acquire: pairs with OwnerLink::mark_begun(). If the word is 0, `first` is 2^64 - 1.
   const std::uint64_t first = segment_->first_sequence()->load(std::memory_order_acquire) - 1;
   first_sequence_ = std::min(first, popped);
   next_sequence_ = std::min(first_sequence_, follows_);
@@ -118,7 +118,7 @@ std::uint64_t BorrowerLink::follow(std::uint64_t next) noexcept {
   follows_ = next;
   if (next_sequence_ == kNoSequence) return 0;  // begin() counts from there
   if (next_sequence_ > first_sequence_) return first_sequence_ > next ? first_sequence_ - next : 0;
-  next_sequence_ = std::min(first_sequence_, next);  // no sample was received: the first one counts
+  next_sequence_ = std::min(first_sequence_, next);  // none received yet: counts from the first one
   return 0;
 }
 
@@ -130,7 +130,7 @@ std::uint64_t BorrowerLink::gap_before(std::uint64_t sequence) noexcept {
 
 void BorrowerLink::enter(Lease& lease) {
   const auto index = static_cast<std::uint32_t>(lease.token());
-  // Release: pairs with the load in find_lease(), which reads the lease's places.
+  // Release: pairs with the load in find_lease(), which reads the places of the lease.
   if (index >= leases_.size()) return;
   leases_[index].store(&lease, std::memory_order_release);
   for (const Place& place : lease.places())

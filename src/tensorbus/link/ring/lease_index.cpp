@@ -8,16 +8,16 @@
 
 namespace tensorbus::link {
 
-// Blocks do not overlap, but views in a block do. An entry further below an address than kMostLooks
-// rarely holds it.
+// Blocks do not overlap, but views in a block do. More than kMostLooks entries below an address, a
+// lease rarely contains it.
 std::optional<Leased> LeaseIndex::find(const std::byte* first, std::size_t bytes,
                                        std::size_t most_looks) const {
   if (platform::CopyOnWrite::is_private({first, bytes})) return std::nullopt;
-  std::vector<std::shared_ptr<Lease>> seen;  // released after the lock
+  std::vector<std::shared_ptr<Lease>> seen;  // released after the mutex
   std::vector<std::shared_ptr<BorrowerLink>> links;
   const platform::MutexLock lock(mutex_);
   seen.reserve(std::min(most_looks, by_address_.size()));
-  // Places may overlap, and several leases may hold one block: any lease that is held will do.
+  // Places may overlap, and several leases may hold one block. Any held lease is right.
   auto at = by_address_.upper_bound(first);
   for (std::size_t looks = 0; at != by_address_.begin() && looks < most_looks; ++looks) {
     --at;
@@ -38,7 +38,7 @@ std::optional<Leased> LeaseIndex::find(const std::byte* first, std::size_t bytes
 std::map<Id, std::uint64_t> LeaseIndex::count_by_owner() const {
   std::map<Id, std::uint64_t> counts;
   std::set<const Lease*> counted;            // a lease has an entry for each place
-  std::vector<std::shared_ptr<Lease>> seen;  // released after the lock
+  std::vector<std::shared_ptr<Lease>> seen;  // released after the mutex
   std::vector<std::shared_ptr<BorrowerLink>> links;
   const platform::MutexLock lock(mutex_);
   for (const auto& weak : links_) {

@@ -12,24 +12,24 @@
 
 namespace tensorbus::link {
 
-// Finds what is lent to this participant, by address, so that a received tensor can be passed on
+// Finds memory lent to this participant by address, so that a received tensor can be passed on
 // instead of copied. Thread-safe.
 class LeaseIndex {
  public:
-  // Returns the lease of these bytes. Empty if they are not lent, if they may not be passed on, if
-  // this process has written to them (platform::CopyOnWrite), or if the lease is not among the
-  // first `most_looks`; then the caller copies the bytes.
+  // Returns the lease of these bytes. Empty if they are not lent, may not be passed on, were
+  // written to by this process (platform::CopyOnWrite), or are not in the first `most_looks`
+  // leases; then the caller copies the bytes.
   static constexpr std::size_t kMostLooks = 64;
   static constexpr std::size_t kAll = ~std::size_t{0};
   std::optional<Leased> find(const std::byte* first, std::size_t bytes,
                              std::size_t most_looks = kMostLooks) const;
 
-  // Returns how many leases of each owner there are.
+  // Returns the number of leases of each owner.
   std::map<Id, std::uint64_t> count_by_owner() const;
 
-  // Lets leases of this link's samples be found, as long as there are any.
+  // Makes leases of this link's samples findable as long as there are any.
   void add(const std::shared_ptr<BorrowerLink>& link);
-  // Lets this lease be found until it is removed. If it throws std::bad_alloc, nothing has changed.
+  // Makes this lease findable until remove(). If it throws std::bad_alloc, nothing has changed.
   void add(Lease& lease);
   void remove(const Lease& lease) noexcept;
 

@@ -8,9 +8,9 @@
 
 namespace tensorbus::link {
 
-// The owner's private record of what a link was given and has not returned; nothing else decides
-// about it. A token is serial << 32 | index. A token that does not match is a borrower's bug and is
-// refused. Not thread-safe: under the publisher's mutex.
+// The owner's private record of the leases that a link was given and has not returned; only this
+// record counts. A token is serial << 32 | index. A token that does not match is a borrower's bug
+// and is refused. Not thread-safe: guarded by the publisher's mutex.
 template <typename Sample>
 class LeaseTable {
  public:
@@ -58,7 +58,7 @@ class LeaseTable {
     return row.out && row.serial == token >> 32 ? &row.sample : nullptr;
   }
 
-  // Calls `action` with each sample that is out, and when it was published.
+  // Calls `action` with each lent sample and the time of its publication.
   template <typename Action>
   void for_each(Action action) const {
     std::uint32_t left = outstanding();
@@ -70,7 +70,7 @@ class LeaseTable {
   }
 
  private:
-  struct Row {  // 32 bytes for a reference to a sample: a power of two
+  struct Row {  // 32 bytes if Sample is a reference to a sample: a power of two
     Sample sample{};
     std::uint64_t published_ns = 0;
     std::uint32_t serial = 1;

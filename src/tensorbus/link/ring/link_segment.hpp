@@ -24,12 +24,12 @@ inline constexpr std::uint32_t kMaxDepth = 1 << 16;
 inline constexpr std::uint32_t kMaxHeld = 1 << 20;
 
 // Owns the memory of one link: a header page, the sample ring, the return ring. Both ends map it
-// writable, and take the geometry from ACCEPTED, never from the memory.
+// writable, and take the geometry from ACCEPTED, never from this memory.
 class LinkSegment {
  public:
   // The owner's end: makes the memory.
   explicit LinkSegment(Geometry geometry);
-  // The borrower's end: maps the memory it was sent. Throws Error(kProtocol).
+  // The borrower's end: maps the memory that it received. Throws Error(kProtocol).
   LinkSegment(platform::Fd memfd, Geometry geometry);
 
   const platform::Fd& memfd() const noexcept { return memfd_; }
@@ -37,14 +37,14 @@ class LinkSegment {
   std::span<Slot> slots() const noexcept;
   ReturnWord* return_tail() const noexcept;
   std::span<ReturnSlot> returns() const noexcept;
-  // When the publisher has closed in an orderly way, 1 + the number of its samples; else 0. Only
-  // the owner writes it.
+  // 1 + the number of the publisher's samples if it has closed in an orderly way, else 0. Written
+  // only by the owner.
   std::atomic<std::uint64_t>* publisher_closed() const noexcept;
-  // Of a mirror that began after the link was made, 1 + its first sequence number; else 0. Only the
-  // owner writes it.
+  // 1 + the first sequence number of a mirror that began after the link was made, else 0. Written
+  // only by the owner.
   std::atomic<std::uint64_t>* first_sequence() const noexcept;
 
-  // Closes the descriptor, which is needed only until it was sent.
+  // Closes the descriptor, which is needed only until it is sent.
   void close_descriptor() noexcept { memfd_.reset(); }
 
  private:

@@ -10,16 +10,16 @@
 
 namespace tensorbus::link {
 
-// The lender of one thing that was lent by message (LENT), or through a ring of a queue: its token
-// goes back by message. With token 0, or a dead owner, nothing goes back.
+// The lender of one object that was lent by message (LENT) or through a ring of a queue. Its token
+// is returned by message; nothing is returned for token 0 or to a dead owner.
 class MessageLeaseSource final : public LeaseSource {
  public:
   MessageLeaseSource(std::shared_ptr<const Source> source, std::shared_ptr<PeerMemory> peer_memory,
                      memory::Grant grant, std::shared_ptr<LeaseIndex> lent, std::uint64_t token);
 
-  // Lets the token go back a little later.
+  // Allows the token to be returned a little later.
   void return_by(std::shared_ptr<DelayedSender> delayed) noexcept { delayed_ = std::move(delayed); }
-  // Lets no lease be found before show(), since the token may be another process's.
+  // Keeps leases from being found until show(), since the token may be another process's.
   void hide() noexcept { hidden_ = true; }
   void show() noexcept { hidden_ = false; }
 
@@ -35,8 +35,8 @@ class MessageLeaseSource final : public LeaseSource {
 
  private:
   const std::shared_ptr<LeaseIndex> lent_;
-  Channel::Prepared return_;                // prepared, because it must work without memory
-  std::shared_ptr<DelayedSender> delayed_;  // null: it goes at once
+  Channel::Prepared return_;                // prepared: the return must work without memory
+  std::shared_ptr<DelayedSender> delayed_;  // null: the token is returned at once
   bool hidden_ = false;
 };
 

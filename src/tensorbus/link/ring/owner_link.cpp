@@ -8,13 +8,13 @@
 namespace tensorbus::link {
 namespace {
 
-constexpr std::uint32_t kBacklog = 4;     // with more samples out, the borrower is behind
-constexpr std::uint32_t kWriteAhead = 3;  // positions: their cache lines are fetched meanwhile
+constexpr std::uint32_t kBacklog = 4;     // lent samples; with more, the borrower is behind
+constexpr std::uint32_t kWriteAhead = 3;  // positions whose cache lines are fetched in advance
 
 }  // namespace
 
-// At least 1 ns if there is a lease: the clock of the machine may have been set back, and a mirror
-// has the time of another machine.
+// At least 1 ns if there is a lease: the machine's clock may have been set back, and the samples of
+// a mirror have the time of another machine.
 std::chrono::nanoseconds age_of(const HeldSamples& held, std::uint64_t wall_ns) noexcept {
   if (held.leases == 0) return {};
   const std::uint64_t since = held.oldest_published_ns;
@@ -43,12 +43,12 @@ memory::PeerCost OwnerLink::cost_of(LinkLimits limits) noexcept {
 }
 
 std::uint32_t OwnerLink::in_ring() noexcept {
-  // Every returned sample was popped before. Often this alone shows that there is room; then the
-  // slot that the borrower polls is not touched. A borrower that returns what it never popped harms
-  // only its own link.
+  // Every returned sample was popped before. Often this alone shows that there is room, without
+  // touching the slot that the borrower polls. A borrower that returns samples without popping them
+  // harms only its own link.
   const std::uint64_t outstanding = leases_.outstanding();
   if (next_ - oldest_ > outstanding) oldest_ = next_ - outstanding;
-  // Reads shared words only if the private count says that the ring may be full.
+  // Reads shared words only if the private count shows that the ring may be full.
   while (next_ - oldest_ >= limits_.depth && samples_.is_taken(oldest_)) ++oldest_;
   return static_cast<std::uint32_t>(next_ - oldest_);
 }
@@ -79,7 +79,7 @@ std::uint32_t OwnerLink::drop_until_room() {
 bool OwnerLink::drop_oldest() noexcept {
   const std::uint64_t position = oldest_++;
   if (!samples_.drop(position)) return false;
-  // A borrower that returned this lease without popping it has harmed only its own link.
+  // A borrower that returns this lease without popping it harms only its own link.
   take_back(token_at(position));
   return true;
 }
@@ -115,8 +115,8 @@ void OwnerLink::push_another(Entry& entry, PublishedRef sample) noexcept {
   platform::kill_point("publish.issued");
   token_at(next_) = entry.token;
   samples_.push(next_++, entry);
-  // Fetches a slot one further on, so that it has arrived when it is needed. Not a slot that the
-  // borrower may still read. And not for a borrower that keeps up: it polls the slot, and the cache
+  // Fetches a later slot in advance, so that it has arrived when it is needed. Not a slot that the
+  // borrower may still read, and not for a borrower that keeps up: it polls the slot, and the cache
   // line would have to go back to it.
   if (leases_.outstanding() > kBacklog && next_ + kWriteAhead + 1 - oldest_ < tokens_.size())
     samples_.fetch_to_write(next_ + kWriteAhead);
@@ -147,7 +147,7 @@ void OwnerLink::take_back(std::uint64_t token) noexcept {
 
 void OwnerLink::return_when_reached(std::uint64_t token, std::uint64_t mark) noexcept {
   if (returning_.size() == returning_.capacity())
-    ++bad_returns_;  // one came back twice, or was never on a device
+    ++bad_returns_;  // returned twice, or never on a device
   else
     returning_.push_back({token, mark});
 }
@@ -192,7 +192,7 @@ LinkReport OwnerLink::report(std::uint64_t wall_ns) {
 
 void OwnerLink::take_all_back() noexcept {
   (void)drain();
-  // The borrower may live, and its streams may still read what it has returned.
+  // The borrower may live, and its streams may still read samples that it has returned.
   for (const Returning& lease : returning_)
     if (auto sample = leases_.take_back(lease.token))
       segments_->keep_until(lease.mark, *std::move(sample));

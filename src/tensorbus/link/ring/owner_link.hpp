@@ -19,77 +19,77 @@
 namespace tensorbus::link {
 
 struct LinkLimits {
-  std::uint32_t depth = 0;     // samples in the ring
-  std::uint32_t max_held = 0;  // samples popped and not returned
+  std::uint32_t depth = 0;     // in the ring
+  std::uint32_t max_held = 0;  // popped and not returned
 };
 
-// The samples that a link was not given, or that were taken out of its ring again.
+// Samples that a link did not get, or that were taken out of its ring again.
 struct Drops {
   std::uint64_t depth = 0;   // taken out of a full ring for a newer one
   std::uint64_t held = 0;    // not pushed: the borrower holds as many as it may
-  std::uint64_t unsent = 0;  // not pushed: no descriptor or memory to send it
+  std::uint64_t unsent = 0;  // not pushed: no descriptor or memory for sending it
   std::uint64_t all() const noexcept { return depth + held + unsent; }
 };
 
-// What an owner knows of a borrower.
+// What an owner knows about a borrower.
 struct Borrower {
-  memory::Grant grant = memory::Grant::kRead;  // what it may do with the samples
+  memory::Grant grant = memory::Grant::kRead;  // for the samples
   bool reliable = false;                       // publish() waits until the link has room
   std::uint32_t pid = 0;                       // as this process sees it
-  Id participant{};                            // for inspections, as is the rest
+  Id participant{};                            // from here on, for inspections
   std::string node{};
 };
 
-// What a borrower has of a link's samples.
+// The samples of a link that the borrower holds.
 struct HeldSamples {
   std::uint32_t leases = 0;
   std::uint64_t bytes = 0;
   std::uint64_t oldest_published_ns = 0;  // since 1970; 0 without a lease
 };
-// Returns how long ago the oldest was published; 0 without a lease.
+// Returns the time since the oldest was published; 0 without a lease.
 std::chrono::nanoseconds age_of(const HeldSamples& held, std::uint64_t wall_ns) noexcept;
 
-// The owner's end of a link: the samples it sends, the leases that come back, and the private
-// records of both. Not thread-safe: under the publisher's mutex.
+// The owner's end of a link: sends samples, takes returned leases back, and has private records of
+// both. Not thread-safe: guarded by the publisher's mutex.
 class OwnerLink {
  public:
   OwnerLink(LinkLimits limits, Waker subscriber, std::shared_ptr<SegmentSender> segments,
             Borrower borrower = {});
 
-  // Returns what a link costs its owner: its rings, and their records.
+  // Returns the cost of a link for its owner: its rings and their records.
   static memory::PeerCost cost_of(LinkLimits limits) noexcept;
 
   const LinkSegment& segment() const noexcept { return segment_; }
   LinkLimits limits() const noexcept { return limits_; }
   const Borrower& borrower() const noexcept { return borrower_; }
   Waker& subscriber() noexcept { return subscriber_; }
-  // Wakes the subscriber after a push and a full fence.
+  // Wakes the subscriber. Called after a push and a full fence.
   void wake_subscriber() noexcept {
     subscriber_.wake_if_sleeping([this] { return is_half_full(); });
   }
 
   enum class Room { kYes, kRingFull, kAllHeld };
   Room room();
-  // Returns how many samples may be pushed one after the other, at most `most`.
+  // Returns how many samples can be pushed now, at most `most`.
   std::uint32_t room_for(std::uint32_t most);
   using Clock = platform::Clock;
-  // publish() waits for room here. Keeps the time of the first call since the last push().
+  // Records that publish() waits for room here, since the first call after the last push().
   void mark_blocked(Clock::time_point now) noexcept {
     if (!blocked_since()) blocked_ = {now, next_};
   }
-  // Returns since when publish() has found no room here; empty if the link has had room since.
+  // Returns since when publish() waits for room here; empty if there has been room since.
   std::optional<Clock::time_point> blocked_since() const noexcept {
     if (!blocked_ || blocked_->position != next_) return std::nullopt;
     return blocked_->since;
   }
-  // Takes the oldest samples back until there is room; returns how many. Ends without room only if
-  // the borrower holds as many as it may.
+  // Takes the oldest samples back until there is room; returns their number. Ends without room only
+  // if the borrower holds as many as it may.
   std::uint32_t drop_until_room();
-  // Counts a sample that the link did not get: the borrower holds all that it may, or it could not
-  // be sent.
+  // Count a sample that the link did not get: the borrower holds as many as it may, or sending
+  // failed.
   void count_dropped_held() noexcept { ++dropped_.held; }
   void count_dropped_unsent() noexcept { ++dropped_.unsent; }
-  // Returns what was dropped since the last call.
+  // Returns the drops since the last call.
   Drops take_drops() noexcept {
     const Drops before = std::exchange(dropped_and_taken_, dropped_);
     return {dropped_.depth - before.depth, dropped_.held - before.held,
@@ -97,63 +97,63 @@ class OwnerLink {
   }
 
   // Does the part of the next push() that can fail: sends the borrower the segments of the sample,
-  // and the mark for when it is complete. Throws Error or std::bad_alloc.
+  // and the mark at which it is complete. Throws Error or std::bad_alloc.
   void prepare(const PublishedRef& sample, const platform::GpuStream* writer = nullptr);
-  // Pushes a sample; there must be room. Gives the entry this link's token and mark. Does not wake
-  // the subscriber. Throws like prepare(), and then leaves everything unchanged; after prepare() it
-  // does not throw. `writer`: see SegmentSender::mark_for().
+  // Pushes a sample; there must be room. Sets this link's token and mark in the entry. Does not
+  // wake the subscriber. Throws like prepare() and then changes nothing; after prepare() it does
+  // not throw. `writer`: see SegmentSender::mark_for().
   void push(Entry& entry, PublishedRef sample, const platform::GpuStream* writer = nullptr);
-  // Pushes another message that lies in the memory of the last one, in host memory. The entry has
-  // been given its mark by push(). Does not throw.
+  // Pushes another message that lies in the host memory of the last one. push() has set the entry's
+  // mark.
   void push_another(Entry& entry, PublishedRef sample) noexcept;
 
   // Takes back what the borrower returned. Returns false if its return ring is invalid: then the
-  // link is broken for ever, and its samples come back when it ends.
+  // link is broken for good, and its samples come back when it ends.
   [[nodiscard]] bool drain();
   bool broken() const noexcept { return broken_; }
-  // Returns true if draining is likely to free something. Always for samples in memory. For samples
-  // that lie in their entries only if half of all leases are out, because draining takes a cache
-  // line away from the borrower.
+  // Returns true if draining is likely to free something. Samples in memory are always worth it.
+  // Samples that lie in their entries are worth it only if half of all leases are out, because
+  // draining takes a cache line away from the borrower.
   bool worth_draining() const noexcept {
     return with_memory_ != 0 || 2 * outstanding() >= leases_.capacity();
   }
   // Takes back all samples that the borrower has not popped.
   void recall() noexcept;
-  // Does the same, and ends the link because its borrower has blocked publish() for too long.
+  // The same; also ends the link because its borrower has blocked publish() for too long.
   void cut_off() noexcept {
     cut_off_ = true;
     recall();
   }
   bool is_cut_off() const noexcept { return cut_off_; }
-  // Tells the borrower that the publisher has closed, and how many samples it has published: what
-  // is in the ring is the end of the stream. Release: the samples come before it; pairs with
+  // Shows the borrower that the publisher has closed, and how many samples it has published: the
+  // stream ends with those in the ring. Release: after the samples; pairs with
   // BorrowerLink::publisher_closed().
   void mark_closed(std::uint64_t samples) noexcept {
     segment_.publisher_closed()->store(samples + 1, std::memory_order_release);
   }
-  // Tells the borrower the first sequence number of a mirror that begins now. Release: pairs with
-  // BorrowerLink::begin(). The first push comes after it.
+  // Shows the borrower the first sequence number of a mirror that begins now. Release: pairs with
+  // BorrowerLink::begin(). The first push follows.
   void mark_begun(std::uint64_t first) noexcept {
     segment_.first_sequence()->store(first + 1, std::memory_order_release);
   }
-  // Takes back everything, when the borrower is gone. Nothing may be pushed afterwards.
+  // Takes everything back when the borrower is gone. Nothing may be pushed afterwards.
   void take_all_back() noexcept;
 
   std::uint32_t outstanding() const noexcept { return leases_.outstanding(); }
   HeldSamples held_samples() const noexcept;
   // `wall_ns`: platform::wall_clock_ns().
   LinkReport report(std::uint64_t wall_ns);
-  // Returns the sample that is out under this token, or null.
+  // Returns the sample lent with this token, or null.
   PublishedRef issued(std::uint64_t token) const noexcept {
     const PublishedRef* const found = leases_.find(token);
     return found != nullptr ? *found : nullptr;
   }
-  // Returns true if leases came back that wait for a stream of the borrower.
+  // Returns true if returned leases wait for a stream of the borrower.
   bool awaits_streams() const noexcept { return !returning_.empty(); }
   std::uint64_t bad_returns() const noexcept { return bad_returns_; }
   void close_descriptor() noexcept { segment_.close_descriptor(); }
 
-  // The borrower notifies it when there may be room, if the publisher is polled. Closed when the
+  // Notified by the borrower when there may be room, if the publisher is polled. Closed when the
   // publisher drops the link.
   platform::Fd room_listener;
 
@@ -163,7 +163,7 @@ class OwnerLink {
   void return_when_reached(std::uint64_t token, std::uint64_t mark) noexcept;
   std::uint32_t in_ring() noexcept;
   bool drop_oldest() noexcept;
-  // Returns true if at least half of the samples that may wait do.
+  // Returns true if at least half of the samples that fit wait in the ring.
   bool is_half_full() const noexcept {
     const std::uint64_t half = std::max(limits_.depth / 2, 1U);
     return next_ >= half && !samples_.is_taken(next_ - half);
@@ -177,28 +177,27 @@ class OwnerLink {
   SampleRingWriter samples_;
   ReturnRingReader returns_;
   LeaseTable<PublishedRef> leases_;
-  std::uint32_t with_memory_ = 0;  // of the leases: not lying in their entries
+  std::uint32_t with_memory_ = 0;  // number of leases of samples outside their entries
   struct Returning {
     std::uint64_t token = 0;
     std::uint64_t mark = 0;
   };
-  std::vector<Returning> returning_;  // has room for all leases once one is on a device
+  std::vector<Returning> returning_;  // has capacity for all leases once one is on a device
   std::optional<memory::Mark> prepared_;
-  std::vector<std::uint64_t> tokens_;  // by slot: the token of the sample there
+  std::vector<std::uint64_t> tokens_;  // by slot: the token of the sample in it
   std::uint64_t next_ = 0;             // the position of the next push
   std::uint64_t oldest_ = 0;           // no position before this one is full
   std::uint64_t bad_returns_ = 0;
   Drops dropped_;
-  Drops dropped_and_taken_;  // of these, by take_drops()
+  Drops dropped_and_taken_;  // already returned by take_drops()
   bool broken_ = false;
   bool cut_off_ = false;
   struct Blocked {
     Clock::time_point since;
-    std::uint64_t position = 0;  // of the next push then; room goes away only with a push
+    std::uint64_t position = 0;  // of the next push at that time; only a push takes room away
   };
   std::optional<Blocked> blocked_;
-  memory::SegmentId last_segment_ =
-      memory::SegmentId::none();  // the last segment that is known to be sent
+  memory::SegmentId last_segment_ = memory::SegmentId::none();  // the last segment known to be sent
   Waker subscriber_;
   std::shared_ptr<SegmentSender> segments_;
   const Borrower borrower_;

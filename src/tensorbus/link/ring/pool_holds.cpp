@@ -18,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kTimeToDie{1};
 
-// The holds of a borrower that is gone.
+// The holds of a borrower that has gone.
 struct Rest {
   std::shared_ptr<Channel> channel{};
   std::shared_ptr<const platform::Fd> pidfd{};
@@ -31,8 +31,8 @@ bool is_dead(const platform::Fd& pidfd) {
   return ::poll(&entry, 1, 0) > 0;
 }
 
-// A process that is being killed may close its socket before the driver has taken back what it had
-// imported. A process that lives has closed its imports before it hangs up, or never opened them.
+// A process that is being killed may close its socket before the driver has taken back its imports.
+// A process that lives closes its imports before it hangs up, or never opened them.
 bool is_over(Rest& rest) {
   if (!rest.hung_up_at) {
     if (!rest.channel->peer_is_gone()) return false;
@@ -51,7 +51,7 @@ PoolHolds::Hold PoolHolds::take(memory::SegmentId segment) {
   return std::move(found.mapped());
 }
 
-// The channel stays open too, so that its end is seen; the borrower reads that nothing more comes.
+// Keeps the channel open to see the borrower's end; the borrower sees that nothing more arrives.
 void PoolHolds::end(std::shared_ptr<const platform::Fd> pidfd) noexcept {
   if (holds_.empty()) return;
   std::shared_ptr<Rest> rest;

@@ -9,8 +9,8 @@
 
 namespace tensorbus::link {
 
-// Holds the memory of pools that one borrower was sent, until the borrower has closed it: the
-// memory must not be freed before. Not thread-safe.
+// Holds the pool memory that was sent to one borrower until the borrower has closed it: it must not
+// be freed earlier. Not thread-safe.
 class PoolHolds {
  public:
   using Hold = std::shared_ptr<const void>;
@@ -24,11 +24,11 @@ class PoolHolds {
   void add(memory::SegmentId segment, Hold hold) { holds_.emplace(segment, std::move(hold)); }
   // Called if the segment was not sent after all.
   void remove(memory::SegmentId segment) noexcept { holds_.erase(segment); }
-  // The borrower has closed the segment: the result may be released. Throws Error(kProtocol) if the
-  // borrower does not have it.
+  // Called when the borrower has closed the segment; the caller may release the result. Throws
+  // Error(kProtocol) if the borrower does not have it.
   Hold take(memory::SegmentId segment);
-  // The borrower sends nothing more. What it has not closed is kept until it hangs up, which it
-  // does after closing everything. If it died, `pidfd` says when; null if it has none.
+  // Called when the borrower sends nothing more. Unclosed segments are kept until it hangs up,
+  // which it does after closing everything, or until `pidfd` shows its death; null if it has none.
   void end(std::shared_ptr<const platform::Fd> pidfd) noexcept;
 
  private:

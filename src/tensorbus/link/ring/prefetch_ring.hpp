@@ -15,15 +15,15 @@
 
 namespace tensorbus::link {
 
-// The ring by which the host of a queue lends items ahead to all who get them (docs/protocol.md,
-// section 7, "The ring of getters"). The host makes the memory; all map it writable. Invariants:
-// 1. The slot of a position has one claim. Who swaps its taker from 0 has the item: a getter, or
-//    the host, which takes it back. So each item has one taker, and the host reads which.
-// 2. Positions are claimed in their order by getters; the host takes back from the last one on.
-// 3. The host writes to a slot only when its item was claimed and it has seen that. A getter reads
-//    the bytes before it swaps, so that what it read is right if the swap succeeds.
+// The get ring, by which the server of a queue lends items ahead to all getters (docs/protocol.md,
+// section 7, "The ring of getters"). The server makes the memory; all map it writable. Invariants:
+// 1. The slot of a position has one claim. The process that swaps its taker from 0 has the item: a
+//    getter, or the server, which takes it back. So each item has one taker, known to the server.
+// 2. Getters claim positions in ascending order; the server takes back from the last one on.
+// 3. The server writes to a slot only after it has seen the claim of its item. A getter reads the
+//    bytes before it swaps, so they are valid if the swap succeeds.
 
-// Who has the item at a position. Positions begin with 1, and are never used again.
+// The taker of the item at a position. Positions begin with 1 and are never reused.
 struct PrefetchClaim {
   static constexpr std::uint32_t kFree = 0;
   static constexpr std::uint32_t kHost = 1;
@@ -41,18 +41,18 @@ struct PrefetchClaim {
 struct alignas(64) PrefetchSlot {
   static constexpr std::size_t kMostBytes = 240;
   platform::Atomic<std::uint64_t> claim{0};
-  // The number of the item << 9 | whether who takes it has a lease << 8 | its bytes.
+  // The number of the item << 9 | whether its taker gets a lease << 8 | its size in bytes.
   platform::Atomic<std::uint64_t> what{0};
-  // The descriptor. Atomic, since a getter that comes too late reads while the host writes.
+  // The descriptor. Atomic: a getter that is too late reads while the server writes.
   std::array<platform::Atomic<std::uint64_t>, kMostBytes / 8> words;
 };
 static_assert(PrefetchSlot::kMostBytes < 256 && sizeof(PrefetchSlot) == 256);
 
 struct PrefetchHeader {
-  alignas(64) platform::Atomic<std::uint64_t> taken{0};  // a hint: all up to here were claimed
+  alignas(64) platform::Atomic<std::uint64_t> taken{0};  // a hint: all up to here are claimed
   // The getter that claims this position, or a later one, sends QUEUE_WAKE.
   alignas(64) platform::Atomic<std::uint64_t> wake_at{0};
-  platform::Atomic<std::uint32_t> more{0};  // a hint: 1 if more items wait than were lent
+  platform::Atomic<std::uint32_t> more{0};  // a hint: 1 if more items wait than are lent
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
 };
 
@@ -63,9 +63,9 @@ class PrefetchSegment {
   static constexpr std::size_t kHeaderBytes = 4096;
   static constexpr std::size_t kBytes = kHeaderBytes + kSlots * sizeof(PrefetchSlot);
 
-  // The host's end: makes the memory. Throws Error(kOutOfMemory).
+  // The server's end: makes the memory. Throws Error(kOutOfMemory).
   PrefetchSegment();
-  // A getter's end: maps the memory it was sent. Throws Error(kProtocol).
+  // A getter's end: maps the memory that it received. Throws Error(kProtocol).
   explicit PrefetchSegment(platform::Fd memfd);
 
   PrefetchHeader& header() const noexcept {
@@ -74,7 +74,7 @@ class PrefetchSegment {
   std::span<PrefetchSlot> slots() const noexcept {
     return {reinterpret_cast<PrefetchSlot*>(mapping_.data() + kHeaderBytes), kSlots};
   }
-  // Returns another descriptor of the memory, to be sent. Throws Error(kOutOfMemory).
+  // Returns another descriptor of the memory, for sending. Throws Error(kOutOfMemory).
   platform::Fd descriptor() const;
 
  private:
@@ -82,7 +82,7 @@ class PrefetchSegment {
   platform::Mapping mapping_;
 };
 
-// The host's end. Not thread-safe: on the event loop. Believes nothing but claims of its positions.
+// The server's end. Not thread-safe: used on the event loop. Trusts only claims of its positions.
 class PrefetchWriter {
  public:
   explicit PrefetchWriter(const PrefetchSegment& segment)
@@ -90,11 +90,11 @@ class PrefetchWriter {
   PrefetchWriter(PrefetchHeader& header, std::span<PrefetchSlot> slots)
       : header_(&header), slots_(slots) {}
 
-  // Returns how many items were lent whose claims were not seen.
+  // Returns the number of lent items whose claims were not seen yet.
   std::uint64_t lent() const noexcept { return tail_ - head_; }
   bool has_room() const noexcept { return lent() < slots_.size(); }
-  // Lends one more item, of at most kMostBytes bytes. There must be room. Returns its position, by
-  // which the lease on it is named, if it has one.
+  // Lends one more item of at most kMostBytes bytes. There must be room. Returns its position,
+  // which names its lease if it has one.
   std::uint64_t lend(std::span<const std::byte> bytes, std::uint64_t number,
                      bool has_lease = false) noexcept {
     PrefetchSlot& slot = at(++tail_);
@@ -104,20 +104,20 @@ class PrefetchWriter {
     for (std::size_t i = 0; i < (length + 7) / 8; ++i)
       slot.words[i].store(words[i], std::memory_order_relaxed);
     slot.what.store(number << 9 | (has_lease ? 256 : 0) | length, std::memory_order_relaxed);
-    // Release: the bytes come before it, for the getter's acquire.
+    // Release: after the bytes; pairs with the getter's acquire.
     slot.claim.store(PrefetchClaim{tail_}.packed(), std::memory_order_release);
     return tail_;
   }
-  // Returns the position of the oldest item whose claim was not seen.
+  // Returns the position of the oldest item whose claim was not seen yet.
   std::uint64_t first() const noexcept { return head_ + 1; }
-  // Returns who has claimed the oldest item that was lent, kFree: nobody. There must be one.
+  // Returns the taker of the oldest lent item; kFree: none yet. There must be an item.
   std::uint32_t taker() const noexcept {
-    // Acquire: pairs with the claim, before which the getter has read the slot.
+    // Acquire: pairs with the claim; before it, the getter has read the slot.
     const std::uint64_t word = at(head_ + 1).claim.load(std::memory_order_acquire);
     const auto claim = PrefetchClaim::unpack(word);
     return claim.position == head_ + 1 ? claim.taker : PrefetchClaim::kHost;
   }
-  // The claim of the oldest was seen.
+  // Records that the claim of the oldest item was seen.
   void pop() noexcept { ++head_; }
   // Takes the oldest item back. Returns false if a getter has it.
   bool take_back_first() noexcept {
@@ -125,20 +125,20 @@ class PrefetchWriter {
     ++head_;
     return true;
   }
-  // Takes all back that nobody has, the last ones first: no getter meets a hole. Then calls
+  // Takes all unclaimed items back, the last one first, so that no getter finds a gap. Then calls
   // taken(taker) for the others.
   template <typename Taken>
   void take_back(const Taken& taken) {
     std::uint64_t last = tail_;
     while (last != head_ && claim(last)) --last;
     for (; head_ != last; ++head_) {
-      (void)claim(head_ + 1);  // a claim that was not seen yet; after garbage, it was nobody's
+      (void)claim(head_ + 1);  // its claim was not seen yet; an invalid one is overwritten
       taken(taker());
     }
     head_ = tail_;
   }
-  // Has a getter wake us that claims one of those that are lent, when at most `left` are left
-  // behind it; or none. The caller looks at taker() afterwards.
+  // A getter wakes the server when its claim leaves at most `left` lent items; empty: never. The
+  // caller checks taker() afterwards.
   void wake_when_left(std::optional<std::uint64_t> left) noexcept {
     const std::uint64_t lent = this->lent();
     const std::uint64_t at =
@@ -153,7 +153,7 @@ class PrefetchWriter {
     if (more != more_) header_->more.store(more ? 1 : 0, std::memory_order_relaxed);
     more_ = more;
   }
-  // A getter has swapped the word: it wakes us once.
+  // Called when a getter has woken the server, which it does once.
   void woken() noexcept { wake_at_.reset(); }
 
  private:
@@ -162,7 +162,7 @@ class PrefetchWriter {
   }
   bool claim(std::uint64_t position) noexcept {
     std::uint64_t free = PrefetchClaim{position}.packed();
-    // Acquire, if it fails: as taker().
+    // Acquire on failure: as in taker().
     return at(position).claim.compare_exchange_strong(
         free, PrefetchClaim{position, PrefetchClaim::kHost}.packed(), std::memory_order_relaxed,
         std::memory_order_acquire);
@@ -170,8 +170,8 @@ class PrefetchWriter {
 
   PrefetchHeader* header_;
   std::span<PrefetchSlot> slots_;
-  std::uint64_t head_ = 0;  // of the last claim that was seen
-  std::uint64_t tail_ = 0;  // the last that was lent
+  std::uint64_t head_ = 0;  // position of the last claim seen
+  std::uint64_t tail_ = 0;  // position of the last item lent
   std::optional<std::uint64_t> wake_at_;
   bool more_ = false;
 };
@@ -186,29 +186,29 @@ class PrefetchReader {
 
   struct Taken {
     std::uint64_t number = 0;  // of the item
-    bool wakes = false;        // the caller must wake the host
+    bool wakes = false;        // the caller must wake the server
   };
   bool more() const noexcept { return header_->more.load(std::memory_order_relaxed) != 0; }
-  // What a getter thinks of an item.
+  // The result of `read` in take().
   enum class Look : std::uint8_t {
     kReadable,
-    kMalformed,   // it is nobody's, and counts as lost
-    kOutOfReach,  // it stays: nothing is taken
+    kMalformed,   // is discarded and counted as lost
+    kOutOfReach,  // stays in the ring: nothing is taken
   };
-  // Takes the oldest item that is lent; none if there is none. Calls read(bytes, lease) before it
-  // is taken, perhaps for several items, of which the last one is taken; `lease` is its position,
-  // 0 without a lease. What that throws ends it.
+  // Takes the oldest lent item; none if there is none. Calls read(bytes, lease) before the item is
+  // taken, perhaps for several items; the last one is taken. `lease` is its position, 0 without a
+  // lease. Throws what read() throws.
   template <typename Read>
   std::optional<Taken> take(const Read& read) {
     std::array<std::uint64_t, PrefetchSlot::kMostBytes / 8> words;
     std::uint64_t position = header_->taken.load(std::memory_order_relaxed) + 1;
     for (;;) {
       PrefetchSlot& slot = slots_[position & (slots_.size() - 1)];
-      // Acquire: pairs with lend(); the bytes of this position, or of a later one, are there.
+      // Acquire: pairs with lend(). The bytes of this or a later position are complete.
       std::uint64_t word = slot.claim.load(std::memory_order_acquire);
       const auto claim = PrefetchClaim::unpack(word);
       if (claim.position < position) return std::nullopt;
-      if (claim.position > position) {  // all that this slot had before was claimed
+      if (claim.position > position) {  // all earlier positions of this slot were claimed
         position = std::max(position, claim.position - slots_.size()) + 1;
         continue;
       }
@@ -221,8 +221,8 @@ class PrefetchReader {
                                (what & 256) != 0 ? position : std::uint64_t{0});
         if (look == Look::kOutOfReach) return std::nullopt;
         platform::kill_point("prefetch_ring.read");
-        // Sequentially consistent: the reads come before it, for the host's acquire; and it comes
-        // before wakes(). It fails if another has the item.
+        // Sequentially consistent: after the reads, for the server's acquire, and before wakes().
+        // Fails if another process has the item.
         const PrefetchClaim ours{position, look == Look::kReadable ? taker_ : PrefetchClaim::kHost};
         if (slot.claim.compare_exchange_strong(word, ours.packed(), std::memory_order_seq_cst,
                                                std::memory_order_relaxed)) {
@@ -240,7 +240,7 @@ class PrefetchReader {
   bool wakes(std::uint64_t position) noexcept {
     // Sequentially consistent: after the claim. Pairs with PrefetchWriter::wake_when_left().
     std::uint64_t at = header_->wake_at.load(std::memory_order_seq_cst);
-    while (at <= position)  // what the host has set meanwhile may be for another
+    while (at <= position)  // a new value of the server may be for another getter
       if (header_->wake_at.compare_exchange_strong(
               at, PrefetchHeader::kNever, std::memory_order_relaxed, std::memory_order_relaxed))
         return true;

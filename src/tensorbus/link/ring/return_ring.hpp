@@ -8,17 +8,16 @@
 
 namespace tensorbus::link {
 
-// Leases on their way back from the borrower. The ring has a slot for every lease that can be
-// outstanding on the link (a power of two). So the borrower never waits, and never reads the
-// owner's position.
+// Leases returned by the borrower. The ring has a slot for every lease that can be outstanding on
+// the link (a power of two). So the borrower never waits, and never reads the owner's position.
 using ReturnWord = platform::Atomic<std::uint64_t>;
 struct ReturnSlot {
   ReturnWord token{0};
-  ReturnWord mark{0};  // packed, of the borrower's timeline: the lease is back when reached
+  ReturnWord mark{0};  // packed, of the borrower's timeline: when reached, the lease is back
 };
 static_assert(sizeof(ReturnSlot) == 16);
 
-// The borrower's end. Not thread-safe: under the link's release mutex.
+// The borrower's end. Not thread-safe: guarded by the link's release mutex.
 class ReturnRingWriter {
  public:
   ReturnRingWriter() = default;
@@ -28,7 +27,7 @@ class ReturnRingWriter {
     write(token, mark);
     move_tail();
   }
-  // Pushes all of them with one store of the tail: the owner finds none, or all.
+  // Pushes all tokens with one store of the tail: the owner sees none or all of them.
   void push(std::span<const std::uint64_t> tokens) noexcept {
     for (const std::uint64_t token : tokens) write(token, 0);
     move_tail();
@@ -42,7 +41,7 @@ class ReturnRingWriter {
     platform::kill_point("release.token_written");
   }
   void move_tail() noexcept {
-    // Release: pairs with the acquire in drain(); our last read of the tensor comes before it, too.
+    // Release: after our last read of the tensor; pairs with the acquire in drain().
     tail_->store(position_, std::memory_order_release);
     platform::kill_point("release.tail_moved");
   }
@@ -52,15 +51,15 @@ class ReturnRingWriter {
   std::uint64_t position_ = 0;
 };
 
-// The owner's end. Not thread-safe: under the publisher's mutex.
+// The owner's end. Not thread-safe: guarded by the publisher's mutex.
 class ReturnRingReader {
  public:
   ReturnRingReader() = default;
   ReturnRingReader(const ReturnWord* tail, std::span<const ReturnSlot> slots)
       : tail_(tail), slots_(slots) {}
 
-  // Calls take(token, mark) for everything that came back. Returns false if the borrower's position
-  // is invalid: then the caller ends the link.
+  // Calls take(token, mark) for each returned lease. Returns false if the borrower's position is
+  // invalid: then the caller ends the link.
   template <typename Take>
   [[nodiscard]] bool drain(Take take) {
     const std::uint64_t tail = tail_->load(std::memory_order_acquire);  // pairs with push()

@@ -11,17 +11,17 @@ namespace {
 
 constexpr std::size_t kHeadWords = 7;
 constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
-constexpr std::uint32_t kRowOfReads = 4;  // with so many in a row, the owner is ahead
-constexpr std::uint32_t kReadAhead = 3;   // positions: their cache lines are fetched meanwhile
+constexpr std::uint32_t kRowOfReads = 4;  // consecutive reads that show that the owner is ahead
+constexpr std::uint32_t kReadAhead = 3;   // positions whose cache lines are fetched in advance
 
-// No owner reaches this position: at 10^9 samples a second it takes 146 years.
+// No owner reaches this position: it takes 146 years at 10^9 samples a second.
 constexpr std::uint64_t kMostPositions = std::uint64_t{1} << 62;
 
 constexpr std::uint64_t full(std::uint64_t position) { return 2 * position + 1; }
 constexpr std::uint64_t taken(std::uint64_t position) { return 2 * position + 2; }
 constexpr std::uint64_t position_of(std::uint64_t state) { return (state - 1) / 2; }
 
-// Returns how many words of an entry are in use.
+// Returns the number of used words of an entry.
 std::size_t words_in_use(memory::SegmentId segment, std::uint32_t length) {
   if (segment != memory::SegmentId::none()) return kHeadWords;
   const std::size_t bytes = std::min<std::size_t>(length, kInlineBytes);
@@ -42,14 +42,14 @@ void copy_words(const Slot& slot, std::size_t begin, std::size_t end, Entry& ent
 void SampleRingWriter::push(std::uint64_t position, const Entry& entry) noexcept {
   Slot& target = slot(position);
   const auto* const bytes = reinterpret_cast<const std::byte*>(&entry);
-  // The second cache line first: it is on its way when the state, in the first, is seen.
+  // The second cache line first: it is already on its way when the state, in the first, is seen.
   for (std::size_t i = words_in_use(entry.segment, entry.length); i-- > 0;) {
     std::uint64_t word = 0;
     std::memcpy(&word, bytes + i * kWordBytes, kWordBytes);
     target.words[i].store(word, std::memory_order_relaxed);
   }
   platform::kill_point("publish.entry_written");
-  // Release: pairs with the acquire in pop(); the words and the tensor's bytes come before it.
+  // Release: after the words and the tensor's bytes; pairs with the acquire in pop().
   target.state.store(full(position), std::memory_order_release);
   platform::kill_point("publish.entry_full");
 }
@@ -61,8 +61,8 @@ void SampleRingWriter::fetch_to_write(std::uint64_t position) const noexcept {
 
 bool SampleRingWriter::drop(std::uint64_t position) noexcept {
   std::uint64_t expected = full(position);
-  // Acquire: if the borrower won, its reads of the slot come before we overwrite it. Relaxed: if it
-  // did not, it throws away what it reads.
+  // Acquire on failure: the borrower popped first, and its reads of the slot come before we
+  // overwrite it. Relaxed on success: the borrower discards what it reads.
   const bool dropped = slot(position).state.compare_exchange_strong(
       expected, taken(position), std::memory_order_relaxed, std::memory_order_acquire);
   if (dropped) platform::kill_point("drop.taken");
@@ -70,14 +70,14 @@ bool SampleRingWriter::drop(std::uint64_t position) noexcept {
 }
 
 bool SampleRingWriter::is_taken(std::uint64_t position) const noexcept {
-  // Acquire: pairs with the swap in pop(); the borrower's copy was made before we overwrite.
+  // Acquire: pairs with the swap in pop(). The borrower's copy was complete before we overwrite.
   return slot(position).state.load(std::memory_order_acquire) != full(position);
 }
 
 bool SampleRingReader::pop(Entry& entry) noexcept {
   if (broken_) return false;
-  // Every turn moves `next_` forward over dropped samples. If the states do not change, this ends
-  // in two rounds: the first finds the newest state, the second reaches it.
+  // Every turn moves `next_` forward over dropped samples. With constant states, this ends in two
+  // rounds: the first finds the newest state, the second reaches it.
   for (std::size_t turns = 0; turns <= 2 * slots_.size() && next_ < until_; ++turns) {
     Slot& source = slot(next_);
     __builtin_prefetch(&source.words[kHeadWords]);  // the second cache line, beside the first
@@ -87,18 +87,18 @@ bool SampleRingReader::pop(Entry& entry) noexcept {
       in_a_row_ = 0;
       return false;
     }
-    if (state > taken(next_)) {  // the owner is a round ahead: this is the oldest that it can hold
+    if (state > taken(next_)) {  // the owner is a round ahead: this is the oldest position possible
       broken_ = !is_possible(state);
       if (broken_) return false;
       next_ = std::max(next_ + 1, position_of(state) - slots_.size() + 1);
       continue;
     }
     if (state == full(next_)) {
-      platform::fetch_to_write(&source.state);  // for the swap, while the second line is on its way
+      platform::fetch_to_write(&source.state);  // for the swap, while the second line arrives
       copy_words(source, 0, kHeadWords, entry);
       copy_words(source, kHeadWords, words_in_use(entry.segment, entry.length), entry);
-      // Release: the copy above is complete before the owner may see the slot taken. If the owner
-      // dropped it first, the copy may be torn and is thrown away. Sequentially consistent: an
+      // Release: the copy above is complete before the owner can see the slot taken. If the owner
+      // has dropped the entry, the copy may be torn and is discarded. Sequentially consistent: an
       // owner that waits for this slot sees it taken, or we see that it sleeps.
       if (source.state.compare_exchange_strong(state, taken(next_), std::memory_order_seq_cst,
                                                std::memory_order_relaxed)) {
@@ -113,8 +113,8 @@ bool SampleRingReader::pop(Entry& entry) noexcept {
   return false;
 }
 
-// After several samples in a row there are usually more, already written by the owner. So a slot
-// further on is fetched meanwhile, its state for writing.
+// After several consecutive samples, the owner has usually written more. So a later slot is fetched
+// in advance, its state for writing.
 void SampleRingReader::fetch_next() noexcept {
   if (++in_a_row_ < kRowOfReads) return;
   const Slot& coming = slot(next_ + kReadAhead);
@@ -122,14 +122,14 @@ void SampleRingReader::fetch_next() noexcept {
   __builtin_prefetch(&coming.words[kHeadWords]);
 }
 
-// A slot only ever holds positions that are whole rounds away from `next_`.
+// A slot only has positions that differ from `next_` by whole rounds.
 bool SampleRingReader::is_possible(std::uint64_t state) const noexcept {
   const std::uint64_t position = position_of(state);
   return position < kMostPositions && ((position - next_) & (slots_.size() - 1)) == 0;
 }
 
 void SampleRingReader::skip_dropped() noexcept {
-  // Relaxed: a drop leaves nothing to read, so this ends at what may be popped.
+  // Relaxed: a drop leaves nothing to read, so this stops at entries that may be popped.
   for (std::size_t skipped = 0; skipped < slots_.size(); ++skipped, ++next_)
     if (slot(next_).state.load(std::memory_order_relaxed) != taken(next_)) return;
 }
@@ -150,7 +150,7 @@ std::optional<std::uint64_t> SampleRingReader::stop_at_newest() noexcept {
 }
 
 bool SampleRingReader::ready() const noexcept {
-  // Relaxed: pop(), which is called next, acquires. The same comparison, so that both agree.
+  // Relaxed: pop() follows and acquires. Makes the same comparison as pop(), so that both agree.
   const std::uint64_t state = slot(next_).state.load(std::memory_order_relaxed);
   return !broken_ && next_ < until_ && state >= full(next_);
 }

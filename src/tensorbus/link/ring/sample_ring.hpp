@@ -13,7 +13,7 @@ namespace tensorbus::link {
 
 inline constexpr std::size_t kInlineBytes = 64;
 
-// The content of a slot beside its state. Offsets: docs/protocol.md, section 4.
+// The content of a slot besides its state. Offsets: docs/protocol.md, section 4.
 struct Entry {
   std::uint64_t sequence = 0;
   std::uint64_t timestamp_ns = 0;
@@ -28,7 +28,7 @@ struct Entry {
   bool is_inline() const noexcept { return segment == memory::SegmentId::none(); }
 };
 
-// 128 bytes: two cache lines that the adjacent-line prefetcher fetches together. All words are
+// 128 bytes: two cache lines, which the adjacent-line prefetcher fetches together. All words are
 // atomics, because a borrower may copy an entry while the owner overwrites it.
 struct alignas(128) Slot {
   platform::Atomic<std::uint64_t> state;
@@ -42,13 +42,13 @@ static_assert(sizeof(Slot) == 128 && sizeof(Entry) == 120);
 // 2. Exactly one of pop(p) and drop(p) succeeds: both swap from full(p).
 // 3. The owner writes the words of p only after p - slots was taken.
 
-// The owner's end. Not thread-safe: under the publisher's mutex.
+// The owner's end. Not thread-safe: guarded by the publisher's mutex.
 class SampleRingWriter {
  public:
   SampleRingWriter() = default;
   explicit SampleRingWriter(std::span<Slot> slots) : slots_(slots) {}
 
-  // `position` must be the next one, and its slot taken.
+  // `position` must be the next one; its slot must be taken.
   void push(std::uint64_t position, const Entry& entry) noexcept;
   // Takes an entry back. Returns false if the borrower has popped it.
   [[nodiscard]] bool drop(std::uint64_t position) noexcept;
@@ -64,8 +64,8 @@ class SampleRingWriter {
   std::span<Slot> slots_;
 };
 
-// The borrower's end. Not thread-safe: under the subscriber's mutex. Trusts nothing it reads:
-// whatever the owner writes, pop() returns in bounded time with some entry or none.
+// The borrower's end. Not thread-safe: guarded by the subscriber's mutex. Trusts nothing that it
+// reads: whatever the owner writes, pop() returns in bounded time, with an entry or none.
 class SampleRingReader {
  public:
   SampleRingReader() = default;
@@ -73,14 +73,14 @@ class SampleRingReader {
 
   // After a pop() that found nothing, ready() is false until the owner writes to the ring again.
   [[nodiscard]] bool pop(Entry& entry) noexcept;
-  // Returns true if pop() would find something. May be wrong if the owner drops at this moment.
+  // Returns true if pop() would find an entry. May be wrong while the owner drops one.
   bool ready() const noexcept;
-  // Skips what the owner has taken back, when it writes no more.
+  // Skips entries that the owner has taken back. Called when the owner has stopped writing.
   void skip_dropped() noexcept;
-  // Ends the ring behind its newest entry: pop() returns no entry that is pushed later. Returns the
-  // sequence number of that entry; nothing if the ring has none that was not popped.
+  // Ends the ring after its newest entry: pop() returns no later ones. Returns that entry's
+  // sequence number; nothing if the ring has no entry to pop.
   std::optional<std::uint64_t> stop_at_newest() noexcept;
-  // Returns true if pop() found a state that no owner writes: the ring is read no more.
+  // Returns true if pop() found an invalid state: the ring is not read any more.
   bool broken() const noexcept { return broken_; }
 
  private:
@@ -93,8 +93,8 @@ class SampleRingReader {
 
   std::span<Slot> slots_;
   std::uint64_t next_ = 0;
-  std::uint64_t until_ = UINT64_MAX;  // the first position that is not popped
-  std::uint32_t in_a_row_ = 0;        // popped without a missing one between
+  std::uint64_t until_ = UINT64_MAX;  // the first position that is not to be popped
+  std::uint32_t in_a_row_ = 0;        // popped without a failed pop() in between
   bool broken_ = false;
 };
 

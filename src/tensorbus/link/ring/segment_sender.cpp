@@ -11,12 +11,12 @@
 namespace tensorbus::link {
 namespace {
 
-// Each unread message has a descriptor of ours, until a stopped borrower reads on.
+// Each unread message holds a descriptor of ours until a stopped borrower continues to read.
 constexpr std::size_t kMostUnread = 256;
 
 std::uint32_t as_field(memory::Grant grant) { return grant == memory::Grant::kWrite ? 1 : 0; }
 
-// Returns true if `is_so` does for each segment of the sample.
+// Returns true if is_so(segment) is true for each segment of the sample.
 template <typename IsSo>
 bool all_segments(const PublishedSample& sample, IsSo is_so) {
   return std::ranges::all_of(
@@ -40,7 +40,7 @@ void SegmentSender::ensure_sent(memory::SegmentId segment, memory::Grant grant) 
   const platform::MutexLock lock(mutex_);
   if (sent_.contains({segment, grant})) return;
   require_reader();
-  decltype(sent_) one;  // allocates before the message is sent
+  decltype(sent_) one;  // allocated before the message is sent
   one.try_emplace({segment, grant}, false);
   if (segment.kind() == memory::SegmentKind::kFile)
     send_file(segment, grant);
@@ -132,7 +132,7 @@ void SegmentSender::send_pooled(const DeviceExport& message,
   }
 }
 
-// Makes all descriptors before any is sent.
+// Makes all descriptors before the first is sent.
 void SegmentSender::send_chunks(DeviceExport message, const platform::ForeignMemory& memory) {
   std::vector<platform::Fd> fds;
   for (const auto& chunk : memory.chunks()) fds.push_back(chunk.allocation.descriptor());
@@ -178,7 +178,7 @@ void SegmentSender::peer_hung_up() noexcept {
   holds_.end(peer_);
 }
 
-// A borrower that writes an invalid mark gets its lease back too early, and harms only itself.
+// A borrower that writes an invalid mark gets its lease returned too early, and harms only itself.
 bool SegmentSender::reached(std::uint64_t packed_mark) const noexcept {
   const memory::Mark mark = memory::Mark::of(packed_mark);
   const memory::Timeline* const timeline = timeline_.load(std::memory_order_acquire);
@@ -206,7 +206,7 @@ void SegmentSender::retire(memory::SegmentId segment) {
 }
 
 void SegmentSender::closed(memory::SegmentId segment) {
-  PoolHolds::Hold gone;  // goes without our mutex
+  PoolHolds::Hold gone;  // released after our mutex
   const platform::MutexLock lock(mutex_);
   gone = holds_.take(segment);
 }

@@ -19,7 +19,7 @@
 namespace tensorbus::link {
 
 // Sends the owner's segments to one borrower, each once, before the first entry that refers to it.
-// A segment that a link may write is sent a second time, writable. Thread-safe.
+// A segment that a link may write to is sent a second time, writable. Thread-safe.
 class SegmentSender {
  public:
   SegmentSender(
@@ -33,28 +33,28 @@ class SegmentSender {
   // anything is sent.
   void know_peer(std::shared_ptr<const platform::Fd> pidfd);
 
-  // The connection has ended on either side. Without a pidfd of the peer, the peer counts as dead.
+  // Called when either side has ended the connection. A peer without a pidfd then counts as dead.
   void peer_hung_up() noexcept;
 
-  // Throws Error(kOutOfMemory) if no descriptor is left to send it by, Error(kSystem) if the
-  // borrower has not read what it was sent before.
+  // Throws Error(kOutOfMemory) if no descriptor is left for sending, Error(kSystem) if the borrower
+  // has not read earlier messages.
   void ensure_sent(memory::SegmentId segment, memory::Grant grant);
   // Returns true if the borrower is known to have all segments of a sample.
   bool has_arrived(const PublishedSample& sample, memory::Grant grant);
-  // The borrower has answered what was sent after these segments.
+  // Called when the borrower has replied to a message sent after these segments.
   void mark_arrived(const PublishedSample& sample, memory::Grant grant) noexcept;
   void retire(memory::SegmentId segment);
-  // The peer has closed a segment of a pool. Throws Error(kProtocol) if the peer does not have it.
+  // Called when the peer has closed a segment of a pool. Throws Error(kProtocol) if it has none.
   void closed(memory::SegmentId segment);
 
-  // Returns a mark of the connection's timeline for when the sample is complete; none for a sample
-  // in host memory. `writer`: the stream that is known to write it last. Throws what ensure_sent()
-  // and WriteMarks throw.
+  // Returns the mark of the connection's timeline at which the sample is complete; none for host
+  // memory. `writer`: the stream known to write it last. Throws what ensure_sent() and WriteMarks
+  // throw.
   memory::Mark mark_for(const PublishedRef& sample, const platform::GpuStream* writer);
-  // Returns true if the borrower has reached this mark, or if it is no mark of its timeline.
+  // Returns true if the borrower has reached this mark, or if it is not a mark of its timeline.
   bool reached(std::uint64_t packed_mark) const noexcept;
-  // Keeps a returned sample, which the borrower's streams still read, until the mark is reached or
-  // the borrower's process is dead. If memory is short, it is kept for ever.
+  // Keeps a returned sample that the borrower's streams still read, until the mark is reached or
+  // the borrower's process is dead. Without memory for the record, keeps it forever.
   void keep_until(std::uint64_t packed_mark, PublishedRef sample) noexcept;
 
  private:
@@ -75,13 +75,13 @@ class SegmentSender {
   memory::PeerAccount account_;
   platform::Mutex mutex_;
   std::shared_ptr<const platform::Fd> peer_ TB_GUARDED_BY(mutex_);
-  // For the first sample on a device.
+  // Made for the first sample on a device.
   std::unique_ptr<memory::Timeline> made_ TB_GUARDED_BY(mutex_);
-  // The same; read without our mutex. Release pairs with acquire.
+  // The same, for reads without our mutex. Release pairs with acquire.
   std::atomic<memory::Timeline*> timeline_{nullptr};
   // True: the borrower is known to have it.
   std::map<std::pair<memory::SegmentId, memory::Grant>, bool> sent_ TB_GUARDED_BY(mutex_);
-  // Rows of chunks, of which some may be at the peer.
+  // Rows of chunks that may have been sent in part.
   std::set<memory::SegmentId> begun_ TB_GUARDED_BY(mutex_);
   PoolHolds holds_ TB_GUARDED_BY(mutex_);
 };

@@ -10,12 +10,12 @@
 
 namespace tensorbus::link {
 
-// The samples from which the calling thread makes what it publishes now. Each thread has its own.
+// The samples from which the calling thread makes what it publishes next. Each thread has its own.
 class TraceParents {
  public:
   static constexpr std::size_t kMost = 16;  // more are left out
 
-  // Replaces those that were named before; none: forgets them.
+  // Replaces the samples named before; an empty span clears them.
   TENSORBUS_API static void name(std::span<const SampleName> parents) noexcept;
   static std::span<const SampleName> of_this_thread() noexcept;
 };

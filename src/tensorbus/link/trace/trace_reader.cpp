@@ -13,7 +13,7 @@ const platform::Fd& verified(const platform::Fd& memfd) {
   return memfd;
 }
 
-// The mapping is read-only: nothing but loads.
+// The mapping is read-only, so only loads are allowed.
 std::uint64_t load(const std::byte* word, std::memory_order order) noexcept {
   auto& shared = *const_cast<std::uint64_t*>(reinterpret_cast<const std::uint64_t*>(word));
   return std::atomic_ref(shared).load(order);
@@ -29,9 +29,9 @@ TraceReader::TraceReader(const platform::Fd& memfd)
     : mapping_(verified(memfd).get(), kTraceBytes, platform::Mapping::Access::kRead) {}
 
 void TraceReader::read(std::vector<TraceRecord>& records) {
-  // Acquire: the records before it were at least begun.
+  // Acquire: the earlier records were at least begun.
   const std::uint64_t end = load(mapping_.data(), std::memory_order_acquire);
-  if (end < next_) return;  // no writer does this
+  if (end < next_) return;  // invalid
   const std::uint64_t oldest = end > kTraceRecords ? end - kTraceRecords : 0;
   if (next_ < oldest) {
     overwritten_ += oldest - next_;
@@ -46,7 +46,7 @@ void TraceReader::read(std::vector<TraceRecord>& records) {
     if (!read_one(next_, records)) incomplete_.push_back(next_);
 }
 
-// Returns false if the record is not complete. Skips events that are not known here.
+// Returns false if the record is not complete. Skips unknown events.
 bool TraceReader::read_one(std::uint64_t index, std::vector<TraceRecord>& records) const {
   const std::byte* const at =
       mapping_.data() + kTraceHeaderBytes + index % kTraceRecords * sizeof(TraceRecord);

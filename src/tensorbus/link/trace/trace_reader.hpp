@@ -9,19 +9,18 @@
 
 namespace tensorbus::link {
 
-// The tracer's end of a ring that another process writes: nothing in it is believed. For one
-// thread.
+// The tracer's end of a ring that another process writes. Trusts nothing in it. For one thread.
 class TraceReader {
  public:
   // Throws Error(kProtocol) unless the descriptor is a sealed memfd of the size of a ring.
   explicit TraceReader(const platform::Fd& memfd);
 
-  // Appends what was written since the last call: at most as many records as a ring has. A record
-  // that is being written is tried again in the next call.
+  // Appends the records written since the last call: at most as many as a ring has. A record that
+  // is being written is read again in the next call.
   void read(std::vector<TraceRecord>& records);
   // Returns how many records were overwritten before they were read.
   std::uint64_t overwritten() const noexcept { return overwritten_; }
-  // Returns how many were begun, and have not been completed up to now.
+  // Returns how many records were begun and are not complete yet.
   std::size_t incomplete() const noexcept { return incomplete_.size(); }
 
  private:

@@ -20,7 +20,7 @@ enum class TraceEvent : std::uint32_t {
   kParent = 5,
 };
 
-// Names a sample on its machine.
+// Names a sample within its machine.
 struct SampleName {
   Id participant;
   std::uint32_t publisher = 0;
@@ -44,7 +44,7 @@ using TraceWords = std::array<std::uint64_t, sizeof(TraceRecord) / sizeof(std::u
 static_assert(sizeof(TraceWords) == sizeof(TraceRecord));
 inline constexpr std::size_t kTraceBytes = kTraceHeaderBytes + kTraceRecords * sizeof(TraceWords);
 
-// Returns the first word of a record at this index, by its other words.
+// Returns the first word of the record at this index, computed from its other words.
 constexpr std::uint64_t trace_stamp(std::uint64_t index, const TraceWords& words) noexcept {
   std::uint64_t sum = 0;
   for (std::size_t i = 1; i < words.size(); ++i) {

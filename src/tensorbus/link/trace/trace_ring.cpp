@@ -65,7 +65,7 @@ void TraceRing::write(TraceEvent event, const SampleName& sample) noexcept {
          .sequence = sample.sequence});
 }
 
-// Relaxed: a writer that is overtaken may write the same words as another, and the reader checks
+// Relaxed: a writer that is overtaken may write the same words as another one. The reader checks
 // each record by its stamp.
 void TraceRing::write(TraceRecord record) noexcept {
   if (fork_generation_ != platform::fork_generation()) return;

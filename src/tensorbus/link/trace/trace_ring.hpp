@@ -12,22 +12,21 @@
 
 namespace tensorbus::link {
 
-// The writers' end of a trace ring. Publishers, subscribers and traced samples share it. All
+// The writers' end of a trace ring, shared by publishers, subscribers and traced samples. All
 // threads may write, without waiting for each other or for the tracer.
 class TraceRing {
  public:
-  // `self`: the participant whose publishers write. `charge`: what the tracer pays, as long as the
-  // ring exists: samples may keep it longer than the tracer is connected. Throws
-  // Error(kOutOfMemory).
+  // `self`: the participant whose publishers write. `charge`: paid by the tracer while the ring
+  // exists, which samples may keep longer than the tracer is connected. Throws Error(kOutOfMemory).
   explicit TraceRing(const Id& self, memory::PeerCharge charge = {});
 
-  // Returns a descriptor to be read by a tracer; the ring keeps none. Called once.
+  // Returns the descriptor for a tracer; the ring keeps none. Called once.
   platform::Fd take_descriptor();
 
-  // Writes that a sample of a publisher of this participant is about to be published, and its
+  // Records that a publisher of this participant is about to publish a sample, and the sample's
   // parents, which the thread has named (trace_parents.hpp).
   void write_published(std::uint32_t publisher, std::uint64_t sequence) noexcept;
-  // Writes another event of a sample.
+  // Records another event of a sample.
   TENSORBUS_API void write(TraceEvent event, const SampleName& sample) noexcept;
 
  private:

@@ -8,8 +8,8 @@
 
 namespace tensorbus::link {
 
-// Writes when a sample was received, first used and released: when this object is made, by
-// note_use(), and when the object goes. The sample and its lease share it.
+// Records the receipt of a sample (constructor), its first use (note_use()) and its release
+// (destructor). The sample and its lease share it.
 class TracedSample {
  public:
   TracedSample(std::shared_ptr<TraceRing> ring, const SampleName& name)
@@ -20,7 +20,7 @@ class TracedSample {
   TracedSample(const TracedSample&) = delete;
   TracedSample& operator=(const TracedSample&) = delete;
 
-  // Relaxed: only one call writes, whichever.
+  // Relaxed: exactly one call writes; it does not matter which.
   void note_use() const noexcept {
     if (!used_.exchange(true, std::memory_order_relaxed)) ring_->write(TraceEvent::kUse, name_);
   }

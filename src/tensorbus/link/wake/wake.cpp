@@ -22,7 +22,7 @@ WakeSlot& slot_of(const platform::Mapping& page, std::uint32_t index) noexcept {
 WakePage::WakePage()
     : memfd_(platform::create_sealed_memfd("tensorbus-wake", kWakePageBytes)),
       mapping_(memfd_.get(), kWakePageBytes, platform::Mapping::Access::kReadWrite) {
-  returned_.reserve(kWakeSlots);  // so that giving one back allocates nothing
+  returned_.reserve(kWakeSlots);  // so that returning a slot allocates nothing
 }
 
 std::uint32_t WakePage::take_slot() {
@@ -100,7 +100,7 @@ Waker::Waker(PeerWakePage page, std::uint32_t index) : page_(std::move(page)) {
 
 void Waker::wake(std::uint32_t sleeping) noexcept {
   if ((sleeping & kSleepsOnFutex) != 0) {
-    // Relaxed: the sleeper looks again after its fence, which comes after the caller's.
+    // Relaxed: the sleeper checks again after its fence, which comes after the caller's.
     slot_->wake.fetch_add(1, std::memory_order_relaxed);
     platform::futex_wake_all(slot_->wake);
   }

@@ -30,7 +30,7 @@ inline constexpr std::size_t kWakePageBytes =
     sizeof(WakePageHeader) + kWakeSlots * sizeof(WakeSlot);
 inline constexpr std::uint32_t kSleepsOnFutex = 1;
 inline constexpr std::uint32_t kSleepsOnEvent = 2;
-inline constexpr std::uint32_t kSleepsUntilHalfFull = 4;  // and looks by itself meanwhile
+inline constexpr std::uint32_t kSleepsUntilHalfFull = 4;  // and checks by itself until then
 
 // A participant's own wake page. Unused slots take no memory. Thread-safe.
 class WakePage {
@@ -42,7 +42,7 @@ class WakePage {
   std::uint32_t take_slot();
   void give_back_slot(std::uint32_t index) noexcept;
   WakeSlot& slot(std::uint32_t index) const noexcept;
-  // From now on peers see that the participant lives, until the calling thread has ended.
+  // Shows peers that the participant lives, until the calling thread has ended.
   void mark_alive() noexcept;
 
  private:
@@ -56,10 +56,10 @@ class WakePage {
 // A peer's page, mapped to wake its sleepers. Throws Error(kProtocol).
 using PeerWakePage = std::shared_ptr<const platform::Mapping>;
 PeerWakePage map_peer_wake_page(const platform::Fd& memfd);
-// Returns true if the peer's process lives; false if it does not, or was never marked.
+// Returns true if the peer's process lives; false if it has ended or was never marked.
 bool marked_alive(const platform::Mapping& page) noexcept;
 
-// One sleeper of this participant. Owns its slot. Thread-safe.
+// One sleeper of this participant; owns its slot. Thread-safe.
 class Sleeper {
  public:
   explicit Sleeper(std::shared_ptr<WakePage> page);
@@ -69,12 +69,12 @@ class Sleeper {
 
   std::uint32_t index() const noexcept { return index_; }
 
-  // Returns how often this sleeper was woken. Acquire: pairs with wake_own().
+  // Returns the number of wakes of this sleeper. Acquire: pairs with wake_own().
   std::uint32_t wakes() const noexcept { return slot().wake.load(std::memory_order_acquire); }
 
-  // Sleeps until it was woken more often than `seen`, for at most `most` and kParkSlice. `ready()`
-  // is called after wakers can see the sleeper; if it returns true, this does not sleep. Several
-  // threads may call this at once.
+  // Sleeps until wakes() exceeds `seen`, at most for `most` and kParkSlice. Calls ready() after
+  // wakers can see the sleeper, and does not sleep if it returns true. Several threads may call
+  // this at once.
   template <typename Ready>
   platform::FutexWait park(std::uint32_t seen, std::chrono::nanoseconds most, Ready ready) {
     enter(kSleepsOnFutex);
@@ -87,7 +87,7 @@ class Sleeper {
     return outcome;
   }
 
-  // The same, counted from now, for callers whose `ready()` sees everything they are woken for.
+  // The same, from now on, for callers whose ready() sees everything that they are woken for.
   template <typename Ready>
   platform::FutexWait park(std::chrono::nanoseconds most, Ready ready) {
     return park(wakes(), most, ready);
@@ -96,8 +96,8 @@ class Sleeper {
   // Wakes the threads of this process that sleep here.
   void wake_own() noexcept;
 
-  // From now on until disarm_event(), wakers also notify through their notifiers; `how`: always, or
-  // only when half of what may wait for this sleeper does.
+  // Until disarm_event(), wakers also notify through their notifiers; `how`: always, or only when
+  // half of the items that fit wait for this sleeper.
   void arm_event(std::uint32_t how = kSleepsOnEvent) noexcept { enter(how); }
   void disarm_event() noexcept { leave(kSleepsOnEvent); }
 
@@ -110,7 +110,7 @@ class Sleeper {
   std::uint32_t index_;
   platform::Mutex mutex_;
   std::uint32_t parked_ TB_GUARDED_BY(mutex_) = 0;
-  std::uint32_t armed_ TB_GUARDED_BY(mutex_) = 0;  // as what; 0: the event is not
+  std::uint32_t armed_ TB_GUARDED_BY(mutex_) = 0;  // how the event is armed; 0: not armed
 };
 
 // Wakes one sleeper of a peer. Several threads may wake at once, but not during set_notifier().
@@ -122,16 +122,16 @@ class Waker {
 
   void set_notifier(platform::Fd notifier) noexcept { notifier_ = std::move(notifier); }
 
-  // Call this after storing what the sleeper waits for and one full fence; or after a sequentially
+  // Called after storing what the sleeper waits for and one full fence; or after a sequentially
   // consistent swap, which is also a full fence.
   void wake_if_sleeping() noexcept {
-    // Sequentially consistent: comes after that fence or swap, which pairs with the fence in
+    // Sequentially consistent: after that fence or swap, which pairs with the fence in
     // Sleeper::enter().
     const std::uint32_t sleeping = slot_->sleeping.load(std::memory_order_seq_cst);
     if (sleeping != 0) [[unlikely]]
       wake(sleeping);
   }
-  // The same, of a sleeper that may sleep until so much waits for it that `half_full()`.
+  // The same for a sleeper that may sleep until half_full() is true.
   template <typename HalfFull>
   void wake_if_sleeping(HalfFull half_full) noexcept {
     const std::uint32_t sleeping = slot_->sleeping.load(std::memory_order_seq_cst);

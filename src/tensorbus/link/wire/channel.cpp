@@ -10,8 +10,8 @@
 namespace tensorbus::link {
 namespace {
 
-// Joins messages to one datagram, if they have no descriptors, it can hold them, and there is
-// memory for that.
+// Joins messages into one datagram if they have no descriptors, it can hold them, and memory
+// allows.
 template <typename Messages>
 void join(Messages& messages) noexcept {
   std::size_t bytes = 0;
@@ -168,7 +168,7 @@ void Channel::send_delayed() noexcept {
   const platform::MutexLock lock(mutex_);
   try {
     transmit_behind_delayed({});
-  } catch (const Error&) {  // the same
+  } catch (const Error&) {  // as above
   }
 }
 
@@ -258,7 +258,7 @@ Channel::State Channel::receive(Received& received) {
   if (socket_first_) {
     const State state = receive_from_socket(received);
     if (state == State::kMessage) return state;
-    socket_first_ = false;  // also after its end: what came in memory is behind it
+    socket_first_ = false;  // also after its end: messages in memory come after it
   }
   if (take_looped_back(received.datagram)) {
     received.header = decode_control_header(received.datagram.bytes);
@@ -283,7 +283,7 @@ Channel::State Channel::receive_from_socket(Received& received) {
   return State::kMessage;
 }
 
-// Keeps what follows the first message of a datagram.
+// Keeps the rest of a datagram after its first message.
 void Channel::split(Received& received) {
   std::vector<std::byte>& bytes = received.datagram.bytes;
   const std::size_t first = control_bytes(bytes);

@@ -22,12 +22,12 @@ class Channel {
     std::vector<std::byte> bytes;
     std::vector<platform::Fd> fds;
   };
-  // A list: splice() adds a prepared message to the queue without an allocation.
+  // A list: splice() appends a prepared message without an allocation.
   using Queue = std::list<Pending>;
 
  public:
-  // Calls `wants_to_write` with true when the queue starts to wait for the socket, and with false
-  // when it is empty again. Any sending thread may call it; it must not call the channel.
+  // Calls `wants_to_write` with true when messages begin to wait for the socket, and with false
+  // when none waits any more. Any sending thread may call it; it must not call the channel.
   Channel(platform::Fd socket, std::function<void(bool)> wants_to_write);
 
   ~Channel() { platform::discard_unread(socket_.get()); }
@@ -36,25 +36,26 @@ class Channel {
 
   int fd() const noexcept { return socket_.get(); }
 
-  // Joins the two ends of a connection of one participant with itself: what is sent from now on
-  // goes from one to the other in memory, behind what the socket has. Before anything else knows
-  // them.
+  // Joins the two ends of a connection of one participant with itself: later messages go from one
+  // end to the other in memory, after those in the socket. Called before any other code knows the
+  // channels.
   static void loop_back(const std::shared_ptr<Channel>& one, const std::shared_ptr<Channel>& other);
   bool is_loop_back() const noexcept { return looped_; }
   bool is_joined_with(const Channel& other) const noexcept {
     return looped_ && other_.lock().get() == &other;
   }
-  // Of a channel that is looped back: `heard` is called, in the sending thread, when receive() has
-  // a message again. It must not call the channel.
+  // For a channel that is looped back: the sending thread calls `heard` when receive() has a
+  // message again. It must not call the channel.
   void on_looped_back(std::function<void()> heard);
-  // Returns true if receive() has a message that poll() does not tell of: it came so, or in one
-  // datagram with the last one. For the receiving thread.
+  // Returns true if receive() has a message that poll() does not report: it came in memory, or in
+  // one datagram with the last one. For the receiving thread.
   bool has_more();
-  // The same of a datagram alone.
+  // The same for the rest of a datagram only.
   bool has_rest() const noexcept { return rest_at_ < rest_.size(); }
 
-  // While one lives, what its thread sends on this channel waits, and goes in few datagrams. What
-  // other threads send does not wait, and goes behind it. One at a time: another one does nothing.
+  // While it lives, its thread's messages on this channel are collected into few datagrams.
+  // Messages of other threads do not wait, and go after these. A second batch at a time does
+  // nothing.
   class Batch {
    public:
     explicit Batch(std::shared_ptr<Channel> channel);
@@ -63,11 +64,11 @@ class Channel {
     Batch& operator=(const Batch&) = delete;
 
    private:
-    std::shared_ptr<Channel> channel_;  // null: it does nothing
+    std::shared_ptr<Channel> channel_;  // null: does nothing
   };
 
-  // Sends a message, or queues it with its `fds`. A message that cannot be delivered because the
-  // peer is gone is dropped: receive() and the pidfd report the peer's death.
+  // Sends a message, or queues it with its `fds`. If the peer is gone, the message is dropped:
+  // receive() and the pidfd report the peer's death.
   template <typename Message>
   void send(const Message& message, std::vector<platform::Fd> fds = {}) {
     send_bytes(encode_control(message), std::move(fds));
@@ -76,7 +77,7 @@ class Channel {
   // memory is short.
   class Prepared {
    public:
-    // Overwrites the last field, a number of 64 bits.
+    // Overwrites the last field, a 64-bit number.
     void set_last(std::uint64_t value) noexcept;
 
    private:
@@ -89,13 +90,13 @@ class Channel {
     return Prepared(encode_control(message));
   }
   void send(Prepared message) noexcept;
-  // Lets a message wait for the next one, to go in one datagram with it; or for send_delayed(),
-  // which the caller sees to if this returns true: no other message waits so. If kMostDelayed do,
-  // they go now.
+  // Delays a message so that it goes in one datagram with the next one, or with send_delayed().
+  // Returns true if no other message is delayed: then the caller arranges that call. If
+  // kMostDelayed messages are delayed, they are sent now.
   [[nodiscard]] bool delay(Prepared message) noexcept;
   void send_delayed() noexcept;
   static constexpr std::size_t kMostDelayed = 64;
-  // Returns true if the socket took it or the peer is gone; false if it would wait: it is not sent.
+  // Returns true if the socket took it or the peer is gone; false (not sent) if it would wait.
   template <typename Message>
   bool try_send(const Message& message) {
     return try_send_bytes(encode_control(message));
@@ -104,17 +105,17 @@ class Channel {
   void flush();
   // Returns the number of messages that wait because the peer does not read.
   std::size_t waiting();
-  // Returns a mark behind all messages that were sent here up to now.
+  // Returns a mark after all messages sent here up to now.
   std::uint64_t mark();
-  // Returns true if the socket has taken what was sent before the mark, or the peer is gone.
+  // Returns true if the socket has taken everything before the mark, or the peer is gone.
   bool has_taken(std::uint64_t mark);
-  // Returns how many of these hold descriptors of this process.
+  // Returns how many of the waiting messages hold descriptors of this process.
   std::size_t waiting_with_descriptors();
   // Returns true if a message sent now would be dropped.
   bool peer_is_gone() const noexcept {
     return looped_ ? other_.expired() : platform::peer_has_hung_up(socket_.get());
   }
-  // Ends the calls of `wants_to_write` and `heard`, because nothing reads the socket any more.
+  // Ends the calls of `wants_to_write` and `heard`: the socket is not read any more.
   void detach();
 
   struct Received {
@@ -138,7 +139,7 @@ class Channel {
   void send_bytes(std::vector<std::byte> bytes, std::vector<platform::Fd> fds);
   void send_or_queue(Queue message);
   void transmit_or_queue(Queue message) TB_REQUIRES(mutex_);
-  // Transmits what was delayed, and then this.
+  // Transmits delayed messages, then this one.
   void transmit_behind_delayed(Queue message) TB_REQUIRES(mutex_);
   // Returns true if this thread's batch took the message.
   bool add_to_batch(const Pending& message) TB_REQUIRES(mutex_);
@@ -154,19 +155,19 @@ class Channel {
 
   platform::Fd socket_;
   bool looped_ = false;           // constant once the channel is in use
-  std::weak_ptr<Channel> other_;  // of a channel that is looped back
-  bool socket_first_ = false;     // the receiving thread: it may have what was sent before that
+  std::weak_ptr<Channel> other_;  // the other end of a channel that is looped back
+  bool socket_first_ = false;  // used by the receiving thread: the socket may have earlier messages
   std::function<void(bool)> wants_to_write_;
   platform::Mutex mutex_;
-  Queue pending_ TB_GUARDED_BY(mutex_);  // not empty: the last call was wants_to_write_(true)
+  Queue pending_ TB_GUARDED_BY(mutex_);  // if not empty, wants_to_write_(true) was called last
   std::uint64_t queued_ TB_GUARDED_BY(mutex_) = 0;  // messages that ever had to wait
   Queue delayed_ TB_GUARDED_BY(mutex_);
   std::function<void()> heard_ TB_GUARDED_BY(mutex_);
   Queue looped_back_ TB_GUARDED_BY(mutex_);
   bool detached_ TB_GUARDED_BY(mutex_) = false;
   std::thread::id batching_ TB_GUARDED_BY(mutex_);
-  Queue batch_ TB_GUARDED_BY(mutex_);  // of one message, or of none
-  // The receiving thread: a datagram, and where its next message begins.
+  Queue batch_ TB_GUARDED_BY(mutex_);  // one message, or none
+  // Used by the receiving thread: a datagram, and the position of its next message.
   std::vector<std::byte> rest_;
   std::size_t rest_at_ = 0;
 };

@@ -36,11 +36,11 @@ struct Subscribe {
   std::uint32_t writable = 0;     // 1: the subscriber also writes the memory of samples
   std::uint32_t best_effort = 0;  // 1: a reliable publisher does not wait for the subscriber
   std::uint64_t fingerprint = 0;  // of the message type; 0: any type
-  // After a cut-off, the first sample that the subscriber has not had.
+  // After a cut-off: the first sample that the subscriber did not get.
   std::uint64_t resume_at = kNoSequence;
   std::string topic;
   std::string type{};  // the definition, or the name if the definition exceeds kMostDefinition
-  std::string node{};  // of the subscriber, for inspections; at most kMostNode bytes of its name
+  std::string node{};  // name for inspections, at most kMostNode bytes
   void visit(auto& archive) {
     archive(link, publisher, depth, max_held, wake_slot, writable, best_effort, fingerprint,
             resume_at, topic, type, node);
@@ -55,8 +55,8 @@ struct Accepted {
   std::uint32_t max_held = 0;
   std::uint32_t wake_slot = 0;
   std::uint32_t reliable = 0;
-  std::uint64_t next_sequence = 0;  // of the first sample that this link gets
-  std::string machine{};            // of a mirror: what it stands for (MirrorOrigin); else empty
+  std::uint64_t next_sequence = 0;  // of the first sample on this link
+  std::string machine{};            // for a mirror: its MirrorOrigin; else empty
   std::string publisher{};
   void visit(auto& archive) {
     archive(link, slots, returns, max_held, wake_slot, reliable, next_sequence, machine, publisher);
@@ -78,7 +78,7 @@ struct Ended {
   void visit(auto& archive) { archive(number, cut_off); }
 };
 
-// The first message of a connection by which a process asks what this participant has.
+// The first message on a connection of a process that inspects this participant.
 using Inspect = Notice<ControlType::kInspect>;
 
 struct Inspected {
@@ -92,7 +92,7 @@ struct TopicName {
   void visit(auto& archive) { archive(name); }
 };
 
-// The first message of a connection by which a tracer asks for a ring (docs/tracing.md).
+// The first message on a connection of a tracer that asks for a ring (docs/tracing.md).
 struct Trace {
   static constexpr ControlType kType = ControlType::kTrace;
   std::vector<TopicName> topics;  // none: all

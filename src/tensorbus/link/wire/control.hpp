@@ -11,9 +11,9 @@
 #include "tensorbus/memory/grant.hpp"
 #include "tensorbus/platform/error.hpp"
 
-// The common part of all control messages (docs/protocol.md, section 2). The headers beside this
-// one define the messages; control_messages.hpp lists them. Each message lists its fields once, in
-// visit(), for writing and for reading.
+// The common part of all control messages (docs/protocol.md, section 2). The headers in this folder
+// define the messages; control_messages.hpp lists them. Each message lists its fields once, in
+// visit(), for writing and reading.
 namespace tensorbus::link {
 
 inline constexpr std::uint32_t kControlMagic = 0x73756274;  // "tbus"
@@ -75,7 +75,7 @@ struct ControlHeader {
 };
 static_assert(sizeof(ControlHeader) == 16);
 
-// A message with one field, as a rule the number of a link or of a segment.
+// A message with one field, usually the number of a link or a segment.
 template <ControlType kOf, typename Number = std::uint32_t>
 struct Notice {
   static constexpr ControlType kType = kOf;
@@ -87,7 +87,7 @@ struct Notice {
 Code code_of(std::uint32_t code);
 // Returns a peer's text with '?' for all but '\n' and printable ASCII. Python needs valid text.
 std::string as_text(std::string bytes);
-// Does the same for a peer's reason, and replaces an empty one.
+// The same for a peer's reason; replaces an empty one.
 std::string as_reason(std::string bytes);
 
 // Returns the grant of a field `writable`. Throws Error(kProtocol) that names `field` if it is > 1.
@@ -104,13 +104,13 @@ std::vector<std::byte> encode_control(const Message& message) {
   return bytes;
 }
 
-// Returns how many bytes the first message of a datagram has; at most all. Throws Error(kProtocol)
-// if it has no header, or more bytes than there are.
+// Returns the size of the first message of a datagram. Throws Error(kProtocol) if it has no header,
+// or claims more bytes than there are.
 std::size_t control_bytes(std::span<const std::byte> datagram);
 // Checks magic and length of one message, not the version. Throws Error(kProtocol).
 ControlHeader decode_control_header(std::span<const std::byte> datagram);
 
-// Returns the Error for a message that no handler takes.
+// Returns the Error for a message without a handler.
 Error unexpected_message(ControlType type);
 
 // Decodes a message. Throws Error(kProtocol) unless the body is exactly this message.

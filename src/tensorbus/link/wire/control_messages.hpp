@@ -13,8 +13,8 @@
 #include "tensorbus/link/wire/memory_messages.hpp"
 #include "tensorbus/link/wire/queue_messages.hpp"
 
-// The table of all control messages. The dispatch (dispatch.hpp), the seeds of the fuzzers, and the
-// table of docs/protocol.md, section 2 (tests/unit/link/control_messages_test.cpp) come from it.
+// The table of all control messages. The dispatch (dispatch.hpp), the fuzzers' seeds and the table
+// of docs/protocol.md, section 2 (tests/unit/link/control_messages_test.cpp) come from it.
 namespace tensorbus::link {
 
 enum class TakenBy : std::uint8_t {
@@ -132,7 +132,6 @@ struct ControlRow {
   using Message = typename std::remove_cvref_t<decltype(kRow)>::Message;
 };
 
-// Calls `action` with each ControlRow.
 template <typename Action>
 constexpr void for_each_control_message(Action&& action) {
   [&]<std::size_t... kIndex>(std::index_sequence<kIndex...>) {

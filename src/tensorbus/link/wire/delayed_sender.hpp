@@ -9,16 +9,16 @@
 
 namespace tensorbus::link {
 
-// Sends messages that may come a little later, so that they cost the peer no wake of their own:
-// with the next message of their channel, or when flush() is called. Thread-safe.
+// Sends messages that may be late, so that they do not wake the peer on their own: with the next
+// message of their channel, or at flush(). Thread-safe.
 class DelayedSender {
  public:
-  // `arm` has flush() called some time later. It must not call this object.
+  // `arm` arranges a later call of flush(). It must not call this object.
   explicit DelayedSender(std::function<void()> arm) : arm_(std::move(arm)) {}
 
   void send(const std::shared_ptr<Channel>& channel, Channel::Prepared message) noexcept;
   void flush() noexcept;
-  // Nothing is delayed from now on: nobody calls flush() any more.
+  // From now on nothing is delayed, because flush() is not called any more.
   void stop() noexcept;
 
  private:

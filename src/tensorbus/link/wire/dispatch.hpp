@@ -43,8 +43,8 @@ constexpr auto make_jump_table() {
 
 }  // namespace internal
 
-// Decodes a message that `kBy` takes and calls `handler`, which must accept all these types, with
-// it and with the descriptors of a type that may have them (empty if they did not come). Returns
+// Decodes a message that `kBy` takes, and calls `handler` with it and, for a type that may have
+// descriptors, with these (empty if none came). `handler` must accept all types of `kBy`. Returns
 // false for other messages. Throws Error(kProtocol) for a wrong body or number of descriptors.
 template <TakenBy kBy, typename Handler>
 bool dispatch(Channel::Received& received, Handler&& handler) {

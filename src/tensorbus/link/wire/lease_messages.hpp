@@ -10,7 +10,7 @@
 #include "tensorbus/link/wire/control.hpp"
 #include "tensorbus/memory/segment_id.hpp"
 
-// Messages about leases (docs/protocol.md, section 6). Each side sends requests and answers; the
+// Messages about leases (docs/protocol.md, section 6). Each side sends requests and replies; the
 // sender of a request numbers it.
 namespace tensorbus::link {
 
@@ -41,7 +41,7 @@ struct Claim {
   void visit(auto& archive) { archive(request, writable, blocks); }
 };
 
-// Asks for a copy of bytes on a device of the receiver, which the sender cannot use.
+// Asks for a copy of bytes on a device of the receiver that the sender cannot use.
 struct Stage {
   static constexpr ControlType kType = ControlType::kStage;
   std::uint32_t request = 0;
@@ -50,13 +50,13 @@ struct Stage {
   void visit(auto& archive) { archive(request, block, bytes); }
 };
 
-// Answers STAGE with a copy in host memory.
+// Replies to STAGE with a copy in host memory.
 struct Staged {
   static constexpr ControlType kType = ControlType::kStaged;
   std::uint32_t request = 0;
   std::uint64_t token = 0;
   BlockName copy;
-  std::uint32_t device = 0;  // of the original bytes, by the owner's ordinal
+  std::uint32_t device = 0;  // that had the original bytes, as the owner's ordinal
   void visit(auto& archive) { archive(request, token, copy, device); }
 };
 
@@ -76,26 +76,26 @@ struct Lent {
   static constexpr ControlType kType = ControlType::kLent;
   static constexpr std::size_t kMostInline = 2048;  // bytes of a descriptor in `inline_bytes`
   std::uint32_t request = 0;
-  std::uint64_t token = 0;        // 0: a lease on no memory
-  std::uint32_t length = 0;       // of the descriptor; 0: there is none
+  std::uint64_t token = 0;        // 0: a lease of no memory
+  std::uint32_t length = 0;       // of the descriptor; 0: none
   memory::SegmentId segment = 0;  // of the descriptor, unless it is inline
   std::uint64_t offset = 0;
   std::string inline_bytes{};
   std::uint64_t number = 0;  // of a queue item, if task_done() needs it
-  std::uint64_t mark = 0;    // packed; the sample is complete when it is reached
+  std::uint64_t mark = 0;    // packed; when reached, the sample is complete
   void visit(auto& archive) {
     archive(request, token, length, segment, offset, inline_bytes, number, mark);
   }
 };
 
-// Has the receiver keep a share of the sender's, for those who attach when the sender has ended.
+// Asks the receiver to keep a share for processes that attach after the sender has ended.
 struct Keep {
   static constexpr ControlType kType = ControlType::kKeep;
-  std::uint64_t share = 0;  // its number at the receiver: bus::Shares::kKept and random bits
+  std::uint64_t share = 0;  // number at the receiver: bus::Shares::kKept and random bits
   std::uint64_t key = 0;
-  std::uint64_t carrier = 0;  // what its handle was sent through; 0: not known
+  std::uint64_t carrier = 0;  // what its handle was sent through; 0: unknown
   std::uint32_t writable = 0;
-  std::uint32_t drop = 0;  // 1: it was attached to, or nobody will attach
+  std::uint32_t drop = 0;  // 1: it was attached, or no process will attach
   Lent lent{};
   void visit(auto& archive) { archive(share, key, carrier, writable, drop, lent); }
 };
@@ -105,9 +105,9 @@ struct Handed {
   std::uint32_t request = 0;
   std::uint64_t bytes = 0;
   std::uint32_t is_file = 0;
-  std::uint64_t offset = 0;  // for a file only, like `path`
+  std::uint64_t offset = 0;  // only for a file, like `path`
   std::string path{};
-  Id device{};  // for GPU memory only: the device's UUID
+  Id device{};  // only for GPU memory: the device's UUID
   void visit(auto& archive) { archive(request, bytes, is_file, offset, path, device); }
 };
 
@@ -122,7 +122,7 @@ struct Denied {
 struct Return {
   static constexpr ControlType kType = ControlType::kReturn;
   std::uint64_t token = 0;
-  std::uint64_t mark = 0;  // packed; the lease ends when it is reached. Last: MessageLeaseSource
+  std::uint64_t mark = 0;  // packed; when reached, the lease ends. Last: MessageLeaseSource
   void visit(auto& archive) { archive(token, mark); }
 };
 

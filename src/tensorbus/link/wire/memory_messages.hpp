@@ -14,11 +14,11 @@ struct SegmentMessage {
   static constexpr ControlType kType = ControlType::kSegment;
   memory::SegmentId segment = 0;
   std::uint64_t bytes = 0;
-  std::uint32_t writable = 0;  // 1: the descriptor is writable, for links that asked; 0: for others
+  std::uint32_t writable = 0;  // 1: a writable descriptor, for links that asked for it
   void visit(auto& archive) { archive(segment, bytes, writable); }
 };
 
-// Announces part of a file, in place of a segment. Others may change and truncate the file.
+// Announces a part of a file as a segment. Other processes may change and truncate the file.
 struct FileMessage {
   static constexpr ControlType kType = ControlType::kFile;
   memory::SegmentId segment = 0;
@@ -29,7 +29,7 @@ struct FileMessage {
   void visit(auto& archive) { archive(segment, bytes, offset, writable, path); }
 };
 
-// Announces device memory, in place of a segment.
+// Announces device memory as a segment.
 struct DeviceSegment {
   static constexpr ControlType kType = ControlType::kDeviceSegment;
   memory::SegmentId segment = 0;
@@ -46,7 +46,7 @@ struct DeviceExport {
   std::uint32_t kind = 0;  // a platform::ForeignMemory::Kind
   std::uint64_t bytes = 0;
   Id device;
-  std::string handle{};  // of the allocation, or its name in its pool
+  std::string handle{};  // of the allocation; or its name in its pool
   std::uint32_t chunk = 0;
   std::uint32_t chunks = 1;
   std::uint64_t chunk_bytes = 0;
@@ -61,15 +61,15 @@ using TimelineMessage = Notice<ControlType::kTimeline>;
 
 enum class PinVerb : std::uint32_t { kAsk, kGranted, kRefused, kReleased };
 
-// The borrower asks the owner to keep the pages of a block of host memory, and the owner answers.
-// The borrower sends kReleased when it needs the pages no longer.
+// The borrower asks the owner to keep the pages of a block of host memory, and the owner replies.
+// The borrower sends kReleased when it no longer needs the pages.
 struct Pin {
   static constexpr ControlType kType = ControlType::kPin;
   std::uint32_t verb = 0;  // a PinVerb
   memory::SegmentId segment = 0;
-  std::uint64_t offset = 0;      // of any byte of the block; an answer repeats it
-  std::uint64_t generation = 0;  // an answer repeats it
-  std::uint64_t begin = 0;       // of the pages that were granted or are released
+  std::uint64_t offset = 0;      // of any byte of the block; repeated in the reply
+  std::uint64_t generation = 0;  // repeated in the reply
+  std::uint64_t begin = 0;       // of the granted or released pages
   std::uint64_t end = 0;
   void visit(auto& archive) { archive(verb, segment, offset, generation, begin, end); }
 };

@@ -14,7 +14,7 @@ void send_hello(Channel& channel, const Id& self, const WakePage& wake_page, pla
   std::vector<platform::Fd> fds;
   fds.push_back(platform::duplicate(wake_page.memfd().get()));
   platform::Fd pidfd = platform::open_own_pidfd();
-  // A kernel without pidfds is accepted. A resource limit is an error: a later try may succeed.
+  // A kernel without pidfds is accepted. A resource limit is an error: a later attempt may succeed.
   if (!pidfd && platform::limit_behind(errno)) platform::throw_system("pidfd_open", errno);
   const bool has_pidfd = static_cast<bool>(pidfd);
   if (has_pidfd) fds.push_back(std::move(pidfd));

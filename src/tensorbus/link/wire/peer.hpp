@@ -11,16 +11,16 @@
 
 namespace tensorbus::link {
 
-// The participant at the other end of a connection: its HELLO, as far as it could be checked.
+// The participant at the other end of a connection: the checked values of its HELLO.
 struct Peer {
   Id id;
   std::uint32_t pid = 0;
-  platform::Fd pidfd;  // empty if the peer sent none: then only the socket's end reports its death
+  platform::Fd pidfd;  // empty if none was sent: then only the end of the socket shows its death
   PeerWakePage wake_page;
-  platform::Fd lineage;  // see platform/fork/lineage.hpp; empty if the peer sent none
+  platform::Fd lineage;  // see platform/fork/lineage.hpp; empty if none was sent
 };
 
-// The cost of a connection: a socket and a pidfd, a wake page, and a timeline if GPUs are used.
+// The cost of a connection: a socket, a pidfd, a wake page, and a timeline if GPUs are used.
 inline constexpr memory::PeerCost kConnectionCost{
     .descriptors = 2, .mappings = 2, .address_bytes = 2 * kWakePageBytes, .memory_bytes = 16384};
 
@@ -30,14 +30,14 @@ void send_hello(Channel& channel, const Id& self, const WakePage& wake_page,
 
 // Throws Error(kPermission) if the process at the other end belongs to another user.
 void check_same_user(int socket);
-// Returns true if the other end is in this process. Asks the kernel, not the peer.
+// Returns true if the other end is in this process, according to the kernel.
 bool is_this_process(int socket);
 
-// Tells a peer that has just connected why there is no room for it, and discards its messages.
+// Sends a newly connected peer the reason why there is no room for it, and discards its messages.
 void turn_away(int socket, const std::string& why) noexcept;
 
 // Checks a HELLO and its descriptors. Throws Error(kVersionMismatch) that names both versions, or
-// Error(kProtocol) for any other mistake.
+// Error(kProtocol) for any other fault.
 Peer accept_hello(Channel::Received& received);
 
 }  // namespace tensorbus::link

@@ -4,7 +4,7 @@
 
 #include "tensorbus/link/wire/lease_messages.hpp"
 
-// Messages between the clients of a queue and its host (docs/protocol.md, section 7).
+// Messages between the clients of a queue and its server (docs/protocol.md, section 7).
 namespace tensorbus::link {
 
 // Names a queue of the receiver.
@@ -25,7 +25,7 @@ struct Put {
   void visit(auto& archive) { archive(request, queue, flags, lent); }
 };
 
-// Offers the host a ring by which the client puts items (put_ring.hpp). Its memory comes with it.
+// Offers the server a ring by which the client puts items (put_ring.hpp), with its memory.
 struct QueueRing {
   static constexpr ControlType kType = ControlType::kQueueRing;
   std::uint32_t request = 0;
@@ -33,7 +33,7 @@ struct QueueRing {
   void visit(auto& archive) { archive(request, queue); }
 };
 
-// Asks for the ring by which the host lends items ahead (prefetch_ring.hpp).
+// Asks for the get ring, by which the server lends items ahead (prefetch_ring.hpp).
 struct Prefetch {
   static constexpr ControlType kType = ControlType::kPrefetch;
   std::uint32_t request = 0;
@@ -41,16 +41,16 @@ struct Prefetch {
   void visit(auto& archive) { archive(request, queue); }
 };
 
-// The answer, with the ring's memory.
+// The reply, with the ring's memory.
 struct PrefetchRing {
   static constexpr ControlType kType = ControlType::kPrefetchRing;
   std::uint32_t request = 0;
-  std::uint32_t taker = 0;   // by which the client claims items
-  std::uint64_t leases = 0;  // the token of the lease at position p is this + p
+  std::uint32_t taker = 0;   // the number by which the client claims items
+  std::uint64_t leases = 0;  // the token of the lease at position p is leases + p
   void visit(auto& archive) { archive(request, taker, leases); }
 };
 
-// There is an entry in the client's ring, or it has taken an item, and the host waits for that.
+// Wakes the server, which waits for an entry in the client's ring, or for the claim of an item.
 struct QueueWake {
   static constexpr ControlType kType = ControlType::kQueueWake;
   QueueName queue;
@@ -60,19 +60,19 @@ struct QueueWake {
 struct Get {
   static constexpr ControlType kType = ControlType::kGet;
   static constexpr std::uint32_t kWait = 1;  // wait for an item
-  static constexpr std::uint32_t kHold = 2;  // others see the item before TAKE
+  static constexpr std::uint32_t kHold = 2;  // others see the item until TAKE
   std::uint32_t request = 0;
   QueueName queue;
   std::uint32_t flags = 0;
   void visit(auto& archive) { archive(request, queue, flags); }
 };
 
-// Accepts the item that the client was offered.
+// Accepts the offered item.
 struct Take {
   static constexpr ControlType kType = ControlType::kTake;
   std::uint32_t request = 0;  // of the GET
   QueueName queue;
-  std::uint32_t spoilt = 0;  // 1: the memory of the item is gone, so no client can get it
+  std::uint32_t spoilt = 0;  // 1: the item's memory is gone, so no client can get it
   void visit(auto& archive) { archive(request, queue, spoilt); }
 };
 
@@ -92,8 +92,8 @@ struct QueueCall {
   std::uint32_t request = 0;
   QueueName queue;
   std::uint32_t verb = 0;  // a QueueVerb
-  // For kTaskDone and kGiveBack: of the item; without `redeliver`, how many items (0: one). For
-  // kShutDown 1: drop what waits.
+  // For kTaskDone and kGiveBack: the number of the item; without `redeliver`, how many items (0:
+  // one). For kShutDown: 1 drops the waiting items.
   std::uint64_t number = 0;
   void visit(auto& archive) { archive(request, queue, verb, number); }
 };
@@ -101,18 +101,18 @@ struct QueueCall {
 struct Cancel {
   static constexpr ControlType kType = ControlType::kCancel;
   std::uint32_t request = 0;
-  std::uint32_t read = 0;  // 1: the client has read the item that it refuses: its memory is there
+  std::uint32_t read = 0;  // 1: the client has read the refused item: its memory exists
   void visit(auto& archive) { archive(request, read); }
 };
 
 struct Reply {
   static constexpr ControlType kType = ControlType::kReply;
-  static constexpr std::uint32_t kTimedOut = 1;  // there was no room, or no item
-  static constexpr std::uint32_t kShutDown = 2;  // the queue lets nothing in, or nothing is left
+  static constexpr std::uint32_t kTimedOut = 1;  // no room, or no item
+  static constexpr std::uint32_t kShutDown = 2;  // the queue accepts nothing, or nothing is left
   std::uint32_t request = 0;
-  std::uint32_t refused = 0;  // 0, or one of these
+  std::uint32_t refused = 0;  // 0, or one of the constants
   // For kOpen: maxsize, flags, key, max_bytes. For kState: items, unfinished, lost, bytes. For
-  // kShutDown: items, how many other clients have asked for some, and whether this one has.
+  // kShutDown: items, the number of other clients that asked for one, and whether this one did.
   std::uint64_t first = 0;
   std::uint64_t second = 0;
   std::uint64_t third = 0;

@@ -7,7 +7,7 @@
 
 namespace tensorbus::memory {
 
-// Stored in a file, and destroyed with its mapping. Does nothing in a forked child: the registry
+// Kept by a file and destroyed with its mapping. Does nothing in a forked child: the registry
 // belongs to the parent.
 class FileSegments::Unmapping {
  public:
@@ -35,7 +35,7 @@ void FileSegments::Registry::retire(SegmentId number) noexcept {
 
 namespace {
 
-// Compares without a reference: if that were the last, the file would end under our lock.
+// Takes no reference: if it became the last, the file would be unmapped with the mutex held.
 bool is(const std::weak_ptr<const MappedFile>& known,
         const std::shared_ptr<const MappedFile>& file) {
   return !known.owner_before(file) && !file.owner_before(known);
@@ -44,7 +44,7 @@ bool is(const std::weak_ptr<const MappedFile>& known,
 }  // namespace
 
 SegmentId FileSegments::number_of(const std::shared_ptr<const MappedFile>& file) {
-  std::shared_ptr<const Unmapping> unmapping;  // goes without the lock, if there is no memory
+  std::shared_ptr<const Unmapping> unmapping;  // outlives the lock if an allocation fails
   const platform::MutexLock lock(registry_->mutex);
   auto& files = registry_->files;
   const auto known = std::find_if(files.begin(), files.end(),
@@ -60,7 +60,7 @@ SegmentId FileSegments::number_of(const std::shared_ptr<const MappedFile>& file)
 }
 
 std::size_t FileSegments::bytes() const {
-  std::vector<std::shared_ptr<const MappedFile>> mapped;  // unmapped without the lock
+  std::vector<std::shared_ptr<const MappedFile>> mapped;  // released after the mutex
   std::size_t bytes = 0;
   const platform::MutexLock lock(registry_->mutex);
   for (const auto& [number, file] : registry_->files)

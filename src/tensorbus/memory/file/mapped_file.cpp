@@ -64,15 +64,15 @@ MappedFile::MappedFile(int fd, std::string path, std::size_t offset, std::size_t
       end_(end_of(path_, offset, bytes)),
       skip_(offset % platform::page_bytes()),
       opened_(status()) {
-  platform::keep_in_child(fd_.get());  // it delays no peer's notice of a death
+  platform::keep_in_child(fd_.get());  // keeping it open hides no death from peers
   if (!S_ISREG(opened_.st_mode))
     throw Error(Code::kInvalidArgument,
                 about_file(path_) + "it is not a regular file, and only those can be mapped");
   if (platform::has_huge_pages(fd_.get()))
     throw Error(Code::kUnsupported,
                 about_file(path_) +
-                    "it lies in huge pages (hugetlbfs): cut short, it would end whoever reads it. "
-                    "Copy it to another file system, or read it into memory");
+                    "it lies in huge pages (hugetlbfs): if cut short, reading it would end the "
+                    "process. Copy it to another file system, or read it into memory");
   if (static_cast<std::size_t>(opened_.st_size) < end_)
     throw Error(Code::kInvalidArgument,
                 about_file(path_) + "it has " + text_of(static_cast<std::size_t>(opened_.st_size)) +
@@ -98,7 +98,7 @@ MappedFile::~MappedFile() {
 void MappedFile::keep_until_unmapped(std::shared_ptr<const void> kept) const {
   std::list<std::shared_ptr<const void>> one;
   one.push_back(std::move(kept));
-  files.lock();  // free in a forked child; nothing allocates under it
+  files.lock();  // unlocked in a forked child; no code allocates while it is held
   kept_.splice(kept_.end(), one);
   files.unlock();
 }
@@ -130,7 +130,7 @@ struct stat MappedFile::status() const {
 void MappedFile::check() const {
   const struct stat now = status();
   const auto size = static_cast<std::size_t>(now.st_size);
-  const std::string remedy = " What is in memory is not to be relied upon: map the file again";
+  const std::string remedy = " Do not use the memory: map the file again";
   if (size < end_)
     throw Error(Code::kSystem,
                 about_file(path_) + "it was cut short while it was mapped: " + text_of(end_) +
@@ -165,7 +165,7 @@ void MappedFile::flush() const {
 
 void allocate_file(int fd, const std::string& path, std::size_t bytes) {
   const std::string what = about_file(path) + "making room for " + text_of(bytes);
-  // The kernel would raise SIGXFSZ.
+  // Beyond the limit, the kernel raises SIGXFSZ.
   if (bytes > platform::max_file_bytes())
     platform::throw_system(what, EFBIG, platform::During::kFile);
   if (::ftruncate(fd, 0) < 0) throw_system(what, errno);
@@ -173,7 +173,7 @@ void allocate_file(int fd, const std::string& path, std::size_t bytes) {
   const auto size = static_cast<off_t>(bytes);
   int error = EINTR;
   while (error == EINTR) error = ::posix_fallocate(fd, 0, size);
-  // musl returns this; glibc writes a byte into each block instead.
+  // musl returns this. glibc writes a byte into each block instead.
   if (error == EOPNOTSUPP) error = ::ftruncate(fd, size) < 0 ? errno : 0;
   if (error == 0) return;
   [[maybe_unused]] const int emptied = ::ftruncate(fd, 0);  // gives back what was allocated

@@ -18,8 +18,8 @@
 
 namespace tensorbus::memory {
 
-// A part of a file in memory. Its pages are those of the page cache: read when they are touched,
-// and dropped when the machine needs memory. So it may be larger than the machine's memory.
+// A part of a file in memory. Its pages are those of the page cache: read on first access, and
+// dropped when the machine needs memory. So the file may be larger than the machine's memory.
 //
 // A page that the file no longer has reads as zeros (platform::FileGuard), and check() and flush()
 // throw from then on. Methods may be called in any thread, and in forked children: the descriptor
@@ -33,9 +33,9 @@ class TENSORBUS_API MappedFile : public std::enable_shared_from_this<MappedFile>
   };
 
   // Maps `bytes` of the file from any `offset` on. `fd` stays the caller's and may be closed;
-  // `path` is for messages only. Throws Error(kInvalidArgument) if it is not a regular file or has
-  // fewer bytes, Error(kUnsupported) for a file of huge pages, Error(kOutOfMemory) that names the
-  // limits, Error(kSystem).
+  // `path` is for messages only. Throws Error(kInvalidArgument) if it is not a regular file or is
+  // too short, Error(kUnsupported) for a file in huge pages, Error(kOutOfMemory) that names the
+  // limits, or Error(kSystem).
   MappedFile(int fd, std::string path, std::size_t offset, std::size_t bytes, Mode mode);
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -45,19 +45,19 @@ class TENSORBUS_API MappedFile : public std::enable_shared_from_this<MappedFile>
   static const MappedFile* at(const void* address) noexcept;
 
   std::span<std::byte> bytes() const noexcept;
-  // Returns the whole mapping, which starts at a page: at byte first_page() of the file.
+  // Returns the whole mapping. It starts at a page: byte first_page() of the file.
   std::span<std::byte> pages() const noexcept { return {mapping_.data(), mapping_.size()}; }
   std::size_t first_page() const noexcept { return end_ - mapping_.size(); }
-  // Returns a descriptor of the same file, for other processes. Throws Error(kSystem) if the file
+  // Returns another descriptor of the file for other processes. Throws Error(kSystem) if the file
   // cannot be opened again.
   platform::Fd descriptor(Grant grant) const;
   const std::string& path() const noexcept { return path_; }
   Mode mode() const noexcept { return mode_; }
 
-  // Throws Error(kSystem) if the mapping no longer shows what the file holds. Reasons: the file was
-  // cut short; a page could not be read or written; or, unless this process writes to it, its size
-  // or modification time has changed since it was mapped. That time does not show writes within one
-  // tick of the file system's clock, nor, on a tmpfs, writes through other processes' mappings.
+  // Throws Error(kSystem) if the mapping may differ from the file: the file was cut short, a page
+  // could not be read or written, or (unless this process writes to it) its size or modification
+  // time has changed since it was mapped. That time misses writes within one tick of the file
+  // system's clock and, on a tmpfs, writes through mappings of other processes.
   void check() const;
   // Keeps an object until the file is unmapped; the unmapping thread releases it.
   void keep_until_unmapped(std::shared_ptr<const void> kept) const;
@@ -86,9 +86,9 @@ class TENSORBUS_API MappedFile : public std::enable_shared_from_this<MappedFile>
 std::string about_file(const std::string& path);
 
 // Sets the size of a file to exactly `bytes` and allocates all its blocks, so that a full disk is
-// an error now and not when a page is touched. If the file system cannot allocate blocks, only the
-// size is set: then a full disk shows when the guard replaces a page. On failure the file is empty.
-// Throws Error(kOutOfMemory) that names the limit, Error(kSystem).
+// an error now and not at the first access to a page. If the file system cannot allocate blocks,
+// only the size is set; a full disk then shows when the guard replaces a page. On failure the file
+// is empty. Throws Error(kOutOfMemory) that names the limit, or Error(kSystem).
 TENSORBUS_API void allocate_file(int fd, const std::string& path, std::size_t bytes);
 
 }  // namespace tensorbus::memory

@@ -116,7 +116,7 @@ FreeExtents::Taken Arena::take_extent(std::size_t bytes, PoolId id) {
   give_back(*std::move(taken), id);
   refuse("the kernel has no " + mebibytes(bytes) +
          " of shared memory: the memory of this machine, or of a cgroup (memory.max), is used up. "
-         "Let go of some, or raise the limit");
+         "Release some, or raise the limit");
 }
 
 void Arena::give_back(FreeExtents::Taken taken, PoolId id) noexcept {
@@ -153,7 +153,7 @@ bool Arena::make_usable(const Extent& extent) {
   Segment& segment = segments_.at(extent.segment);
   Range range{extent.offset, extent.offset + extent.bytes};
   if (segment.unreserved_bytes(range) == 0) return true;
-  // Saves system calls and page faults, but must not exceed the budget.
+  // A wider range saves system calls and page faults, but must not exceed the budget.
   for (const Range& wide : {segment.widened(range), segment.widened_to_huge_pages(range)})
     if (reserved_bytes_ + segment.unreserved_bytes(wide) <= options_.budget_bytes) range = wide;
   require_room(segment.unreserved_bytes(range), extent.bytes);
@@ -204,7 +204,7 @@ RoomWait::Attempt::~Attempt() { attempts_for_room = false; }
 bool Arena::free(Block& block) noexcept {
   const platform::MutexLock lock(mutex_);
   if (keep_for_children(block)) return false;
-  if (closed_ || is_of_closed_pool(block)) {  // nothing will be allocated there any more
+  if (closed_ || is_of_closed_pool(block)) {  // its space will not be allocated again
     give_back(blocks_.remove(block), block.pool());
     tell_freed();
     return true;
@@ -216,7 +216,7 @@ bool Arena::free(Block& block) noexcept {
   return false;
 }
 
-// Returns false for a block that comes back from the children, and in a closed arena.
+// Returns false for a block that was kept for children before, and in a closed arena.
 bool Arena::keep_for_children(Block& block) noexcept {
   if (block.for_children_) {
     block.for_children_ = false;
@@ -224,7 +224,7 @@ bool Arena::keep_for_children(Block& block) noexcept {
     return false;
   }
   if (!platform::may_be_inherited(block.born()) || closed_) return false;
-  block.home_ = shared_from_this();  // before it is kept: it may come back at once
+  block.home_ = shared_from_this();  // first, because the block may return at once
   block.for_children_ = true;
   if (platform::keep_for_children(block)) {
     inherited_bytes_ += block.bytes();
@@ -241,7 +241,7 @@ void Arena::end_rest() noexcept {
   pool(id).free.give_back(std::move(taken));
 }
 
-// What blocks leave of their huge pages stays beside the limit: to give it back splits them.
+// The rest of huge pages beside blocks does not count: giving it back would split the pages.
 void Arena::keep_warm_limit() noexcept {
   const std::size_t used = blocks_.bytes() + (huge_.bytes == 0 ? 0 : blocks_.bytes() / 8);
   if (!closed_ && reserved_bytes_ > used && reserved_bytes_ - used > options_.warm_bytes)
@@ -255,8 +255,8 @@ void Arena::close() noexcept {
   files_.on_retired({});
 }
 
-// Punches free memory until at most `reserved_target` bytes are reserved, and removes segments that
-// are then empty. Huge pages are split if nothing else is left.
+// Punches free memory until at most `reserved_target` bytes are reserved, then removes empty
+// segments. Huge pages are split only if nothing else is left.
 void Arena::trim(std::size_t reserved_target) noexcept {
   while (blocks_.any_rests()) end_rest();
   for (const auto pages : {platform::Pages::kHuge, platform::Pages::kSmall})
@@ -283,8 +283,8 @@ void Arena::trim(const FreeExtents& free, std::size_t reserved_target,
   });
 }
 
-// Returns the end of a range, down to the last pinned part. If the pinned part reaches the end of
-// the range, returns an empty range where the pinned part begins.
+// Returns the part of a range behind its last pinned part. If a pinned part reaches the end of the
+// range, returns an empty range at the beginning of that part.
 Range Arena::unpinned_end(SegmentId segment, Range range) const noexcept {
   const auto [begin, end] = pinned_.equal_range(segment);
   Range part = range;
@@ -302,7 +302,7 @@ Range Arena::unpinned_end(SegmentId segment, Range range) const noexcept {
 
 std::optional<Range> Arena::pin(SegmentId segment, std::uint64_t offset, std::uint64_t generation) {
   const std::size_t page = platform::page_bytes();
-  const BlockRef block = find(segment, offset, generation);  // released after the lock
+  const BlockRef block = find(segment, offset, generation);  // released after the mutex
   if (!block || block->offset() % page != 0 || block->bytes() % page != 0) return std::nullopt;
   const Range part{block->offset(), block->offset() + block->bytes()};
   const platform::MutexLock lock(mutex_);
@@ -325,8 +325,8 @@ void Arena::unpin(SegmentId segment, Range part) noexcept {
   tell_freed();
 }
 
-// Removes a segment if nothing of it is in use or warm; the last segment of a pool stays. In a
-// closed pool each goes when nothing of it is in use or pinned, and the pool with the last.
+// Removes a segment if none of it is in use or warm; the last segment of a pool stays. In a closed
+// pool, removes it if none of it is in use or pinned; the last one takes the pool with it.
 void Arena::retire_if_empty(SegmentId id) noexcept {
   const auto found = segments_.find(id);
   if (found == segments_.end()) return;
@@ -351,7 +351,7 @@ BlockRef Arena::find(const void* address) const noexcept {
 
 BlockRef Arena::find(SegmentId segment, std::uint64_t offset,
                      std::uint64_t generation) const noexcept {
-  if (generation == 0) return {};  // no block has it
+  if (generation == 0) return {};  // no block has generation 0
   const platform::MutexLock lock(mutex_);
   return blocks_.find(segment, offset, generation);
 }

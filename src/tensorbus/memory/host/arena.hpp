@@ -29,12 +29,11 @@ struct ArenaOptions {
   std::size_t segment_bytes = std::size_t{64} << 20;  // a larger tensor gets a larger segment
   std::size_t budget_bytes = 0;                       // 0: three quarters of the machine's memory
   std::size_t warm_bytes = std::size_t{256} << 20;    // free memory kept for reuse
-  // Empty: what the kernel gives when a segment is made.
+  // Empty: the huge pages that the kernel offers when a segment is made.
   std::optional<platform::HugePages> huge_pages = std::nullopt;
 };
 
-// The Error(kOutOfMemory) of allocate() while blocks are in use: there may be room when some of
-// them are freed.
+// The Error(kOutOfMemory) of allocate() while blocks are in use: freeing them may make room.
 class ArenaFull : public Error {
  public:
   explicit ArenaFull(const std::string& message) : Error(Code::kOutOfMemory, message) {}
@@ -42,15 +41,15 @@ class ArenaFull : public Error {
 
 // A participant's host memory: sealed segments, divided into blocks. All records are private memory
 // of the owner, so no borrower can damage them. Each segment belongs to one pool. Two pools serve
-// all publishers: of one, borrowers can only read; of the other, borrowers that ask may write. A
-// publisher that wants segments for itself makes another pool.
+// all publishers: in one, borrowers can only read; in the other, borrowers that ask may write. A
+// publisher that wants segments of its own makes another pool.
 //
-// Invariants, under `mutex_`:
+// Invariants, guarded by `mutex_`:
 // 1. Every byte of every segment is in exactly one block, which may rest, or one free extent.
 // 2. Every page of a block is reserved; reserved_bytes, of all pools, never exceeds the budget.
 // 3. A segment is removed only when it is entirely free.
-// 4. A segment is of one pool for ever, and its number belongs to no other segment, ever.
-// 5. Pages that are pinned are reserved, and not punched.
+// 4. A segment stays in its pool forever, and its number is never used for another segment.
+// 5. Pinned pages are reserved, and not punched.
 // 6. A block that a forked child may have inherited is neither free nor at rest.
 // Thread-safe. Blocks keep their arena alive.
 class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
@@ -61,40 +60,39 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   // Error(kOutOfMemory) that names the limit; ArenaFull if there may be room later.
   BlockRef allocate(std::size_t bytes, PoolId pool = Grant::kRead);
 
-  // Makes a pool for one user. After it was closed (once), allocate() throws Error(kClosed) for it,
-  // and each of its segments goes with its last block.
+  // Makes a pool for one user. After close_pool() (once for each pool), allocate() throws
+  // Error(kClosed) for it, and each of its segments is removed with its last block.
   PoolId make_pool(Grant most);
   void close_pool(PoolId id) noexcept;
 
   // Returns the block that holds this address, or an empty reference.
   BlockRef find(const void* address) const noexcept;
 
-  // Returns the block that a borrower names; an empty reference if it does not exist, or no longer.
+  // Returns the block that a borrower names; an empty reference if it does not exist or is gone.
   BlockRef find(SegmentId segment, std::uint64_t offset, std::uint64_t generation) const noexcept;
 
-  // Keeps the pages of a block, also after the block was freed: a borrower lets GPUs read there
-  // (PIN). Only blocks with whole pages can be pinned, and at most half of the budget; else the
+  // Keeps the pages of a block, even after the block was freed: a borrower lets GPUs read there
+  // (PIN). Only blocks of whole pages can be pinned, and at most half of the budget; else the
   // result is empty. Each pin is undone once.
   std::optional<Range> pin(SegmentId segment, std::uint64_t offset, std::uint64_t generation);
   void unpin(SegmentId segment, Range part) noexcept;
 
-  // Files that are lent like segments.
+  // The files that are lent like segments.
   FileSegments& files() const noexcept { return files_; }
 
   // Returns a descriptor of a segment that has blocks; for writing only if the pool allows it.
   SharedSegment share_segment(SegmentId id, Grant grant = Grant::kRead) const;
 
-  // Returns the segments that were removed since the last call; borrowers must be told.
+  // Returns the segments that were removed since the last call; borrowers must be notified.
   std::vector<SegmentId> take_retired();
-  // `listener` is called whenever there are such segments, in any thread and under our mutex. It
-  // must not throw.
+  // Called whenever segments were removed, in any thread, with our mutex held. Must not throw.
   void on_retired(std::function<void()> listener);
 
-  // The participant is gone; borrowers may go on reading what they were lent. Nothing is allocated
-  // from now on. Freed blocks keep their pages until the last mapping ends.
+  // Called when the participant ends. Borrowers may still read what they were lent. Nothing is
+  // allocated any more. Freed blocks keep their pages until the last mapping ends.
   void close() noexcept;
 
-  // Returns this arena's use, without the values that belong to the whole process.
+  // Returns the use of this arena, without the values of the whole process.
   ArenaUse stats() const;
 
  private:
@@ -135,24 +133,24 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   LivingBlocks blocks_ TB_GUARDED_BY(mutex_);
   std::map<PoolId, Pool> pools_ TB_GUARDED_BY(mutex_);
   std::uint32_t next_pool_ TB_GUARDED_BY(mutex_) = 1;
-  // Has room for every segment that there is.
+  // Has capacity for every segment, so that removing one does not allocate.
   std::vector<SegmentId> retired_ TB_GUARDED_BY(mutex_);
   std::function<void()> retired_listener_ TB_GUARDED_BY(mutex_);
   std::uint32_t next_segment_ TB_GUARDED_BY(mutex_) = 0;
   platform::HugePages huge_ TB_GUARDED_BY(mutex_);  // of the newest segment
   std::size_t reserved_bytes_ TB_GUARDED_BY(mutex_) = 0;
-  // By segment; may be several times the same.
+  // By segment; the same range may occur several times.
   std::multimap<SegmentId, Range> pinned_ TB_GUARDED_BY(mutex_);
   std::size_t pinned_bytes_ TB_GUARDED_BY(mutex_) = 0;
   std::size_t inherited_bytes_ TB_GUARDED_BY(mutex_) = 0;
   bool closed_ TB_GUARDED_BY(mutex_) = false;
-  std::uint32_t waiting_ TB_GUARDED_BY(mutex_) = 0;  // RoomWaits
-  // How often memory was freed while somebody waited. Written under mutex_. Relaxed: it only says
-  // that another attempt, under mutex_, is worth it.
+  std::uint32_t waiting_ TB_GUARDED_BY(mutex_) = 0;  // number of RoomWaits
+  // Counts how often memory was freed during a RoomWait. Written with mutex_ held. Relaxed: it is
+  // only a hint to try again, with mutex_ held.
   std::atomic<std::uint32_t> freed_{0};
 };
 
-// The wait of one thread until an arena has room. It misses nothing that is freed while it exists.
+// The wait of one thread until an arena has room. Misses no memory that is freed while it exists.
 class RoomWait {
  public:
   explicit RoomWait(Arena& arena) noexcept;
@@ -160,8 +158,8 @@ class RoomWait {
   RoomWait(const RoomWait&) = delete;
   RoomWait& operator=(const RoomWait&) = delete;
 
-  // Calls `allocate`, which throws ArenaFull if there is no room. What the call frees itself, as it
-  // undoes what it did before it failed, is no reason for another attempt of any thread.
+  // Calls `allocate`, which throws ArenaFull if there is no room. Memory that a failing `allocate`
+  // frees to undo its own work does not cause another attempt, in this or any other thread.
   template <typename Allocate>
   void attempt(const Allocate& allocate) {
     seen_ = arena_.freed_.load(std::memory_order_relaxed);
@@ -170,7 +168,7 @@ class RoomWait {
   }
   // Returns true if memory was freed since the last attempt began.
   bool freed() const noexcept { return arena_.freed_.load(std::memory_order_relaxed) != seen_; }
-  // Sleeps until freed(), for at most `most`. May return without a reason.
+  // Sleeps until freed(), at most for `most`. May return without a reason.
   platform::FutexWait sleep(std::chrono::nanoseconds most) noexcept {
     return platform::futex_wait(arena_.freed_, seen_, most);
   }

@@ -13,9 +13,9 @@ inline std::size_t whole(std::size_t bytes, std::size_t step) {
   return (bytes + step - 1) / step * step;
 }
 
-// Blocks of a page or more, and those that others may write to, consist of whole pages. So a
-// reader's pages can become its own (platform::CopyOnWrite) without those of another block, freeing
-// one gives back all of its memory, and pinning one pins nothing of another.
+// Blocks of a page or more, and blocks that others may write to, consist of whole pages. So a
+// reader's pages can become private (platform::CopyOnWrite) without those of another block, freeing
+// a block gives back all of its memory, and pinning a block pins no other.
 inline std::size_t block_step(std::size_t bytes, PoolId pool) {
   const bool has_pages = bytes >= platform::page_bytes() || pool.most == Grant::kWrite;
   return has_pages ? platform::page_bytes() : kBlockAlignment;
@@ -25,8 +25,8 @@ inline std::size_t block_bytes(std::size_t bytes, PoolId pool) {
   return whole(std::max<std::size_t>(bytes, 1), block_step(bytes, pool));
 }
 
-// A block that fills huge pages, but for an eighth of it, begins with one. `huge` is 0 if there are
-// none.
+// A block that fills whole huge pages, except for at most an eighth of its size, begins at a huge
+// page. `huge` is 0 if there are none.
 inline std::size_t block_alignment(std::size_t bytes, PoolId pool, std::size_t huge) {
   const bool fills = huge != 0 && whole(bytes, huge) - bytes <= bytes / 8;
   return fills ? huge : block_step(bytes, pool);

@@ -16,13 +16,13 @@ using Access = platform::Mapping::Access;
 
 namespace {
 
-// Limits for a hostile owner, of our mappings (vm.max_map_count) and address space (128 TiB).
+// Limits against a hostile owner: of mappings (vm.max_map_count) and of address space (128 TiB).
 constexpr std::size_t kMostSegments = 4096;
 constexpr std::size_t kMostBytes = std::size_t{1} << 44;
 
 }  // namespace
 
-// Some bytes of a segment, mapped.
+// A mapping of a part of a segment.
 struct BorrowedSegments::Mapped {
   struct Guarded {  // a mapping of a file, with its guard against SIGBUS
     std::string path;
@@ -50,7 +50,7 @@ struct BorrowedSegments::Mapped {
   const platform::FileGuard* guard() const noexcept { return of_file ? &of_file->guard : nullptr; }
 };
 
-// The first mapping of a segment. It is charged while somebody holds it.
+// The first mapping of a segment. It is charged to the peer as long as it is held.
 struct BorrowedSegments::Paid {
   PeerCharge charge;
   Mapped mapped;
@@ -146,7 +146,7 @@ SharedSegment BorrowedSegments::hand_on(SegmentId id) const {
   const platform::MutexLock lock(mutex_);
   const auto found = segments_.find(id);
   if (found == segments_.end())
-    throw Error(Code::kClosed, "segment " + std::to_string(id.number) + " is not here");
+    throw Error(Code::kClosed, "segment " + std::to_string(id.number) + " is not mapped here");
   return {platform::duplicate(found->second.fd.get()), found->second.bytes, found->second.file};
 }
 

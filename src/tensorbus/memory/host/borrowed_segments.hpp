@@ -18,45 +18,44 @@
 
 namespace tensorbus::memory {
 
-// A borrower's view of one owner's segments, all mapped with the same grant. A lease keeps the
-// mappings that it refers to, so its bytes stay readable when the owner retires the segment or
-// dies. Pages that are only read can become private (platform::CopyOnWrite). Thread-safe.
+// A borrower's view of one owner's segments, all mapped with the same grant. A lease keeps its
+// mappings, so its bytes stay readable when the owner retires the segment or dies. Read-only pages
+// can become private (platform::CopyOnWrite). Thread-safe.
 class BorrowedSegments {
  public:
   using Ref = std::shared_ptr<const platform::Mapping>;
 
   explicit BorrowedSegments(Grant grant) : grant_(grant) {}
-  // Sets the account for what is added later. Called before anything is added.
+  // Sets the account that pays for what is added. Called before anything is added.
   void pay_from(PeerAccount account) { account_ = std::move(account); }
 
   // Maps a segment from the owner; if there is no room now, find() tries again. Throws
-  // Error(kProtocol) for anything but a fresh sealed memfd, for one that cannot be written although
+  // Error(kProtocol) for anything but a new sealed memfd, for one that is not writable although
   // that was granted, and for more than an owner can need; PeerLimit if over the budget.
   void add(SegmentId id, platform::Fd fd, std::size_t bytes);
-  // Adds a part of a file, which starts at a page, in place of a memfd. A page that the file does
-  // not have reads as zeros (platform::FileGuard). Throws Error(kProtocol) for anything but a
-  // regular file, and for a file of huge pages.
+  // Adds a part of a file, which starts at a page, in place of a memfd. A page that the file lacks
+  // reads as zeros (platform::FileGuard). Throws Error(kProtocol) for anything but a regular file,
+  // and for a file in huge pages.
   void add_file(SegmentId id, platform::Fd fd, std::size_t bytes, FileRange file);
   void retire(SegmentId id);
-  // Returns the mapping; empty if the owner's message has not come yet. Throws Error(kOutOfMemory)
-  // that names the limits if there is no room to map it.
+  // Returns the mapping; empty if the owner's message has not arrived yet. Throws
+  // Error(kOutOfMemory) that names the limits if there is no room to map it.
   Ref find(SegmentId id) const;
-  // Returns true if this address lies in one of the mappings.
+  // Returns true if one of the mappings contains this address.
   bool covers(const std::byte* address) const noexcept;
-  // Returns a segment for another process. Throws Error(kClosed) if there is none.
+  // Returns a segment to pass on to another process. Throws Error(kClosed) if there is none.
   SharedSegment hand_on(SegmentId id) const;
   // Returns a private mapping of these bytes, which start at a page: a written page becomes the
-  // caller's own. For segments that are otherwise only read. Throws Error(kOutOfMemory) that names
-  // the limits, Error(kProtocol) if the segment has been retired.
+  // caller's own. For segments that are otherwise read-only. Throws Error(kOutOfMemory) that names
+  // the limits, or Error(kProtocol) if the segment was retired.
   Ref map_own(SegmentId id, Range range) const;
-  // Returns how many segments there are, and their bytes.
   struct Use {
     std::size_t segments = 0;
     std::size_t bytes = 0;
   };
   Use use() const;
   // Changes with every retire(). Relaxed: no lease refers to a retired segment, so seeing the
-  // change late only costs address space meanwhile.
+  // change late only costs address space for a while.
   std::uint32_t retirements() const noexcept {
     return retirements_.load(std::memory_order_relaxed);
   }
@@ -77,13 +76,13 @@ class BorrowedSegments {
   const Grant grant_;
   PeerAccount account_;
   mutable platform::Mutex mutex_;
-  // find() may still map one.
+  // Mutable: find() may map a segment.
   mutable std::unordered_map<SegmentId, Segment> segments_ TB_GUARDED_BY(mutex_);
   std::size_t bytes_ TB_GUARDED_BY(mutex_) = 0;  // of all
   std::atomic<std::uint32_t> retirements_{0};
 };
 
-// Caches the segment that was found last: most samples of a link lie in one. Not thread-safe.
+// Caches the last segment found: most samples of a link lie in one. Not thread-safe.
 class LastSegment {
  public:
   const BorrowedSegments::Ref& find(const BorrowedSegments& segments, SegmentId id) {

@@ -18,7 +18,7 @@ std::size_t round_up(std::size_t value, std::size_t step) {
   return round_down(value + step - 1, step);
 }
 
-// Returns the whole steps inside a range; empty if there is none.
+// Returns the largest range of whole steps inside a range; empty if there is none.
 Range inside(Range range, std::size_t step) {
   const Range inner{round_up(range.begin, step), round_down(range.end, step)};
   return inner.begin < inner.end ? inner : Range{range.begin, range.begin};
@@ -61,7 +61,7 @@ bool Segment::take_pages(Range range) const {
   const Range huge =
       huge_.bytes == 0 ? Range{range.begin, range.begin} : inside(range, huge_.bytes);
   populate(huge, platform::Pages::kHuge);
-  if (huge_.everywhere) {  // reserve_pages() would take a huge page for what is less than one
+  if (huge_.everywhere) {  // reserve_pages() would take a huge page for less than one
     populate({range.begin, huge.begin}, platform::Pages::kSmall);
     populate({huge.end, range.end}, platform::Pages::kSmall);
   }
@@ -74,12 +74,12 @@ void Segment::populate(Range range, platform::Pages pages) const noexcept {
 
 bool Segment::reserve(Range range) {
   const std::vector<Range> missing = unreserved_in(range);
-  std::vector<RangeSet::Node> nodes;  // before pages are taken, so that they are always recorded
+  std::vector<RangeSet::Node> nodes;  // before pages are taken, so that recording them cannot fail
   nodes.reserve(missing.size());
   for (const Range& part : missing) nodes.push_back(RangeSet::node_for(part));
   for (std::size_t i = 0; i < missing.size(); ++i) {
     if (!take_pages(missing[i])) {
-      for (std::size_t k = 0; k <= i; ++k)  // the failed one may have got some pages
+      for (std::size_t k = 0; k <= i; ++k)  // the failed range may have some pages
         platform::punch_pages(memfd_.get(), missing[k].begin, missing[k].bytes());
       return false;
     }
@@ -104,7 +104,7 @@ void Segment::punch(Range range, std::size_t wanted_bytes, platform::Pages pages
       left -= std::min(left, gone.bytes());
       inner.end = gone.begin;
     }
-  } catch (const std::bad_alloc&) {  // they stay reserved, and punching is tried again
+  } catch (const std::bad_alloc&) {  // the pages stay reserved until a later attempt
   }
 }
 

@@ -12,7 +12,7 @@
 
 namespace tensorbus::platform {
 
-// The part of an object by which it is linked into an AddressList.
+// The member by which an object is linked into an AddressList.
 template <typename T>
 struct AddressLink {
   std::span<const std::byte> memory;
@@ -20,12 +20,12 @@ struct AddressLink {
   T* older = nullptr;
 };
 
-// All objects of one kind in the process that stand for a range of memory, newest first. Signal
-// handlers search it. Nothing allocates or waits while the lock is held, so it is held for a few
-// nanoseconds. An object has a member `AddressLink<T> link_`, is in one list, and removes itself.
+// All objects of one kind in this process that each stand for a range of memory, newest first.
+// Searched by signal handlers. No code allocates or waits while it holds the lock. An object has a
+// member `AddressLink<T> link_`, is in one list, and removes itself.
 //
-// A list is a global. The code that defines it makes fork() take its lock (pthread_atfork): a child
-// must not inherit a lock whose holder does not exist there, or a half-changed list.
+// A list is a global. The code that defines it makes fork() take the lock (pthread_atfork): else a
+// child could inherit a half-changed list, or a lock whose holder it lacks.
 template <typename T>
 class TB_CAPABILITY("address list") AddressList {
  public:
@@ -45,7 +45,7 @@ class TB_CAPABILITY("address list") AddressList {
     return overlapping({static_cast<const std::byte*>(address), 1});
   }
 
-  // Returns the newest object with some of these bytes; of those older than `after`, if given.
+  // Returns the newest object that has some of these bytes. With `after`: the newest that is older.
   T* overlapping(std::span<const std::byte> bytes, const T* after = nullptr) const noexcept
       TB_REQUIRES(this) {
     const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
@@ -65,9 +65,9 @@ class TB_CAPABILITY("address list") AddressList {
   }
   void unlock() noexcept TB_RELEASE() { lock_.unlock(); }
 
-  // Takes the lock in a signal handler; false after so many attempts, each of about 1 ms. The
-  // holder may be a thread that waits for a core, so this sleeps between the attempts. If the list
-  // itself is damaged, the holder may be this thread, so this gives up in the end.
+  // Takes the lock in a signal handler. Returns false after `attempts` attempts, each of about 1
+  // ms. It sleeps between them, because the holder may be waiting for a core. The number is
+  // bounded, because the holder may be this thread, if the list itself is damaged.
   bool lock_in_handler(int attempts = 100) noexcept TB_TRY_ACQUIRE(true) {
     for (int attempt = 0; attempt < attempts; ++attempt) {
       if (try_lock()) return true;

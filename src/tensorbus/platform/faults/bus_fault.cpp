@@ -13,8 +13,8 @@
 #include "tensorbus/platform/faults/signal_message.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
-// The code that runs in the signal handler calls the functions that write_fault.cpp calls there,
-// and those of page_calls.hpp.
+// The code that runs in the signal handler calls only what the handler in write_fault.cpp calls,
+// and the functions of page_calls.hpp.
 
 namespace tensorbus::platform {
 
@@ -35,7 +35,7 @@ namespace {
 
 constinit ChainedHandler bus_handler(SIGBUS);
 constinit bool bus_asked TB_GUARDED_BY(FileGuards::list) = false;
-// Files, the last ones.
+// The files whose damage was reported last, by their identify() numbers.
 constinit std::array<std::uint64_t, 64> told TB_GUARDED_BY(FileGuards::list){};
 constinit std::size_t next_told TB_GUARDED_BY(FileGuards::list) = 0;
 
@@ -57,7 +57,7 @@ void install_bus_handler() noexcept TB_REQUIRES(FileGuards::list) {
 
 }  // namespace
 
-// Not inlined: the message must have left the stack when the previous handler is called.
+// Not inlined, so that the message is off the stack before the previous handler is called.
 [[gnu::noinline]] bool FileGuards::mend(const void* address) noexcept {
   if (!list.lock_in_handler()) return false;
   FileGuard* const guard = list.find(address);
@@ -78,7 +78,7 @@ void install_bus_handler() noexcept TB_REQUIRES(FileGuards::list) {
   return done;
 }
 
-// Returns true if the damage of this file was reported before, and records it as reported.
+// Returns true if the damage of this file was reported before. Else records it as reported.
 bool FileGuards::is_told(std::uint64_t file) noexcept {
   if (file == 0) return false;
   if (std::find(told.begin(), told.end(), file) != told.end()) return true;
@@ -89,8 +89,8 @@ bool FileGuards::is_told(std::uint64_t file) noexcept {
 bool FileGuards::replace(FileGuard& guard, std::size_t from) noexcept {
   const std::size_t intact = guard.intact_bytes();
   if (from >= intact) return true;  // another thread's handler replaced this page first
-  // Replaces up to the part that was replaced before, which may have been written to since. The
-  // lock keeps the guard's owner from unmapping this range and letting another mapping take it.
+  // Replaces the pages up to the part that was replaced before, which may have been written to. The
+  // lock keeps the guard's owner from unmapping this range, so no other mapping can be there.
   const std::byte* const begin = guard.link_.memory.data() + from;
   const long protection = guard.writable_ ? PROT_READ | PROT_WRITE : PROT_READ;
   // NORESERVE: the range may be larger than the machine's memory, and little of it will be touched.
@@ -113,7 +113,7 @@ void FileGuards::describe(const FileGuard& guard, SignalMessage& message) noexce
 std::uint64_t FileGuard::identify(int fd, bool anew) noexcept {
   struct stat status{};
   if (::fstat(fd, &status) != 0) return 0;
-  // A file system has fewer than 2^40 files as a rule; two with the same number share a report.
+  // Two files with the same number would share one report. An inode number is usually below 2^40.
   const std::uint64_t file = (static_cast<std::uint64_t>(status.st_dev) << 40 ^
                               static_cast<std::uint64_t>(status.st_ino)) |
                              std::uint64_t{1} << 63;

@@ -11,17 +11,17 @@
 
 #include "tensorbus/platform/files/memfd.hpp"
 
-// What handlers of faults do with pages. POSIX does not list mmap and its relatives for handlers;
-// on Linux they are plain system calls. They are made with syscall(): the functions of a C library
-// may take locks (musl's do), and the thread sanitizer treats mmap as a write, in a race with
-// threads that fault on the same pages. Each argument is as wide as a register, as syscall()
-// expects.
+// What handlers of faults do with pages. POSIX does not list mmap and its relatives as safe in
+// handlers; on Linux they are plain system calls. They are made with syscall() for two reasons: the
+// functions of a C library may take locks (musl's do), and the thread sanitizer takes mmap for a
+// write that races with threads that fault on the same pages. syscall() expects each argument as
+// wide as a register.
 
 namespace tensorbus::platform {
 
 using Bytes = std::span<const std::byte>;
 
-// Of about 1 ms each, for a lock whose holders make such calls.
+// Attempts, of about 1 ms each, to take a lock whose holders make these calls.
 inline constexpr int kPatientAttempts = 5000;
 
 inline const std::byte* page_of(const void* address) noexcept {
@@ -39,7 +39,7 @@ inline Bytes whole_pages(Bytes bytes) noexcept {
   return between(page_of(bytes.data()), page_of(end_of(bytes) - 1) + page_bytes());
 }
 
-// Maps other memory in the place of these pages. Core dumps leave it out.
+// Replaces these pages by another mapping. Core dumps leave it out.
 inline bool map_pages(Bytes pages, long protection, long flags, long fd,
                       std::uint64_t offset) noexcept {
   if (::syscall(SYS_mmap, pages.data(), pages.size(), protection, flags | MAP_FIXED, fd,
@@ -53,7 +53,7 @@ inline bool protect_pages(Bytes pages, long protection) noexcept {
   return ::syscall(SYS_mprotect, pages.data(), pages.size(), protection) == 0;
 }
 
-// Puts a copy that can be written to in the place of these pages.
+// Replaces these pages by a writable copy.
 inline bool copy_pages(Bytes pages) noexcept {
   const long made = ::syscall(SYS_mmap, nullptr, pages.size(), long{PROT_READ | PROT_WRITE},
                               long{MAP_PRIVATE | MAP_ANONYMOUS}, -1L, 0L);

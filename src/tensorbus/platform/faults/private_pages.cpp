@@ -19,9 +19,8 @@
 #include "tensorbus/platform/files/memfd.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
-// The code that runs in the signal handler calls what bus_fault.cpp calls there, and fstat. Locks
-// are taken in this order: tensors, private ranges, memory that stays shared, mappings, guards of
-// files.
+// The code that runs in the signal handler calls only what the handler in bus_fault.cpp calls, and
+// fstat. Lock order: tensors, ranges, kept_shared, mappings, the guards of files.
 
 namespace tensorbus::platform {
 namespace {
@@ -30,8 +29,8 @@ constinit AddressList<CopyOnWrite> tensors;
 constinit AddressList<PrivateRange> ranges;
 constinit AddressList<KeptShared> kept_shared;
 constinit AddressList<CopyOnWriteMapping> mappings;
-// Relaxed: changed under the lock of `ranges`; a thread sees the ranges of its own writes, and of
-// those that it was told of.
+// Changed with the lock of `ranges` held. Relaxed: a thread sees the ranges of its own writes and
+// of all writes that happen before.
 constinit std::atomic<std::size_t> range_count{0};
 
 void lock_all() noexcept TB_NO_THREAD_SAFETY_ANALYSIS {
@@ -59,7 +58,7 @@ class PrivatePages {
   static bool has_small_blocks(const std::byte* address) noexcept;
   static bool is_its_file(const CopyOnWriteMapping& mapping) noexcept;
   static void make_all_private() noexcept;
-  // Returns false, and does nothing, if a record is needed and `spare` is empty.
+  // Returns false, without any effect, if a record is needed and `spare` is empty.
   static bool end(CopyOnWrite& tensor, std::unique_ptr<PrivateRange> spare) noexcept;
 
  private:
@@ -67,7 +66,7 @@ class PrivatePages {
       TB_REQUIRES(tensors, ranges);
   static Bytes gap_at(const std::byte* page, Bytes pages) noexcept TB_REQUIRES(ranges);
   struct Made {
-    Bytes pages{};  // that are private now; none if there is no room
+    Bytes pages{};  // now private; empty if there is no room
     bool copied = false;
   };
   static Made map_private(const CopyOnWriteMapping& mapping, Bytes pages,
@@ -92,7 +91,7 @@ PrivatePages::Mended PrivatePages::mend(const void* address, std::string_view& t
 
 PrivatePages::Mended PrivatePages::make_private(CopyOnWrite& tensor,
                                                 const std::byte* page) noexcept {
-  // Another thread's handler came first, or the guard of a file replaced the page by zeros.
+  // Another thread's handler was first, or the guard of a file replaced the page by zeros.
   if (ranges.find(page) != nullptr)
     return protect_pages({page, page_bytes()}, PROT_READ | PROT_WRITE) ? Mended::kYes
                                                                        : Mended::kNoRoom;
@@ -113,7 +112,7 @@ PrivatePages::Mended PrivatePages::make_private(CopyOnWrite& tensor,
     own = pages;
     ranges.add(tensor.pages_);
     range_count.fetch_add(1, std::memory_order_relaxed);
-  } else {  // what lies between them is private, and stays so while this tensor lives
+  } else {  // the pages between them are private, and stay so while this tensor lives
     own = between(std::min(own.data(), pages.data()), std::max(end_of(own), end_of(pages)));
   }
   return Mended::kYes;
@@ -143,19 +142,19 @@ bool PrivatePages::has_small_blocks(const std::byte* address) noexcept {
 }
 
 bool PrivatePages::is_its_file(const CopyOnWriteMapping& mapping) noexcept {
-  struct stat status{};  // a child may have closed the descriptor, and opened another
+  struct stat status{};  // a child may have closed the descriptor and reused its number
   return ::fstat(mapping.fd_, &status) == 0 && status.st_dev == mapping.device_ &&
          status.st_ino == mapping.inode_;
 }
 
-// Makes pages private, `page` among them.
+// Makes some of these pages private, among them `page`.
 PrivatePages::Made PrivatePages::map_private(const CopyOnWriteMapping& mapping, Bytes pages,
                                              const std::byte* page) noexcept {
   if (!is_its_file(mapping)) return {copy_pages(pages) ? pages : Bytes(), true};
   if (mapping.guard_ == nullptr) return {map_own(mapping, pages) ? pages : Bytes()};
   if (!FileGuard::hold()) return {};
   Made made;
-  // From `cut` on, the guard has put pages of zeros, which are private already.
+  // From `cut` on, the guard has mapped zero pages, which are private already.
   const std::byte* const cut = whole_end(mapping);
   if (page >= cut) {
     const Bytes rest = between(page, end_of(pages));
@@ -188,7 +187,7 @@ bool PrivatePages::map_shared(Bytes pages) noexcept {
   const bool guarded = done && mapping->guard_ != nullptr;
   if (guarded) done = FileGuard::hold();
   const bool held = guarded && done;
-  // Over pages that a guard has replaced, the file is not mapped again.
+  // The file is not mapped again over pages that a guard has replaced.
   if (held) done = whole_end(*mapping) >= end_of(pages);
   done = done &&
          map_pages(pages, PROT_READ, MAP_SHARED, mapping->fd_, mapping->place_of(pages.data()));
@@ -197,7 +196,7 @@ bool PrivatePages::map_shared(Bytes pages) noexcept {
   return done;
 }
 
-// Returns false if the pages stay private. A private page that was dropped shows its file again.
+// Returns false if the pages stay private. A private page that is dropped shows its file again.
 bool PrivatePages::share_part(Bytes pages) noexcept {
   if (map_shared(pages)) return true;
   void* const first = const_cast<std::byte*>(pages.data());
@@ -209,9 +208,9 @@ bool PrivatePages::share_part(Bytes pages) noexcept {
   return protect_pages(pages, PROT_READ);
 }
 
-// Shares what no other range has. Returns false if there is no room for the mapping.
+// Shares the pages that no other range covers. Returns false if there is no room for the mapping.
 bool PrivatePages::share_again(const PrivateRange& range) noexcept {
-  if (range.copied) return true;  // a copy is all that a child has
+  if (range.copied) return true;  // the child has no file to share again
   const Bytes all = range.link_.memory;
   for (const std::byte* at = all.data(); at < end_of(all);) {
     if (const PrivateRange* const other = ranges.find(at)) {
@@ -300,7 +299,7 @@ void make_private_in_child() noexcept {
   look_for_write_handler();
 }
 
-// Not inlined: the message must have left the stack when the previous handler is called.
+// Not inlined, so that the message is off the stack before the previous handler is called.
 [[gnu::noinline]] bool mend_write(const void* address, bool tells) noexcept {
   using Mended = PrivatePages::Mended;
   if (!tensors.lock_in_handler(kPatientAttempts)) return false;
@@ -315,7 +314,7 @@ void make_private_in_child() noexcept {
             ? ". Its memory is pinned for a GPU (pin=True), so its pages cannot become this "
               "process's own: write to a copy (tensor.clone()). "
             : ", and there is no room for pages of this process's own: memory, the number of "
-              "mappings (vm.max_map_count) or RLIMIT_DATA is used up. Let go of tensors that were "
+              "mappings (vm.max_map_count) or RLIMIT_DATA is used up. Release tensors that were "
               "written to, or raise the limit. ");
     message.text(kTurnedOff);
   }
@@ -358,7 +357,7 @@ CopyOnWrite::CopyOnWrite(std::span<const std::byte> memory, std::string_view top
 
 CopyOnWrite::~CopyOnWrite() {
   if (PrivatePages::end(*this, nullptr)) return;
-  // Allocated without the locks. Without these few bytes the process ends, by std::terminate.
+  // Allocated with no lock held. Without memory for it, std::terminate ends the process.
   auto spare = std::make_unique<PrivateRange>();
   spare->outlived = true;
   PrivatePages::end(*this, std::move(spare));
@@ -411,7 +410,7 @@ std::shared_ptr<std::byte> CopyOnWrite::map_again(std::span<const std::byte> mem
   if (guarded) {  // a second mapping would need a guard of its own
     const auto copy = std::make_shared<std::byte[]>(memory.size());
     std::size_t got = 0;
-    while (got < memory.size()) {  // what the file does not have reads as zeros
+    while (got < memory.size()) {  // bytes beyond the end of the file read as zeros
       const ssize_t some = ::pread(fd, copy.get() + got, memory.size() - got,
                                    static_cast<off_t>(offset + before + got));
       if (some <= 0) break;

@@ -14,9 +14,9 @@
 
 namespace tensorbus::platform {
 
-// Pages of a read-only mapping that become private at the first write: then writes reach this
-// process alone (mmap, MAP_PRIVATE). The SIGSEGV handler (write_fault.hpp) puts them in place, so
-// reading costs nothing. docs/decisions/0023-a-write-is-the-readers-own.md says what is promised.
+// Pages of a read-only mapping that become private to this process at the first write (mmap,
+// MAP_PRIVATE). The SIGSEGV handler (write_fault.hpp) replaces them, so reading costs nothing. The
+// promises: docs/decisions/0023-a-write-is-the-readers-own.md.
 
 // A read-only shared mapping whose pages may become private. Made and destroyed in any thread.
 class CopyOnWriteMapping {
@@ -26,7 +26,7 @@ class CopyOnWriteMapping {
     kAnySize,  // a block that is smaller than a page may share it with others
   };
 
-  // `memory` is the mapping, of `fd` from `offset` on. The descriptor may be closed when no
+  // `memory` is the mapping of `fd` from `offset` on. The descriptor may be closed once no
   // CopyOnWrite lies in the mapping; a child may close it earlier. `guard` outlives this object.
   CopyOnWriteMapping(std::span<const std::byte> memory, int fd, std::uint64_t offset, Blocks blocks,
                      const FileGuard* guard = nullptr) noexcept;
@@ -39,7 +39,7 @@ class CopyOnWriteMapping {
   friend class PrivatePages;
   friend class CopyOnWrite;
 
-  // Returns where an address of the mapping is in the file.
+  // Returns the offset of an address of the mapping in the file.
   std::uint64_t place_of(const std::byte* address) const noexcept {
     return offset_ + static_cast<std::uint64_t>(address - link_.memory.data());
   }
@@ -49,61 +49,60 @@ class CopyOnWriteMapping {
   const std::uint64_t offset_;
   const Blocks blocks_;
   const FileGuard* const guard_;
-  dev_t device_ = 0;  // with the next, what the descriptor must still be
+  dev_t device_ = 0;  // device_ and inode_ identify the file of the descriptor
   ino_t inode_ = 0;
 };
 
-// Pages of a CopyOnWriteMapping that are private now.
+// Pages of a CopyOnWriteMapping that are private.
 struct PrivateRange {
   AddressLink<PrivateRange> link_{};
-  std::uint64_t sample = 0;  // of which it shows the writes
-  bool outlived = false;     // its tensor is gone, other tensors in these pages are not
-  bool copied = false;       // no longer of the file: a child had closed the descriptor
+  std::uint64_t sample = 0;  // whose writes it shows
+  bool outlived = false;     // its tensor is gone, but other tensors are in these pages
+  bool copied = false;       // not mapped from the file: a child had closed the descriptor
 };
 
-// Lets a tensor in a CopyOnWriteMapping be written to, while it lives. The pages of the tensor
-// become private at the first write. They are shared again when no CopyOnWrite is left in them. All
-// who hold the tensor keep its memory leased, so this is before the owner uses the memory again.
+// Allows writes to a tensor in a CopyOnWriteMapping while it lives. The tensor's pages become
+// private at the first write, and shared again when no CopyOnWrite is left in them: before the
+// owner reuses the memory, because each holder of the tensor keeps it leased.
 //
-// The write ends the process, as without this object, and a message on stderr says why, if there is
-// no room for private pages (vm.max_map_count, RLIMIT_DATA), and if the memory is pinned for a GPU.
-// A system call that writes to the memory (read, recv) fails with EFAULT, and makes nothing
-// private.
+// A write still ends the process, with a message on stderr, if there is no room for private pages
+// (vm.max_map_count, RLIMIT_DATA) or if the memory is pinned for a GPU. A system call that writes
+// to the memory (read, recv) fails with EFAULT and makes nothing private.
 //
 // Made and destroyed in any thread and in forked children, but not in a signal handler.
 class TENSORBUS_API CopyOnWrite {
  public:
-  // `sample`: a number of the sample that the tensor belongs to; see is_of_another(). The
-  // characters of `topic` are not copied: they outlive this object.
+  // `sample` is the number of the tensor's sample (see is_of_another()). The characters of `topic`
+  // are not copied: they outlive this object.
   CopyOnWrite(std::span<const std::byte> memory, std::string_view topic,
               std::uint64_t sample = 0) noexcept;
   CopyOnWrite(const CopyOnWrite&) = delete;
   CopyOnWrite& operator=(const CopyOnWrite&) = delete;
   ~CopyOnWrite();
 
-  // Has the next CopyOnWrite look whether the application has installed another handler for
-  // SIGSEGV, and come before that: to be called when something that receives is made.
+  // Makes the next CopyOnWrite check whether the application has installed another SIGSEGV handler,
+  // and install ours before it. Called when a receiver is made.
   static void look_for_handler() noexcept;
 
-  // Returns false for a tensor that may share its pages with others, which a write would change: it
-  // is smaller than a page, and so may its block be.
+  // Returns false if a write could change another tensor in the same page: this one is smaller than
+  // a page, and its block may be.
   static bool is_possible(std::span<const std::byte> memory) noexcept;
 
-  // Returns true if some of these bytes are private now, so that other processes cannot see them.
+  // Returns true if some of these bytes are private, so that other processes cannot see them.
   static bool is_private(std::span<const std::byte> memory) noexcept;
 
   // Returns true if some of these bytes show what was written to another sample.
   static bool is_of_another(std::span<const std::byte> memory, std::uint64_t sample) noexcept;
-  // Returns true if another CopyOnWrite, of another sample, has some of the bytes of this one: what
-  // is written through either would be seen through the other.
+  // Returns true if a CopyOnWrite of another sample has some of the same bytes: a write through
+  // either would be seen through the other.
   bool overlaps_another() const noexcept;
   // Returns these bytes as their owner has them, in memory that may be written to: a private
-  // mapping of their pages, or, of a file, a copy. Null in a child that has closed the descriptor.
-  // Throws Error(kOutOfMemory).
+  // mapping of their pages, or a copy if the file is guarded. Returns null in a child that has
+  // closed the descriptor. Throws Error(kOutOfMemory).
   static std::shared_ptr<std::byte> map_again(std::span<const std::byte> memory);
 
-  // Returns the bytes of this process that are private now, also those of pages that were not
-  // written to. A page that several tensors share may be counted more than once.
+  // Returns how many bytes of this process are private, including pages without writes. A page that
+  // several tensors share may be counted more than once.
   static std::size_t private_bytes() noexcept;
 
  private:
@@ -115,8 +114,8 @@ class TENSORBUS_API CopyOnWrite {
   PrivateRange pages_;
 };
 
-// Memory whose pages stay the shared ones while this lives: a GPU reads them by their physical
-// address. Throws Error(kUnsupported) if some of them are private.
+// Keeps the pages of this memory shared while it lives: a GPU reads them by physical address.
+// Throws Error(kUnsupported) if some of them are private already.
 class KeptShared {
  public:
   explicit KeptShared(std::span<const std::byte> memory);

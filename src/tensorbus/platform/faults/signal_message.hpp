@@ -10,8 +10,8 @@ namespace tensorbus::platform {
 class SignalMessage {
  public:
   SignalMessage& text(std::string_view text) noexcept;
-  // Appends a name that others chose: a topic or a path. Bytes that a terminal cannot show become
-  // question marks. Of a longer name only the first 200 bytes are appended.
+  // Appends a topic or a path, at most its first 200 bytes. Bytes that a terminal cannot show
+  // become question marks.
   SignalMessage& name(std::string_view name) noexcept;
   SignalMessage& number(std::size_t number) noexcept;
 

@@ -4,10 +4,10 @@
 
 namespace tensorbus::platform {
 
-// A lock that a signal handler can try to take. Zero is free: it needs no constructor at run time.
+// A lock that a signal handler can try to take. The zero value is unlocked: no constructor runs.
 class SpinLock {
  public:
-  // Acquire: pairs with the release in unlock(); the next holder sees what this one has written.
+  // Acquire: pairs with the release in unlock(). The next holder sees what the last one wrote.
   bool try_lock() noexcept { return !locked_.exchange(true, std::memory_order_acquire); }
   void unlock() noexcept { locked_.store(false, std::memory_order_release); }
 

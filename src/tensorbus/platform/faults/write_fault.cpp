@@ -13,15 +13,15 @@
 #include "tensorbus/platform/mutex.hpp"
 
 // The code that runs in the signal handler calls only functions that POSIX.1-2017 (XSH 2.4.3;
-// Linux: signal-safety(7)) allows there: poll, raise, sigaction, sigemptyset, write. It tries to
-// take the lock of the list a bounded number of times.
+// Linux: signal-safety(7)) allows there: poll, raise, sigaction, sigemptyset, write. The number of
+// attempts to take the lock of the list is bounded.
 
 namespace tensorbus::platform {
 namespace {
 
 constinit AddressList<ReadOnlyNote> notes;
 constinit ChainedHandler write_handler(SIGSEGV);
-// Release when the handler is there pairs with acquire: who sees it need not install it.
+// Release once installed; pairs with the acquire in install_write_handler(), which then returns.
 constinit std::atomic<bool> installed{false};
 // Relaxed: written once, before the handler is installed.
 constinit std::atomic<bool> tells{true};
@@ -52,7 +52,7 @@ void describe(const ReadOnlyNote& note, SignalMessage& message) noexcept {
   message.text(kTurnedOff);
 }
 
-// Not inlined: the message must have left the stack when the previous handler is called.
+// Not inlined, so that the message is off the stack before the previous handler is called.
 [[gnu::noinline]] void report(const void* address) noexcept {
   if (!notes.lock_in_handler()) return;
   const ReadOnlyNote* note = notes.find(address);
@@ -65,7 +65,7 @@ void describe(const ReadOnlyNote& note, SignalMessage& message) noexcept {
 
 void on_fault(int, siginfo_t* info, void* context) {
   const int error = errno;
-  // SEGV_ACCERR: the memory is mapped and refused the access. SEGV_MAPERR: nothing is mapped there.
+  // SEGV_ACCERR: the memory is mapped, but its protection forbids the access.
   const bool refused = info->si_code == SEGV_ACCERR;
   const bool speaks = tells.load(std::memory_order_relaxed);
   const bool mended = refused && mend_write(info->si_addr, speaks);

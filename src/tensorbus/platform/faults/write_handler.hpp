@@ -11,16 +11,16 @@ inline constexpr std::string_view kTurnedOff =
 
 // Installs the handler if it is not known to be installed.
 void install_write_handler() noexcept;
-// Has the next call of install_write_handler() look whether the application has installed another
-// handler since, and come before that.
+// Makes the next install_write_handler() check whether the application has installed another
+// handler since, and install ours before it.
 void look_for_write_handler() noexcept;
 
 // Makes the page of a CopyOnWrite private; runs in the signal handler. Returns false if no
-// CopyOnWrite has this address, and if there is no room. With `tells`, stderr gets the reason.
+// CopyOnWrite has this address, or if there is no room. With `tells`, stderr gets the reason.
 bool mend_write(const void* address, bool tells) noexcept;
 
-// Called in a forked child before it closes descriptors: makes the pages of every CopyOnWrite
-// private. So the child needs no handler; PyTorch's DataLoader installs its own there.
+// Called in a forked child before it closes descriptors. Makes the pages of every CopyOnWrite
+// private, so the child needs no handler: PyTorch's DataLoader installs its own there.
 void make_private_in_child() noexcept;
 
 }  // namespace tensorbus::platform

@@ -20,7 +20,7 @@
 
 namespace tensorbus::platform {
 std::vector<std::string> list_directory(int directory) {
-  // Opens the directory anew: the read position of the caller's descriptor must not move.
+  // A new open file: the read position of the caller's descriptor must not move.
   const int copy = ::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (copy < 0) throw_system("reading the domain directory", errno);
   DIR* stream = ::fdopendir(copy);
@@ -81,7 +81,7 @@ DirectoryWatch::DirectoryWatch(int directory, const std::vector<Fd>& above)
     const std::string path = "/proc/self/fd/" + std::to_string(fd);
     return ::inotify_add_watch(inotify_.get(), path.c_str(), events) >= 0;
   };
-  // A marker that is listed before its maker has written it counts as none: its closing is told.
+  // IN_CLOSE_WRITE: until then, a marker without its content does not count.
   constexpr std::uint32_t kEntries =
       IN_CREATE | IN_CLOSE_WRITE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO;
   if (!watch(directory, kEntries | IN_MOVE_SELF | IN_DELETE_SELF)) inotify_.reset();
@@ -110,7 +110,7 @@ DirectoryWatch::Changes DirectoryWatch::take_changes() noexcept {
       try {
         if ((event.mask & kGone) != 0 && event.len != 0) changes.gone.emplace_back(name);
       } catch (const std::bad_alloc&) {
-        changes.place = true;  // the caller then looks at everything
+        changes.place = true;  // the caller then checks everything
       }
       at += static_cast<ssize_t>(sizeof event + event.len);
     }

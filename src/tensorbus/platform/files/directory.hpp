@@ -12,19 +12,19 @@
 namespace tensorbus::platform {
 
 std::vector<std::string> list_directory(int directory);
-// Throws Error(kOutOfMemory) that names the limit; the file does not exist then.
+// Throws Error(kOutOfMemory) that names the limit; then there is no file.
 void create_file(int directory, const std::string& name, std::string_view content = {});
-// Returns at most `most` bytes of an existing file; empty if it is gone or is nobody's to read.
-// Throws Error(kOutOfMemory) if there is no descriptor or memory to read it.
+// Returns at most `most` bytes of a file; empty if it does not exist or cannot be read. Throws
+// Error(kOutOfMemory) if there is no descriptor or memory to read it.
 std::string read_file(int directory, const std::string& name, std::size_t most);
 void remove_file(int directory, const std::string& name) noexcept;
 // Returns 0 if the file does not exist.
 ino_t inode_of(int directory, const std::string& name) noexcept;
 
-// Reports that entries of a directory were created, removed or renamed.
+// Reports entries of a directory that were created, removed or renamed.
 class DirectoryWatch {
  public:
-  // `above`: directories on the path to it. If one of them is renamed, this is reported too.
+  // `above`: the directories on the path to it. Renaming one of them is reported too.
   explicit DirectoryWatch(int directory, const std::vector<Fd>& above = {});
 
   struct Changes {
@@ -32,13 +32,13 @@ class DirectoryWatch {
     bool place = false;             // the directory may have been moved or removed
     std::vector<std::string> gone;  // these names were removed, or replaced by other files
   };
-  // The descriptor to poll. It is -1 if the user has no inotify instances left; then the caller
-  // lists the directory from time to time.
+  // The descriptor to poll; -1 if the user has no inotify instances left. Then the caller lists the
+  // directory from time to time.
   int fd() const noexcept { return inotify_.get(); }
-  // Takes the pending events. If events were lost, everything counts as changed.
+  // Takes the pending events. If events were lost, `place` is set.
   Changes take_changes() noexcept;
   bool drain_changes() noexcept;
-  // Waits until something changes, a signal arrives, or the time is over.
+  // Waits for a change, a signal or the timeout.
   void wait(std::chrono::nanoseconds timeout) noexcept;
 
  private:

@@ -35,7 +35,7 @@ std::size_t size_of_one(const std::string& settings) {
   return file >> bytes && bytes > page_bytes() && bytes <= kMostBytes ? bytes : 0;
 }
 
-// Returns what holds for pages of this size. Since Linux 6.11 each size has a setting of its own.
+// Returns the setting for pages of this size. Since Linux 6.11 each size has its own.
 std::string setting(const std::string& settings, std::size_t bytes) {
   const std::string own =
       chosen(settings + "/hugepages-" + std::to_string(bytes / 1024) + "kB/shmem_enabled");
@@ -55,7 +55,7 @@ std::size_t bytes_for_one(std::size_t bytes) {
   const Fd memfd = create_sealed_memfd("tensorbus-doctor", bytes);
   const Mapping mapping = advised(memfd.get(), 0, bytes, Pages::kHuge);
   if (::madvise(mapping.data(), page_bytes(), MADV_POPULATE_WRITE) < 0)
-    throw_system("madvise(MADV_POPULATE_WRITE), which is there since Linux 5.14", errno);
+    throw_system("madvise(MADV_POPULATE_WRITE), which needs Linux 5.14", errno);
   struct stat status{};
   if (::fstat(memfd.get(), &status) < 0) throw_system("fstat of a memfd", errno);
   return static_cast<std::size_t>(status.st_blocks) * 512;
@@ -83,7 +83,7 @@ void populate_pages(int memfd, std::size_t offset, std::size_t bytes, Pages page
 
 void try_huge_pages(const std::string& settings) {
   const std::size_t one = size_of_one(settings);
-  if (one == 0) throw Error(Code::kUnsupported, "this kernel has none of a size that is used");
+  if (one == 0) throw Error(Code::kUnsupported, "this kernel has no huge pages of a usable size");
   if (huge_pages(settings).bytes == 0)
     throw Error(Code::kUnsupported, settings + "/shmem_enabled says \"" + setting(settings, one) +
                                         "\": as root, echo advise into it");

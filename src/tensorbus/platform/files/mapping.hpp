@@ -4,8 +4,8 @@
 
 namespace tensorbus::platform {
 
-// Owns one mapping of a file descriptor, usually of the whole file. Core dumps leave it out. The
-// mapping stays when the descriptor is closed.
+// Owns one mapping of a file descriptor, usually of the whole file. Core dumps leave it out.
+// Closing the descriptor does not end the mapping.
 class Mapping {
  public:
   enum class Access {
@@ -16,7 +16,7 @@ class Mapping {
 
   Mapping() = default;
   // `offset` is a multiple of the page size. Throws Error(kOutOfMemory) that names the limits if no
-  // further mapping is possible, else Error(kSystem).
+  // more mappings are possible, else Error(kSystem).
   Mapping(int fd, std::size_t bytes, Access access, std::size_t offset = 0);
   Mapping(Mapping&& other) noexcept;
   Mapping& operator=(Mapping&& other) noexcept;

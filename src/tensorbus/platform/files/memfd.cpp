@@ -72,7 +72,7 @@ Fd create_memfd_of_fixed_size(const std::string& name, std::size_t bytes) {
   return create(name, bytes, kSizeSeals);
 }
 
-// shmem refuses to punch holes into memory with this seal; mappings that are writable stay so.
+// With this seal, shmem refuses to punch holes. Existing writable mappings stay writable.
 void seal_against_holes(int memfd, const std::string& field) {
   if (::fcntl(memfd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) < 0 && errno != EINVAL)
     refuse(field, "one that cannot be sealed");
@@ -131,7 +131,7 @@ bool reserve_pages(int memfd, std::size_t offset, std::size_t bytes) {
 }
 
 void punch_pages(int memfd, std::size_t offset, std::size_t bytes) noexcept {
-  // A failure costs memory, not correctness: the caller's records are the same either way.
+  // A failure costs memory, not correctness: the caller's records are the same.
   [[maybe_unused]] const int done =
       ::fallocate(memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                   static_cast<off_t>(bytes));

@@ -12,13 +12,13 @@ namespace tensorbus::platform {
 std::size_t page_bytes() noexcept;
 
 // Makes anonymous shared memory of a fixed size. It is sealed against shrinking, growing and
-// further seals, so that no process that maps it can get SIGBUS. `name` appears only in
+// further seals, so no process that maps it can get SIGBUS. `name` appears only in
 // /proc/<pid>/maps.
 Fd create_sealed_memfd(const std::string& name, std::size_t bytes);
 
-// Makes the same, but open to one more seal. A process that has mapped it calls
+// Makes the same, but allows one more seal. A process that has mapped it calls
 // seal_against_holes(): then no process can remove pages from it or map it writable. Does nothing
-// if the kernel has no such seal (before 5.1). Throws Error(kProtocol) if no seal can be added.
+// if the kernel lacks the seal (before 5.1). Throws Error(kProtocol) if no seal can be added.
 Fd create_memfd_of_fixed_size(const std::string& name, std::size_t bytes);
 void seal_against_holes(int memfd, const std::string& field);
 
@@ -27,7 +27,7 @@ Fd reopen_read_only(int memfd);
 
 // Returns a read-only descriptor of a memfd that create_sealed_memfd() made, with these bytes.
 Fd sealed_copy(const std::string& name, std::span<const std::byte> bytes);
-// Returns the bytes of such a memfd from a peer, which may still write to it. Throws what
+// Returns the bytes of a memfd of this kind from a peer, which may still write to it. Throws what
 // verify_sealed_memfd() throws.
 std::vector<std::byte> read_sealed_copy(int fd, std::size_t bytes, const std::string& field);
 

@@ -23,7 +23,7 @@ constexpr int kMostLinks = 40;      // as the kernel
 constexpr int kMostRestarts = 100;  // another process removes a directory while we make one in it
 constexpr uid_t kNobody = 65534;    // the kernel shows this number for a user that is not mapped
 
-// RENAME_NOREPLACE, whose headers exclude others.
+// RENAME_NOREPLACE: the header that has it conflicts with others.
 constexpr unsigned kNoReplace = 1;
 
 using Names = std::deque<std::string>;
@@ -75,7 +75,7 @@ std::string us() {
   return "uid " + std::to_string(uid) + (uid == 0 ? "" : " or root");
 }
 
-// The path from / to one directory.
+// Walks from / to one directory.
 class Walk {
  public:
   Walk(const std::string& path, IfMissing if_missing)
@@ -85,7 +85,7 @@ class Walk {
     start();
   }
 
-  // Returns false if a directory on the way was removed meanwhile, so nothing can be made in it.
+  // Returns false if a directory on the path was removed meanwhile.
   bool go() {
     while (!rest_.empty()) {
       const std::string name = std::move(rest_.front());
@@ -159,8 +159,8 @@ class Walk {
     return Step::kDone;
   }
 
-  // Makes the missing directories under another name, and opens them, before the first one gets its
-  // name: another process that removes empty directories cannot come in between.
+  // Makes and opens the missing directories under a temporary name, then renames the first one: so
+  // no other process can remove them while they are empty.
   Step make(const std::string& name) {
     static std::atomic<unsigned> count{0};
     const int above = way_.back().fd.get();
@@ -187,10 +187,10 @@ class Walk {
       places.push_back(std::move(place));
     }
     const auto named = [&](unsigned flags) {
-      // By its number: not every musl has a function for it.
+      // By number: some versions of musl have no function for it.
       return ::syscall(SYS_renameat2, above, hidden.c_str(), above, name.c_str(), flags) == 0;
     };
-    // Without the flag, which some file systems lack, it replaces a directory that is empty.
+    // Some file systems lack the flag. Without it, an empty directory is replaced.
     if (!named(kNoReplace) && !(errno == EINVAL && named(0))) {
       const int error_number = errno;
       for (std::size_t i = made.size(); i-- > 1;)
@@ -205,7 +205,7 @@ class Walk {
   }
 
   void push(Place place) {
-    // A mount that others may write to was allowed by root. Its device differs from its parent's.
+    // Root allowed a mount that others may write to. Its device differs from its parent's.
     const bool mount = way_.empty() || way_.back().status.st_dev != place.status.st_dev;
     const bool sticky = (place.status.st_mode & S_ISVTX) != 0;
     place.open_to_others =
@@ -233,14 +233,14 @@ class Walk {
     if (to.starts_with('/')) start();
   }
 
-  // The owner may be us or root. Root may be unmapped, and then appears as "nobody"; where others
-  // may write, "nobody" could be one of them.
+  // The owner may be this user or root. Unmapped root appears as "nobody"; in a directory that
+  // others may write to, "nobody" could be one of them.
   bool may_own(const struct stat& status, const Place& above) const {
     return is_ours(status) || is_roots(status) ||
            (status.st_uid == kNobody && !above.open_to_others && !all_users_are_mapped());
   }
 
-  // Throws if a directory below this one could be changed by another user.
+  // Throws if another user could change a directory below this one.
   void require_safe(const Place& place) const {
     const bool trusted = way_.size() == 1 ? may_own(place.status, place)
                                           : may_own(place.status, way_[way_.size() - 2]);
@@ -269,7 +269,7 @@ class Walk {
     throw Error(Code::kPermission,
                 "cannot use the domain directory " + path_ + ": " + place + ", on the way to it, " +
                     why +
-                    ". Others could lead this process elsewhere: have it put right, or set "
+                    ". Other users could redirect this process: correct that, or set "
                     "TENSORBUS_DOMAIN to a directory of your own");
   }
   [[noreturn]] void refuse_system(const std::string& what, const std::string& place,

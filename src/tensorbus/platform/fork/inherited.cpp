@@ -43,30 +43,30 @@ void close_guarded(int& fd) noexcept {
 
 }  // namespace
 
-// What one fork left to a child, as the parent sees it. A child and its own children keep two
-// things until they call exec. The first is the writing end of a pipe: the parent polls for its
-// hang-up. The second, because some programs close all descriptors, is a mapping of an open file
-// that has a lock. A lock belongs to the open file, which is closed with the last of its mappings.
+// One fork, as the parent sees it. The child and its own children keep two things until they call
+// exec. The first is the write end of a pipe: the parent polls for its hang-up. The second is for
+// programs that close all descriptors: a mapping of an open file that has a lock. The lock belongs
+// to the open file, which the kernel closes with the last of its mappings.
 struct ForkGuard {
-  ForkEpoch epoch = kForking;  // the child may have inherited what was made before
+  ForkEpoch epoch = kForking;  // the child may have inherited what is older
   std::uint64_t number = 0;    // of the locked byte
   int pipe = -1;               // the reading end; -1 after the hang-up
   ForkGuard* older = nullptr;
   Inherited* kept = nullptr;
 
-  // For the child; the parent has them only until the fork is over.
+  // For the child. The parent holds them only until the fork is over.
   int childs_pipe = -1;
   int childs_lock = -1;
   void* childs_mark = nullptr;
 };
 
 struct ForkGuards {
-  Mutex forking;  // from before a fork to after it
+  Mutex forking;  // held from before a fork until after it
   ForkGuard* pending = nullptr;
 
-  Mutex mutex;                                       // never held while something is let go of
+  Mutex mutex;                                       // not held while let_go() runs
   ForkGuard* newest TB_GUARDED_BY(mutex) = nullptr;  // in the order of their epochs
-  // Of all forks for which there was no room: it has no end. In the list, if used.
+  // Stands for all forks that could not be watched; never ends. In the list if used.
   ForkGuard unseen TB_GUARDED_BY(mutex);
   std::size_t unwatched TB_GUARDED_BY(mutex) = 0;
   std::uint64_t next_number TB_GUARDED_BY(mutex) = 0;
@@ -85,7 +85,7 @@ struct ForkGuards {
   void note_hang_ups() noexcept TB_REQUIRES(mutex);
   Inherited* end(ForkGuard& guard, Inherited* ended) noexcept TB_REQUIRES(mutex);
 
-  // The first locks `forking`, and one of the others unlocks it.
+  // before_fork() locks `forking`; in_parent() unlocks it, and in_child() makes it anew.
   static void before_fork() noexcept TB_NO_THREAD_SAFETY_ANALYSIS;
   static void in_parent() noexcept TB_NO_THREAD_SAFETY_ANALYSIS;
   static void in_child() noexcept;
@@ -114,7 +114,7 @@ struct flock byte_of(const ForkGuard& guard) noexcept {
   return byte;
 }
 
-// Closes the parent's copies: the child has its own now, or there is no child.
+// Closes the parent's copies: the child has its own, or does not exist.
 void close_childs(ForkGuard& guard) noexcept {
   if (guard.childs_mark != nullptr) ::munmap(guard.childs_mark, page_bytes());
   if (guard.childs_pipe >= 0) ::close(guard.childs_pipe);
@@ -155,7 +155,7 @@ bool ForkGuards::fill(ForkGuard& guard) noexcept {
   return ::epoll_ctl(epoll, EPOLL_CTL_ADD, guard.pipe, &hang_up) == 0;
 }
 
-// Used when a resource is missing. To keep everything for ever is safe.
+// Used when a resource is missing. Keeping everything forever is safe.
 ForkGuard* ForkGuards::use_unseen() noexcept {
   ++unwatched;
   unlink(unseen);
@@ -184,7 +184,7 @@ void ForkGuards::unlink(const ForkGuard& guard) noexcept {
 
 void ForkGuards::before_fork() noexcept {
   guards.forking.lock();
-  // Relaxed: the child has never seen what other threads begin to make meanwhile.
+  // Relaxed: this thread, and so the child, does not know what other threads are just making.
   if (inheritable[0].load(std::memory_order_relaxed) == 0 &&
       inheritable[1].load(std::memory_order_relaxed) == 0)
     return;
@@ -195,7 +195,7 @@ void ForkGuards::before_fork() noexcept {
   guards.tell_newest();
 }
 
-// Also runs if the fork failed: then the guard has hung up.
+// Also runs if the fork failed; then the guard's pipe has hung up.
 void ForkGuards::in_parent() noexcept {
   if (ForkGuard* const guard = guards.pending) {
     const MutexLock lock(guards.mutex);
@@ -207,8 +207,8 @@ void ForkGuards::in_parent() noexcept {
   guards.forking.unlock();
 }
 
-// The mutexes may be held by threads that do not exist in the child, and the guards keep what
-// belongs to the parent. So the child forgets all of it, except the pipe's end and the mark.
+// The mutexes may be held by threads that the child lacks, and the guards keep what belongs to the
+// parent. So the child drops all of it, except the write end of the pipe and the mapping.
 void ForkGuards::in_child() noexcept {
   if (guards.pending != nullptr && guards.pending->childs_lock >= 0)
     ::close(guards.pending->childs_lock);
@@ -238,8 +238,8 @@ void ForkGuards::note_hang_ups() noexcept {
   }
 }
 
-// Ends a guard. What an older child may have inherited too moves to that child's guard; the rest is
-// added to `ended`.
+// Ends a guard. Objects that an older child may have inherited too move to that child's guard; the
+// rest is added to `ended`.
 Inherited* ForkGuards::end(ForkGuard& guard, Inherited* ended) noexcept {
   while (Inherited* const one = guard.kept) {
     guard.kept = one->next_;
@@ -273,7 +273,7 @@ bool keep_for_children(Inherited& what) noexcept {
 
 int children_descriptor() {
   const MutexLock lock(guards.mutex);
-  if (!guards.ready()) throw_system("looking after forked children", errno);
+  if (!guards.ready()) throw_system("watching forked children", errno);
   return guards.epoll;
 }
 

@@ -6,9 +6,9 @@
 
 namespace tensorbus::platform {
 
-// What a forked child inherited stays unchanged while the child, or a child of the child, lives and
-// has not called exec. Nothing that was made before the fork is reused, or returned to its owner,
-// before that. See docs/protocol.md, section 8, and docs/decisions/0018.
+// What a forked child inherited stays unchanged until the child and its own children have ended or
+// called exec. Until then, nothing that was made before the fork is reused or returned to its
+// owner. See docs/protocol.md, section 8, and docs/decisions/0018.
 
 // Counts the forks of this process whose children are watched.
 using ForkEpoch = std::uint64_t;
@@ -47,8 +47,8 @@ class Inherited {
  private:
   friend struct ForkGuards;
   friend bool keep_for_children(Inherited& what) noexcept;
-  // Called when no child has the object any more. Runs in any thread that looks after children,
-  // without a lock of this module. The object must not be kept again.
+  // Called when no child has the object any more, in the thread that calls look_after_children(),
+  // with no lock of this module held. The object must not be kept again.
   virtual void let_go() noexcept = 0;
 
   ForkEpoch born_ = 0;
@@ -56,11 +56,10 @@ class Inherited {
 };
 
 // Calls what.let_go() when the last child that may have inherited it has ended or called exec.
-// Returns false, and does nothing, if no child has it. Any thread; allocates nothing.
+// Returns false, without any effect, if no child has it. Any thread; allocates nothing.
 [[nodiscard]] bool keep_for_children(Inherited& what) noexcept;
 
-// States that there is something a child would inherit, for as long as this object lives. If none
-// exists, a fork is not watched.
+// While it lives, there is something that a child would inherit. Forks without any are not watched.
 class Inheritable {
  public:
   enum class Of : std::uint8_t { kUs, kOthers };  // the owner of the memory
@@ -75,11 +74,11 @@ class Inheritable {
   const Of whose_;
 };
 
-// Returns a descriptor that is readable when children have ended or called exec; then
-// look_after_children() is due. Throws Error if none can be made.
+// Returns a descriptor that becomes readable when children have ended or called exec; then call
+// look_after_children(). Throws Error if none can be made.
 int children_descriptor();
-// Releases what ended children had inherited. Returns true if it must be called again after a
-// while, because a child has closed its descriptors and its end cannot be polled.
+// Releases what ended children had inherited. Returns true if it must be called again later: a
+// child has closed its descriptors, so its end cannot be polled.
 bool look_after_children() noexcept;
 
 struct ForkedChildren {

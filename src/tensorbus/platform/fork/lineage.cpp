@@ -17,7 +17,7 @@
 namespace tensorbus::platform {
 namespace {
 
-// Plain numbers and no Fd: a child may not run destructors. The child keeps the writing end.
+// Numbers instead of Fd: a child may not run destructors, and keeps the write end.
 struct Own {
   Mutex mutex;
   int reading TB_GUARDED_BY(mutex) = -1;

@@ -4,14 +4,14 @@
 
 namespace tensorbus::platform {
 
-// The lineage of a process: the process, and every child forked from it that has not called exec.
-// It is a pipe: all of them have the writing end, and none ever writes.
+// The lineage of a process: the process, and all children forked from it that have not called exec.
+// It is a pipe: all of them hold the write end, and none writes.
 
-// Returns another descriptor of the reading end of this process's lineage. It hangs up when the
-// last process of the lineage has ended. Throws Error that names the limit.
+// Returns another descriptor of the read end of this process's lineage. It hangs up when the last
+// process of the lineage has ended. Throws Error that names the limit.
 Fd own_lineage();
 
-// Returns true if a descriptor from a peer can be the lineage of a process.
+// Returns true if a descriptor from a peer can be a lineage.
 bool is_lineage(int fd) noexcept;
 
 // Returns true if no process of the lineage is left. Makes a system call.

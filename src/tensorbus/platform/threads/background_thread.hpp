@@ -11,19 +11,19 @@
 
 namespace tensorbus::platform {
 
-// Starts a thread that lives until the process ends, with SignalsBlocked. Throws Error(kSystem), or
-// Error(kOutOfMemory), with `what` in its text if no thread can be started.
+// Starts a thread that lives until the process ends, with SignalsBlocked. Throws Error(kSystem) or
+// Error(kOutOfMemory), with `what` in its text, if no thread can be started.
 void start_background_thread(const std::string& what, std::function<void()> run);
 
-// A thread that a process starts once, and the state that the thread shares with others. Both live
-// to the end of the process; a forked child has neither.
+// A thread that a process starts once, and the state that it shares with other threads. Both live
+// until the process ends; a forked child has neither.
 template <typename State>
 class BackgroundThread {
  public:
   constexpr BackgroundThread(const char* what, void (*run)(State&)) noexcept
       : what_(what), run_(run) {}
 
-  // Null before the thread was started, and in a child.
+  // Null before the thread is started, and in a child.
   State* running() const noexcept {
     Started* const found = started_.load(std::memory_order_acquire);  // pairs with start()
     const bool here = found != nullptr && found->fork_generation == fork_generation();
@@ -51,8 +51,8 @@ class BackgroundThread {
     const std::uint32_t fork_generation = platform::fork_generation();
     State state;
   };
-  // One thread at a time starts it. No mutex: a child that is forked meanwhile would find it locked
-  // for ever, and here finds another process's number.
+  // One thread at a time starts it. Not a mutex: a child forked meanwhile would find it locked
+  // forever. Here the child finds the number of another process.
   bool take_turn() noexcept {
     const std::uint32_t ours = fork_generation() + 1;
     std::uint32_t theirs = starting_.load(std::memory_order_relaxed);

@@ -21,7 +21,7 @@ class Job {
   Job(std::size_t parts, void (*work)(const void*, std::size_t) noexcept, const void* with) noexcept
       : parts_(parts), work_(work), with_(with) {}
 
-  // Returns whether there was anything left to do.
+  // Returns true if there was anything left to do.
   bool take_parts() noexcept {
     bool any = false;
     // Relaxed: what the work reads and writes is ordered by the mutex of Workers.
@@ -37,11 +37,10 @@ class Job {
   std::atomic<std::size_t> next_ = 0;
 };
 
-// The worker threads, and the job that they have: of one caller, until all have left it. The
-// job lies on the stack of its caller, which waits until all workers have left it.
+// The worker threads and their current job. A job lies on the stack of its caller, which waits
+// until all workers have left it.
 class Workers {
  public:
-  // What each of the threads does.
   [[noreturn]] void work() noexcept {
     const MutexLock lock(mutex_);
     for (std::uint64_t last = 0;;) {
@@ -99,7 +98,7 @@ class Workers {
 std::size_t other_cores() noexcept {
   cpu_set_t ours;
   CPU_ZERO(&ours);
-  if (::sched_getaffinity(0, sizeof ours, &ours) != 0) return 0;  // more than 1,024
+  if (::sched_getaffinity(0, sizeof ours, &ours) != 0) return 0;  // more than 1,024 cores
   return static_cast<std::size_t>(std::max(CPU_COUNT(&ours), 1)) - 1;
 }
 
@@ -114,7 +113,7 @@ void start(Workers& workers) {
 
 constinit BackgroundThread<Workers> first_worker("a thread that copies", start);
 
-// Null for a thread that may use one core alone.
+// Null if this thread may use only one core.
 Workers* workers() noexcept {
   if (other_cores() == 0) return nullptr;
   try {

@@ -6,10 +6,10 @@
 
 namespace tensorbus::platform {
 
-// While it lives, this thread takes no signals, and a thread that is started inherits that: signals
-// are for the program's own threads. Those of faults stay: the handler of a mapped file that was
-// cut short (FileGuard) runs in the thread that touches it, and where such a signal is blocked, the
-// kernel ends the process.
+// While it lives, this thread takes no signals, and threads that it starts inherit that: signals
+// are for the program's own threads. Fault signals stay unblocked: the handler of a mapped file
+// that was cut short (FileGuard) runs in the thread that touches it, and the kernel ends the
+// process if its signal is blocked.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept {

@@ -9,28 +9,28 @@
 
 namespace tensorbus::platform {
 
-// Made when the library is loaded (docs/threading.md, "Forks").
+// Initialized when the library is loaded (docs/threading.md, "Forks").
 inline const bool kHasOneCore = ::sysconf(_SC_NPROCESSORS_ONLN) < 2;
 
-// How long a thread is to look for something before it sleeps until that comes. Two processes that
-// answer each other at once look, since to wake a thread takes longer than the answer. One long
-// wait ends that, and so does a look in vain: a system that sleeps stays asleep, and one where
-// things come a little too late looks now and then. Hints for any number of threads, which order
-// nothing.
+// Decides whether a waiting thread spins before it sleeps. Spinning pays between two processes that
+// reply to each other at once, since waking a thread takes longer than the reply. A long wait or a
+// failed spin stops the spinning for a number of short waits. So an idle system sleeps, and a
+// system where replies come slightly too late spins now and then. Hints for any number of threads.
+// Relaxed throughout: they order nothing.
 class AdaptiveSpin {
  public:
-  // `rest`: how many short waits after a look in vain until the next one.
+  // `rest`: the number of short waits without spinning after a failed spin.
   explicit AdaptiveSpin(std::uint32_t rest = kRest) noexcept : after_in_vain_(rest) {}
 
   static std::chrono::nanoseconds most() noexcept {
     return kHasOneCore ? std::chrono::nanoseconds{} : kMost;
   }
   bool looks() const noexcept { return !kHasOneCore && rest_.load(std::memory_order_relaxed) == 0; }
-  // A look ended.
+  // Called after spinning.
   void looked(bool found) noexcept {
     rest_.store(found ? 0 : after_in_vain_, std::memory_order_relaxed);
   }
-  // A thread slept, and waited so long in all.
+  // Called after sleeping, with the whole waiting time.
   void slept(std::chrono::nanoseconds waited) noexcept {
     const std::uint32_t rest = rest_.load(std::memory_order_relaxed);
     if (waited >= kShort)
@@ -41,7 +41,7 @@ class AdaptiveSpin {
 
  private:
   static constexpr std::chrono::nanoseconds kMost = std::chrono::microseconds(80);
-  // A wait that was short, with what it takes to fall asleep and be woken.
+  // A short wait, including the time to fall asleep and to be woken.
   static constexpr std::chrono::nanoseconds kShort = std::chrono::microseconds(100);
   static constexpr std::uint32_t kRest = 16;
 

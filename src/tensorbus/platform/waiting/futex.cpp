@@ -27,7 +27,7 @@ struct WaitedWord {
   std::uint32_t reserved = 0;
 };
 constexpr std::uint32_t kFlag32Bits = 2;
-// How long a wait takes that the kernel refused, for lack of memory or by a filter of calls.
+// Maximum wait after the kernel refused the call, for lack of memory or by a system call filter.
 constexpr std::chrono::nanoseconds kRefusedSlice = std::chrono::milliseconds(5);
 
 timespec to_timespec(std::chrono::nanoseconds time) noexcept {
@@ -52,7 +52,7 @@ FutexWait futex_wait(Atomic<std::uint32_t>& word, std::uint32_t expected,
   return outcome_of_wait(::syscall(SYS_futex, &word, FUTEX_WAIT, expected, &relative, nullptr, 0));
 }
 
-// No words are an invalid argument to a kernel that knows the call.
+// A kernel that has the call rejects an empty list as an invalid argument.
 bool can_wait_for_any() noexcept {
   static const bool can =
       ::syscall(SYS_futex_waitv, nullptr, 0, 0, nullptr, CLOCK_MONOTONIC) < 0 && errno == EINVAL;

@@ -6,8 +6,8 @@
 
 namespace tensorbus::platform {
 
-// The kernel's list of what the thread holds: this word alone. The list itself is private memory,
-// so that no other process can lead the kernel elsewhere.
+// The kernel's list of the robust futexes of this thread: only this word. The list is private
+// memory, so that no other process can redirect the kernel.
 void mark_alive(Atomic<std::uint32_t>& word) noexcept {
   thread_local struct {
     robust_list held;

@@ -40,7 +40,7 @@ bool drain(int listener) noexcept {
 
 bool is_notifier_sender(int fd) noexcept {
   // Only a Unix stream socket is safe: a datagram socket could be connected elsewhere, and a
-  // network socket waits for others before it takes a byte.
+  // network socket may wait for a remote host before it takes a byte.
   return socket_option(fd, SO_DOMAIN) == AF_UNIX && socket_option(fd, SO_TYPE) == SOCK_STREAM;
 }
 

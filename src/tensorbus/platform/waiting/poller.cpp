@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLongWait{20};  // of which a millisecond is no great part
+constexpr milliseconds kLongWait{20};  // long enough that one millisecond does not matter
 
 epoll_event event_of(std::uint64_t tag, Interest interest) {
   epoll_event event{};

@@ -10,22 +10,22 @@
 
 namespace tensorbus::platform {
 
-// How long a thread parks at most before it looks again by itself.
+// How long a thread parks at most before it checks its condition again.
 inline constexpr std::chrono::milliseconds kParkSlice{100};
-// The same of a thread that asks its caller, who is to be asked ten times a second.
+// The same if the caller has a `give_up`: the interval at which it is polled.
 inline constexpr std::chrono::milliseconds kAskSlice{50};
 
-// When a call that waits ends without what it waits for: after its timeout, or when the caller
-// gives up. A caller gives up when `give_up` returns true; without `give_up`, when a signal handler
-// runs while the thread is parked. The time runs from the first wait. A call makes one, and hands
-// it to everything that it waits for. For one thread.
+// When a call ends without what it waits for: after its timeout, or when the caller gives up. A
+// caller gives up when `give_up` returns true; without `give_up`, when a signal handler runs while
+// the thread is parked. The time runs from the first wait. A call makes one stop condition and
+// passes it to all its waits. For one thread.
 class StopCondition {
  public:
   // Not explicit: a duration alone is a stop condition.
   template <typename Rep, typename Period>
   StopCondition(std::chrono::duration<Rep, Period> timeout, GiveUp give_up = {})
       : timeout_(timeout), give_up_(std::move(give_up)) {}
-  // Only `give_up` ends the wait, and no signal.
+  // Only `give_up` or the timeout ends the wait; signals do not.
   static StopCondition ignoring_signals(std::chrono::nanoseconds timeout, GiveUp give_up = {}) {
     if (!give_up) give_up = [] { return false; };
     return {timeout, std::move(give_up)};
@@ -34,7 +34,7 @@ class StopCondition {
   std::chrono::nanoseconds timeout() const noexcept { return timeout_; }
   const GiveUp& give_up() const noexcept { return give_up_; }
 
-  // The time that is left, at most `most`.
+  // The time left, at most `most`.
   std::chrono::nanoseconds remaining(std::chrono::nanoseconds most) const noexcept {
     return deadline().remaining(most);
   }
@@ -44,7 +44,7 @@ class StopCondition {
   }
 
   // Returns kDone as soon as holds() is true, else kTimedOut or kInterrupted. In between,
-  // `park(most)` sleeps at most that long, and returns a FutexWait.
+  // park(most) sleeps for at most `most` and returns a FutexWait.
   template <typename Holds, typename Park>
   Outcome wait(const Holds& holds, const Park& park) const {
     std::optional<FutexWait> parked;

@@ -5,7 +5,7 @@
 namespace tensorbus::platform {
 
 void wake_this_thread_on_time() noexcept {
-  constexpr unsigned long kLeastNs = 1;  // 0 would be the default
+  constexpr unsigned long kLeastNs = 1;  // 0 would mean the default
   (void)::prctl(PR_SET_TIMERSLACK, kLeastNs, 0UL, 0UL, 0UL);
 }
 

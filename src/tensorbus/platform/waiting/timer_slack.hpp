@@ -4,8 +4,8 @@
 
 namespace tensorbus::platform {
 
-// Has the kernel wake this thread when its time-outs are over, and not up to 50 us later, as it
-// does to wake several threads at once.
+// Makes the kernel wake this thread as soon as its timeouts expire. By default the kernel delays
+// them by up to 50 us, to wake several threads at once.
 TENSORBUS_API void wake_this_thread_on_time() noexcept;
 
 }  // namespace tensorbus::platform

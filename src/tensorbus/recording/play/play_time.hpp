@@ -8,9 +8,9 @@
 
 namespace tensorbus::bus {
 
-// Which time of a recording it is now, and when another one comes: recorded time runs `rate` times
-// as fast as the steady clock. Each due time is computed from one start, so lateness adds up to
-// nothing. For one thread, or under a mutex.
+// Converts between recorded time and the steady clock: recorded time runs `rate` times as fast.
+// Each due time is computed from one start, so delays do not accumulate. For one thread, or guarded
+// by a mutex.
 class PlayTime {
  public:
   using TimePoint = platform::Clock::time_point;
@@ -18,7 +18,7 @@ class PlayTime {
   explicit PlayTime(double rate) : rate_(rate) {}
 
   double rate() const noexcept { return rate_; }
-  // From `now` on: at `now` the recorded time is `recorded` (ns since 1970).
+  // Starts: at `now`, the recorded time is `recorded` (ns since 1970).
   void start(std::uint64_t recorded, TimePoint now) noexcept {
     recorded_ = recorded;
     started_ = now;
@@ -27,7 +27,7 @@ class PlayTime {
     start(at(now), now);
     rate_ = rate;
   }
-  // Returns when this recorded time comes; what lies before the start came then.
+  // Returns when this recorded time is due; the start for earlier times.
   TimePoint due(std::uint64_t recorded) const noexcept {
     if (recorded <= recorded_) return started_;
     const double wait = static_cast<double>(recorded - recorded_) / rate_;
@@ -41,7 +41,7 @@ class PlayTime {
   }
 
  private:
-  static constexpr double kMost = 1e18;  // ns, some thirty years: no file may ask for an overflow
+  static constexpr double kMost = 1e18;  // ns, about thirty years: no file can cause an overflow
 
   double rate_;
   std::uint64_t recorded_ = 0;

@@ -35,12 +35,12 @@ void leave_out_recorded_clock(const Recording& recording, const PlayerOptions& o
   const auto channel_of = [&](std::uint32_t number) { return contents.messages[number].channel; };
   const auto left_out = std::ranges::stable_partition(
       order, [&](std::uint32_t number) { return !channels.contains(channel_of(number)); });
-  std::map<std::uint16_t, bool> is_clock;  // channels of which a message was read
+  std::map<std::uint16_t, bool> is_clock;  // channels with a readable message
   for (const std::uint32_t number : left_out) {
     if (is_clock.contains(channel_of(number))) continue;
     try {
       is_clock.emplace(channel_of(number), is_of_clock(recording.sample(number)));
-    } catch (const Error&) {  // damaged: it would not be published either
+    } catch (const Error&) {  // damaged: not published either
     }
   }
   if (std::ranges::any_of(is_clock, [](const auto& one) { return !one.second; }))

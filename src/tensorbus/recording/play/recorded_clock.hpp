@@ -9,12 +9,12 @@
 
 namespace tensorbus::bus {
 
-// Returns the name on which a recorded topic is published.
+// Returns the name under which a recorded topic is published.
 std::string played_name(const std::string& topic, const PlayerOptions& options);
 
-// Takes messages that would be published on the topic of the player's own clock out of `order`, and
-// logs that. Throws Error(kInvalidArgument) if they are not messages of a clock; the first message
-// of each channel that can be read tells.
+// Removes messages that would be published on the topic of the player's own clock from `order`, and
+// logs that. Throws Error(kInvalidArgument) if they are not clock messages, according to the first
+// readable message of each channel.
 void leave_out_recorded_clock(const Recording& recording, const PlayerOptions& options,
                               std::vector<std::uint32_t>& order);
 

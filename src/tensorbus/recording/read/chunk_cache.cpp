@@ -14,13 +14,13 @@ using recording::UnpackedChunk;
 
 constexpr std::size_t kMostChunks = 4;
 
-// Copied before it is unpacked: whoever writes to the file meanwhile changes nothing in it.
+// Copied before it is unpacked, so that a process that writes to the file cannot change it.
 std::vector<std::byte> content_at(std::span<const std::byte> file, std::uint64_t offset) {
   if (offset > file.size() || file.size() - offset < recording::kRecordHead)
     recording::refuse_record("its chunk does not lie in the file");
   recording::RecordCursor cursor(file.subspan(offset));
   if (cursor.number<std::uint8_t>() != static_cast<std::uint8_t>(recording::Opcode::kChunk))
-    recording::refuse_record("there is no chunk any more");
+    recording::refuse_record("the chunk is not there any more");
   const auto length = cursor.number<std::uint64_t>();
   if (length > recording::kMostChunkBytes + recording::kMostChunkHead)
     recording::refuse_record("a chunk of " + std::to_string(length) +

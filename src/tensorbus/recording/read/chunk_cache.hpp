@@ -11,10 +11,10 @@
 namespace tensorbus::bus {
 
 // The chunks of a recording that were unpacked last. Thread-safe, also in a forked child, where a
-// thread that is not there may have held the mutex: who finds it held does without.
+// thread that the child lacks may have held the mutex: a caller that finds it locked uses no cache.
 class ChunkCache {
  public:
-  // Returns the chunk whose record begins at `offset`. Throws as UnpackedChunk.
+  // Returns the chunk whose record begins at `offset`. Throws as UnpackedChunk does.
   std::shared_ptr<const recording::UnpackedChunk> get(std::span<const std::byte> file,
                                                       std::uint64_t offset);
 
@@ -27,7 +27,7 @@ class ChunkCache {
   void keep(std::uint64_t offset, std::shared_ptr<const recording::UnpackedChunk> chunk);
 
   platform::Mutex mutex_;
-  std::vector<Kept> kept_ TB_GUARDED_BY(mutex_);  // the last used one is the last
+  std::vector<Kept> kept_ TB_GUARDED_BY(mutex_);  // the most recently used is last
 };
 
 }  // namespace tensorbus::bus

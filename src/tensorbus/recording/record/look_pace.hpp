@@ -9,16 +9,16 @@
 
 namespace tensorbus::bus {
 
-// When a recorder looks for samples of a topic, and when they came.
+// Decides when a recorder polls a topic, and finds out when its samples were published.
 //
-// A publisher that wakes a thread for each sample takes longer for each. While samples come, a
-// recorder looks by itself every kPeriod, and publishers wake it only when their queue is half
-// full. A topic on which nothing comes for kIdle is not looked at, and its next sample wakes. So do
-// those of a fast topic: a half full queue would be full before a thread that was woken runs.
+// Waking a thread for each sample slows a publisher down. While samples arrive, a recorder polls
+// the topic every kPeriod ("lazy"), and publishers wake it only if their queue is half full. A
+// topic without samples for kIdle is not polled: its next sample wakes the recorder. So do the
+// samples of a fast topic, whose half-full queue would be full before a woken thread runs.
 //
-// What was found came after the last look that found nothing, so the time of publishing is known to
-// be right if it lies between. A topic whose samples say otherwise, as a replay, is not looked at:
-// its samples wake, and their time is that of the look. For one thread.
+// A sample arrived after the last poll that found nothing, and before the poll that found it. A
+// publishing time between both is used. A topic with other times, as in a replay, is not polled:
+// its samples wake the recorder, and get the time of that poll. For one thread.
 class LookPace {
  public:
   using Clock = platform::Clock;
@@ -29,13 +29,13 @@ class LookPace {
   static constexpr std::chrono::milliseconds kWindow{10};
   static constexpr int kManyInWindow = 50;
   static constexpr std::uint64_t kEarly = 1'000'000;  // ns: between reading the clock and the queue
-  static constexpr int kMostUntimed = 3;              // one after the other
+  static constexpr int kMostUntimed = 3;              // in a row
 
-  // `now`: when it began, by the wall clock.
+  // `now`: the beginning, by the wall clock.
   explicit LookPace(std::uint64_t now) : empty_at_(now) {}
 
   bool lazy() const noexcept { return lazy_; }
-  // Returns true if lazy() is another from now on.
+  // Returns true if this call changed lazy().
   bool changes(Clock::time_point now) noexcept {
     if (came_ > 0) last_ = now;
     if (untimed_ >= kMostUntimed) {
@@ -48,9 +48,9 @@ class LookPace {
     return std::exchange(lazy_, lazy) != lazy;
   }
 
-  // A look at `now`, by the wall clock, found nothing.
+  // A poll at `now`, by the wall clock, found nothing.
   void found_nothing(std::uint64_t now) noexcept { empty_at_ = now; }
-  // Returns when a sample came that says that it was published at `published`, and was found before
+  // Returns the time of a sample that claims to be published at `published`, and was found before
   // `now`.
   std::uint64_t came_at(std::uint64_t published, std::uint64_t now) noexcept {
     ++came_;
@@ -75,11 +75,11 @@ class LookPace {
   bool lazy_ = false;
   int came_ = 0;  // since changes()
   int in_window_ = 0;
-  Clock::time_point window_{};  // when it began
-  int untimed_ = 0;             // samples in a row whose time of publishing cannot be right
+  Clock::time_point window_{};  // its beginning
+  int untimed_ = 0;             // samples in a row with an impossible time
   std::uint64_t empty_at_;
-  Clock::time_point last_{};         // that samples came
-  Clock::time_point wakes_until_{};  // it is not lazy until then
+  Clock::time_point last_{};         // last time that samples came
+  Clock::time_point wakes_until_{};  // not lazy until then
 };
 
 }  // namespace tensorbus::bus

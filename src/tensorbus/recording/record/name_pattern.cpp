@@ -19,7 +19,7 @@ void compile(regex_t& into, const std::string& whole, const std::string& pattern
 }  // namespace
 
 NamePattern::NamePattern(const std::string& pattern) {
-  // By itself first: in the parentheses, "a)(b" would be one, too.
+  // First without parentheses: inside them, the invalid "a)(b" would be valid.
   compile(compiled_, pattern, pattern);
   ::regfree(&compiled_);
   compile(compiled_, "^(" + pattern + ")$", pattern);

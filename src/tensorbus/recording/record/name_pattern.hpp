@@ -6,11 +6,11 @@
 
 namespace tensorbus::bus {
 
-// A regular expression for whole names of topics: POSIX's extended ones, of libc. Those of
-// libstdc++ would be a tenth of the library, and use the stack as long as a name is.
+// A POSIX extended regular expression, of libc, for whole names of topics. libstdc++'s would be a
+// tenth of the library, and use stack in proportion to the length of a name.
 class NamePattern {
  public:
-  // Throws Error(kInvalidArgument) if this is none.
+  // Throws Error(kInvalidArgument) for an invalid pattern.
   explicit NamePattern(const std::string& pattern);
   ~NamePattern() { ::regfree(&compiled_); }
   NamePattern(const NamePattern&) = delete;

@@ -8,11 +8,11 @@
 namespace tensorbus::bus {
 namespace {
 
-// What is written at once: few system calls for small samples, and large ones soon go back.
+// Limits for one write: few system calls for small samples, and large ones are returned soon.
 constexpr std::size_t kMostTaken = 512;
 constexpr std::uint64_t kMostTakenBytes = std::uint64_t{32} << 20;
-// Of a topic, when its subscriber may hold no more: what is dropped at once, at least, and which
-// part of what it has. Each time takes as long as a look at all that is older.
+// How much is dropped at once of a topic whose subscriber may hold no more: at least so many
+// samples, or this part of them. Each time costs a search of all older samples.
 constexpr std::size_t kLeastDropped = 64;
 constexpr std::size_t kPartDropped = 8;
 
@@ -26,7 +26,7 @@ bool RecordBuffer::put(RecordedSample& sample, bool wait) {
   }
 }
 
-// Without memory it leaves the sample, too.
+// Also leaves the sample if memory is short.
 bool RecordBuffer::has_put(RecordedSample& sample, bool wait) {
   Samples gone;
   const platform::MutexLock lock(mutex_);
@@ -75,20 +75,20 @@ void RecordBuffer::drop_oldest(Samples& gone) {
   ++releases_;
 }
 
-// The oldest of the topic.
+// Drops the oldest samples of the topic.
 void RecordBuffer::drop_of_topic(const std::string& topic, std::vector<RecordedSample>& gone) {
   const auto is_one = [&](const RecordedSample& one) { return one.publisher->topic == topic; };
   const auto all = static_cast<std::size_t>(std::ranges::count_if(samples_, is_one));
   const std::size_t most = std::min(all, std::max(kLeastDropped, all / kPartDropped));
   gone.reserve(most);
-  auto end = samples_.begin();  // behind the last one of them
+  auto end = samples_.begin();  // after the last of these
   for (auto one = end; gone.size() < most; ++one) {
     if (!is_one(*one)) continue;
     bytes_ -= one->bytes;
     gone.push_back(std::move(*one));
     end = std::next(one);
   }
-  // Those between them move behind them, in their order.
+  // The samples between them move to the end of this range, in order.
   const auto kept =
       std::remove_if(std::make_reverse_iterator(end), samples_.rend(),
                      [](const RecordedSample& one) { return one.publisher == nullptr; });
@@ -155,7 +155,7 @@ void RecordBuffer::close() {
 }
 
 std::size_t RecordBuffer::stop() {
-  Samples left;  // their leases go back without the mutex
+  Samples left;  // leases are returned without the mutex
   std::deque<Samples> snapshots;
   const platform::MutexLock lock(mutex_);
   closed_ = stopped_ = true;

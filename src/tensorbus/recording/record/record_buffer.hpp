@@ -14,40 +14,40 @@
 
 namespace tensorbus::bus {
 
-// The samples that wait to be written: one thread puts them in, another one takes them out. The
-// bytes that they hold are bounded, those that are being written included. With `keep_ns` they wait
-// for a snapshot: the oldest leave for want of room, or when they are older. Thread-safe.
+// The samples that wait to be written: one thread puts them, another takes them. Their bytes are
+// bounded, including those being written. With `keep_ns` they wait for a snapshot: the oldest are
+// dropped if there is no room or they are older. Thread-safe.
 class RecordBuffer {
  public:
-  // `keep_ns`: 0: all are written.
+  // `keep_ns` 0: all are written.
   explicit RecordBuffer(std::uint64_t most_bytes, std::uint64_t keep_ns = 0)
       : most_bytes_(most_bytes), keep_ns_(keep_ns) {}
 
-  // Returns false, and leaves the sample, if there is no room or memory, or nothing is written any
-  // more. A sample that is larger than the buffer has room when nothing else waits. With `wait` it
-  // waits for room.
+  // Returns false, and leaves the sample, if there is no room or memory, or if nothing is written
+  // any more. A sample larger than the buffer has room when nothing else waits. With `wait`, waits
+  // for room.
   [[nodiscard]] bool put(RecordedSample& sample, bool wait);
-  // Waits for samples, and takes some; none: it is closed, and all were taken, or it is `until`.
+  // Waits for samples and takes some; none if the buffer is closed and empty, or after `until`.
   std::vector<RecordedSample> take(std::optional<platform::Clock::time_point> until = {});
-  // Returns true if all were taken, and nothing is put in any more.
+  // Returns true if the buffer is closed and empty.
   bool ended() const;
-  // The same of all samples of a snapshot. Nothing: it is closed, and all were taken.
+  // Waits for a snapshot and takes its samples; nothing if the buffer is closed and all were taken.
   std::optional<std::deque<RecordedSample>> take_snapshot();
-  // What is here now is to be written. Returns the number of the snapshot, from 1 on; 0 if nothing
-  // is written any more.
+  // Requests a snapshot of the present samples. Returns its number, from 1 on; 0 if nothing is
+  // written any more.
   std::uint32_t request_snapshot(std::uint64_t now);
-  // Lets go of what is too old for a snapshot.
+  // Drops samples that are too old for a snapshot.
   void expire(std::uint64_t now);
-  // These bytes, which were taken, are held no more.
+  // Records that these bytes, which were taken, are not held any more.
   void release(std::uint64_t bytes);
-  // Waits until something was released since `count` was its return value, or it is closed. Of
-  // what waits for a snapshot the oldest of this topic leave; if there are none, it returns
+  // Waits until something was released since `count` was the return value, or the buffer is closed.
+  // With `keep_ns`, drops the oldest samples of this topic instead; if there are none, returns
   // `count` at once.
   std::uint64_t wait_for_release(std::uint64_t count, const std::string& topic);
   std::uint64_t releases() const;
 
-  void close();  // nothing is put in any more
-  // Nothing is taken out any more. Returns how many samples still waited.
+  void close();  // no sample can be put any more
+  // No sample can be taken any more. Returns how many were left.
   std::size_t stop();
   bool stopped() const;
   std::uint64_t bytes() const;
@@ -58,7 +58,7 @@ class RecordBuffer {
   }
   using Samples = std::deque<RecordedSample>;
   bool has_put(RecordedSample& sample, bool wait);
-  // Moves the oldest to `gone`, whose leases go back without the mutex.
+  // Moves the oldest sample to `gone`, which returns its lease without the mutex.
   void drop_oldest(Samples& gone) TB_REQUIRES(mutex_);
   void drop_of_topic(const std::string& topic, std::vector<RecordedSample>& gone)
       TB_REQUIRES(mutex_);
@@ -69,7 +69,7 @@ class RecordBuffer {
   mutable platform::Mutex mutex_;
   platform::Condition changed_;
   Samples samples_ TB_GUARDED_BY(mutex_);
-  std::deque<Samples> snapshots_ TB_GUARDED_BY(mutex_);  // that are to be written
+  std::deque<Samples> snapshots_ TB_GUARDED_BY(mutex_);  // requested and not yet taken
   std::uint32_t requested_ TB_GUARDED_BY(mutex_) = 0;
   std::uint64_t bytes_ TB_GUARDED_BY(mutex_) = 0;
   std::uint64_t releases_ TB_GUARDED_BY(mutex_) = 0;

@@ -7,16 +7,15 @@
 
 namespace tensorbus::bus {
 
-// The time of a recorder, in nanoseconds since 1970: that of the wall clock when the recorder
-// begins, and from then on what the steady clock counts. So a step of the wall clock changes no
-// interval in the recording. Thread-safe.
+// The time of a recorder, in nanoseconds since 1970: the wall clock at its beginning, continued by
+// the steady clock. So a step of the wall clock changes no interval in the recording. Thread-safe.
 class RecordClock {
  public:
   std::uint64_t now() const noexcept { return begun_ + steady_ns() - steady_; }
-  // Returns the recorder's time at which the wall clock shows `wall`. After a step of the wall
-  // clock this is wrong for times before the step.
+  // Returns the recorder's time for the time `wall` of the wall clock. Wrong for times before a
+  // step of the wall clock.
   std::uint64_t at_wall_time(std::uint64_t wall) const noexcept {
-    const std::uint64_t wall_now = platform::wall_clock_ns();  // first: what it is compared with
+    const std::uint64_t wall_now = platform::wall_clock_ns();  // first: compared with `wall`
     return wall + (now() - wall_now);                          // modulo 2^64
   }
 

@@ -13,8 +13,8 @@ namespace {
 using recording::Compression;
 
 constexpr std::size_t kDigits = 4;
-// Bytes of a message: of one that is not compressed unless its topic is named, and of one that
-// never is.
+// Sizes of a message: from kLarge on it is compressed only if its topic is named, from kMostPacked
+// on never.
 constexpr std::uint64_t kLarge = std::uint64_t{1} << 20;
 constexpr std::uint64_t kMostPacked = recording::kMostChunkBytes / 2;
 
@@ -57,7 +57,7 @@ RecordOutput::RecordOutput(RecordOutputOptions options) : options_(std::move(opt
   for (const auto& [topic, how] : options_.compression.topics) unmet_.insert(topic);
 }
 
-// Returns where the number comes in.
+// Returns where in the path the number is inserted.
 std::size_t RecordOutput::number_at() const noexcept {
   const std::size_t name = options_.path.rfind('/') + 1;  // 0 without one
   const std::size_t dot = options_.path.rfind('.');
@@ -78,7 +78,7 @@ void RecordOutput::require_no_files() const {
   const std::string before = options_.path.substr(0, number_at()) + "-";
   const std::string behind = options_.path.substr(number_at());
   const std::filesystem::path folder = std::filesystem::path(options_.path).parent_path();
-  std::error_code none;  // a folder that cannot be listed: making the files tells
+  std::error_code none;  // if the folder cannot be listed, making the files fails
   for (std::filesystem::directory_iterator entry(folder.empty() ? "." : folder, none), end;
        !none && entry != end; entry.increment(none)) {
     const std::string path = (folder / entry->path().filename()).string();
@@ -104,7 +104,7 @@ void RecordOutput::begin() {
 }
 
 bool RecordOutput::is_full(const RecordedSample& next) const noexcept {
-  if (first_time_ == 0) return false;  // it has at least one message
+  if (first_time_ == 0) return false;  // a file has at least one message
   if (options_.split_ns != 0 && next.log_time - first_time_ >= options_.split_ns) return true;
   return options_.split_bytes != 0 &&
          writer_->bytes() + writer_->staged_bytes() + next.bytes > options_.split_bytes;
@@ -135,7 +135,7 @@ void RecordOutput::stage(const RecordedSample& sample) {
   if (first_time_ == 0) first_time_ = std::max<std::uint64_t>(sample.log_time, 1);
 }
 
-// What another program has compressed may be larger than what can be read in our chunks.
+// Messages compressed by another program may be too large for our chunks.
 Compression RecordOutput::compression_of(const RecordedSample& sample) const {
   if (sample.bytes >= kMostPacked) return Compression::kNone;
   return sample.compression ? *sample.compression

@@ -14,10 +14,9 @@
 
 namespace tensorbus::bus {
 
-// Which messages are compressed.
 struct RecordCompression {
-  recording::Compression all = recording::Compression::kNone;  // but for large ones
-  std::map<std::string, recording::Compression> topics{};      // of these, large ones, too
+  recording::Compression all = recording::Compression::kNone;  // except for large messages
+  std::map<std::string, recording::Compression> topics{};      // for these, large messages too
 
   bool any() const noexcept;
   recording::Compression of(const std::string& topic, std::uint64_t bytes) const;
@@ -25,7 +24,7 @@ struct RecordCompression {
   void require_libraries() const;
 };
 
-// Throws Error(kInvalidArgument) for a name of no compression.
+// Throws Error(kInvalidArgument) for an unknown name.
 TENSORBUS_API RecordCompression
 record_compression(const std::string& all, const std::map<std::string, std::string>& topics);
 
@@ -34,35 +33,35 @@ struct RecordOutputOptions {
   bool overwrite = false;
   bool numbered = false;          // the files are "NAME-0001.mcap", "NAME-0002.mcap", ...
   std::uint64_t split_bytes = 0;  // a file that would be larger is ended; 0: none
-  std::uint64_t split_ns = 0;     // the same of one that would be longer
+  std::uint64_t split_ns = 0;     // the same for its duration
   recording::TextMap about{};     // of the recorder
   RecordCompression compression{};
-  bool chunks = false;  // samples say themselves how they are compressed
+  bool chunks = false;  // samples have their own compression
 };
 
 // The files that a recorder writes, one after the other. For one thread.
 class TENSORBUS_API RecordOutput {
  public:
-  // Throws as RecordCompression::require_libraries().
+  // Throws as RecordCompression::require_libraries() does.
   explicit RecordOutput(RecordOutputOptions options);
 
-  // Throws Error(kInvalidArgument) if one of the files that it would make is there already.
+  // Throws Error(kInvalidArgument) if one of the files to be made exists.
   void require_no_files() const;
-  // Begins the next file. Throws as RecordingWriter.
+  // Begins the next file. Throws as RecordingWriter does.
   void begin();
-  // Adds the sample to what commit() writes; begins another file before it, if this one is full.
-  // The sample must live until then. Throws as RecordingWriter.
+  // Adds the sample to the next commit(), after beginning another file if this one is full. The
+  // sample must live until then. Throws as RecordingWriter does.
   void stage(const RecordedSample& sample);
   void commit();
-  // After stage() or commit() has thrown: the samples need not live any more, and the file can only
-  // be ended.
+  // Called after stage() or commit() has thrown: the samples need not live any more, and the file
+  // can only be ended.
   void drop_staged() noexcept;
-  // When commit() is to be called again, also if nothing is staged.
+  // The time at which commit() is due, even if nothing is staged.
   std::optional<std::chrono::steady_clock::time_point> due() const;
-  // Ends the file, if there is one. Throws as RecordingWriter::finish().
+  // Ends the file, if there is one. Throws as RecordingWriter::finish() does.
   void finish();
-  // Returns sentences about topics whose compression was asked for, and that are not compressed,
-  // or not whole: why, and what compresses them.
+  // Returns sentences about topics that were not compressed, or only in part, although requested:
+  // why, and what would compress them.
   std::vector<std::string> uncompressed() const;
 
   std::uint64_t messages() const noexcept;  // in all files
@@ -77,11 +76,11 @@ class TENSORBUS_API RecordOutput {
   bool is_full(const RecordedSample& next) const noexcept;
 
   const RecordOutputOptions options_;
-  std::set<std::string> unmet_;  // topics whose compression was chosen; nothing is in a file
-  std::map<std::string, std::uint64_t> large_;  // messages that were not compressed, by topic
+  std::set<std::string> unmet_;  // topics with a chosen compression and no sample so far
+  std::map<std::string, std::uint64_t> large_;  // uncompressed messages by topic
   std::optional<recording::RecordingWriter> writer_;
   std::uint32_t files_ = 0;
-  std::uint64_t first_time_ = 0;  // of a message in the file; 0: it has none
+  std::uint64_t first_time_ = 0;  // of a message in the file; 0: none
   std::uint64_t earlier_messages_ = 0;
   std::uint64_t earlier_bytes_ = 0;
 };

@@ -10,11 +10,11 @@
 
 namespace tensorbus::bus {
 
-// How the threads of a recorder or a player are. They touch it last, so it outlives that.
+// The state of the threads of a recorder or a player, which it outlives: the threads use it last.
 // Thread-safe.
 class RecordProgress {
  public:
-  // The first failure is kept.
+  // Keeps the first failure.
   void fail(const Error& failure) {
     const platform::MutexLock lock(mutex_);
     if (!error_) error_ = failure;
@@ -23,7 +23,7 @@ class RecordProgress {
     const platform::MutexLock lock(mutex_);
     return error_;
   }
-  // Returns true once a thread has failed, and all have ended: nothing changes any more.
+  // Returns true if a thread has failed and all have ended: the state is final.
   bool has_failed() const noexcept { return failed_.load(std::memory_order_acquire) != 0; }
   platform::FutexWait park_until_failed(std::chrono::nanoseconds most) noexcept {
     return platform::futex_wait(failed_, 0, most);

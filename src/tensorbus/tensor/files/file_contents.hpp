@@ -14,7 +14,7 @@
 
 namespace tensorbus {
 
-// Throws Error(kInvalidArgument): a file, or what was asked of it, makes no sense.
+// Throws Error(kInvalidArgument) for an invalid file or request.
 [[noreturn]] inline void refuse_file(const std::string& why) {
   throw Error(Code::kInvalidArgument, why);
 }
@@ -27,7 +27,6 @@ struct FilePlace {
   std::size_t offset = 0;        // in bytes, from the first mapped byte
 };
 
-// The tensors of a file.
 struct FileContents {
   std::size_t start = 0;  // the first mapped byte
   std::size_t bytes = 0;
@@ -36,7 +35,7 @@ struct FileContents {
   std::vector<std::uint32_t> by_name{};
   std::vector<std::pair<std::string, std::string>> metadata{};
 
-  // For formats that name tensors; null if there is no tensor of this name.
+  // For formats that name tensors. Returns null if no tensor has this name.
   const FilePlace* find(std::string_view name) const noexcept {
     const auto name_of = [this](std::uint32_t i) -> std::string_view { return tensors[i].name; };
     const auto found = std::ranges::lower_bound(by_name, name, {}, name_of);
@@ -44,7 +43,7 @@ struct FileContents {
   }
 };
 
-// Describes one unnamed tensor, from byte `start` on.
+// Describes one unnamed tensor that begins at byte `start`.
 inline FileContents contents_of_one(Layout layout, std::size_t start) {
   const std::size_t bytes = span_of(layout).bytes();
   FileContents contents{.start = start, .bytes = bytes, .tensors = {}};

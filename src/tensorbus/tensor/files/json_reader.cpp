@@ -95,7 +95,7 @@ std::string JsonReader::text() {
   }
 }
 
-// Reads what follows a backslash.
+// Reads the rest of an escape after its backslash.
 void JsonReader::escaped(std::string& text) {
   static constexpr std::string_view kNames = "\"\\/bfnrtu";
   static constexpr std::string_view kMeant = "\"\\/\b\f\n\r\t";
@@ -109,7 +109,7 @@ void JsonReader::escaped(std::string& text) {
     append_utf8(text, code_point());
 }
 
-// Reads what follows \u; a character beyond U+FFFF is a pair of escapes.
+// Reads the rest of an escape after \u; a character above U+FFFF is a pair of escapes.
 std::uint32_t JsonReader::code_point() {
   const std::uint32_t first = hexadecimal();
   if (first < 0xD800 || first > 0xDFFF) return first;

@@ -9,9 +9,9 @@
 
 namespace tensorbus {
 
-// Reads the JSON (RFC 8259) of file headers: objects, lists, strings and whole numbers. The caller
-// says what must come next, or skips the value. Strict: only UTF-8, no unpaired surrogates. Throws
-// Error(kInvalidArgument) that says where the text is not as expected.
+// Reads the JSON (RFC 8259) of file headers: objects, lists, strings and integers. The caller says
+// what must come next, or skips the value. Strict: only UTF-8, no unpaired surrogates. Throws
+// Error(kInvalidArgument) that says where the text is wrong.
 class JsonReader {
  public:
   JsonReader(std::string_view what, std::string_view text) : cursor_(what, text) {}
@@ -39,9 +39,9 @@ class JsonReader {
   }
   std::string text();
   std::optional<std::int64_t> try_number() noexcept { return cursor_.try_number(); }
-  // Takes null and returns true, if it comes next.
+  // If null comes next, takes it and returns true.
   bool skip_null() noexcept { return cursor_.skip("null"); }
-  // Reads any value. `depth`: levels of objects and lists that it may have.
+  // Skips any value. `depth`: the maximum number of nested objects and lists.
   void skip_value(unsigned depth);
 
   // Returns the first character of the next token.

@@ -25,7 +25,7 @@ constexpr std::size_t kVersionEnd = kMagic.size() + 2;
 constexpr std::size_t kMaxNpyHeaderBytes = 10'000;  // as in NumPy
 constexpr std::size_t kAlignment = 64;              // of the elements, in new files
 
-// NumPy's names of dtypes, without the byte order.
+// NumPy's names of dtypes, without byte order.
 struct NpyKind {
   std::string_view name;
   DType dtype;
@@ -73,7 +73,7 @@ std::pair<std::size_t, std::size_t> place_of_header(const FileBytes& file) {
     throw Error(Code::kUnsupported, "a .npy file of version " + std::to_string(major) + "." +
                                         std::to_string(minor) + ", and 1.0 to 3.0 are known");
   const std::size_t start = kVersionEnd + (major == 1 ? 2 : 4);
-  if (prefix.size() < start) refuse_file("header length: the file ends in it");
+  if (prefix.size() < start) refuse_file("header length: the file ends within it");
   const auto length = static_cast<std::size_t>(
       little_endian(std::string_view(prefix).substr(kVersionEnd, start - kVersionEnd)));
   if (length > kMaxNpyHeaderBytes)
@@ -96,7 +96,7 @@ std::string_view read_text(TextCursor& cursor) {
 std::string_view read_descr(TextCursor& cursor) {
   const char first = cursor.next();
   if (first == '[' || first == '(')
-    cannot(cursor.rest(), ": elements of several fields, and a tensor has one");
+    cannot(cursor.rest(), ": its elements have several fields; those of a tensor have one");
   return read_text(cursor);
 }
 
@@ -150,7 +150,7 @@ Header parsed(std::string_view text) {
   return header;
 }
 
-// Returns the dtype that descr names, or `asked` where descr names only a size.
+// Returns the dtype that descr names, or `asked` if descr names only a size.
 DType dtype_in(std::string_view descr, const std::optional<DType>& asked) {
   const bool has_order = !descr.empty() && std::string_view("<>|=").find(descr[0]) != descr.npos;
   const std::string_view name = descr.substr(has_order ? 1 : 0);
@@ -162,7 +162,7 @@ DType dtype_in(std::string_view descr, const std::optional<DType>& asked) {
   }
   if (name.starts_with('O')) cannot(descr, ": its elements are Python objects");
   const auto kind = std::ranges::find(kNpyKinds, name, &NpyKind::name);
-  if (kind == kNpyKinds.end()) cannot(descr, ": there are no tensors of such elements");
+  if (kind == kNpyKinds.end()) cannot(descr, ": no tensors can have these elements");
   if (descr[0] == '>' && item_bytes(kind->dtype) > 1)
     cannot(descr, ": its elements are big-endian, and this machine is not");
   return kind->dtype;
@@ -186,7 +186,7 @@ void require_as_asked(const FileOptions& asked, const Layout& found) {
     refuse_file("shape=" + text_of(*asked.shape) + ", but its header says " + text_of(found.shape));
 }
 
-// Returns descr as NumPy writes it: a dtype that NumPy does not have is '|V' and its bytes.
+// Returns descr as NumPy writes it; for a dtype that NumPy lacks, '|V' and the item size.
 std::string descr_of(DType dtype) {
   const auto kind = std::ranges::find(kNpyKinds, dtype, &NpyKind::dtype);
   const std::string bytes = std::to_string(item_bytes(dtype));

@@ -6,9 +6,9 @@
 #include "tensorbus/tensor/files/file_bytes.hpp"
 #include "tensorbus/tensor/files/file_contents.hpp"
 
-// NumPy's .npy files (numpy.lib.format): "\x93NUMPY", two bytes of version, the header's length,
-// and the header, which is a Python dict as text: {'descr': '<f4', 'fortran_order': False, 'shape':
-// (2, 3), }. Then the elements.
+// NumPy's .npy files (numpy.lib.format): "\x93NUMPY", a version of two bytes, the length of the
+// header, and the header, a Python dict as text: {'descr': '<f4', 'fortran_order': False, 'shape':
+// (2, 3), }. The elements follow.
 namespace tensorbus {
 
 // Reads the header of a file. Throws Error(kInvalidArgument) that names the field if it is not a
@@ -16,7 +16,7 @@ namespace tensorbus {
 // records, Python objects, strings, another byte order.
 [[gnu::cold]] FileContents npy_contents(const FileBytes& file, const FileOptions& options);
 
-// Returns the bytes before the elements of a contiguous tensor.
+// Returns the bytes that precede the elements of a contiguous tensor.
 std::string npy_header(const Layout& layout);
 
 }  // namespace tensorbus

@@ -26,7 +26,7 @@ Layout planned_layout(const FileOptions& options) {
   const DType dtype = needed(options.dtype, "dtype");
   const Dims& shape = needed(options.shape, "shape");
   if (std::ranges::any_of(shape, [](std::int64_t size) { return size < 0; }))
-    refuse_file("shape=" + text_of(shape) + ": sizes of a file that is made are 0 or more");
+    refuse_file("shape=" + text_of(shape) + ": the sizes of a new file must be 0 or more");
   return Layout::contiguous(dtype, shape);
 }
 
@@ -39,7 +39,7 @@ Dims sizes_in(const std::optional<Dims>& shape, DType dtype, std::size_t bytes) 
   count = 1;
   const std::size_t each = Layout::contiguous(dtype, sizes).packed_bytes();
   if (each == 0)
-    refuse_file("shape=" + text_of(*shape) + ": -1 could be any size, as another one is 0");
+    refuse_file("shape=" + text_of(*shape) + ": -1 could be any size, because another size is 0");
   if (bytes % each != 0)
     refuse_file(std::to_string(bytes) + " bytes are there, which are no whole number of " +
                 std::to_string(each) + " (" + text_of(sizes) + " of " +

@@ -7,17 +7,16 @@
 
 #include "tensorbus/tensor/files/file_contents.hpp"
 
-// Files that hold one tensor and no description of it. Error(kInvalidArgument) of these functions
-// names the field, not the file.
+// Files that hold one tensor without a description. Their Error(kInvalidArgument) names the field,
+// not the file.
 namespace tensorbus {
 
-// `file_bytes`: the size of the file.
 FileContents raw_contents(const FileOptions& options, std::size_t file_bytes);
 
-// Returns the layout for a file that is to be made, from the options alone.
+// Returns the layout for a new file, from the options alone.
 Layout planned_layout(const FileOptions& options);
 
-// Returns the sizes of a shape. One size may be -1: then it is computed from `bytes`. Without a
+// Returns the sizes of a shape. One size may be -1 and is then computed from `bytes`. Without a
 // shape, returns one dimension with all elements.
 Dims sizes_in(const std::optional<Dims>& shape, DType dtype, std::size_t bytes);
 

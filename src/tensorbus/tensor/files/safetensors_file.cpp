@@ -21,7 +21,7 @@ using platform::in_quotes;
 static_assert(std::endian::native == std::endian::little, "numbers in files are little-endian");
 
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // as in the reference implementation
-constexpr unsigned kMaxFurtherLevels = 125;             // of a further field's value, as there
+constexpr unsigned kMaxFurtherLevels = 125;             // of an unknown field's value, as there
 constexpr std::string_view kMetadata = "__metadata__";
 
 struct Kind {
@@ -56,7 +56,7 @@ constexpr auto kKinds = std::to_array<Kind>({
 
 using Sizes = std::vector<std::int64_t>;
 
-// Returns the bits of all elements; nothing if they do not fit into 63 bits.
+// Returns the size of all elements in bits; nothing if it exceeds 63 bits.
 std::optional<std::int64_t> bits_of(const Sizes& shape, unsigned bits) {
   if (std::ranges::find(shape, 0) != shape.end()) return 0;
   std::int64_t product = bits;
@@ -65,14 +65,14 @@ std::optional<std::int64_t> bits_of(const Sizes& shape, unsigned bits) {
   return product;
 }
 
-// Returns the text. Throws Error(kUnsupported) if it cannot be a string of C.
+// Returns the text. Throws Error(kUnsupported) if it contains a zero byte, as no C string can.
 std::string c_text(std::string text) {
   if (text.find('\0') != text.npos)
     throw Error(Code::kUnsupported, "header: " + in_quotes(text) + " has a zero byte");
   return text;
 }
 
-// Reads the header's entry for one tensor. Further fields are ignored.
+// Reads the header's entry for one tensor. Ignores unknown fields.
 class EntryReader {
  public:
   EntryReader(JsonReader& json, std::string name) : json_(json), name_(std::move(name)) {}
@@ -174,7 +174,7 @@ class EntryReader {
   std::optional<Sizes> offsets_;
 };
 
-// Returns the indices in the order of the names. Throws if a name occurs twice.
+// Returns the indices, sorted by name. Throws if a name occurs twice.
 template <typename Items, typename Name>
 std::vector<std::uint32_t> order_by_name(const Items& items, Name Items::value_type::* name) {
   std::vector<std::uint32_t> order(items.size());
@@ -225,7 +225,7 @@ class HeaderReader {
     });
   }
 
-  // Checks that the spans follow each other without gaps; returns the end of the last.
+  // Checks that the spans adjoin without gaps; returns the end of the last.
   std::size_t end_of_spans() {
     std::ranges::sort(spans_, {}, [](const Span& span) { return std::pair(span.begin, span.end); });
     std::size_t at = 0;

@@ -29,7 +29,7 @@ Format format_of(std::string_view path) {
   return path.ends_with(".safetensors") ? Format::kSafetensors : Format::kRaw;
 }
 
-// Returns what `work` returns; adds the name of the file to its errors.
+// Returns the result of `work`, and adds the name of the file to its errors.
 template <typename Work>
 auto about(const std::string& path, Work work) {
   try {
@@ -47,7 +47,7 @@ void check_options(Format format, const FileOptions& options) {
   if (format == Format::kNpy) return;
   if (options.mode == FileMode::kCreate)
     refuse_file(
-        "a .safetensors file has a header about all its tensors, and cannot be made here: write it "
+        "a .safetensors file has a header for all its tensors and cannot be made here: write it "
         "with safetensors.torch.save_file, then map it to read and write");
   if (options.shape)
     refuse_file("shape=" + text_of(*options.shape) + ": the file says that itself");
@@ -65,7 +65,7 @@ MappedFile::Mode mode_of(FileMode mode) {
     case FileMode::kCreate:
       return MappedFile::Mode::kReadWrite;
   }
-  refuse_file("mode: there is none of this number");
+  refuse_file("mode: unknown number");
 }
 
 // Non-blocking: opening a pipe must not wait for its other end.
@@ -120,7 +120,7 @@ std::size_t end_of(const FileContents& contents) {
   return end;
 }
 
-// Returns the contents and the header of a file that is to be made.
+// Returns the contents and the header of a new file.
 std::pair<FileContents, std::string> planned(Format format, const FileOptions& options) {
   Layout layout = planned_layout(options);
   std::string header = format == Format::kNpy ? npy_header(layout) : std::string();

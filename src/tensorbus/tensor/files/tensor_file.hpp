@@ -11,21 +11,21 @@
 
 namespace tensorbus {
 
-// A mapped file and its tensors, in any format. Owns the mapping. Immutable, so any thread may use
-// it, and forked children may use it like their parent.
+// A mapped file of any format, and its tensors. Owns the mapping. Immutable: usable in any thread,
+// and in forked children as in their parent.
 class TENSORBUS_API TensorFile {
  public:
   // Opens or makes a file. Throws Error with the file and the field in its text: kInvalidArgument
-  // for a file that is too short or inconsistent; kUnsupported for elements that no tensor can
-  // have; kPermission if it may not be opened; kOutOfMemory that names the limit; kSystem. With
-  // kCreate an existing file is not changed before all options have been checked.
+  // for a file that is too short or inconsistent, kUnsupported for elements that no tensor can
+  // have, kPermission if it may not be opened, kOutOfMemory that names the limit, kSystem. With
+  // kCreate, an existing file is changed only after all options have been checked.
   TensorFile(const std::string& path, const FileOptions& options);
 
   const FileContents& contents() const noexcept { return contents_; }
   const memory::MappedFile& file() const noexcept { return *file_; }
   bool writable() const noexcept { return file_->mode() != memory::MappedFile::Mode::kRead; }
 
-  // Returns the tensor of this name; `nullptr` names the only tensor of a file without names.
+  // Returns the tensor with this name; `nullptr` means the only tensor of a file without names.
   // Throws Error(kInvalidArgument) that lists the names.
   const FilePlace& place(const char* name) const;
   // Throws Error(kUnsupported) if no tensor can have these elements.

@@ -9,12 +9,12 @@
 namespace tensorbus {
 namespace {
 
-// Blanks of JSON and of Python.
+// White space of JSON and Python.
 constexpr std::string_view kBlanks = " \t\n\r";
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Returns true for characters that continue a number, which is then a different one.
+// Returns true for characters that would make a number a different one.
 bool goes_on(char c) {
   return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '_';
 }

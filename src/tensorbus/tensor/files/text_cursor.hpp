@@ -7,8 +7,8 @@
 
 namespace tensorbus {
 
-// Reads an untrusted text from front to end, past blanks. Throws Error(kInvalidArgument) with the
-// place, what was expected and what is there.
+// Reads an untrusted text from front to end and skips blanks. Throws Error(kInvalidArgument) with
+// the position, and the expected and the actual text.
 class TextCursor {
  public:
   // `what` names the text in messages.
@@ -16,16 +16,16 @@ class TextCursor {
 
   // Returns the next character that is not blank, without taking it; 0 at the end.
   char next() noexcept;
-  // Takes it and returns true, if it comes next.
+  // If `wanted` comes next, takes it and returns true.
   bool skip(char wanted) noexcept;
   bool skip(std::string_view wanted) noexcept;
   void expect(char wanted);
   void expect_end();
-  // Takes a whole number from 0 to 2^63 - 1, without a sign or leading zeros. Returns nothing, and
-  // takes nothing, for anything else.
+  // Takes an integer from 0 to 2^63 - 1 without sign or leading zeros. Returns nothing, and takes
+  // nothing, if anything else comes next.
   std::optional<std::int64_t> try_number() noexcept;
 
-  // These see the text as it is, with its blanks.
+  // These two do not skip blanks.
   std::string_view rest() const noexcept { return text_.substr(at_); }
   void advance(std::size_t bytes) noexcept { at_ += bytes; }
 

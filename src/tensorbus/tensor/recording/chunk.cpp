@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::align_val_t kChunkAlignment{4096};
 
-// In a file a name that is not known is as likely to be damaged.
+// In a file, an unknown name is just as likely to be damage.
 Compression compression_in(const std::string& name) {
   try {
     return compression_named(name);
@@ -101,7 +101,7 @@ UnpackedChunk::UnpackedChunk(std::span<const std::byte> content) {
   decompress(head.compression, content.subspan(head.head_bytes(), head.stored_bytes),
              {records_.get(), bytes_});
   if (head.crc != 0 && head.crc != crc32(records()))
-    refuse_record("a chunk that is damaged: its checksum is another one");
+    refuse_record("a damaged chunk: its checksum differs");
 }
 
 }  // namespace tensorbus::recording

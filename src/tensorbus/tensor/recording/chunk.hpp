@@ -13,55 +13,54 @@
 
 namespace tensorbus::recording {
 
-// A chunk: a record of MCAP in which other records lie, perhaps compressed.
+// A chunk: an MCAP record that contains other records, perhaps compressed.
 
-// The bytes of a chunk's records, at most: a damaged size does not use up the memory.
+// Limit for the bytes of a chunk's records, so that a damaged size does not exhaust the memory.
 inline constexpr std::uint64_t kMostChunkBytes = std::uint64_t{1} << 30;
-// What stands before a chunk's records, with the longest name of a compression.
+// The bytes before a chunk's records, with the longest name of a compression.
 inline constexpr std::size_t kMostChunkHead = 64;
 
 struct ChunkHead {
   std::uint64_t first_time = 0;
   std::uint64_t last_time = 0;
   std::uint64_t bytes = 0;  // of its records
-  std::uint32_t crc = 0;    // of its records; 0: there is none
+  std::uint32_t crc = 0;    // of its records; 0: none
   Compression compression = Compression::kNone;
-  std::uint64_t stored_bytes = 0;  // that the records take in the file
+  std::uint64_t stored_bytes = 0;  // of its records in the file
 
   std::size_t head_bytes() const noexcept { return 40 + name_of(compression).size(); }
 };
 
-// Appends a chunk's record up to where its records begin.
+// Appends the record of a chunk up to the beginning of its records.
 void encode_chunk(const ChunkHead& head, std::vector<std::byte>& bytes);
-// `start`: the first bytes of the record's content, all or at least kMostChunkHead. Throws
+// `start`: the first bytes of the record's content: all, or at least kMostChunkHead. Throws
 // Error(kInvalidArgument).
 ChunkHead decode_chunk(std::span<const std::byte> start, std::uint64_t content_bytes);
 
-// Times and, from the beginning of the chunk's records, places of the messages of each channel.
+// The messages of each channel: their times, and their offsets in the chunk's records.
 using MessageTimes = std::map<std::uint16_t, std::vector<std::pair<std::uint64_t, std::uint64_t>>>;
 
-// Where a chunk is.
 struct ChunkPlace {
   RecordPlace record{};
   ChunkHead head{};
-  std::map<std::uint16_t, std::uint64_t> indexes{};  // where those of its messages are, by channel
+  std::map<std::uint16_t, std::uint64_t> indexes{};  // offsets of its message indexes, by channel
   std::uint64_t index_bytes = 0;
 };
-// Appends the indexes of a chunk's messages, which are written at byte `at` of the file, behind it.
+// Appends the message indexes of a chunk, which follow it at byte `at` of the file.
 void encode_message_indexes(const MessageTimes& times, std::uint64_t at, ChunkPlace& place,
                             std::vector<std::byte>& bytes);
-// Appends a record of the summary.
+// Appends the chunk's index record of the summary.
 void encode(const ChunkPlace& place, std::vector<std::byte>& bytes);
 
-// The records of a compressed chunk, in memory that is aligned as the tensors in it are.
+// The records of a compressed chunk, in memory aligned for the tensors in it.
 class TENSORBUS_API UnpackedChunk {
  public:
-  // `content`: of the chunk's record. Throws Error(kInvalidArgument) that says what is damaged,
-  // Error(kUnsupported) as decompress().
+  // `content`: that of the chunk's record. Throws Error(kInvalidArgument) that says what is
+  // damaged, or Error(kUnsupported) as decompress() does.
   explicit UnpackedChunk(std::span<const std::byte> content);
 
   std::span<const std::byte> records() const noexcept { return {records_.get(), bytes_}; }
-  Compression compression() const noexcept { return compression_; }  // of the chunk in the file
+  Compression compression() const noexcept { return compression_; }  // in the file
 
  private:
   struct Free {

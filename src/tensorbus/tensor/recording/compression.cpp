@@ -11,9 +11,9 @@
 namespace tensorbus::recording {
 namespace {
 
-constexpr int kZstdLevel = 1;            // the fastest of those that its manual calls regular
+constexpr int kZstdLevel = 1;            // the fastest of the regular levels of its manual
 constexpr unsigned kLz4Version = 100;    // LZ4F_VERSION
-constexpr std::size_t kMostFrames = 64;  // of one chunk: others than ours may have several
+constexpr std::size_t kMostFrames = 64;  // in one chunk: other writers may use several
 
 [[noreturn]] void refuse_library(std::string_view name, const char* library, const char* package,
                                  const std::string& why) {
@@ -22,7 +22,7 @@ constexpr std::size_t kMostFrames = 64;  // of one chunk: others than ours may h
                                       ". Install Debian's package " + package);
 }
 
-// The functions of a library, which stays loaded.
+// The functions of a library. It stays loaded.
 class Library {
  public:
   Library(std::string_view name, const char* library, const char* package)
@@ -44,7 +44,7 @@ class Library {
   void* handle_ = nullptr;
 };
 
-// https://facebook.github.io/zstd/zstd_manual.html, the simple API.
+// The simple API of https://facebook.github.io/zstd/zstd_manual.html.
 struct Zstd {
   std::size_t (*bound)(std::size_t) = nullptr;
   std::size_t (*compress)(void*, std::size_t, const void*, std::size_t, int) = nullptr;
@@ -62,7 +62,7 @@ struct Zstd {
   }
 };
 
-// lz4frame.h: MCAP's lz4 is its frame format. Preferences and options may be null.
+// lz4frame.h: MCAP's "lz4" is the frame format. Preferences and options may be null.
 struct Lz4 {
   std::size_t (*bound)(std::size_t, const void*) = nullptr;
   std::size_t (*compress)(void*, std::size_t, const void*, std::size_t, const void*) = nullptr;
@@ -85,7 +85,7 @@ struct Lz4 {
   }
 };
 
-// Made at the first use, and never destroyed. Without a lock: a forked child might inherit it.
+// Made at the first use and never destroyed. Without a lock, which a forked child might inherit.
 template <typename Functions>
 const Functions& functions() {
   static constinit std::atomic<const Functions*> made{nullptr};

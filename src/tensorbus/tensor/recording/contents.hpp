@@ -9,7 +9,7 @@
 
 namespace tensorbus::recording {
 
-// What is in a recording, beside the messages themselves.
+// The contents of a recording except the messages themselves.
 
 inline constexpr std::string_view kEncoding = "tensorbus";  // of messages and of schemas
 inline constexpr std::string_view kIndexName = "tensorbus.index";
@@ -25,7 +25,7 @@ struct Schema {
   std::string definition;
 };
 
-// What one publisher published.
+// The samples of one publisher.
 struct Channel {
   std::uint16_t id = 0;
   std::uint16_t schema = 0;  // 0: none
@@ -34,38 +34,37 @@ struct Channel {
   TextMap metadata;
 };
 
-// Where a message is; or, in an index, which messages are not in the file.
+// The place of a message; or, in an index, a range of messages that are not in the file.
 struct MessageEntry {
   static constexpr std::uint16_t kInFile = 0;
   static constexpr std::uint16_t kLost = 1;
-  static constexpr std::uint16_t kPacked = 2;  // in a chunk that is compressed
+  static constexpr std::uint16_t kPacked = 2;  // in a compressed chunk
 
-  std::uint64_t offset =
-      0;                    // of its record in the file, or of its chunk's; the first lost sequence
-  std::uint64_t bytes = 0;  // of the record's content; of lost messages how many
+  std::uint64_t offset = 0;  // in the file, of its record or its chunk; or the first lost sequence
+  std::uint64_t bytes = 0;   // of the record's content; or the number of lost messages
   std::uint64_t log_time = 0;
   std::uint16_t channel = 0;
   std::uint16_t kind = kInFile;
-  std::uint32_t in_chunk = 0;  // of a packed one: where its record begins, in the chunk's records
+  std::uint32_t in_chunk = 0;  // if packed: its offset in the chunk's records
 
   bool is_lost() const noexcept { return kind == kLost; }
   bool is_packed() const noexcept { return kind == kPacked; }
 };
-static_assert(sizeof(MessageEntry) == 32);  // it is written as it is
+static_assert(sizeof(MessageEntry) == 32);  // written to files as it is
 
-// A record that an index of the summary names.
+// A record that the summary refers to.
 struct RecordPlace {
   std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;  // with its head
+  std::uint64_t bytes = 0;  // with its opcode and length
 };
 
-// Messages that a publisher sent, and that are not in the file.
+// Messages that a publisher sent and that are not in the file.
 struct Lost {
   std::uint16_t channel = 0;
-  std::uint64_t first = 0;  // sequence
+  std::uint64_t first = 0;  // a sequence
   std::uint64_t count = 0;
-  std::uint64_t log_time = 0;  // of the message behind them, or of the last one
-  std::string why{};           // of the last of them; empty: for want of room, or not known
+  std::uint64_t log_time = 0;  // of the next message in the file, or of the last one
+  std::string why{};           // reason for the last of them; empty: no room, or unknown
 };
 
 struct Contents {
@@ -74,9 +73,9 @@ struct Contents {
   std::map<std::uint16_t, Channel> channels{};
   std::vector<MessageEntry> messages{};  // in the order of their times
   std::vector<Lost> lost{};
-  // Why the file had to be searched for its messages; empty: its end was right.
+  // Why the file had to be searched for its messages; empty: its end was valid.
   std::string recovered{};
-  // What could not be read, from where on; empty: all could.
+  // What could not be read, and from which byte on; empty: everything was read.
   std::string damage{};
 };
 

@@ -9,7 +9,7 @@ namespace {
 constexpr std::size_t kSlices = 8;  // bytes at a time
 using Tables = std::array<std::array<std::uint32_t, 256>, kSlices>;
 
-// Table 0 is that of one byte; table n that of one byte and n zero bytes after it.
+// Table 0 is for one byte; table n for one byte followed by n zero bytes.
 constexpr Tables make_tables() {
   Tables tables{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {

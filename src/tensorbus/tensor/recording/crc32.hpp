@@ -8,8 +8,8 @@
 
 namespace tensorbus::recording {
 
-// Returns the CRC-32 of zlib and MCAP (polynomial 0xEDB88320) of the bytes. `before`: that of the
-// bytes before them; 0 if there are none.
+// Returns the CRC-32 of zlib and MCAP (polynomial 0xEDB88320). `before`: the CRC of the preceding
+// bytes; 0 if there are none.
 TENSORBUS_API std::uint32_t crc32(std::span<const std::byte> bytes,
                                   std::uint32_t before = 0) noexcept;
 

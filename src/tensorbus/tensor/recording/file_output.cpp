@@ -23,9 +23,8 @@ namespace {
 
 using Piece = std::span<const std::byte>;
 
-constexpr std::size_t kMostPieces = 1024;  // IOV_MAX
-constexpr std::size_t kManyPages = std::size_t{1}
-                                   << 18;  // bytes, from which they are mapped at once
+constexpr std::size_t kMostPieces = 1024;                 // IOV_MAX
+constexpr std::size_t kManyPages = std::size_t{1} << 18;  // in bytes; mapped before the write
 
 [[noreturn]] void throw_not_made(const std::string& path, int error_number) {
   const std::string what = memory::about_file(path) + "making it";
@@ -37,7 +36,7 @@ constexpr std::size_t kManyPages = std::size_t{1}
   platform::throw_system(what, error_number, platform::During::kFile);
 }
 
-// Whoever reads the old file, or still writes it, keeps it.
+// A process that reads or writes the old file keeps it.
 void remove_old(const std::string& path) noexcept {
   struct stat status{};
   if (::lstat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode)) (void)::unlink(path.c_str());
@@ -51,8 +50,8 @@ platform::Fd made(const std::string& path, bool overwrite) {
   return fd;
 }
 
-// Reads a byte of each page. One that a mapped file has no more is replaced by zeros when this
-// process touches it (platform::FileGuard), and not when a system call does.
+// Reads a byte of each page. A page that a mapped file has lost is replaced by zeros when this
+// process accesses it (platform::FileGuard), but not when a system call does.
 void touch_pages(std::span<const iovec> pieces) noexcept {
   static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   for (const iovec& piece : pieces) {
@@ -70,7 +69,7 @@ FileOutput::FileOutput(std::string path, bool overwrite)
 
 int FileOutput::append(std::span<const Piece> pieces) noexcept {
   const std::uint64_t most = platform::max_file_bytes();  // beyond: the kernel raises SIGXFSZ
-  std::size_t within = 0;  // bytes of the first piece that are written
+  std::size_t within = 0;                                 // of the first piece, already written
   std::optional<std::uint64_t> touched_at;
   while (!pieces.empty()) {
     std::array<iovec, kMostPieces> vectors;
@@ -90,7 +89,7 @@ int FileOutput::append(std::span<const Piece> pieces) noexcept {
           ::pwritev(fd_.get(), vectors.data(), static_cast<int>(count), static_cast<off_t>(end_));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EFAULT && touched_at != end_) {
-      touched_at = end_;  // once without progress
+      touched_at = end_;  // at most once without progress
       touch_pages(std::span(vectors).first(count));
       continue;
     }

@@ -11,17 +11,17 @@
 
 namespace tensorbus::recording {
 
-// A file that grows at its end, by pieces that lie in memory. For one thread.
+// A file that grows at its end by pieces of memory. For one thread.
 class TENSORBUS_API FileOutput {
  public:
-  // Makes the file. Throws Error(kInvalidArgument) if it exists and is not to be overwritten,
-  // Error(kPermission), Error(kOutOfMemory) that names the limit, Error(kSystem).
+  // Makes the file. Throws Error(kInvalidArgument) if it exists and `overwrite` is false,
+  // Error(kPermission), Error(kOutOfMemory) that names the limit, or Error(kSystem).
   FileOutput(std::string path, bool overwrite);
 
-  // Writes the pieces behind what is there. Returns 0, or the errno for which it stopped; end() is
-  // then behind what was written, which may end within a piece.
+  // Appends the pieces. Returns 0, or the errno at which it stopped; then end() is after the
+  // written bytes, perhaps within a piece.
   [[nodiscard]] int append(std::span<const std::span<const std::byte>> pieces) noexcept;
-  // Gives up what lies behind `end`.
+  // Drops everything from `end` on.
   void cut(std::uint64_t end) noexcept;
 
   std::uint64_t end() const noexcept { return end_; }

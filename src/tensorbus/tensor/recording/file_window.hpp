@@ -10,13 +10,13 @@
 
 namespace tensorbus::recording {
 
-// Reads parts of a file in the order in which they lie there, with few system calls.
+// Reads parts of a file in ascending order with few system calls.
 class FileWindow {
  public:
   explicit FileWindow(const FileBytes& file) : file_(file) {}
 
   const FileBytes& file() const noexcept { return file_; }
-  // Returns these bytes, fewer if the file ends before. Valid until the next call.
+  // Returns these bytes; fewer at the end of the file. Valid until the next call.
   std::span<const std::byte> at(std::uint64_t offset, std::size_t count) {
     if (offset < begin_ || offset - begin_ > part_.size() ||
         count > part_.size() - (offset - begin_)) {

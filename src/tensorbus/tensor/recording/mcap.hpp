@@ -17,8 +17,8 @@
 
 namespace tensorbus::recording {
 
-// The records of MCAP (https://mcap.dev/spec), as far as recordings have them: an opcode, the
-// length of the content (u64), the content. Numbers are little-endian.
+// The records of MCAP (https://mcap.dev/spec) that recordings use: an opcode, the length of the
+// content (u64), the content. Numbers are little-endian.
 
 static_assert(std::endian::native == std::endian::little);
 
@@ -43,25 +43,24 @@ enum class Opcode : std::uint8_t {
   kDataEnd = 15,
 };
 
-// MCAP reserves the opcodes behind those that it defines: for its later versions, and from 0x80 on
-// for applications. Readers ignore such records, and what follows the fields of a known record.
+// MCAP reserves the opcodes above those that it defines for later versions and, from 0x80 on, for
+// applications. Readers ignore these records, and bytes after the fields of a known record.
 inline constexpr bool is_unknown(Opcode opcode) noexcept { return opcode > Opcode::kDataEnd; }
 
-// Of a record that is read whole; those of a recorder are far smaller.
+// Limit for records that are read whole; those of a recorder are far smaller.
 inline constexpr std::uint64_t kMostSmallBytes = std::uint64_t{64} << 20;
-inline constexpr std::size_t kMessageHead = 22;  // what stands before a message's data
+inline constexpr std::size_t kMessageHead = 22;  // bytes before a message's data
 inline constexpr std::size_t kFooterBytes = 20;
-// What stands at the end of a file: the footer's record, and the magic.
+// The end of a file: the footer's record and the magic.
 inline constexpr std::size_t kEndBytes = kRecordHead + kFooterBytes + kMagic.size();
 
 using TextMap = std::map<std::string, std::string>;
 
-// Throws Error(kInvalidArgument): a file, or a part of it, is not what it should be.
+// Throws Error(kInvalidArgument) for an invalid file or part of one.
 [[noreturn]] inline void refuse_record(const std::string& why) {
   throw Error(Code::kInvalidArgument, why);
 }
 
-// Appends records to bytes.
 class RecordWriter {
  public:
   explicit RecordWriter(std::vector<std::byte>& bytes) : bytes_(bytes) {}
@@ -71,7 +70,7 @@ class RecordWriter {
     length_at_ = bytes_.size();
     number(std::uint64_t{0});
   }
-  // Completes the record; `more`: bytes of its content that are written elsewhere.
+  // Completes the record. `more`: bytes of its content that are written elsewhere.
   void end(std::uint64_t more = 0) {
     const std::uint64_t length = bytes_.size() - length_at_ - sizeof length + more;
     std::memcpy(bytes_.data() + length_at_, &length, sizeof length);
@@ -85,7 +84,7 @@ class RecordWriter {
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
   }
   void raw(std::string_view text) { raw(std::as_bytes(std::span(text))); }
-  // Names of topics and nodes may be of any bytes; a text of MCAP is UTF-8.
+  // Names of topics and nodes may have any bytes; texts of MCAP are UTF-8.
   void text(std::string_view text) {
     if (!platform::is_utf8(text)) return this->text(platform::to_utf8(text));
     number(static_cast<std::uint32_t>(text.size()));
@@ -101,7 +100,6 @@ class RecordWriter {
     const auto size = static_cast<std::uint32_t>(bytes_.size() - size_at - sizeof(std::uint32_t));
     std::memcpy(bytes_.data() + size_at, &size, sizeof size);
   }
-  // A number of each channel.
   void map(const std::map<std::uint16_t, std::uint64_t>& of_channels) {
     constexpr std::size_t kEach = sizeof(std::uint16_t) + sizeof(std::uint64_t);
     number(static_cast<std::uint32_t>(of_channels.size() * kEach));
@@ -116,7 +114,7 @@ class RecordWriter {
   std::size_t length_at_ = 0;
 };
 
-// Reads the content of a record of any origin. Throws Error(kInvalidArgument) where it ends early.
+// Reads the content of a record of any origin. Throws Error(kInvalidArgument) if it ends early.
 class RecordCursor {
  public:
   explicit RecordCursor(std::span<const std::byte> bytes) : rest_(bytes) {}

@@ -12,14 +12,14 @@ namespace tensorbus::recording {
 namespace {
 
 constexpr std::string_view kHeadMagic = "TBR1";
-constexpr std::size_t kChecked = 8;  // the checksum is of all from here on
+constexpr std::size_t kChecked = 8;  // the checksum covers everything from here on
 constexpr std::size_t kFixed = 48;   // bytes before the table
 constexpr TensorFlags kKnownFlags = TensorFlags::kRequiresGrad | TensorFlags::kFromTorch |
                                     TensorFlags::kFromNumpy | TensorFlags::kParameter |
                                     TensorFlags::kConjugate | TensorFlags::kNegative;
-constexpr std::uint8_t kInHostMemory = 0;  // where a tensor was published
+constexpr std::uint8_t kInHostMemory = 0;  // memory in which a tensor was published
 constexpr std::uint8_t kOnCuda = 1;
-constexpr std::size_t kOfTensor = 16;  // bytes of a tensor in it, before its sizes and strides
+constexpr std::size_t kOfTensor = 16;  // bytes of a tensor's entry before its sizes and strides
 
 std::uint64_t table_bytes(const MessageHead& head) {
   std::uint64_t bytes = kFixed;
@@ -44,7 +44,7 @@ Device read_device(RecordCursor& cursor) {
   const auto kind = cursor.number<std::uint8_t>();
   const auto ordinal = cursor.number<std::uint16_t>();
   (void)cursor.take(2);
-  if (kind > kOnCuda) refuse_record("a tensor of a device of no meaning");
+  if (kind > kOnCuda) refuse_record("a tensor of an unknown device");
   return kind == kOnCuda ? Device::cuda(ordinal) : Device::host();
 }
 
@@ -55,7 +55,7 @@ PlacedTensor read_tensor(RecordCursor& cursor) {
   const std::size_t dims = cursor.number<std::uint8_t>();
   tensor.published_on = read_device(cursor);
   if ((kKnownFlags | tensor.layout.flags) != kKnownFlags)
-    refuse_record("a tensor with flags of no meaning");
+    refuse_record("a tensor with unknown flags");
   if (dims > kMaxDims) refuse_record("a tensor of " + std::to_string(dims) + " dimensions");
   tensor.offset = cursor.number<std::uint64_t>();
   tensor.layout.shape = Dims(dims);
@@ -120,7 +120,7 @@ MessageHead decode_head(std::span<const std::byte> bytes, std::uint64_t data_byt
   RecordCursor cursor(bytes);
   (void)cursor.take(kHeadMagic.size());
   if (cursor.number<std::uint32_t>() != crc32(bytes.subspan(kChecked)))
-    refuse_record("its head is damaged: the checksum is another one");
+    refuse_record("its head is damaged: the checksum differs");
   (void)cursor.number<std::uint64_t>();
   MessageHead head;
   head.fingerprint = cursor.number<std::uint64_t>();
@@ -136,7 +136,7 @@ MessageHead decode_head(std::span<const std::byte> bytes, std::uint64_t data_byt
     require_inside(head.tensors.back(), bytes.size(), data_bytes);
   }
   head.fields = cursor.take(field_bytes);
-  if (cursor.left() != 0) refuse_record("its head has bytes behind the fields");
+  if (cursor.left() != 0) refuse_record("its head has bytes after the fields");
   return head;
 }
 

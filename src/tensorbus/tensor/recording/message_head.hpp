@@ -11,14 +11,13 @@
 
 namespace tensorbus::recording {
 
-// The data of a recorded message begins with its head: what it is, a table of its tensors, and its
-// fields (docs/recording.md). The bytes of the tensors lie behind it.
+// The data of a recorded message begins with its head: a description, a table of tensors, and the
+// fields (docs/recording.md). The bytes of the tensors follow.
 
-// Where a tensor lies.
 struct PlacedTensor {
   Layout layout;
   std::uint64_t offset = 0;  // of the first element, from the beginning of the data
-  Device published_on{};     // where it was; its bytes are in the file
+  Device published_on{};     // its device; its bytes are in the file
 };
 
 struct MessageHead {
@@ -28,18 +27,18 @@ struct MessageHead {
   std::span<const std::byte> fields{};
 };
 
-// Returns the bytes of the head, with its fields.
+// Returns the size of the head in bytes, with its fields.
 TENSORBUS_API std::uint64_t head_bytes(const MessageHead& head);
-// Appends the head without its fields, which the caller writes behind it.
+// Appends the head without its fields, which the caller appends.
 TENSORBUS_API void encode_head(const MessageHead& head, std::vector<std::byte>& bytes);
 
-// Returns how many bytes the head has, as `start`, the first bytes of the data, says. `data_bytes`:
-// of the whole data. Throws Error(kInvalidArgument).
+// Returns the size of the head according to `start`, the first bytes of the data. `data_bytes`: the
+// size of all the data. Throws Error(kInvalidArgument).
 inline constexpr std::size_t kHeadStart = 16;
 TENSORBUS_API std::uint64_t head_bytes_in(std::span<const std::byte> start,
                                           std::uint64_t data_bytes);
-// Returns what a head says; `fields` point into `bytes`. All tensors lie in the data, behind the
-// head. Throws Error(kInvalidArgument) that names what is wrong.
+// Decodes a head; its `fields` point into `bytes`. All tensors lie in the data, after the head.
+// Throws Error(kInvalidArgument) that names what is wrong.
 TENSORBUS_API MessageHead decode_head(std::span<const std::byte> bytes, std::uint64_t data_bytes);
 
 }  // namespace tensorbus::recording

@@ -13,7 +13,7 @@ constexpr std::size_t kLine = 64;
 constexpr std::array<std::byte, kMostZeros> kZeros{};
 static_assert(kPage <= kMostZeros);
 
-// Returns the bytes from `at` to where a run of so many bytes is aligned.
+// Returns the padding at byte `at` that aligns a run of this size.
 std::size_t gap_before(std::uint64_t at, std::size_t run_bytes) {
   const std::size_t alignment = run_bytes >= kLargeBytes ? kPage : kLine;
   return (alignment - at % alignment) % alignment;

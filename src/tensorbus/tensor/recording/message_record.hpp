@@ -10,31 +10,30 @@
 
 namespace tensorbus::recording {
 
-// A message that is to be written.
 struct OutgoingMessage {
   std::uint16_t channel = 0;
   std::uint64_t log_time = 0;      // nanoseconds since 1970
   std::uint64_t publish_time = 0;  // the same
   Compression compression = Compression::kNone;
-  MessageHead head{};  // offsets: from the beginning of the tensor's run
-  std::vector<std::span<const std::byte>> runs{};  // ranges of bytes in which the tensors lie
-  std::vector<std::size_t> run_of{};               // of each tensor
+  MessageHead head{};  // offsets are from the beginning of the tensor's run
+  std::vector<std::span<const std::byte>> runs{};  // ranges of bytes that contain the tensors
+  std::vector<std::size_t> run_of{};               // the run of each tensor
 };
 
-// How a message's record lies in a file, or in the records of a chunk.
+// The layout of a message's record in a file, or in the records of a chunk.
 struct MessageRecord {
-  MessageHead head{};                   // offsets: from the beginning of the data
-  std::vector<std::uint64_t> begins{};  // of the runs, from there, too
+  MessageHead head{};                   // offsets are from the beginning of the data
+  std::vector<std::uint64_t> begins{};  // offsets of the runs, also from there
   std::uint64_t data_bytes = 0;
 };
 
-// Places the runs so that they are aligned where the record begins at byte `at`.
+// Places the runs so that they are aligned if the record begins at byte `at`.
 MessageRecord lay_out(const OutgoingMessage& message, std::uint64_t at);
 // Appends the record up to the fields.
 void encode_start(const OutgoingMessage& message, const MessageRecord& record,
                   std::vector<std::byte>& bytes);
 
-// Calls `put` with all that follows: fields, zeros, runs.
+// Calls `put` with all pieces after that: fields, zeros, runs.
 inline constexpr std::size_t kMostZeros = 4096;
 std::span<const std::byte> zeros(std::size_t count);
 template <typename Put>

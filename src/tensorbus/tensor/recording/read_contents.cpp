@@ -55,7 +55,7 @@ Footer footer_of(const FileBytes& file) {
   return footer;
 }
 
-// Returns a record of the data section, that the summary names.
+// Returns a record of the data section that the summary refers to.
 std::string record_at(const FileBytes& file, std::uint64_t offset, std::uint64_t bytes,
                       std::uint64_t end) {
   if (offset > end || bytes > end - offset || bytes < kRecordHead || bytes > kMostSmallBytes)
@@ -82,7 +82,7 @@ class EndReader {
   }
 
  private:
-  // Damaged, it may begin anywhere: no more than a record of it is in memory.
+  // A damaged summary may begin anywhere, so only one record at a time is in memory.
   void read_summary() {
     require_checksum();
     for (std::uint64_t at = footer_.summary; at < footer_.at;) {
@@ -105,7 +105,7 @@ class EndReader {
     }
     crc = crc32(bytes_at(footer_.at, kRecordHead + kFooterBytes - sizeof crc), crc);
     if (footer_.crc != 0 && footer_.crc != crc)
-      refuse_record("the summary is damaged: the checksum is another one");
+      refuse_record("the summary is damaged: the checksum differs");
   }
 
   struct Head {
@@ -183,7 +183,7 @@ class EndReader {
     has_index_ = true;
   }
 
-  // Named again and again, one record could fill the memory.
+  // Without this order, a record named many times could fill the memory.
   static void require_behind(std::uint64_t& end, const RecordPlace& place) {
     if (place.offset < end)
       refuse_record("the summary names what is at byte " + std::to_string(place.offset) +
@@ -191,8 +191,8 @@ class EndReader {
     end = place.offset + std::min(place.bytes, UINT64_MAX - place.offset);
   }
 
-  // A program that writes a recording anew may copy what it does not know, as this index, which is
-  // about the places in the other file.
+  // A program that rewrites a recording may copy records that it does not know, for example this
+  // index, whose offsets are those of the old file.
   void require_ends(const std::vector<MessageEntry>& entries) {
     const auto is_there = [](const MessageEntry& entry) { return !entry.is_lost(); };
     const auto first = std::ranges::find_if(entries, is_there);
@@ -226,7 +226,7 @@ class EndReader {
   void take_entry(const MessageEntry& entry) {
     if (!contents_.channels.contains(entry.channel))
       refuse_record("it has a message of channel " + std::to_string(entry.channel) +
-                    ", which was not named");
+                    ", which the file does not describe");
     if (entry.is_lost())
       contents_.lost.push_back({entry.channel, entry.offset, entry.bytes, entry.log_time});
     else
@@ -243,7 +243,7 @@ class EndReader {
     note_reason(told);
   }
 
-  // The index has them, too, in the same order, and does not say why.
+  // The index has these messages in the same order, but without the reason.
   void note_reason(const Lost& told) {
     const auto same = [&told](const Lost& lost) {
       return lost.channel == told.channel && lost.first == told.first && lost.count == told.count;
@@ -258,8 +258,8 @@ class EndReader {
   const Footer footer_;
   FileWindow window_;  // over the summary
   std::vector<RecordPlace> metadata_;
-  std::uint64_t metadata_end_ = 0;  // of the last one
-  std::uint64_t index_end_ = 0;     // of the last index
+  std::uint64_t metadata_end_ = 0;  // end of the last of them
+  std::uint64_t index_end_ = 0;     // end of the last index
   std::uint64_t count_ = 0;
   bool has_index_ = false;
   std::size_t reasons_until_ = 0;  // in `lost`

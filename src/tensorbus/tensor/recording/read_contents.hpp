@@ -6,11 +6,10 @@
 
 namespace tensorbus::recording {
 
-// Returns what is in a recording, as the index at its end says. Without a right end, all of the
-// file is searched: `recovered` and `damage` of the contents say what was found. Every message lies
-// in the file, on a known channel. Throws Error(kInvalidArgument) if it is no MCAP file,
-// Error(kUnsupported) for one that must be searched and needs a library that is not there,
-// Error(kSystem).
+// Returns the contents of a recording according to the index at its end. Without a valid end,
+// searches the whole file: `recovered` and `damage` say what was found. Every message lies in the
+// file, on a known channel. Throws Error(kInvalidArgument) if it is not an MCAP file,
+// Error(kUnsupported) if it must be searched and a library for that is missing, or Error(kSystem).
 TENSORBUS_API Contents read_contents(const FileBytes& file);
 
 }  // namespace tensorbus::recording

@@ -13,10 +13,10 @@ namespace tensorbus::recording {
 namespace {
 
 constexpr std::size_t kMostIds = 65'535;
-constexpr std::size_t kIndexEntries = 65'536;  // of each index: 2 MiB
+constexpr std::size_t kIndexEntries = 65'536;  // in each index: 2 MiB
 constexpr std::size_t kMostReasons = 4096;     // each is read when the file is opened
 
-// A compressed chunk is written when it has so many bytes, or is so old.
+// A compressed chunk is written when it has this size or age.
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 constexpr std::chrono::seconds kChunkTime{1};
 
@@ -56,7 +56,7 @@ std::uint16_t RecordingWriter::add_channel(const std::string& topic, const std::
                                            const TextMap& metadata) {
   if (summary_.channels.size() == kMostIds)
     throw Error(Code::kUnsupported, memory::about_file(path()) +
-                                        "it has 65,535 publishers, and MCAP has numbers for no "
+                                        "it has 65,535 publishers, and MCAP has no numbers for "
                                         "more: begin another file");
   close_plain_chunk();
   const auto id = static_cast<std::uint16_t>(summary_.channels.size() + 1);
@@ -112,7 +112,7 @@ void RecordingWriter::open_plain_chunk() {
   put_made(plain_.head_at);
 }
 
-// Its size is known now. What a full disk cuts within it is lost as a whole.
+// Writes the chunk's size, which is now known. If a full disk cuts the chunk, all of it is lost.
 void RecordingWriter::close_plain_chunk() {
   if (!plain_.open) return;
   plain_.open = false;
@@ -188,7 +188,7 @@ void RecordingWriter::put(std::span<const std::byte> bytes) {
   staged_bytes_ += bytes.size();
 }
 
-// Adds all that was made since `begin`.
+// Stages everything in `made_` from `begin` on.
 void RecordingWriter::put_made(std::size_t begin) {
   const std::size_t bytes = made_.size() - begin;
   if (!pieces_.empty() && pieces_.back().data == nullptr)
@@ -198,7 +198,7 @@ void RecordingWriter::put_made(std::size_t begin) {
   staged_bytes_ += bytes;
 }
 
-// Returns 0, or the errno for which it could not write all; then the file ends with a message.
+// Returns 0, or the errno that stopped it; then the file ends with a complete message.
 int RecordingWriter::write() {
   close_plain_chunk();
   std::vector<std::span<const std::byte>> pieces;
@@ -256,7 +256,7 @@ void RecordingWriter::drop_staged() noexcept {
   made_.clear();
   staged_.clear();
   staged_bytes_ = 0;
-  packing_.clear();  // the record of their channel may have been staged
+  packing_.clear();  // their channels' records may have been staged only
 }
 
 void RecordingWriter::finish() {
@@ -271,9 +271,9 @@ void RecordingWriter::finish() {
     }
   }
   const std::uint64_t data_end = output_.end();
-  failed_ = true;  // nothing comes behind its end
+  failed_ = true;  // nothing can be added after the end
   std::erase_if(summary_.indexes, [data_end](const IndexPlace& index) {
-    return index.record.offset >= data_end;  // its writing failed
+    return index.record.offset >= data_end;  // was not written
   });
   std::erase_if(summary_.reasons,
                 [data_end](const RecordPlace& lost) { return lost.offset >= data_end; });

@@ -18,56 +18,56 @@
 
 namespace tensorbus::recording {
 
-// Writes a recording: an MCAP file (docs/recording.md). What is added is staged; a commit writes
-// it, and copies no bytes of tensors and fields, which stay where they are until then. A process
-// that is killed leaves a file that can be read up to the last complete record.
+// Writes a recording: an MCAP file (docs/recording.md). Added items are staged; a commit writes
+// them without copying the bytes of tensors and fields, which must stay in place until then. If the
+// process is killed, the file can be read up to its last complete record.
 //
-// With `chunks` all messages lie in chunks: those that are to be compressed are copied, and wait
-// until there are enough for one; the others of a commit become one without compression, by
-// reference. Without it, there are none, and nothing is compressed. For one thread.
+// With `chunks`, all messages lie in chunks: messages to be compressed are copied, and wait until
+// they fill a chunk; the others of a commit form one uncompressed chunk, by reference. Without
+// `chunks`, nothing is compressed. For one thread.
 class TENSORBUS_API RecordingWriter {
  public:
-  // Makes the file, and writes its beginning. Throws as FileOutput and as commit().
+  // Makes the file and writes its beginning. Throws as FileOutput and commit() do.
   RecordingWriter(const std::string& path, bool overwrite, const TextMap& about,
                   bool chunks = false);
 
-  // Returns the id of a new channel. `definition`: of its message type; empty: none. Throws
+  // Returns the id of a new channel. `definition`: that of its message type; empty: none. Throws
   // Error(kUnsupported) if there are 65,535 of them.
   std::uint16_t add_channel(const std::string& topic, const std::string& definition,
                             const TextMap& metadata);
   void add_lost(const Lost& lost);
   void add_message(const OutgoingMessage& message);
-  // Writes what is staged, and compressed chunks that are due. Throws Error that says why it could
-  // not: then the file ends with its last complete record, and nothing can be added.
+  // Writes what is staged, and compressed chunks that are due. On failure throws Error with the
+  // reason: the file then ends with its last complete record, and nothing can be added.
   void commit();
-  // What was added since the last commit, and waits to be compressed, will not be in the file, and
-  // nothing can be added: for when its memory goes, and commit() was not called.
+  // Drops what was added since the last commit, including messages that wait for compression; then
+  // nothing can be added. Called when the memory of staged messages goes before commit().
   void drop_staged() noexcept;
-  // When a commit writes what waits to be compressed.
+  // The time at which commit() writes messages that wait for compression.
   std::optional<std::chrono::steady_clock::time_point> due() const;
-  // Writes what is staged and waits, the index, and the end of the file; after a failure the latter
-  // two, if there is room. Throws as commit(); the messages stay readable. The second call does
-  // nothing.
+  // Writes everything staged or waiting, the index, and the end of the file; after a failure only
+  // index and end, if there is room. Throws as commit() does; the messages stay readable. A second
+  // call does nothing.
   void finish();
 
   std::uint64_t messages() const noexcept { return messages_; }  // in the file
   std::uint64_t bytes() const noexcept { return output_.end(); }
-  // That are not in the file yet; before compression.
+  // Bytes that are not in the file yet, before compression.
   std::size_t staged_bytes() const noexcept;
   const std::string& path() const noexcept { return output_.path(); }
 
  private:
-  // Bytes that are written: those of `made_`, if `data` is null.
+  // Bytes to be written; if `data` is null, they are the next of `made_`.
   struct Piece {
     const std::byte* data = nullptr;
     std::size_t bytes = 0;
   };
   struct StagedEntry {
     MessageEntry entry;
-    std::uint64_t end = 0;  // in the file, of its record
+    std::uint64_t end = 0;  // of its record, in the file
   };
 
-  // The messages of a commit that are not compressed, in a file with chunks.
+  // The uncompressed messages of a commit, in a file with chunks.
   struct PlainChunk {
     bool open = false;
     std::uint64_t at = 0;     // of its record, in the file
@@ -95,10 +95,10 @@ class TENSORBUS_API RecordingWriter {
   FileOutput output_;
   std::map<std::string, Schema> schemas_;  // by definition
   std::uint64_t messages_ = 0;
-  Summary summary_;                    // but for its schemas
-  std::vector<MessageEntry> entries_;  // that no index has yet
+  Summary summary_;                    // without its schemas
+  std::vector<MessageEntry> entries_;  // not in an index yet
 
-  std::vector<std::byte> made_;  // records, but for what lies elsewhere
+  std::vector<std::byte> made_;  // records, without the bytes that lie elsewhere
   std::vector<Piece> pieces_;
   std::size_t staged_bytes_ = 0;
   std::vector<StagedEntry> staged_;

@@ -26,8 +26,8 @@ struct Record {
 
 std::string at_byte(std::uint64_t at) { return "byte " + std::to_string(at); }
 
-// Bytes of memory that the records of compressed chunks become: a few thousand bytes can unpack to
-// millions of messages. What lies in the file as it is has at least as many bytes there.
+// Limits the memory for the records of compressed chunks: a few thousand bytes can unpack to
+// millions of messages. Uncompressed records need at least as many bytes in the file.
 class Budget {
  public:
   explicit Budget(std::uint64_t file_bytes)
@@ -37,7 +37,7 @@ class Budget {
     exceeded_ = bytes > most_ - used_;
     if (exceeded_)
       refuse_record("its chunks unpack to more than " + std::to_string(most_) +
-                    " bytes of messages' places and texts: no more are read of a file of " +
+                    " bytes of message places and texts, the limit for a file of " +
                     std::to_string(file_bytes_) + " bytes");
   }
   void take(std::uint64_t bytes) {
@@ -48,7 +48,7 @@ class Budget {
 
  private:
   static constexpr std::uint64_t kAlways = std::uint64_t{32} << 20;
-  static constexpr std::uint64_t kPerByte = 16;  // as of messages that take two bytes each
+  static constexpr std::uint64_t kPerByte = 16;  // enough for messages of two compressed bytes each
   static constexpr std::uint64_t kMostCounted = std::uint64_t{1} << 56;
 
   const std::uint64_t most_;
@@ -57,7 +57,7 @@ class Budget {
   bool exceeded_ = false;
 };
 
-// What schemas and channels take beside their texts; and each byte of a map of short texts.
+// Memory of a schema or channel beside its texts, and of each byte in a map of short texts.
 constexpr std::uint64_t kOfRecord = 256;
 constexpr std::uint64_t kPerMapByte = 16;
 
@@ -101,7 +101,7 @@ class Scanner {
     }
   }
 
-  // Returns nothing, and says why, if no whole record follows.
+  // Returns nothing, and records the reason, if no whole record follows.
   std::optional<Record> next(std::uint64_t at) {
     const auto head = window_.at(at, kRecordHead);
     if (head.size() < kRecordHead) {
@@ -123,7 +123,7 @@ class Scanner {
     return record;
   }
 
-  // What a recorder that was killed leaves is no damage; in a file with an end it is.
+  // A cut end is damage only in a file that was finished; a killed recorder leaves one too.
   void end_here(std::uint64_t at, const std::string& why) {
     std::string text = "from " + at_byte(at) + " on " + why;
     if (ended_ && contents_.damage.empty()) contents_.damage = text;
@@ -175,7 +175,7 @@ class Scanner {
     if (name == kAboutName || name == kLostName) note_metadata(content_of(record), contents_);
   }
 
-  // Returns whether it is new: each chunk may repeat those before it.
+  // Returns false if it is known already: each chunk may repeat earlier ones.
   bool take_schema(std::span<const std::byte> content) {
     return add_schema(decode_schema(content), contents_);
   }
@@ -184,7 +184,7 @@ class Scanner {
     return contents_.channels.emplace(channel.id, std::move(channel)).second;
   }
 
-  // Where the library of its compression is missing, the chunk is named.
+  // Adds the place of the chunk to the error if its compression library is missing.
   template <typename Work>
   static auto with_place(const Record& chunk, Work work) {
     try {
@@ -207,7 +207,7 @@ class Scanner {
         with_place(chunk, [&] { return UnpackedChunk(std::as_bytes(std::span(content))); });
     take_packed(chunk, unpacked.records());
   }
-  // Its records are those of the file.
+  // The records of an uncompressed chunk are handled like those of the file.
   void take_plain_chunk(const Record& chunk, const ChunkHead& head) {
     const std::uint64_t begin = chunk.content() + head.head_bytes();
     const std::uint64_t end = begin + head.stored_bytes;
@@ -277,7 +277,8 @@ class Scanner {
     (void)cursor.number<std::uint32_t>();
     const auto log_time = cursor.number<std::uint64_t>();
     if (!contents_.channels.contains(channel))
-      refuse_record("it is of channel " + std::to_string(channel) + ", which was not named");
+      refuse_record("it is of channel " + std::to_string(channel) +
+                    ", which the file does not describe");
     if (entry.bytes < kMessageHead) refuse_record("it is shorter than any message");
     entry.channel = channel;
     entry.log_time = log_time;
@@ -291,7 +292,7 @@ class Scanner {
     if (record.at != kMagic.size()) refuse_record("a second header");
   }
 
-  // Its name and its data may have any size: they are passed over.
+  // Skips an attachment: its name and its data may have any size.
   void take_attachment(const Record& record) {
     std::uint64_t left = record.bytes;
     const auto pass = [&](std::uint64_t bytes) {
@@ -312,8 +313,8 @@ class Scanner {
 
   FileWindow window_;
   const std::uint64_t size_;
-  const bool ended_;   // as a recorder that has finished ends a file
-  bool done_ = false;  // a DataEnd was met
+  const bool ended_;   // the file ends as a finished recording does
+  bool done_ = false;  // a DataEnd was found
   Budget packed_;
   Contents contents_;
 };
@@ -345,7 +346,7 @@ void note_metadata(std::span<const std::byte> content, Contents& contents) {
   } else {
     const std::uint64_t channel = number_in(map, "channel");
     if (channel > UINT16_MAX || !contents.channels.contains(static_cast<std::uint16_t>(channel)))
-      refuse_record("it is about a channel that was not named");
+      refuse_record("it is about a channel that the file does not describe");
     const auto topic = map.find("topic");
     if (topic != map.end() &&
         topic->second != contents.channels[static_cast<std::uint16_t>(channel)].topic)

@@ -9,13 +9,13 @@
 
 namespace tensorbus::recording {
 
-// Finds the records of a file without a right end, from its beginning on. `recovered` and `damage`
-// of the contents say what it found. Throws as read_contents().
+// Finds the records of a file without a valid end, from its beginning on. `recovered` and `damage`
+// of the contents say what was found. Throws as read_contents() does.
 [[gnu::cold]] Contents scan(const FileBytes& file);
 
-// Adds a schema. Returns false for one that is there already, and for id 0, which names none.
+// Adds a schema. Returns false if it is present already, and for id 0, which means none.
 bool add_schema(Schema schema, Contents& contents);
-// Adds what a metadata record says of the recorder, or of lost messages. Others are ignored.
+// Adds a metadata record about the recorder or about lost messages. Ignores others.
 void note_metadata(std::span<const std::byte> content, Contents& contents);
 
 }  // namespace tensorbus::recording

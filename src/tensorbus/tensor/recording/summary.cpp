@@ -39,7 +39,7 @@ void encode(const IndexPlace& index, std::vector<std::byte>& bytes) {
   out.number(index.record.offset);
   out.number(index.record.bytes);
   out.number(index.log_time);
-  out.number(std::uint64_t{0});  // made at
+  out.number(std::uint64_t{0});  // creation time
   out.number(index.data_bytes);
   out.text(kIndexName);
   out.text(kIndexType);
@@ -67,10 +67,10 @@ void encode_footer(std::uint64_t begin, std::uint64_t offsets, std::size_t start
   out.raw(kMagic);
 }
 
-// A packed message: its chunk is looked at when it is read.
+// The chunk of a packed message is checked when it is read.
 void require_in_file(const MessageEntry& entry, std::uint64_t end) {
   if (entry.is_lost()) return;
-  if (entry.kind > MessageEntry::kPacked) refuse_record("a message of a kind that is not known");
+  if (entry.kind > MessageEntry::kPacked) refuse_record("a message of an unknown kind");
   const std::uint64_t bytes = entry.is_packed() ? 0 : entry.bytes;
   if (entry.offset > end || bytes > end - entry.offset ||
       end - entry.offset - bytes < kRecordHead || entry.bytes < kMessageHead)
@@ -87,7 +87,7 @@ IndexPlace encode_index(std::span<const MessageEntry> entries, std::uint64_t at,
   RecordWriter out(bytes);
   out.begin(Opcode::kAttachment);
   out.number(log_time);
-  out.number(std::uint64_t{0});  // made at
+  out.number(std::uint64_t{0});  // creation time
   out.text(kIndexName);
   out.text(kIndexType);
   out.number(data_bytes);
@@ -109,8 +109,7 @@ std::vector<MessageEntry> decode_index(std::span<const std::byte> record, std::u
   (void)cursor.text();
   RecordCursor data(cursor.take(cursor.number<std::uint64_t>()));
   const auto checked = content.first(content.size() - cursor.left());
-  if (cursor.number<std::uint32_t>() != crc32(checked))
-    refuse_record("its checksum is another one");
+  if (cursor.number<std::uint32_t>() != crc32(checked)) refuse_record("its checksum differs");
   const auto magic = data.take(kIndexMagic.size());
   if (std::memcmp(magic.data(), kIndexMagic.data(), magic.size()) != 0 ||
       data.left() % sizeof(MessageEntry) != 0)

@@ -1,4 +1,4 @@
-"""Waiting for what another process is asked, and for that process's end at the same time."""
+"""Waiting for the reply to a request, and for the end of the other process at the same time."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from tensorbus._aio.loop_poller import Wait
 from tensorbus._base.errors import Closed, Timeout
 from tensorbus._core import Outcome, Pending, Sample
 
-# A signal that another thread got does not end a poll: Python handles it after this time.
+# Seconds. A signal that another thread receives does not interrupt a poll: Python handles it then.
 _SIGNAL_SLICE = 0.1
 _WAIT_SLICE = 3600.0
-# Seconds for an answer that is here to be handed to us: its owner may be asked for its memory.
-_MOMENT = 1.0
+# Seconds to take an answer that has come after its sender ended: it may still need the memory that
+# the answer's owner lends.
+_TAKE_TIMEOUT = 1.0
 
 
 class Lifeline:
-    """Tells when the process that has a queue is gone, or has closed it.
+    """Detects that a queue was closed, or that its server has ended.
 
-    It waits for the end of all of the queue's items, which are never done with, and so hears
-    nothing but that. All calls of the queue share it, in any threads.
+    It is a pending `join` of the queue. `task_done` is never called for the queue's items, so the
+    `join` can end in no other way. All calls of the queue share it, in any thread.
     """
 
     def __init__(self, joining: Pending) -> None:
         self._joining = joining
         self._cut = False
-        self._lock = threading.Lock()  # a request is for one thread at a time
+        self._lock = threading.Lock()  # one thread at a time may use the request
 
     @property
     def cut(self) -> bool:
@@ -42,11 +43,11 @@ class Lifeline:
 
     @property
     def pending(self) -> Pending:
-        """Has something to take when it is cut."""
+        """The pending `join`, whose result comes when the lifeline is cut."""
         return self._joining
 
     def fileno(self) -> int:
-        """Readable when it is cut."""
+        """A descriptor that is readable once the lifeline is cut."""
         with self._lock:
             return self._joining.fileno()
 
@@ -54,14 +55,14 @@ class Lifeline:
         self._joining.cancel()
 
 
-class Asked:
-    """A request of a queue that is under way while the lifeline holds. Given up, it took nothing.
+class WatchedRequest:
+    """A pending request to a queue, and a lifeline. A cancelled request has taken nothing.
 
     Args:
         pending: the request.
-        deadline: of the monotonic clock.
-        life: of the process that is to do something about it, if that is not the queue's own.
-        has_come: whether it did so, once the lifeline is cut.
+        deadline: time of the monotonic clock.
+        life: lifeline of the process that must act first, if that is not the queue's server.
+        has_come: returns whether that process has acted; called once the lifeline is cut.
     """
 
     def __init__(
@@ -80,48 +81,48 @@ class Asked:
     async def answer(self) -> Sample | Outcome:
         """
         Raises:
-            Closed: that process is gone.
-            Timeout: the deadline is over.
+            Closed: the other process has ended, or has closed its queue.
+            Timeout: the deadline has passed.
         """
         try:
-            while (found := await self._answer()) is None:
+            while (result := await self._answer()) is None:
                 pass
-            return found
+            return result
         except BaseException:
             self._pending.cancel()
             raise
 
     def answer_sync(self) -> Sample | Outcome:
-        """The same, without an event loop."""
+        """`answer` without an event loop."""
         try:
-            while (found := self._answer_sync()) is None:
+            while (result := self._answer_sync()) is None:
                 pass
-            return found
+            return result
         except BaseException:
             self._pending.cancel()
             raise
 
     async def _answer(self) -> Sample | Outcome | None:
-        """None: the lifeline was cut meanwhile, and what was asked for has come."""
+        """None if the lifeline was cut, but the answer has come before: call it again."""
         left, life = self._left(), self._life
         with (
             Wait(self._pending.fileno(), None if math.isinf(left) else left) as wait,
-            nullcontext() if life is None else _Also(life.fileno(), wait),
+            nullcontext() if life is None else _WakesOther(life.fileno(), wait),
         ):
-            while (found := self._look()) is None and self._life is life:
+            while (result := self._try_take()) is None and self._life is life:
                 self._check(wait.over)
                 await wait.woken()
-            return found
+            return result
 
     def _answer_sync(self) -> Sample | Outcome | None:
         life = self._life
         other = None if life is None else life.pending
-        while (found := self._look()) is None and self._life is life:
+        while (result := self._try_take()) is None and self._life is life:
             left = self._left()
             self._check(left <= 0)
             if not self._pending.wait(min(left, _WAIT_SLICE), other):
                 self._poll(min(left, _SIGNAL_SLICE))
-        return found
+        return result
 
     def _poll(self, left: float) -> None:
         poll = select.poll()
@@ -133,19 +134,19 @@ class Asked:
     def _left(self) -> float:
         return max(self._deadline - time.monotonic(), 0)
 
-    def _look(self) -> Sample | Outcome | None:
-        """Twice if it is gone: it may have answered first."""
+    def _try_take(self) -> Sample | Outcome | None:
+        """Takes the answer. It tries twice if the process has ended, which may answer before."""
         for _ in range(2):
-            found = self._pending.take()
-            if found is Outcome.CLOSED:
+            result = self._pending.take()
+            if result is Outcome.CLOSED:
                 break
-            if found is not Outcome.TIMED_OUT:
-                return found
+            if result is not Outcome.TIMED_OUT:
+                return result
             if self._life is None or not self._life.cut:
                 return None
         if self._life is not None and self._has_come():
             self._life, self._cut = None, True
-            self._deadline = min(self._deadline, time.monotonic() + _MOMENT)
+            self._deadline = min(self._deadline, time.monotonic() + _TAKE_TIMEOUT)
             return None
         raise _gone()
 
@@ -158,8 +159,8 @@ def _gone() -> Closed:
     return Closed("the process that was asked is gone, or has closed its queue")
 
 
-class _Also(Wait):
-    """Wakes who waits for another descriptor."""
+class _WakesOther(Wait):
+    """A wait whose descriptor wakes the task of another wait."""
 
     def __init__(self, descriptor: int, other: Wait) -> None:
         super().__init__(descriptor, None)
