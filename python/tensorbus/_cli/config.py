@@ -22,10 +22,10 @@ def _print() -> None:
     answers = _answers(Path(__file__).resolve().parent.parent)
     for name, (_, help_text) in answers.items():
         parser.add_argument(f"--{name}", action="store_true", help=help_text)
-    asked = [name for name, given in vars(parser.parse_args()).items() if given]
-    if not asked:
+    chosen = [name for name, given in vars(parser.parse_args()).items() if given]
+    if not chosen:
         parser.error("give at least one option")
-    for name in asked:
+    for name in chosen:
         # A compiler needs the bytes of a path, whatever the encoding of standard output.
         sys.stdout.buffer.write(os.fsencode(f"{answers[name][0]}\n"))
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import typer
 
 from tensorbus._cli.options import ASK, Domain, Json, Timeout
-from tensorbus._cli.output import looked, print_json, print_table, process_of
+from tensorbus._cli.output import inspected, print_json, print_table, process_of
 from tensorbus._inspection.units import bytes_text, time_text
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -16,7 +16,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 @app.command(epilog="Example: tensorbus inspect --json | jq '.participants[].pid'")
 def inspect(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False) -> None:
     """Show the processes of the domain; with --json, all that tensorbus.inspect() returns."""
-    found = looked(domain, timeout)
+    found = inspected(domain, timeout)
     if as_json:
         return print_json(asdict(found))
     print_table(

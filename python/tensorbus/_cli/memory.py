@@ -7,7 +7,7 @@ from dataclasses import asdict
 import typer
 
 from tensorbus._cli.options import ASK, Domain, Json, Timeout
-from tensorbus._cli.output import looked, print_json, print_table, process_of
+from tensorbus._cli.output import inspected, print_json, print_table, process_of
 from tensorbus._inspection.report import Inspection, LentReport, MemoryReport, ParticipantReport
 from tensorbus._inspection.units import bytes_text, time_text
 
@@ -26,7 +26,7 @@ def memory(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False)
     Most bytes come first. USED is memory in loans and in held samples, RESERVED is taken from the
     machine, LENT is held by other processes. OLDEST is the time since the oldest lease began.
     """
-    inspection = looked(domain, timeout)
+    inspection = inspected(domain, timeout)
     processes, lent = by_process(inspection), by_peer(inspection)
     if as_json:
         return print_json(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from tensorbus._cli.options import ASK, Domain, Json, NodeName, Timeout, group
-from tensorbus._cli.output import fail, looked, print_json, print_pairs, print_table
+from tensorbus._cli.output import fail, inspected, print_json, print_pairs, print_table
 from tensorbus._inspection.report import Inspection
 from tensorbus._inspection.units import process_name
 from tensorbus._topics.listing import NodeInfo, list_nodes
@@ -67,7 +67,7 @@ def info(
 
 
 def _rows(domain: str | None, timeout: float) -> list[NodeRow]:
-    return rows_of(list_nodes(domain), looked(domain, timeout))
+    return rows_of(list_nodes(domain), inspected(domain, timeout))
 
 
 def rows_of(nodes: list[NodeInfo], inspection: Inspection) -> list[NodeRow]:

@@ -15,7 +15,7 @@ from tensorbus._inspection.units import process_name, shown
 _PIPE_WIDTH = 10_000  # columns where standard output is no terminal: no line is broken
 
 
-def looked(domain: str | None, timeout: float, named: set[str] | None = None) -> Inspection:
+def inspected(domain: str | None, timeout: float, named: set[str] | None = None) -> Inspection:
     """Inspects the domain. Processes that do not answer are named on stderr.
 
     Args:

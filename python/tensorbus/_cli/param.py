@@ -40,7 +40,7 @@ def list_(
     if node is None:
         rows = asyncio.run(_all(domain, timeout))
     else:
-        rows = {node: _asked_sync(node, {}, domain, timeout)}
+        rows = {node: _request_sync(node, {}, domain, timeout)}
     if as_json:
         return print_json(rows)
     print_table(
@@ -70,7 +70,7 @@ def get(
     as_json: Json = False,
 ) -> None:
     """Print the value of a parameter."""
-    _print(node, parameter, _asked_sync(node, {}, domain, timeout), as_json)
+    _print(node, parameter, _request_sync(node, {}, domain, timeout), as_json)
 
 
 @app.command("set", epilog="Example: tensorbus param set camera rate 10")
@@ -83,7 +83,7 @@ def set_(
     as_json: Json = False,
 ) -> None:
     """Set a parameter that was declared with on_set, and print its value."""
-    found = _asked_sync(node, {"set": {parameter: value}}, domain, timeout)
+    found = _request_sync(node, {"set": {parameter: value}}, domain, timeout)
     _print(node, parameter, found, as_json)
 
 
@@ -94,11 +94,11 @@ def _print(node: str, parameter: str, rows: list[Row], as_json: bool) -> None:
     fail(f"node {node!r} has declared no parameter {parameter!r}")
 
 
-def _asked_sync(node: str, request: Row, domain: str | None, timeout: float) -> list[Row]:
-    return asyncio.run(_asked(node, request, domain, timeout))
+def _request_sync(node: str, request: Row, domain: str | None, timeout: float) -> list[Row]:
+    return asyncio.run(_request(node, request, domain, timeout))
 
 
-async def _asked(node: str, request: Row, domain: str | None, timeout: float) -> list[Row]:
+async def _request(node: str, request: Row, domain: str | None, timeout: float) -> list[Row]:
     """Sends a request to a node's parameter service; the node's parameters."""
     found = _core.Queue.addresses_of(queue_name(service_name(node)), participant(domain))
     if not found:
@@ -124,14 +124,14 @@ async def _all(domain: str | None, timeout: float) -> dict[str, list[Row]]:
     offered = set(services(domain))
     names = {each.name for each in list_nodes(domain)}
     nodes = sorted(each for each in names if service_name(each) in offered)
-    found = await asyncio.gather(*(_asked_or_none(each, domain, timeout) for each in nodes))
+    found = await asyncio.gather(*(_request_or_none(each, domain, timeout) for each in nodes))
     return {node: rows for node, rows in zip(nodes, found, strict=True) if rows is not None}
 
 
-async def _asked_or_none(node: str, domain: str | None, timeout: float) -> list[Row] | None:
+async def _request_or_none(node: str, domain: str | None, timeout: float) -> list[Row] | None:
     """None, and a line on stderr, if the node does not answer."""
     try:
-        return await _asked(node, {}, domain, timeout)
+        return await _request(node, {}, domain, timeout)
     except typer.Exit:  # `fail` has printed the reason
         return None
     except Error as error:

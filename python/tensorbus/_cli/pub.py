@@ -55,7 +55,7 @@ def pub(
 
     Without --rate it is an error if there is no subscriber in time.
     """
-    message, kind = made(value_of(value), type_name)
+    message, kind = message_of(value_of(value), type_name)
     wanted = (None if rate else 1) if count is None else count
     with Publisher[Any](topic, kind, domain=domain) as publisher:
         if not publisher.wait_for_subscribers(timeout=wait) and rate is None:
@@ -87,7 +87,7 @@ def value_of(text: str) -> Any:
         ) from None
 
 
-def made(value: Any, type_name: str | None) -> tuple[Any, Any]:
+def message_of(value: Any, type_name: str | None) -> tuple[Any, Any]:
     """The message, and the class for the publisher; None for messages of any type."""
     if type_name is None:
         return value, None

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from tensorbus._base.participant import participant
 from tensorbus._cli.options import ASK, Domain, Json, QueueName, Timeout, group
-from tensorbus._cli.output import fail, looked, print_json, print_pairs, print_table, process_of
+from tensorbus._cli.output import fail, inspected, print_json, print_pairs, print_table, process_of
 from tensorbus._core import list_queues
 from tensorbus._inspection.report import Inspection, ParticipantReport, QueueReport
 from tensorbus._inspection.units import bytes_text, part_text
@@ -18,7 +18,7 @@ app = group("Queues: the items that wait in them, and the processes that put and
 @app.command("list", epilog="Example: tensorbus queue list")
 def list_(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False) -> None:
     """List the queues, including those without a name."""
-    found = [each for each in queues_of(looked(domain, timeout)) if not each[1].service]
+    found = [each for each in queues_of(inspected(domain, timeout)) if not each[1].service]
     if as_json:
         return print_json([json_of(*each) for each in found])
     print_table(
@@ -44,7 +44,7 @@ def info(
     queue: QueueName, domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False
 ) -> None:
     """Show a queue and the processes that use it."""
-    found = [each for each in queues_of(looked(domain, timeout)) if each[1].name == queue]
+    found = [each for each in queues_of(inspected(domain, timeout)) if each[1].name == queue]
     if not found:
         silent = [each for each in list_queues(participant(domain)) if each.name == queue]
         if silent:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
 from tensorbus._cli.options import ASK, Count, Domain, Json, OptionalTopic, Timeout, Window
-from tensorbus._cli.output import fail, looked, print_json, print_table
+from tensorbus._cli.output import fail, inspected, print_json, print_table
 from tensorbus._inspection.rates import PublisherRate
 from tensorbus._inspection.rates import rates as rates_between
 from tensorbus._inspection.report import Inspection
@@ -55,7 +55,7 @@ def _command(
         named: set[str] = set()
 
         def source() -> Inspection:
-            return looked(domain, timeout, named)
+            return inspected(domain, timeout, named)
 
         for found in itertools.islice(watched(source, topic, window), count):
             if topic is not None and not found and not _is_listed(topic, domain):

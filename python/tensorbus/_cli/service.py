@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensorbus._cli.options import ASK, Domain, Json, ServiceName, Timeout, group
-from tensorbus._cli.output import looked, print_json, print_table, process_of
+from tensorbus._cli.output import inspected, print_json, print_table, process_of
 from tensorbus._cli.pub import Value, value_of
 from tensorbus._cli.queue import json_of as json_of_queue
 from tensorbus._cli.queue import queues_of
@@ -23,7 +23,7 @@ Examples:
 @app.command("list", epilog="Example: tensorbus service list")
 def list_(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False) -> None:
     """List the services, once for each process that offers them."""
-    found = [each for each in queues_of(looked(domain, timeout)) if each[1].service]
+    found = [each for each in queues_of(inspected(domain, timeout)) if each[1].service]
     if as_json:
         return print_json([json_of_queue(*each) for each in found])
     print_table(

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from tensorbus._cli import delay, echo, pub, rates
 from tensorbus._cli.options import ASK, Domain, Json, Timeout, Topic, group
-from tensorbus._cli.output import fail, looked, print_json, print_pairs, print_table, process_of
+from tensorbus._cli.output import fail, inspected, print_json, print_pairs, print_table, process_of
 from tensorbus._inspection.report import (
     Inspection,
     LinkReport,
@@ -40,7 +40,7 @@ class TopicRow:
 @app.command("list", epilog=_EXAMPLES)
 def list_(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False) -> None:
     """List the topics that have a publisher or a subscriber."""
-    rows = rows_of(list_topics(domain), looked(domain, timeout))
+    rows = rows_of(list_topics(domain), inspected(domain, timeout))
     if as_json:
         return print_json([asdict(row) for row in rows])
     print_table(
@@ -85,7 +85,7 @@ def info(
     topic: Topic, domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False
 ) -> None:
     """Show the publishers and subscribers of a topic, and the samples that each holds."""
-    inspection = looked(domain, timeout)
+    inspection = inspected(domain, timeout)
     publishers = [
         (process, publisher)
         for process in inspection.participants

@@ -46,7 +46,7 @@ class LinkReport:
     dropped_held: int
     dropped_unsent: int
     blocked_ns: int
-    """Nanoseconds for which the publisher has waited for room in its queue; 0: it has room."""
+    """Nanoseconds for which a publisher that waits has found no room here; 0: there is room."""
     cut_off: bool
     """It was cut off after `lag_timeout`, and still holds samples."""
 

@@ -51,7 +51,7 @@ class Recorder(Closing):
         path: the file, usually `NAME.mcap`.
         topics: a name, or several.
         all: record every topic that is published, now or later.
-        regex: record every topic whose whole name matches this POSIX extended regular expression.
+        regex: also record topics whose whole name matches this POSIX extended regular expression.
         reliable: publishers with `reliable=True` wait for the recorder, which then loses none of
             their messages. By default no publisher waits; messages that come faster than the disk
             writes are lost, and counted, also in the file.

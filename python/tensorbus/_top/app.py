@@ -19,7 +19,7 @@ from tensorbus._inspection.units import shown
 from tensorbus._top.page_screen import PageScreen, View
 from tensorbus._top.pages import domain_page, page_of
 from tensorbus._top.row_table import RowTable
-from tensorbus._top.snapshot import Moment, Snapshot, look
+from tensorbus._top.snapshot import Moment, Snapshot, take_moment
 from tensorbus._top.terminal import end_by
 
 Source = Callable[[], Inspection]
@@ -77,7 +77,7 @@ class Top(App[None]):
 
     async def _ask(self) -> None:
         try:
-            after = await asyncio.to_thread(look, self._source)
+            after = await asyncio.to_thread(take_moment, self._source)
         except (Error, OSError) as error:
             self._error = str(error) or type(error).__name__
         else:

@@ -22,7 +22,7 @@ class Moment:
     """By pid."""
 
 
-def look(source: Callable[[], Inspection]) -> Moment:
+def take_moment(source: Callable[[], Inspection]) -> Moment:
     """Inspects the domain, and reads the usage of its processes."""
     inspection = source()
     pids = {participant.pid for participant in inspection.participants} - {0}

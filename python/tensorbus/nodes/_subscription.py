@@ -133,7 +133,9 @@ class Subscription(Closing, Generic[T]):
         while not stop.is_set():
             try:
                 sample = await self._receiver.receive(self._topic_timeout)
-            except Closed:  # perhaps the stream has ended: no publisher is to wait for us
+            except (
+                Closed
+            ):  # also at the end of a stream: no publisher must wait for this subscriber
                 self.close()
                 return
             except Error as error:
@@ -168,7 +170,9 @@ class Subscription(Closing, Generic[T]):
         while not stop.is_set():
             try:
                 sample = self._subscriber.receive(self._topic_timeout)
-            except Closed:  # perhaps the stream has ended: no publisher is to wait for us
+            except (
+                Closed
+            ):  # also at the end of a stream: no publisher must wait for this subscriber
                 self.close()
                 return
             except Error as error:

@@ -239,7 +239,7 @@ def test_names_and_errors_of_other_processes_move_no_cursor(
 
     with tb.Publisher("a\x1b[2J"), tb.Node("b\x1b[2J"):
         topics, nodes = tensorbus("topic", "list").out, tensorbus("node", "list").out
-    monkeypatch.setattr("tensorbus._cli.queue.looked", fail)
+    monkeypatch.setattr("tensorbus._cli.queue.inspected", fail)
     failed = tensorbus("queue", "list")
     assert "a?[2J" in topics
     assert "b?[2J" in nodes
