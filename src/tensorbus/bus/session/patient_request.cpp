@@ -29,6 +29,7 @@ std::shared_ptr<PatientRequest> PatientRequest::start(ParticipantContext& contex
 }
 
 void PatientRequest::attempt() {
+  attempted_ = Clock::now();
   try {
     context_.reach(to_, [self = shared_from_this()](const std::shared_ptr<PeerSession>& session) {
       if (!self->on_answer_) return;
@@ -49,7 +50,10 @@ void PatientRequest::try_again(const Error& why) {
   if (!on_answer_) return;
   const bool refused = why.code() == Code::kOutOfMemory;
   const auto until = refused ? until_ : std::max(until_, began_ + kUntilItIsDead);
-  if (Clock::now() + pause_ >= until)
+  // An attempt that takes as long as this one would end too late: the caller would hear no reason.
+  const auto now = Clock::now();
+  const auto next_takes = refused ? now - attempted_ : Clock::duration::zero();
+  if (now + pause_ + next_takes >= until)
     return fail(Error(Code::kOutOfMemory,
                       refused ? why.what()
                               : "the other process has no room for a connection: it hangs up "
