@@ -59,7 +59,7 @@ class PatientRequest : public std::enable_shared_from_this<PatientRequest> {
   const std::string absent_;
   const Clock::time_point began_ = Clock::now();
   Clock::time_point until_;
-  Clock::time_point attempted_{};  // the last attempt began
+  Clock::time_point attempted_{};        // the last attempt began
   std::chrono::milliseconds pause_{20};  // before the next attempt
   bool pausing_ = false;                 // until go_on() is called
 };
