@@ -182,6 +182,8 @@ class Finder:
         with self._lock:
             if self._shortage is not None:
                 return OutOfMemory(self._shortage)
+            if self._silent:
+                return Timeout(f"service {self._service!r} has not answered in time")
             return Timeout(f"there was no service {self._service!r} in time")
 
     def close(self) -> None:

@@ -89,7 +89,8 @@ class Again:
     ) -> None:
         self._function = function
         self._backoff = Backoff(what, log)
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._when = 0.0  # of the timer, in the loop's time: uvloop has handles that do not know it
 
     def __call__(self) -> None:
         """Calls it now, in place of the call that is due."""
@@ -108,12 +109,14 @@ class Again:
     def after(self, delay: float) -> None:
         """Calls it in so many seconds, in place of the call that is due."""
         self.cancel()
-        self._timer = asyncio.get_running_loop().call_later(delay, self)
+        loop = asyncio.get_running_loop()
+        self._when = loop.time() + delay
+        self._timer = loop.call_at(self._when, self)
 
     def within(self, delay: float) -> None:
         """Calls it in so many seconds, or when it is due if that is earlier."""
         loop = asyncio.get_running_loop()
-        if self._timer is None or self._timer.when() > loop.time() + delay:
+        if self._timer is None or self._when > loop.time() + delay:
             self.after(delay)
 
     @property

@@ -63,6 +63,11 @@ bool peer_is_gone(int error_number) {
   return error_number == EPIPE || error_number == ECONNRESET || error_number == ENOTCONN;
 }
 
+bool has_input(int socket) noexcept {
+  pollfd entry{socket, POLLIN, 0};
+  return ::poll(&entry, 1, 0) == 1;
+}
+
 // Removes the datagram that was peeked.
 void take_off(int socket) noexcept {
   while (::recv(socket, nullptr, 0, 0) < 0 && (errno == EINTR || errno == ECONNRESET)) {
@@ -105,8 +110,11 @@ Connection connect_in(int directory, const std::string& name) {
 
 Fd accept_from(int listener) {
   Fd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!socket && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
-    throw_system("accepting a connection", errno);
+  const bool short_of =
+      !socket && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
+  const int error = errno;
+  // The system takes a descriptor before it looks whether a connection waits.
+  if (short_of && has_input(listener)) throw_system("accepting a connection", error);
   return socket;
 }
 

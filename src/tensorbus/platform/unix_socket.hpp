@@ -26,8 +26,8 @@ struct Connection {
 // kBusy: the listener is alive, but its backlog is full. kDead: no process listens there.
 Connection connect_in(int directory, const std::string& name);
 
-// Returns a waiting connection, or an empty Fd. Throws Error(kOutOfMemory) that names the limit if
-// descriptors or memory are short.
+// Returns a waiting connection, or an empty Fd if none waits. Throws Error(kOutOfMemory) that names
+// the limit if one waits and descriptors or memory are short.
 Fd accept_from(int listener);
 
 // Two connected sockets of this process.

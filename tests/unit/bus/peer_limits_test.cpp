@@ -110,6 +110,34 @@ TEST(ManyConnections, of_one_process_leave_descriptors_to_the_program_and_to_oth
   EXPECT_EQ(owner.wait(), "exit 0");
 }
 
+TEST(NoDescriptor, is_left_for_others_by_the_one_in_reserve_and_each_connection_hears_why) {
+  const FreshDomain fresh;
+  const Turns turns;
+  test::Child owner([&] {
+    limit_descriptors();
+    const Participant here = fresh.join();
+    while (::dup(0) >= 0) {
+    }
+    bool found = false;
+    for (int i = 0; i < 2; ++i) {
+      turns.tell_back();
+      turns.hear_there();  // it was refused
+      found = found || ::dup(0) >= 0;
+    }
+    return !found;
+  });
+  const Domain domain(fresh.path());
+  for (int i = 0; i < 2; ++i) {
+    turns.hear();
+    FakePeer peer(domain.connect(only_participant(domain)).socket);
+    ASSERT_EQ(peer.next(), ControlType::kRefused);
+    EXPECT_NE(peer.received.as<link::Refused>().text.find("RLIMIT_NOFILE is 128"),
+              std::string::npos);
+    turns.tell();
+  }
+  EXPECT_EQ(owner.wait(), "exit 0");
+}
+
 TEST(ManySilentOwners, leave_descriptors_to_the_program_and_honest_ones_are_found) {
   const FreshDomain fresh;
   const Turns turns;

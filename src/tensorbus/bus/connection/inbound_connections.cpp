@@ -48,7 +48,7 @@ bool InboundConnections::accept_next(const platform::Fd& listener) {
       if (!reserve_) throw;
       reserve_.reset();
       platform::Fd peer = platform::accept_from(listener.get());
-      if (!peer) return false;
+      if (!peer) continue;  // takes the reserve back before another thread has it
       turn_away(peer, shortage);
       // Takes its number, which no other thread can get meanwhile.
       if (::dup3(context_.wake_page->memfd().get(), peer.get(), O_CLOEXEC) >= 0)
