@@ -99,7 +99,7 @@ class RoundTrip {
 
 // Of the first device, in bytes; both ends find the same.
 std::size_t device_memory() {
-  const tensorbus::CudaFindings found = tensorbus::probe_cuda();
+  const tensorbus::device::CudaFindings found = tensorbus::device::probe_cuda();
   require(!found.devices.empty(), found.driver.why_not.c_str());
   return found.devices.front().memory_bytes;
 }

@@ -90,8 +90,8 @@ struct World {
   bus::EventLoop loop;  // never started
   std::shared_ptr<memory::Arena> arena = memory::Arena::create(
       {.segment_bytes = std::size_t{1} << 20, .budget_bytes = std::size_t{16} << 20});
-  std::shared_ptr<memory::DeviceMemory> device_memory =
-      std::make_shared<memory::DeviceMemory>(memory::DeviceArenaOptions{});
+  std::shared_ptr<device::DeviceMemory> device_memory =
+      std::make_shared<device::DeviceMemory>(device::DeviceArenaOptions{});
   bus::ParticipantContext context{Id{{2}}, loop, arena, device_memory, own_page};
   bus::KeptMessages kept{context};
   platform::Fd listener;               // never drained: the notifier is full before long

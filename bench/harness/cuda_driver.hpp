@@ -10,7 +10,7 @@
 
 namespace bench {
 
-namespace cu = tensorbus::platform::cu;
+namespace cu = tensorbus::device::cu;
 
 // The driver without the library: its functions, and the primary context of the first device,
 // current in the thread that made it. TENSORBUS_CUDA_DRIVER names another driver.

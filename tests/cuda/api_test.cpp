@@ -12,7 +12,7 @@
 
 #include "tensorbus/device/cuda/api.hpp"
 
-namespace tensorbus::platform::cu {
+namespace tensorbus::device::cu {
 namespace {
 
 // How a type is passed: enums as int, pointers as pointers, structs by their size.
@@ -169,7 +169,7 @@ TEST(CudaApi, lays_out_its_structures_in_the_same_way) {
 }
 
 }  // namespace
-}  // namespace tensorbus::platform::cu
+}  // namespace tensorbus::device::cu
 
 #else
 

@@ -7,16 +7,16 @@ namespace tensorbus {
 namespace {
 
 using namespace testing;
-using memory::DeviceArena;
+using device::DeviceArena;
 
 constexpr std::size_t kSegment = std::size_t{64} << 20;
 
 TEST(DeviceArena, segments_that_were_idle_for_a_while_go_back_but_for_one) {
   in_process([] {
-    memory::DeviceMemory cuda({.segment_bytes = kSegment});
+    device::DeviceMemory cuda({.segment_bytes = kSegment});
     int told = 0;
     cuda.on_idle([&] { ++told; });
-    const platform::Gpu& device = platform::Gpu::at(0);
+    const device::Gpu& device = device::Gpu::at(0);
     memory::BlockRef kept = cuda.allocate(device, 4096);
     std::vector<memory::BlockRef> large;
     for (int i = 0; i < 3; ++i) large.push_back(cuda.allocate(device, kSegment));

@@ -74,10 +74,10 @@ TEST(DeviceExports, of_which_a_part_cannot_be_had_are_copied) {
   in_process([&] {
     Writer w(domain);
     const auto memory = Foreign::chunked(1, standin::HandleType::kPosixFd);
-    const auto& device = platform::Gpu::at(0);
+    const auto& device = device::Gpu::at(0);
     const auto around = [&](std::size_t offset, std::size_t bytes) {
       const auto* const first = reinterpret_cast<const std::byte*>(memory.at(offset));
-      return platform::ForeignMemory::around(device, first, bytes).has_value();
+      return device::ForeignMemory::around(device, first, bytes).has_value();
     };
     EXPECT_TRUE(around(0, kChunkBytes));
     EXPECT_TRUE(around(kChunkBytes - 8, 8));

@@ -36,7 +36,7 @@ ExportPart part_of(const IpcMemHandle& handle, std::uint64_t bytes = kBytes) {
   return {.segment = SegmentId::foreign(0),
           .kind = 1,
           .bytes = bytes,
-          .device = platform::Gpu::at(0).uuid(),
+          .device = device::Gpu::at(0).uuid(),
           .handle = std::string(first, handle.bytes.size())};
 }
 std::optional<Code> why_not_found(ExportPart part) {
@@ -81,7 +81,7 @@ TEST(DeviceImports, that_cannot_be_opened_say_why) {
 
 TEST(DeviceImports, that_claim_to_be_of_this_process_are_believed_from_it_alone) {
   in_process([] {
-    const platform::Gpu& device = platform::Gpu::at(0);
+    const device::Gpu& device = device::Gpu::at(0);
     const DeviceImports::Own own({kOwner, SegmentId::foreign(0)}, {device, 0x1000, kBytes});
     ImportedMemory from_here;
     from_here.add_export(kOwner, true, part_of({}));
@@ -93,7 +93,7 @@ TEST(DeviceImports, that_claim_to_be_of_this_process_are_believed_from_it_alone)
 TEST(DeviceImports, that_are_retired_stay_until_the_streams_that_had_them_have_passed) {
   with_handle([](const IpcMemHandle& handle) {
     const TestStream stream;
-    const platform::GpuStream ours(platform::Gpu::at(0), stream.get());
+    const device::GpuStream ours(device::Gpu::at(0), stream.get());
     const Timeline owners;
     ImportedMemory borrowed;
     borrowed.set_timeline(platform::duplicate(owners.memfd().get()), nullptr);
@@ -158,7 +158,7 @@ TEST(DeviceImports, of_which_not_all_chunks_came_leave_no_descriptors_behind) {
 TEST(DeviceImports, have_numbers_of_their_own) {
   in_process([] {
     ImportedMemory borrowed;
-    const platform::cu::Uuid& device = platform::Gpu::at(0).uuid();
+    const device::cu::Uuid& device = device::Gpu::at(0).uuid();
     EXPECT_EQ(code_of([&] {
                 borrowed.add(SegmentId::foreign(0), Grant::kRead, platform::Fd(), kBytes, device);
               }),
@@ -178,10 +178,10 @@ TEST(DeviceImports, have_numbers_of_their_own) {
 // A process that cannot use a device may be sent many of them.
 TEST(DeviceImports, of_a_device_that_is_not_seen_leave_no_descriptors_but_an_arenas_behind) {
   in_process([] {
-    EXPECT_GE(platform::Gpu::all().size(), 1U);
+    EXPECT_GE(device::Gpu::all().size(), 1U);
     ImportedMemory borrowed;
     const auto memory = [] { return platform::create_sealed_memfd("test", kBytes); };
-    const platform::cu::Uuid unknown{{99}};
+    const device::cu::Uuid unknown{{99}};
     const auto send_both = [&](std::uint32_t number) {
       borrowed.add(SegmentId::device(0, number), Grant::kRead, memory(), kBytes, unknown);
       ExportPart part{.segment = SegmentId::foreign(number),
@@ -215,7 +215,7 @@ ExportPart part_of(platform::Fd pool, const PoolName& name, SegmentId segment) {
   return {.segment = segment,
           .kind = 3,
           .bytes = kBytes,
-          .device = platform::Gpu::at(0).uuid(),
+          .device = device::Gpu::at(0).uuid(),
           .handle = std::string(first, name.data.bytes.size()),
           .fd = std::move(pool)};
 }
@@ -309,7 +309,7 @@ TEST(DeviceImports, of_a_pool_tell_when_they_are_closed) {
 class CudaExportBooks : public ::testing::Test {
  protected:
   BlockRef lend(DevicePtr address, std::size_t bytes = kBytes) {
-    return exports->lend(platform::Gpu::at(0), reinterpret_cast<std::byte*>(address), bytes, kept);
+    return exports->lend(device::Gpu::at(0), reinterpret_cast<std::byte*>(address), bytes, kept);
   }
   const std::shared_ptr<DeviceExports> exports = std::make_shared<DeviceExports>(kOwner);
   const std::shared_ptr<const int> kept = std::make_shared<const int>(1);

@@ -161,7 +161,7 @@ TEST(AnIpcHandle, that_is_let_go_of_while_its_stream_is_captured_is_closed_after
 
 TEST(AnIpcHandle, is_opened_once_by_many_threads_and_by_the_bus) {
   with_handle([](const IpcMemHandle& handle) {
-    const auto of_the_bus = memory::DeviceImports::open(platform::Gpu::at(0), handle, 100);
+    const auto of_the_bus = device::DeviceImports::open(device::Gpu::at(0), handle, 100);
     EXPECT_EQ(of_the_bus->size(), 100U);
     std::vector<std::thread> threads;
     for (int i = 0; i < 8; ++i)
@@ -248,7 +248,7 @@ TEST(AnIpcHandle, names_the_whole_allocation_for_a_program_without_the_bus) {
         const standin::test::Session session;
         const DevicePtr address = allocated();
         words_at(address)[20] = 2020;
-        const memory::IpcName name = ipc_name_of(bytes_at(address) + 160, 80);
+        const device::IpcName name = ipc_name_of(bytes_at(address) + 160, 80);
         EXPECT_EQ(name.offset, 160U);
         EXPECT_EQ(name.allocation_bytes, kBytes);
         EXPECT_EQ(name.device, 0);
@@ -258,7 +258,7 @@ TEST(AnIpcHandle, names_the_whole_allocation_for_a_program_without_the_bus) {
       },
       [](int wire) {
         const standin::test::Session session;
-        const auto name = standin::test::receive<memory::IpcName>(wire);
+        const auto name = standin::test::receive<device::IpcName>(wire);
         DevicePtr address = 0;
         EXPECT_OK(standin::cuIpcOpenMemHandle_v2(&address, {name.handle}, kIpcLazyPeerAccess));
         EXPECT_EQ(words_at(address + name.offset)[0], 2020U);

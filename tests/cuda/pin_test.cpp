@@ -247,14 +247,14 @@ TEST(CudaPins, of_one_block_that_was_asked_for_twice_are_granted_once) {
     const auto mapping = std::make_shared<const platform::Mapping>(
         memfd.get(), kBytes, platform::Mapping::Access::kReadWrite);
     const memory::Range whole{0, kBytes};
-    const memory::PinnedBlocks::Wanted first{{0, 0, 1}, {0, kHalfOf}, mapping};
-    const memory::PinnedBlocks::Wanted second{{0, kHalfOf, 1}, {kHalfOf, kBytes}, mapping};
-    const memory::PinnedBlocks::Wanted third{{0, kHalfOf + 1, 1}, {kHalfOf + 1, kBytes}, mapping};
-    const auto blocks = std::make_shared<memory::PinnedBlocks>();
+    const device::PinnedBlocks::Wanted first{{0, 0, 1}, {0, kHalfOf}, mapping};
+    const device::PinnedBlocks::Wanted second{{0, kHalfOf, 1}, {kHalfOf, kBytes}, mapping};
+    const device::PinnedBlocks::Wanted third{{0, kHalfOf + 1, 1}, {kHalfOf + 1, kBytes}, mapping};
+    const auto blocks = std::make_shared<device::PinnedBlocks>();
     std::size_t released = 0;
     blocks->tell_by([&](memory::SegmentId, memory::Range) { ++released; });
     blocks->subscribe();
-    using State = memory::PinnedBlocks::State;
+    using State = device::PinnedBlocks::State;
     for (const auto* wanted : {&first, &second, &third})
       EXPECT_EQ(blocks->find(*wanted).state, State::kAsk);
     blocks->answer(first.block, whole);

@@ -135,9 +135,9 @@ TEST(CudaPoolTraffic, of_a_reader_that_closes_nothing_is_bounded_and_then_copied
         const auto wait = [until = go_on.get_future().share()](const void*) { until.wait(); };
         expect_next(r, 1);  // CUDA is in use now, and what is let go of has an end
         tell(wire);
-        memory::DeferredReleaser::Kept blocks;
+        device::DeferredReleaser::Kept blocks;
         blocks.emplace_back(&go_on, wait);
-        memory::DeferredReleaser::let_go(std::move(blocks));
+        device::DeferredReleaser::let_go(std::move(blocks));
         for (std::uint64_t seed = 2; seed <= kMany; ++seed) {
           expect_next(r, seed);
           tell(wire);

@@ -11,14 +11,14 @@ namespace tensorbus {
 namespace {
 
 using namespace std::chrono_literals;
-using platform::CudaDriver;
+using device::CudaDriver;
 using standin::Result;
 using standin::Stream;
 using standin::test::Environment;
 using standin::test::in_process;
 using ::testing::Test;
 
-using Member = ProbeResult DeviceFindings::*;
+using Member = ProbeResult device::DeviceFindings::*;
 
 constexpr auto kPatience = 20s;        // only a failure ever takes as long
 constexpr auto kShortPatience = 20ms;  // for what never comes
@@ -27,17 +27,17 @@ struct Named {
   const char* name;
   Member member;
 };
-constexpr Named kFindings[] = {{"context", &DeviceFindings::context},
-                               {"shared memory", &DeviceFindings::shared_memory},
-                               {"read-only mapping", &DeviceFindings::read_only_mapping},
-                               {"order", &DeviceFindings::order},
-                               {"stream waits", &DeviceFindings::stream_waits},
-                               {"legacy IPC", &DeviceFindings::legacy_ipc},
-                               {"pool IPC", &DeviceFindings::pool_ipc}};
+constexpr Named kFindings[] = {{"context", &device::DeviceFindings::context},
+                               {"shared memory", &device::DeviceFindings::shared_memory},
+                               {"read-only mapping", &device::DeviceFindings::read_only_mapping},
+                               {"order", &device::DeviceFindings::order},
+                               {"stream waits", &device::DeviceFindings::stream_waits},
+                               {"legacy IPC", &device::DeviceFindings::legacy_ipc},
+                               {"pool IPC", &device::DeviceFindings::pool_ipc}};
 
 using Lacking = std::map<std::string, std::string>;
 
-Lacking lacking(const DeviceFindings& device) {
+Lacking lacking(const device::DeviceFindings& device) {
   Lacking reasons;
   for (const Named& finding : kFindings)
     if (!(device.*finding.member).can()) reasons[finding.name] = (device.*finding.member).why_not;
@@ -56,7 +56,7 @@ void expect_all_unregistered() {
 }
 
 void expect_nothing_is_left() {
-  for (const platform::Gpu* device : platform::Gpu::all())
+  for (const device::Gpu* device : device::Gpu::all())
     EXPECT_EQ(standin_allocated_bytes(device->ordinal()), 0U);
   EXPECT_EQ(standin_open_mappings(), 0U);
 }
@@ -65,10 +65,10 @@ void expect_nothing_is_left() {
 void expect_lacking(const Environment& environment, const Lacking& expected) {
   in_process(environment, [&] {
     const std::size_t descriptors = test::open_descriptors();
-    const CudaFindings found = probe_cuda(kPatience);
+    const device::CudaFindings found = device::probe_cuda(kPatience);
     ASSERT_TRUE(found.driver.can()) << found.driver.why_not;
     ASSERT_EQ(found.devices.size(), 2U);
-    for (const DeviceFindings& device : found.devices) {
+    for (const device::DeviceFindings& device : found.devices) {
       const Lacking reasons = lacking(device);
       for (const auto& [what, why] : reasons) {
         ASSERT_TRUE(expected.contains(what)) << what << ": " << why;
@@ -83,11 +83,11 @@ void expect_lacking(const Environment& environment, const Lacking& expected) {
 
 TEST(CudaProbe, a_machine_that_can_do_everything_is_told_so) {
   in_process([] {
-    const CudaFindings found = probe_cuda(kPatience);
+    const device::CudaFindings found = device::probe_cuda(kPatience);
     EXPECT_TRUE(found.driver.can());
     EXPECT_EQ(found.driver_version, 13000);
     ASSERT_EQ(found.devices.size(), 2U);
-    const DeviceFindings& second = found.devices[1];
+    const device::DeviceFindings& second = found.devices[1];
     EXPECT_EQ(second.ordinal, 1);
     EXPECT_EQ(second.name, "Stand-in 1");
     EXPECT_EQ(second.uuid, "GPU-5374616e-642d-696e-0000-000000000001");
@@ -96,7 +96,7 @@ TEST(CudaProbe, a_machine_that_can_do_everything_is_told_so) {
     EXPECT_EQ(second.memory_bytes, std::size_t{1} << 30);
     EXPECT_FALSE(second.integrated);
     EXPECT_FALSE(second.mig);
-    for (const DeviceFindings& device : found.devices) {
+    for (const device::DeviceFindings& device : found.devices) {
       EXPECT_EQ(lacking(device), Lacking());
       EXPECT_TRUE(device.can_share());
     }
@@ -111,7 +111,7 @@ TEST(CudaProbe, a_machine_that_can_do_everything_is_told_so) {
 
 TEST(CudaProbe, everything_is_tried_and_given_back) {
   in_process([] {
-    (void)probe_cuda(kPatience);  // what stays for good is there now
+    (void)device::probe_cuda(kPatience);  // what stays for good is there now
     const std::size_t descriptors = test::open_descriptors();
     const auto calls_of = [](const char* symbol) { return standin_calls(symbol); };
     const std::pair<const char*, const char*> pairs[] = {
@@ -121,7 +121,7 @@ TEST(CudaProbe, everything_is_tried_and_given_back) {
         {"cuMemPoolCreate", "cuMemPoolDestroy"},
         {"cuStreamCreate", "cuStreamDestroy_v2"},
         {"cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"}};
-    (void)probe_cuda(kPatience);
+    (void)device::probe_cuda(kPatience);
     for (const auto& [take, give] : pairs) {
       EXPECT_GT(calls_of(take), 0U) << take;
       EXPECT_TRUE(testing::eventually([&] { return calls_of(take) == calls_of(give); })) << take;
@@ -193,18 +193,18 @@ TEST(CudaProbe, memory_that_is_short_is_no_reason_to_leave_any_of_it) {
 }
 
 // What the probe asks of the driver, changed after it was loaded: in CudaDriver::get() itself.
-platform::cu::Functions& driver() { return const_cast<CudaDriver&>(CudaDriver::get()); }
+device::cu::Functions& driver() { return const_cast<CudaDriver&>(CudaDriver::get()); }
 
-Result refuse_to_narrow(platform::cu::DevicePtr address, std::size_t bytes,
-                        const platform::cu::AccessDesc* wanted, std::size_t count) {
-  if (wanted->flags == platform::cu::AccessFlags::kRead) return Result::kNotSupported;
+Result refuse_to_narrow(device::cu::DevicePtr address, std::size_t bytes,
+                        const device::cu::AccessDesc* wanted, std::size_t count) {
+  if (wanted->flags == device::cu::AccessFlags::kRead) return Result::kNotSupported;
   return standin::cuMemSetAccess(address, bytes, wanted, count);
 }
 
 TEST(CudaProbe, a_device_that_always_writes_is_told_apart) {
   in_process([] {
     driver().MemSetAccess = refuse_to_narrow;
-    const Lacking reasons = lacking(probe_cuda(kPatience).devices.at(0));
+    const Lacking reasons = lacking(device::probe_cuda(kPatience).devices.at(0));
     ASSERT_EQ(reasons.size(), 1U);
     EXPECT_TRUE(reasons.at("read-only mapping")
                     .starts_with("cuMemSetAccess for reading only: CUDA_ERROR_NOT_SUPPORTED"));
@@ -212,14 +212,14 @@ TEST(CudaProbe, a_device_that_always_writes_is_told_apart) {
   });
 }
 
-Result write_nothing(Stream, platform::cu::DevicePtr, std::uint64_t, unsigned) {
+Result write_nothing(Stream, device::cu::DevicePtr, std::uint64_t, unsigned) {
   return Result::kSuccess;
 }
 
 TEST(CudaProbe, a_value_that_is_never_written_holds_up_nobody) {
   in_process({{"STANDIN_DEVICES", "1"}}, [] {
     driver().StreamWriteValue64 = write_nothing;
-    const CudaFindings found = probe_cuda(500ms);  // enough for a stream to end, too
+    const device::CudaFindings found = device::probe_cuda(500ms);  // enough for a stream to end, too
     EXPECT_EQ(found.devices.at(0).stream_waits.why_not,
               "cuStreamWriteValue64 was accepted, but the host sees no value after 500 ms");
     // The host has written the value, and the stream that waited went on.
@@ -229,14 +229,14 @@ TEST(CudaProbe, a_value_that_is_never_written_holds_up_nobody) {
   });
 }
 
-Result refuse_to_write(Stream, platform::cu::DevicePtr, std::uint64_t, unsigned) {
+Result refuse_to_write(Stream, device::cu::DevicePtr, std::uint64_t, unsigned) {
   return Result::kNotSupported;
 }
 
 TEST(CudaProbe, a_stream_that_waits_for_what_could_not_be_enqueued_goes_on) {
   in_process([] {
     driver().StreamWriteValue64 = refuse_to_write;
-    const CudaFindings found = probe_cuda(kPatience);
+    const device::CudaFindings found = device::probe_cuda(kPatience);
     EXPECT_TRUE(found.devices.at(0).stream_waits.why_not.starts_with(
         "cuStreamWriteValue64: CUDA_ERROR_NOT_SUPPORTED"));
     EXPECT_EQ(standin_calls("cuStreamCreate"), standin_calls("cuStreamDestroy_v2"));
@@ -253,8 +253,8 @@ Result create_paused(Stream* stream, unsigned flags) {
 TEST(CudaProbe, streams_that_never_advance_are_left_alone) {
   in_process([] {
     driver().StreamCreate = create_paused;
-    const CudaFindings found = probe_cuda(kShortPatience);
-    for (const DeviceFindings& device : found.devices) {
+    const device::CudaFindings found = device::probe_cuda(kShortPatience);
+    for (const device::DeviceFindings& device : found.devices) {
       EXPECT_EQ(lacking(device).size(), 2U);
       EXPECT_EQ(device.stream_waits.why_not,
                 "cuStreamWriteValue64 was accepted, but the host sees no value after 20 ms");
@@ -288,14 +288,14 @@ TEST(CudaProbe, a_value_that_the_host_writes_after_the_reader_went_on_is_waited_
   in_process({{"STANDIN_DEVICES", "1"}, {"STANDIN_WITHOUT", "mem_ops,host_register"}}, [] {
     driver().StreamQuery = query_reader;
     driver().LaunchHostFunc = launch_late;
-    const DeviceFindings device = probe_cuda(kPatience).devices.at(0);
+    const device::DeviceFindings device = device::probe_cuda(kPatience).devices.at(0);
     EXPECT_TRUE(device.order.can()) << device.order.why_not;
   });
 }
 
 TEST(CudaProbe, streams_that_cannot_wait_are_ordered_by_the_host) {
   in_process({{"STANDIN_WITHOUT", "mem_ops,host_register"}}, [] {
-    for (const DeviceFindings& device : probe_cuda(kPatience).devices) {
+    for (const device::DeviceFindings& device : device::probe_cuda(kPatience).devices) {
       EXPECT_TRUE(device.order.can()) << device.order.why_not;
       EXPECT_TRUE(device.can_share());
     }
@@ -304,22 +304,22 @@ TEST(CudaProbe, streams_that_cannot_wait_are_ordered_by_the_host) {
 
 TEST(CudaProbe, peers_are_asked_for_in_pairs_and_tried) {
   in_process({{"STANDIN_WITHOUT", "peer"}}, [] {
-    const CudaFindings found = probe_cuda(kPatience);
+    const device::CudaFindings found = device::probe_cuda(kPatience);
     ASSERT_EQ(found.peers.size(), 2U);
-    for (const PeerFinding& peer : found.peers)
+    for (const device::PeerFinding& peer : found.peers)
       EXPECT_EQ(peer.access.why_not, "cuDeviceCanAccessPeer says no");
     EXPECT_EQ(lacking(found.devices.at(0)), Lacking());
   });
   in_process({{"STANDIN_WITHOUT", "vmm"}, {"STANDIN_DEVICES", "3"}}, [] {
-    const CudaFindings found = probe_cuda(kPatience);
+    const device::CudaFindings found = device::probe_cuda(kPatience);
     ASSERT_EQ(found.peers.size(), 6U);
-    for (const PeerFinding& peer : found.peers) EXPECT_TRUE(peer.access.can());  // it says so
+    for (const device::PeerFinding& peer : found.peers) EXPECT_TRUE(peer.access.can());  // it says so
   });
-  in_process({{"STANDIN_DEVICES", "1"}}, [] { EXPECT_TRUE(probe_cuda(kPatience).peers.empty()); });
+  in_process({{"STANDIN_DEVICES", "1"}}, [] { EXPECT_TRUE(device::probe_cuda(kPatience).peers.empty()); });
 }
 
-Result deny_peers(platform::cu::DevicePtr address, std::size_t bytes,
-                  const platform::cu::AccessDesc* wanted, std::size_t count) {
+Result deny_peers(device::cu::DevicePtr address, std::size_t bytes,
+                  const device::cu::AccessDesc* wanted, std::size_t count) {
   if (wanted->location.id == 0) return standin::cuMemSetAccess(address, bytes, wanted, count);
   return Result::kPeerAccessUnsupported;
 }
@@ -327,8 +327,8 @@ Result deny_peers(platform::cu::DevicePtr address, std::size_t bytes,
 TEST(CudaProbe, a_peer_that_the_driver_promised_in_vain_is_found_out) {
   in_process([] {
     driver().MemSetAccess = deny_peers;
-    const CudaFindings found = probe_cuda(kPatience);
-    for (const PeerFinding& peer : found.peers)
+    const device::CudaFindings found = device::probe_cuda(kPatience);
+    for (const device::PeerFinding& peer : found.peers)
       EXPECT_EQ(peer.access.why_not.starts_with(
                     "cuMemSetAccess for a peer: CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"),
                 peer.owner == 0)
@@ -337,27 +337,27 @@ TEST(CudaProbe, a_peer_that_the_driver_promised_in_vain_is_found_out) {
   });
 }
 
-Result name_of_a_part(char* name, int size, platform::cu::Device) {
+Result name_of_a_part(char* name, int size, device::cu::Device) {
   std::snprintf(name, static_cast<std::size_t>(size), "NVIDIA H100 MIG 1g.10gb");
   return Result::kSuccess;
 }
-Result attributes_of_tegra(int* value, platform::cu::DeviceAttribute wanted,
-                           platform::cu::Device device) {
+Result attributes_of_tegra(int* value, device::cu::DeviceAttribute wanted,
+                           device::cu::Device device) {
   const Result result = standin::cuDeviceGetAttribute(value, wanted, device);
-  if (wanted == platform::cu::DeviceAttribute::kIntegrated) *value = 1;
+  if (wanted == device::cu::DeviceAttribute::kIntegrated) *value = 1;
   return result;
 }
 
 TEST(CudaProbe, the_kind_of_device_explains_what_it_lacks) {
   in_process({{"STANDIN_WITHOUT", "legacy_ipc"}}, [] {
     driver().DeviceGetName = name_of_a_part;
-    const DeviceFindings part = probe_cuda(kPatience).devices.at(0);
+    const device::DeviceFindings part = device::probe_cuda(kPatience).devices.at(0);
     EXPECT_TRUE(part.mig);
     EXPECT_NE(part.legacy_ipc.why_not.find("NOT_SUPPORTED"), std::string::npos);
     EXPECT_NE(part.legacy_ipc.why_not.find("This is a MIG instance"), std::string::npos);
     EXPECT_EQ(lacking(part).size(), 1U);
     driver().DeviceGetAttribute = attributes_of_tegra;
-    const DeviceFindings tegra = probe_cuda(kPatience).devices.at(0);
+    const device::DeviceFindings tegra = device::probe_cuda(kPatience).devices.at(0);
     EXPECT_TRUE(tegra.integrated);
     EXPECT_NE(tegra.legacy_ipc.why_not.find("(Tegra)"), std::string::npos);
   });
@@ -365,7 +365,7 @@ TEST(CudaProbe, the_kind_of_device_explains_what_it_lacks) {
 
 void expect_no_driver(const Environment& environment, const std::string& why) {
   in_process(environment, [&] {
-    const CudaFindings found = probe_cuda();
+    const device::CudaFindings found = device::probe_cuda();
     EXPECT_NE(found.driver.why_not.find(why), std::string::npos) << found.driver.why_not;
     EXPECT_TRUE(found.devices.empty());
     EXPECT_TRUE(found.peers.empty());
@@ -384,9 +384,9 @@ TEST(CudaProbe, a_machine_without_cuda_is_told_why) {
 
 TEST(CudaProbe, a_forked_child_is_told_that_it_is_one) {
   in_process([] {
-    ASSERT_TRUE(probe_cuda(kPatience).driver.can());
+    ASSERT_TRUE(device::probe_cuda(kPatience).driver.can());
     in_process([] {
-      const CudaFindings found = probe_cuda(kPatience);
+      const device::CudaFindings found = device::probe_cuda(kPatience);
       EXPECT_TRUE(found.driver.why_not.starts_with("CUDA was initialised before this process"));
       EXPECT_TRUE(found.devices.empty());
     });

@@ -35,10 +35,10 @@ TEST(CudaRefusals, what_another_participant_received_is_not_copied) {
 
 TEST(CudaRefusals, a_segment_larger_than_its_device_is_the_owners_mistake) {
   in_process([] {
-    const platform::Gpu& device = platform::Gpu::at(0);
-    memory::ImportedMemory borrowed;
+    const device::Gpu& device = device::Gpu::at(0);
+    device::ImportedMemory borrowed;
     borrowed.add(memory::SegmentId::device(0, 0), memory::Grant::kRead,
-                 platform::GpuAllocation(device, platform::gpu_granularity(device)).descriptor(),
+                 device::GpuAllocation(device, device::gpu_granularity(device)).descriptor(),
                  std::size_t{1} << 60, device.uuid());
     EXPECT_EQ(code_of([&] {
                 (void)borrowed.find(memory::SegmentId::device(0, 0), memory::Grant::kRead);
@@ -53,9 +53,9 @@ TEST(CudaRefusals, a_segment_larger_than_its_device_is_the_owners_mistake) {
 
 TEST(CudaRefusals, a_segment_keeps_its_descriptor_until_it_is_retired) {
   in_process([] {
-    const platform::Gpu& device = platform::Gpu::at(0);
-    const platform::GpuAllocation allocation(device, platform::gpu_granularity(device));
-    memory::ImportedMemory borrowed;
+    const device::Gpu& device = device::Gpu::at(0);
+    const device::GpuAllocation allocation(device, device::gpu_granularity(device));
+    device::ImportedMemory borrowed;
     const std::size_t before = open_descriptors();
     borrowed.add(memory::SegmentId::device(0, 0), memory::Grant::kRead, allocation.descriptor(),
                  allocation.bytes(), device.uuid());
@@ -91,7 +91,7 @@ TEST(CudaRefusals, a_child_of_a_process_that_used_cuda_is_told_to_be_spawned) {
   in_process([&] {
     Publisher publisher("frames", {}, domain.join());
     (void)loan_of(publisher);
-    in_process([&] { EXPECT_EQ(code_of([&] { (void)platform::Gpu::at(0); }), Code::kForked); });
+    in_process([&] { EXPECT_EQ(code_of([&] { (void)device::Gpu::at(0); }), Code::kForked); });
   });
 }
 

@@ -286,7 +286,7 @@ TEST(CudaRestoring, a_context_that_breaks_leaves_nothing_intact) {
         (void)read_on(r.stream, sample.tensor());
         r.stream.synchronize();  // the stand-in's streams go on, a broken one's do not
         EXPECT_TRUE(sample.tensor().intact());
-        const platform::GpuStream stream(platform::Gpu::at(0));
+        const device::GpuStream stream(device::Gpu::at(0));
         EXPECT_THROW(stream.check(standin::Result{700}, "a kernel"), Error);
         EXPECT_FALSE(sample.tensor().intact());
         tell(wire);

@@ -160,7 +160,7 @@ TEST(CudaStaging, a_broken_context_ends_the_copies_under_way_and_refuses_others)
         const std::size_t before = standin_calls("cuMemcpyAsync");
         publish_on(w, 1, 5);
         EXPECT_TRUE(eventually([&] { return standin_calls("cuMemcpyAsync") == before + 1; }));
-        const platform::GpuStream stream(platform::Gpu::at(1));
+        const device::GpuStream stream(device::Gpu::at(1));
         EXPECT_THROW(stream.check(standin::Result{700}, "a kernel"), Error);
         wait_for(wire);
         publish_on(w, 1, 6);

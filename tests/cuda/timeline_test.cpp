@@ -19,10 +19,10 @@
 namespace tensorbus::memory {
 namespace {
 
-using platform::CudaDriver;
-using platform::Gpu;
-using platform::GpuScope;
-using platform::GpuStream;
+using device::CudaDriver;
+using device::Gpu;
+using device::GpuScope;
+using device::GpuStream;
 using standin::Result;
 using standin::test::in_process;
 

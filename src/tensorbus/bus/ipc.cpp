@@ -9,7 +9,7 @@
 namespace tensorbus {
 namespace {
 
-void require_inside(std::size_t offset, const Layout& layout, const platform::GpuRange& range) {
+void require_inside(std::size_t offset, const Layout& layout, const device::GpuRange& range) {
   if (offset % item_bytes(layout.dtype) != 0)
     throw Error(Code::kInvalidArgument,
                 "offset " + std::to_string(offset) + ": it is in bytes, and a GPU reads " +
@@ -26,9 +26,9 @@ void require_inside(std::size_t offset, const Layout& layout, const platform::Gp
 
 }  // namespace
 
-memory::IpcName ipc_name_of(const void* data, std::size_t bytes) {
+device::IpcName ipc_name_of(const void* data, std::size_t bytes) {
   return platform::with_memory_errors(
-      [&] { return memory::ipc_name_of(static_cast<const std::byte*>(data), bytes); });
+      [&] { return device::ipc_name_of(static_cast<const std::byte*>(data), bytes); });
 }
 
 Sample open_ipc(const std::array<std::byte, 64>& handle, std::size_t offset, const Layout& layout,
@@ -37,7 +37,7 @@ Sample open_ipc(const std::array<std::byte, 64>& handle, std::size_t offset, con
     (void)span_of(layout);  // before anything is opened
     if (!device.is_cuda())
       throw Error(Code::kInvalidArgument, "a CUDA IPC handle is opened on a GPU");
-    auto opened = std::make_shared<memory::IpcMemory>(platform::Gpu::at(device.ordinal), handle);
+    auto opened = std::make_shared<device::IpcMemory>(device::Gpu::at(device.ordinal), handle);
     require_inside(offset, layout, opened->range());
     const std::byte* const first = opened->range().data() + offset;
     return bus::SampleData::of_memory(std::move(opened), device, layout, first);

@@ -14,7 +14,7 @@ namespace tensorbus {
 // include/tensorbus/c/ipc.h describes the calls and their errors.
 
 // Returns the handle of the allocation that holds these bytes of a GPU.
-TENSORBUS_API memory::IpcName ipc_name_of(const void* data, std::size_t bytes);
+TENSORBUS_API device::IpcName ipc_name_of(const void* data, std::size_t bytes);
 
 // Returns a sample of one tensor, whose first element is `offset` bytes behind the first byte of
 // the allocation. Does not use the bus.

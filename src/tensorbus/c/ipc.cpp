@@ -15,7 +15,7 @@ tb_status tb_ipc_handle_of(const void* data, size_t bytes, tb_ipc_handle* handle
   return done([&] {
     (void)required(handle, "handle");
     (void)required(static_cast<const std::byte*>(data), "data");
-    const memory::IpcName name = ipc_name_of(data, bytes);
+    const device::IpcName name = ipc_name_of(data, bytes);
     tb_ipc_handle told = TB_IPC_HANDLE_INIT;
     told.device = name.device;
     std::memcpy(told.bytes, name.handle.data(), name.handle.size());

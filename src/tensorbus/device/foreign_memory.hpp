@@ -10,7 +10,7 @@
 #include "tensorbus/device/gpu_memory.hpp"
 #include "tensorbus/platform/error.hpp"
 
-namespace tensorbus::platform {
+namespace tensorbus::device {
 
 // GPU memory of another allocator, in a form that other processes can get. There are three kinds:
 // an allocation of cudaMalloc, by a handle; adjacent chunks of cuMemCreate (PyTorch's expandable
@@ -48,7 +48,7 @@ class ForeignMemory {
   const std::vector<Chunk>& chunks() const noexcept { return chunks_; }
   // For an allocation: the handle that opens it, or its name in its pool.
   const std::array<std::byte, 64>& handle() const noexcept { return handle_; }
-  const Fd& pool() const noexcept { return pool_; }
+  const platform::Fd& pool() const noexcept { return pool_; }
 
   // Prepares the export; called once, before the memory is lent. Returns false if other processes
   // cannot get it, as with most pools.
@@ -77,7 +77,7 @@ class ForeignMemory {
   std::uint64_t buffer_id_ = 0;    // of an allocation
   cu::MemoryPool from_ = nullptr;  // valid as long as the allocation
   std::array<std::byte, 64> handle_{};
-  Fd pool_;  // kept, because the pool may end before the allocation
+  platform::Fd pool_;  // kept, because the pool may end before the allocation
   std::vector<Chunk> chunks_;
 };
 
@@ -103,4 +103,4 @@ class OpenedMemory : public GpuRange {
   ~OpenedMemory();
 };
 
-}  // namespace tensorbus::platform
+}  // namespace tensorbus::device

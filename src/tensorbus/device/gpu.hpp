@@ -7,7 +7,7 @@
 
 #include "tensorbus/device/cuda/driver.hpp"
 
-namespace tensorbus::platform {
+namespace tensorbus::device {
 
 using GpuUuid = cu::Uuid;
 
@@ -76,4 +76,4 @@ class GpuScope {
   cu::CaptureMode mode_ = cu::CaptureMode::kRelaxed;  // the mode to set, then the mode to restore
 };
 
-}  // namespace tensorbus::platform
+}  // namespace tensorbus::device

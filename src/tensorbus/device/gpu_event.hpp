@@ -2,7 +2,7 @@
 
 #include "tensorbus/device/gpu_stream.hpp"
 
-namespace tensorbus::platform {
+namespace tensorbus::device {
 
 // A point in the work of a stream of this process.
 class GpuEvent {
@@ -23,4 +23,4 @@ class GpuEvent {
   cu::Event event_ = nullptr;
 };
 
-}  // namespace tensorbus::platform
+}  // namespace tensorbus::device

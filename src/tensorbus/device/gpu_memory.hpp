@@ -8,7 +8,7 @@
 #include "tensorbus/device/gpu.hpp"
 #include "tensorbus/platform/fd.hpp"
 
-namespace tensorbus::platform {
+namespace tensorbus::device {
 
 // Returns the granularity, in bytes, of allocations and mappings on this device.
 std::size_t gpu_granularity(const Gpu& device);
@@ -23,7 +23,7 @@ class GpuAllocation {
   // `bytes` is a multiple of gpu_granularity(). Throws Error(kOutOfMemory), Error(kUnsupported).
   GpuAllocation(const Gpu& device, std::size_t bytes);
   // Imports an allocation of another process. Throws Error(kProtocol) for any other descriptor.
-  GpuAllocation(const Gpu& device, const Fd& descriptor, std::size_t bytes);
+  GpuAllocation(const Gpu& device, const platform::Fd& descriptor, std::size_t bytes);
   // Adopts a handle.
   GpuAllocation(const Gpu& device, cu::AllocationHandle handle, std::size_t bytes) noexcept
       : device_(&device), bytes_(bytes), handle_(handle) {}
@@ -35,7 +35,7 @@ class GpuAllocation {
   const Gpu& device() const noexcept { return *device_; }
   std::size_t bytes() const noexcept { return bytes_; }
   cu::AllocationHandle handle() const noexcept { return handle_; }
-  Fd descriptor() const;
+  platform::Fd descriptor() const;
 
  private:
   const Gpu* device_;
@@ -81,4 +81,4 @@ class GpuMapping : public GpuRange {
   std::vector<std::size_t> mapped_;  // bytes of each part
 };
 
-}  // namespace tensorbus::platform
+}  // namespace tensorbus::device

@@ -4,7 +4,7 @@
 
 #include "tensorbus/device/gpu.hpp"
 
-namespace tensorbus::platform {
+namespace tensorbus::device {
 
 // Pins whole pages of host memory, so that GPUs copy from them directly and only read them. The
 // memory outlives the pin and keeps its pages meanwhile.
@@ -23,4 +23,4 @@ class HostPin {
 // Pins a page as a test. Throws Error(kUnsupported) with the reason for a failure.
 void require_pinning();
 
-}  // namespace tensorbus::platform
+}  // namespace tensorbus::device

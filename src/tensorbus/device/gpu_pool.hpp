@@ -6,14 +6,14 @@
 
 #include "tensorbus/device/gpu_memory.hpp"
 
-namespace tensorbus::platform {
+namespace tensorbus::device {
 
 // An imported memory pool of another process. The driver returns the same pool for each of its
 // imports, so it is destroyed with the last one. Thread-safe.
 class ImportedPool {
  public:
   // Throws Error(kUnsupported), Error(kOutOfMemory).
-  ImportedPool(const Gpu& device, const Fd& descriptor);
+  ImportedPool(const Gpu& device, const platform::Fd& descriptor);
   ImportedPool(const ImportedPool&) = delete;
   ImportedPool& operator=(const ImportedPool&) = delete;
   ~ImportedPool();
@@ -41,4 +41,4 @@ class PooledMemory : public GpuRange {
   const std::shared_ptr<const ImportedPool> pool_;  // outlives the memory
 };
 
-}  // namespace tensorbus::platform
+}  // namespace tensorbus::device

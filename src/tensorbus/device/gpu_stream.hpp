@@ -7,7 +7,7 @@
 
 #include "tensorbus/device/gpu.hpp"
 
-namespace tensorbus::platform {
+namespace tensorbus::device {
 
 // A stream of a device, ours or another library's: enqueued work runs in order. 0 is the legacy
 // default stream, which waits for all other streams except non-blocking ones. Owns nothing.
@@ -85,4 +85,4 @@ class HostRegistration {
   cu::DevicePtr address_ = 0;
 };
 
-}  // namespace tensorbus::platform
+}  // namespace tensorbus::device

@@ -8,7 +8,7 @@
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/probe_result.hpp"
 
-namespace tensorbus {
+namespace tensorbus::device {
 
 // Finds out what the GPUs of this process can do for Tensorbus, with the real calls that tensors
 // need. A reason names the failed call.
@@ -62,4 +62,4 @@ probe_cuda(std::chrono::nanoseconds patience = std::chrono::seconds(2));
 // Error(kUnsupported) without a driver.
 TENSORBUS_API int cuda_device_of(const void* address);
 
-}  // namespace tensorbus
+}  // namespace tensorbus::device

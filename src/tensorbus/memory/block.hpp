@@ -10,6 +10,9 @@
 #include "tensorbus/memory/grant.hpp"
 #include "tensorbus/platform/fork/inherited.hpp"
 
+namespace tensorbus::device {
+class DeviceExports;
+}
 namespace tensorbus::memory {
 
 class Block;
@@ -85,7 +88,7 @@ class Block final : private platform::Inherited {
  private:
   friend class BlockRef;
   friend class LivingBlocks;
-  friend class DeviceExports;
+  friend class device::DeviceExports;
   friend class Arena;
   Block() = default;
   ~Block() = default;

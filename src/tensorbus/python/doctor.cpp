@@ -12,7 +12,7 @@ namespace tensorbus::python {
 void bind_doctor(nb::module_& module) {
   module.def(
       "cuda_device_of",
-      [](std::uintptr_t address) { return cuda_device_of(reinterpret_cast<const void*>(address)); },
+      [](std::uintptr_t address) { return device::cuda_device_of(reinterpret_cast<const void*>(address)); },
       nb::arg("address"), "The ordinal of the GPU whose memory this is; -1 for any other address.");
   nb::class_<ProbeResult>(module, "Finding")
       .def_prop_ro("why_not", [](const ProbeResult& self) { return text_of(self.why_not); })
@@ -40,33 +40,33 @@ void bind_doctor(nb::module_& module) {
       .def_ro("open_files", &HostFindings::open_files)
       .def_ro("locked_bytes", &HostFindings::locked_bytes)
       .def_prop_ro("can_share", &HostFindings::can_share);
-  nb::class_<DeviceFindings>(module, "DeviceFindings")
-      .def_ro("ordinal", &DeviceFindings::ordinal)
-      .def_prop_ro("name", [](const DeviceFindings& self) { return text_of(self.name); })
-      .def_ro("uuid", &DeviceFindings::uuid)
-      .def_ro("capability_major", &DeviceFindings::capability_major)
-      .def_ro("capability_minor", &DeviceFindings::capability_minor)
-      .def_ro("memory_bytes", &DeviceFindings::memory_bytes)
-      .def_ro("integrated", &DeviceFindings::integrated)
-      .def_ro("mig", &DeviceFindings::mig)
-      .def_ro("context", &DeviceFindings::context)
-      .def_ro("shared_memory", &DeviceFindings::shared_memory)
-      .def_ro("read_only_mapping", &DeviceFindings::read_only_mapping)
-      .def_ro("order", &DeviceFindings::order)
-      .def_ro("stream_waits", &DeviceFindings::stream_waits)
-      .def_ro("legacy_ipc", &DeviceFindings::legacy_ipc)
-      .def_ro("pool_ipc", &DeviceFindings::pool_ipc)
-      .def_prop_ro("can_share", &DeviceFindings::can_share);
-  nb::class_<PeerFinding>(module, "PeerFinding")
-      .def_ro("reader", &PeerFinding::reader)
-      .def_ro("owner", &PeerFinding::owner)
-      .def_ro("access", &PeerFinding::access);
-  nb::class_<CudaFindings>(module, "CudaFindings")
-      .def_ro("driver", &CudaFindings::driver)
-      .def_ro("driver_version", &CudaFindings::driver_version)
-      .def_ro("wsl", &CudaFindings::wsl)
-      .def_ro("devices", &CudaFindings::devices)
-      .def_ro("peers", &CudaFindings::peers);
+  nb::class_<device::DeviceFindings>(module, "DeviceFindings")
+      .def_ro("ordinal", &device::DeviceFindings::ordinal)
+      .def_prop_ro("name", [](const device::DeviceFindings& self) { return text_of(self.name); })
+      .def_ro("uuid", &device::DeviceFindings::uuid)
+      .def_ro("capability_major", &device::DeviceFindings::capability_major)
+      .def_ro("capability_minor", &device::DeviceFindings::capability_minor)
+      .def_ro("memory_bytes", &device::DeviceFindings::memory_bytes)
+      .def_ro("integrated", &device::DeviceFindings::integrated)
+      .def_ro("mig", &device::DeviceFindings::mig)
+      .def_ro("context", &device::DeviceFindings::context)
+      .def_ro("shared_memory", &device::DeviceFindings::shared_memory)
+      .def_ro("read_only_mapping", &device::DeviceFindings::read_only_mapping)
+      .def_ro("order", &device::DeviceFindings::order)
+      .def_ro("stream_waits", &device::DeviceFindings::stream_waits)
+      .def_ro("legacy_ipc", &device::DeviceFindings::legacy_ipc)
+      .def_ro("pool_ipc", &device::DeviceFindings::pool_ipc)
+      .def_prop_ro("can_share", &device::DeviceFindings::can_share);
+  nb::class_<device::PeerFinding>(module, "PeerFinding")
+      .def_ro("reader", &device::PeerFinding::reader)
+      .def_ro("owner", &device::PeerFinding::owner)
+      .def_ro("access", &device::PeerFinding::access);
+  nb::class_<device::CudaFindings>(module, "CudaFindings")
+      .def_ro("driver", &device::CudaFindings::driver)
+      .def_ro("driver_version", &device::CudaFindings::driver_version)
+      .def_ro("wsl", &device::CudaFindings::wsl)
+      .def_ro("devices", &device::CudaFindings::devices)
+      .def_ro("peers", &device::CudaFindings::peers);
   module.def(
       "probe_host", [](const PathBytes& domain) { return probe_host(domain.bytes); },
       nb::arg("domain"), nb::call_guard<WithoutGil>());
@@ -74,7 +74,7 @@ void bind_doctor(nb::module_& module) {
       "elsewhere_text", [](const PathBytes& path) { return text_of(elsewhere_text(path.bytes)); },
       nb::arg("domain_path"),
       "Names other buses of this user, as the end of a message; empty if there are none.");
-  module.def("probe_cuda", [] { return probe_cuda(); }, nb::call_guard<WithoutGil>());
+  module.def("probe_cuda", [] { return device::probe_cuda(); }, nb::call_guard<WithoutGil>());
 }
 
 }  // namespace tensorbus::python

@@ -29,20 +29,20 @@ STANDIN_EXPORT std::size_t standin_calls(const char* symbol);
 STANDIN_EXPORT std::size_t standin_calls_here(const char* symbol);
 
 // A paused stream starts no further operation: the work in its queue counts as running.
-STANDIN_EXPORT void standin_pause(tensorbus::platform::cu::Stream stream);
-STANDIN_EXPORT void standin_resume(tensorbus::platform::cu::Stream stream);
+STANDIN_EXPORT void standin_pause(tensorbus::device::cu::Stream stream);
+STANDIN_EXPORT void standin_resume(tensorbus::device::cu::Stream stream);
 // While held, no stream begins another copy.
 STANDIN_EXPORT void standin_hold_copies(bool held);
 // Waits until no stream of this process has work left, including streams that no test made.
 STANDIN_EXPORT void standin_finish();
 // A kernel: any code, run in the stream's order. It may not call the driver.
-STANDIN_EXPORT void standin_launch(tensorbus::platform::cu::Stream stream, void (*kernel)(void*),
+STANDIN_EXPORT void standin_launch(tensorbus::device::cu::Stream stream, void (*kernel)(void*),
                                    void* argument);
 // Begins and ends a capture. Captured work is not run.
-STANDIN_EXPORT void standin_capture(tensorbus::platform::cu::Stream stream, bool capturing);
+STANDIN_EXPORT void standin_capture(tensorbus::device::cu::Stream stream, bool capturing);
 
 // Returns the bytes that this process has allocated on a device and not freed.
-STANDIN_EXPORT std::size_t standin_allocated_bytes(tensorbus::platform::cu::Device device);
+STANDIN_EXPORT std::size_t standin_allocated_bytes(tensorbus::device::cu::Device device);
 // Returns the number of mappings of chunks, and of other processes' allocations, that still exist.
 STANDIN_EXPORT std::size_t standin_open_mappings();
 // Returns the number of imported memory pools of other processes.

@@ -4,7 +4,7 @@
 
 // Declares every function of the interface: a definition that differs does not compile.
 namespace standin {
-namespace cu = tensorbus::platform::cu;
+namespace cu = tensorbus::device::cu;
 using namespace cu;  // NOLINT: the parameter lists name its types
 
 extern "C" {

@@ -13,7 +13,7 @@
 // Memory pools. Each is a memfd, and allocations are parts of it. A table at its start says for
 // each page which allocation begins there, 0 for none. A process that has imported an allocation
 // holds a lock on its bytes; the kernel releases the lock when the process dies.
-struct tensorbus::platform::cu::MemoryPoolTag {
+struct tensorbus::device::cu::MemoryPoolTag {
   standin::MemoryFile file;  // opened anew by each process: a lock is the opened file's
   HandleType handle_types = HandleType::kNone;
   bool imported = false;

@@ -16,13 +16,13 @@
 #include "tensorbus/platform/files/memfd.hpp"
 #include "tests/unit/platform/test_support.hpp"
 
-namespace tensorbus::platform::cu {
+namespace tensorbus::device::cu {
 inline void PrintTo(Result result, std::ostream* out) {  // NOLINT: GoogleTest's name
   const char* name = nullptr;
   if (standin::cuGetErrorName(result, &name) != Result::kSuccess) name = "?";
   *out << name << " (" << static_cast<int>(result) << ")";
 }
-}  // namespace tensorbus::platform::cu
+}  // namespace tensorbus::device::cu
 
 // Each test runs in processes of its own, forked from one that never calls the driver.
 namespace standin::test {

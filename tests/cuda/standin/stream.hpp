@@ -29,7 +29,7 @@ struct Operation {
 
 }  // namespace standin
 
-struct tensorbus::platform::cu::StreamTag {
+struct tensorbus::device::cu::StreamTag {
   enum class Kind { kBlocking, kNonBlocking, kNull };
   Context context = nullptr;
   Kind kind = Kind::kBlocking;
@@ -43,7 +43,7 @@ struct tensorbus::platform::cu::StreamTag {
   bool destroyed = false;
 };
 
-struct tensorbus::platform::cu::EventTag {
+struct tensorbus::device::cu::EventTag {
   Context context = nullptr;
   standin::Point recorded{};
 };

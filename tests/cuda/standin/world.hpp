@@ -15,7 +15,7 @@
 #include "settings.hpp"
 
 // A primary context. There is one for each device; it is never destroyed.
-struct tensorbus::platform::cu::ContextTag {
+struct tensorbus::device::cu::ContextTag {
   Device device = 0;
   int physical = 0;
   unsigned retained = 0;
@@ -23,7 +23,7 @@ struct tensorbus::platform::cu::ContextTag {
 
 namespace standin {
 
-using tensorbus::platform::cu::MemoryPoolTag;
+using tensorbus::device::cu::MemoryPoolTag;
 using StreamRef = std::shared_ptr<StreamTag>;
 
 // A process's whole state of the driver. One mutex guards it: this is for tests, not for speed.

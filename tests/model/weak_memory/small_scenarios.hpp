@@ -32,7 +32,7 @@ class MarkScenario : public Scenario {
 
  protected:
   struct Objects {
-    memory::MarkCounter counter{};
+    device::MarkCounter counter{};
     Plain memory;
   };
   Fresh<Objects> all_;

@@ -74,7 +74,7 @@ class FakeCopier : public FakeOwner {
     });
   }
 
-  memory::Timeline timeline;
+  device::Timeline timeline;
   std::uint64_t pushed = 0;
   std::uint64_t token = 0;
 };

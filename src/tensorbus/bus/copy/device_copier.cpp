@@ -15,14 +15,14 @@ constexpr std::size_t kMostWorkers = 8;  // of a device
 
 }  // namespace
 
-DeviceCopier::DeviceCopier(std::shared_ptr<memory::DeviceMemory> device_memory,
+DeviceCopier::DeviceCopier(std::shared_ptr<device::DeviceMemory> device_memory,
                            std::function<void()> take_back)
     : device_memory_(std::move(device_memory)), take_back_(std::move(take_back)) {}
 
 void DeviceCopier::require(const Device& device) {
   const std::string what = "device=cuda:" + std::to_string(device.ordinal);
   try {
-    (void)platform::gpu_granularity(platform::Gpu::at(device.ordinal));
+    (void)device::gpu_granularity(device::Gpu::at(device.ordinal));
   } catch (const Error& error) {
     if (error.code() == Code::kOutOfMemory) throw;
     throw Error(Code::kUnsupported,
@@ -42,7 +42,7 @@ memory::BlockRef DeviceCopier::allocate(const Device& device, std::size_t bytes)
 }
 
 memory::BlockRef DeviceCopier::allocate_anyhow(const Device& device, std::size_t bytes) {
-  const auto& gpu = platform::Gpu::at(device.ordinal);
+  const auto& gpu = device::Gpu::at(device.ordinal);
   try {
     return device_memory_->allocate(gpu, bytes);
   } catch (const Error& error) {
@@ -57,9 +57,9 @@ memory::BlockRef DeviceCopier::allocate_anyhow(const Device& device, std::size_t
 
 void DeviceCopier::fill(const memory::BlockRef& block, const DevicePlan& plan,
                         const OrderBehind& order_behind) {
-  const platform::Gpu& device = device_memory_->device_of(block->segment());
+  const device::Gpu& device = device_memory_->device_of(block->segment());
   Worker worker = take_worker(device);
-  const platform::GpuStream& stream = worker.stream->get();
+  const device::GpuStream& stream = worker.stream->get();
   order_behind(worker.stream);
   try {
     plan.copy_on(stream, block->data());
@@ -73,7 +73,7 @@ void DeviceCopier::fill(const memory::BlockRef& block, const DevicePlan& plan,
 }
 
 // Returns an idle worker, else a new one, else the one whose work is the oldest.
-DeviceCopier::Worker DeviceCopier::take_worker(const platform::Gpu& device) {
+DeviceCopier::Worker DeviceCopier::take_worker(const device::Gpu& device) {
   {
     const platform::MutexLock lock(mutex_);
     std::vector<Worker>& all = workers_[&device];
@@ -87,10 +87,10 @@ DeviceCopier::Worker DeviceCopier::take_worker(const platform::Gpu& device) {
       return worker;
     }
   }
-  return {std::make_shared<const platform::OwnStream>(device)};
+  return {std::make_shared<const device::OwnStream>(device)};
 }
 
-void DeviceCopier::put_back(const platform::Gpu& device, Worker worker) {
+void DeviceCopier::put_back(const device::Gpu& device, Worker worker) {
   const platform::MutexLock lock(mutex_);
   workers_[&device].push_back(std::move(worker));
 }

@@ -18,10 +18,10 @@ namespace tensorbus::bus {
 // lock is held while the driver is called. Samples keep it alive, also after their participant.
 class DeviceCopier {
  public:
-  using Stream = memory::DeviceKeeper::OurStream;
+  using Stream = device::DeviceKeeper::OurStream;
 
   // `take_back`: drains the return rings of borrowers, when a device has no room.
-  DeviceCopier(std::shared_ptr<memory::DeviceMemory> device_memory,
+  DeviceCopier(std::shared_ptr<device::DeviceMemory> device_memory,
                std::function<void()> take_back);
   // Throws Error(kUnsupported) that says why nothing can be copied to a device here.
   static void require(const Device& device);
@@ -34,8 +34,8 @@ class DeviceCopier {
   // driver's errors; then nothing writes to the block any more.
   using OrderBehind = std::function<void(const Stream&)>;
   void fill(const memory::BlockRef& block, const DevicePlan& plan, const OrderBehind& order_behind);
-  std::shared_ptr<memory::OwnBlock> own(memory::BlockRef block, memory::OwnBlock::Intact intact) {
-    return std::make_shared<memory::OwnBlock>(device_memory_, std::move(block), std::move(intact));
+  std::shared_ptr<device::OwnBlock> own(memory::BlockRef block, device::OwnBlock::Intact intact) {
+    return std::make_shared<device::OwnBlock>(device_memory_, std::move(block), std::move(intact));
   }
   // Keeps `what` until the block is filled.
   void keep_until_filled(const memory::Block& block, std::shared_ptr<const void> what) {
@@ -48,15 +48,15 @@ class DeviceCopier {
     Stream stream;
     std::uint64_t last = 0;  // its last block's write mark
   };
-  Worker take_worker(const platform::Gpu& device);
-  void put_back(const platform::Gpu& device, Worker worker);
+  Worker take_worker(const device::Gpu& device);
+  void put_back(const device::Gpu& device, Worker worker);
 
-  const std::shared_ptr<memory::DeviceMemory> device_memory_;
+  const std::shared_ptr<device::DeviceMemory> device_memory_;
   platform::Mutex take_back_mutex_;
   std::function<void()> take_back_ TB_GUARDED_BY(take_back_mutex_);
   platform::Mutex mutex_;
   // That nobody uses just now, the one that was used last, last.
-  std::map<const platform::Gpu*, std::vector<Worker>> workers_ TB_GUARDED_BY(mutex_);
+  std::map<const device::Gpu*, std::vector<Worker>> workers_ TB_GUARDED_BY(mutex_);
 };
 
 }  // namespace tensorbus::bus

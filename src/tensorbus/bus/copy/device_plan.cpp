@@ -68,8 +68,8 @@ std::size_t DevicePlan::bytes() const {
   return bytes;
 }
 
-void DevicePlan::copy_on(const platform::GpuStream& stream, std::byte* block) const {
-  const platform::GpuScope scope(stream.device());
+void DevicePlan::copy_on(const device::GpuStream& stream, std::byte* block) const {
+  const device::GpuScope scope(stream.device());
   for (const Stretch& one : stretches_)
     stream.copy(block + one.place, one.begin, static_cast<std::size_t>(one.end - one.begin));
 }

@@ -22,7 +22,7 @@ class DevicePlan {
   std::size_t place_of(const std::byte* byte) const;
   std::size_t bytes() const;  // in total, to copy
   // Throws the driver's errors.
-  void copy_on(const platform::GpuStream& stream, std::byte* block) const;
+  void copy_on(const device::GpuStream& stream, std::byte* block) const;
 
  private:
   struct Stretch {

@@ -4,19 +4,19 @@
 
 namespace tensorbus::bus {
 
-platform::GpuStream DeviceTensors::stream_of(const TensorView& view) {
-  return platform::GpuStream(platform::Gpu::at(view.device.ordinal), view.stream);
+device::GpuStream DeviceTensors::stream_of(const TensorView& view) {
+  return device::GpuStream(device::Gpu::at(view.device.ordinal), view.stream);
 }
 
 void DeviceTensors::add(const TensorView& view) {
-  const platform::GpuStream stream = stream_of(view);
+  const device::GpuStream stream = stream_of(view);
   loans_ = true;
   if (writer_ == stream) return;
   stream.require_usable(kPublishing);
   join(stream);
 }
 
-void DeviceTensors::join(const platform::GpuStream& stream) {
+void DeviceTensors::join(const device::GpuStream& stream) {
   if (writer_ == stream) return;
   if (writer_)
     writer_->join(stream);
@@ -25,7 +25,7 @@ void DeviceTensors::join(const platform::GpuStream& stream) {
 }
 
 void DeviceTensors::add_copy(std::size_t tensor, const TensorView& view, const ByteSpan& span) {
-  const platform::GpuStream stream = stream_of(view);
+  const device::GpuStream stream = stream_of(view);
   stream.require_usable(kPublishing);
   Copies& copies = copies_[view.device.ordinal];
   const auto* const first = static_cast<const std::byte*>(view.data) + span.begin;
@@ -35,7 +35,7 @@ void DeviceTensors::add_copy(std::size_t tensor, const TensorView& view, const B
     copies.streams.push_back(stream);
 }
 
-std::size_t DeviceTensors::copy(const Allocate& allocate, memory::WriteMarks& marks,
+std::size_t DeviceTensors::copy(const Allocate& allocate, device::WriteMarks& marks,
                                 const Placed& placed) {
   std::size_t copied = 0;
   for (auto& [ordinal, copies] : copies_) {
@@ -53,8 +53,8 @@ std::size_t DeviceTensors::copy(const Allocate& allocate, memory::WriteMarks& ma
 
 // One of the streams copies, after all of them.
 void DeviceTensors::fill(const Copies& copies, const memory::BlockRef& block,
-                         memory::WriteMarks& marks) {
-  const platform::GpuStream& stream = copies.streams.front();
+                         device::WriteMarks& marks) {
+  const device::GpuStream& stream = copies.streams.front();
   for (std::size_t i = 1; i < copies.streams.size(); ++i) stream.join(copies.streams[i]);
   try {
     copies.plan.copy_on(stream, block->data());
@@ -65,7 +65,7 @@ void DeviceTensors::fill(const Copies& copies, const memory::BlockRef& block,
   }
 }
 
-void DeviceTensors::mark(memory::WriteMarks& marks,
+void DeviceTensors::mark(device::WriteMarks& marks,
                          const OneOrMany<memory::BlockRef>& blocks) const {
   if (loans_) marks.written_by(*writer_, blocks.span());
 }

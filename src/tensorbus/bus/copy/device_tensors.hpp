@@ -23,7 +23,7 @@ class DeviceTensors {
   // The name of the operation, for messages.
   static constexpr const char* kPublishing = "Publishing GPU memory";
   // Returns the stream that writes the tensor.
-  static platform::GpuStream stream_of(const TensorView& view);
+  static device::GpuStream stream_of(const TensorView& view);
 
   // Adds a tensor that must be copied. Throws as add() does.
   void add_copy(std::size_t tensor, const TensorView& view, const ByteSpan& span);
@@ -34,7 +34,7 @@ class DeviceTensors {
   using Allocate = std::function<memory::BlockRef(const Device&, std::size_t)>;
   using Placed =
       std::function<void(std::size_t tensor, const memory::BlockRef&, std::size_t offset)>;
-  std::size_t copy(const Allocate& allocate, memory::WriteMarks& marks, const Placed& placed);
+  std::size_t copy(const Allocate& allocate, device::WriteMarks& marks, const Placed& placed);
   bool has_copies() const noexcept { return !copies_.empty(); }
 
   // Adds a tensor that lies in a loan. Throws Error(kUnsupported) for a stream that is being
@@ -42,21 +42,21 @@ class DeviceTensors {
   void add(const TensorView& view);
   // Marks the loans as complete when the streams have finished; the copies have their marks
   // already. Throws what WriteMarks throws.
-  void mark(memory::WriteMarks& marks, const OneOrMany<memory::BlockRef>& blocks) const;
+  void mark(device::WriteMarks& marks, const OneOrMany<memory::BlockRef>& blocks) const;
   // Returns the stream that waits for all others. Null if there are no tensors on GPUs.
-  const platform::GpuStream* writer() const noexcept { return writer_ ? &*writer_ : nullptr; }
+  const device::GpuStream* writer() const noexcept { return writer_ ? &*writer_ : nullptr; }
 
  private:
   // The copies on one device.
   struct Copies {
     DevicePlan plan;
-    std::vector<platform::GpuStream> streams{};                       // that write them
+    std::vector<device::GpuStream> streams{};                       // that write them
     std::vector<std::pair<std::size_t, const std::byte*>> tensors{};  // with their lowest bytes
   };
-  static void fill(const Copies& copies, const memory::BlockRef& block, memory::WriteMarks& marks);
-  void join(const platform::GpuStream& stream);
+  static void fill(const Copies& copies, const memory::BlockRef& block, device::WriteMarks& marks);
+  void join(const device::GpuStream& stream);
 
-  std::optional<platform::GpuStream> writer_;
+  std::optional<device::GpuStream> writer_;
   bool loans_ = false;
   std::map<int, Copies> copies_;  // by ordinal
 };

@@ -60,7 +60,7 @@ memory::ArenaOptions arena_options(const ParticipantOptions& options) {
           options.warm_bytes, huge_pages_option()};
 }
 
-memory::DeviceArenaOptions device_options(const ParticipantOptions& options) {
+device::DeviceArenaOptions device_options(const ParticipantOptions& options) {
   return {options.segment_bytes, budget(options.cuda_budget_bytes, "TENSORBUS_CUDA_BUDGET")};
 }
 
@@ -91,7 +91,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
     : fork_generation_(platform::fork_generation()),
       domain_(options.domain),
       context_{Id::random(), loop_, memory::Arena::create(arena_options(options)),
-               std::make_shared<memory::DeviceMemory>(device_options(options), context_.self),
+               std::make_shared<device::DeviceMemory>(device_options(options), context_.self),
                std::make_shared<link::WakePage>()},
       stale_files_(loop_, domain_),
       inbound_(context_, stale_files_,
@@ -122,7 +122,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   context_.on_session_end = [this] {
     if (Kept* const kept = kept_or_null()) kept->on_session_end();
   };
-  context_.host_copies = std::make_unique<memory::HostCopies>(
+  context_.host_copies = std::make_unique<device::HostCopies>(
       context_.arena, context_.device_memory, [this] { loop_.schedule(delivering_copies_); });
   context_.copier = std::make_shared<DeviceCopier>(context_.device_memory, [this] {
     for (const auto& publisher : publishers_.living()) publisher->drain_if_idle();
@@ -131,7 +131,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   arena().on_retired([this] { loop_.schedule(telling_retired_); });
   arena().files().on_retired([this] { loop_.schedule(telling_retired_); });
   device_memory().on_idle(
-      [this] { loop_.schedule(retiring_idle_, memory::DeviceArena::kIdle + 100ms); });
+      [this] { loop_.schedule(retiring_idle_, device::DeviceArena::kIdle + 100ms); });
   device_memory().exports().on_first(
       [this] { loop_.schedule(looking_after_exports_, kShortLook); });
   (void)platform::own_lineage();  // made now, and not with the first connection
@@ -352,7 +352,7 @@ memory::BlockRef ParticipantCore::allocate_without_waiting(std::size_t bytes, me
 
 memory::BlockRef ParticipantCore::allocate(const Device& device, std::size_t bytes,
                                            memory::Grant most) {
-  const auto& gpu = platform::Gpu::at(device.ordinal);
+  const auto& gpu = device::Gpu::at(device.ordinal);
   return take_back_first([&] { return device_memory().allocate(gpu, bytes, most); });
 }
 
@@ -498,9 +498,9 @@ void ParticipantCore::end_overdue_shares() {
 
 // Polls exported memory: subscribers return it without a message, and its allocators wait for it.
 void ParticipantCore::look_after_exports() {
-  memory::DeviceExports& exports = device_memory().exports();
+  device::DeviceExports& exports = device_memory().exports();
   for (const auto& publisher : publishers_.living()) publisher->drain_if_idle();
-  exports.retire_idle(memory::DeviceExports::Clock::now());
+  exports.retire_idle(device::DeviceExports::Clock::now());
   const auto now = exports.stats();
   const bool moved = now.lent != exports_seen_.lent || now.blocks != exports_seen_.blocks;
   exports_look_ =
@@ -512,7 +512,7 @@ void ParticipantCore::look_after_exports() {
 
 void ParticipantCore::retire_idle() {
   for (const auto& publisher : publishers_.living()) publisher->drain_if_idle();
-  device_memory().retire_idle(memory::DeviceArena::Clock::now());
+  device_memory().retire_idle(device::DeviceArena::Clock::now());
   tell_retired();
 }
 

@@ -56,7 +56,7 @@ class ParticipantCore {
   int subscribers_descriptor() { return subscribers_event_.descriptor(); }
   std::vector<std::uint32_t> take_changed_publishers();
   memory::Arena& arena() const noexcept { return *context_.arena; }
-  memory::DeviceMemory& device_memory() const noexcept { return *context_.device_memory; }
+  device::DeviceMemory& device_memory() const noexcept { return *context_.device_memory; }
   std::uint32_t fork_generation() const noexcept { return fork_generation_; }
 
   std::shared_ptr<PublisherCore> add_publisher(const std::string& topic,
@@ -205,7 +205,7 @@ class ParticipantCore {
   KeptMessages kept_messages_{context_};
 
   std::vector<memory::SegmentId> untold_;  // retired segments that peers must be told of
-  memory::DeviceExports::Stats exports_seen_;
+  device::DeviceExports::Stats exports_seen_;
   std::chrono::milliseconds exports_look_{1};  // until the next
   std::chrono::milliseconds children_look_{};  // until the next
 

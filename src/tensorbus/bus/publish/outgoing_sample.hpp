@@ -13,7 +13,7 @@ struct OutgoingSample {
   link::Entry entry;
   link::PublishedRef issued;
   // The stream that writes the tensors on GPUs; null if there are none.
-  const platform::GpuStream* writer = nullptr;
+  const device::GpuStream* writer = nullptr;
   std::size_t copied_bytes = 0;
   std::size_t bytes = 0;  // of its tensors and fields
 };

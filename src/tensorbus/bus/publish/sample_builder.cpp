@@ -13,7 +13,7 @@ constexpr std::size_t kMaxTensors = 65535;
 
 // Throws for imported device memory without a lease of ours: unknown streams may write it.
 void require_not_received(const std::byte* on_device) {
-  if (memory::ImportedMemory::any_covers(on_device))
+  if (device::ImportedMemory::any_covers(on_device))
     throw Error(Code::kUnsupported,
                 "this tensor on a GPU was received by another participant of this process, or was "
                 "let go of: publish it with the one that received it, or copy it first");
@@ -22,7 +22,7 @@ void require_not_received(const std::byte* on_device) {
 // Waits for our writes in another owner's memory: its next reader asks the owner, which does not
 // know our streams.
 void wait_for_writes(const TensorView& view) {
-  const platform::GpuStream stream = DeviceTensors::stream_of(view);
+  const device::GpuStream stream = DeviceTensors::stream_of(view);
   stream.require_usable(DeviceTensors::kPublishing);
   stream.synchronize();
 }
@@ -192,7 +192,7 @@ bool SampleBuilder::lend_foreign(TensorEntry& entry, const TensorView& view, con
   require_not_received(static_cast<const std::byte*>(view.data) + span.begin);
   device_tensors_.add(view);
   memory::BlockRef block = supplies.device_memory.exports().lend(
-      platform::Gpu::at(view.device.ordinal), static_cast<const std::byte*>(view.data) + span.begin,
+      device::Gpu::at(view.device.ordinal), static_cast<const std::byte*>(view.data) + span.begin,
       span.bytes(), view.keeper);
   if (!block) return false;
   point_at(entry, *block, static_cast<std::uint64_t>(-span.begin));

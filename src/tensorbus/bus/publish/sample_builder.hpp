@@ -33,7 +33,7 @@ class SampleBuilder {
   // What a sample is made from.
   struct Supplies {
     memory::Arena& arena;
-    memory::DeviceMemory& device_memory;
+    device::DeviceMemory& device_memory;
     const Allocator& blocks;
     CopyTuner& copies;
     memory::PoolId pool;  // of our published host memory; `.most` is for all memory

@@ -150,7 +150,7 @@ void LeaseAcquisition::inherit_segment(std::size_t owner, memory::SegmentId segm
 void LeaseAcquisition::take_over(std::size_t owner, memory::SegmentId segment,
                                  memory::SharedSegment& handed) {
   const Share& share = shares_[owner];
-  memory::ImportedMemory& imported = share.peer_memory->imported;
+  device::ImportedMemory& imported = share.peer_memory->imported;
   memory::BorrowedSegments& segments = share.peer_memory->segments_for(grant_);
   if (segment.on_device()) {
     if (imported.has(segment, grant_)) return;  // and the answer says that it is complete
@@ -170,7 +170,7 @@ void LeaseAcquisition::add_lease(std::size_t owner,
   auto lender = std::make_shared<link::MessageLeaseSource>(std::move(source), peer_memory, grant_,
                                                            context_.lent, lent.token);
   auto lease = std::make_shared<link::Lease>(lender, lent.token);
-  if (shares_[owner].on_device) lease->on_device(memory::Mark::unpack(lent.mark));
+  if (shares_[owner].on_device) lease->on_device(device::Mark::unpack(lent.mark));
   claimed_.leases.push_back(std::move(lease));
   claimed_.lenders[owner] = std::move(lender);
 }

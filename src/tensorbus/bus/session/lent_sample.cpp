@@ -114,7 +114,7 @@ void LentSample::require_own_tensors() const {
   for (const TensorEntry& tensor : descriptor.tensors) {
     if (!is_own(tensor)) continue;
     if (tensor.kind == memory::BufferKind::kDevice) {
-      const memory::ImportedMemory& imported = lender->peer_memory()->imported;
+      const device::ImportedMemory& imported = lender->peer_memory()->imported;
       if (!imported.has(tensor.segment, lender->grant()) || imported.timeline() == nullptr)
         refuse_missing();
       on_device = true;
@@ -126,7 +126,7 @@ void LentSample::require_own_tensors() const {
     const auto before = static_cast<std::uint64_t>(-span.begin);
     require_inside(tensor.offset - before, span.bytes(), segment->size(), "a tensor");
   }
-  if (on_device) lease->on_device(memory::Mark::unpack(entry.timeline));
+  if (on_device) lease->on_device(device::Mark::unpack(entry.timeline));
 }
 
 bool LentSample::is_of_sender() const noexcept {

@@ -30,7 +30,7 @@ struct ParticipantContext {
   Id self;
   EventLoop& loop;
   std::shared_ptr<memory::Arena> arena;
-  std::shared_ptr<memory::DeviceMemory> device_memory;
+  std::shared_ptr<device::DeviceMemory> device_memory;
   std::shared_ptr<link::WakePage> wake_page;
   std::shared_ptr<DeviceCopier> copier{};
   Shares shares{};
@@ -49,7 +49,7 @@ struct ParticipantContext {
   PeerLog log{};
   std::shared_ptr<Tracing> tracing{};       // empty: it cannot be traced
   std::shared_ptr<QueueRequests> queues{};  // empty: this participant has no queues
-  std::unique_ptr<memory::HostCopies> host_copies{};
+  std::unique_ptr<device::HostCopies> host_copies{};
   // Called when a session has ended.
   std::function<void()> on_session_end = [] {};
   // Keeps, or drops, what a peer has shared. Throws Error(kProtocol).

@@ -192,11 +192,11 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   void lend_share(const link::Attach& asked, int looks);
   void close_retired();
   void tell_what_is_closed();
-  void lend_copy(std::uint32_t request, const memory::HostCopies::Result& result);
+  void lend_copy(std::uint32_t request, const device::HostCopies::Result& result);
   // `looks`: how often this was tried before.
   void hand_over_memory(const link::HandOver& asked, int looks);
   void hand_over_segment(const link::HandOver& asked, memory::BorrowedSegments& segments);
-  void hand_over_device_memory(const link::HandOver& asked, memory::ImportedMemory& memory);
+  void hand_over_device_memory(const link::HandOver& asked, device::ImportedMemory& memory);
   void hand_over_later(const link::HandOver& asked, int looks);
   link::PublishedRef issued_under(std::uint32_t link, std::uint64_t token) const;
   void take_back_what_is_reached();

@@ -38,11 +38,11 @@ void PeerSession::on(const link::Stage& asked) {
   });
 }
 
-void PeerSession::lend_copy(std::uint32_t request, const memory::HostCopies::Result& result) {
+void PeerSession::lend_copy(std::uint32_t request, const device::HostCopies::Result& result) {
   if (ended_) return;
   do_or_deny(request, [&] {
     if (const auto* error = std::get_if<Error>(&result)) throw Error(*error);
-    const auto& copied = std::get<memory::HostCopies::Copied>(result);
+    const auto& copied = std::get<device::HostCopies::Copied>(result);
     require_room_for_a_lease();
     segments_->ensure_sent(copied.block->segment(), memory::Grant::kRead);
     const link::Staged answer{

@@ -55,7 +55,7 @@ void PeerSession::hand_over_segment(const link::HandOver& asked,
 }
 
 void PeerSession::hand_over_device_memory(const link::HandOver& asked,
-                                          memory::ImportedMemory& memory) {
+                                          device::ImportedMemory& memory) {
   const memory::Grant grant = link::grant_of(asked.writable, "HAND_OVER.writable");
   memory::SharedSegment handed = memory.hand_on(asked.segment, grant);
   std::vector<platform::Fd> fds;

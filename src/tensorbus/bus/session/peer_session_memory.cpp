@@ -54,7 +54,7 @@ void PeerSession::on(const link::FileMessage& file, platform::Fd fd) {
 void PeerSession::on(const link::DeviceSegment& segment, platform::Fd fd) {
   const memory::Grant grant = link::grant_of(segment.writable, "DEVICE_SEGMENT.writable");
   peer_memory_->imported.add(segment.segment, grant, std::move(fd), segment.bytes,
-                             platform::GpuUuid{segment.device.bytes});
+                             device::GpuUuid{segment.device.bytes});
   platform::kill_point("segment.received");
 }
 
@@ -82,10 +82,10 @@ void PeerSession::close_retired() {
 }
 
 void PeerSession::on(link::DeviceExport said, platform::Fd fd) {
-  memory::ExportPart part{.segment = said.segment,
+  device::ExportPart part{.segment = said.segment,
                           .kind = said.kind,
                           .bytes = said.bytes,
-                          .device = platform::GpuUuid{said.device.bytes},
+                          .device = device::GpuUuid{said.device.bytes},
                           .handle = std::move(said.handle),
                           .chunk = said.chunk,
                           .chunks = said.chunks,

@@ -11,7 +11,7 @@
 namespace tensorbus::bus {
 namespace {
 
-using memory::PinnedBlocks;
+using device::PinnedBlocks;
 
 // The range of a sample's bytes in each block of the sender, by segment and generation.
 using Hulls = std::map<std::pair<memory::SegmentId, std::uint64_t>, memory::Range>;

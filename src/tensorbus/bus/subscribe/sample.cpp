@@ -7,7 +7,7 @@ namespace tensorbus {
 
 void Tensor::use_on(void* stream, std::optional<Device> of) const {
   if (on_device_ == nullptr) return;
-  on_device_->use_on(platform::GpuStream(platform::Gpu::at(of.value_or(device_).ordinal), stream));
+  on_device_->use_on(device::GpuStream(device::Gpu::at(of.value_or(device_).ordinal), stream));
 }
 
 bool Tensor::intact() const noexcept { return on_device_ == nullptr || on_device_->intact(); }

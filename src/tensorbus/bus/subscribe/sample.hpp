@@ -22,7 +22,7 @@ namespace bus {
 struct ReceiveOptions;
 struct SampleData;
 }  // namespace bus
-namespace memory {
+namespace device {
 class DeviceKeeper;
 }
 namespace link {
@@ -77,7 +77,7 @@ class TENSORBUS_API Tensor {
   Device published_on_{};
   bool writable_ = false;
   std::shared_ptr<const void> keeper_;         // the lease, or the memory of a copy
-  memory::DeviceKeeper* on_device_ = nullptr;  // for a tensor on a GPU: the same object
+  device::DeviceKeeper* on_device_ = nullptr;  // for a tensor on a GPU: the same object
 };
 
 // A received message; its tensors may outlive it. See include/tensorbus/sample.hpp.

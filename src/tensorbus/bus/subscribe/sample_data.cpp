@@ -250,7 +250,7 @@ SampleData::Read SampleData::read_leased(Sample& sample, link::LeaseSource& lend
     claimed->point_at_copies(descriptor);
   }
   const Access access = how.access;
-  const memory::Mark whole_at = memory::Mark::unpack(entry.timeline);
+  const device::Mark whole_at = device::Mark::unpack(entry.timeline);
   parts->tensors.resize(descriptor.tensors.size());
   if (claimed != nullptr)
     for (const HostCopiedTensor& copy : claimed->staged) {
@@ -402,7 +402,7 @@ Tensor::Reach Tensor::find_on_device(link::LeaseSource& owner, const TensorEntry
                                      const ByteSpan& span, const bus::ReceiveOptions& how,
                                      link::Lease& lease) {
   if (how.in_host_memory) return Reach::kOutOfReach;
-  memory::ImportedMemory::Ref mapping;
+  device::ImportedMemory::Ref mapping;
   try {
     mapping = owner.find_device_memory(entry.segment);
   } catch (const Error& error) {

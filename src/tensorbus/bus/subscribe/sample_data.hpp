@@ -75,7 +75,7 @@ struct SampleData {
   static void put_on_device(Sample& sample, const std::shared_ptr<DeviceCopier>& copier,
                             const Device& device);
   // Returns a sample of one writable tensor, which lies in memory of another program.
-  static Sample of_memory(std::shared_ptr<memory::DeviceKeeper> keeper, const Device& device,
+  static Sample of_memory(std::shared_ptr<device::DeviceKeeper> keeper, const Device& device,
                           const Layout& layout, const std::byte* first);
   // Returns a sample whose read-only tensors lie in a mapped file, at these offsets from `data`.
   // `fields` point into `head`, which the sample takes. A tensor that is not aligned is copied.
@@ -115,7 +115,7 @@ struct SampleData {
   // Copies the originals on devices, and points the tensors at the copies.
   void copy_on_devices(DeviceCopier& by, std::span<const Tensor> originals);
   static void place_in(Tensor& tensor, const std::byte* original, const DevicePlan& plan,
-                       const std::shared_ptr<memory::OwnBlock>& block, const Device& device);
+                       const std::shared_ptr<device::OwnBlock>& block, const Device& device);
   void copy_block(std::span<const std::byte> descriptor);
   std::span<const std::byte> copy(std::span<const std::byte> descriptor, const link::Entry& entry);
 };

@@ -10,14 +10,14 @@ namespace {
 // The copies on one device.
 struct OnDevice {
   DevicePlan plan;
-  std::vector<memory::DeviceKeeper*> from{};
+  std::vector<device::DeviceKeeper*> from{};
   memory::BlockRef block{};
 
-  void add(memory::DeviceKeeper* keeper) {
+  void add(device::DeviceKeeper* keeper) {
     if (std::find(from.begin(), from.end(), keeper) == from.end()) from.push_back(keeper);
   }
-  memory::DeviceKeeper::Intact intact_later() const {
-    std::vector<memory::DeviceKeeper::Intact> all;
+  device::DeviceKeeper::Intact intact_later() const {
+    std::vector<device::DeviceKeeper::Intact> all;
     for (const auto* keeper : from)
       if (auto intact = keeper->intact_later()) all.push_back(std::move(intact));
     return [all = std::move(all)] {
@@ -30,7 +30,7 @@ struct OnDevice {
 
 // Points the tensor at its copy in `block`; `original` is its first element before the copy.
 void SampleData::place_in(Tensor& tensor, const std::byte* original, const DevicePlan& plan,
-                          const std::shared_ptr<memory::OwnBlock>& block, const Device& device) {
+                          const std::shared_ptr<device::OwnBlock>& block, const Device& device) {
   const ByteSpan span = span_of(tensor.layout_);
   tensor.data_ = block->data() + plan.place_of(original + span.begin) - span.begin;
   tensor.device_ = device;
@@ -38,7 +38,7 @@ void SampleData::place_in(Tensor& tensor, const std::byte* original, const Devic
   tensor.on_device_ = block.get();
 }
 
-Sample SampleData::of_memory(std::shared_ptr<memory::DeviceKeeper> keeper, const Device& device,
+Sample SampleData::of_memory(std::shared_ptr<device::DeviceKeeper> keeper, const Device& device,
                              const Layout& layout, const std::byte* first) {
   auto parts = std::make_unique<SampleData>();
   parts->tensors.resize(1);
@@ -110,7 +110,7 @@ void SampleData::copy_on_devices(DeviceCopier& by, std::span<const Tensor> origi
   for (auto& [device, there] : devices) there.block = by.allocate(device, there.plan.lay_out());
   for (auto& [device, there] : devices) {
     by.fill(there.block, there.plan, [&there = there](const DeviceCopier::Stream& stream) {
-      for (memory::DeviceKeeper* const keeper : there.from) keeper->use_on(stream);
+      for (device::DeviceKeeper* const keeper : there.from) keeper->use_on(stream);
     });
     const auto own = by.own(std::move(there.block), there.intact_later());
     for (std::size_t i = 0; i < originals.size(); ++i)

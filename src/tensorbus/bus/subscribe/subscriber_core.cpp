@@ -70,7 +70,7 @@ SubscriberCore::SubscriberCore(std::string topic, const SubscriberOptions& optio
   if (options_.access == Access::kPrivate)
     throw Error(Code::kInvalidArgument,
                 "pin: with access private each sample has pages of its own; use read or shared");
-  platform::require_pinning();
+  device::require_pinning();
 }
 
 Outcome SubscriberCore::receive(Batch& batch, const platform::StopCondition& stop) {
@@ -390,7 +390,7 @@ SubscriberReport SubscriberCore::report() const {
 
 bool SubscriberCore::close() {
   if (!let_go()) return false;
-  std::vector<std::shared_ptr<memory::PinnedBlocks>> pins;
+  std::vector<std::shared_ptr<device::PinnedBlocks>> pins;
   {
     const platform::MutexLock lock(mutex_);
     pins.swap(pins_);

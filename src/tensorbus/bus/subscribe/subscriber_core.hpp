@@ -247,7 +247,7 @@ class SubscriberCore {
   std::function<void()> links_gone_;
   std::function<void()> rejoin_;
   // One for each link.
-  std::vector<std::shared_ptr<memory::PinnedBlocks>> pins_ TB_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<device::PinnedBlocks>> pins_ TB_GUARDED_BY(mutex_);
   // The reasons of type mismatches that no call has thrown yet.
   std::deque<std::string> mismatches_ TB_GUARDED_BY(mutex_);
   std::optional<Error> untold_ TB_GUARDED_BY(mutex_);  // the error that ended a batch

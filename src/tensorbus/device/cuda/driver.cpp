@@ -10,7 +10,7 @@
 #include "tensorbus/platform/immortal.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
-namespace tensorbus::platform {
+namespace tensorbus::device {
 namespace {
 
 constexpr int kOldestVersion = 11070;  // cuStreamWaitValue64_v2
@@ -41,7 +41,7 @@ std::atomic<bool> exiting{false};  // relaxed: a thread that misses the change l
 
 bool is_child() noexcept {
   return initialised.load(std::memory_order_acquire) != nullptr &&
-         initialised_in.load(std::memory_order_relaxed) != fork_generation();
+         initialised_in.load(std::memory_order_relaxed) != platform::fork_generation();
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ CudaDriver::CudaDriver() {
   if (version_ < kOldestVersion)
     refuse("its driver is for CUDA " + dotted(version_) + "; " + dotted(kOldestVersion) +
            " or newer is needed");
-  initialised_in.store(fork_generation(), std::memory_order_relaxed);
+  initialised_in.store(platform::fork_generation(), std::memory_order_relaxed);
   initialised.store(this, std::memory_order_release);
   // Registered after the driver's own exit handlers, so that it runs before they do.
   std::atexit([] { exiting.store(true, std::memory_order_relaxed); });
@@ -73,15 +73,15 @@ namespace {
 struct Loaded {
   platform::Mutex mutex;
   const CudaDriver* driver TB_GUARDED_BY(mutex) = nullptr;
-  std::uint32_t in = fork_generation();
+  std::uint32_t in = platform::fork_generation();
 };
-Immortal<Loaded> first_loaded;
+platform::Immortal<Loaded> first_loaded;
 std::atomic<Loaded*> loaded{&*first_loaded};
 
 // The parent's mutex may be held by a thread that the child lacks.
 Loaded& loaded_here() {
   Loaded* found = loaded.load(std::memory_order_acquire);
-  if (found->in == fork_generation()) return *found;
+  if (found->in == platform::fork_generation()) return *found;
   auto* const fresh = new Loaded;
   // Release and acquire: all threads use the object of the first one.
   if (loaded.compare_exchange_strong(found, fresh, std::memory_order_acq_rel,
@@ -148,4 +148,4 @@ void CudaDriver::check(cu::Result result, const std::string& what) const {
   }
 }
 
-}  // namespace tensorbus::platform
+}  // namespace tensorbus::device

@@ -4,7 +4,7 @@
 
 #include "tensorbus/device/cuda/api.hpp"
 
-namespace tensorbus::platform {
+namespace tensorbus::device {
 
 // The functions of this machine's CUDA driver, loaded at first use. Thread-safe.
 //
@@ -37,4 +37,4 @@ class CudaDriver : public cu::Functions {
   int version_ = 0;
 };
 
-}  // namespace tensorbus::platform
+}  // namespace tensorbus::device

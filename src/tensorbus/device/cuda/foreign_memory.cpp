@@ -6,7 +6,7 @@
 
 #include "tensorbus/platform/error.hpp"
 
-namespace tensorbus::platform {
+namespace tensorbus::device {
 namespace {
 
 // The driver's attributes of an address. The driver writes 1, 4 or 8 bytes of each.
@@ -167,7 +167,7 @@ bool ForeignMemory::make_pool_shareable() {
   if (cuda.MemPoolExportToShareableHandle(&fd, from_, cu::HandleType::kPosixFd, 0) !=
       cu::Result::kSuccess)
     return false;
-  pool_ = Fd(fd);
+  pool_ = platform::Fd(fd);
   cu::MemPoolPtrExportData name;
   if (cuda.MemPoolExportPointer(&name, range_.address()) != cu::Result::kSuccess) return false;
   handle_ = name.bytes;
@@ -265,4 +265,4 @@ OpenedMemory::~OpenedMemory() {
   }
 }
 
-}  // namespace tensorbus::platform
+}  // namespace tensorbus::device

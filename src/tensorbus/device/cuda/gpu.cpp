@@ -5,7 +5,7 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
-namespace tensorbus::platform {
+namespace tensorbus::device {
 
 Gpu::Gpu(int ordinal) : ordinal_(ordinal) {
   const CudaDriver& cuda = CudaDriver::get();
@@ -97,4 +97,4 @@ GpuScope::~GpuScope() {
   (void)cuda_.CtxPopCurrent(&ours);
 }
 
-}  // namespace tensorbus::platform
+}  // namespace tensorbus::device

@@ -4,7 +4,7 @@
 
 #include "tensorbus/platform/error.hpp"
 
-namespace tensorbus::platform {
+namespace tensorbus::device {
 
 GpuEvent::GpuEvent(const Gpu& device) : device_(device) {
   const CudaDriver& cuda = CudaDriver::get();
@@ -38,4 +38,4 @@ bool GpuEvent::has_passed() const noexcept {
   }
 }
 
-}  // namespace tensorbus::platform
+}  // namespace tensorbus::device

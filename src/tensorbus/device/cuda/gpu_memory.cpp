@@ -5,7 +5,7 @@
 
 #include "tensorbus/platform/error.hpp"
 
-namespace tensorbus::platform {
+namespace tensorbus::device {
 namespace {
 
 cu::Location location_of(const Gpu& device) {
@@ -61,7 +61,7 @@ GpuAllocation::GpuAllocation(const Gpu& device, std::size_t bytes)
              "cuMemCreate of " + bytes_on(bytes, device));
 }
 
-GpuAllocation::GpuAllocation(const Gpu& device, const Fd& descriptor, std::size_t bytes)
+GpuAllocation::GpuAllocation(const Gpu& device, const platform::Fd& descriptor, std::size_t bytes)
     : device_(&device), bytes_(bytes) {
   const CudaDriver& cuda = CudaDriver::get();
   const GpuScope scope(device);
@@ -79,13 +79,13 @@ GpuAllocation::~GpuAllocation() {
   if (handle_ != 0 && cuda != nullptr) (void)cuda->MemRelease(handle_);
 }
 
-Fd GpuAllocation::descriptor() const {
+platform::Fd GpuAllocation::descriptor() const {
   const CudaDriver& cuda = CudaDriver::get();
   const GpuScope scope(*device_);
   int fd = -1;
   cuda.check(cuda.MemExportToShareableHandle(&fd, handle_, cu::HandleType::kPosixFd, 0),
              "cuMemExportToShareableHandle of " + bytes_on(bytes_, *device_));
-  return Fd(fd);
+  return platform::Fd(fd);
 }
 
 GpuMapping::GpuMapping(std::span<const GpuAllocation> parts, cu::AccessFlags access)
@@ -150,4 +150,4 @@ GpuMapping::~GpuMapping() {
   }
 }
 
-}  // namespace tensorbus::platform
+}  // namespace tensorbus::device

@@ -6,7 +6,7 @@
 #include "tensorbus/platform/files/mapping.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
 
-namespace tensorbus::platform {
+namespace tensorbus::device {
 
 // Portable: registered for all devices, so the context of any device may be current.
 HostPin::HostPin(const std::byte* first, std::size_t bytes) : first_(first) {
@@ -30,10 +30,10 @@ HostPin::~HostPin() {
 // Tries to pin a page that is mapped as a borrower maps it.
 void require_pinning() {
   try {
-    const Fd memfd = create_sealed_memfd("tensorbus-pin", page_bytes());
-    if (!reserve_pages(memfd.get(), 0, page_bytes()))
+    const platform::Fd memfd = platform::create_sealed_memfd("tensorbus-pin", platform::page_bytes());
+    if (!platform::reserve_pages(memfd.get(), 0, platform::page_bytes()))
       throw Error(Code::kOutOfMemory, "the kernel has no memory for a page");
-    const Mapping page(reopen_read_only(memfd.get()).get(), page_bytes(), Mapping::Access::kRead);
+    const platform::Mapping page(platform::reopen_read_only(memfd.get()).get(), platform::page_bytes(), platform::Mapping::Access::kRead);
     const HostPin pin(page.data(), page.size());
   } catch (const Error& error) {
     throw Error(Code::kUnsupported, std::string("pin: received memory cannot be pinned for GPUs "
@@ -42,4 +42,4 @@ void require_pinning() {
   }
 }
 
-}  // namespace tensorbus::platform
+}  // namespace tensorbus::device

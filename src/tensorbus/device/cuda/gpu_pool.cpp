@@ -8,7 +8,7 @@
 #include "tensorbus/platform/immortal.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
-namespace tensorbus::platform {
+namespace tensorbus::device {
 namespace {
 
 // One for each process; never destroyed. In a child the driver refuses first.
@@ -17,7 +17,7 @@ struct Imported {
   std::map<cu::MemoryPool, std::size_t> users TB_GUARDED_BY(mutex);
 };
 
-Immortal<Imported> imported;
+platform::Immortal<Imported> imported;
 
 void require(cu::Result result, const Gpu& device, const char* call) {
   if (result == cu::Result::kSuccess) return;
@@ -37,7 +37,7 @@ void let_peers_read(const CudaDriver& cuda, const Gpu& device, cu::MemoryPool po
 
 }  // namespace
 
-ImportedPool::ImportedPool(const Gpu& device, const Fd& descriptor) : device_(device) {
+ImportedPool::ImportedPool(const Gpu& device, const platform::Fd& descriptor) : device_(device) {
   const CudaDriver& cuda = CudaDriver::get();
   const GpuScope scope(device);
   decltype(Imported::users) one;  // allocated before there is anything to undo
@@ -90,4 +90,4 @@ PooledMemory::~PooledMemory() {
   }
 }
 
-}  // namespace tensorbus::platform
+}  // namespace tensorbus::device

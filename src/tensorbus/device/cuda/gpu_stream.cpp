@@ -5,7 +5,7 @@
 
 #include "tensorbus/platform/error.hpp"
 
-namespace tensorbus::platform {
+namespace tensorbus::device {
 namespace {
 
 // Handles with a fixed meaning (CU_STREAM_LEGACY, CU_STREAM_PER_THREAD).
@@ -151,4 +151,4 @@ cu::DevicePtr HostRegistration::address_of(const void* byte) const noexcept {
   return address_ + static_cast<std::uint64_t>(static_cast<const std::byte*>(byte) - first);
 }
 
-}  // namespace tensorbus::platform
+}  // namespace tensorbus::device

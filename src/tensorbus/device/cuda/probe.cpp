@@ -8,13 +8,10 @@
 #include "tensorbus/device/cuda/trials.hpp"
 #include "tensorbus/device/foreign_memory.hpp"
 
-namespace tensorbus {
+namespace tensorbus::device {
 namespace {
 
-using platform::CudaDriver;
-using platform::Gpu;
-using platform::GpuScope;
-using platform::cu::DeviceAttribute;
+using cu::DeviceAttribute;
 
 bool is_wsl() {
   std::ifstream file("/proc/version");
@@ -29,7 +26,7 @@ DeviceFindings describe(const Gpu& device) {
   DeviceFindings found;
   found.ordinal = device.ordinal();
   found.name = device.name();
-  found.uuid = platform::text_of(device.uuid());
+  found.uuid = text_of(device.uuid());
   found.capability_major = device.attribute(DeviceAttribute::kComputeCapabilityMajor);
   found.capability_minor = device.attribute(DeviceAttribute::kComputeCapabilityMinor);
   found.memory_bytes = device.total_bytes();
@@ -48,10 +45,10 @@ DeviceFindings probe_memory(const Gpu& device) {
     found.order = found.stream_waits = none;
     return found;
   }
-  found.shared_memory = found_by([&] { memory::try_shared_memory(device); });
-  found.read_only_mapping = found_by([&] { memory::try_read_only_mapping(device); });
-  found.legacy_ipc = found_by([&] { memory::try_legacy_ipc(device); });
-  found.pool_ipc = found_by([&] { memory::try_pool_ipc(device); });
+  found.shared_memory = found_by([&] { try_shared_memory(device); });
+  found.read_only_mapping = found_by([&] { try_read_only_mapping(device); });
+  found.legacy_ipc = found_by([&] { try_legacy_ipc(device); });
+  found.pool_ipc = found_by([&] { try_pool_ipc(device); });
   return found;
 }
 
@@ -60,8 +57,8 @@ ProbeResult probe_peer(const DeviceFindings& reader, const DeviceFindings& owner
   return found_by([&] {
     const Gpu& reads = Gpu::at(reader.ordinal);
     const Gpu& owns = Gpu::at(owner.ordinal);
-    memory::ask_for_peer_access(reads, owns);
-    if (reader.context.can() && owner.shared_memory.can()) memory::try_peer_access(reads, owns);
+    ask_for_peer_access(reads, owns);
+    if (reader.context.can() && owner.shared_memory.can()) try_peer_access(reads, owns);
   });
 }
 
@@ -93,17 +90,17 @@ void explain(DeviceFindings& device, const std::string& reason) {
 
 void probe_order(DeviceFindings& found, std::chrono::nanoseconds patience) {
   const Gpu& device = Gpu::at(found.ordinal);
-  const auto by = [&](memory::OrderBy order) {
-    return found_by([&] { memory::try_order(device, patience, order); });
+  const auto by = [&](OrderBy order) {
+    return found_by([&] { try_order(device, patience, order); });
   };
-  found.stream_waits = by(memory::OrderBy::kStreams);
-  found.order = found.stream_waits.can() ? found.stream_waits : by(memory::OrderBy::kHost);
+  found.stream_waits = by(OrderBy::kStreams);
+  found.order = found.stream_waits.can() ? found.stream_waits : by(OrderBy::kHost);
 }
 
 }  // namespace
 
 int cuda_device_of(const void* address) {
-  return platform::ForeignMemory::ordinal_of(static_cast<const std::byte*>(address));
+  return ForeignMemory::ordinal_of(static_cast<const std::byte*>(address));
 }
 
 CudaFindings probe_cuda(std::chrono::nanoseconds patience) {
@@ -122,4 +119,4 @@ CudaFindings probe_cuda(std::chrono::nanoseconds patience) {
   return found;
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::device

@@ -11,24 +11,17 @@
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/error.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 namespace {
 
-using platform::CudaDriver;
 using platform::Deadline;
-using platform::Gpu;
-using platform::GpuAllocation;
-using platform::GpuMapping;
-using platform::GpuScope;
-using platform::GpuStream;
-namespace cu = platform::cu;
 
 constexpr std::chrono::microseconds kPollSlice{100};
 
 // Memory of a device twice: the owner's, and as a borrower imports it.
 struct SharedPages {
   explicit SharedPages(const Gpu& device)
-      : owners(device, platform::gpu_granularity(device)),
+      : owners(device, gpu_granularity(device)),
         borrowers(device, owners.descriptor(), owners.bytes()) {}
 
   GpuAllocation owners;
@@ -259,4 +252,4 @@ void try_peer_access(const Gpu& reader, const Gpu& owner) {
   allow(mapping, reader, cu::AccessFlags::kReadWrite, "for a peer");
 }
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

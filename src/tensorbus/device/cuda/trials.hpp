@@ -5,26 +5,26 @@
 #include "tensorbus/device/gpu.hpp"
 #include "tensorbus/device/order/order.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
 // Each function performs one step that GPU tensors need, with real calls, and gives everything
 // back. It throws an Error that names the failed call.
 
 // Makes memory, exports it, imports it and maps it twice.
-void try_shared_memory(const platform::Gpu& device);
+void try_shared_memory(const Gpu& device);
 // Maps imported memory so that the device cannot write to it.
-void try_read_only_mapping(const platform::Gpu& device);
+void try_read_only_mapping(const Gpu& device);
 // Makes one stream wait for another by a timeline, and reply. With kHost, one stream signals and
 // the host sees the value. Takes at most twice `patience`. Streams that have not finished by then
 // are left as they are, with the timeline that they may refer to.
-void try_order(const platform::Gpu& device, std::chrono::nanoseconds patience, OrderBy order);
+void try_order(const Gpu& device, std::chrono::nanoseconds patience, OrderBy order);
 // Makes a handle for memory of cuMemAlloc; only another process could open it.
-void try_legacy_ipc(const platform::Gpu& device);
+void try_legacy_ipc(const Gpu& device);
 // Exports a memory pool and an allocation in it; only another process could import them.
-void try_pool_ipc(const platform::Gpu& device);
+void try_pool_ipc(const Gpu& device);
 // Throws if the driver says that the reader cannot access the owner's memory.
-void ask_for_peer_access(const platform::Gpu& reader, const platform::Gpu& owner);
+void ask_for_peer_access(const Gpu& reader, const Gpu& owner);
 // Maps memory of the owner for the reader. Call it only if the driver says that this is possible.
-void try_peer_access(const platform::Gpu& reader, const platform::Gpu& owner);
+void try_peer_access(const Gpu& reader, const Gpu& owner);
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

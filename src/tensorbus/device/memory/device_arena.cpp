@@ -9,32 +9,32 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/kill_point.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 namespace {
 
 std::size_t rounded(std::size_t bytes, std::size_t step) {
   return (std::max<std::size_t>(bytes, 1) + step - 1) / step * step;
 }
 
-DeviceArenaOptions completed(DeviceArenaOptions options, const platform::Gpu& device) {
+DeviceArenaOptions completed(DeviceArenaOptions options, const Gpu& device) {
   if (options.budget_bytes == 0) options.budget_bytes = device.total_bytes() / 2;
   return options;
 }
 
 }  // namespace
 
-std::shared_ptr<DeviceArena> DeviceArena::create(const platform::Gpu& device,
+std::shared_ptr<DeviceArena> DeviceArena::create(const Gpu& device,
                                                  const DeviceArenaOptions& options,
                                                  std::shared_ptr<WriteMarks> marks) {
   return std::shared_ptr<DeviceArena>(
       new DeviceArena(device, completed(options, device), std::move(marks)));
 }
 
-DeviceArena::DeviceArena(const platform::Gpu& device, const DeviceArenaOptions& options,
+DeviceArena::DeviceArena(const Gpu& device, const DeviceArenaOptions& options,
                          std::shared_ptr<WriteMarks> marks)
     : device_(device),
       options_(options),
-      granularity_(platform::gpu_granularity(device)),
+      granularity_(gpu_granularity(device)),
       marks_(std::move(marks)) {}
 
 DeviceArena::~DeviceArena() {
@@ -43,44 +43,44 @@ DeviceArena::~DeviceArena() {
       marks_->keep(segments_.at(rested.taken.extent.segment).mapping);
 }
 
-BlockRef DeviceArena::allocate(std::size_t bytes, Grant most) {
-  const std::size_t wanted = rounded(bytes, kBlockAlignment);
-  LivingBlocks::Room room;
+memory::BlockRef DeviceArena::allocate(std::size_t bytes, memory::Grant most) {
+  const std::size_t wanted = rounded(bytes, memory::kBlockAlignment);
+  memory::LivingBlocks::Room room;
   const platform::MutexLock lock(mutex_);
   rested_.reserve(rested_.size() + blocks_.count() + 1);
   wake_rested();
-  FreeExtents& free = free_of(most);
-  std::optional<FreeExtents::Taken> taken = free.take(wanted);
+  memory::FreeExtents& free = free_of(most);
+  std::optional<memory::FreeExtents::Taken> taken = free.take(wanted);
   if (!taken) {
     grow_for(wanted, most);
     taken = free.take(wanted);
     check(taken.has_value());
   }
-  const Extent& extent = taken->extent;
+  const memory::Extent& extent = taken->extent;
   Segment& segment = segments_.at(extent.segment);
   segment.idle_since.reset();
-  const BlockPlace place{.data = segment.mapping->data() + extent.offset,
+  const memory::BlockPlace place{.data = segment.mapping->data() + extent.offset,
                          .bytes = extent.bytes,
                          .offset = extent.offset,
                          .segment = extent.segment,
-                         .kind = BufferKind::kDevice,
+                         .kind = memory::BufferKind::kDevice,
                          .pool = most};
-  BlockRef block =
+  memory::BlockRef block =
       blocks_.enter(std::move(room), shared_from_this(), place, std::move(taken->place));
   platform::kill_point("loan.allocated");
   return block;
 }
 
-void DeviceArena::grow_for(std::size_t bytes, Grant most) {
+void DeviceArena::grow_for(std::size_t bytes, memory::Grant most) {
   const std::size_t least = rounded(bytes, granularity_);
   require_room(least, bytes);
   const std::size_t left = (options_.budget_bytes - reserved_bytes_) / granularity_ * granularity_;
   const std::size_t size =
       std::max(least, std::min(rounded(options_.segment_bytes, granularity_), left));
-  const SegmentId id = free_number();
-  platform::GpuAllocation allocation(device_, size);
-  auto mapping = std::make_shared<const platform::GpuMapping>(
-      allocation, platform::cu::AccessFlags::kReadWrite);
+  const memory::SegmentId id = free_number();
+  GpuAllocation allocation(device_, size);
+  auto mapping = std::make_shared<const GpuMapping>(
+      allocation, cu::AccessFlags::kReadWrite);
   const auto at =
       segments_.try_emplace(id, Segment{std::move(allocation), std::move(mapping), most}).first;
   try {
@@ -96,11 +96,11 @@ void DeviceArena::grow_for(std::size_t bytes, Grant most) {
 
 // Numbers are used in turn, and wrap around. A borrower is notified of a retired segment before it
 // learns of the next segment with the same number.
-SegmentId DeviceArena::free_number() {
-  check(segments_.size() < SegmentId::kMostOfDevice);
+memory::SegmentId DeviceArena::free_number() {
+  check(segments_.size() < memory::SegmentId::kMostOfDevice);
   const auto ordinal = static_cast<std::uint32_t>(device_.ordinal());
   while (true) {
-    const SegmentId id = SegmentId::device(ordinal, next_segment_++ % SegmentId::kMostOfDevice);
+    const memory::SegmentId id = memory::SegmentId::device(ordinal, next_segment_++ % memory::SegmentId::kMostOfDevice);
     const bool untold = std::find(retired_.begin(), retired_.end(), id) != retired_.end();
     if (!untold && !segments_.contains(id)) return id;
   }
@@ -118,9 +118,9 @@ void DeviceArena::require_room(std::size_t bytes, std::size_t asked) const {
                   "(TENSORBUS_CUDA_BUDGET)");
 }
 
-bool DeviceArena::free(Block& block) noexcept {
+bool DeviceArena::free(memory::Block& block) noexcept {
   const platform::MutexLock lock(mutex_);
-  const SegmentId segment = block.segment();
+  const memory::SegmentId segment = block.segment();
   if (marks_->whole(block.write_mark()))
     free_of(block.most_granted()).give_back(blocks_.remove(block));
   else
@@ -130,7 +130,7 @@ bool DeviceArena::free(Block& block) noexcept {
 }
 
 // Called for a segment without blocks; a stream may still write to it.
-void DeviceArena::note_idle(SegmentId number) noexcept {
+void DeviceArena::note_idle(memory::SegmentId number) noexcept {
   Segment& segment = segments_.at(number);
   if (blocks_.any_in(number)) return;
   segment.idle_since = Clock::now();
@@ -157,7 +157,7 @@ void DeviceArena::retire_idle(Clock::time_point now) {
     for (auto at = segments_.begin(); at != segments_.end() && segments_.size() > 1;) {
       const auto& [id, segment] = *at;
       const std::size_t bytes = segment.allocation.bytes();
-      FreeExtents& free = free_of(segment.most_granted);
+      memory::FreeExtents& free = free_of(segment.most_granted);
       if (!segment.idle_since || now - *segment.idle_since < kIdle || !free.covers(id, bytes)) {
         ++at;
         continue;
@@ -178,7 +178,7 @@ void DeviceArena::retire_idle(Clock::time_point now) {
   DeferredReleaser::let_go(std::move(gone));
 }
 
-std::vector<SegmentId> DeviceArena::take_retired() {
+std::vector<memory::SegmentId> DeviceArena::take_retired() {
   const platform::MutexLock lock(mutex_);
   return std::exchange(retired_, {});
 }
@@ -192,19 +192,19 @@ void DeviceArena::wake_rested() noexcept {
   rested_.erase(first, rested_.end());
 }
 
-BlockRef DeviceArena::find(const void* address) const noexcept {
+memory::BlockRef DeviceArena::find(const void* address) const noexcept {
   const platform::MutexLock lock(mutex_);
   return blocks_.find(address);
 }
 
-BlockRef DeviceArena::find(SegmentId segment, std::uint64_t offset,
+memory::BlockRef DeviceArena::find(memory::SegmentId segment, std::uint64_t offset,
                            std::uint64_t generation) const noexcept {
   if (generation == 0) return {};  // no block has generation 0
   const platform::MutexLock lock(mutex_);
   return blocks_.find(segment, offset, generation);
 }
 
-SharedSegment DeviceArena::share_segment(SegmentId id) const {
+memory::SharedSegment DeviceArena::share_segment(memory::SegmentId id) const {
   const platform::MutexLock lock(mutex_);
   const Segment& segment = segments_.at(id);
   return {.fd = segment.allocation.descriptor(),
@@ -221,4 +221,4 @@ ArenaUse DeviceArena::stats() const {
           .budget_bytes = options_.budget_bytes};
 }
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -19,7 +19,7 @@
 #include "tensorbus/memory/shared_segment.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
 struct DeviceArenaOptions {
   std::size_t segment_bytes = std::size_t{64} << 20;  // a larger tensor gets a larger segment
@@ -37,32 +37,32 @@ struct DeviceArenaOptions {
 // 1. Every byte of every segment is in exactly one block, one resting block, or one free extent.
 // 2. reserved_bytes, of both pools, never exceeds the budget.
 // Thread-safe. Blocks keep their arena alive.
-class DeviceArena : public BlockHome, public std::enable_shared_from_this<DeviceArena> {
+class DeviceArena : public memory::BlockHome, public std::enable_shared_from_this<DeviceArena> {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kIdle{5};
-  static std::shared_ptr<DeviceArena> create(const platform::Gpu& device,
+  static std::shared_ptr<DeviceArena> create(const Gpu& device,
                                              const DeviceArenaOptions& options,
                                              std::shared_ptr<WriteMarks> marks);
 
   // Blocks that streams still write to stay until those streams have finished.
   ~DeviceArena() override;
 
-  const platform::Gpu& device() const noexcept { return device_; }
+  const Gpu& device() const noexcept { return device_; }
 
   // Returns a block of at least `bytes`, aligned to kBlockAlignment, from the pool for `most`.
   // Throws Error(kOutOfMemory) that names the limit, or Error(kUnsupported) if the device cannot
   // share memory.
-  BlockRef allocate(std::size_t bytes, Grant most = Grant::kRead);
+  memory::BlockRef allocate(std::size_t bytes, memory::Grant most = memory::Grant::kRead);
   // See Arena.
-  BlockRef find(const void* address) const noexcept;
-  BlockRef find(SegmentId segment, std::uint64_t offset, std::uint64_t generation) const noexcept;
+  memory::BlockRef find(const void* address) const noexcept;
+  memory::BlockRef find(memory::SegmentId segment, std::uint64_t offset, std::uint64_t generation) const noexcept;
 
-  SharedSegment share_segment(SegmentId id) const;
+  memory::SharedSegment share_segment(memory::SegmentId id) const;
 
   // Frees segments that have been idle long enough at `now`. Borrowers must be notified.
   void retire_idle(Clock::time_point now);
-  std::vector<SegmentId> take_retired();
+  std::vector<memory::SegmentId> take_retired();
   // Sets a function that is called when a segment becomes idle: retire_idle() is due after kIdle.
   // It must not throw, nor take a lock that callers of this class hold. Set before the first block.
   void on_idle(std::function<void()> listener);
@@ -74,47 +74,47 @@ class DeviceArena : public BlockHome, public std::enable_shared_from_this<Device
 
  private:
   struct Segment {
-    platform::GpuAllocation allocation;
-    std::shared_ptr<const platform::GpuMapping> mapping;
-    Grant most_granted = Grant::kRead;
+    GpuAllocation allocation;
+    std::shared_ptr<const GpuMapping> mapping;
+    memory::Grant most_granted = memory::Grant::kRead;
     std::optional<Clock::time_point> idle_since{};
   };
 
-  DeviceArena(const platform::Gpu& device, const DeviceArenaOptions& options,
+  DeviceArena(const Gpu& device, const DeviceArenaOptions& options,
               std::shared_ptr<WriteMarks> marks);
   void wake_rested() noexcept TB_REQUIRES(mutex_);
-  bool free(Block& block) noexcept override;
-  void note_idle(SegmentId segment) noexcept TB_REQUIRES(mutex_);
+  bool free(memory::Block& block) noexcept override;
+  void note_idle(memory::SegmentId segment) noexcept TB_REQUIRES(mutex_);
   void tell_idle() noexcept TB_REQUIRES(mutex_);
-  SegmentId free_number() TB_REQUIRES(mutex_);
-  FreeExtents& free_of(Grant most) noexcept TB_REQUIRES(mutex_) {
+  memory::SegmentId free_number() TB_REQUIRES(mutex_);
+  memory::FreeExtents& free_of(memory::Grant most) noexcept TB_REQUIRES(mutex_) {
     return free_[static_cast<std::size_t>(most)];
   }
-  FreeExtents& free_in(SegmentId segment) noexcept TB_REQUIRES(mutex_) {
+  memory::FreeExtents& free_in(memory::SegmentId segment) noexcept TB_REQUIRES(mutex_) {
     return free_of(segments_.at(segment).most_granted);
   }
-  void grow_for(std::size_t bytes, Grant most) TB_REQUIRES(mutex_);
+  void grow_for(std::size_t bytes, memory::Grant most) TB_REQUIRES(mutex_);
   void require_room(std::size_t bytes, std::size_t asked) const TB_REQUIRES(mutex_);
 
-  const platform::Gpu& device_;
+  const Gpu& device_;
   const DeviceArenaOptions options_;
   const std::size_t granularity_;
   const std::shared_ptr<WriteMarks> marks_;
   mutable platform::Mutex mutex_;
-  std::map<SegmentId, Segment> segments_ TB_GUARDED_BY(mutex_);
-  LivingBlocks blocks_ TB_GUARDED_BY(mutex_);
-  std::array<FreeExtents, 2> free_ TB_GUARDED_BY(mutex_);  // by the most that may be granted
+  std::map<memory::SegmentId, Segment> segments_ TB_GUARDED_BY(mutex_);
+  memory::LivingBlocks blocks_ TB_GUARDED_BY(mutex_);
+  std::array<memory::FreeExtents, 2> free_ TB_GUARDED_BY(mutex_);  // by the most that may be granted
   // Returned before they were completely written.
   struct Rested {
     std::uint64_t write_mark = 0;
-    FreeExtents::Taken taken;
+    memory::FreeExtents::Taken taken;
   };
   std::vector<Rested> rested_ TB_GUARDED_BY(mutex_);  // has capacity for all blocks
-  std::vector<SegmentId> retired_ TB_GUARDED_BY(mutex_);
+  std::vector<memory::SegmentId> retired_ TB_GUARDED_BY(mutex_);
   std::function<void()> idle_listener_ TB_GUARDED_BY(mutex_);
   bool told_idle_ TB_GUARDED_BY(mutex_) = false;  // since the last retire_idle()
   std::uint32_t next_segment_ TB_GUARDED_BY(mutex_) = 0;
   std::size_t reserved_bytes_ TB_GUARDED_BY(mutex_) = 0;
 };
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

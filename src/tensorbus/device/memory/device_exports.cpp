@@ -7,14 +7,13 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/kill_point.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
-using platform::ForeignMemory;
 
 // The records of a new block, allocated before any step that would have to be undone.
 class DeviceExports::Room {
  public:
-  explicit Room(std::shared_ptr<const void> keeper) : block_(new Block) {
+  explicit Room(std::shared_ptr<const void> keeper) : block_(new memory::Block) {
     Blocks one;
     Lent& lent = one[0];
     lent.block = block_.get();
@@ -25,9 +24,9 @@ class DeviceExports::Room {
  private:
   friend class DeviceExports;
   struct Delete {
-    void operator()(Block* block) const noexcept { delete block; }
+    void operator()(memory::Block* block) const noexcept { delete block; }
   };
-  std::unique_ptr<Block, Delete> block_;
+  std::unique_ptr<memory::Block, Delete> block_;
   Blocks::node_type node_;
 };
 
@@ -39,7 +38,7 @@ DeviceExports::~DeviceExports() {
     }
 }
 
-BlockRef DeviceExports::lend(const platform::Gpu& device, const std::byte* first, std::size_t bytes,
+memory::BlockRef DeviceExports::lend(const Gpu& device, const std::byte* first, std::size_t bytes,
                              std::shared_ptr<const void> keeper) {
   try {
     DeferredReleaser::prepare();
@@ -69,11 +68,11 @@ bool DeviceExports::make_segment(ForeignMemory memory) {
   const bool pooled = memory.kind() == ForeignMemory::Kind::kPool;
   if (!memory.make_shareable()) return false;
   std::vector<Segment> gone;  // released after our mutex
-  SegmentId number;
+  memory::SegmentId number;
   {
     const platform::MutexLock lock(mutex_);
-    if (next_segment_ == SegmentId::kMostForeign || !make_way_for(memory, gone)) return false;
-    number = SegmentId::foreign(next_segment_++);
+    if (next_segment_ == memory::SegmentId::kMostForeign || !make_way_for(memory, gone)) return false;
+    number = memory::SegmentId::foreign(next_segment_++);
   }
   auto own =
       std::make_unique<DeviceImports::Own>(DeviceImports::Name{self_, number}, memory.range());
@@ -122,27 +121,27 @@ std::size_t DeviceExports::closing() const {
   return closing_.size();
 }
 
-BlockRef DeviceExports::enter(Room& room, Segments::iterator segment, const std::byte* first,
+memory::BlockRef DeviceExports::enter(Room& room, Segments::iterator segment, const std::byte* first,
                               std::size_t bytes) noexcept {
   const std::byte* const base = segment->second.memory->range().data();
   ++segment->second.blocks;
   if (segment->second.hold)
     DeferredReleaser::let_go(std::exchange(segment->second.hold->keeper, {}));
-  Block& block = *room.block_;
+  memory::Block& block = *room.block_;
   block.home_ = shared_from_this();
   block.place_ = {.data = const_cast<std::byte*>(first),
                   .bytes = bytes,
                   .offset = static_cast<std::uint64_t>(first - base),
                   .segment = segment->first,
-                  .kind = BufferKind::kDevice};
+                  .kind = memory::BufferKind::kDevice};
   block.generation_ = next_generation_++;
   room.node_.key() = block.generation_;
   blocks_.insert(std::move(room.node_));
   platform::kill_point("export.lent");
-  return BlockRef(room.block_.release());
+  return memory::BlockRef(room.block_.release());
 }
 
-bool DeviceExports::free(Block& block) noexcept {
+bool DeviceExports::free(memory::Block& block) noexcept {
   Blocks::node_type lent;
   {
     const platform::MutexLock lock(mutex_);
@@ -159,24 +158,24 @@ bool DeviceExports::free(Block& block) noexcept {
   return true;
 }
 
-BlockRef DeviceExports::find(SegmentId segment, std::uint64_t offset,
+memory::BlockRef DeviceExports::find(memory::SegmentId segment, std::uint64_t offset,
                              std::uint64_t generation) const noexcept {
   const platform::MutexLock lock(mutex_);
   const auto found = blocks_.find(generation);
   if (found == blocks_.end()) return {};
-  Block& block = *found->second.block;
+  memory::Block& block = *found->second.block;
   if (block.segment() != segment || offset < block.offset() ||
       offset - block.offset() >= block.bytes())
     return {};
   return block.another();
 }
 
-DeviceExports::Memory DeviceExports::memory_of(SegmentId segment) const {
+DeviceExports::Memory DeviceExports::memory_of(memory::SegmentId segment) const {
   const platform::MutexLock lock(mutex_);
   return segments_.at(segment).memory;
 }
 
-std::shared_ptr<const void> DeviceExports::held(SegmentId segment) const {
+std::shared_ptr<const void> DeviceExports::held(memory::SegmentId segment) const {
   const platform::MutexLock lock(mutex_);
   return segments_.at(segment).hold;
 }
@@ -188,7 +187,7 @@ bool DeviceExports::is_due(const Segment& segment, Clock::time_point now) {
 }
 
 void DeviceExports::retire_idle(Clock::time_point now) {
-  std::vector<std::pair<SegmentId, Memory>> idle;
+  std::vector<std::pair<memory::SegmentId, Memory>> idle;
   {
     const platform::MutexLock lock(mutex_);
     for (const auto& [number, segment] : segments_)
@@ -204,7 +203,7 @@ void DeviceExports::retire_idle(Clock::time_point now) {
   }
 }
 
-std::vector<SegmentId> DeviceExports::take_retired() {
+std::vector<memory::SegmentId> DeviceExports::take_retired() {
   const platform::MutexLock lock(mutex_);
   return std::exchange(retired_, {});
 }
@@ -214,4 +213,4 @@ DeviceExports::Stats DeviceExports::stats() const {
   return {segments_.size(), blocks_.size(), closing(), next_generation_ - 1};
 }
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

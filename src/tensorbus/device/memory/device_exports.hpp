@@ -15,14 +15,14 @@
 #include "tensorbus/memory/block.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
 // Memory of other allocators that a participant lends. Each allocation, or row of chunks, is a
 // segment of its own, remembered for a while after its last use. Each tensor is a block, which
 // holds its keeper until its last reference is gone. For memory of a pool, the last keeper stays
 // until all borrowers that were sent the segment have closed it. Thread-safe; no lock is held while
 // the driver is called or a keeper is released.
-class DeviceExports : public BlockHome, public std::enable_shared_from_this<DeviceExports> {
+class DeviceExports : public memory::BlockHome, public std::enable_shared_from_this<DeviceExports> {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::size_t kMostSegments = 256;
@@ -33,20 +33,20 @@ class DeviceExports : public BlockHome, public std::enable_shared_from_this<Devi
   ~DeviceExports() override;
 
   // Returns a block of these bytes. Empty if other processes cannot get them for any reason.
-  BlockRef lend(const platform::Gpu& device, const std::byte* first, std::size_t bytes,
+  memory::BlockRef lend(const Gpu& device, const std::byte* first, std::size_t bytes,
                 std::shared_ptr<const void> keeper);
   // See Arena.
-  BlockRef find(SegmentId segment, std::uint64_t offset, std::uint64_t generation) const noexcept;
+  memory::BlockRef find(memory::SegmentId segment, std::uint64_t offset, std::uint64_t generation) const noexcept;
   // Returns the memory of a segment that has blocks.
-  std::shared_ptr<const platform::ForeignMemory> memory_of(SegmentId segment) const;
+  std::shared_ptr<const ForeignMemory> memory_of(memory::SegmentId segment) const;
 
   // Returns the hold on a segment with blocks. The borrower's connection keeps it until the
   // borrower has closed the segment. Null for memory that may be freed earlier.
-  std::shared_ptr<const void> held(SegmentId segment) const;
+  std::shared_ptr<const void> held(memory::SegmentId segment) const;
 
   // Forgets segments that were not used for a while, and memory that its allocator has freed.
   void retire_idle(Clock::time_point now);
-  std::vector<SegmentId> take_retired();
+  std::vector<memory::SegmentId> take_retired();
   // Sets a function that is called when retire_idle() is due again, or when borrowers must be
   // notified of retired segments. Set before the first lend().
   void on_first(std::function<void()> listener) { first_listener_ = std::move(listener); }
@@ -60,7 +60,7 @@ class DeviceExports : public BlockHome, public std::enable_shared_from_this<Devi
   Stats stats() const;
 
  private:
-  using Memory = std::shared_ptr<const platform::ForeignMemory>;
+  using Memory = std::shared_ptr<const ForeignMemory>;
   // Keeps a pool's segment while it has no blocks.
   struct Hold {
     Hold() = default;
@@ -76,23 +76,23 @@ class DeviceExports : public BlockHome, public std::enable_shared_from_this<Devi
     std::size_t blocks = 0;
     Clock::time_point used{};
   };
-  using Segments = std::map<SegmentId, Segment>;
+  using Segments = std::map<memory::SegmentId, Segment>;
   struct Lent {
-    Block* block = nullptr;
+    memory::Block* block = nullptr;
     DeferredReleaser::Kept keeper;
   };
   using Blocks = std::map<std::uint64_t, Lent>;  // by generation
   class Room;
 
-  bool free(Block& block) noexcept override;
-  Segments::iterator segment_holding(const platform::ForeignMemory& memory) TB_REQUIRES(mutex_);
-  bool make_segment(platform::ForeignMemory memory) TB_EXCLUDES(mutex_);
-  bool make_way_for(const platform::ForeignMemory& memory, std::vector<Segment>& gone)
+  bool free(memory::Block& block) noexcept override;
+  Segments::iterator segment_holding(const ForeignMemory& memory) TB_REQUIRES(mutex_);
+  bool make_segment(ForeignMemory memory) TB_EXCLUDES(mutex_);
+  bool make_way_for(const ForeignMemory& memory, std::vector<Segment>& gone)
       TB_REQUIRES(mutex_);
   void retire(Segments::iterator segment, std::vector<Segment>& gone) TB_REQUIRES(mutex_);
   static bool is_due(const Segment& segment, Clock::time_point now);
   std::size_t closing() const TB_REQUIRES(mutex_);
-  BlockRef enter(Room& room, Segments::iterator segment, const std::byte* first,
+  memory::BlockRef enter(Room& room, Segments::iterator segment, const std::byte* first,
                  std::size_t bytes) noexcept TB_REQUIRES(mutex_);
 
   const Id self_;
@@ -100,11 +100,11 @@ class DeviceExports : public BlockHome, public std::enable_shared_from_this<Devi
   mutable platform::Mutex mutex_;
   Segments segments_ TB_GUARDED_BY(mutex_);
   Blocks blocks_ TB_GUARDED_BY(mutex_);
-  std::vector<SegmentId> retired_ TB_GUARDED_BY(mutex_);
+  std::vector<memory::SegmentId> retired_ TB_GUARDED_BY(mutex_);
   // Those of retired segments.
   mutable std::vector<std::weak_ptr<const Hold>> closing_ TB_GUARDED_BY(mutex_);
   std::uint32_t next_segment_ TB_GUARDED_BY(mutex_) = 0;
   std::uint64_t next_generation_ TB_GUARDED_BY(mutex_) = 1;
 };
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

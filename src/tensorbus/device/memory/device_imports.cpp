@@ -13,23 +13,23 @@
 #include "tensorbus/platform/immortal.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 namespace {
 
 // One for each process; never destroyed. In a child the driver refuses first.
 struct Tables {
   platform::Mutex own_mutex;
-  std::map<DeviceImports::Name, platform::GpuRange> own TB_GUARDED_BY(own_mutex);
+  std::map<DeviceImports::Name, GpuRange> own TB_GUARDED_BY(own_mutex);
   using Allocation = std::pair<int, std::array<std::byte, 64>>;  // ordinal, handle
-  OpenOnce<Allocation, platform::OpenedMemory> open;
-  using Pooled = std::pair<platform::cu::MemoryPool, std::array<std::byte, 64>>;  // name
-  OpenOnce<Pooled, platform::PooledMemory> pooled;
+  memory::OpenOnce<Allocation, OpenedMemory> open;
+  using Pooled = std::pair<cu::MemoryPool, std::array<std::byte, 64>>;  // name
+  memory::OpenOnce<Pooled, PooledMemory> pooled;
 };
 
 platform::Immortal<Tables> tables;
 
 // One user's share of an open range.
-struct Share : platform::GpuRange {
+struct Share : GpuRange {
   explicit Share(DeviceImports::Range whole, std::shared_ptr<const void> afterwards = nullptr)
       : GpuRange(*whole), kept{std::move(whole), std::move(afterwards)} {}
   Share(DeviceImports::Range whole, std::size_t bytes) : Share(std::move(whole)) { bytes_ = bytes; }
@@ -42,7 +42,7 @@ struct Share : platform::GpuRange {
 
 }  // namespace
 
-DeviceImports::Own::Own(const Name& name, const platform::GpuRange& range) : name_(name) {
+DeviceImports::Own::Own(const Name& name, const GpuRange& range) : name_(name) {
   const platform::MutexLock lock(tables->own_mutex);
   tables->own.insert_or_assign(name, range);
 }
@@ -56,30 +56,30 @@ DeviceImports::Range DeviceImports::find_own(const Name& name) {
   const platform::MutexLock lock(tables->own_mutex);
   const auto found = tables->own.find(name);
   if (found == tables->own.end()) return nullptr;
-  return std::make_shared<const platform::GpuRange>(found->second);
+  return std::make_shared<const GpuRange>(found->second);
 }
 
 bool DeviceImports::is_own(const std::byte* address) noexcept {
   const platform::MutexLock lock(tables->own_mutex);
   return std::ranges::any_of(tables->own, [address](const auto& item) {
-    const platform::GpuRange& range = item.second;
+    const GpuRange& range = item.second;
     return address >= range.data() && address < range.data() + range.size();
   });
 }
 
 bool DeviceImports::is_opened(const std::byte* address) {
-  return tables->open.any([address](const platform::GpuRange& range) {
+  return tables->open.any([address](const GpuRange& range) {
     return address >= range.data() && address < range.data() + range.size();
   });
 }
 
 namespace {
 
-DeviceImports::Range open_once(const platform::Gpu& device,
-                               const platform::cu::IpcMemHandle& handle) {
+DeviceImports::Range open_once(const Gpu& device,
+                               const cu::IpcMemHandle& handle) {
   DeferredReleaser::prepare();
   return tables->open.find_or_open({device.ordinal(), handle.bytes},
-                                   [&] { return platform::OpenedMemory(device, handle); });
+                                   [&] { return OpenedMemory(device, handle); });
 }
 
 [[noreturn]] void refuse_size(std::size_t bytes) {
@@ -89,13 +89,13 @@ DeviceImports::Range open_once(const platform::Gpu& device,
 
 }  // namespace
 
-DeviceImports::Range DeviceImports::open(const platform::Gpu& device,
-                                         const platform::cu::IpcMemHandle& handle) {
+DeviceImports::Range DeviceImports::open(const Gpu& device,
+                                         const cu::IpcMemHandle& handle) {
   return std::make_shared<const Share>(open_once(device, handle));
 }
 
-DeviceImports::Range DeviceImports::open(const platform::Gpu& device,
-                                         const platform::cu::IpcMemHandle& handle,
+DeviceImports::Range DeviceImports::open(const Gpu& device,
+                                         const cu::IpcMemHandle& handle,
                                          std::size_t bytes) {
   Range whole = open_once(device, handle);
   const bool fits = bytes <= whole->size();
@@ -104,25 +104,25 @@ DeviceImports::Range DeviceImports::open(const platform::Gpu& device,
   return share;
 }
 
-DeviceImports::Range DeviceImports::open_pooled(const platform::Gpu& device,
+DeviceImports::Range DeviceImports::open_pooled(const Gpu& device,
                                                 const platform::Fd& pool,
                                                 const std::array<std::byte, 64>& name,
                                                 std::size_t bytes,
                                                 std::shared_ptr<const void> afterwards) {
   DeferredReleaser::prepare();
-  auto imported = std::make_shared<const platform::ImportedPool>(device, pool);
+  auto imported = std::make_shared<const ImportedPool>(device, pool);
   Range whole = tables->pooled.find_or_open({imported->handle(), name},
-                                            [&] { return platform::PooledMemory(imported, name); });
+                                            [&] { return PooledMemory(imported, name); });
   const bool fits = bytes <= whole->size();
   auto share = std::make_shared<const Share>(std::move(whole), std::move(afterwards));
   if (!fits) refuse_size(bytes);
   return share;
 }
 
-DeviceImports::Range DeviceImports::map(std::span<const platform::GpuAllocation> chunks) {
+DeviceImports::Range DeviceImports::map(std::span<const GpuAllocation> chunks) {
   DeferredReleaser::prepare();
   return std::make_shared<const Share>(
-      std::make_shared<const platform::GpuMapping>(chunks, platform::cu::AccessFlags::kRead));
+      std::make_shared<const GpuMapping>(chunks, cu::AccessFlags::kRead));
 }
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -9,7 +9,7 @@
 #include "tensorbus/device/gpu_memory.hpp"
 #include "tensorbus/memory/segment_id.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
 // Memory of other allocators in this process: memory opened from other processes, and memory that
 // this process lends, because it cannot open its own. Thread-safe.
@@ -17,15 +17,15 @@ class DeviceImports {
  public:
   struct Name {
     Id owner;
-    SegmentId segment = 0;
+    memory::SegmentId segment = 0;
     auto operator<=>(const Name&) const = default;
   };
-  using Range = std::shared_ptr<const platform::GpuRange>;
+  using Range = std::shared_ptr<const GpuRange>;
 
   // While it lives, this process finds its own memory under this name.
   class Own {
    public:
-    Own(const Name& name, const platform::GpuRange& range);
+    Own(const Name& name, const GpuRange& range);
     ~Own();
     Own(const Own&) = delete;
     Own& operator=(const Own&) = delete;
@@ -45,18 +45,18 @@ class DeviceImports {
   // All ranges returned here may be released in any thread; a thread that may wait for a GPU closes
   // them. Opens an allocation by its handle, which no peer can forge, once for the whole process
   // and device. Throws what OpenedMemory throws.
-  static Range open(const platform::Gpu& device, const platform::cu::IpcMemHandle& handle);
+  static Range open(const Gpu& device, const cu::IpcMemHandle& handle);
   // Returns its first bytes. Also throws Error(kProtocol) if the allocation is smaller.
-  static Range open(const platform::Gpu& device, const platform::cu::IpcMemHandle& handle,
+  static Range open(const Gpu& device, const cu::IpcMemHandle& handle,
                     std::size_t bytes);
   // Opens an allocation of a pool by its name in the pool, also once for the process. `afterwards`
   // is released when this user has finished; if it was the last user, after the memory is freed.
   // Throws what platform::PooledMemory throws, and Error(kProtocol) if the allocation is smaller.
-  static Range open_pooled(const platform::Gpu& device, const platform::Fd& pool,
+  static Range open_pooled(const Gpu& device, const platform::Fd& pool,
                            const std::array<std::byte, 64>& name, std::size_t bytes,
                            std::shared_ptr<const void> afterwards);
   // Throws what GpuMapping throws.
-  static Range map(std::span<const platform::GpuAllocation> chunks);
+  static Range map(std::span<const GpuAllocation> chunks);
 };
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -5,16 +5,16 @@
 
 #include "tensorbus/device/gpu_stream.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
 // Keeps GPU memory alive for the streams that use it. Thread-safe.
 class DeviceKeeper {
  public:
-  using OurStream = std::shared_ptr<const platform::OwnStream>;
+  using OurStream = std::shared_ptr<const OwnStream>;
 
   // Lets a stream use the memory: its later work finds the memory completely written, and has run
   // before the memory is reused. Throws what Timeline::wait() throws.
-  virtual void use_on(const platform::GpuStream& stream) = 0;
+  virtual void use_on(const GpuStream& stream) = 0;
   // The same, and keeps the stream alive.
   virtual void use_on(const OurStream& stream) = 0;
   // Returns false if the writer died before the memory was completely written.
@@ -27,4 +27,4 @@ class DeviceKeeper {
   ~DeviceKeeper() = default;
 };
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -3,15 +3,15 @@
 #include "tensorbus/platform/check.hpp"
 #include "tensorbus/platform/error.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
-BlockRef DeviceMemory::allocate(const platform::Gpu& device, std::size_t bytes, Grant most) {
+memory::BlockRef DeviceMemory::allocate(const Gpu& device, std::size_t bytes, memory::Grant most) {
   return arena_of(device)->allocate(bytes, most);
 }
 
-std::shared_ptr<DeviceArena> DeviceMemory::arena_of(const platform::Gpu& device) {
+std::shared_ptr<DeviceArena> DeviceMemory::arena_of(const Gpu& device) {
   const int ordinal = device.ordinal();
-  if (ordinal >= static_cast<int>(SegmentId::kMostDevices))
+  if (ordinal >= static_cast<int>(memory::SegmentId::kMostDevices))
     throw Error(Code::kUnsupported, "more than 512 devices");
   const platform::MutexLock lock(mutex_);
   std::shared_ptr<DeviceArena>& arena = arenas_[ordinal];
@@ -21,37 +21,37 @@ std::shared_ptr<DeviceArena> DeviceMemory::arena_of(const platform::Gpu& device)
   return arena = std::move(made);
 }
 
-std::shared_ptr<DeviceArena> DeviceMemory::arena_of(SegmentId segment) const noexcept {
-  if (segment.kind() != SegmentKind::kDevice) return nullptr;
+std::shared_ptr<DeviceArena> DeviceMemory::arena_of(memory::SegmentId segment) const noexcept {
+  if (segment.kind() != memory::SegmentKind::kDevice) return nullptr;
   const platform::MutexLock lock(mutex_);
   const auto found = arenas_.find(segment.ordinal());
   return found == arenas_.end() ? nullptr : found->second;
 }
 
-BlockRef DeviceMemory::find(const void* address) const noexcept {
+memory::BlockRef DeviceMemory::find(const void* address) const noexcept {
   const platform::MutexLock lock(mutex_);
   for (const auto& [ordinal, arena] : arenas_)
     if (arena)
-      if (BlockRef block = arena->find(address)) return block;
+      if (memory::BlockRef block = arena->find(address)) return block;
   return {};
 }
 
-BlockRef DeviceMemory::find(SegmentId segment, std::uint64_t offset,
+memory::BlockRef DeviceMemory::find(memory::SegmentId segment, std::uint64_t offset,
                             std::uint64_t generation) const noexcept {
-  if (segment.kind() == SegmentKind::kForeign) return exports_->find(segment, offset, generation);
+  if (segment.kind() == memory::SegmentKind::kForeign) return exports_->find(segment, offset, generation);
   const std::shared_ptr<DeviceArena> arena = arena_of(segment);
-  return arena ? arena->find(segment, offset, generation) : BlockRef();
+  return arena ? arena->find(segment, offset, generation) : memory::BlockRef();
 }
 
-const platform::Gpu& DeviceMemory::device_of(SegmentId segment) const {
-  if (segment.kind() == SegmentKind::kForeign)
+const Gpu& DeviceMemory::device_of(memory::SegmentId segment) const {
+  if (segment.kind() == memory::SegmentKind::kForeign)
     return exports_->memory_of(segment)->range().device();
   const std::shared_ptr<DeviceArena> arena = arena_of(segment);
   check(arena != nullptr);
   return arena->device();
 }
 
-SharedSegment DeviceMemory::share_segment(SegmentId id) const {
+memory::SharedSegment DeviceMemory::share_segment(memory::SegmentId id) const {
   const std::shared_ptr<DeviceArena> arena = arena_of(id);
   check(arena != nullptr);
   return arena->share_segment(id);
@@ -73,10 +73,10 @@ void DeviceMemory::close() {
   for (const auto& arena : arenas()) arena->close();
 }
 
-std::vector<SegmentId> DeviceMemory::take_retired() {
-  std::vector<SegmentId> retired = exports_->take_retired();
+std::vector<memory::SegmentId> DeviceMemory::take_retired() {
+  std::vector<memory::SegmentId> retired = exports_->take_retired();
   for (const auto& arena : arenas())
-    for (const SegmentId segment : arena->take_retired()) retired.push_back(segment);
+    for (const memory::SegmentId segment : arena->take_retired()) retired.push_back(segment);
   return retired;
 }
 
@@ -88,4 +88,4 @@ std::map<int, ArenaUse> DeviceMemory::stats() const {
   return stats;
 }
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

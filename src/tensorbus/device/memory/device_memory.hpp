@@ -12,7 +12,7 @@
 #include "tensorbus/device/order/write_marks.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
 // A participant's memory on all devices. Does not call the driver before device memory is
 // requested. Thread-safe.
@@ -22,23 +22,23 @@ class DeviceMemory {
       : options_(options), exports_(std::make_shared<DeviceExports>(self)) {}
 
   // Throws what DeviceArena::create() and allocate() throw.
-  BlockRef allocate(const platform::Gpu& device, std::size_t bytes, Grant most = Grant::kRead);
+  memory::BlockRef allocate(const Gpu& device, std::size_t bytes, memory::Grant most = memory::Grant::kRead);
   // See Arena. The lookup by address only finds blocks of arenas.
-  BlockRef find(const void* address) const noexcept;
-  BlockRef find(SegmentId segment, std::uint64_t offset, std::uint64_t generation) const noexcept;
+  memory::BlockRef find(const void* address) const noexcept;
+  memory::BlockRef find(memory::SegmentId segment, std::uint64_t offset, std::uint64_t generation) const noexcept;
 
   // For a segment that has blocks.
-  const platform::Gpu& device_of(SegmentId segment) const;
+  const Gpu& device_of(memory::SegmentId segment) const;
 
   // For a segment of an arena that has blocks.
-  SharedSegment share_segment(SegmentId id) const;
+  memory::SharedSegment share_segment(memory::SegmentId id) const;
 
   // For the arenas: see DeviceArena. Set before the first block.
   void on_idle(std::function<void()> listener) { idle_listener_ = std::move(listener); }
   void retire_idle(DeviceArena::Clock::time_point now);
   void close();
   // Of arenas and of other allocators' memory.
-  std::vector<SegmentId> take_retired();
+  std::vector<memory::SegmentId> take_retired();
 
   DeviceExports& exports() noexcept { return *exports_; }
   WriteMarks& marks() noexcept { return *marks_; }
@@ -46,8 +46,8 @@ class DeviceMemory {
   std::map<int, ArenaUse> stats() const;
 
  private:
-  std::shared_ptr<DeviceArena> arena_of(const platform::Gpu& device);
-  std::shared_ptr<DeviceArena> arena_of(SegmentId segment) const noexcept;
+  std::shared_ptr<DeviceArena> arena_of(const Gpu& device);
+  std::shared_ptr<DeviceArena> arena_of(memory::SegmentId segment) const noexcept;
   std::vector<std::shared_ptr<DeviceArena>> arenas() const;
 
   const DeviceArenaOptions options_;
@@ -58,4 +58,4 @@ class DeviceMemory {
   std::map<int, std::shared_ptr<DeviceArena>> arenas_ TB_GUARDED_BY(mutex_);  // by ordinal
 };
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -5,10 +5,10 @@
 
 #include "tensorbus/platform/error.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 namespace {
 
-using Kind = platform::ForeignMemory::Kind;
+using Kind = ForeignMemory::Kind;
 
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 44;
 using HandleBytes = std::array<std::byte, 64>;
@@ -33,7 +33,7 @@ void ImportedExport::require_sense(const ExportPart& part) const {
   if (part.bytes == 0 || part.bytes > kMostBytes) refuse("bytes", part.bytes);
   const std::size_t handle_bytes = in_chunks ? 0 : kHandleBytes;
   if (part.handle.size() != handle_bytes) refuse("handle", part.handle.size());
-  const std::uint32_t most = in_chunks ? platform::ForeignMemory::kMostChunks : 1;
+  const std::uint32_t most = in_chunks ? ForeignMemory::kMostChunks : 1;
   if (part.chunks == 0 || part.chunks > most) refuse("chunks", part.chunks);
   if (part.chunk != next_) refuse("chunk", part.chunk);
   if (static_cast<bool>(part.fd) == is(Kind::kLegacy, part)) refuse("descriptors", part.fd ? 1 : 0);
@@ -71,22 +71,22 @@ DeviceImports::Range ImportedExport::open() {
   if (!complete()) return nullptr;
   if (ours_)
     if (DeviceImports::Range own = DeviceImports::find_own(name_)) return own;
-  const platform::Gpu& device = platform::Gpu::seen(said_.device);
+  const Gpu& device = Gpu::seen(said_.device);
   if (said_.bytes > device.total_bytes()) refuse("bytes", said_.bytes);
   DeviceImports::Range range = open_at(device);
   fds_.clear();
   return range;
 }
 
-DeviceImports::Range ImportedExport::open_at(const platform::Gpu& device) const {
+DeviceImports::Range ImportedExport::open_at(const Gpu& device) const {
   HandleBytes handle{};
   std::memcpy(handle.data(), said_.handle.data(), said_.handle.size());
   if (is(Kind::kLegacy, said_)) return DeviceImports::open(device, {handle}, said_.bytes);
   if (is(Kind::kPool, said_))
     return DeviceImports::open_pooled(device, fds_.front(), handle, said_.bytes, told_);
-  std::vector<platform::GpuAllocation> chunks;
+  std::vector<GpuAllocation> chunks;
   for (std::size_t i = 0; i < fds_.size(); ++i) chunks.emplace_back(device, fds_[i], sizes_[i]);
   return DeviceImports::map(chunks);
 }
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -11,14 +11,14 @@
 #include "tensorbus/device/memory/device_imports.hpp"
 #include "tensorbus/platform/fd.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
 // An owner's description of another allocator's memory, in one message or one for each chunk.
 struct ExportPart {
-  SegmentId segment = 0;
+  memory::SegmentId segment = 0;
   std::uint32_t kind = 0;  // a platform::ForeignMemory::Kind
   std::uint64_t bytes = 0;
-  platform::GpuUuid device{};
+  GpuUuid device{};
   std::string handle{};     // of an allocation, or its name in its pool
   std::uint32_t chunk = 0;  // the index of this chunk among `chunks`
   std::uint32_t chunks = 1;
@@ -49,7 +49,7 @@ class ImportedExport {
  private:
   void require_sense(const ExportPart& part) const;
   bool complete() const noexcept { return next_ == said_.chunks; }
-  DeviceImports::Range open_at(const platform::Gpu& device) const;
+  DeviceImports::Range open_at(const Gpu& device) const;
 
   const DeviceImports::Name name_;
   const bool ours_;
@@ -61,4 +61,4 @@ class ImportedExport {
   std::shared_ptr<const void> told_;
 };
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

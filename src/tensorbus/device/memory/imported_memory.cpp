@@ -9,7 +9,7 @@
 #include "tensorbus/device/memory/device_memory.hpp"
 #include "tensorbus/platform/immortal.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 namespace {
 
 constexpr std::size_t kMostSegments = 4096;
@@ -36,9 +36,9 @@ ImportedMemory::~ImportedMemory() {
   for (Ref& mapping : retired_) timeline_->keep(std::move(mapping));
 }
 
-void ImportedMemory::add(SegmentId id, Grant grant, platform::Fd fd, std::size_t bytes,
-                         const platform::GpuUuid& device) {
-  if (id.kind() != SegmentKind::kDevice || bytes == 0)
+void ImportedMemory::add(memory::SegmentId id, memory::Grant grant, platform::Fd fd, std::size_t bytes,
+                         const GpuUuid& device) {
+  if (id.kind() != memory::SegmentKind::kDevice || bytes == 0)
     throw Error(Code::kProtocol, "DEVICE_SEGMENT.segment: " + std::to_string(id.number) + " of " +
                                      std::to_string(bytes) + " bytes");
   const platform::MutexLock lock(mutex_);
@@ -53,8 +53,8 @@ void ImportedMemory::add(SegmentId id, Grant grant, platform::Fd fd, std::size_t
 }
 
 void ImportedMemory::add_export(const Id& owner, bool ours, ExportPart part) {
-  const SegmentId id = part.segment;
-  if (id.kind() != SegmentKind::kForeign)
+  const memory::SegmentId id = part.segment;
+  if (id.kind() != memory::SegmentKind::kForeign)
     throw Error(Code::kProtocol, "DEVICE_EXPORT.segment: " + std::to_string(id.number));
   const platform::MutexLock lock(mutex_);
   let_go_of_unused();
@@ -63,14 +63,14 @@ void ImportedMemory::add_export(const Id& owner, bool ours, ExportPart part) {
     if (segment.foreign) descriptors += segment.foreign->descriptors();
   if (segments_.size() >= kMostSegments || descriptors >= kMostSegments)
     throw Error(Code::kProtocol, "DEVICE_EXPORT.segment: more than an owner can need");
-  const Name name{id, Grant::kRead};
+  const Name name{id, memory::Grant::kRead};
   const auto found = segments_.find(name);
-  PeerCharge charge = account_.take({.descriptors = part.fd ? 1U : 0U});
+  memory::PeerCharge charge = account_.take({.descriptors = part.fd ? 1U : 0U});
   if (found != segments_.end()) {
     found->second.descriptors.push_back(std::move(charge));
     return found->second.foreign->add(std::move(part));
   }
-  const platform::GpuUuid device = part.device;
+  const GpuUuid device = part.device;
   auto fresh = std::make_unique<ImportedExport>(owner, ours, std::move(part));
   if (fresh->is_pooled() && teller_) fresh->tell_by(teller_(id));
   Segment& segment = segments_[name];
@@ -79,12 +79,12 @@ void ImportedMemory::add_export(const Id& owner, bool ours, ExportPart part) {
   segment.foreign = std::move(fresh);
 }
 
-void ImportedMemory::retire(SegmentId id) {
+void ImportedMemory::retire(memory::SegmentId id) {
   std::array<decltype(segments_)::node_type, 2> gone;  // released without our mutex: it may notify
   const platform::MutexLock lock(mutex_);
   let_go_of_unused();
   retired_.reserve(retired_.size() + gone.size());  // before anything is removed
-  for (const Grant grant : {Grant::kRead, Grant::kWrite}) {
+  for (const memory::Grant grant : {memory::Grant::kRead, memory::Grant::kWrite}) {
     auto& segment = gone[static_cast<std::size_t>(grant)];
     segment = segments_.extract(Name(id, grant));
     if (!segment || !segment.mapped().mapping) continue;
@@ -116,12 +116,12 @@ void ImportedMemory::let_go_of_unused() {
   });
 }
 
-bool ImportedMemory::has(SegmentId id, Grant grant) const noexcept {
+bool ImportedMemory::has(memory::SegmentId id, memory::Grant grant) const noexcept {
   const platform::MutexLock lock(mutex_);
   return segments_.contains({id, grant});
 }
 
-SharedSegment ImportedMemory::hand_on(SegmentId id, Grant grant) const {
+memory::SharedSegment ImportedMemory::hand_on(memory::SegmentId id, memory::Grant grant) const {
   const platform::MutexLock lock(mutex_);
   const auto found = segments_.find({id, grant});
   if (found == segments_.end() || found->second.foreign)
@@ -136,7 +136,7 @@ SharedSegment ImportedMemory::hand_on(SegmentId id, Grant grant) const {
 // The first use of a device can take a second. Done without our mutex, which the event loop also
 // takes and must not wait for that long.
 void ImportedMemory::start_device_of(const Name& name) {
-  platform::GpuUuid uuid;
+  GpuUuid uuid;
   {
     const platform::MutexLock lock(mutex_);
     const auto found = segments_.find(name);
@@ -144,12 +144,12 @@ void ImportedMemory::start_device_of(const Name& name) {
     uuid = found->second.device;
   }
   try {
-    if (const auto* const device = platform::Gpu::find(uuid)) (void)device->context();
+    if (const auto* const device = Gpu::find(uuid)) (void)device->context();
   } catch (const Error&) {  // map() throws it again
   }
 }
 
-ImportedMemory::Ref ImportedMemory::find(SegmentId id, Grant grant) {
+ImportedMemory::Ref ImportedMemory::find(memory::SegmentId id, memory::Grant grant) {
   enter();
   start_device_of({id, grant});
   const platform::MutexLock lock(mutex_);
@@ -171,22 +171,22 @@ ImportedMemory::Ref ImportedMemory::find(SegmentId id, Grant grant) {
   return segment.mapping;
 }
 
-bool ImportedMemory::is_usable(SegmentId id, Grant grant) const noexcept {
+bool ImportedMemory::is_usable(memory::SegmentId id, memory::Grant grant) const noexcept {
   const platform::MutexLock lock(mutex_);
   const auto found = segments_.find({id, grant});
   return found == segments_.end() || !found->second.unusable;
 }
 
-ImportedMemory::Ref ImportedMemory::map(Segment& segment, Grant grant) {
+ImportedMemory::Ref ImportedMemory::map(Segment& segment, memory::Grant grant) {
   if (segment.foreign) return segment.foreign->open();
-  const platform::Gpu& device = platform::Gpu::seen(segment.device);
+  const Gpu& device = Gpu::seen(segment.device);
   if (segment.bytes > device.total_bytes())
     throw Error(Code::kProtocol, "DEVICE_SEGMENT.bytes: " + std::to_string(segment.bytes) +
                                      ", more than the device has");
-  const platform::GpuAllocation allocation(device, segment.fd, segment.bytes);
-  using platform::cu::AccessFlags;
-  return std::make_shared<const platform::GpuMapping>(
-      allocation, grant == Grant::kWrite ? AccessFlags::kReadWrite : AccessFlags::kRead);
+  const GpuAllocation allocation(device, segment.fd, segment.bytes);
+  using cu::AccessFlags;
+  return std::make_shared<const GpuMapping>(
+      allocation, grant == memory::Grant::kWrite ? AccessFlags::kReadWrite : AccessFlags::kRead);
 }
 
 // Lock order: the registry's mutex, then ours.
@@ -236,4 +236,4 @@ void ImportedMemory::owner_hung_up(bool has_pidfd) noexcept {
   if (timeline != nullptr && !has_pidfd) timeline->peer_died();
 }
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -11,13 +11,9 @@
 #include "tensorbus/device/order/deferred_releaser.hpp"
 #include "tensorbus/platform/error.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 namespace {
 
-using platform::ForeignMemory;
-using platform::Gpu;
-using platform::GpuStream;
-using platform::HandleRefused;
 
 std::string name_of(const Gpu& device) { return "cuda:" + std::to_string(device.ordinal()); }
 
@@ -67,9 +63,9 @@ class LastUses {
     for (const GpuStream& stream : streams) {
       if (stream.device().is_broken()) continue;  // it runs nothing any more
       try {
-        const platform::GpuScope scope(stream.device());
+        const GpuScope scope(stream.device());
         stream.require_usable_in_scope("Releasing GPU memory");
-        auto event = std::make_unique<const platform::GpuEvent>(stream.device());
+        auto event = std::make_unique<const GpuEvent>(stream.device());
         event->record(stream);
         events_.push_back(std::move(event));
       } catch (const Error& error) {
@@ -82,7 +78,7 @@ class LastUses {
   }
 
  private:
-  std::vector<std::unique_ptr<const platform::GpuEvent>> events_;
+  std::vector<std::unique_ptr<const GpuEvent>> events_;
 };
 
 // Keeps the memory open until the streams have passed their last use. A stream that is being
@@ -155,4 +151,4 @@ void IpcMemory::use_on(const GpuStream& stream) {
   if (std::ranges::find(streams_, stream) == streams_.end()) streams_.push_back(stream);
 }
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -9,7 +9,7 @@
 #include "tensorbus/platform/fork_guard.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
 // Memory of cudaMalloc exchanged with programs that do not use the bus, by the 64 bytes of a
 // cudaIpcMemHandle_t (docs/tasks/cuda_ipc.md).
@@ -32,14 +32,14 @@ class IpcMemory final : public DeviceKeeper {
  public:
   // Throws Error(kInvalidArgument) for memory of this process or of another device, Error(kClosed)
   // if the memory is gone, Error(kUnsupported), Error(kOutOfMemory).
-  IpcMemory(const platform::Gpu& device, const std::array<std::byte, 64>& handle);
+  IpcMemory(const Gpu& device, const std::array<std::byte, 64>& handle);
   ~IpcMemory();
   IpcMemory(const IpcMemory&) = delete;
   IpcMemory& operator=(const IpcMemory&) = delete;
 
-  const platform::GpuRange& range() const noexcept { return *range_; }
+  const GpuRange& range() const noexcept { return *range_; }
   // The writer is unknown, so the stream does not wait.
-  void use_on(const platform::GpuStream& stream) override;
+  void use_on(const GpuStream& stream) override;
   void use_on(const OurStream& stream) override { use_on(stream->get()); }
   bool intact() const noexcept override { return true; }
   Intact intact_later() const override { return {}; }
@@ -48,7 +48,7 @@ class IpcMemory final : public DeviceKeeper {
   const std::uint32_t fork_generation_ = platform::fork_generation();
   DeviceImports::Range range_;
   platform::Mutex mutex_;
-  std::vector<platform::GpuStream> streams_ TB_GUARDED_BY(mutex_);  // that use it
+  std::vector<GpuStream> streams_ TB_GUARDED_BY(mutex_);  // that use it
 };
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

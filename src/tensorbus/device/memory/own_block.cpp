@@ -6,14 +6,13 @@
 
 #include "tensorbus/device/order/deferred_releaser.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 namespace {
 
-using platform::GpuStream;
 
 // Makes the block's next user wait for all these streams. Streams of a device with a broken context
 // run nothing any more.
-void note_uses(WriteMarks& marks, std::vector<GpuStream> streams, const BlockRef& block) {
+void note_uses(WriteMarks& marks, std::vector<GpuStream> streams, const memory::BlockRef& block) {
   std::erase_if(streams, [](const GpuStream& stream) { return stream.device().is_broken(); });
   if (streams.empty()) return;
   for (std::size_t i = 1; i < streams.size(); ++i) streams.front().join(streams[i]);
@@ -21,7 +20,7 @@ void note_uses(WriteMarks& marks, std::vector<GpuStream> streams, const BlockRef
 }
 
 // A stream that is being captured into a graph cannot signal, so this is tried again later.
-void let_go_later(const std::shared_ptr<DeviceMemory>& device_memory, const BlockRef& block,
+void let_go_later(const std::shared_ptr<DeviceMemory>& device_memory, const memory::BlockRef& block,
                   const std::vector<GpuStream>& streams,
                   const std::vector<DeviceKeeper::OurStream>& ours) {
   DeferredReleaser::retry([device_memory, block, streams, ours] {
@@ -36,7 +35,7 @@ void let_go_later(const std::shared_ptr<DeviceMemory>& device_memory, const Bloc
 
 }  // namespace
 
-OwnBlock::OwnBlock(std::shared_ptr<DeviceMemory> device_memory, BlockRef block, Intact intact)
+OwnBlock::OwnBlock(std::shared_ptr<DeviceMemory> device_memory, memory::BlockRef block, Intact intact)
     : device_memory_(std::move(device_memory)),
       block_(std::move(block)),
       device_(device_memory_->device_of(block_->segment())),
@@ -45,7 +44,7 @@ OwnBlock::OwnBlock(std::shared_ptr<DeviceMemory> device_memory, BlockRef block, 
 OwnBlock::~OwnBlock() {
   if (fork_generation_ != platform::fork_generation())
     platform::abandon(std::move(block_));
-  else if (!streams_.empty() && platform::Gpu::any_in_use())
+  else if (!streams_.empty() && Gpu::any_in_use())
     let_go();
 }
 
@@ -79,4 +78,4 @@ void OwnBlock::use_on(const OurStream& stream) {
 
 bool OwnBlock::intact() const noexcept { return !device_.is_broken() && (!intact_ || intact_()); }
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -9,20 +9,20 @@
 #include "tensorbus/platform/fork_guard.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
 // A block of our own on a device, to which one of our streams copies received tensors. It is
 // returned when the streams that use it have finished. Thread-safe.
 class OwnBlock final : public DeviceKeeper {
  public:
   // `intact`: whether the copied memory was complete; must not throw.
-  OwnBlock(std::shared_ptr<DeviceMemory> device_memory, BlockRef block, Intact intact);
+  OwnBlock(std::shared_ptr<DeviceMemory> device_memory, memory::BlockRef block, Intact intact);
   ~OwnBlock();
   OwnBlock(const OwnBlock&) = delete;
   OwnBlock& operator=(const OwnBlock&) = delete;
 
   std::byte* data() const noexcept { return block_->data(); }
-  void use_on(const platform::GpuStream& stream) override;
+  void use_on(const GpuStream& stream) override;
   void use_on(const OurStream& stream) override;
   bool intact() const noexcept override;
   Intact intact_later() const override { return intact_; }
@@ -33,12 +33,12 @@ class OwnBlock final : public DeviceKeeper {
 
   const std::uint32_t fork_generation_ = platform::fork_generation();
   const std::shared_ptr<DeviceMemory> device_memory_;
-  BlockRef block_;
-  const platform::Gpu& device_;
+  memory::BlockRef block_;
+  const Gpu& device_;
   const Intact intact_;
   platform::Mutex mutex_;
-  std::vector<platform::GpuStream> streams_ TB_GUARDED_BY(mutex_);  // that use the block
+  std::vector<GpuStream> streams_ TB_GUARDED_BY(mutex_);  // that use the block
   std::vector<OurStream> ours_ TB_GUARDED_BY(mutex_);               // some of these
 };
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -1,14 +1,16 @@
 #include "tensorbus/device/order/deferred_releaser.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <new>
 #include <utility>
 
 #include "tensorbus/device/gpu.hpp"
+#include "tensorbus/platform/leak.hpp"
 #include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/platform/threads/background_thread.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 namespace {
 
 constexpr std::chrono::milliseconds kTryAgain{2};
@@ -22,13 +24,25 @@ struct Release {
   Attempts attempts TB_GUARDED_BY(mutex);
 };
 
+// Memory that the driver must not be asked to release any more. The list makes it reachable, so that
+// a leak checker does not report it.
+struct KeptForGood {
+  DeferredReleaser::Kept kept;
+  KeptForGood* next = nullptr;
+};
+constinit std::atomic<KeptForGood*> kept_for_good{nullptr};
+
 void keep_for_good(DeferredReleaser::Kept kept) noexcept {
-  new (std::nothrow) DeferredReleaser::Kept(std::move(kept));
+  auto* const added = new (std::nothrow) KeptForGood{std::move(kept)};
+  if (added == nullptr) return platform::leak(std::move(kept));
+  added->next = kept_for_good.load();
+  while (!kept_for_good.compare_exchange_weak(added->next, added)) {
+  }
 }
 
 void release_all(DeferredReleaser::Kept kept) noexcept {
   while (!kept.empty()) {
-    if (platform::Gpu::must_be_left_alone()) return keep_for_good(std::move(kept));
+    if (Gpu::must_be_left_alone()) return keep_for_good(std::move(kept));
     kept.pop_front();
   }
 }
@@ -81,4 +95,4 @@ void DeferredReleaser::retry(std::function<bool()> attempt) {
   release.more.notify_one();
 }
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -4,7 +4,7 @@
 #include <list>
 #include <memory>
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
 // Releases objects that streams have passed, in one thread of the process. It holds no lock of ours
 // meanwhile, since a release may wait: the driver unpins and unmaps memory when a GPU is idle, and
@@ -21,4 +21,4 @@ class DeferredReleaser {
   static void retry(std::function<bool()> attempt);
 };
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -12,7 +12,7 @@
 #include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/platform/threads/background_thread.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 namespace {
 
 constexpr int kLookAgainMs = 2;
@@ -37,7 +37,7 @@ constinit platform::BackgroundThread<Watch> watching("a thread to watch the stre
                                                      run_watch);
 
 Watch::Watch() {
-  platform::GpuStream::tell_of_broken_devices([](const platform::Gpu&) {
+  GpuStream::tell_of_broken_devices([](const Gpu&) {
     Watch* const on = watching.running();
     if (on == nullptr) return;
     on->broken.store(true, std::memory_order_release);
@@ -122,4 +122,4 @@ void DeviceWatch::wake() noexcept {
   if (const Watch* const on = watching.running()) platform::signal_event(on->wake.get());
 }
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -4,7 +4,7 @@
 
 #include "tensorbus/device/order/timeline_pages.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
 // The one thread of a process that watches its timelines. When a peer dies, it releases the streams
 // that wait for the peer. It also polls the counters, because a GPU does not notify, and gives
@@ -19,4 +19,4 @@ class DeviceWatch {
   static void wake() noexcept;
 };
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
 // A point in the work of a stream. It is reached when a counter of a timeline is at least `value`.
 // Sent as one number, 0 for none.
@@ -27,4 +27,4 @@ struct Mark {
   bool operator==(const Mark&) const = default;
 };
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

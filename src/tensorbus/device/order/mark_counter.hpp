@@ -5,7 +5,7 @@
 #include "tensorbus/device/order/mark.hpp"
 #include "tensorbus/platform/atomic.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
 // One counter of a timeline, in memory that processes and GPUs share: the progress of its writer.
 // Streams write this number and wait for it. Initially 0.
@@ -47,4 +47,4 @@ class MarkCounter {
 };
 static_assert(sizeof(MarkCounter) == sizeof(std::uint64_t));
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -9,10 +9,9 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 namespace {
 
-using platform::Gpu;
 
 constexpr std::chrono::seconds kPatience{1};
 constexpr int kUnknown = -1;
@@ -59,4 +58,4 @@ OrderBy order_of(const Gpu& device) {
   return static_cast<OrderBy>(order);
 }
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -2,7 +2,7 @@
 
 #include "tensorbus/device/gpu.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
 // How streams of this process wait for streams of another one (docs/cuda.md, "Order").
 enum class OrderBy {
@@ -12,6 +12,6 @@ enum class OrderBy {
 
 // Returns the first way that works on this device, tested once for each device and process, or the
 // one that TENSORBUS_CUDA_ORDER names. Thread-safe. Throws the driver's errors.
-OrderBy order_of(const platform::Gpu& device);
+OrderBy order_of(const Gpu& device);
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -13,11 +13,9 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 namespace {
 
-using platform::GpuScope;
-using platform::GpuStream;
 
 constexpr std::size_t kLenders = 0;  // page
 constexpr std::size_t kBorrowers = 1;
@@ -82,7 +80,7 @@ Timeline::Slot& Timeline::slot_of(const GpuStream& stream) {
 }
 
 // Takes over the slot of a stream without work; the values of the slot continue.
-Timeline::Slot Timeline::slot_at_rest(const platform::Gpu& device) {
+Timeline::Slot Timeline::slot_at_rest(const Gpu& device) {
   const auto at_rest = std::find_if(slots_.begin(), slots_.end(), [&](const auto& item) {
     return &item.first.device() == &device && reached_own({item.second.number, item.second.value});
   });
@@ -201,4 +199,4 @@ void Timeline::keep_until(Mark theirs, std::shared_ptr<const void> what) {
   DeviceWatch::wake();
 }
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

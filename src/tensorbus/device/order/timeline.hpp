@@ -14,7 +14,7 @@
 #include "tensorbus/platform/fd.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
 // Counters by which streams of two processes wait for each other (docs/cuda.md, "Order"). The
 // lender's streams write the first page, the borrower's the second. Thread-safe.
@@ -40,12 +40,12 @@ class Timeline {
   // Returns a mark that is reached when all present work of the stream has run. Throws
   // Error(kUnsupported) for a stream that is being captured, and if more than Mark::kSlots streams
   // have work.
-  Mark signal(const platform::GpuStream& stream);
+  Mark signal(const GpuStream& stream);
   // Makes later work of the stream run after the peer's mark is reached. The stream must signal
   // here afterwards. If streams cannot wait, the caller waits. Throws as signal() does.
-  void wait(const platform::GpuStream& stream, Mark theirs);
+  void wait(const GpuStream& stream, Mark theirs);
   // The same for a mark of our own, in a private timeline.
-  void wait_for_own(const platform::GpuStream& stream, Mark ours);
+  void wait_for_own(const GpuStream& stream, Mark ours);
 
   // These take no lock and never wait.
   bool reached(Mark theirs) const noexcept { return pages_->reached(theirs); }
@@ -72,14 +72,14 @@ class Timeline {
   };
 
   Timeline(platform::Fd memfd, std::size_t own_page, Peer peer, bool shared);
-  OrderBy order_on(const platform::GpuStream& stream) const;
-  Slot& slot_of(const platform::GpuStream& stream) TB_REQUIRES(mutex_);
-  Slot slot_at_rest(const platform::Gpu& device) TB_REQUIRES(mutex_);
-  void write(const platform::GpuStream& stream, Mark mark, OrderBy order) TB_REQUIRES(mutex_);
-  void record(std::uint32_t slot, const platform::GpuStream& stream) TB_REQUIRES(mutex_);
-  void wait_at(const TimelinePages::Counter& counter, const platform::GpuStream& stream,
+  OrderBy order_on(const GpuStream& stream) const;
+  Slot& slot_of(const GpuStream& stream) TB_REQUIRES(mutex_);
+  Slot slot_at_rest(const Gpu& device) TB_REQUIRES(mutex_);
+  void write(const GpuStream& stream, Mark mark, OrderBy order) TB_REQUIRES(mutex_);
+  void record(std::uint32_t slot, const GpuStream& stream) TB_REQUIRES(mutex_);
+  void wait_at(const TimelinePages::Counter& counter, const GpuStream& stream,
                std::uint64_t value);
-  bool wait_in_stream(const platform::GpuStream& stream, Mark theirs);
+  bool wait_in_stream(const GpuStream& stream, Mark theirs);
 
   const std::uint32_t fork_generation_ = platform::fork_generation();
   platform::Fd memfd_;
@@ -87,9 +87,9 @@ class Timeline {
   DeferredReleaser::Kept last_{pages_};  // the same, released in another thread
   std::optional<OrderBy> order_;
   // For a private timeline whose counters streams cannot wait for: events by slot.
-  std::map<std::uint32_t, platform::GpuEvent> events_ TB_GUARDED_BY(mutex_);
+  std::map<std::uint32_t, GpuEvent> events_ TB_GUARDED_BY(mutex_);
   platform::Mutex mutex_;  // held while a signal or a wait is enqueued
-  std::map<platform::GpuStream, Slot> slots_ TB_GUARDED_BY(mutex_);  // in our own page
+  std::map<GpuStream, Slot> slots_ TB_GUARDED_BY(mutex_);  // in our own page
 };
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -7,10 +7,9 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 namespace {
 
-using platform::Gpu;
 
 platform::Mapping private_page() {
   constexpr std::size_t kBytes = TimelinePages::kBytes / 2;
@@ -43,7 +42,7 @@ std::span<TimelinePages::Counter> TimelinePages::page(const platform::Mapping& m
   return {reinterpret_cast<Counter*>(mapping.data()) + index * Mark::kSlots, Mark::kSlots};
 }
 
-platform::cu::DevicePtr TimelinePages::address_of(const Counter& counter, const Gpu& device) {
+cu::DevicePtr TimelinePages::address_of(const Counter& counter, const Gpu& device) {
   const bool is_private =
       shared() && &counter >= passed_.data() && &counter < passed_.data() + passed_.size();
   auto& registration = is_private ? own_registration_ : registration_;
@@ -139,4 +138,4 @@ bool TimelinePages::restless() const noexcept {
   return ended_ || !until_.empty() || !passing_.empty();
 }
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -18,7 +18,7 @@
 #include "tensorbus/platform/files/mapping.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
 // The memory of a timeline, and the objects that wait for its marks. It outlives the Timeline,
 // because streams may still use it; DeviceWatch watches it. Thread-safe. Only the destructor and
@@ -39,9 +39,9 @@ class TimelinePages {
   Counter& theirs(std::uint32_t slot) const noexcept { return theirs_[slot]; }
   // Returns the address of a counter as the device sees it. For one thread at a time. Throws
   // Error(kUnsupported) if the driver cannot register the memory.
-  platform::cu::DevicePtr address_of(const Counter& counter, const platform::Gpu& device);
+  cu::DevicePtr address_of(const Counter& counter, const Gpu& device);
   // Called when a stream of this device begins to signal in this slot.
-  void used_by(std::uint32_t slot, const platform::Gpu& device) noexcept {
+  void used_by(std::uint32_t slot, const Gpu& device) noexcept {
     device_of_[slot].store(&device, std::memory_order_relaxed);
   }
 
@@ -81,13 +81,13 @@ class TimelinePages {
 
   platform::Mapping mapping_;
   platform::Mapping own_mapping_;  // of passed_, if that is not own_
-  std::optional<platform::HostRegistration> registration_;
-  std::optional<platform::HostRegistration> own_registration_;
+  std::optional<HostRegistration> registration_;
+  std::optional<HostRegistration> own_registration_;
   const std::span<Counter> own_;
   const std::span<Counter> theirs_;
   const std::span<Counter> passed_;
   // Relaxed: a device lives as long as the process.
-  std::array<std::atomic<const platform::Gpu*>, Mark::kSlots> device_of_{};
+  std::array<std::atomic<const Gpu*>, Mark::kSlots> device_of_{};
   const std::shared_ptr<const platform::Fd> peer_;
 
   std::atomic<bool> dead_{false};  // relaxed: the counters provide the order
@@ -108,4 +108,4 @@ class TimelinePages {
   bool ended_ TB_GUARDED_BY(mutex_) = false;
 };
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -11,7 +11,7 @@
 #include "tensorbus/memory/block.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
 // Records which streams write to an owner's blocks, and whether the blocks are completely written.
 // Thread-safe.
@@ -23,27 +23,27 @@ class WriteMarks {
 
   // The blocks are complete when all present work of the stream has run. Throws what
   // Timeline::signal() throws.
-  void written_by(const platform::GpuStream& stream, std::span<const BlockRef> blocks);
+  void written_by(const GpuStream& stream, std::span<const memory::BlockRef> blocks);
   // Makes the stream wait for the block's writer, then calls `work`, which enqueues on the stream.
   // Only the caller uses the stream, and no lock is held meanwhile: the driver may wait until the
   // work has run. `end` is released when the work has run or never will.
-  void after_whole(const platform::GpuStream& stream, const Block& block,
+  void after_whole(const GpuStream& stream, const memory::Block& block,
                    const std::function<void()>& work, std::shared_ptr<const void> end);
   // Makes later work of the stream find the block complete. If the stream then writes to the block,
   // written_by() must be called.
-  void wait_on(const platform::GpuStream& stream, const Block& block);
+  void wait_on(const GpuStream& stream, const memory::Block& block);
   // Returns true if the block with this write mark is complete.
   bool whole(std::uint64_t write_mark) const noexcept;
   // Keeps `what` while streams may still write.
   void keep(std::shared_ptr<const void> what) noexcept;
   // Keeps `what` until the block is complete or never will be.
-  void keep_until_whole(const Block& block, std::shared_ptr<const void> what);
+  void keep_until_whole(const memory::Block& block, std::shared_ptr<const void> what);
   // Returns a mark of `timeline` that is reached when all blocks are complete; none if they already
   // are. A stream of our own waits for their writers and signals the mark.
-  Mark when_whole(Timeline& timeline, std::span<const BlockRef> blocks);
+  Mark when_whole(Timeline& timeline, std::span<const memory::BlockRef> blocks);
 
  private:
-  const platform::GpuStream& relay_of(std::uint32_t slot) TB_REQUIRES(mutex_);
+  const GpuStream& relay_of(std::uint32_t slot) TB_REQUIRES(mutex_);
 
   mutable platform::Mutex mutex_;
   Timeline& own() TB_REQUIRES(mutex_);
@@ -52,8 +52,8 @@ class WriteMarks {
   // The same, once made with the first mark. Release pairs with acquire.
   std::atomic<Timeline*> own_{nullptr};
   // By the slot that they wait for, so that none waits for another's work.
-  std::map<std::uint32_t, platform::OwnStream> relays_ TB_GUARDED_BY(mutex_);
-  std::map<std::uint32_t, const platform::Gpu*> devices_ TB_GUARDED_BY(mutex_);  // of slots
+  std::map<std::uint32_t, OwnStream> relays_ TB_GUARDED_BY(mutex_);
+  std::map<std::uint32_t, const Gpu*> devices_ TB_GUARDED_BY(mutex_);  // of slots
 };
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -13,11 +13,9 @@
 #include "tensorbus/platform/fork_guard.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 namespace {
 
-using platform::GpuScope;
-using platform::GpuStream;
 
 // Limits for unused copies, kept for borrowers that ask a little later, and because pinning their
 // pages takes long.
@@ -26,7 +24,7 @@ constexpr std::size_t kMostRestingBytes = std::size_t{256} << 20;
 
 constexpr std::size_t kMostWaiting = 4096;
 
-Error broken(const platform::Gpu& device) {
+Error broken(const Gpu& device) {
   return {Code::kSystem, "the memory of cuda:" + std::to_string(device.ordinal()) +
                              " cannot be read any more: a kernel of its owner's has broken the "
                              "context there"};
@@ -55,7 +53,7 @@ class HostCopies::Notifier {
 };
 
 struct HostCopies::Copy {
-  Copy(BlockRef memory, std::size_t wanted, std::shared_ptr<Notifier> to_notify)
+  Copy(memory::BlockRef memory, std::size_t wanted, std::shared_ptr<Notifier> to_notify)
       : notifier(std::move(to_notify)), block(std::move(memory)), bytes(wanted) {
     const std::size_t page = platform::page_bytes();
     auto* const first = reinterpret_cast<std::byte*>(
@@ -78,19 +76,19 @@ struct HostCopies::Copy {
 
   const std::shared_ptr<Notifier> notifier;
   // The source. A block that is published again has other bytes.
-  SegmentId segment = 0;
+  memory::SegmentId segment = 0;
   std::uint64_t generation = 0;
   std::uint64_t write_mark = 0;
   std::uint64_t offset = 0;
   std::size_t length = 0;
   int device = 0;
-  std::optional<BlockRef> source;  // until the copy is done
+  std::optional<memory::BlockRef> source;  // until the copy is done
 
-  const BlockRef block;
+  const memory::BlockRef block;
   const std::size_t bytes;
   std::span<std::byte> pages;
   std::size_t begin = 0;  // of the copy within the pages
-  std::optional<platform::HostRegistration> pinned;
+  std::optional<HostRegistration> pinned;
   // Release: stored by a thread of the driver, which does not touch the copy again. Pairs with the
   // acquire in rests() and deliver().
   std::atomic<bool> done{false};
@@ -98,7 +96,7 @@ struct HostCopies::Copy {
   std::deque<OnCopied> waiting;
 };
 
-HostCopies::HostCopies(std::shared_ptr<Arena> arena, std::shared_ptr<DeviceMemory> device_memory,
+HostCopies::HostCopies(std::shared_ptr<memory::Arena> arena, std::shared_ptr<DeviceMemory> device_memory,
                        std::function<void()> wake)
     : arena_(std::move(arena)),
       device_memory_(std::move(device_memory)),
@@ -106,7 +104,7 @@ HostCopies::HostCopies(std::shared_ptr<Arena> arena, std::shared_ptr<DeviceMemor
 
 HostCopies::~HostCopies() {
   notifier_->silence();
-  if (!platform::Gpu::any_in_use()) return;
+  if (!Gpu::any_in_use()) return;
   for (const auto& copy : copies_) try {
       if (copy->given_up)
         platform::abandon(copy);
@@ -127,10 +125,10 @@ void HostCopies::copy(const Range& range, OnCopied on_copied) {
 }
 
 void HostCopies::require_possible(const Range& range) const {
-  const platform::Gpu& device = device_memory_->device_of(range.block->segment());
+  const Gpu& device = device_memory_->device_of(range.block->segment());
   if (device.is_broken()) throw broken(device);
   const std::size_t budget = arena_->stats().budget_bytes;
-  if (Copy::block_bytes(range.bytes + kBlockAlignment) > budget)
+  if (Copy::block_bytes(range.bytes + memory::kBlockAlignment) > budget)
     throw Error(Code::kOutOfMemory, "a copy of " + std::to_string(range.bytes) +
                                         " bytes of device memory in host memory, whose budget is " +
                                         std::to_string(budget) +
@@ -199,7 +197,7 @@ std::shared_ptr<HostCopies::Copy> HostCopies::find(const Range& range) const {
 
 // Reuses the copy that was unused for the longest time, if there are many and it fits.
 std::shared_ptr<HostCopies::Copy> HostCopies::make(const Range& range) {
-  const std::size_t bytes = range.bytes + kBlockAlignment;
+  const std::size_t bytes = range.bytes + memory::kBlockAlignment;
   const auto rests = [](const auto& copy) { return copy->rests() && !copy->source; };
   if (std::count_if(copies_.begin(), copies_.end(), rests) >= std::ptrdiff_t{kMostResting}) {
     const auto oldest = std::find_if(copies_.begin(), copies_.end(), [&](const auto& copy) {
@@ -211,7 +209,7 @@ std::shared_ptr<HostCopies::Copy> HostCopies::make(const Range& range) {
       return copy;
     }
   }
-  const auto allocate = [&] { return arena_->allocate(Copy::block_bytes(bytes), Grant::kRead); };
+  const auto allocate = [&] { return arena_->allocate(Copy::block_bytes(bytes), memory::Grant::kRead); };
   try {
     return std::make_shared<Copy>(allocate(), bytes, notifier_);
   } catch (const Error& error) {
@@ -222,7 +220,7 @@ std::shared_ptr<HostCopies::Copy> HostCopies::make(const Range& range) {
 }
 
 // If pinning is not possible, the driver copies through its own memory, and this thread waits.
-void HostCopies::pin(Copy& copy, const platform::Gpu& device) {
+void HostCopies::pin(Copy& copy, const Gpu& device) {
   if (!copy.pinned) try {
       copy.pinned.emplace(device, copy.pages);
     } catch (const Error& error) {
@@ -231,8 +229,8 @@ void HostCopies::pin(Copy& copy, const platform::Gpu& device) {
 }
 
 void HostCopies::start(Copy& copy, const Range& range) {
-  const Block& block = *range.block;
-  const platform::Gpu& device = device_memory_->device_of(block.segment());
+  const memory::Block& block = *range.block;
+  const Gpu& device = device_memory_->device_of(block.segment());
   pin(copy, device);
   copy.segment = block.segment();
   copy.generation = block.generation();
@@ -240,7 +238,7 @@ void HostCopies::start(Copy& copy, const Range& range) {
   copy.offset = range.offset;
   copy.length = range.bytes;
   copy.device = device.ordinal();
-  copy.begin = range.offset % kBlockAlignment;  // keeps the alignment of elements
+  copy.begin = range.offset % memory::kBlockAlignment;  // keeps the alignment of elements
   copy.done.store(false, std::memory_order_relaxed);
   copy.given_up = false;
   const GpuScope scope(device);
@@ -270,7 +268,7 @@ void HostCopies::start(Copy& copy, const Range& range) {
   copy.source = range.block;
 }
 
-const GpuStream& HostCopies::stream_of(const platform::Gpu& device) {
+const GpuStream& HostCopies::stream_of(const Gpu& device) {
   return streams_.try_emplace(&device, device).first->second.get();
 }
 
@@ -278,7 +276,7 @@ void HostCopies::deliver() {
   const auto copies = copies_;  // a copy of the list: callbacks may request more copies
   for (const auto& copy : copies) {
     if (!copy->source) continue;
-    const platform::Gpu& device = device_memory_->device_of(copy->segment);
+    const Gpu& device = device_memory_->device_of(copy->segment);
     copy->given_up = device.is_broken();  // also if done: what has run is unknown
     if (copy->given_up)
       tell(*copy, broken(device));
@@ -322,4 +320,4 @@ void HostCopies::let_go(std::size_t most_resting) {
   }
 }
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

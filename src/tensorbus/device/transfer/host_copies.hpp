@@ -14,7 +14,7 @@
 #include "tensorbus/memory/host/arena.hpp"
 #include "tensorbus/platform/error.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
 // Copies an owner's GPU memory to host memory for borrowers that cannot use the device
 // (docs/cuda.md, "Who cannot use the device"). Borrowers that ask for the same bytes share one
@@ -24,7 +24,7 @@ class HostCopies {
  public:
   // `wake` makes deliver() run soon on that thread. It may be called in any thread, takes no lock
   // that a caller of the driver holds, and does not throw.
-  HostCopies(std::shared_ptr<Arena> arena, std::shared_ptr<DeviceMemory> device_memory,
+  HostCopies(std::shared_ptr<memory::Arena> arena, std::shared_ptr<DeviceMemory> device_memory,
              std::function<void()> wake);
   // Unfinished copies keep their memory until they are done.
   ~HostCopies();
@@ -33,12 +33,12 @@ class HostCopies {
 
   // Bytes of a block on a device.
   struct Range {
-    BlockRef block;
+    memory::BlockRef block;
     std::uint64_t offset = 0;  // in the segment
     std::size_t bytes = 0;
   };
   struct Copied {
-    BlockRef block;                   // of the arena
+    memory::BlockRef block;                   // of the arena
     std::uint64_t offset = 0;         // of the range's first byte, in the segment of `block`
     int device = 0;                   // our ordinal of the range's device
     std::shared_ptr<const void> use;  // held while the copy is read
@@ -71,19 +71,19 @@ class HostCopies {
   void require_possible(const Range& range) const;
   std::shared_ptr<Copy> find(const Range& range) const;
   std::shared_ptr<Copy> make(const Range& range);
-  static void pin(Copy& copy, const platform::Gpu& device);
+  static void pin(Copy& copy, const Gpu& device);
   void start(Copy& copy, const Range& range);
   static Copied copied(const Copy& copy);
   static void tell(Copy& copy, const Result& result);
   void let_go(std::size_t most_resting);
-  const platform::GpuStream& stream_of(const platform::Gpu& device);
+  const GpuStream& stream_of(const Gpu& device);
 
-  const std::shared_ptr<Arena> arena_;
+  const std::shared_ptr<memory::Arena> arena_;
   const std::shared_ptr<DeviceMemory> device_memory_;
   const std::shared_ptr<Notifier> notifier_;
   std::list<std::shared_ptr<Copy>> copies_;  // the most recently used is last
   std::deque<Waiting> waiting_;              // until there is room
-  std::map<const platform::Gpu*, platform::OwnStream> streams_;
+  std::map<const Gpu*, OwnStream> streams_;
 };
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -9,10 +9,10 @@
 #include "tensorbus/platform/faults/private_pages.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
 struct PinnedBlocks::Pinned {
-  Pinned(BorrowedSegments::Ref in, SegmentId number, Range part)
+  Pinned(memory::BorrowedSegments::Ref in, memory::SegmentId number, memory::Range part)
       : mapping(std::move(in)),
         segment(number),
         range(part),
@@ -21,11 +21,11 @@ struct PinnedBlocks::Pinned {
   const std::byte* first() const noexcept { return mapping->data() + range.begin; }
   const std::byte* end() const noexcept { return mapping->data() + range.end; }
 
-  const BorrowedSegments::Ref mapping;
-  const SegmentId segment;
-  const Range range;
+  const memory::BorrowedSegments::Ref mapping;
+  const memory::SegmentId segment;
+  const memory::Range range;
   const platform::KeptShared kept;
-  const platform::HostPin pin;
+  const HostPin pin;
   std::size_t users = 0;        // guarded by mutex_, like last_used
   std::uint64_t last_used = 0;  // a turn
 };
@@ -59,7 +59,7 @@ PinnedBlocks::Found PinnedBlocks::find(const Wanted& wanted) {
     withdraw(wanted.block);
     return found;
   }
-  std::optional<Range> granted;
+  std::optional<memory::Range> granted;
   const auto state = ask(wanted, granted);
   if (!state) return pin(wanted, *granted);
   return {*state == State::kNot ? leave(wanted) : *state};
@@ -91,7 +91,7 @@ PinnedBlocks::State PinnedBlocks::leave(const Wanted& wanted) {
 
 // Returns nothing if the owner has granted it.
 std::optional<PinnedBlocks::State> PinnedBlocks::ask(const Wanted& wanted,
-                                                     std::optional<Range>& granted) {
+                                                     std::optional<memory::Range>& granted) {
   const platform::MutexLock lock(answers_mutex_);
   if (!asked_.contains(wanted.block) && std::chrono::steady_clock::now() < ask_again_)
     return State::kNot;
@@ -124,7 +124,7 @@ PinnedBlocks::Found PinnedBlocks::use(const Ref& pinned) {
   return {State::kPinned, std::move(held)};
 }
 
-PinnedBlocks::Found PinnedBlocks::pin(const Wanted& wanted, Range granted) {
+PinnedBlocks::Found PinnedBlocks::pin(const Wanted& wanted, memory::Range granted) {
   const std::size_t page = platform::page_bytes();
   const bool makes_sense = granted.begin % page == 0 && granted.end % page == 0 &&
                            granted.begin <= wanted.bytes.begin && granted.end >= wanted.bytes.end &&
@@ -185,14 +185,14 @@ void PinnedBlocks::bound_idle(std::vector<Ref>& gone) {
 
 void PinnedBlocks::unpin(std::vector<Ref> gone) noexcept {
   for (Ref& pinned : gone) {
-    const SegmentId segment = pinned->segment;
-    const Range range = pinned->range;
+    const memory::SegmentId segment = pinned->segment;
+    const memory::Range range = pinned->range;
     pinned.reset();  // unpin before release
     release(segment, range);
   }
 }
 
-void PinnedBlocks::release(SegmentId segment, Range part) noexcept {
+void PinnedBlocks::release(memory::SegmentId segment, memory::Range part) noexcept {
   try {
     tell_(segment, part);
   } catch (const std::exception&) {  // the owner keeps the pages until the connection ends
@@ -227,7 +227,7 @@ void PinnedBlocks::drop_grants() noexcept {
   std::erase_if(asked_, [](const auto& item) { return item.second.answered; });
 }
 
-void PinnedBlocks::answer(const Block& block, std::optional<Range> granted) {
+void PinnedBlocks::answer(const Block& block, std::optional<memory::Range> granted) {
   const platform::MutexLock lock(answers_mutex_);
   const auto found = asked_.find(block);
   if (found == asked_.end() || found->second.answered)
@@ -254,4 +254,4 @@ void PinnedBlocks::owner_gone() noexcept {
   drop_idle();
 }
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

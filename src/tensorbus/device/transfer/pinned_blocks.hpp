@@ -14,7 +14,7 @@
 #include "tensorbus/memory/ranges.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 
 // The blocks of one owner that are pinned in this process for GPUs. The owner must grant that
 // first. It takes no pages out of a granted part until it is notified that the part is no longer
@@ -31,19 +31,19 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   static constexpr std::chrono::seconds kRefusedFor{1};
 
   struct Block {
-    SegmentId segment = 0;
+    memory::SegmentId segment = 0;
     std::uint64_t offset = 0;  // of any byte of the block
     std::uint64_t generation = 0;
     auto operator<=>(const Block&) const = default;
   };
   struct Wanted {
     Block block;
-    Range bytes;  // to be pinned; offsets in the segment
-    BorrowedSegments::Ref mapping;
+    memory::Range bytes;  // to be pinned; offsets in the segment
+    memory::BorrowedSegments::Ref mapping;
   };
 
   // `tell` notifies the owner that a part of a segment is no longer pinned.
-  using Tell = std::function<void(SegmentId segment, Range part)>;
+  using Tell = std::function<void(memory::SegmentId segment, memory::Range part)>;
   void tell_by(Tell tell);
 
   // Count subscribers that want pins. After the last one, only blocks in use stay pinned.
@@ -66,7 +66,7 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   State leave(const Wanted& wanted);
 
   // Takes the owner's reply; empty: refused. Does not call the driver.
-  void answer(const Block& block, std::optional<Range> granted);
+  void answer(const Block& block, std::optional<memory::Range> granted);
   // Called when the owner is gone: only blocks in use stay pinned.
   void owner_gone() noexcept;
 
@@ -77,15 +77,15 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
 
   Found use_what_holds(const Wanted& wanted);
   void withdraw(const Block& block) noexcept TB_EXCLUDES(answers_mutex_);
-  std::optional<State> ask(const Wanted& wanted, std::optional<Range>& granted);
+  std::optional<State> ask(const Wanted& wanted, std::optional<memory::Range>& granted);
   Found use(const Ref& pinned) TB_REQUIRES(mutex_);
-  Found pin(const Wanted& wanted, Range granted);
+  Found pin(const Wanted& wanted, memory::Range granted);
   // Removes the unused blocks between the addresses; returns false if one is in use.
   bool make_room(const std::byte* first, const std::byte* end, std::vector<Ref>& gone)
       TB_REQUIRES(mutex_);
   void bound_idle(std::vector<Ref>& gone) TB_REQUIRES(mutex_);
   void unpin(std::vector<Ref> gone) noexcept TB_EXCLUDES(mutex_);
-  void release(SegmentId segment, Range part) noexcept TB_EXCLUDES(mutex_);
+  void release(memory::SegmentId segment, memory::Range part) noexcept TB_EXCLUDES(mutex_);
   bool keeps_idle() const noexcept { return subscribers_ != 0 && !owner_gone_; }
   void used_no_more(Ref pinned) noexcept TB_EXCLUDES(mutex_);
   void drop_idle() noexcept TB_EXCLUDES(mutex_);
@@ -102,11 +102,11 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   struct Asked {
     bool wanted = true;  // still wanted
     bool answered = false;
-    std::optional<Range> granted{};
+    std::optional<memory::Range> granted{};
   };
   std::map<Block, Asked> asked_ TB_GUARDED_BY(answers_mutex_);
   std::chrono::steady_clock::time_point ask_again_ TB_GUARDED_BY(answers_mutex_){};
   std::atomic<bool> owner_gone_{false};  // relaxed: changed under answers_mutex_
 };
 
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -43,14 +43,14 @@ PeerMemory* Lease::memory_of(const Id& owner, memory::SegmentId segment) const n
                                                             : nullptr;
 }
 
-void Lease::use_on(const platform::GpuStream& stream) {
+void Lease::use_on(const device::GpuStream& stream) {
   if (!device_) return;
   for (const auto& other : device_->others) other->use_on(stream);
   use_here(stream);
 }
 
-void Lease::use_here(const platform::GpuStream& stream) {
-  memory::Timeline* const timeline = this->timeline();
+void Lease::use_here(const device::GpuStream& stream) {
+  device::Timeline* const timeline = this->timeline();
   if (timeline == nullptr) return;  // all memory belongs to the other leases
   const platform::MutexLock lock(device_->mutex);
   timeline->wait(stream, device_->whole_at);
@@ -72,7 +72,7 @@ bool Lease::intact() const noexcept {
   if (!device_) return true;
   for (const auto& other : device_->others)
     if (!other->intact()) return false;
-  const memory::Timeline* const timeline = this->timeline();
+  const device::Timeline* const timeline = this->timeline();
   return timeline == nullptr || !timeline->failed(device_->whole_at);
 }
 
@@ -82,7 +82,7 @@ void Lease::list_writers(std::vector<Written>& all) const {
   if (timeline() != nullptr) all.push_back({lender_->peer_memory(), device_->whole_at});
 }
 
-memory::DeviceKeeper::Intact Lease::intact_later() const {
+device::DeviceKeeper::Intact Lease::intact_later() const {
   std::vector<Written> all;
   list_writers(all);
   return [all = std::move(all)] {
@@ -96,7 +96,7 @@ bool Lease::is_settled() const noexcept {
   if (!device_) return true;
   for (const auto& other : device_->others)
     if (!other->is_settled()) return false;
-  const memory::Timeline* const timeline = this->timeline();
+  const device::Timeline* const timeline = this->timeline();
   return timeline == nullptr || timeline->reached(device_->whole_at);
 }
 
@@ -112,12 +112,12 @@ Lease::~Lease() {
 
 namespace {
 
-bool is_broken(const platform::GpuStream& stream) { return stream.device().is_broken(); }
+bool is_broken(const device::GpuStream& stream) { return stream.device().is_broken(); }
 
 // Returns a mark that is reached when all these streams have run their present work; none if none
 // of them runs any more.
-memory::Mark signalled(const std::vector<platform::GpuStream>& streams,
-                       memory::Timeline& timeline) {
+device::Mark signalled(const std::vector<device::GpuStream>& streams,
+                       device::Timeline& timeline) {
   if (std::all_of(streams.begin(), streams.end(), is_broken)) return {};
   for (std::size_t i = 1; i < streams.size(); ++i) streams.front().join(streams[i]);
   return timeline.signal(streams.front());
@@ -138,17 +138,17 @@ void Lease::give_back(std::uint64_t mark) noexcept {
 void Lease::give_back() noexcept {
   if (!device_ || device_->streams.empty()) return give_back(0);
   try {
-    const memory::Mark mark = signalled(device_->streams, *timeline());
+    const device::Mark mark = signalled(device_->streams, *timeline());
     return give_back(mark.packed());
   } catch (const std::exception&) {  // tried again below
   }
   lender_->leave(*this);
-  if (!platform::Gpu::any_in_use()) return;  // the process ends: the owner takes everything back
+  if (!device::Gpu::any_in_use()) return;  // the process ends: the owner takes everything back
   try {
-    memory::DeferredReleaser::retry([lender = lender_, token = token_, streams = device_->streams,
+    device::DeferredReleaser::retry([lender = lender_, token = token_, streams = device_->streams,
                                      ours = device_->ours, kept = kept_] {
       try {
-        const memory::Mark mark = signalled(streams, *lender->peer_memory()->imported.timeline());
+        const device::Mark mark = signalled(streams, *lender->peer_memory()->imported.timeline());
         lender->give_back(token, mark.packed());
         return true;
       } catch (const std::exception&) {

@@ -29,7 +29,7 @@ struct Place {
 // This process's right to read the memory of one sample. When its last reference is dropped, in any
 // thread, its token is returned: at once if this process owns the memory, else when no forked child
 // has inherited it.
-class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_this<Lease> {
+class Lease final : public device::DeviceKeeper, public std::enable_shared_from_this<Lease> {
  public:
   Lease() = default;  // without a token, until begin()
   Lease(std::shared_ptr<LeaseSource> lender, std::uint64_t token) {
@@ -55,11 +55,11 @@ class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_
   }
 
   // Marks the lease as one of GPU memory, which is completely written at the owner's mark.
-  void on_device(memory::Mark whole_at) { device_ = std::make_unique<DeviceUse>(whole_at); }
+  void on_device(device::Mark whole_at) { device_ = std::make_unique<DeviceUse>(whole_at); }
   bool is_on_device() const noexcept { return device_ != nullptr; }
   // Each stream that uses this lease also uses the other one.
   void use_with(std::shared_ptr<Lease> other) { device_->others.push_back(std::move(other)); }
-  void use_on(const platform::GpuStream& stream) override;
+  void use_on(const device::GpuStream& stream) override;
   void use_on(const OurStream& stream) override;
   bool intact() const noexcept override;
   Intact intact_later() const override;
@@ -76,20 +76,20 @@ class Lease final : public memory::DeviceKeeper, public std::enable_shared_from_
 
  private:
   struct DeviceUse {
-    explicit DeviceUse(memory::Mark mark) : whole_at(mark) {}
-    const memory::Mark whole_at;
+    explicit DeviceUse(device::Mark mark) : whole_at(mark) {}
+    const device::Mark whole_at;
     std::vector<std::shared_ptr<Lease>> others;
     platform::Mutex mutex;
-    std::vector<platform::GpuStream> streams TB_GUARDED_BY(mutex);  // that use the lease
+    std::vector<device::GpuStream> streams TB_GUARDED_BY(mutex);  // that use the lease
     std::vector<OurStream> ours TB_GUARDED_BY(mutex);               // some of these
   };
   struct Written {  // at the owner's mark
     std::shared_ptr<PeerMemory> by;
-    memory::Mark whole_at;
+    device::Mark whole_at;
   };
-  void use_here(const platform::GpuStream& stream);
+  void use_here(const device::GpuStream& stream);
   void list_writers(std::vector<Written>& all) const;
-  memory::Timeline* timeline() const noexcept {
+  device::Timeline* timeline() const noexcept {
     return lender_->peer_memory()->imported.timeline();
   }
   // Called by the destructor only, when no other thread can use the lease.

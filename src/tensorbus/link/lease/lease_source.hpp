@@ -32,8 +32,8 @@ struct PeerMemory {
   std::shared_ptr<Channel> channel;  // null: the owner is dead; others passed its memory on
   memory::BorrowedSegments segments{memory::Grant::kRead};
   memory::BorrowedSegments writable_segments{memory::Grant::kWrite};
-  memory::ImportedMemory imported;
-  std::shared_ptr<memory::PinnedBlocks> pinned = std::make_shared<memory::PinnedBlocks>();
+  device::ImportedMemory imported;
+  std::shared_ptr<device::PinnedBlocks> pinned = std::make_shared<device::PinnedBlocks>();
   PeerWakePage wake_page;
   std::shared_ptr<const platform::Fd> pidfd;  // null: the peer has none, or before its HELLO
   bool of_this_process = false;  // the owner is this process: its arena keeps blocks for children
@@ -89,7 +89,7 @@ class LeaseSource {
   memory::BorrowedSegments::Ref map_own(memory::SegmentId id, memory::Range range) const {
     return segments_.map_own(id, range);
   }
-  memory::ImportedMemory::Ref find_device_memory(memory::SegmentId id) {
+  device::ImportedMemory::Ref find_device_memory(memory::SegmentId id) {
     return peer_memory_->imported.find(id, grant_);
   }
   // Returns false if find_device_memory() found that this process cannot use it.

@@ -95,14 +95,14 @@ void OwnerLink::pass_segments(const PublishedRef& sample) {
     segments_->ensure_sent(file, borrower_.grant);
 }
 
-void OwnerLink::prepare(const PublishedRef& sample, const platform::GpuStream* writer) {
+void OwnerLink::prepare(const PublishedRef& sample, const device::GpuStream* writer) {
   prepared_.reset();  // of an earlier sample that was not pushed
   pass_segments(sample);
   if (sample && sample->on_device()) returning_.reserve(limits_.depth + limits_.max_held);
   prepared_ = segments_->mark_for(sample, writer);
 }
 
-void OwnerLink::push(Entry& entry, PublishedRef sample, const platform::GpuStream* writer) {
+void OwnerLink::push(Entry& entry, PublishedRef sample, const device::GpuStream* writer) {
   if (!prepared_) prepare(sample, writer);
   entry.timeline = prepared_->packed();
   prepared_.reset();

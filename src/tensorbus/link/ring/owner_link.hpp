@@ -98,11 +98,11 @@ class OwnerLink {
 
   // Does the part of the next push() that can fail: sends the borrower the segments of the sample,
   // and the mark at which it is complete. Throws Error or std::bad_alloc.
-  void prepare(const PublishedRef& sample, const platform::GpuStream* writer = nullptr);
+  void prepare(const PublishedRef& sample, const device::GpuStream* writer = nullptr);
   // Pushes a sample; there must be room. Sets this link's token and mark in the entry. Does not
   // wake the subscriber. Throws like prepare() and then changes nothing; after prepare() it does
   // not throw. `writer`: see SegmentSender::mark_for().
-  void push(Entry& entry, PublishedRef sample, const platform::GpuStream* writer = nullptr);
+  void push(Entry& entry, PublishedRef sample, const device::GpuStream* writer = nullptr);
   // Pushes another message that lies in the host memory of the last one. push() has set the entry's
   // mark.
   void push_another(Entry& entry, PublishedRef sample) noexcept;
@@ -183,7 +183,7 @@ class OwnerLink {
     std::uint64_t mark = 0;
   };
   std::vector<Returning> returning_;  // has capacity for all leases once one is on a device
-  std::optional<memory::Mark> prepared_;
+  std::optional<device::Mark> prepared_;
   std::vector<std::uint64_t> tokens_;  // by slot: the token of the sample in it
   std::uint64_t next_ = 0;             // the position of the next push
   std::uint64_t oldest_ = 0;           // no position before this one is full

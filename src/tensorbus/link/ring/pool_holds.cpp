@@ -59,7 +59,7 @@ void PoolHolds::end(std::shared_ptr<const platform::Fd> pidfd) noexcept {
     rest = std::make_shared<Rest>();
     *rest = {channel_, std::move(pidfd), std::exchange(holds_, {})};
     ::shutdown(channel_->fd(), SHUT_WR);
-    if (!is_over(*rest)) memory::DeferredReleaser::retry([rest] { return is_over(*rest); });
+    if (!is_over(*rest)) device::DeferredReleaser::retry([rest] { return is_over(*rest); });
   } catch (const std::exception&) {  // leaked, not released early
     new (std::nothrow) std::shared_ptr<Rest>(std::move(rest));
     new (std::nothrow) decltype(holds_)(std::move(holds_));

@@ -28,7 +28,7 @@ bool all_segments(const PublishedSample& sample, IsSo is_so) {
 }  // namespace
 
 SegmentSender::SegmentSender(std::shared_ptr<Channel> channel, std::shared_ptr<memory::Arena> arena,
-                             std::shared_ptr<memory::DeviceMemory> device_memory)
+                             std::shared_ptr<device::DeviceMemory> device_memory)
     : channel_(std::move(channel)),
       arena_(std::move(arena)),
       device_memory_(std::move(device_memory)),
@@ -106,7 +106,7 @@ void SegmentSender::send_device_memory(memory::SegmentId segment, memory::Grant 
 }
 
 void SegmentSender::send_export(memory::SegmentId segment) {
-  using Kind = platform::ForeignMemory::Kind;
+  using Kind = device::ForeignMemory::Kind;
   const auto shared = device_memory_->exports().memory_of(segment);
   DeviceExport message{.segment = segment,
                        .kind = static_cast<std::uint32_t>(shared->kind()),
@@ -120,7 +120,7 @@ void SegmentSender::send_export(memory::SegmentId segment) {
 }
 
 void SegmentSender::send_pooled(const DeviceExport& message,
-                                const platform::ForeignMemory& memory) {
+                                const device::ForeignMemory& memory) {
   std::vector<platform::Fd> fds;
   fds.push_back(platform::duplicate(memory.pool().get()));
   holds_.add(message.segment, device_memory_->exports().held(message.segment));
@@ -133,7 +133,7 @@ void SegmentSender::send_pooled(const DeviceExport& message,
 }
 
 // Makes all descriptors before the first is sent.
-void SegmentSender::send_chunks(DeviceExport message, const platform::ForeignMemory& memory) {
+void SegmentSender::send_chunks(DeviceExport message, const device::ForeignMemory& memory) {
   std::vector<platform::Fd> fds;
   for (const auto& chunk : memory.chunks()) fds.push_back(chunk.allocation.descriptor());
   message.chunks = static_cast<std::uint32_t>(fds.size());
@@ -146,19 +146,19 @@ void SegmentSender::send_chunks(DeviceExport message, const platform::ForeignMem
   }
 }
 
-memory::Mark SegmentSender::mark_for(const PublishedRef& sample,
-                                     const platform::GpuStream* writer) {
+device::Mark SegmentSender::mark_for(const PublishedRef& sample,
+                                     const device::GpuStream* writer) {
   if (!sample || !sample->on_device()) return {};
   const platform::MutexLock lock(mutex_);
-  memory::Timeline& timeline = this->timeline();
+  device::Timeline& timeline = this->timeline();
   return writer != nullptr ? timeline.signal(*writer)
                            : device_memory_->marks().when_whole(timeline, sample->blocks().span());
 }
 
-memory::Timeline& SegmentSender::timeline() {
+device::Timeline& SegmentSender::timeline() {
   if (made_) return *made_;
   require_reader();
-  auto timeline = std::make_unique<memory::Timeline>(peer_);
+  auto timeline = std::make_unique<device::Timeline>(peer_);
   std::vector<platform::Fd> fds;
   fds.push_back(platform::duplicate(timeline->memfd().get()));
   channel_->send(TimelineMessage{}, std::move(fds));
@@ -180,15 +180,15 @@ void SegmentSender::peer_hung_up() noexcept {
 
 // A borrower that writes an invalid mark gets its lease returned too early, and harms only itself.
 bool SegmentSender::reached(std::uint64_t packed_mark) const noexcept {
-  const memory::Mark mark = memory::Mark::of(packed_mark);
-  const memory::Timeline* const timeline = timeline_.load(std::memory_order_acquire);
-  return timeline == nullptr || mark.slot >= memory::Mark::kSlots || timeline->reached(mark);
+  const device::Mark mark = device::Mark::of(packed_mark);
+  const device::Timeline* const timeline = timeline_.load(std::memory_order_acquire);
+  return timeline == nullptr || mark.slot >= device::Mark::kSlots || timeline->reached(mark);
 }
 
 void SegmentSender::keep_until(std::uint64_t packed_mark, PublishedRef sample) noexcept {
   if (reached(packed_mark)) return;
   try {
-    timeline_.load(std::memory_order_acquire)->keep_until(memory::Mark::of(packed_mark), sample);
+    timeline_.load(std::memory_order_acquire)->keep_until(device::Mark::of(packed_mark), sample);
   } catch (const std::exception&) {
     platform::leak(std::move(sample));
   }

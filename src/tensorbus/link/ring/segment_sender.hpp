@@ -24,7 +24,7 @@ class SegmentSender {
  public:
   SegmentSender(
       std::shared_ptr<Channel> channel, std::shared_ptr<memory::Arena> arena,
-      std::shared_ptr<memory::DeviceMemory> device_memory = nullptr);  // null: none is lent
+      std::shared_ptr<device::DeviceMemory> device_memory = nullptr);  // null: none is lent
   ~SegmentSender();
 
   // Sets the account for unread messages. Called before anything is sent.
@@ -50,7 +50,7 @@ class SegmentSender {
   // Returns the mark of the connection's timeline at which the sample is complete; none for host
   // memory. `writer`: the stream known to write it last. Throws what ensure_sent() and WriteMarks
   // throw.
-  memory::Mark mark_for(const PublishedRef& sample, const platform::GpuStream* writer);
+  device::Mark mark_for(const PublishedRef& sample, const device::GpuStream* writer);
   // Returns true if the borrower has reached this mark, or if it is not a mark of its timeline.
   bool reached(std::uint64_t packed_mark) const noexcept;
   // Keeps a returned sample that the borrower's streams still read, until the mark is reached or
@@ -61,24 +61,24 @@ class SegmentSender {
   void require_reader() const TB_REQUIRES(mutex_);
   void send_device_memory(memory::SegmentId segment, memory::Grant grant) TB_REQUIRES(mutex_);
   void send_export(memory::SegmentId segment) TB_REQUIRES(mutex_);
-  void send_pooled(const DeviceExport& message, const platform::ForeignMemory& memory)
+  void send_pooled(const DeviceExport& message, const device::ForeignMemory& memory)
       TB_REQUIRES(mutex_);
-  void send_chunks(DeviceExport message, const platform::ForeignMemory& memory) TB_REQUIRES(mutex_);
-  memory::Timeline& timeline() TB_REQUIRES(mutex_);
+  void send_chunks(DeviceExport message, const device::ForeignMemory& memory) TB_REQUIRES(mutex_);
+  device::Timeline& timeline() TB_REQUIRES(mutex_);
 
   void send_segment(memory::SegmentId segment, memory::Grant grant);
   void send_file(memory::SegmentId segment, memory::Grant grant);
 
   std::shared_ptr<Channel> channel_;
   std::shared_ptr<memory::Arena> arena_;
-  std::shared_ptr<memory::DeviceMemory> device_memory_;
+  std::shared_ptr<device::DeviceMemory> device_memory_;
   memory::PeerAccount account_;
   platform::Mutex mutex_;
   std::shared_ptr<const platform::Fd> peer_ TB_GUARDED_BY(mutex_);
   // Made for the first sample on a device.
-  std::unique_ptr<memory::Timeline> made_ TB_GUARDED_BY(mutex_);
+  std::unique_ptr<device::Timeline> made_ TB_GUARDED_BY(mutex_);
   // The same, for reads without our mutex. Release pairs with acquire.
-  std::atomic<memory::Timeline*> timeline_{nullptr};
+  std::atomic<device::Timeline*> timeline_{nullptr};
   // True: the borrower is known to have it.
   std::map<std::pair<memory::SegmentId, memory::Grant>, bool> sent_ TB_GUARDED_BY(mutex_);
   // Rows of chunks that may have been sent in part.

@@ -43,7 +43,7 @@ struct DeviceSegment {
 struct DeviceExport {
   static constexpr ControlType kType = ControlType::kDeviceExport;
   memory::SegmentId segment = 0;
-  std::uint32_t kind = 0;  // a platform::ForeignMemory::Kind
+  std::uint32_t kind = 0;  // a device::ForeignMemory::Kind
   std::uint64_t bytes = 0;
   Id device;
   std::string handle{};  // of the allocation; or its name in its pool
