@@ -74,8 +74,7 @@ bool QueueClient::take_ahead(std::vector<Sample>& items, std::size_t most, Acces
         std::this_thread::yield();
       }
     }
-    // taken items are returned; the next call finds the error again
-  } catch (const std::exception&) {
+  } catch (const std::exception&) {  // the taken items are returned; the next call fails again
   }
   return false;
 }
@@ -99,8 +98,7 @@ bool QueueClient::take_here(std::vector<Sample>& items, std::size_t most, Access
   };
   try {
     (void)core_.run_now(take_all, after_messages);
-    // taken items are returned; the next call finds the error again
-  } catch (const std::exception&) {
+  } catch (const std::exception&) {  // the taken items are returned; the next call fails again
   }
   return none_left;
 }
@@ -181,8 +179,7 @@ Outcome QueueClient::get_many(std::vector<Sample>& items, std::size_t most, Acce
   try {
     for (std::size_t batch = kFirst; items.size() < end; batch = std::min(2 * batch, kMost))
       if (!get_waiting(items, std::min(batch, end - items.size()), access)) break;
-    // taken items are returned; the next call finds the error again
-  } catch (const std::exception&) {
+  } catch (const std::exception&) {  // the taken items are returned; the next call fails again
   }
   return Outcome::kDone;
 }
@@ -221,8 +218,7 @@ bool QueueClient::get_waiting(std::vector<Sample>& items, std::size_t count, Acc
       channel = gets.front().host_channel();
       batch = std::make_unique<link::Channel::Batch>(channel);  // for the acceptances that follow
     }
-    // taken items are returned; the next call finds the error again
-  } catch (const std::exception&) {
+  } catch (const std::exception&) {  // the taken items are returned; the next call fails again
   }
   for (QueueGet& get : gets) get.cancel();
   batch.reset();

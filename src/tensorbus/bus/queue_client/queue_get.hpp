@@ -22,8 +22,8 @@ class QueueGet {
   // How a get requests an item.
   struct Mode {
     bool waits = true;  // the server replies when there is an item
-    // take() only reads the item; accept() or cancel() must follow. Other threads may see the item
-    // before that. Without `redeliver` the item is lost if this process dies before accept().
+    // take() only reads the item; accept() or cancel() must follow. The item may be visible
+    // elsewhere before that: without `redeliver` it is lost if this process dies then.
     bool holds = false;
     std::chrono::nanoseconds patience = PatientRequest::kPatience;  // see PatientRequest
   };
@@ -32,8 +32,8 @@ class QueueGet {
            std::shared_ptr<UnderWay::Request> under_way = nullptr);
 
   // Returns kDone with an item, which the server counts as taken; kTimedOut if no item has come;
-  // kShutDown if none will come; kInterrupted. Throws an Error that came instead. Out of memory, it
-  // has refused the offer.
+  // kShutDown if none will come; kInterrupted. Throws an Error that came instead. If memory
+  // was short, the offer was refused.
   // `driver`: runs handlers during the wait. `life`: once it is done without an offer, returns
   // kClosed.
   Outcome take(Sample& item, const platform::StopCondition& stop,

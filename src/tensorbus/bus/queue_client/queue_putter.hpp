@@ -40,7 +40,7 @@ class QueuePutter : public std::enable_shared_from_this<QueuePutter> {
   // Puts a prepared item that lies in host memory known to the queue's server. Returns false if it
   // cannot be put this way.
   bool put_now(const SampleBuilder& item);
-  // The same two calls, but if the ring has just become full, they poll for room for some
+  // As put_now(), but if the ring is full and had room a moment ago, polls for room for some
   // microseconds. For callers that would wait for room.
   std::size_t put_soon(std::span<const Message> items) {
     return look_for_room([&] { return put_now(items); });

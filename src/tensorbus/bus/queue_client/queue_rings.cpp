@@ -18,7 +18,7 @@ std::shared_ptr<const QueueRings> KeptQueueRings::of(const QueueAddress& address
   }
   const auto unused = std::ranges::find_if(
       kept_.rbegin(), kept_.rend(), [](const auto& rings) { return rings.use_count() == 1; });
-  // rings in use are kept, to be notified of ends of sessions
+  // Rings in use stay: they are notified of ended sessions.
   if (kept_.size() >= kMostKept && unused != kept_.rend())
     over.splice(over.end(), kept_, std::prev(unused.base()));
   kept_.push_front(std::make_shared<const QueueRings>(core_, address));
