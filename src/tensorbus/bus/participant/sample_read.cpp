@@ -25,7 +25,7 @@ Outcome SampleRead::read(Sample& sample, const platform::StopCondition& stop) {
   }
 }
 
-// Returns false if part of it is out of reach.
+// Returns false if a part is out of reach.
 bool SampleRead::read_now(Sample& sample) {
   if (keeps_) {
     if (!SampleData::read_held(sample, held_, how_))
