@@ -11,7 +11,7 @@ namespace tensorbus::bus {
 namespace {
 
 // Several, so that a copy that waits for its writer delays few others.
-constexpr std::size_t kMostWorkers = 8;  // of a device
+constexpr std::size_t kMostWorkers = 8;  // per device
 
 }  // namespace
 
@@ -72,7 +72,7 @@ void DeviceCopier::fill(const memory::BlockRef& block, const DevicePlan& plan,
   put_back(device, std::move(worker));
 }
 
-// Returns an idle worker, else a new one, else the one whose work is the oldest.
+// Returns an idle worker, else a new one, else the one with the oldest work.
 DeviceCopier::Worker DeviceCopier::take_worker(const platform::Gpu& device) {
   {
     const platform::MutexLock lock(mutex_);
