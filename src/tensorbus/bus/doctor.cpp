@@ -49,7 +49,7 @@ void try_pidfd() {
   if (count > 0) throw Error(Code::kUnsupported, "a pidfd says that a living process has ended");
 }
 
-// Maps a memfd twice: as its owner, and as a borrower that was sent its descriptor.
+// Maps a memfd twice: as its owner, and as a borrower that got its descriptor.
 void try_shared_memory() {
   using platform::Mapping;
   const std::size_t bytes = platform::page_bytes();
