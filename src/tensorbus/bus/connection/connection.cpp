@@ -63,7 +63,7 @@ void Connection::on_ready(Cause cause) {
 }
 
 // Returns true if the message may be handled again after a limit. No message is lost, except from a
-// dead peer: its message could wait forever for resources that the peer itself holds.
+// peer that is gone: its message could wait forever for resources that the peer itself holds.
 bool Connection::may_try_again(Cause cause) noexcept {
   return cause == Cause::kReady && (!channel_->peer_is_gone() || ++tries_ < kLastTries);
 }

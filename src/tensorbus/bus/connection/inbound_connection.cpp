@@ -324,7 +324,7 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
   } catch (const memory::PeerLimit& limit) {
     return refuse(asked, limit.code(), limit.what());
   }
-  // Allocates the link's memory before the borrower knows of the link, or refuses it.
+  // Allocates the link's memory, or refuses the link, before the borrower knows of it.
   auto no_memory = link::Channel::prepare(link::Refused{
       asked.link, static_cast<std::uint32_t>(Code::kOutOfMemory), "the publisher has no memory"});
   const auto entry =

@@ -126,12 +126,12 @@ class EventLoop {
   std::chrono::milliseconds until_next_timer();
 
   platform::Poller poller_;  // the watched descriptors
-  platform::Poller outer_;   // the loop's own thread waits for it: poller_ and wake_
+  platform::Poller outer_;   // for the loop's own thread: contains poller_ and wake_
   platform::Fd wake_;
   platform::Fd kick_;  // wakes a Driver, which alone clears it: other threads may see it first
   std::atomic<bool> kicked_{false};
   platform::Mutex turn_;
-  std::atomic<std::thread::id> running_{};  // relaxed: each thread only searches for itself
+  std::atomic<std::thread::id> running_{};  // relaxed: compared with the own id only
   // The thread that waits for poller_ instead of the loop's own thread; empty if none does.
   std::atomic<std::thread::id> driver_{};
   platform::AdaptiveSpin spin_{1};  // for a Driver that has the place

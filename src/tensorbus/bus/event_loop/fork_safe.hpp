@@ -25,7 +25,7 @@ class ForkSafe {
   }
   ~ForkSafe() { leave_to_parent(); }
 
-  // Only without a state.
+  // Only for an object without a state.
   template <typename... Args>
   void emplace(Args&&... args) {
     value_.reset(new T{std::forward<Args>(args)...});

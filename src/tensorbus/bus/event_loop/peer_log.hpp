@@ -29,7 +29,7 @@ class PeerLog {
 
   using Clock = std::chrono::steady_clock;
   Clock::time_point until_{};
-  std::set<std::string> written_;  // until until_
+  std::set<std::string> written_;  // in the interval that ends at until_
   std::size_t left_out_ = 0;
 };
 

@@ -22,7 +22,7 @@ std::vector<std::string> nodes_of(const Domain& domain) {
   return names;
 }
 
-// Adds to mirrors the machines of the queues that they represent.
+// Sets the machine of each mirror: that of the queue that it represents.
 void name_machines(const Domain& domain, std::vector<QueueReport>& queues) {
   std::map<std::uint64_t, std::string> machines;
   for (const auto& [file, content] : domain.marked(kQueueMarker)) {

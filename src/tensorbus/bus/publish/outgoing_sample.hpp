@@ -12,7 +12,7 @@ namespace tensorbus::bus {
 struct OutgoingSample {
   link::Entry entry;
   link::PublishedRef issued;
-  // The stream that writes the tensors on GPUs; null without these.
+  // The stream that writes the tensors on GPUs; null without tensors there.
   const platform::GpuStream* writer = nullptr;
   std::size_t copied_bytes = 0;
   std::size_t bytes = 0;  // of its tensors and fields

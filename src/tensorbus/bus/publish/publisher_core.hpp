@@ -208,7 +208,7 @@ class PublisherCore {
   std::uint64_t bytes_sent_ TB_GUARDED_BY(mutex_) = 0;
   std::shared_ptr<link::TraceRing> trace_ TB_GUARDED_BY(mutex_);  // null: not traced
   bool drops_pending_ TB_GUARDED_BY(mutex_) = false;              // take_drops() will be called
-  const memory::PoolId pool_;  // last member: made when no later member can throw
+  const memory::PoolId pool_;  // last, so that no later member can throw
 };
 
 }  // namespace tensorbus::bus

@@ -80,8 +80,8 @@ class PutRings {
 };
 
 // An entry of another ring may have been put before an entry read here, but be seen later. So
-// entries put after the start of this call are left. `known`: no entry is left twice, whatever its
-// time of the put.
+// entries put after the start of this call are left. `known`: no entry is left twice, whatever time
+// it states.
 template <typename Enter>
 void PutRings::pull(Enter enter) {
   if (rings_.empty()) return;

@@ -180,7 +180,7 @@ bool QueueHost::lend_ahead(Hosted& queue) {
     more = !queue.prefetch.has_room();
     return !more && lend_ahead(queue, item, number);
   });
-  std::optional<std::uint64_t> left;  // empty if no request waits for the lent items to be taken
+  std::optional<std::uint64_t> left;  // empty: no getter needs to wake the server
   if (queue.table.waits_for_takes())
     left = queue.table.lent_ahead();
   else if (more)

@@ -28,7 +28,7 @@ class QueuePrefetch : public std::enable_shared_from_this<QueuePrefetch> {
   QueuePrefetch& operator=(const QueuePrefetch&) = delete;
 
   // Takes the oldest item, which then belongs to this process. Returns false if none is lent, or
-  // while a GET is under way: the server would mistake the taken item for that of the later GET.
+  // while a GET is under way: the server would regard the GET as the later request.
   bool take(Sample& item, Access access);
   // Counts an item that was requested and came after `waited`. Requests the ring if items keep
   // coming by request.

@@ -39,7 +39,7 @@ class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
     std::set<link::BlockName> blocks;
     std::shared_ptr<link::PeerMemory> peer_memory;
     bool on_device = false;  // part of it lies on a device
-    int tries = 0;           // failed attempts to acquire the blocks
+    int tries = 0;           // attempts that ended with the connection
     bool failing = false;    // the last try failed, and another is scheduled
   };
 

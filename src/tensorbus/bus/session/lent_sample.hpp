@@ -50,7 +50,7 @@ struct LentSample {
   std::vector<std::byte> bytes;  // a copy of the descriptor
   Descriptor descriptor;         // its fields lie in `bytes`
   AcquiredLeases claimed;
-  link::PublishedRef own;  // null: in memory of another participant
+  link::PublishedRef own;  // null: came from a peer
 
  private:
   void copy_descriptor(const link::Lent& lent);

@@ -134,7 +134,8 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   // Handles a message about memory, for which a sample may wait. Like on_message().
   bool on_memory(link::Channel::Received& received);
   // Ends the session, because the peer or this participant is gone: every open request gets an
-  // Error with this code. The caller then calls take_back(), or when the peer's lineage has ended.
+  // Error with this code. The caller then calls take_back() at once, or when the peer's lineage has
+  // ended.
   void end(const std::string& why, Code code = Code::kClosed, bool took_nothing = false);
   bool lends() const noexcept { return !lent_.empty(); }
   // Adds the leases that were lent by message.

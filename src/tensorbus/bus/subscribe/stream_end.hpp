@@ -48,8 +48,9 @@ class StreamEnd {
   // subscriber has no links.
   bool reached() const noexcept;
 
-  // Records that the program looks for samples. A subscriber whose program does not is not joined
-  // again: it would block the publisher once more. Returns true if take_rejoins() has new results.
+  // Records that the program looks for samples. If the program does not look, the subscriber is not
+  // joined again: it would block the publisher once more. Returns true if take_rejoins() has new
+  // results.
   bool look() noexcept;
   // Returns the publishers to join again, each once.
   std::vector<std::pair<Id, std::uint32_t>> take_rejoins();
