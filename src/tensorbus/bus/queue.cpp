@@ -336,14 +336,14 @@ Outcome Queue::get_while(Sample& item, const Pending& unanswered,
 }
 
 Outcome Queue::Pending::accept() {
-  if (!impl_->item) throw Error(Code::kInvalidArgument, "accept() of what is no get");
+  if (!impl_->item) throw Error(Code::kInvalidArgument, "accept(): this request is not a get");
   const Outcome outcome = platform::with_memory_errors([&] { return impl_->item->accept(kNow); });
   if (outcome == Outcome::kTimedOut) impl_->notify_again();
   return outcome;
 }
 
 void Queue::Pending::spoil() {
-  if (!impl_->item) throw Error(Code::kInvalidArgument, "spoil() of what is no get");
+  if (!impl_->item) throw Error(Code::kInvalidArgument, "spoil(): this request is not a get");
   platform::with_memory_errors([&] { impl_->item->spoil(); });
 }
 

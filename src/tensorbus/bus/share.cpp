@@ -56,7 +56,7 @@ void ask_for(bus::ParticipantCore& core, const Handle& handle, Access access,
           else if (const auto* error = std::get_if<Error>(&answer))
             receiver.on_error(*error);
           else
-            receiver.on_error(Error(Code::kProtocol, "an answer to another question"));
+            receiver.on_error(Error(Code::kProtocol, "the reply does not match the request"));
         },
         absent);
   });

@@ -124,7 +124,7 @@ void InboundConnection::tell_ended() {
       const bool cut_off = link.link->is_cut_off();
       if (cut_off)
         context_.log.write(platform::LogLevel::kWarning, link.publisher->topic(), account_.pid(),
-                           {"cut its subscriber off, for which publish() has waited longer than "
+                           {"cut its subscriber off: publish() has waited for it longer than "
                             "lag_timeout"});
       else if (!link.publisher->closed())
         context_.log.write(platform::LogLevel::kError, link.publisher->topic(), account_.pid(),

@@ -139,7 +139,7 @@ void OutboundConnection::on(const link::Ended& ended) {
   if (!subscriber || !link) return;
   if (ended.cut_off != 0)
     log(platform::LogLevel::kWarning, *link,
-        {"its publisher cut the subscriber off, for which it has waited longer than lag_timeout"});
+        {"its publisher cut the subscriber off after waiting for it longer than lag_timeout"});
   subscriber->end(link, ended.cut_off != 0);
 }
 

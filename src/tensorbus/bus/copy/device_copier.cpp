@@ -26,7 +26,7 @@ void DeviceCopier::require(const Device& device) {
   } catch (const Error& error) {
     if (error.code() == Code::kOutOfMemory) throw;
     throw Error(Code::kUnsupported,
-                what + ": nothing can be put there in this process. " + error.what());
+                what + ": this process cannot copy tensors to it. " + error.what());
   }
 }
 

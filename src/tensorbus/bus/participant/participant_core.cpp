@@ -171,7 +171,7 @@ std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string&
     throw Error(Code::kInvalidArgument, "lag_timeout: expected more than 0 seconds");
   if (!options.reliable && options.lag_timeout != std::chrono::nanoseconds::max())
     throw Error(Code::kInvalidArgument,
-                "lag_timeout: a publisher that is not reliable waits for nobody; make it reliable");
+                "lag_timeout: a publisher that is not reliable does not wait; make it reliable");
   const std::uint32_t number = publishers_.next_number();
   const std::string marker = marker_name(escaped, id(), number);
   auto publisher = std::make_shared<PublisherCore>(topic, number, options, context_.arena,

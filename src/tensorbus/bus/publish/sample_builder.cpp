@@ -16,7 +16,7 @@ void require_not_received(const std::byte* on_device) {
   if (memory::ImportedMemory::any_covers(on_device))
     throw Error(Code::kUnsupported,
                 "this tensor on a GPU was received by another participant of this process, or was "
-                "let go of: publish it with the one that received it, or copy it first");
+                "released: publish it with the participant that received it, or copy it first");
 }
 
 // Waits for this process's writes in another owner's memory: its next reader asks the owner, which
@@ -100,7 +100,7 @@ std::size_t SampleBuilder::place_tensors(std::span<const TensorView> tensors,
     ready_.bytes += span.bytes();
     if (data == nullptr && !empty)
       throw Error(Code::kInvalidArgument,
-                  "tensor " + std::to_string(i) + " has elements, and no memory: its data is null");
+                  "tensor " + std::to_string(i) + " has elements but no memory: its data is null");
     const memory::Block* block = empty ? nullptr : take_loan(view, span, supplies, loan);
     if (block != nullptr) point_at(entry, *block, static_cast<std::uint64_t>(data - block->data()));
     if (block != nullptr || empty || lend_file(entry, data, span, supplies) ||
@@ -240,7 +240,7 @@ memory::Block* SampleBuilder::take_loan(const TensorView& view, const ByteSpan& 
       on_device ? supplies.device_memory.find(first) : supplies.arena.find(first);
   if (loan != nullptr && block != *loan)
     throw Error(Code::kInvalidArgument,
-                "this loan is of another participant: take the loan from the publisher that "
+                "this loan belongs to another participant: take the loan from the publisher that "
                 "publishes it, or publish a copy");
   if (!block) return nullptr;
   if (on_device) device_tensors_.add(view);
@@ -253,9 +253,9 @@ memory::Block* SampleBuilder::take_loan(const TensorView& view, const ByteSpan& 
     throw Error(
         Code::kInvalidArgument,
         supplies.pool.most == memory::Grant::kWrite
-            ? "this publisher is shared, and this loan is of one that is not: take the loan "
+            ? "this publisher is shared, but this loan belongs to one that is not: take the loan "
               "from the publisher that publishes it, or publish a copy"
-            : "this loan is of a shared publisher, whose subscribers could write to it: take "
+            : "this loan belongs to a shared publisher, whose subscribers could write to it: take "
               "the loan from the publisher that publishes it, or publish a copy");
   memory::Block* found = &*block;
   if (std::find(blocks_.begin(), blocks_.end(), block) != blocks_.end()) return found;

@@ -210,7 +210,7 @@ bool QueueHost::lend_ahead(Hosted& queue, const LentRef& item, std::uint64_t num
 void QueueHost::on_ring(const Client& from, const link::QueueRing& asked, platform::Fd ring) {
   Hosted& queue = find(asked.queue);
   if (queue.mirror || queue.options.max_bytes != 0)
-    throw Error(Code::kUnsupported, "each item of this queue is asked for");
+    throw Error(Code::kUnsupported, "each item of this queue needs a request");
   const Touch touch(*this, queue);
   queue.rings.add(from, lender_of(*from, queue), std::move(ring));
   look_after(queue);
@@ -227,7 +227,7 @@ void QueueHost::on_wake(const link::QueueWake& woken) {
 void QueueHost::on_prefetch(const Client& from, const link::Prefetch& asked) {
   Hosted& queue = find(asked.queue);
   if (queue.mirror || from->peer_memory()->channel->is_loop_back())
-    throw Error(Code::kUnsupported, "each item of this queue is asked for");
+    throw Error(Code::kUnsupported, "each item of this queue needs a request");
   const Touch touch(*this, queue);
   queue.table.expect_from(from);
   PeerSession::Prefetch joined = queue.prefetch.join(from);

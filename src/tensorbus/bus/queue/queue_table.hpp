@@ -83,7 +83,7 @@ class QueueTable {
   // Bounds the memory that waiting requests can take.
   static void require_room_to_wait(std::size_t waiting) {
     if (waiting >= 65'536)
-      throw Error(Code::kOutOfMemory, "more than 65,536 calls wait for this queue already");
+      throw Error(Code::kOutOfMemory, "more than 65,536 calls are already waiting for this queue");
   }
 
   // Records a PUT; put() or not_put() follows when its item has come, or cannot come. Returns false
@@ -324,7 +324,7 @@ class QueueTable {
   template <typename Port>
   void add(Port& port, std::uint64_t number, Item item) {
     if (!items_.add(number, std::move(item)))
-      throw Error(Code::kInvalidArgument, "item " + std::to_string(number) + " waits already");
+      throw Error(Code::kInvalidArgument, "item " + std::to_string(number) + " is already waiting");
     settle(port);
   }
   // Removes a waiting item. Returns false if no item of this number waits.

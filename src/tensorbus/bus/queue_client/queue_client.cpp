@@ -26,7 +26,7 @@ PeerSession::OnAnswer tell(ReplyCompletion awaited) {
     else if (const auto* error = std::get_if<Error>(&answer))
       awaited->fail(*error);
     else
-      awaited->fail(Error(Code::kProtocol, "an answer to another question"));
+      awaited->fail(Error(Code::kProtocol, "the reply does not match the request"));
   };
 }
 

@@ -101,7 +101,7 @@ void HostCopyRequest::guarded(Work work) {
   } catch (const Error& error) {
     fail(error);
   } catch (const std::bad_alloc&) {
-    fail(Error(Code::kOutOfMemory, "no memory to ask for a copy of device memory"));
+    fail(Error(Code::kOutOfMemory, "no memory to request a copy of device memory"));
   }
 }
 

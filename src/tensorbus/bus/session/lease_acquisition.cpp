@@ -88,7 +88,7 @@ void LeaseAcquisition::claim_again(std::size_t owner, const Error& why) {
   if (no_room && std::chrono::steady_clock::now() - began_ > PatientRequest::kPatience)
     return fail(why);
   if (!no_room && ++share.tries == kMostTries)
-    return fail(Error(Code::kClosed, "its owner hangs up again and again"));
+    return fail(Error(Code::kClosed, "its owner hangs up repeatedly"));
   share.failing = true;
   context_.loop.post_later(no_room ? kNoRoomDelay : kRetryDelay,
                            [self = shared_from_this(), owner] {
@@ -135,7 +135,7 @@ std::shared_ptr<link::PeerMemory> LeaseAcquisition::orphaned_memory_with(
 
 void LeaseAcquisition::inherit_segment(std::size_t owner, memory::SegmentId segment) {
   if (!sender_.session)
-    return fail(Error(Code::kClosed, "its owner and whoever handed it on are dead"));
+    return fail(Error(Code::kClosed, "its owner and the process that handed it on are dead"));
   sender_.session->hand_over(
       shares_[owner].owner, segment, grant_, sender_.link, sender_.token,
       [self = shared_from_this(), owner, segment](PeerSession::Answer& answer) {

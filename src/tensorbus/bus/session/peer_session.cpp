@@ -230,11 +230,12 @@ void PeerSession::on(const link::Denied& denied) {
 void PeerSession::answer(std::uint32_t request, link::ControlType by, Answer answer) {
   const auto found = asked_.find(request);
   if (found == asked_.end())
-    throw Error(Code::kProtocol, "answer.request: " + std::to_string(request) + " was not asked");
+    throw Error(Code::kProtocol,
+                "answer.request: " + std::to_string(request) + " is no open request");
   const bool to_get = by == link::ControlType::kReply && found->second.may_be_told;
   if (by != link::ControlType::kDenied && by != found->second.answered_by && !to_get)
     throw Error(Code::kProtocol,
-                "answer.request: " + std::to_string(request) + " asked for something else");
+                "answer.request: " + std::to_string(request) + " expects another message");
   const OnAnswer on_answer = std::move(found->second.on_answer);
   asked_.erase(found);
   on_answer(answer);
@@ -246,13 +247,13 @@ void PeerSession::answer_here(HeldItem held) {
 }
 
 QueueRequests& PeerSession::queues() const {
-  if (!context_.queues) throw Error(Code::kClosed, "there are no queues here");
+  if (!context_.queues) throw Error(Code::kClosed, "this participant has no queues");
   return *context_.queues;
 }
 
 void PeerSession::require_room_for_a_lease() const {
   if (lent_.size() >= kMostLent)
-    throw Error(Code::kOutOfMemory, "more than 2^20 leases of one process: let go of some");
+    throw Error(Code::kOutOfMemory, "more than 2^20 leases of one process: release some");
 }
 
 link::Lent PeerSession::lent(const link::Entry& entry, const link::PublishedRef& issued,

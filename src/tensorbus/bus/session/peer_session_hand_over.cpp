@@ -13,7 +13,7 @@ constexpr int kLooksForAnEnd = 50;
 constexpr std::size_t kMostWaiting = 4096;  // requests of one peer
 
 Error not_here() {
-  return {Code::kClosed, "HAND_OVER.segment: it is not here, or its owner lives"};
+  return {Code::kClosed, "HAND_OVER.segment: it is not mapped here, or its owner lives"};
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ void PeerSession::hand_over_device_memory(const link::HandOver& asked,
 // may still be under way. The request waits until their result is known.
 void PeerSession::hand_over_later(const link::HandOver& asked, int looks) {
   if (handing_over_ >= kMostWaiting)
-    throw Error(Code::kOutOfMemory, "too much of what a dead process left is asked for at once");
+    throw Error(Code::kOutOfMemory, "too many requests at once for the memory of dead processes");
   context_.loop.post_later(kLookAgain, [weak = weak_from_this(), asked, looks] {
     const auto self = weak.lock();
     if (!self) return;

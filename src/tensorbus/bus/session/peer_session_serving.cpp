@@ -29,7 +29,7 @@ void PeerSession::serve(std::uint32_t request, const std::function<void()>& work
 void PeerSession::do_or_deny(std::uint32_t request, const std::function<void()>& work) {
   auto no_memory =
       link::Channel::prepare(link::Denied{request, static_cast<std::uint32_t>(Code::kOutOfMemory),
-                                          "the process that was asked has no memory left"});
+                                          "the process that got the request has no memory left"});
   try {
     work();
   } catch (const Error& error) {

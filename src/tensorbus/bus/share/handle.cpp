@@ -101,7 +101,7 @@ Handle Handle::from_bytes(std::span<const std::byte> bytes) {
   if (bytes.size() < sizeof head + sizeof sum)
     refuse(std::to_string(bytes.size()) + " bytes, it is cut short");
   std::memcpy(&head, bytes.data(), sizeof head);
-  if (head.magic != Head().magic) refuse("it does not begin like one of this version");
+  if (head.magic != Head().magic) refuse("it does not begin like a handle of this version");
   const auto body = bytes.first(bytes.size() - sizeof sum);
   std::memcpy(&sum, bytes.data() + body.size(), sizeof sum);
   if (sum != checksum(body)) refuse("its checksum is wrong: it is cut short, or was changed");

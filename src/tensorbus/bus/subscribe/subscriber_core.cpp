@@ -35,14 +35,14 @@ void require_as_asked(const link::Accepted& accepted, const SubscriberOptions& a
     return;
   throw Error(Code::kProtocol, "ACCEPTED: queues of " + std::to_string(accepted.slots) + " and " +
                                    std::to_string(accepted.returns) + " slots, max_held " +
-                                   std::to_string(accepted.max_held) + ": more than was asked for");
+                                   std::to_string(accepted.max_held) + ": more than requested");
 }
 
 // Throws if the owner names a mirror's machine or publisher, but not both correctly.
 void require_origin(const link::Accepted& accepted) {
   if (accepted.machine.empty() && accepted.publisher.empty()) return;
   if (accepted.machine.empty() || !parse_publisher_name(accepted.publisher))
-    throw Error(Code::kProtocol, "ACCEPTED.publisher: not the name of a publisher of a machine");
+    throw Error(Code::kProtocol, "ACCEPTED.publisher: not the name of a publisher on a machine");
 }
 
 inline void relax_cpu() noexcept {
@@ -65,7 +65,7 @@ SubscriberCore::SubscriberCore(std::string topic, const SubscriberOptions& optio
       sleeper_(std::move(wake_page)) {
   if (receiving_.in_host_memory && options_.access == Access::kShared)
     throw Error(Code::kInvalidArgument,
-                "device: what is copied to host memory is not shared; use another access");
+                "device: copies in host memory are not shared; use another access");
   if (!options_.pin) return;
   if (options_.access == Access::kPrivate)
     throw Error(Code::kInvalidArgument,

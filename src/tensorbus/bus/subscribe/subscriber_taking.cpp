@@ -144,7 +144,7 @@ void SubscriberCore::end_broken(link::BorrowerLink& link) noexcept {
   try {
     stats_.last_refusal = "the queue from publisher " + std::to_string(link.source()->publisher) +
                           " of participant " + link.source()->participant.hex() +
-                          " was overwritten with what no publisher writes: its link was ended";
+                          " contains data that no publisher writes: its link was ended";
   } catch (const std::bad_alloc&) {  // the count still reports it
     stats_.last_refusal.clear();
   }
