@@ -181,7 +181,7 @@ void list_fields(Each& each, IsReport<MemoryReport> auto& of) {
   each("devices", of.devices);
 }
 
-// The inspecting process knows the first two, the error and the topics by itself: inspector.cpp.
+// The inspecting process knows the first two, the error and the topics itself: inspection.cpp.
 template <typename Each>
 void list_fields(Each& each, IsReport<ParticipantReport> auto& of) {
   each("participant", of.participant);
