@@ -29,11 +29,11 @@ struct BornBlocks {
 };
 
 platform::Immortal<BornBlocks> born_blocks;
-// Relaxed: they only count.
+// Relaxed: these only count.
 std::atomic<std::uint64_t> born_count{0};
 std::atomic<std::uint64_t> elsewhere_count{0};
 
-// Whole pages: what may be published shares none with others, and is known by its address.
+// Returns whole pages: memory that may be published shares no page, and is found by its address.
 memory::BlockRef born_block(bus::ParticipantCore& core, std::size_t bytes) {
   try {
     // NumPy allocates with the GIL, which a publishing thread may need before it goes on.
@@ -90,7 +90,7 @@ std::size_t BornAllocator::bytes_at(const void* first) noexcept {
 
 bool BornAllocator::release(const void* first) noexcept {
   if (!may_begin_at(first)) return false;
-  memory::BlockRef released;  // after the mutex
+  memory::BlockRef released;  // destroyed after the mutex is unlocked
   const platform::MutexLock lock(born_blocks->mutex);
   const auto found = born_blocks->by_first.find(first);
   if (found == born_blocks->by_first.end()) return false;

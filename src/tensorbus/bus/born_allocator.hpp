@@ -11,18 +11,18 @@
 
 namespace tensorbus {
 
-// Memory of arrays that are born on the bus: blocks of a participant's arena, each of which is what
-// a loan is, without a publisher. Publishing bytes in one is the publish of a loan; where that is
-// impossible (another participant, another pool) they are copied like any others.
+// Memory of arrays that are born on the bus: blocks of a participant's arena, each like a loan
+// without a publisher. Publishing bytes in such a block is like publishing a loan; where that is
+// impossible (another participant, another pool) they are copied like any other bytes.
 //
-// Of the whole process; thread-safe. A block is released once, by its first byte. A forked child
-// allocates none, and leaves those that it inherited to its parent.
+// For the whole process; thread-safe. A block is released once, by its first byte. A forked child
+// allocates no blocks, and leaves the inherited ones to its parent.
 class TENSORBUS_API BornAllocator {
  public:
   explicit BornAllocator(const Participant& participant);
 
-  // Returns bytes that are not cleared, on a page; null if there is no room, or the participant is
-  // gone. That is counted: the caller takes other memory.
+  // Returns uncleared bytes that begin on a page; null if there is no room, or the participant is
+  // gone. The failure is counted, and the caller takes other memory.
   void* allocate(std::size_t bytes) noexcept;
 
   // Returns the bytes of the block that begins here; 0 if none does.
@@ -34,7 +34,7 @@ class TENSORBUS_API BornAllocator {
     std::size_t blocks = 0;
     std::size_t bytes = 0;
     std::uint64_t born = 0;       // since the process started
-    std::uint64_t elsewhere = 0;  // for which there was no room
+    std::uint64_t elsewhere = 0;  // allocations for which there was no room
   };
   static Use use() noexcept;
 
@@ -43,7 +43,7 @@ class TENSORBUS_API BornAllocator {
   std::uint32_t fork_generation_;
 };
 
-// Returns the same memory as a loan. Throws Error(kOutOfMemory), which is counted.
+// Returns such memory as a loan. Throws Error(kOutOfMemory), which is counted.
 TENSORBUS_API Loan born(const Layout& layout, const Participant& participant);
 
 }  // namespace tensorbus

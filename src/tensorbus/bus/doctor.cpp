@@ -42,14 +42,14 @@ void try_pidfd() {
   if (!own) platform::throw_system_of_needed("pidfd_open", errno);
   if (!platform::is_pidfd(own.get()))
     throw Error(Code::kUnsupported,
-                "/proc/self/fd does not tell what a pidfd is: is /proc mounted?");
+                "/proc/self/fd does not show a pidfd as one: is /proc mounted?");
   pollfd ended{own.get(), POLLIN, 0};
   const int count = ::poll(&ended, 1, 0);
   if (count < 0) throw_system("poll of a pidfd", errno);
-  if (count > 0) throw Error(Code::kUnsupported, "a pidfd says that a living process has ended");
+  if (count > 0) throw Error(Code::kUnsupported, "a pidfd reports that a living process has ended");
 }
 
-// Maps a memfd twice: as its owner, and as a borrower that was sent its descriptor.
+// Maps a memfd twice: as its owner, and as a borrower that got its descriptor.
 void try_shared_memory() {
   using platform::Mapping;
   const std::size_t bytes = platform::page_bytes();
@@ -62,8 +62,7 @@ void try_shared_memory() {
   const Mapping borrowers(lent.get(), bytes, Mapping::Access::kRead);
   *owners.data() = std::byte{1};
   if (*borrowers.data() != std::byte{1})
-    throw Error(Code::kUnsupported,
-                "what is written to a memfd is not read from its other mapping");
+    throw Error(Code::kUnsupported, "data written to a memfd is not visible in its other mapping");
 }
 
 void try_sockets(const std::string& path) {

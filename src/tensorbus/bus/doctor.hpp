@@ -11,25 +11,25 @@
 
 namespace tensorbus {
 
-// What this machine can do for processes that share host memory, tried with real calls; for GPUs
-// see device/probe.hpp.
+// The abilities of this machine for processes that share host memory, probed with real calls; for
+// GPUs see device/probe.hpp.
 struct HostFindings {
   std::string kernel;  // "6.1.0-13-amd64"
   ProbeResult kernel_version;
-  ProbeResult pidfd;          // the death of another process is seen at once
+  ProbeResult pidfd;          // the death of another process is noticed at once
   ProbeResult shared_memory;  // sealed memfds, which a borrower can only read
-  ProbeResult huge_pages;     // shared memory can lie in them, which is faster; needed for nothing
+  ProbeResult huge_pages;     // shared memory can use them, which is faster; not required
   std::string domain_path;
-  ProbeResult domain;  // its directory: sockets are made and reached there, or it could be made
+  ProbeResult domain;  // in its directory sockets can be made and reached, or it could be made
   bool domain_exists = false;
   std::vector<std::string> other_domains;  // of this user, with living processes
 
-  std::size_t memory_bytes = 0;               // that this process may still take
+  std::size_t memory_bytes = 0;               // memory that this process may still take
   std::string memory_limit;                   // what bounds memory_bytes
   std::optional<std::uint64_t> open_files;    // RLIMIT_NOFILE; empty: unlimited
-  std::optional<std::uint64_t> locked_bytes;  // RLIMIT_MEMLOCK, of which Tensorbus needs none
+  std::optional<std::uint64_t> locked_bytes;  // RLIMIT_MEMLOCK; Tensorbus needs none
 
-  // Returns true if other processes can have tensors by reference.
+  // Returns true if other processes can get tensors by reference.
   bool can_share() const noexcept {
     return kernel_version.can() && pidfd.can() && shared_memory.can() && domain.can();
   }

@@ -42,7 +42,7 @@ std::string seconds_text(std::chrono::nanoseconds time) {
   return text.data();
 }
 
-// The question to one participant, and its answer.
+// The request to one participant, and its reply.
 class Question {
  public:
   Question(int directory, const Id& id) : directory_(directory) { report_.participant = id; }
@@ -51,12 +51,12 @@ class Question {
   ParticipantReport& report() noexcept { return report_; }
   bool is_open() const noexcept { return state_ == State::kOpen; }
   bool is_dead() const noexcept { return state_ == State::kDead; }
-  // Returns the socket to poll; -1: it is to be connected.
+  // Returns the socket to poll; -1: not connected yet.
   int fd() const noexcept { return channel_ ? channel_->fd() : -1; }
-  // Whether go_on() may get further: what poll() said.
+  // Whether go_on() may make progress: the result of poll().
   bool ready = true;
 
-  // Connects, or hears the answer. `room`: bytes that reports may still take.
+  // Connects, or reads the reply. `room`: bytes that reports may still take.
   void go_on(std::size_t& room) {
     try {
       if (!channel_) return connect();
@@ -117,7 +117,7 @@ class Question {
     if (answer.bytes > std::min(bus::kMostReportBytes, room))
       return end("its report is too large: " + std::to_string(answer.bytes) + " bytes");
     accept(bus::decode_report(platform::read_sealed_copy(memfd.get(), answer.bytes, "INSPECTED")));
-    room -= answer.bytes;  // a report that is invalid takes nothing from the others
+    room -= answer.bytes;  // an invalid report takes no room
   }
 
   void accept(ParticipantReport said) {
@@ -137,7 +137,7 @@ class Question {
     end(why);
   }
 
-  // A participant that has closed meanwhile is not there.
+  // A participant that has closed in the meantime is not listed.
   void hung_up() {
     channel_.reset();
     const auto again = platform::connect_in(directory_, bus::socket_name(id()));
@@ -151,7 +151,7 @@ class Question {
   ParticipantReport report_;
   State state_ = State::kOpen;
   std::optional<link::Channel> channel_;
-  std::string shortage_;  // that kept the last attempt to connect from succeeding
+  std::string shortage_;  // the shortage at the last attempt to connect
 };
 
 using Questions = std::vector<std::unique_ptr<Question>>;
@@ -179,7 +179,7 @@ platform::FutexWait wait_for_some(const Questions& questions, std::chrono::nanos
   return count < 0 ? platform::FutexWait::kInterrupted : platform::FutexWait::kTimedOut;
 }
 
-// What the files of a domain say of the participants that did not answer.
+// The information in a domain's files about participants that did not reply.
 class Markers {
  public:
   Markers(int directory, const std::vector<std::string>& files)
@@ -215,7 +215,7 @@ void name_topics(ParticipantReport& report) {
   report.topics.assign(topics.begin(), topics.end());
 }
 
-// The names of the programs that peers run. A participant knows the pids of its peers alone.
+// The names of the programs of peers. A participant itself knows only the pids of its peers.
 class ProcessNames {
  public:
   explicit ProcessNames(const std::vector<ParticipantReport>& reports) {

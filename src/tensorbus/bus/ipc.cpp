@@ -34,7 +34,7 @@ device::IpcName ipc_name_of(const void* data, std::size_t bytes) {
 Sample open_ipc(const std::array<std::byte, 64>& handle, std::size_t offset, const Layout& layout,
                 Device device) {
   return platform::with_memory_errors([&] {
-    (void)span_of(layout);  // before anything is opened
+    (void)span_of(layout);  // before the handle is opened
     if (!device.is_cuda())
       throw Error(Code::kInvalidArgument, "a CUDA IPC handle is opened on a GPU");
     auto opened = std::make_shared<device::IpcMemory>(device::Gpu::at(device.ordinal), handle);

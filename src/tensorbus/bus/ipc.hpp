@@ -13,7 +13,7 @@ namespace tensorbus {
 // Raw CUDA IPC handles, for the C interface and the Python extension.
 // include/tensorbus/c/ipc.h describes the calls and their errors.
 
-// Returns the handle of the allocation that holds these bytes of a GPU.
+// Returns the handle of the allocation that contains these bytes of a GPU.
 TENSORBUS_API device::IpcName ipc_name_of(const void* data, std::size_t bytes);
 
 // Returns a sample of one tensor, whose first element is `offset` bytes behind the first byte of

@@ -57,7 +57,7 @@ MessageType type_of(std::string definition) {
   }
 }
 
-// A node of another machine has no marker here: its publishers have, those that a bridge mirrors.
+// A node on another machine has no marker here, but its publishers that a bridge mirrors have.
 bool is_mirror_of_node(const Found& found) {
   return is_topic(found.marker) && !found.advertisement.machine.empty() &&
          !found.advertisement.node.empty();

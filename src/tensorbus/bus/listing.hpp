@@ -15,15 +15,15 @@ namespace tensorbus {
 
 // Lists the publishers, nodes and queues of a domain from its directory, without a daemon.
 
-// The description of a queue that has a name.
+// The description of a named queue.
 struct QueueInfo {
   std::string name;
   std::string address;  // for Queue::open()
   Id participant;
   std::uint32_t pid = 0;     // in the pid namespace of its process
-  std::uint32_t number = 0;  // names it in its participant
-  std::string machine{};     // of a mirror: the machine of `origin`; empty: this machine
-  std::string origin{};      // of a mirror: the queue that it stands for; else empty
+  std::uint32_t number = 0;  // its number in its participant
+  std::string machine{};     // for a mirror: the machine of `origin`; empty: this machine
+  std::string origin{};      // for a mirror: the queue that it represents; else empty
 };
 
 // Return those of living processes.

@@ -66,7 +66,7 @@ struct MirrorQueue::State {
     });
   }
 
-  // Returns false if the memory of the put is not here yet. A put that cannot be read is denied.
+  // Returns false if the memory of the put has not arrived yet. An unreadable put is denied.
   bool read_put(std::vector<MirrorQueue::Event>& taken) TB_REQUIRES(mutex) {
     try {
       const Outcome outcome = put->reading.read(put->event.item, std::chrono::nanoseconds(0));

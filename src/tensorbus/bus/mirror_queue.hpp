@@ -19,16 +19,16 @@
 
 namespace tensorbus {
 
-// A mirror: a queue that stands for one of another machine, its home (docs/protocol.md, section 7).
-// Local programs use it as any queue. A bridge tells the home what they do, and the mirror what the
-// home answers. The object closes the mirror when it is destroyed. Thread-safe.
+// A mirror: a queue that represents a queue on another machine, its home (docs/protocol.md, section
+// 7). Local programs use it like any queue. A bridge passes the mirror's events to the home, and
+// the home's replies to the mirror. The object closes the mirror when it is destroyed. Thread-safe.
 class TENSORBUS_API MirrorQueue {
  public:
   using Kind = bus::MirrorEvent::Kind;
   using Values = std::array<std::uint64_t, 4>;
 
-  // Throws Error(kInvalidArgument) if the domain has a queue of this name, and for an origin
-  // without names. The mirror is never `shared`.
+  // Throws Error(kInvalidArgument) if the domain has a queue of this name, or if a name of the
+  // origin is missing. The mirror is never `shared`.
   MirrorQueue(const QueueOptions& options, const link::MirrorOrigin& origin,
               const Participant& participant = Participant::shared());
   MirrorQueue(MirrorQueue&&) noexcept;
@@ -37,37 +37,38 @@ class TENSORBUS_API MirrorQueue {
 
   const std::string& address() const;
 
-  // Returns a descriptor to poll: readable when there may be events since they were last taken.
+  // Returns a descriptor to poll: readable when events may have come since take_events().
   int descriptor();
-  // `value` is an id (kPut, kCall, kPoll, kCancel), a tag (kTaken, kSpoilt), how many (kDemand,
-  // kPassed), or for kDone and kDied a tag with `redeliver` and how many items without.
+  // `value` is an id (kPut, kCall, kPoll, kCancel), a tag (kTaken, kSpoilt), a number of waiting
+  // gets (kDemand) or items (kPassed), or for kDone and kDied a tag with `redeliver` and a number
+  // of items without.
   struct Event {
     Kind kind{};
     std::uint64_t value = 0;
-    link::QueueVerb verb{};    // of kCall
+    link::QueueVerb verb{};    // for kCall
     std::uint64_t number = 0;  // its number
-    bool waits = false;        // of kPut: for room
+    bool waits = false;        // for kPut: waits for room
     Sample item{};
   };
-  // Returns all events that have happened since the last call, in order. A put whose memory is not
-  // here yet holds up what comes after it.
+  // Returns all events since the last call, in order. A put whose memory has not arrived yet holds
+  // up the later events.
   std::vector<Event> take_events();
 
-  // Adds an item for local gets. Tags grow: throws Error(kInvalidArgument) otherwise, and
+  // Adds an item for local gets. Tags must increase: throws Error(kInvalidArgument) otherwise, and
   // Error(kOutOfMemory). For one thread.
   void offer(const Message& item, std::uint64_t tag);
-  // Takes an item back that waits. Returns false if it was offered or taken, or is gone.
+  // Takes back a waiting item. Returns false if it was offered or taken, or is gone.
   bool withdraw(std::uint64_t tag);
-  // Returns the tags of the items that wait for no get, the latest first.
+  // Returns the tags of the items for which no get waits, the latest first.
   std::vector<std::uint64_t> surplus();
-  // Answers a put, a call or a poll, once. Nothing happens if its client is dead.
+  // Replies to a put, a call or a poll, once. Has no effect if its client is dead.
   void answer(std::uint64_t id, Outcome outcome, const Values& values = {});
   void deny(std::uint64_t id, const Error& why);
-  // Local gets end with kShutDown when nothing is left here, until a kDied with `redeliver`.
-  // `died`: of how many such events the home had heard; if of less than all, nothing happens.
-  // Empty: of all.
+  // Local gets end with kShutDown when no item is left here, until a kDied with `redeliver`.
+  // `died`: the number of these events of which the home was notified; without effect if it is less
+  // than all. Empty: of all.
   void end_gets(std::optional<std::uint64_t> died = {});
-  // All who wait get kClosed.
+  // All waiting requests end with kClosed.
   void close();
 
  private:

@@ -33,7 +33,7 @@ Registry& registry() {
   return *current_registry;
 }
 
-// Keeps the participant if the last handle goes in a forked child: it is the parent's.
+// Does not destroy the participant if the last handle goes in a forked child: it is the parent's.
 struct LeaveToParent {
   void operator()(bus::ParticipantCore* core) const {
     if (core->fork_generation() == platform::fork_generation()) delete core;
@@ -63,7 +63,7 @@ Participant Participant::shared(const ParticipantOptions& options) {
     const platform::MutexLock lock(all.mutex);
     const std::string path = bus::domain_path(options.domain);
     std::erase_if(all.participants, [](const auto& weak) { return weak.expired(); });
-    // Compares where each of them is now: a domain may have moved.
+    // Compares their present paths: a domain may have moved.
     for (const auto& weak : all.participants)
       if (auto known = weak.lock(); known && known->domain().path() == path)
         return Participant(std::move(known));

@@ -16,19 +16,19 @@ namespace bus {
 class ParticipantCore;
 }
 
-// A handle to this process on one domain. Copies name the same participant, which lives until its
-// last handle, publisher and subscriber is gone. Thread-safe.
+// A handle to this process on one domain. Copies refer to the same participant, which lives until
+// its last handle, publisher and subscriber is gone. Thread-safe.
 class TENSORBUS_API Participant {
  public:
-  // Makes a participant of its own. Throws Error(kPermission) for an unsafe domain directory.
+  // Makes a new participant. Throws Error(kPermission) for an unsafe domain directory.
   explicit Participant(const ParticipantOptions& options = {});
   // Returns the participant that this process shares on a domain, made on first use. A forked child
-  // gets its own. Options other than `domain` count on first use only.
+  // gets its own. Options other than `domain` apply on first use only.
   static Participant shared(const ParticipantOptions& options = {});
 
   Id id() const;
   std::string domain_path() const;
-  // Grows when files of the domain may have come or gone.
+  // Grows when files of the domain may have been added or removed.
   std::uint64_t domain_changes() const;
   // For bridges: see bus::ParticipantCore.
   int domain_descriptor() const;
@@ -36,7 +36,7 @@ class TENSORBUS_API Participant {
   int subscribers_descriptor() const;
   std::vector<std::uint32_t> take_changed_publishers() const;
   ArenaUse arena() const;
-  // Returns the same for its memory on a GPU: nothing before the first loan there.
+  // Does the same for its memory on a GPU; all zero before the first loan there.
   ArenaUse arena(Device device) const;
 
   // Throws Error(kForked) in a child of the process that made it.

@@ -19,10 +19,10 @@ namespace tensorbus {
 
 namespace {
 
-constexpr std::size_t kAlwaysInline = 4;  // dimensions: whatever they are, the descriptor fits
+constexpr std::size_t kAlwaysInline = 4;  // dimensions: with so few, the descriptor always fits
 constexpr std::size_t kWorthTakingBackFirst = std::size_t{64} << 10;
 
-// Returns true for one tensor in host memory and nothing else.
+// Returns true for a message of exactly one tensor in host memory.
 bool is_plain(std::span<const TensorView> tensors, const Message& rest) {
   return tensors.size() == 1 && tensors.front().device.is_host() && rest.fields.empty() &&
          !rest.origin;
@@ -62,7 +62,7 @@ struct Publisher::State final : bus::SampleBuilder::Allocator {
     if (!taken) return std::nullopt;
     return publish(loaned, stop);
   }
-  // Copies a contiguous tensor from outside the bus; returns false if it is not one.
+  // Copies a contiguous tensor from outside the bus; returns false for any other tensor.
   bool copy(bus::LoanedSample& sample, const Layout& layout, const ByteSpan& span,
             const std::byte* data, std::uint64_t fingerprint) const {
     if (data == nullptr || span.bytes() == 0 || !layout.is_contiguous() ||
@@ -88,7 +88,7 @@ struct Publisher::State final : bus::SampleBuilder::Allocator {
             std::uint64_t fingerprint = 0) const {
     return sample.take(layout, span, data, issued, participant->arena(), core->pool(), fingerprint);
   }
-  // `loan` is the block that holds all tensors, if that is known.
+  // `loan`: the block that contains all tensors, if known.
   Published publish(std::span<const TensorView> tensors, const Message& rest,
                     const platform::StopCondition& stop, const memory::BlockRef* loan,
                     const bus::Stamp* as) const {
@@ -101,8 +101,8 @@ struct Publisher::State final : bus::SampleBuilder::Allocator {
         loan);
     return publish(sample, stop, as);
   }
-  // Publishes as soon as the arena has room for what is copied. Throws memory::ArenaFull when the
-  // time is over.
+  // Publishes as soon as the arena has room for the copies. Throws memory::ArenaFull after the
+  // time-out.
   template <typename Publish>
   Published publish_with_room(const platform::StopCondition& stop, const Publish& publish) const {
     Published published;
@@ -142,7 +142,8 @@ struct Publisher::State final : bus::SampleBuilder::Allocator {
   bool waits_for_memory(const platform::StopCondition& stop) const {
     return core->options().reliable && stop.timeout() != std::chrono::nanoseconds::max();
   }
-  // Calls `work`, which allocates: again when there may be room, if the publisher waits for that.
+  // Calls `work`, which allocates. If the publisher waits for memory, calls it again when there may
+  // be room.
   template <typename Work>
   Outcome with_room(const platform::StopCondition& stop, const Work& work) const {
     if (core->closed()) return Outcome::kClosed;
@@ -164,7 +165,7 @@ Publisher::Publisher(const std::string& topic, const PublisherOptions& options,
                      const Participant& participant, link::MirrorOrigin origin,
                      std::uint64_t first) {
   platform::with_memory_errors([&] {
-    // The allocations come first: once there is a publisher, it has to be closed.
+    // Allocations come first: once there is a publisher, it must be closed.
     state_.emplace(participant.core());
     state_->core = participant.core()->add_publisher(topic, options, std::move(origin), first);
   });
@@ -203,7 +204,7 @@ Published Publisher::publish(std::span<const TensorView> tensors, const Message&
       return state.waits_for_memory(stop) ? state.publish_with_room(stop, publish) : publish();
     });
   } catch (const Error& error) {
-    // The publisher was closed meanwhile, and the memory of an isolated publisher with it.
+    // The publisher was closed in the meantime, and with it the memory of an isolated publisher.
     if (error.code() == Code::kClosed && state.core->closed()) return {Outcome::kClosed};
     throw;
   }
@@ -254,15 +255,14 @@ Published Publisher::publish(Loan&& loan, void* stream) {
 
 namespace {
 
-constexpr std::int64_t kRowsAtOnce = 256;         // in one block, which all of them keep
+constexpr std::int64_t kRowsAtOnce = 256;         // in one block, which each row keeps alive
 constexpr std::int64_t kMostOfABlock = 64 << 10;  // bytes
-constexpr std::int64_t kMostOfARow = 4 << 10;     // bytes; larger ones have their own blocks
-constexpr std::int64_t kRowAlignment =
-    64;  // bytes: what is read of one row is in no other's cache line
+constexpr std::int64_t kMostOfARow = 4 << 10;     // bytes; larger rows have their own blocks
+constexpr std::int64_t kRowAlignment = 64;        // bytes: two rows share no cache line
 
 Dims inner(const Dims& dims) { return Dims(std::span(dims.begin() + 1, dims.end())); }
 
-// Rows of a tensor, from one on.
+// Returns `count` rows of a tensor, from `first` on.
 TensorView rows_of(const TensorView& tensor, std::int64_t first, std::int64_t count) {
   TensorView part = tensor;
   const auto item = static_cast<std::int64_t>(item_bytes(tensor.layout.dtype));
@@ -320,7 +320,7 @@ PublishedMany Publisher::publish_many(const TensorView& tensor,
         done.subscribers = published.subscribers;
       }
     } catch (const Error& error) {
-      // As in publish(): the memory of an isolated publisher is gone when it is closed.
+      // As in publish(): closing an isolated publisher closes its memory.
       if (error.code() == Code::kClosed && state.core->closed())
         done.outcome = Outcome::kClosed;
       else if (done.count != 0)

@@ -32,7 +32,7 @@ struct Stamp;
 // include/tensorbus/publisher.hpp describes the calls and their errors. Thread-safe.
 class TENSORBUS_API Publisher {
  public:
-  // `origin`: of a mirror. `first`: the sequence of its first sample.
+  // `origin`: for a mirror. `first`: the sequence number of its first sample.
   explicit Publisher(const std::string& topic, const PublisherOptions& options = {},
                      const Participant& participant = Participant::shared(),
                      link::MirrorOrigin origin = {}, std::uint64_t first = 0);
@@ -41,7 +41,7 @@ class TENSORBUS_API Publisher {
   ~Publisher();  // close()
 
   Loan loan(const Layout& layout, Device device = Device::host());
-  // Waits for room in the arena if there is none now; nothing if the caller gives up.
+  // Waits for room in the arena if there is none now. Returns nothing if the caller gives up.
   std::optional<Loan> loan(const Layout& layout, Device device,
                            const platform::StopCondition& stop);
   template <typename T>
@@ -55,8 +55,8 @@ class TENSORBUS_API Publisher {
   Published publish(const TensorView& tensor);
   Published publish(const Value& fields, const std::vector<TensorView>& tensors);
   Published publish(const Message& message, const platform::StopCondition& stop);
-  // Publishes each row of a tensor, along its first dimension, as a message. What stops it after
-  // the first message is an outcome: an Error is thrown by the next call.
+  // Publishes each row of a tensor, along its first dimension, as a message. A failure after the
+  // first message is an outcome; the next call throws the Error.
   PublishedMany publish_many(const TensorView& rows, const platform::StopCondition& stop);
   PublishedMany publish_many(const TensorView& rows);
   // For a mirror: see bus::PublisherCore.
@@ -71,10 +71,10 @@ class TENSORBUS_API Publisher {
   int event_descriptor();
 
   Outcome wait_for_subscribers(std::uint32_t count, const platform::StopCondition& stop);
-  std::uint32_t number() const;  // names it in its participant
+  std::uint32_t number() const;  // its number in its participant
   std::uint32_t subscribers() const;
   PublisherStats stats() const;
-  bool traced() const;  // a tracer is there
+  bool traced() const;  // a tracer is connected
   void close();
 
  private:

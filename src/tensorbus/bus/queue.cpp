@@ -29,7 +29,7 @@ struct Queue::State {
   std::string text{};    // the address as text
   std::string marker{};  // of a named queue that was made here
   bool made_here = false;
-  std::optional<Access> wanted{};  // by receive_with()
+  std::optional<Access> wanted{};  // set by receive_with()
   std::shared_ptr<const bus::QueueRings> rings{};
 
   ~State() {
@@ -50,15 +50,15 @@ struct Queue::State {
   bus::SampleBuilder prepare(const Message& item) const {
     return {item.tensors, item, participant->supplies(grant())};
   }
-  // Without a timeout nothing bounds the wait for memory, which perhaps nobody frees: then the
-  // first attempt counts.
+  // Without a time-out the wait for memory has no bound, and possibly no process frees any: then
+  // only the first attempt counts.
   Outcome when_there_is_room(const platform::StopCondition& stop,
                              const std::function<void()>& prepare) const {
     if (stop.timeout() != kForever) return participant->when_there_is_room(stop, prepare);
     prepare();
     return Outcome::kDone;
   }
-  // Appends as many as there is memory for. Returns why not all, if that was an error.
+  // Appends as many as there is memory for. Returns the error that stopped it, if any.
   std::exception_ptr prepare_all(std::span<const Message> items, std::list<bus::SampleBuilder>& to,
                                  const platform::StopCondition& stop, Outcome& outcome) const {
     try {
@@ -191,7 +191,7 @@ Outcome Queue::put_many(std::span<const Message> items, std::size_t& count,
       count += state.put_at_once(items.subspan(count), stop);
       if (count == items.size()) break;
       const std::size_t batch =
-          state.rings->putter->has_ring() ? 1 : kBatch;  // the next need not ask
+          state.rings->putter->has_ring() ? 1 : kBatch;  // the next item needs no request
       std::list<bus::SampleBuilder> prepared;
       const std::exception_ptr why_not_all = state.prepare_all(
           items.subspan(count, std::min(batch, items.size() - count)), prepared, stop, outcome);
@@ -221,7 +221,7 @@ struct Queue::Pending::Impl {
   platform::Fd event{};                 // made by descriptor()
   bus::QueueClient::Request told{};     // for a put or a call
   std::optional<bus::QueueGet> item{};  // for a get
-  link::Reply reply{};                  // to a call, once it was taken
+  link::Reply reply{};                  // to a call, after take()
   const std::uint32_t fork_generation = platform::fork_generation();
 
   ~Impl() {
@@ -237,7 +237,7 @@ struct Queue::Pending::Impl {
     try {
       if (item) item->cancel();
       if (told.cancel && told.awaited->give_up()) told.cancel();
-    } catch (const std::exception&) {  // no memory: the host learns it when we end
+    } catch (const std::exception&) {  // no memory: the server is notified when this process ends
     }
   }
   // Returns a callback with its own duplicate of the eventfd: it may outlive this object.
@@ -254,13 +254,13 @@ struct Queue::Pending::Impl {
       told.awaited->on_done(notify());
     return event.get();
   }
-  // Re-arms the descriptor; it is readable at once if something has come by now.
+  // Re-arms the descriptor; it is readable at once if a result has come by now.
   void notify_again() {
     if (!event) return;
     platform::clear_event(event.get());
     item->on_ready(notify());
   }
-  // Returns what tells that there is something to take; null if that is another thing by now.
+  // Returns the completion to wait for; null if take() waits for another event by now.
   bus::CompletionState* awaited() const noexcept {
     return item ? item->awaited() : told.awaited.get();
   }
@@ -336,14 +336,14 @@ Outcome Queue::get_while(Sample& item, const Pending& unanswered,
 }
 
 Outcome Queue::Pending::accept() {
-  if (!impl_->item) throw Error(Code::kInvalidArgument, "accept() of what is no get");
+  if (!impl_->item) throw Error(Code::kInvalidArgument, "accept(): this request is not a get");
   const Outcome outcome = platform::with_memory_errors([&] { return impl_->item->accept(kNow); });
   if (outcome == Outcome::kTimedOut) impl_->notify_again();
   return outcome;
 }
 
 void Queue::Pending::spoil() {
-  if (!impl_->item) throw Error(Code::kInvalidArgument, "spoil() of what is no get");
+  if (!impl_->item) throw Error(Code::kInvalidArgument, "spoil(): this request is not a get");
   platform::with_memory_errors([&] { impl_->item->spoil(); });
 }
 

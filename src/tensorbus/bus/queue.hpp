@@ -28,13 +28,13 @@ enum class QueueVerb : std::uint32_t;
 }
 
 // A program's end of a queue, for the C interface and the Python extension. The object that made
-// the queue closes it when it is destroyed; bus::QueueClient talks to the queue's host.
+// the queue closes it when it is destroyed; bus::QueueClient talks to the queue's server.
 // include/tensorbus/queue.hpp describes the calls and their errors. Thread-safe.
 class TENSORBUS_API Queue {
  public:
   static constexpr std::chrono::nanoseconds kForever = std::chrono::nanoseconds::max();
 
-  // `origin`: of a service that stands for one of another machine; written into the marker.
+  // `origin`: for a service that represents a service on another machine; written into the marker.
   explicit Queue(const QueueOptions& options = {},
                  const Participant& participant = Participant::shared(),
                  const link::MirrorOrigin& origin = {});
@@ -42,10 +42,10 @@ class TENSORBUS_API Queue {
   static Queue open(const std::string& address_or_name,
                     const platform::StopCondition& stop = kForever,
                     const Participant& participant = Participant::shared());
-  // Returns the queue of an address without a request to its host.
+  // Returns the queue of an address without a request to its server.
   static Queue at(const std::string& address, const QueueOptions& options = {},
                   const Participant& participant = Participant::shared());
-  // Returns addresses by which open() finds the queues of this name. Hosts may have died meanwhile.
+  // Returns addresses by which open() finds the queues of this name. Their servers may have died.
   static std::vector<std::string> addresses_of(
       const std::string& name, const Participant& participant = Participant::shared());
   Queue(Queue&&) noexcept;
@@ -55,31 +55,30 @@ class TENSORBUS_API Queue {
   const std::string& address() const;
   const QueueOptions& options() const;
   bool made_here() const;
-  // What this object's items may be used for, instead of kShared if the queue is shared and kRead
-  // if not. Before the first get.
+  // Sets the access of this object's items. Default: kShared if the queue is shared, else kRead.
+  // Before the first get.
   void receive_with(Access access);
 
   Outcome put(const Message& item, const platform::StopCondition& stop = kForever);
   Outcome get(Sample& item, const platform::StopCondition& stop = kForever);
-  // Puts an item if that needs no waiting, and no question to the host. Returns false if it did
-  // not.
+  // Puts an item if that needs neither waiting nor a request to the server. Returns true if it did.
   bool put_now(const Message& item);
 
   class Pending;
-  // get() that also ends, with kClosed, when a put or a call is answered.
+  // Like get(), but also ends, with kClosed, when the reply to a put or a call comes.
   Outcome get_while(Sample& item, const Pending& unanswered,
                     const platform::StopCondition& stop = kForever);
 
-  // Puts items in their order. Returns kDone; or what kept the item of index `count` out, which is
-  // how many are in the queue. Throws as put(), with `count` set.
+  // Puts items in order. Returns kDone, or the outcome of the first item that was not put, whose
+  // index is `count`: the number of items put. Throws like put(), with `count` set.
   Outcome put_many(std::span<const Message> items, std::size_t& count,
                    const platform::StopCondition& stop = kForever);
-  // Waits for one item as get(), and appends up to `most - 1` that wait behind it.
+  // Waits for one item like get(), and appends up to `most - 1` that wait behind it.
   Outcome get_many(std::vector<Sample>& items, std::size_t most,
                    const platform::StopCondition& stop = kForever);
 
-  // A request under way: its descriptor is readable when there is an answer. Destroying it gives it
-  // up, and an item that was on its way goes back to the queue.
+  // A request under way: its descriptor is readable when the reply has come. Destroying it cancels
+  // the request; an item that was on its way returns to the queue.
   class TENSORBUS_API Pending {
    public:
     Pending(Pending&&) noexcept;
@@ -88,24 +87,25 @@ class TENSORBUS_API Queue {
     // Made by the first call. Throws Error(kOutOfMemory) if there is no descriptor left.
     int descriptor() const;
     bool is_get() const noexcept;
-    // Returns or throws, once, what put(), get() or join() would have. `item` is for a get. After
+    // Returns or throws, once, what put(), get() or join() would. `item` is for a get. After
     // kTimedOut without answered() the descriptor will be readable again.
     Outcome take(Sample& item);
-    // Waits until take() may succeed, or that of `other`, and serves the bus meanwhile in this
-    // thread. Returns false if that cannot be done now: the descriptors tell.
+    // Waits until take() may succeed, or that of `other`, and serves the bus in this thread during
+    // the wait. Returns false if that is not possible now; then poll the descriptors.
     bool wait(const platform::StopCondition& stop, Pending* other = nullptr);
-    // Returns true if the answer of a put or a call has come, or take() had that of a get.
+    // Returns true if the reply to a put or a call has come, or if take() has returned that to a
+    // get.
     bool answered() const noexcept;
     void cancel() noexcept;
-    // Asks the host to give a put or a call up, and goes on waiting for its answer.
+    // Requests the server to cancel a put or a call, and goes on waiting for its reply.
     void request_cancel();
-    // Returns the numbers in the answer to a call, after take() (queue_messages.hpp).
+    // Returns the numbers in the reply to a call, after take() (queue_messages.hpp).
     std::array<std::uint64_t, 4> values() const noexcept;
-    // Of a get that holds: take() has read the item, and this accepts it; cancel() refuses it.
+    // For a get that holds: take() has read the item, and this accepts it; cancel() refuses it.
     // After kTimedOut the descriptor will be readable again. The item's number is 0 without
     // `redeliver`.
     Outcome accept();
-    // Refuses it for good: nobody can read the item, which counts as lost.
+    // Refuses the item for good: it cannot be read, and counts as lost.
     void spoil();
     std::uint64_t number() const noexcept;
 
@@ -115,25 +115,26 @@ class TENSORBUS_API Queue {
     explicit Pending(std::unique_ptr<Impl> impl);
     std::unique_ptr<Impl> impl_;
   };
-  // `waits`: for room, or for an item. `holds`: task_done() does not know of the item.
+  // `waits`: for room, or for an item. `holds`: the item is not recorded for task_done().
   Pending start_put(const Message& item, bool waits = true);
   Pending start_get(bool holds = false, bool waits = true);
   Pending start_join();
-  // For bridges: any call, with its number (queue_messages.hpp). call() waits for an answer that
-  // the host owes at once.
+  // For bridges: any call, with its number (queue_messages.hpp). call() waits for a reply that the
+  // server sends at once.
   Pending start_call(link::QueueVerb verb, std::uint64_t number = 0);
   void call(link::QueueVerb verb, std::uint64_t number, const GiveUp& give_up = {});
 
   Outcome join(const platform::StopCondition& stop = kForever);
-  // After shutdown(): how many items wait, and which processes that live have asked for items.
+  // After shutdown(): the number of waiting items, and the live processes that have requested
+  // items.
   struct Remaining {
     std::uint64_t items = 0;
-    std::uint64_t others = 0;  // so many other ones
+    std::uint64_t others = 0;  // number of other processes
     bool asked_here = false;
   };
   Remaining shutdown(bool immediate = false, const GiveUp& give_up = {});
   Outcome drain(const platform::StopCondition& stop = kForever);
-  // The host answers these at once: Error(kTimeout) means no answer within five seconds.
+  // The server replies to these at once: Error(kTimeout) means no reply within five seconds.
   void task_done(const GiveUp& give_up = {});
   QueueStats stats(const GiveUp& give_up = {}) const;
   void close(const GiveUp& give_up = {});

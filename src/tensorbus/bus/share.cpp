@@ -31,7 +31,7 @@ void describe(Handle& handle, std::span<const TensorView> tensors, const Descrip
 
 using AwaitedHeld = std::shared_ptr<bus::Completion<bus::LentRef>>;
 
-// Asks the owner for a shared sample; `awaited` gets it, or the error.
+// Requests a shared sample from its owner; `awaited` gets it, or the error.
 void ask_for(bus::ParticipantCore& core, const Handle& handle, Access access,
              std::chrono::nanoseconds patience, const AwaitedHeld& awaited) {
   const bus::Receiver receiver{[awaited](bus::LentRef held) { awaited->set(std::move(held)); },
@@ -56,13 +56,13 @@ void ask_for(bus::ParticipantCore& core, const Handle& handle, Access access,
           else if (const auto* error = std::get_if<Error>(&answer))
             receiver.on_error(*error);
           else
-            receiver.on_error(Error(Code::kProtocol, "an answer to another question"));
+            receiver.on_error(Error(Code::kProtocol, "the reply does not match the request"));
         },
         absent);
   });
 }
 
-// The keeper's socket takes a connection even if the keeper is stopped, unless very many wait.
+// The keeper's socket accepts a connection even if the keeper is stopped, unless very many wait.
 constexpr std::chrono::seconds kPatience{1};
 
 // Returns when the keeper's socket has the message, or the keeper is gone. If the keeper has no
@@ -85,7 +85,8 @@ void have_kept(bus::ParticipantCore& core, const Handle& handle, const bus::Samp
         sent->fail(error);
       }
     };
-    const auto on_answer = [&context, sent, number](bus::PeerSession::Answer&) {  // it is gone
+    // The keeper is gone.
+    const auto on_answer = [&context, sent, number](bus::PeerSession::Answer&) {
       context.shares.kept_by(number, nullptr);
       sent->set(true);
     };

@@ -27,7 +27,7 @@ TENSORBUS_API Loan empty(const Layout& layout, bool shared = false,
                          const Participant& participant = Participant::shared(),
                          Device device = Device::host());
 
-// Returns true if these bytes can be shared by reference, for others to write.
+// Returns true if these bytes can be shared by reference, for other processes to write.
 TENSORBUS_API bool is_shared(const void* data, std::size_t bytes,
                              const Participant& participant = Participant::shared());
 
@@ -41,7 +41,7 @@ class TENSORBUS_API Shared {
   const Handle& handle() const;
   bool open() const;
   void close();
-  // The share goes on when this object is destroyed: until close(), its uses or its time end it.
+  // Lets the share outlive this object: until close(), or the end of its uses or its time.
   void outlive_object();
 
  private:
@@ -56,19 +56,19 @@ TENSORBUS_API Shared share(const Message& message, const ShareOptions& options =
                            const Participant& participant = Participant::shared());
 
 // Shares a message for one process to attach, without an end in time: until then, or until the
-// share is closed by its handle, or by `carrier`, a number of what the handle is sent through (0:
-// none). `keeper` gets to keep it as well, under handle.kept_by(keeper): it can be attached there
-// when this process has ended. It has it when this returns, though it may be stopped, or may never
-// read it.
+// share is closed by its handle or by `carrier`, a number for the channel through which the handle
+// is sent (0: none). `keeper` keeps it, too, under handle.kept_by(keeper): it can be attached there
+// when this process has ended. On return the keeper's socket has the share, though the keeper may
+// be stopped, or may never read it.
 TENSORBUS_API Handle share_once(const Message& message, bool shared, std::uint64_t carrier,
                                 const std::optional<Id>& keeper, const Participant& participant);
 TENSORBUS_API void close_share(const Handle& handle, const Participant& participant);
-// Ends what this process shares, or keeps for others, and what was sent through this.
+// Ends the shares, own or kept for other participants, that were sent through this carrier.
 TENSORBUS_API void close_carried_by(std::uint64_t carrier, const Participant& participant);
-// Returns what the shares went through that this process has, or keeps, for so long.
+// Returns the carriers of shares that this process has, or keeps, for at least this time.
 TENSORBUS_API std::set<std::uint64_t> carriers(std::chrono::nanoseconds open_for,
                                                const Participant& participant);
-// Returns what shares went through that end with this process, because their keeper does not read.
+// Returns the carriers of shares that end with this process, because their keeper does not read.
 TENSORBUS_API std::set<std::uint64_t> unkept(const Participant& participant);
 
 // Returns a shared sample. The calling thread maps memory on a GPU.

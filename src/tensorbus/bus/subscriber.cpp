@@ -24,7 +24,7 @@ namespace {
 std::string held_by_children() {
   const std::size_t kept = link::KeptLease::count();
   if (kept == 0) return "";
-  return " (" + std::to_string(kept) + " leases of this process by forked children alone)";
+  return " (" + std::to_string(kept) + " leases of this process only by forked children)";
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ Subscriber::Subscriber(const std::string& topic, const SubscriberOptions& option
                        const Participant& participant,
                        const std::optional<bus::PublisherName>& only) {
   platform::with_memory_errors([&] {
-    // The allocations come first: once there is a subscriber, it has to be closed.
+    // Allocations come first: once there is a subscriber, it must be closed.
     state_.emplace(participant.core());
     state_->core = participant.core()->add_subscriber(topic, options, only);
   });
@@ -57,7 +57,7 @@ Outcome Subscriber::receive_many(std::span<Sample> samples, std::size_t& count,
   const State& state = *state_;
   count = 0;
   if (samples.empty()) throw Error(Code::kInvalidArgument, "receive_many: no room for a sample");
-  // Samples of fields alone hold no lease, and the next samples reuse their memory.
+  // Samples with only fields hold no lease, and the next samples reuse their memory.
   for (Sample& sample : samples)
     if (!sample.tensors().empty()) sample = Sample();
   bus::SubscriberCore::Batch batch{samples};
@@ -75,7 +75,7 @@ Outcome Subscriber::receive_into(void* first, const Layout& rows, std::size_t& c
   const State& state = *state_;
   count = 0;
   bus::RowSink sink(static_cast<std::byte*>(first), rows);
-  Sample other;  // that is not copied from its entry at once
+  Sample other;  // for a sample that is not copied from its entry at once
   bus::SubscriberCore::Batch batch{.room = {&other, 1}, .rows = &sink};
   const Outcome outcome = platform::with_memory_errors([&] {
     return stop.timeout().count() > 0 ? state.core->receive(batch, stop)

@@ -24,7 +24,7 @@ namespace tensorbus {
 // the calls and their errors. Thread-safe.
 class TENSORBUS_API Subscriber {
  public:
-  // `only`: the one publisher that it is joined to; empty: all of the topic.
+  // `only`: the one publisher that it joins; empty: all of the topic.
   explicit Subscriber(const std::string& topic, const SubscriberOptions& options = {},
                       const Participant& participant = Participant::shared(),
                       const std::optional<bus::PublisherName>& only = {});
@@ -33,16 +33,16 @@ class TENSORBUS_API Subscriber {
   ~Subscriber();  // close()
 
   // Returns the next sample, or nothing. Goes on after signals. Throws Error(kInvalidArgument) when
-  // max_held samples of one publisher are held and there are more.
+  // max_held samples of one publisher are held and more are waiting.
   std::optional<Sample> receive(const platform::StopCondition& stop);
   std::optional<Sample> try_receive();
   // Returns kDone, kTimedOut, kInterrupted, kClosed or kHoldLimit.
   Outcome receive(Sample& sample, const platform::StopCondition& stop);
   Outcome try_receive(Sample& sample);
-  // Receives several samples at once; the first `count` of `samples` are new then.
+  // Receives several samples at once. The first `count` of `samples` are new then.
   Outcome receive_many(std::span<Sample> samples, std::size_t& count,
                        const platform::StopCondition& stop);
-  // Receives messages of one tensor, each into a row of an array; `count` of them are new then.
+  // Receives messages of one tensor, each into a row of an array; `count` rows are new then.
   // `rows`: contiguous. Throws Error(kInvalidArgument) if the first message is no row: receive()
   // returns it.
   Outcome receive_into(void* first, const Layout& rows, std::size_t& count,
@@ -62,7 +62,8 @@ class TENSORBUS_API Subscriber {
   Outcome wait_for_publishers(std::uint32_t count, const platform::StopCondition& stop);
   SubscriberStats stats() const;
   void close();
-  // Of Device::host(): the samples since the last call that it does not get, 1,024 gaps at most.
+  // With Device::host(): returns the samples since the last call that it does not get, at most
+  // 1,024 gaps.
   std::vector<bus::MissingSamples> take_missing();
 
  private:

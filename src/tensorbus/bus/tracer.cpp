@@ -11,7 +11,7 @@
 namespace tensorbus {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{50};    // until a look without a change of the domain
+constexpr std::chrono::milliseconds kLook{50};    // between scans without a change of the domain
 constexpr std::chrono::milliseconds kRetry{200};  // of participants for which there was no room
 constexpr std::size_t kMostSources = 4096;
 constexpr std::size_t kMostPublishers = std::size_t{1} << 17;
@@ -33,7 +33,7 @@ struct Tracer::Asked {
   std::optional<link::Channel> channel{};
   std::optional<link::TraceReader> ring{};
   std::vector<link::TraceRecord> records{};
-  bool ask_again = false;  // for want of memory or descriptors
+  bool ask_again = false;  // because memory or descriptors were short
 
   void end(State state, std::string why = {}) {
     about.state = state;
@@ -48,7 +48,7 @@ Tracer::Tracer(const std::string& domain, const std::vector<std::string>& topics
 Tracer::~Tracer() = default;
 
 void Tracer::poll() {
-  // A participant that could not be asked is asked by a later look.
+  // A participant that could not be asked is asked by a later scan.
   const auto now = std::chrono::steady_clock::now();
   if (watch_.drain_changes() || now >= next_look_) {
     next_look_ = now + kLook;
@@ -81,7 +81,7 @@ void Tracer::note_publisher(const std::string& file) {
   publishers_.emplace(bus::to_string({marker->participant, marker->publisher}), told->name);
 }
 
-// A participant with a full backlog is asked by the next call, and so is one that is not here.
+// Asks a participant with a full backlog at the next call; the same if it cannot be reached.
 void Tracer::ask(const Id& participant) {
   auto asked = std::make_unique<Asked>();
   asked->about.participant = participant;
@@ -114,7 +114,7 @@ void Tracer::hear(Asked& asked) {
     link::Channel::Received received;
     const auto state = asked.channel->receive(received);
     if (state == link::Channel::State::kMessage) on(asked, received);
-    // What was written before the process died is read after its death was seen.
+    // Records written before the process died are read after its death was noticed.
     if (asked.ring && asked.records.size() < kMostRecords) asked.ring->read(asked.records);
     if (state == link::Channel::State::kEnded)
       asked.end(asked.ring ? State::kEnded : State::kRefused, asked.ring ? "" : "it hung up");

@@ -22,40 +22,40 @@
 namespace tensorbus {
 
 // Traces the participants of a domain (docs/tracing.md). No call waits for another process. For one
-// thread. With it, the traced processes stop writing.
+// thread. When it is destroyed, the traced processes stop writing.
 class TENSORBUS_API Tracer {
  public:
-  // `topics`: none: all. Throws Error(kInvalidArgument) if their names do not fit into a message,
-  // and as Participant.
+  // `topics`: empty for all. Throws Error(kInvalidArgument) if their names do not fit into a
+  // message, and like Participant.
   Tracer(const std::string& domain, const std::vector<std::string>& topics);
   ~Tracer();
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
 
   enum class State : std::uint8_t {
-    kAsked,    // it has not answered yet
-    kTraced,   // its ring is here
-    kRefused,  // `why`
-    kEnded,    // it was traced, and has ended
+    kAsked,    // no reply yet
+    kTraced,   // its ring was received
+    kRefused,  // the reason is `why`
+    kEnded,    // was traced, and has ended
   };
   struct Source {
     Id participant;
     pid_t pid = 0;          // as this process sees it
-    std::string process{};  // the name of its program; empty: it cannot be seen
+    std::string process{};  // the name of its program; empty: not visible
     State state = State::kAsked;
     std::string why{};
     std::uint64_t overwritten = 0;  // records that were not read in time
     std::size_t incomplete = 0;     // records that were begun and not completed
   };
 
-  // Asks the participants that are new, hears answers, and appends what was written since the last
-  // call to the records of each source. Throws Error(kSystem) if the domain cannot be listed.
+  // Requests traces from new participants, reads replies, and appends what was written since the
+  // last call to the records of each source. Throws Error(kSystem) if the domain cannot be listed.
   void poll();
-  // Returns all participants that were asked up to now, in the order in which they were.
+  // Returns all participants that were asked until now, in that order.
   std::vector<Source> sources() const;
-  // Returns the topics of the publishers that were seen, by name ("<participant>.<number>").
+  // Returns the topics of the publishers seen so far, by name ("<participant>.<number>").
   const std::map<std::string, std::string>& topics() const noexcept { return publishers_; }
-  // Takes the records of a source: its number in sources().
+  // Takes the records of a source, given by its number in sources().
   std::vector<link::TraceRecord> take(std::size_t source);
 
  private:

@@ -9,7 +9,7 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr int kAtATime = 64;
-constexpr int kLastWords = 65'536;  // messages; more than a socket's buffer holds
+constexpr int kLastWords = 65'536;  // messages; more than fit into a socket's buffer
 constexpr int kLastTries = 50;      // during about a second
 
 }  // namespace
@@ -55,7 +55,7 @@ void Connection::on_ready(Cause cause) {
     if (error.code() == Code::kOutOfMemory && may_try_again(cause)) throw;
     if (error.code() != Code::kOutOfMemory) why = error.what();
   } catch (const std::bad_alloc&) {
-    shortage_ = "no memory";  // short enough to need none
+    shortage_ = "no memory";  // short enough to need no memory
     if (may_try_again(cause)) throw;
   }
   close();
@@ -63,7 +63,7 @@ void Connection::on_ready(Cause cause) {
 }
 
 // Returns true if the message may be handled again after a limit. No message is lost, except from a
-// peer that is gone: its message could wait for ever for resources that the peer itself holds.
+// peer that is gone: its message could wait forever for resources that the peer itself holds.
 bool Connection::may_try_again(Cause cause) noexcept {
   return cause == Cause::kReady && (!channel_->peer_is_gone() || ++tries_ < kLastTries);
 }
@@ -76,9 +76,9 @@ bool Connection::hear(Cause cause) {
   }
   if (deaf_ && cause == Cause::kReady) return false;
   // Handles a bounded number of messages at a time, so that a peer that never stops sending does
-  // not block the others. What a peer sent before it died is handled first; a child of it that has
-  // the socket may go on sending.
-  std::optional<link::Channel::Batch> answers;  // to messages that came in a batch
+  // not block the others. Messages that a peer sent before its death are handled first; a child
+  // with the socket may go on sending.
+  std::optional<link::Channel::Batch> answers;  // to messages that came in one batch
   for (int i = 0; i < (cause == Cause::kDeath ? kLastWords : kAtATime); ++i) {
     const auto state = unheard_ ? link::Channel::State::kMessage : channel_->receive(received_);
     if (state == link::Channel::State::kEnded) return true;

@@ -10,32 +10,32 @@
 
 namespace tensorbus::bus {
 
-// One end of a connection: passes the peer's messages to a handler, and reports its end once. On
+// One end of a connection: passes the peer's messages to a handler, and reports the end once. On
 // the event loop only.
 class Connection {
  public:
   using OnMessage = std::function<void(link::Channel::Received&)>;
-  // `why` is empty for an orderly end or a death, else it says what the peer did wrong.
+  // `why` is empty for an orderly end or a death, else it describes the peer's error.
   using OnEnd = std::function<void(const std::string& why)>;
 
-  // Both are called on the event loop, on_end at most once and last. An Error that on_message
-  // throws ends the connection. If on_message meets a limit (Error(kOutOfMemory), std::bad_alloc),
-  // it gets the same message again later, and then the next ones; if the peer has hung up, for
-  // about a second.
+  // Both are called on the event loop; on_end is called at most once, and last. An Error that
+  // on_message throws ends the connection. If on_message meets a limit (Error(kOutOfMemory),
+  // std::bad_alloc), it gets the same message again later, before later messages; for about a
+  // second if the peer has hung up.
   Connection(EventLoop& loop, platform::Fd socket, OnMessage on_message, OnEnd on_end);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
   const std::shared_ptr<link::Channel>& channel() const noexcept { return channel_; }
-  // Reads no more from the peer until the peer has read what it was sent. For the side that
-  // answers: if both sides did this, they could wait for each other.
+  // Stops reading from the peer until the peer has read what was sent. For the side that replies:
+  // if both sides did this, each could wait for the other.
   void listen_when_heard();
-  // Also watches a pidfd for the peer's death. The caller keeps the descriptor.
+  // Also watches a pidfd for the peer's death. The caller owns the descriptor.
   void watch_death(int pidfd);
-  // The limit that keeps the first unread message from being handled; empty: none does.
+  // Returns the limit that prevents the handling of the first unread message; empty if none does.
   const std::string& shortage() const noexcept { return shortage_; }
-  // Stops reading; the socket stays open while somebody holds the channel.
+  // Stops reading; the socket stays open while the channel is referenced.
   void close() noexcept;
 
  private:
@@ -53,8 +53,8 @@ class Connection {
   std::optional<EventLoop::Tag> death_tag_;
   int pidfd_ = -1;
   link::Channel::Received received_;
-  bool unheard_ = false;  // received_ has not been handled, because of a limit
-  int tries_ = 0;         // since then, after the peer hung up
+  bool unheard_ = false;  // received_ was not handled yet, because of a limit
+  int tries_ = 0;         // attempts to handle it since the peer hung up
   std::string shortage_;
   bool deaf_ = false;  // reads nothing until the channel has sent its queue
   bool closed_ = false;

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kMaxLinks = 65536;
 constexpr std::size_t kMostText = 3000;  // bytes of a refusal
 
-// Returns why the subscriber could not read what is published; nothing if it can.
+// Returns why the subscriber cannot read what is published; nothing if it can.
 std::optional<std::string> mismatch(const link::Subscribe& asked, const MessageType& published) {
   if (asked.fingerprint == 0 || published.is_any() || asked.fingerprint == published.fingerprint())
     return std::nullopt;
@@ -124,7 +124,7 @@ void InboundConnection::tell_ended() {
       const bool cut_off = link.link->is_cut_off();
       if (cut_off)
         context_.log.write(platform::LogLevel::kWarning, link.publisher->topic(), account_.pid(),
-                           {"cut its subscriber off, for which publish() has waited longer than "
+                           {"cut its subscriber off: publish() has waited for it longer than "
                             "lag_timeout"});
       else if (!link.publisher->closed())
         context_.log.write(platform::LogLevel::kError, link.publisher->topic(), account_.pid(),
@@ -166,7 +166,7 @@ void InboundConnection::on(const link::Done& done) {
   if (found != links_.end()) end_link(found);  // else it was refused
 }
 
-// Returns nothing if there is no room; then the subscriber looks from time to time.
+// Returns nothing without room; the subscriber then polls from time to time.
 std::optional<memory::PeerCharge> InboundConnection::charge_for_notifier() const {
   try {
     return account_.take({.descriptors = 1});
@@ -193,7 +193,7 @@ void InboundConnection::greet(link::Channel::Received& received) {
     context_.log.write(platform::LogLevel::kWarning, {}, account_.pid(),
                        {"refused its connection: ", limit.what()});
     refuse(0, limit.code(), limit.what());
-    throw Error(Code::kClosed, "");  // it is the end, and no fault of the peer
+    throw Error(Code::kClosed, "");  // ends the connection without blaming the peer
   } catch (const Error& error) {
     if (error.code() != Code::kOutOfMemory) refuse(0, error.code(), error.what());
     throw;
@@ -214,8 +214,8 @@ void InboundConnection::greet(link::Channel::Received& received) {
   greeted_ = true;
 }
 
-// Of any version of the protocol: a report describes itself. The peer pays for it until it hangs
-// up, which is when it has mapped the report.
+// Accepts any version of the protocol: a report describes itself. The peer is charged for the
+// report until it hangs up, which it does when it has mapped the report.
 void InboundConnection::inspect(link::Channel::Received& received) {
   received.require_fds(0, 0);
   (void)received.as<link::Inspect>();
@@ -251,8 +251,8 @@ void InboundConnection::add_lent(LentReport& sum, std::uint64_t wall_ns) const {
   }
 }
 
-// The tracer pays for the ring, also while samples keep it after the connection. Tracing goes on
-// until the connection ends (stop()).
+// The tracer is charged for the ring, even while samples keep it after the connection. Tracing goes
+// on until the connection ends (stop()).
 void InboundConnection::trace(link::Channel::Received& received) {
   received.require_fds(0, 0);
   if (received.header.version != link::kProtocolVersion)
@@ -324,14 +324,14 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
   } catch (const memory::PeerLimit& limit) {
     return refuse(asked, limit.code(), limit.what());
   }
-  // Allocates the link's memory before the borrower knows of the link, or refuses it.
+  // Allocates the link's memory, or refuses the link, before the borrower knows of it.
   auto no_memory = link::Channel::prepare(link::Refused{
       asked.link, static_cast<std::uint32_t>(Code::kOutOfMemory), "the publisher has no memory"});
   const auto entry =
       links_.emplace(asked.link, Link{publisher, nullptr, std::move(charge), std::move(notifier)})
           .first;
   try {
-    platform::Notifier room;  // without one, a polled publisher looks from time to time
+    platform::Notifier room;  // without one, a polled publisher checks from time to time
     if (publisher->polled() && borrower.reliable &&
         (entry->second.room_listener = charge_for_notifier()))
       room = platform::make_notifier();
@@ -360,7 +360,7 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
     end_link(entry);
     refuse(asked, Code::kClosed, "the publisher is closed");
   } catch (const Error& error) {
-    // No memory or descriptors for a link: our limit, not the peer's error.
+    // No memory or descriptors for a link: this participant's limit, not the peer's error.
     end_link(entry);
     refuse(asked, error.code(), error.what());
   } catch (const std::bad_alloc&) {
@@ -369,7 +369,7 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
   }
 }
 
-// A publisher that closes while a subscriber asks for it is not worth a line.
+// Logs no line for a publisher that closes during the request.
 void InboundConnection::refuse(const link::Subscribe& asked, Code code, const std::string& text) {
   if (code != Code::kClosed)
     context_.log.write(platform::LogLevel::kWarning, asked.topic, account_.pid(),

@@ -17,7 +17,8 @@
 
 namespace tensorbus::bus {
 
-// A connection of a borrower, and its links to our publishers. On the event loop only.
+// A connection of a borrower, and its links to this participant's publishers. On the event loop
+// only.
 class InboundConnection {
  public:
   using FindPublisher = std::function<std::shared_ptr<PublisherCore>(std::uint32_t number)>;
@@ -28,29 +29,29 @@ class InboundConnection {
   InboundConnection(ParticipantContext& context, platform::Fd socket, FindPublisher find,
                     OnEnd on_end);
 
-  // Whether the first message, HELLO, INSPECT or TRACE, was answered; when the connection was
-  // opened.
+  // Whether the first message (HELLO, INSPECT or TRACE) was replied to, and the opening time of the
+  // connection.
   bool greeted() const noexcept {
     return greeted_ || inspection_.has_value() || traced_ != Traced::kNot;
   }
   std::chrono::steady_clock::time_point since() const noexcept { return since_; }
-  // The limit that keeps the first message from being handled; empty: none does.
+  // Returns the limit that prevents the handling of the first message; empty if none does.
   const std::string& shortage() const noexcept { return connection_.shortage(); }
-  // Tells a peer that was not greeted that there is no room for it.
+  // Refuses a peer that was not greeted, because there is no room for it.
   void turn_away(const std::string& why) noexcept;
   pid_t pid() const noexcept { return account_.pid(); }
 
   // The borrower is gone: takes all leases back, at once or when its lineage has ended. Until then
-  // a forked child of it may read what it held.
+  // its forked children may read what it held.
   void hang_up(const std::string& why);
   // Takes all leases back, because this participant closes or the lineage has ended.
   void end();
   bool ended() const noexcept { return ended_; }
   const std::shared_ptr<PeerSession>& session() const noexcept { return session_; }
-  // Tells the subscribers of publishers that have closed since.
+  // Notifies the subscribers of publishers that have closed since the last call.
   void tell_ended();
   void tell_retired(memory::SegmentId segment);
-  // Adds what the borrower has of our memory.
+  // Adds what the borrower has of this participant's memory.
   void add_lent(LentReport& sum, std::uint64_t wall_ns) const;
 
  private:
@@ -89,18 +90,18 @@ class InboundConnection {
   memory::PeerCharge charge_;  // until peer_memory_ has it
   Connection connection_;
   std::shared_ptr<link::SegmentSender> segments_;
-  std::shared_ptr<link::PeerMemory> peer_memory_;  // the memory that the borrower lends us
+  std::shared_ptr<link::PeerMemory> peer_memory_;  // the memory that the borrower lends
   std::shared_ptr<PeerSession> session_;
-  std::optional<link::Peer> peer_;  // empty until its HELLO came
-  bool greeted_ = false;            // its HELLO was answered
-  // For the report that this connection was opened for, until the peer hangs up.
+  std::optional<link::Peer> peer_;  // empty before HELLO
+  bool greeted_ = false;            // HELLO was replied to
+  // For the report for which this connection was opened, until the peer hangs up.
   std::optional<memory::PeerCharge> inspection_;
   // Whether a tracer has opened the connection.
   enum class Traced : std::uint8_t { kNot, kRefused, kOn } traced_ = Traced::kNot;
-  bool stopped_ = false;  // nothing more is read or sent
+  bool stopped_ = false;  // no more is read or sent
   bool ended_ = false;
   Links links_;
-  std::optional<Lineage> lineage_;  // of the borrower, if it sent one
+  std::optional<Lineage> lineage_;  // the borrower's, if it sent one
 };
 
 }  // namespace tensorbus::bus

@@ -13,7 +13,7 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::chrono::seconds kGreetingDelay{5};  // for a peer to say HELLO
+constexpr std::chrono::seconds kGreetingDelay{5};  // until a peer must have sent HELLO
 
 }  // namespace
 
@@ -30,14 +30,14 @@ void InboundConnections::accept(const platform::Fd& listener) {
     try {
       context_.peers->require_descriptors(0);
       adopt(platform::duplicate(newcomer_.get()));
-    } catch (const Error& shortage) {  // adopt() throws no other
+    } catch (const Error& shortage) {  // adopt() throws no other Error
       turn_away(newcomer_, shortage);
     }
     newcomer_.reset();
   }
 }
 
-// Returns false if no connection waits. Throws if one waits, and cannot be turned away either.
+// Returns false if no connection waits. Throws if one waits but cannot be refused either.
 bool InboundConnections::accept_next(const platform::Fd& listener) {
   while (true) {
     try {
@@ -48,9 +48,9 @@ bool InboundConnections::accept_next(const platform::Fd& listener) {
       if (!reserve_) throw;
       reserve_.reset();
       platform::Fd peer = platform::accept_from(listener.get());
-      if (!peer) continue;  // takes the reserve back before another thread has it
+      if (!peer) continue;  // takes the reserve back before another thread takes the descriptor
       turn_away(peer, shortage);
-      // Takes its number, which no other thread can get meanwhile.
+      // Reuses its descriptor number, which no other thread can get in the meantime.
       if (::dup3(context_.wake_page->memfd().get(), peer.get(), O_CLOEXEC) >= 0)
         reserve_ = std::move(peer);
     }
@@ -72,13 +72,13 @@ std::shared_ptr<link::Channel> InboundConnections::adopt(platform::Fd socket) {
           connection.hang_up(why);
           if (const auto source = connection.session()->source())
             stale_files_.suspect(source->participant);
-          context_.loop.schedule(dropping_ended_);  // later: it is the connection that calls us
+          context_.loop.schedule(dropping_ended_);  // later: the connection itself is the caller
         }));
     context_.loop.schedule(dropping_silent_, kGreetingDelay);
     return connections_.back()->session()->peer_memory()->channel;
   } catch (const Error& error) {
     if (error.code() == Code::kOutOfMemory) throw;
-    // Another user's process: the socket closes, and it sees that.
+    // Another user's process: the socket closes, which it notices.
     context_.log.write(platform::LogLevel::kWarning, {}, pid,
                        {"refused its connection: ", error.what()});
   }

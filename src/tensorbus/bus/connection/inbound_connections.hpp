@@ -10,7 +10,7 @@
 
 namespace tensorbus::bus {
 
-// The connections that other participants opened to this one. On the event loop.
+// The connections that other participants opened to this one. On the event loop only.
 class InboundConnections {
  public:
   InboundConnections(ParticipantContext& context, StaleFiles& stale_files,
@@ -18,9 +18,9 @@ class InboundConnections {
   InboundConnections(const InboundConnections&) = delete;
   InboundConnections& operator=(const InboundConnections&) = delete;
 
-  // Accepts every connection that waits at the listener. A peer is turned away, and told why, if it
-  // would take the last of a resource, or if there is no descriptor for it. If there is no memory
-  // to say so, it waits in the backlog, or here.
+  // Accepts all connections that wait at the listener. Refuses a peer, with the reason, if it would
+  // take the last of a resource, or if there is no descriptor for it. Without memory for the
+  // refusal, the peer waits in the backlog, or in newcomer_.
   void accept(const platform::Fd& listener);
   // Serves one connection. Returns its channel; null if the connection was refused.
   std::shared_ptr<link::Channel> adopt(platform::Fd socket);
@@ -30,7 +30,7 @@ class InboundConnections {
   const std::vector<std::unique_ptr<InboundConnection>>& all() const noexcept {
     return connections_;
   }
-  // This participant is gone.
+  // Ends all connections, because this participant is gone.
   void end();
 
  private:
@@ -44,9 +44,9 @@ class InboundConnections {
   const InboundConnection::FindPublisher find_publisher_;
   EventLoop::Task& dropping_ended_;
   EventLoop::Task& dropping_silent_;
-  platform::Fd newcomer_;  // accepted; there was no memory for its connection yet
-  // Is closed for as long as it takes to accept a connection, and to say that there is no
-  // descriptor for it. Empty: it could not be opened again yet.
+  platform::Fd newcomer_;  // accepted, but no memory for its connection yet
+  // Closed while a connection is accepted that can only be refused for want of a descriptor. Empty:
+  // it could not be reopened yet.
   platform::Fd reserve_ = platform::make_event();
   std::vector<std::unique_ptr<InboundConnection>> connections_;
 };

@@ -64,7 +64,7 @@ void OutboundConnection::end(const std::string& why) {
         {turned_away() ? "trying again later: " : "ended the connection to it: ", why});
   ended_ = true;
   connection_.close();
-  // What it answered behind its HELLO is unread if there is no room for that here.
+  // Replies after its HELLO are unread if there is no room to read them.
   const bool took_nothing =
       !greeted_ && (turned_away() || (why.empty() && connection_.shortage().empty()));
   session_->end(why, refusal_.value_or(Code::kClosed), took_nothing);
@@ -106,7 +106,7 @@ bool OutboundConnection::has_link(const std::shared_ptr<SubscriberCore>& subscri
 }
 
 bool OutboundConnection::idle() {
-  // A stopped owner may never answer: subscribers that were closed meanwhile no longer wait for it.
+  // A stopped owner may never reply: subscribers that have closed no longer wait for it.
   std::erase_if(wanted_, [](const Wanted& wanted) { return wanted.subscriber->closed(); });
   std::erase_if(links_, [](const auto& item) { return item.second.link.expired(); });
   return links_.empty() && wanted_.empty() && !session_->used();
@@ -126,7 +126,7 @@ void OutboundConnection::on(const link::Refused& refused) {
   if (!subscriber || !link) return;
   const Code code = link::code_of(refused.code);
   const std::string why = link::as_reason(refused.text);
-  // A receive() throws a mismatch, and a publisher may close while it is asked.
+  // receive() throws a mismatch. A publisher may close during the request.
   if (code != Code::kClosed)
     log(code == Code::kTypeMismatch ? platform::LogLevel::kInfo : platform::LogLevel::kWarning,
         *link, {"its publisher refused the subscriber: ", why});
@@ -139,7 +139,7 @@ void OutboundConnection::on(const link::Ended& ended) {
   if (!subscriber || !link) return;
   if (ended.cut_off != 0)
     log(platform::LogLevel::kWarning, *link,
-        {"its publisher cut the subscriber off, for which it has waited longer than lag_timeout"});
+        {"its publisher cut the subscriber off after waiting for it longer than lag_timeout"});
   subscriber->end(link, ended.cut_off != 0);
 }
 

@@ -20,8 +20,8 @@
 
 namespace tensorbus::bus {
 
-// Our connection to an owner, and our subscribers' links over it. On the event loop only. What
-// leases need of it (link::PeerMemory) outlives it.
+// A connection to an owner, and the links of this participant's subscribers over it. On the event
+// loop only. The part that leases need (link::PeerMemory) outlives it.
 class OutboundConnection {
  public:
   using OnEnd = std::function<void(OutboundConnection&, const std::string& why)>;
@@ -35,21 +35,21 @@ class OutboundConnection {
   OutboundConnection(ParticipantContext& context, const Id& owner, platform::Fd socket,
                      OnEnd on_end, OnLost on_lost = {});
 
-  ~OutboundConnection() { connection_.close(); }  // before the pidfd that it watches is closed
+  ~OutboundConnection() { connection_.close(); }  // before the watched pidfd is closed
 
   const Id& owner() const noexcept { return owner_; }
 
   void subscribe(const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t publisher);
-  // The owner is gone, or this participant closes. What we lent to the owner comes back at once, or
-  // when its lineage has ended; then `on_end` is called once more.
+  // The owner is gone, or this participant closes. Takes back what was lent to the owner at once,
+  // or when its lineage has ended; then `on_end` is called once more.
   void end(const std::string& why);
-  // Returns true if the owner lives, and had no room for the connection: it may be asked again.
+  // Returns true if the owner lives but had no room for the connection: it may be asked again.
   bool turned_away() const noexcept { return refusal_ == Code::kOutOfMemory; }
-  // Whether its HELLO came.
+  // Returns true after the owner's HELLO.
   bool greeted() const noexcept { return greeted_; }
   bool has_link(const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t publisher) const;
   bool ended() const noexcept { return ended_; }
-  // Returns true if no subscriber here has a link, and nothing else was ever asked over it.
+  // Returns true if no subscriber has a link over it, and no other request was ever sent over it.
   bool idle();
   void tell_retired(memory::SegmentId segment) { segments_->retire(segment); }
   const std::shared_ptr<PeerSession>& session() const noexcept { return session_; }
@@ -85,15 +85,15 @@ class OutboundConnection {
   memory::PeerCharge charge_;  // until peer_memory_ has it
   Connection connection_;
   std::shared_ptr<link::PeerMemory> peer_memory_;
-  std::shared_ptr<link::SegmentSender> segments_;  // sends our segments to the owner
+  std::shared_ptr<link::SegmentSender> segments_;  // sends this participant's segments to the owner
   std::shared_ptr<PeerSession> session_;
   bool greeted_ = false;
-  std::optional<Code> refusal_;  // of the connection
+  std::optional<Code> refusal_;  // the owner's refusal of the connection
   bool ended_ = false;
-  std::vector<Wanted> wanted_;  // until the owner's HELLO came
+  std::vector<Wanted> wanted_;  // until the owner's HELLO
   std::unordered_map<std::uint32_t, Link> links_;
   std::uint32_t next_link_ = 1;
-  std::optional<Lineage> lineage_;  // of the owner, if it sent one
+  std::optional<Lineage> lineage_;  // the owner's, if it sent one
 };
 
 }  // namespace tensorbus::bus

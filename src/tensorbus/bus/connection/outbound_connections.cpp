@@ -28,7 +28,7 @@ OutboundConnections::Found OutboundConnections::find_or_connect(const Id& owner)
   if (owner == context_.self)
     if (OutboundConnection* const own = connect_to_self()) return {own};
   if (stale_files_.is_dead(owner)) {
-    // It may listen again before the next look at it.
+    // It may listen again before the next check.
     context_.loop.schedule(look_again_, kRetryDelay);
     return {nullptr, true};
   }
@@ -49,8 +49,8 @@ OutboundConnections::Found OutboundConnections::find_or_connect(const Id& owner)
   return {};
 }
 
-// Before a connection is opened: an owner that has answered may have handled requests, and is not
-// left again for want of descriptors.
+// Called before a connection is opened: an owner that has replied may have handled requests, and is
+// not left for want of descriptors.
 void OutboundConnections::require_descriptors() const {
   constexpr std::size_t kOfHello = 2;
   const auto waiting = static_cast<std::size_t>(
@@ -71,7 +71,8 @@ OutboundConnection* OutboundConnections::adopt(const Id& owner, platform::Fd soc
   auto made = std::make_shared<OutboundConnection>(
       context_, owner, std::move(socket),
       [this](OutboundConnection& gone, const std::string& why) {
-        if (gone.ended()) return context_.loop.schedule(dropping_departed_);  // with its lineage
+        // Its lineage has ended.
+        if (gone.ended()) return context_.loop.schedule(dropping_departed_);
         forget(gone, why);
       },
       [this, owner](const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t publisher) {
@@ -95,7 +96,7 @@ std::vector<std::shared_ptr<link::PeerMemory>> OutboundConnections::orphaned_mem
     if (auto memory = at->second.lock()) left.push_back(std::move(memory));
   if (const auto found = outbound_.find(owner); found != outbound_.end())
     left.push_back(found->second->session()->peer_memory());
-  // The end of a connection may not have been noticed yet. Connections that go on belong to a
+  // The end of a connection may not have been noticed yet. A connection that goes on belongs to a
   // living participant, even if its socket is gone.
   std::erase_if(left, [](const auto& memory) { return !memory->is_over(); });
   return left;
@@ -118,14 +119,14 @@ void OutboundConnections::inherit(const Id& owner, const std::shared_ptr<link::P
 void OutboundConnections::forget(OutboundConnection& connection, const std::string& why) {
   connection.end(why);
   inherit(connection.owner(), connection.session()->peer_memory());
-  // Nothing finds it any more, but it is the caller: it is destroyed when the task runs.
+  // It can no longer be found, but it is the caller: it is destroyed when the task runs.
   auto node = outbound_.extract(connection.owner());
   departed_.push_back(std::move(node.mapped()));
   if (!connection.turned_away()) stale_files_.suspect(connection.owner());
   context_.loop.schedule(dropping_departed_);
 }
 
-// A connection is destroyed when nothing is lent over it any more, which may be later (Lineage).
+// Destroys a connection when nothing is lent over it any more, which may be later (Lineage).
 void OutboundConnections::drop_departed() {
   context_.loop.schedule(look_again_);
   std::erase_if(departed_, [](const auto& connection) { return !connection->session()->lends(); });

@@ -17,46 +17,46 @@ namespace tensorbus::bus {
 // mapped here. On the event loop only.
 class OutboundConnections {
  public:
-  // Called for a subscription whose publisher goes on. Must not throw.
+  // Called for a lost subscription whose publisher goes on. Must not throw.
   using OnLost = std::function<void(const std::shared_ptr<SubscriberCore>&, const Id& owner,
                                     std::uint32_t publisher)>;
-  // `look_again` is scheduled when a connection that could not be made should be tried again.
+  // `look_again` is scheduled when a failed connection should be tried again.
   OutboundConnections(ParticipantContext& context, const Domain& domain, StaleFiles& stale_files,
                       EventLoop::Task& look_again, OnLost on_lost);
   OutboundConnections(const OutboundConnections&) = delete;
   OutboundConnections& operator=(const OutboundConnections&) = delete;
 
   // Returns the connection to a participant; opens it if there is none. Null if the participant is
-  // dead, or if there is no connection now; then `look_again` is scheduled. Throws
+  // dead, or if a connection is not possible now; then `look_again` is scheduled. Throws
   // memory::PeerLimit.
   OutboundConnection* connection_to(const Id& owner) { return find_or_connect(owner).connection; }
   // Calls `on_reached` with the session, now or later; with null if the participant is dead.
   void reach(const Id& owner, const ParticipantContext::OnReached& on_reached);
 
-  // Returns the memory of an ended participant that is mapped here. Only memory that came over
-  // connections which we opened to its socket: a peer that claims its id in HELLO is not trusted.
+  // Returns the memory of an ended participant that is mapped here. Only memory from connections
+  // that this participant opened to its socket: a peer that claims its id in HELLO is not trusted.
   std::vector<std::shared_ptr<link::PeerMemory>> orphaned_memory_of(const Id& owner);
-  // Returns true if a subscriber of ours has a link to this publisher, or a lease of its samples.
+  // Returns true if the subscriber has a link to this publisher, or a lease on its samples.
   bool has_link(const std::shared_ptr<SubscriberCore>& subscriber, const Id& owner,
                 std::uint32_t publisher) const;
 
   void drop_idle();
   void tell_retired(memory::SegmentId segment);
-  // The sessions of all connections, also of those that have ended while something is lent.
+  // Returns the sessions of all connections, including ended ones with memory still lent.
   std::vector<std::shared_ptr<PeerSession>> sessions() const;
   // Returns all memory of other participants that is mapped here over these connections.
   std::vector<std::pair<Id, std::shared_ptr<link::PeerMemory>>> memory() const;
-  // This participant closes.
+  // Ends all connections, because this participant closes.
   void end();
 
  private:
   struct Found {
     OutboundConnection* connection = nullptr;
-    bool dead = false;  // else, without a connection: try again later
+    bool dead = false;  // false without a connection: try again later
   };
   Found find_or_connect(const Id& owner);
   void require_descriptors() const;
-  // With this participant itself. Null if there is no room for it.
+  // Connects this participant with itself. Null if there is no room for the connection.
   OutboundConnection* connect_to_self();
   OutboundConnection* adopt(const Id& owner, platform::Fd socket);
   void forget(OutboundConnection& connection, const std::string& why);
@@ -70,7 +70,7 @@ class OutboundConnections {
   EventLoop::Task& dropping_departed_;
   const OnLost on_lost_;
   std::map<Id, std::shared_ptr<OutboundConnection>> outbound_;
-  std::vector<std::shared_ptr<OutboundConnection>> departed_;  // after they hung up
+  std::vector<std::shared_ptr<OutboundConnection>> departed_;  // kept after they hung up
   std::multimap<Id, std::weak_ptr<link::PeerMemory>> orphans_;
 };
 

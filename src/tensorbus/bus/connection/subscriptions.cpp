@@ -40,7 +40,7 @@ std::vector<std::shared_ptr<SubscriberCore>> Subscriptions::living() const {
 bool Subscriptions::join(const std::vector<std::string>& files, OutboundConnections& owners,
                          PeerLog& log) {
   bool room_for_all = true;
-  // Only some of many dead owners at a time: removing their files makes us look again.
+  // Tries a limited number of dead owners at a time: removing their files schedules another scan.
   int left = kMostUnreached;
   for (const auto& [subscriber, publisher] : not_joined(files, owners)) {
     try {
@@ -48,7 +48,7 @@ bool Subscriptions::join(const std::vector<std::string>& files, OutboundConnecti
         join(subscriber, publisher, owners);
       else if (--left == 0)
         break;
-    } catch (const memory::PeerLimit& limit) {  // perhaps of one owner only: the loop goes on
+    } catch (const memory::PeerLimit& limit) {  // perhaps of one owner only: goes on
       room_for_all = false;
       log.write(platform::LogLevel::kWarning, subscriber->topic(), PeerLog::kNoProcess,
                 {"a publisher cannot be joined now: ", limit.what(), " (trying again)"});
@@ -73,7 +73,7 @@ std::vector<Subscriptions::Pair> Subscriptions::not_joined(const std::vector<std
       if (!listening.only || at->second == *listening.only) present.insert(at->second);
     const auto subscriber = listening.subscriber.lock();
     if (!subscriber) continue;
-    // Someone may have removed the marker of a publisher that goes on; the marker will come back.
+    // The marker of a publisher that goes on may have been removed; it will come back.
     std::erase_if(listening.joined, [&](const auto& item) {
       const auto& [owner, number] = item.first;
       return !present.contains(item.first) && !owners.has_link(subscriber, owner, number);

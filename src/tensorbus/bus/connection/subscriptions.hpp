@@ -16,22 +16,22 @@
 
 namespace tensorbus::bus {
 
-// The subscribers of a participant, and the publishers that each was joined to. Thread-safe.
+// The subscribers of a participant, and the publishers that each has joined. Thread-safe.
 class Subscriptions {
  public:
-  // `only`: the one publisher that it is joined to; empty: all of the topic.
+  // `only`: the one publisher that it joins; empty: all of the topic.
   void add(const std::shared_ptr<SubscriberCore>& subscriber, std::string escaped_topic,
            std::optional<PublisherName> only);
   void remove(const std::shared_ptr<SubscriberCore>& subscriber);
   bool empty() const;
   std::vector<std::shared_ptr<SubscriberCore>> living() const;
 
-  // Joins every subscriber to every publisher of its topic that it was not joined to; `files` are
-  // the files of the domain. On the event loop. Returns false if there was no room for some
-  // (memory::PeerLimit): they are told, and must be joined later.
+  // Joins every subscriber to every publisher of its topic that it has not joined; `files` are the
+  // files of the domain. On the event loop only. Returns false if there was no room for some
+  // (memory::PeerLimit): these subscribers are notified, and must be joined later.
   bool join(const std::vector<std::string>& files, OutboundConnections& owners, PeerLog& log);
-  // A subscription has ended but its publisher goes on: it is joined again after forget_lost(), as
-  // are those that were cut off and whose programs look for samples again.
+  // Records a subscription that has ended although its publisher goes on. It is joined again after
+  // forget_lost(), as are subscribers that were cut off and whose programs look for samples again.
   void lose(const std::shared_ptr<SubscriberCore>& subscriber,
             const PublisherName& publisher) noexcept;
   void forget_lost();

@@ -20,7 +20,7 @@ const std::byte* first_of(const CopyPlan::Copy& copy) {
 const std::byte* begin_of(const CopyPlan::Copy& copy) { return first_of(copy) + copy.span.begin; }
 const std::byte* end_of(const CopyPlan::Copy& copy) { return first_of(copy) + copy.span.end; }
 
-// Returns true if the copy includes every byte between its first and its last.
+// Returns true if the copy includes every byte from its first to its last.
 bool is_dense(const CopyPlan::Copy& copy) {
   return copy.span.bytes() <= copy.view->layout.packed_bytes();
 }
@@ -33,13 +33,13 @@ void CopyPlan::add(std::size_t tensor, const TensorView& view, ByteSpan span,
   copies_.push_back({tensor, &view, span, {}, 0, false});
 }
 
-// The lowest first; at the same place the longest first, because it may cover the others.
+// By ascending address; at the same address the longest first, because it may cover the others.
 void CopyPlan::sort() {
   const auto goes_before = [](const Copy& a, const Copy& b) {
     return begin_of(a) != begin_of(b) ? begin_of(a) < begin_of(b) : end_of(a) > end_of(b);
   };
   if (std::is_sorted(copies_.begin(), copies_.end(), goes_before)) return;
-  // A copy is moved once, since it is large.
+  // Moves each copy once, since it is large.
   std::vector<Copy*> order;
   order.reserve(copies_.size());
   for (Copy& copy : copies_) order.push_back(&copy);
@@ -83,7 +83,7 @@ void CopyPlan::lay_out_together(std::span<Copy> overlapping) {
   }
   const auto hull = static_cast<std::size_t>(end - begin);
   if (!holes_are_cheap(hull, packed)) {
-    for (Copy& copy : overlapping) lay_out_alone(copy);  // e.g. columns of a matrix
+    for (Copy& copy : overlapping) lay_out_alone(copy);  // for example columns of a matrix
     return;
   }
   // Keeps the distance from an alignment boundary, so that elements stay as well aligned.

@@ -11,8 +11,8 @@
 namespace tensorbus::bus {
 
 // Plans the copy of a message's tensors that lie outside the arena into one block. Tensors that
-// overlap in memory (views of one another) keep their relative places, so the copies overlap too,
-// and every byte is copied once. Not thread-safe.
+// overlap in memory (views of one another) keep their relative places: the copies overlap too, and
+// every byte is copied once. Not thread-safe.
 class CopyPlan {
  public:
   struct Copy {
@@ -24,14 +24,14 @@ class CopyPlan {
     bool covered = false;   // another copy includes its bytes
   };
 
-  // `span` is the view's, and not empty. The view outlives the plan. `expected`: how many are
-  // perhaps added, this one included.
+  // `span` is the view's, and not empty. The view must outlive the plan. `expected`: number of
+  // views that will probably be added, including this one.
   void add(std::size_t tensor, const TensorView& view, ByteSpan span, std::size_t expected = 1);
   // Gives every copy its layout and place; returns the size of the block in bytes.
   std::size_t lay_out();
 
   std::span<const Copy> copies() const noexcept { return copies_; }
-  // Fills the block; returns how many bytes were copied.
+  // Fills the block; returns the number of copied bytes.
   std::size_t fill(std::byte* block, Stores stores) const;
 
  private:

@@ -30,7 +30,7 @@ CopyTuner::Turn CopyTuner::begin(std::size_t bytes) {
 
 void CopyTuner::end(const Turn& turn, std::chrono::nanoseconds took) {
   const platform::MutexLock lock(mutex_);
-  if (turn.stores != in_turn()) return;  // another thread has ended its phase
+  if (turn.stores != in_turn()) return;  // another thread has ended the phase
   if (turn.judged)
     best_ = std::min(best_, static_cast<double>(took.count()) / static_cast<double>(turn.bytes));
   if (--left_ == 0) end_phase();

@@ -11,8 +11,8 @@
 
 namespace tensorbus::bus {
 
-// Finds out by trying which stores make the copies of one publisher faster. This cannot be known
-// beforehand. It depends on whether a subscriber on another core reads the copies (then each cache
+// Finds out by trials which stores make the copies of one publisher faster. This cannot be known in
+// advance. It depends on whether a subscriber on another core reads the copies (then each cache
 // line must be taken back from that core), how far away that core is, whether a copy fits into the
 // caches, and the processor (docs/decisions/0016-copies-are-tuned.md).
 //
@@ -30,7 +30,7 @@ class CopyTuner {
   static constexpr std::uint32_t kLongestPeriod = 4096;
 
   // Calls `copy`, a function of Stores that copies `bytes` bytes. Small copies use ordinary stores:
-  // readers get them faster from our caches than from memory.
+  // readers get them faster from the writer's caches than from memory.
   template <typename Copy>
   void run(std::size_t bytes, Copy copy) {
     if (bytes < kWorthTuning) return copy(Stores::kOrdinary);
@@ -46,10 +46,10 @@ class CopyTuner {
 
   static constexpr std::size_t kWorthTuning = std::size_t{64} << 10;
 
-  // The same in two steps.
+  // Does the same in two steps.
   struct Turn {
     Stores stores = Stores::kOrdinary;
-    bool judged = false;  // the time that it takes counts
+    bool judged = false;  // its duration counts
     std::size_t bytes = 0;
   };
   Turn begin(std::size_t bytes);
@@ -62,13 +62,13 @@ class CopyTuner {
   void end_phase() noexcept TB_REQUIRES(mutex_);
 
   platform::Mutex mutex_;
-  std::size_t bytes_ TB_GUARDED_BY(mutex_) = 0;  // of the copy that the comparison began with
+  std::size_t bytes_ TB_GUARDED_BY(mutex_) = 0;  // of the copy with which the comparison began
   Stores chosen_ TB_GUARDED_BY(mutex_) = Stores::kOrdinary;
-  bool trying_ TB_GUARDED_BY(mutex_) = false;          // the other one
+  bool trying_ TB_GUARDED_BY(mutex_) = false;          // the other kind of stores
   std::uint32_t left_ TB_GUARDED_BY(mutex_) = kTrial;  // copies of this trial or period
   std::uint32_t period_ TB_GUARDED_BY(mutex_) = kFirstPeriod;
-  double best_ TB_GUARDED_BY(mutex_) = kNone;         // ns a byte, of those judged in it
-  double chosen_best_ TB_GUARDED_BY(mutex_) = kNone;  // the same of the period before this trial
+  double best_ TB_GUARDED_BY(mutex_) = kNone;         // ns per byte, of the judged copies in it
+  double chosen_best_ TB_GUARDED_BY(mutex_) = kNone;  // the same for the period before this trial
 };
 
 }  // namespace tensorbus::bus

@@ -11,7 +11,7 @@ namespace tensorbus::bus {
 namespace {
 
 // Several, so that a copy that waits for its writer delays few others.
-constexpr std::size_t kMostWorkers = 8;  // of a device
+constexpr std::size_t kMostWorkers = 8;  // per device
 
 }  // namespace
 
@@ -26,7 +26,7 @@ void DeviceCopier::require(const Device& device) {
   } catch (const Error& error) {
     if (error.code() == Code::kOutOfMemory) throw;
     throw Error(Code::kUnsupported,
-                what + ": nothing can be put there in this process. " + error.what());
+                what + ": this process cannot copy tensors to it. " + error.what());
   }
 }
 
@@ -72,7 +72,7 @@ void DeviceCopier::fill(const memory::BlockRef& block, const DevicePlan& plan,
   put_back(device, std::move(worker));
 }
 
-// Returns an idle worker, else a new one, else the one whose work is the oldest.
+// Returns an idle worker, else a new one, else the one with the oldest work.
 DeviceCopier::Worker DeviceCopier::take_worker(const device::Gpu& device) {
   {
     const platform::MutexLock lock(mutex_);

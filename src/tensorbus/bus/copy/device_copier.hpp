@@ -13,25 +13,25 @@
 
 namespace tensorbus::bus {
 
-// Copies received tensors into blocks of a participant's own on a device (docs/cuda.md, "Copies of
-// one's own"). Streams of our own make the copies, so no thread waits for a GPU. Thread-safe; no
-// lock is held while the driver is called. Samples keep it alive, also after their participant.
+// Copies received tensors into a participant's own blocks on a device (docs/cuda.md, "Copies of
+// one's own"). Its own streams make the copies, so no thread waits for a GPU. Thread-safe; no lock
+// is held while the driver is called. Samples keep it alive, even after their participant.
 class DeviceCopier {
  public:
   using Stream = device::DeviceKeeper::OurStream;
 
-  // `take_back`: drains the return rings of borrowers, when a device has no room.
+  // `take_back`: drains the return rings of borrowers. Called when a device has no room.
   DeviceCopier(std::shared_ptr<device::DeviceMemory> device_memory,
                std::function<void()> take_back);
-  // Throws Error(kUnsupported) that says why nothing can be copied to a device here.
+  // Throws Error(kUnsupported) with the reason if copies to a device are not possible here.
   static void require(const Device& device);
-  // The participant is gone, and `take_back` with it.
+  // Called when the participant is gone, and `take_back` with it.
   void close();
 
   // Returns a block for any number of publications. Throws like DeviceMemory::allocate().
   memory::BlockRef allocate(const Device& device, std::size_t bytes);
   // Fills the block. `order_behind` makes the stream wait for the source of the copy. Throws the
-  // driver's errors; then nothing writes to the block any more.
+  // driver's errors; then no stream writes to the block any more.
   using OrderBehind = std::function<void(const Stream&)>;
   void fill(const memory::BlockRef& block, const DevicePlan& plan, const OrderBehind& order_behind);
   std::shared_ptr<device::OwnBlock> own(memory::BlockRef block, device::OwnBlock::Intact intact) {
@@ -46,7 +46,7 @@ class DeviceCopier {
   memory::BlockRef allocate_anyhow(const Device& device, std::size_t bytes);
   struct Worker {
     Stream stream;
-    std::uint64_t last = 0;  // its last block's write mark
+    std::uint64_t last = 0;  // the write mark of its last block
   };
   Worker take_worker(const device::Gpu& device);
   void put_back(const device::Gpu& device, Worker worker);
@@ -55,7 +55,7 @@ class DeviceCopier {
   platform::Mutex take_back_mutex_;
   std::function<void()> take_back_ TB_GUARDED_BY(take_back_mutex_);
   platform::Mutex mutex_;
-  // That nobody uses just now, the one that was used last, last.
+  // Idle workers, the most recently used last.
   std::map<const device::Gpu*, std::vector<Worker>> workers_ TB_GUARDED_BY(mutex_);
 };
 

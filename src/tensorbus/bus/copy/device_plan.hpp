@@ -7,18 +7,18 @@
 
 namespace tensorbus::bus {
 
-// Plans the copy of ranges of memory into one block on a device. Ranges that overlap (views of one
-// another) become one range, which is copied once, so the copies are views of one another too.
-// Elements keep their relative places; nothing packs them. Not thread-safe.
+// Plans the copy of memory ranges into one block on a device. Ranges that overlap (views of one
+// another) become one range, which is copied once; the copies are views of one another, too.
+// Elements keep their relative places and are not packed. Not thread-safe.
 class DevicePlan {
  public:
-  // `packed_bytes`: how many of the bytes belong to elements.
+  // `packed_bytes`: the number of bytes that belong to elements.
   void add(const std::byte* begin, std::size_t bytes, std::size_t packed_bytes);
   // Gives each range its place; returns the size of the block in bytes.
   std::size_t lay_out();
-  // Throws Error(kUnsupported) for a range of which elements are too small a part.
+  // Throws Error(kUnsupported) for a range with too small a part of elements.
   void require_dense() const;
-  // Returns the place in the block of the copy of a byte that was added.
+  // Returns the place in the block of the copy of an added byte.
   std::size_t place_of(const std::byte* byte) const;
   std::size_t bytes() const;  // in total, to copy
   // Throws the driver's errors.
@@ -31,7 +31,7 @@ class DevicePlan {
     std::size_t packed_bytes = 0;
     std::size_t place = 0;
   };
-  std::vector<Stretch> stretches_;  // after lay_out(): the lowest first
+  std::vector<Stretch> stretches_;  // after lay_out(): by ascending address
 };
 
 }  // namespace tensorbus::bus

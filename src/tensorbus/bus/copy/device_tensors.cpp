@@ -51,7 +51,7 @@ std::size_t DeviceTensors::copy(const Allocate& allocate, device::WriteMarks& ma
   return copied;
 }
 
-// One of the streams copies, after all of them.
+// The first stream copies, after all others.
 void DeviceTensors::fill(const Copies& copies, const memory::BlockRef& block,
                          device::WriteMarks& marks) {
   const device::GpuStream& stream = copies.streams.front();

@@ -17,20 +17,20 @@
 namespace tensorbus::bus {
 
 // The tensors of one message that lie on GPUs, and the streams that write them (docs/cuda.md). One
-// of the streams waits for all others, so that the message has one mark. Not thread-safe.
+// stream waits for all others, so that the message has one mark. Not thread-safe.
 class DeviceTensors {
  public:
-  // The name of the operation, for messages.
+  // The name of the operation in messages.
   static constexpr const char* kPublishing = "Publishing GPU memory";
   // Returns the stream that writes the tensor.
   static device::GpuStream stream_of(const TensorView& view);
 
-  // Adds a tensor that must be copied. Throws as add() does.
+  // Adds a tensor that must be copied. Throws like add().
   void add_copy(std::size_t tensor, const TensorView& view, const ByteSpan& span);
   // Copies these tensors into one block of each device, which `allocate` returns. The copies run on
-  // the GPU, in the order of the streams, and get their marks at once, because the message may fail
-  // later. `placed` is called with the place of each tensor's lowest byte. Returns how many bytes
-  // were copied. Throws Error(kUnsupported) for a view of which elements are too small a part.
+  // the GPU, in stream order, and get their marks at once, because the message may fail later.
+  // Calls `placed` with the place of each tensor's lowest byte. Returns the number of copied bytes.
+  // Throws Error(kUnsupported) for a view with too small a part of elements.
   using Allocate = std::function<memory::BlockRef(const Device&, std::size_t)>;
   using Placed =
       std::function<void(std::size_t tensor, const memory::BlockRef&, std::size_t offset)>;
@@ -40,17 +40,17 @@ class DeviceTensors {
   // Adds a tensor that lies in a loan. Throws Error(kUnsupported) for a stream that is being
   // captured into a graph.
   void add(const TensorView& view);
-  // Marks the loans as complete when the streams have finished; the copies have their marks
-  // already. Throws what WriteMarks throws.
+  // Marks the loans as complete when the streams have finished; the copies already have their
+  // marks. Throws what WriteMarks throws.
   void mark(device::WriteMarks& marks, const OneOrMany<memory::BlockRef>& blocks) const;
-  // Returns the stream that waits for all others. Null if there are no tensors on GPUs.
+  // Returns the stream that waits for all others; null without tensors on GPUs.
   const device::GpuStream* writer() const noexcept { return writer_ ? &*writer_ : nullptr; }
 
  private:
   // The copies on one device.
   struct Copies {
     DevicePlan plan;
-    std::vector<device::GpuStream> streams{};                       // that write them
+    std::vector<device::GpuStream> streams{};                       // that write the tensors
     std::vector<std::pair<std::size_t, const std::byte*>> tensors{};  // with their lowest bytes
   };
   static void fill(const Copies& copies, const memory::BlockRef& block, device::WriteMarks& marks);

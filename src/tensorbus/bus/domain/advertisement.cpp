@@ -8,7 +8,7 @@
 namespace tensorbus::bus {
 namespace {
 
-// What a process wrote that does not know of mirrors.
+// The content that a process without mirrors writes.
 struct OlderAdvertisement {
   Advertisement read{};
   void visit(auto& archive) { archive(read.pid, read.name, read.node, read.definition); }

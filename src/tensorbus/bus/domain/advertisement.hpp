@@ -17,11 +17,12 @@ struct Advertisement {
   std::string name{};  // of the topic or the node; the name in the marker's file name may be cut
   std::string node{};  // to which a publisher belongs
   std::string definition{};  // of its message type; empty: any
-  std::uint32_t depth = 0;   // from here on of a publisher; an older process does not write them
+  std::uint32_t depth = 0;   // from here on for publishers; an older process does not write these
   std::uint32_t history = 0;
   std::uint32_t reliable = 0;
-  std::string machine{};  // of a mirror: the other machine's name; empty: not a mirror
-  std::string origin{};   // of a mirror: the name there of the publisher that it stands for
+  std::string machine{};  // for a mirror: the other machine's name; empty: not a mirror
+  // For a mirror: the name on that machine of the publisher that it represents.
+  std::string origin{};
   void visit(auto& archive) {
     archive(pid, name, node, definition, depth, history, reliable, machine, origin);
   }

@@ -14,7 +14,7 @@
 namespace tensorbus::bus {
 namespace {
 
-// A sweep can defeat single attempts. If all fail, something else is wrong; a thousand take 20 ms.
+// A sweep can defeat single attempts. If all fail, the cause is another one; 1,000 take 20 ms.
 constexpr int kListenAttempts = 1000;
 
 std::shared_ptr<const platform::Fd> opened(const std::string& path) {
@@ -54,8 +54,8 @@ platform::Fd Domain::listen(const Id& participant) const {
     try {
       return platform::listen_in(*directory(), temporary, socket_name(participant));
     } catch (const Error& error) {
-      // A sweep may have taken the socket for dead before it listened: then it is made again. And
-      // the last participant may have removed the directory.
+      // A sweep may have mistaken the socket for a dead one before it listened: then it is made
+      // again. Or the last participant may have removed the directory.
       remove(temporary);
       if (attempt == kListenAttempts || error.code() != Code::kSystem) throw;
       (void)follow(participant);
@@ -83,7 +83,7 @@ void Domain::add_marker(const std::string& name, std::string_view content) const
   }
 }
 
-// Under the mutex, so that no other thread makes the file again meanwhile.
+// Under the mutex, so that no other thread makes the file again in the meantime.
 void Domain::remove_file(const std::string& name) const noexcept {
   const platform::MutexLock lock(mutex_);
   markers_.erase(name);
@@ -104,7 +104,8 @@ void Domain::remove_files_of(const Id& participant) const {
     if (owner_of_file(name) == participant) remove(name);
 }
 
-// Asks each right before: a living participant that lost its socket makes another.
+// Checks each right before the removal: a living participant that lost its socket makes another
+// one.
 std::set<Id> Domain::remove_files_of_dead(const std::set<Id>& participants) const {
   std::map<Id, std::vector<std::string>> files;
   for (const std::string& name : list())
@@ -138,7 +139,8 @@ bool Domain::is_dead(const Id& participant) const { return is_dead(socket_name(p
 bool Domain::is_dead(const std::string& socket) const {
   try {
     return platform::connect_in(*directory(), socket).outcome == platform::Connect::kDead;
-  } catch (const Error&) {  // no descriptors, or another user's: others will find out
+    // No descriptors, or another user's socket: other participants will find out.
+  } catch (const Error&) {
     return false;
   }
 }

@@ -21,23 +21,23 @@
 namespace tensorbus::bus {
 
 // The directory that identifies one bus. While it is open it has a shared lock (flock), which
-// programs that clean /tmp respect. Thread-safe: every call is one system call or a few.
+// programs that clean /tmp respect. Thread-safe: each call makes one or a few system calls.
 class Domain {
  public:
-  // Makes the directory if it is missing. Throws Error(kPermission) if other users own it, may
+  // Makes the directory if it is missing. Throws Error(kPermission) if another user owns it, may
   // write to it, or could redirect its path.
   explicit Domain(const std::string& asked);
 
   std::string path() const;
   std::vector<std::string> list() const { return platform::list_directory(*directory()); }
   platform::DirectoryWatch watch() const { return platform::DirectoryWatch(*directory()); }
-  // The same; also reports when the directory, or one above it, is renamed.
+  // As watch(), but also reports when the directory, or one above it, is renamed.
   platform::DirectoryWatch watch_place() const;
 
   platform::Fd listen(const Id& participant) const;
   platform::Connection connect(const Id& participant) const;
 
-  // `content` describes what is marked. The marker stays until remove_file(): see
+  // `content` describes the marked object. The marker stays until remove_file(): see
   // restore_markers().
   void add_marker(const std::string& name, std::string_view content = {}) const;
   // See platform::read_file().
@@ -45,43 +45,44 @@ class Domain {
     return platform::read_file(*directory(), name, most_bytes);
   }
   void remove_file(const std::string& name) const noexcept;
-  // Returns true if nothing listens at the socket of this participant.
+  // Returns true if no process listens at the socket of this participant.
   bool is_dead(const Id& participant) const;
-  // Waits until `holds` returns true; it is called again when the directory changes. Returns kDone,
+  // Waits until `holds` returns true; calls it again when the directory changes. Returns kDone,
   // kTimedOut or kInterrupted.
   Outcome wait(const platform::StopCondition& stop, const std::function<bool()>& holds) const;
 
-  // Removes socket and markers of a participant that is gone.
+  // Removes the socket and the markers of a participant that is gone.
   void remove_files_of(const Id& participant) const;
-  // Does the same for the dead among them, and returns these. One listing for all.
+  // Does the same for the dead ones of `participants`, and returns these. One listing for all.
   std::set<Id> remove_files_of_dead(const std::set<Id>& participants) const;
-  // Removes what dead participants left behind, but nothing of `self`.
+  // Removes the files of dead participants, but none of `self`.
   void sweep(const Id& self) const;
 
-  // The following are for a participant whose files, or whose directory, are gone.
+  // The following functions are for a participant whose files, or whose directory, are gone.
   //
-  // If the directory is no longer where its path leads, opens the one that is there now, or makes
-  // it, removes the files of `self` from the old one, and returns true. The caller then renews the
+  // If the directory is no longer at its path, opens the directory that is there now, or makes it,
+  // removes the files of `self` from the old one, and returns true. The caller must then renew the
   // markers, the watch and the socket.
   bool follow(const Id& self) const;
-  // Counts changes of directory, also by listen(). After one, a watch must be renewed.
+  // Counts changes of directory, also by listen(). After a change, a watch must be renewed.
   std::uint64_t moves() const;
   bool has_marked(const std::string& name) const;
-  // Returns our markers whose names begin with this: names and contents.
+  // Returns the names and contents of this participant's markers whose names have this prefix.
   std::vector<std::pair<std::string, std::string>> marked(std::string_view beginning) const;
-  // Makes removed markers of ours again. Returns true if there were some.
+  // Makes removed markers of this participant again. Returns true if there were any.
   bool restore_markers() const;
-  // Returns the inode of a file, to recognise it later; 0 if there is none.
+  // Returns the inode of a file, to recognise the file later; 0 if there is none.
   ino_t inode_of(const std::string& name) const noexcept {
     return platform::inode_of(*directory(), name);
   }
-  // Takes the lock if it is not ours yet. Returns false if a cleaning program has it now.
+  // Takes the lock if this process does not have it yet. Returns false if a cleaning program has
+  // it.
   bool try_lock() const noexcept;
-  // Removes a directory without participants that was made for a name; a given path stays.
+  // Removes an empty directory that was made for a name; a given path stays.
   void remove_if_empty() const noexcept;
 
  private:
-  // Keeps the descriptor open while it is used: another thread may call follow() meanwhile.
+  // Keeps the descriptor open while it is used: another thread may call follow() in the meantime.
   struct Directory {
     std::shared_ptr<const platform::Fd> fd;
     int operator*() const noexcept { return fd->get(); }
@@ -95,7 +96,7 @@ class Domain {
   mutable std::string path_ TB_GUARDED_BY(mutex_);
   mutable Directory directory_ TB_GUARDED_BY(mutex_);
   mutable std::uint64_t moves_ TB_GUARDED_BY(mutex_) = 0;
-  // Ours, with what is in them.
+  // This participant's markers and their contents.
   mutable std::map<std::string, std::string> markers_ TB_GUARDED_BY(mutex_);
 };
 

@@ -20,7 +20,7 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::size_t kMostNamed = 8;  // listed in a message
+constexpr std::size_t kMostNamed = 8;  // maximum listed in a message
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -39,26 +39,27 @@ std::string absolute(const std::string& path) {
   return here + "/" + path;
 }
 
-// A relative TENSORBUS_DOMAIN, and the path for which it stands.
+// A relative TENSORBUS_DOMAIN, and the path that it means.
 struct RelativeDomain {
   std::string text;
   std::string path;
   const RelativeDomain* before;
 };
 
-// Those that were used, the last one first. Forked children have their parent's. Never destroyed.
+// The relative domains that were used, the latest first. Forked children have their parent's. Never
+// destroyed.
 std::atomic<const RelativeDomain*> relative_domains{nullptr};
 
-// A relative path counts from the current directory of the first use.
+// A relative path is based on the current directory of the first use.
 std::string domain_of_environment() {
   std::string text = environment("TENSORBUS_DOMAIN");
   if (!is_domain_path(text) || text.front() == '/') return text;
-  // Acquire pairs with the release below.
+  // Acquire: pairs with the release below.
   const RelativeDomain* before = relative_domains.load(std::memory_order_acquire);
   for (const auto* known = before; known != nullptr; known = known->before)
     if (known->text == text) return known->path;
   const auto* const used = new RelativeDomain{text, absolute(text), before};
-  // If another thread came first, this one is not remembered: it is the same.
+  // If another thread came first, this one is not kept: both are the same.
   if (!relative_domains.compare_exchange_strong(before, used, std::memory_order_release,
                                                 std::memory_order_relaxed))
     return std::unique_ptr<const RelativeDomain>(used)->path;
@@ -82,7 +83,7 @@ std::string path_in(const std::string& directory, const std::string& name) {
 
 std::string temporary_base() { return "/tmp/tensorbus-" + std::to_string(::geteuid()); }
 
-// Called where an error says that no process of ours is there; a shortage says nothing.
+// Throws only a shortage; any other error means that no process of this user is there.
 void require_no_shortage(const Error& error) {
   if (error.code() == Code::kOutOfMemory) throw error;
 }
@@ -103,7 +104,7 @@ bool somebody_is_in(const std::string& path) {
     if (!opened.directory) return false;
     for (const std::string& name : platform::list_directory(opened.directory.get()))
       if (somebody_listens(opened.directory.get(), name)) return true;
-  } catch (const Error& error) {  // not ours, or not usable
+  } catch (const Error& error) {  // another user's, or not usable
     require_no_shortage(error);
   }
   return false;
@@ -120,7 +121,7 @@ std::string place_of(const std::string& name) {
   return !somebody_is_in(preferred) && somebody_is_in(temporary) ? temporary : preferred;
 }
 
-// Returns the directories in which named domains may lie, or did with earlier versions.
+// Returns the directories that may contain named domains, including those of earlier versions.
 std::vector<std::string> bases() {
   std::vector<std::string> all{temporary_base()};
   if (std::string base = login_base(); !base.empty()) all.push_back(std::move(base));
@@ -133,7 +134,7 @@ std::vector<std::string> names_in(const std::string& base) {
   try {
     const auto opened = platform::open_private(base, platform::IfMissing::kLeave);
     if (opened.directory) return platform::list_directory(opened.directory.get());
-  } catch (const Error& error) {  // not ours, or not usable
+  } catch (const Error& error) {  // another user's, or not usable
     require_no_shortage(error);
   }
   return {};
@@ -172,7 +173,7 @@ std::string elsewhere_text(const std::string& path) {
   std::vector<std::string> others;
   try {
     others = domains_beside(path);
-  } catch (const Error&) {  // a shortage: the message itself counts more
+  } catch (const Error&) {  // a shortage: the message itself is more important
   }
   if (others.empty()) return {};
   std::string text = ". Processes of this user are also in";

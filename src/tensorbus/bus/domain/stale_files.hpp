@@ -17,10 +17,11 @@ class StaleFiles {
   StaleFiles(const StaleFiles&) = delete;
   StaleFiles& operator=(const StaleFiles&) = delete;
 
-  // Looks at a participant whose connection has ended, or whose socket refuses. A process that is
-  // being killed may close its listener after its connections, so this looks more than once.
+  // Checks a participant whose connection has ended, or whose socket refuses connections. A process
+  // that is being killed may close its listener after its connections, so this checks more than
+  // once.
   void suspect(const Id& participant) { (void)enter(participant); }
-  // The same; until the next look, is_dead() is true.
+  // Does the same; is_dead() is true until the next check.
   void add_dead(const Id& participant) { enter(participant).refused = true; }
   bool is_dead(const Id& participant) const {
     const auto found = suspects_.find(participant);
@@ -30,9 +31,9 @@ class StaleFiles {
  private:
   using Clock = std::chrono::steady_clock;
   struct Suspect {
-    int looks = 0;  // looks that are left
+    int looks = 0;  // checks that are left
     Clock::time_point next{};
-    bool refused = false;  // a connection, at the last look
+    bool refused = false;  // its socket refused a connection at the last check
   };
   Suspect& enter(const Id& participant);
   void clear_up();

@@ -16,7 +16,7 @@ namespace tensorbus::bus {
 // an empty name or one of more than 2,048 bytes.
 std::string escape_topic(std::string_view topic);
 
-// Returns 32 hex digits that stand for the text.
+// Returns the hash of the text as 32 hex digits.
 std::string hash_hex(std::string_view text);
 
 // File names of a participant in the domain directory.
@@ -25,7 +25,7 @@ std::string temporary_socket_name(const Id& participant);
 std::string marker_name(const std::string& escaped_topic, const Id& participant,
                         std::uint32_t publisher);
 
-// Begin the markers of nodes and of queues. No topic's file name contains '='.
+// Prefixes of the markers of nodes and of queues. No topic's file name contains '='.
 inline constexpr std::string_view kNodeMarker = "node=";
 inline constexpr std::string_view kQueueMarker = "queue=";
 
@@ -36,11 +36,11 @@ struct Marker {
 
   bool is_topic() const noexcept { return escaped_topic.find('=') == std::string_view::npos; }
 };
-// A publisher's name on its machine is that of its participant and its number,
+// The name of a publisher on its machine, from its participant and its number:
 // "<32 hex digits>.<number>".
 using PublisherName = std::pair<Id, std::uint32_t>;
 TENSORBUS_API std::string to_string(const PublisherName& name);
-// Returns nothing for other text.
+// Returns nothing for any other text.
 TENSORBUS_API std::optional<PublisherName> parse_publisher_name(std::string_view text);
 
 // Returns nothing for a file that is not a marker.

@@ -7,11 +7,11 @@
 
 namespace tensorbus::bus {
 
-// Tells a program that polls that something has changed. Does nothing until it asks for the
-// descriptor. Thread-safe.
+// Notifies a program that polls of changes. Does nothing until the program asks for the descriptor.
+// Thread-safe.
 class ChangeEvent {
  public:
-  // Returns a descriptor that is readable from a signal() to the next clear(); so at first, too.
+  // Returns a descriptor that is readable from a signal() to the next clear(), and at the start.
   int descriptor() {
     const platform::MutexLock lock(mutex_);
     if (!event_) {
@@ -24,7 +24,7 @@ class ChangeEvent {
     const platform::MutexLock lock(mutex_);
     if (event_) signal_once();
   }
-  // Called before the look at what has changed: a change that the look misses signals again.
+  // Called before the changes are read: a change that comes later signals again.
   void clear() noexcept {
     const platform::MutexLock lock(mutex_);
     if (std::exchange(signalled_, false)) platform::clear_event(event_.get());

@@ -16,7 +16,7 @@
 
 namespace tensorbus::bus {
 
-// The part of a Completion that does not depend on its result: whether it has come, and waiting.
+// The part of a Completion that does not depend on its result: its state, and waiting for it.
 class CompletionState {
  public:
   CompletionState() = default;
@@ -26,9 +26,9 @@ class CompletionState {
   bool done() const noexcept {
     return done_.load(std::memory_order_acquire) == kDone;  // pairs with finish()
   }
-  // Called by the waiting thread, which runs handlers meanwhile, if no other one does: waits until
-  // this or `other` is done. Returns kDone, kTimedOut or kInterrupted. It calls first_sleep(most)
-  // before, which may sleep in another way, and returns nothing if it does not.
+  // Called by the waiting thread: waits until this or `other` is done, and runs handlers during the
+  // wait if no other thread does. Returns kDone, kTimedOut or kInterrupted. Before each sleep it
+  // calls first_sleep(most), which may sleep in another way, or returns nothing without a sleep.
   template <typename Sleep>
   Outcome wait_driving(const platform::StopCondition& stop, EventLoop::Driver& driver,
                        CompletionState* other, const Sleep& first_sleep) {
@@ -41,10 +41,10 @@ class CompletionState {
     driver.leave();
     return outcome;
   }
-  // Called by the waiting thread: what is woken when this is done.
+  // Called by the waiting thread: returns the word that is woken when this is done.
   platform::FutexWord to_sleep_on() noexcept {
     std::uint32_t none = kNothing;
-    // Relaxed: done() orders what is read afterwards.
+    // Relaxed: done() orders later reads.
     done_.compare_exchange_strong(none, kSleeps, std::memory_order_relaxed);
     return {&done_, kSleeps};
   }
@@ -54,17 +54,17 @@ class CompletionState {
 
   static constexpr std::uint32_t kNothing = 0;
   static constexpr std::uint32_t kDone = 1;
-  static constexpr std::uint32_t kSleeps = 2;  // and a thread waits for it
+  static constexpr std::uint32_t kSleeps = 2;  // not done, and a thread waits for it
 
-  // On an older kernel the end of `other` is seen when the caller looks again. Null also for a
-  // caller that signals are to end, since a wait for two words does not end at each of them.
+  // On an older kernel the end of `other` is seen at the caller's next check. `other` is also null
+  // for a caller whose wait signals must end: a wait for two words does not end at every signal.
   platform::FutexWait sleep(std::chrono::nanoseconds most, CompletionState* other) noexcept {
     const platform::FutexWord word = to_sleep_on();
     if (other == nullptr || !platform::can_wait_for_any())
       return platform::futex_wait(*word.word, word.expected, most);
     return platform::futex_wait_any(std::array{word, other->to_sleep_on()}, most);
   }
-  // Without the driver's place when it returns: the caller may be asked whether it gives up.
+  // Leaves the driver's place before it returns, because give_up() may be called next.
   template <typename Done>
   platform::FutexWait drive(EventLoop::Driver& driver, std::chrono::nanoseconds most,
                             const Done& until, CompletionState* other) {
@@ -91,19 +91,19 @@ class CompletionState {
 template <typename T>
 class Completion : public CompletionState {
  public:
-  // Called by the event loop. Returns false if nothing waits any more, or a result came before;
-  // then the caller keeps the value.
+  // Called by the event loop. Returns false if no thread waits any more, or a result came before;
+  // the caller then keeps the value.
   bool set(T&& value) noexcept {
     return finish([&] { value_.emplace(std::move(value)); });
   }
-  // Copies the text: two threads would otherwise release the text that exceptions share.
+  // Copies the text: otherwise two threads would release the text that exceptions share.
   bool fail(const Error& error) {
     std::string text(error.what());
     return finish([&] { failure_.emplace(Failure{error.code(), std::move(text)}); });
   }
 
   // Called by the waiting thread. Calls `tell` once, in the thread that brings the result; at once
-  // if it is there.
+  // if the result has come.
   void on_done(std::function<void()> tell) {
     const platform::MutexLock lock(mutex_);
     if (done())
@@ -116,7 +116,7 @@ class Completion : public CompletionState {
   bool give_up() noexcept {
     const platform::MutexLock lock(mutex_);
     given_up_ = !done();
-    if (given_up_) tell_ = {};  // releases what it holds: the peer may never answer
+    if (given_up_) tell_ = {};  // releases what it holds: the peer may never reply
     return given_up_;
   }
   // Returns kDone, kTimedOut or kInterrupted. Throws the error of fail().
@@ -124,7 +124,7 @@ class Completion : public CompletionState {
     return checked(
         stop.wait([this] { return done(); }, [this](auto most) { return sleep(most, nullptr); }));
   }
-  // The same of a thread that runs handlers meanwhile, if no other one does.
+  // Does the same, but runs handlers during the wait if no other thread does.
   Outcome wait(const platform::StopCondition& stop, EventLoop::Driver& driver) {
     return wait(stop, driver, nullptr, [](auto) { return std::optional<platform::FutexWait>(); });
   }
@@ -165,7 +165,7 @@ class Completion : public CompletionState {
     return true;
   }
 
-  // Written before done_, and then of whoever waits.
+  // Written before done_; from then on owned by the waiting thread.
   std::optional<T> value_;
   std::optional<Failure> failure_;
   std::function<void()> tell_ TB_GUARDED_BY(mutex_);

@@ -7,7 +7,7 @@ bool EventLoop::Driver::take() noexcept {
   if (taken_) return true;
   if (loop_.is_in_turn()) return false;
   std::thread::id none{};
-  // Acquire: pairs with leave() of the last one, which changed outer_ before.
+  // Acquire: pairs with leave() of the last driver, which has changed outer_ before.
   taken_ = loop_.driver_.compare_exchange_strong(none, std::this_thread::get_id(),
                                                  std::memory_order_acquire);
   if (taken_) loop_.outer_.modify(loop_.poller_.fd(), kPoller, {.readable = false});
@@ -16,7 +16,7 @@ bool EventLoop::Driver::take() noexcept {
 
 void EventLoop::Driver::leave() noexcept {
   if (!std::exchange(taken_, false)) return;
-  // Relaxed: nobody kicks any more, and who did has held the lock of what this waited for.
+  // Relaxed: no thread kicks any more; each that did has held the lock of the awaited completion.
   if (loop_.kicked_.exchange(false, std::memory_order_relaxed))
     platform::clear_event(loop_.kick_.get());
   loop_.outer_.modify(loop_.poller_.fd(), kPoller, {});
@@ -27,7 +27,7 @@ bool EventLoop::Driver::turn(std::chrono::nanoseconds most) {
   platform::Poller::Tags tags;
   const auto [count, interrupted] = loop_.poller_.wait(most, tags);
   if (count == 0) {
-    if (most.count() == 0) std::this_thread::yield();  // to whoever is to answer
+    if (most.count() == 0) std::this_thread::yield();  // to the process that will reply
     return !interrupted;
   }
   const Turn turn(loop_);

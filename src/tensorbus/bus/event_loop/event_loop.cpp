@@ -23,8 +23,8 @@ constexpr auto kRestAtALimit = 20ms;
 constexpr auto kSilence = 10s;
 
 constexpr int kMostSoon = 64;
-constexpr int kRounds = 8;  // as many as it takes to read a full socket, 64 messages at a time
-constexpr int kTries = 64;  // to run a task here, when another thread is about to be done
+constexpr int kRounds = 8;  // enough to read a full socket, 64 messages at a time
+constexpr int kTries = 64;  // attempts to run a task here when another thread is about to finish
 
 }  // namespace
 
@@ -69,7 +69,7 @@ void EventLoop::watch_readable(Tag tag, int fd, bool readable) {
 }
 
 void EventLoop::unwatch(Tag tag, int fd) noexcept {
-  std::shared_ptr<Handler> handler;  // destroyed after the lock: it may own what calls us
+  std::shared_ptr<Handler> handler;  // destroyed after the lock: it may own the caller
   const platform::MutexLock lock(mutex_);
   const auto found = watched_.find(tag);
   if (found == watched_.end()) return;
@@ -103,11 +103,11 @@ std::optional<EventLoop::Tag> EventLoop::take_soon() {
     std::list<Tag>& home = watched_.find(*tag)->second.soon;
     home.splice(home.end(), soon_, soon_.begin());
   }
-  any_soon_.store(!soon_.empty(), std::memory_order_relaxed);  // it changes with the lock held
+  any_soon_.store(!soon_.empty(), std::memory_order_relaxed);  // changes with the lock held
   return tag;
 }
 
-// What handlers of these ask for is done, too, up to a limit: the thread may be a program's.
+// Also runs what these handlers request, up to a limit: the thread may be a program's.
 void EventLoop::run_soon() {
   for (int i = 0; i < kMostSoon; ++i) {
     const auto tag = take_soon();
@@ -191,7 +191,7 @@ void EventLoop::schedule(Task& task, std::chrono::milliseconds delay) noexcept {
   {
     const platform::MutexLock lock(mutex_);
     const auto at = Clock::now() + delay;
-    if (task.at_ && *task.at_ <= at) return;  // the loop knows
+    if (task.at_ && *task.at_ <= at) return;  // scheduled early enough
     task.at_ = at;
   }
   platform::signal_event(wake_.get());
@@ -253,7 +253,7 @@ void EventLoop::run_tasks(Timers due) {
       const platform::MutexLock lock(mutex_);
       timers_.splice(timers_.end(), due, due.begin());
     }
-    platform::signal_event(wake_.get());  // it may sleep for longer
+    platform::signal_event(wake_.get());  // it may sleep longer
   }
 }
 
@@ -263,7 +263,7 @@ void EventLoop::dispatch(Tag tag) {
   {
     const platform::MutexLock lock(mutex_);
     const auto found = watched_.find(tag);
-    if (found == watched_.end()) return;  // a handler before this one unwatched it
+    if (found == watched_.end()) return;  // an earlier handler unwatched it
     handler = found->second.handler;
   }
   if (!guarded(*handler)) pause(tag);

@@ -20,14 +20,13 @@
 
 namespace tensorbus::bus {
 
-// Calls handlers when descriptors are ready, and runs posted tasks: one at a time, and as a rule in
-// a thread of its own. That thread sleeps when there is nothing to do, blocks signals, and never
-// waits for a peer. A program's thread may take its place (run_or_post(), Driver); "on the
-// event loop" means: in a handler or a task, in whichever thread. An Error that a handler throws is
-// logged (platform/log.hpp), and the loop goes on. A handler that meets a limit
-// (Error(kOutOfMemory), std::bad_alloc) is called again a little later, until it succeeds, so it
-// must be able to start again. Other threads may call watch(), unwatch(), post(), run_or_post() and
-// schedule().
+// Calls handlers when descriptors are ready, and runs posted tasks: one at a time, normally in a
+// thread of its own. This thread sleeps when there is nothing to do, blocks signals, and never
+// waits for a peer. A program's thread may take its place (run_or_post(), Driver); "on the event
+// loop" means: in a handler or a task, in any thread. An Error that a handler throws is logged
+// (platform/log.hpp), and the loop goes on. A handler that meets a limit (Error(kOutOfMemory),
+// std::bad_alloc) is called again a little later, until it succeeds, so it must be able to start
+// again. Other threads may call watch(), unwatch(), post(), run_or_post() and schedule().
 class EventLoop {
  public:
   using Handler = std::function<void()>;
@@ -44,43 +43,43 @@ class EventLoop {
   Tag watch(int fd, Handler handler);
   void watch_writable(Tag tag, int fd, bool writable);
   void watch_readable(Tag tag, int fd, bool readable);
-  // Runs the handler soon, as if the descriptor were ready: before the handler or the task ends in
-  // which this is called, or else on the loop's own thread. Allocates nothing.
+  // Runs the handler soon, as if the descriptor were ready: before the end of the handler or task
+  // that calls this, otherwise on the loop's own thread. Allocates nothing.
   void dispatch_soon(Tag tag) noexcept;
   // Called before the descriptor is closed. In another thread the handler may run once more.
   void unwatch(Tag tag, int fd) noexcept;
 
-  // Runs `task` on the thread, soon. After stop() it is dropped.
+  // Runs `task` on the loop's thread soon. After stop() it is dropped.
   void post(Handler task);
-  // Runs `task`, after those that were posted before, in the calling thread before it returns; if
-  // another thread runs handlers just now, as post() does. The caller holds no lock, and none is
-  // waited for. `after_messages`: what descriptors have by now is handled before, too.
+  // Runs `task`, after the tasks posted before, in the calling thread before it returns. If another
+  // thread runs handlers now, does the same as post(). The caller must hold no lock; no lock is
+  // waited for. `after_messages`: first handles what descriptors have by now.
   void run_or_post(Handler task, bool after_messages = false);
-  // Runs `work` in a turn in the calling thread, now. Returns false if that is not possible at
-  // once, or after stop(): then it did not run. Throws what `work` throws. `after_messages`: see
+  // Runs `work` in a turn in the calling thread, now. Returns false, without running it, if that is
+  // not possible at once, or after stop(). Throws what `work` throws. `after_messages`: see
   // run_or_post().
   template <typename Work>
   bool run_now(const Work& work, bool after_messages = false) {
     return run_now([](const void* what) { (*static_cast<const Work*>(what))(); }, &work,
                    after_messages);
   }
-  // Runs `task` on the thread after about this delay.
+  // Runs `task` on the loop's thread after about this delay.
   void post_later(std::chrono::milliseconds delay, Handler task);
 
-  // Work that is done repeatedly. Scheduling it allocates nothing, so a destructor may do it.
+  // Work that is done repeatedly. Scheduling allocates nothing, so a destructor may do it.
   // Scheduling it twice before it runs is the same as once.
   class Task;
   // The task lives as long as the loop.
   Task& add_task(Handler task);
   void schedule(Task& task, std::chrono::milliseconds delay = {}) noexcept;
 
-  // Starts the thread, which calls `first` first, if that is given. Throws Error(kOutOfMemory) that
+  // Starts the thread, which first calls `first` if that is set. Throws Error(kOutOfMemory) that
   // names the limit if no thread can be started.
   void start(const Handler& first = {});
   // Ends the thread and waits for it. Must not be called by a handler.
   void stop() noexcept;
   // Runs one round of the loop, for callers without the thread. Waits at most `timeout` (-1:
-  // without limit) for something to do.
+  // without limit) for work.
   void turn(std::chrono::milliseconds timeout);
 
  private:
@@ -93,14 +92,14 @@ class EventLoop {
     std::shared_ptr<Handler> handler;
     int fd = -1;
     platform::Interest interest{};
-    std::optional<Clock::time_point> paused_until;  // the poller does not know of it till then
-    std::list<Tag> soon;                            // its node for soon_, unless it is there
+    std::optional<Clock::time_point> paused_until;  // not in the poller until then
+    std::list<Tag> soon;                            // its node for soon_, except while it is there
   };
   // Lists, so that tasks can be queued again without allocating.
   using Timers = std::list<Timer>;
 
   class Turn;
-  // Tags of outer_, and of poller_.
+  // Tags of outer_ and of poller_.
   static constexpr Tag kWake = 0;
   static constexpr Tag kPoller = 1;
   static constexpr Tag kKick = 0;
@@ -111,7 +110,7 @@ class EventLoop {
   void run();
   void dispatch(Tag tag);
   void run_tasks(Timers due);
-  // Returns false if nothing was ready.
+  // Returns false if no descriptor was ready.
   bool dispatch_ready();
   void run_soon();
   std::optional<Tag> take_soon();
@@ -126,25 +125,25 @@ class EventLoop {
   std::optional<Tag> next_paused();
   std::chrono::milliseconds until_next_timer();
 
-  platform::Poller poller_;  // what is watched
-  platform::Poller outer_;   // what the loop's own thread waits for: poller_, and wake_
+  platform::Poller poller_;  // the watched descriptors
+  platform::Poller outer_;   // for the loop's own thread: contains poller_ and wake_
   platform::Fd wake_;
-  platform::Fd kick_;  // wakes a Driver, which alone clears it: others may see it first
+  platform::Fd kick_;  // wakes a Driver, which alone clears it: other threads may see it first
   std::atomic<bool> kicked_{false};
   platform::Mutex turn_;
-  std::atomic<std::thread::id> running_{};  // relaxed: each thread only looks for itself
-  // The thread that waits for poller_ in place of the loop's own; none if empty.
+  std::atomic<std::thread::id> running_{};  // relaxed: compared with the own id only
+  // The thread that waits for poller_ instead of the loop's own thread; empty if none does.
   std::atomic<std::thread::id> driver_{};
-  platform::AdaptiveSpin spin_{1};  // of a Driver that has the place
+  platform::AdaptiveSpin spin_{1};  // for a Driver that has the place
   platform::Mutex mutex_;
   std::unordered_map<Tag, Watched> watched_ TB_GUARDED_BY(mutex_);
-  std::size_t paused_ TB_GUARDED_BY(mutex_) = 0;  // of these
-  std::list<Tag> soon_ TB_GUARDED_BY(mutex_);     // what dispatch_soon() names
-  std::atomic<bool> any_soon_{false};             // false: there is none, and no lock is taken
+  std::size_t paused_ TB_GUARDED_BY(mutex_) = 0;  // number of paused ones in watched_
+  std::list<Tag> soon_ TB_GUARDED_BY(mutex_);     // tags given to dispatch_soon()
+  std::atomic<bool> any_soon_{false};             // false: soon_ is empty, and no lock is taken
   Timers posted_ TB_GUARDED_BY(mutex_);
   Timers timers_ TB_GUARDED_BY(mutex_);
   std::list<Task> tasks_ TB_GUARDED_BY(mutex_);
-  Clock::time_point silent_until_{};        // about shortages
+  Clock::time_point silent_until_{};        // no shortage is logged before
   Tag next_tag_ TB_GUARDED_BY(mutex_) = 1;  // 0 is wake_
   std::atomic<bool> stopping_{false};
   std::thread thread_;
@@ -160,13 +159,13 @@ class EventLoop::Task {
   std::optional<Clock::time_point> at_;  // when it is due; empty: not scheduled
 };
 
-// Lets a thread that waits for something run the handlers that bring it, while it waits. So an
-// answer wakes this thread alone, and not the loop's own first. One thread of a participant does so
-// at a time; the others wait as without. Tasks and timers stay with the loop's own thread. For one
-// thread, which holds no lock and is on no event loop.
+// Lets a waiting thread run the handlers that bring its result. So a reply wakes only this thread,
+// not the loop's own thread first. One thread of a participant does so at a time; the others wait
+// normally. Tasks and timers stay with the loop's own thread. For one thread, which holds no lock
+// and is not on an event loop.
 class EventLoop::Driver {
  public:
-  // `at_once`: takes the place now, since an answer may come before one waits for it.
+  // `at_once`: takes the place now, since a reply may come before the wait.
   explicit Driver(EventLoop& loop, bool at_once = true) noexcept : loop_(loop) {
     if (at_once) (void)take();
   }
@@ -178,8 +177,8 @@ class EventLoop::Driver {
   // thread has it, or the caller is on the event loop.
   bool take() noexcept;
   void leave() noexcept;
-  // With the place: runs handlers until done() is true, for at most `most`. If waits are short, it
-  // looks before it sleeps.
+  // With the place taken: runs handlers until done() is true, for at most `most`. If waits are
+  // short, it polls before it sleeps.
   template <typename Done>
   platform::FutexWait wait_until(const Done& done, std::chrono::nanoseconds most) {
     const platform::Deadline deadline(most);

@@ -25,7 +25,7 @@ class ForkSafe {
   }
   ~ForkSafe() { leave_to_parent(); }
 
-  // Of one that has none.
+  // Only for an object without a state.
   template <typename... Args>
   void emplace(Args&&... args) {
     value_.reset(new T{std::forward<Args>(args)...});

@@ -6,7 +6,7 @@
 
 namespace tensorbus::bus {
 
-// Reacts to a hang-up only; a peer could make the descriptor readable for ever.
+// Reacts to a hang-up only: a peer could make the descriptor readable forever.
 Lineage::Lineage(EventLoop& service, platform::Fd lineage, EventLoop::Handler on_end)
     : loop_(service), lineage_(std::move(lineage)), on_end_(std::move(on_end)) {
   tag_ = loop_.watch(lineage_.get(), [this] {

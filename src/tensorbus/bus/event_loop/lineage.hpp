@@ -5,8 +5,8 @@
 
 namespace tensorbus::bus {
 
-// Watches the lineage of a peer (platform/fork/lineage.hpp). What a dead peer held stays lent until
-// its lineage has ended, because a forked child may read it. On the event loop only.
+// Watches the lineage of a peer (platform/fork/lineage.hpp). Memory that a dead peer held stays
+// lent until its lineage has ended, because a forked child may read it. On the event loop only.
 class Lineage {
  public:
   // `on_end` is called on the event loop, once, unless this object is destroyed before.

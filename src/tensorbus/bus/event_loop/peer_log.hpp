@@ -13,13 +13,13 @@
 
 namespace tensorbus::bus {
 
-// What happens with other participants, for the log. Each line names the topic, if it is about one,
-// and the process. A line is written at most once in ten seconds, and at most 32 lines in that
-// time; a later line says how many were left out. On the event loop only.
+// Logs events with other participants. Each line names the topic, if it concerns one, and the
+// process. Writes the same line at most once in ten seconds, and at most 32 lines in that time; a
+// later line reports the number of omitted lines. On the event loop only.
 class PeerLog {
  public:
-  // `pid`: as this process sees it; 0: of another pid namespace. Of a text with several lines only
-  // the first is written. Without memory for the line there is none.
+  // `pid`: as this process sees it; 0: in another pid namespace. Writes only the first line of
+  // `text`. Without memory for the line, writes nothing.
   static constexpr pid_t kNoProcess = -1;
   void write(platform::LogLevel level, std::string_view topic, pid_t pid,
              std::initializer_list<std::string_view> text) noexcept;
@@ -29,7 +29,7 @@ class PeerLog {
 
   using Clock = std::chrono::steady_clock;
   Clock::time_point until_{};
-  std::set<std::string> written_;  // until then
+  std::set<std::string> written_;  // in the interval that ends at until_
   std::size_t left_out_ = 0;
 };
 

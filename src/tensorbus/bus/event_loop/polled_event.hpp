@@ -6,20 +6,22 @@
 namespace tensorbus::bus {
 
 // The descriptor that a subscriber gives to programs that poll. It combines the notifiers of its
-// publishers, one for each, and an event of its own. Not thread-safe: under the subscriber's mutex.
+// publishers, one for each, and an event of its own. Not thread-safe: guarded by the subscriber's
+// mutex.
 class PolledEvent {
  public:
-  // Signalled at first: samples may be waiting already.
+  // Signalled at the start: samples may wait already.
   PolledEvent();
 
   int fd() const noexcept { return poller_.fd(); }
   void listen_to(const platform::Fd& listener);
-  // Called before the descriptor is closed: if a child that was just forked has it too, the kernel
-  // would go on reporting it, under a number that is reused.
+  // Called before the descriptor is closed: if a newly forked child has it too, the kernel would go
+  // on reporting it under a number that is reused.
   void stop_listening_to(const platform::Fd& listener) noexcept { poller_.remove(listener.get()); }
 
   void signal() noexcept { platform::signal_event(own_.get()); }
-  // Returns true if a program that polls finds the descriptor readable. It stays so until clear().
+  // Returns true if a polling program finds the descriptor readable. It stays readable until
+  // clear().
   bool readable() const noexcept;
   // Makes it unreadable until the next notification or signal.
   void clear();

@@ -9,7 +9,7 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::size_t kMostArguments = 4096;  // bytes of a command line that are looked at
+constexpr std::size_t kMostArguments = 4096;  // maximum bytes read of a command line
 
 std::string contents(const std::string& path) {
   std::ifstream file(path);
@@ -30,14 +30,14 @@ std::vector<std::string_view> arguments_of(std::string_view command) {
 
 std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// Returns what Python runs; empty for a program that is no file (-c).
+// Returns the script or module that Python runs; empty for code on the command line (-c).
 std::string_view script_of(const std::vector<std::string_view>& arguments) {
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     const std::string_view argument = arguments[i];
     if (!argument.starts_with('-')) return file_name(argument);
     if (argument == "-c") return {};
     if (argument == "-m") return i + 1 < arguments.size() ? arguments[i + 1] : std::string_view();
-    if (argument == "-W" || argument == "-X") ++i;  // they have a value
+    if (argument == "-W" || argument == "-X") ++i;  // options with a value
   }
   return {};
 }
@@ -59,7 +59,7 @@ std::string process_name(const std::string& pid) {
 
 std::string process_state(const std::string& pid) {
   const std::string status = contents("/proc/" + pid + "/stat");
-  const std::size_t name_end = status.rfind(") ");  // the name may contain anything
+  const std::size_t name_end = status.rfind(") ");  // the name may contain any character
   if (name_end == std::string::npos || name_end + 2 >= status.size()) return "has ended";
   switch (status[name_end + 2]) {
     case 'T':

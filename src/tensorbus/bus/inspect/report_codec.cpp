@@ -119,7 +119,7 @@ class ReportReader {
     }
   }
 
-  // Few bytes can announce many parts.
+  // Limits the memory of parts: a few bytes can announce many parts.
   void spend(std::size_t part_bytes) {
     if (part_bytes > room_) refuse("more parts than its bytes can describe");
     room_ -= part_bytes;

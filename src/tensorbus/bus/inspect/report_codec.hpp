@@ -9,11 +9,11 @@ namespace tensorbus::bus {
 
 inline constexpr std::size_t kMostReportBytes = std::size_t{16} << 20;
 
-// A report as MessagePack (docs/protocol.md, section 9).
+// Encodes a report as MessagePack (docs/protocol.md, section 9).
 [[gnu::cold]] std::vector<std::byte> encode_report(const ParticipantReport& report);
-// Decodes what a peer wrote. A list may have more fields than are known here: they are skipped.
-// Throws Error(kProtocol) for anything else than a report. Its structs take at most 16 times as
-// many bytes as the encoded report.
+// Decodes a report that a peer wrote. Skips unknown fields at the end of a list. Throws
+// Error(kProtocol) for any other content. The decoded structs take at most 16 times as many bytes
+// as the encoded report.
 [[gnu::cold]] ParticipantReport decode_report(std::span<const std::byte> bytes);
 
 }  // namespace tensorbus::bus

@@ -4,9 +4,9 @@
 #include <tensorbus/inspected.hpp>
 #include <type_traits>
 
-// The fields of each report, once: for the wire (report_codec.cpp) and for Python, under the names
-// that they have there. `each(name, field)` is called in this order, which is that of the wire: new
-// fields come last.
+// The fields of each report, listed once: for the wire (report_codec.cpp) and for Python, under
+// their Python names. `each(name, field)` is called in this order, which is the order on the wire:
+// new fields come last.
 namespace tensorbus::bus {
 
 template <typename Report, typename Of>
@@ -181,7 +181,7 @@ void list_fields(Each& each, IsReport<MemoryReport> auto& of) {
   each("devices", of.devices);
 }
 
-// The process that asks knows the first two, the error and the topics by itself: inspector.cpp.
+// The inspecting process knows the first two, the error and the topics itself: inspection.cpp.
 template <typename Each>
 void list_fields(Each& each, IsReport<ParticipantReport> auto& of) {
   each("participant", of.participant);

@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kKeepDelay = 1s;    // a file of ours was removed: others may follow
+constexpr auto kKeepDelay = 1s;    // a file of this participant was removed: more may follow
 constexpr auto kKeepAgain = 20ms;  // after each of the first failures
 constexpr int kQuietFailures = 10;
 constexpr auto kPollInterval = 100ms;  // without an inotify instance
@@ -38,7 +38,7 @@ DomainPresence::DomainPresence(EventLoop& loop, const Domain& domain, const Id& 
   listener_tag_ = loop_.watch(listener_.get(), [this] { on_connection_(listener_); });
   watch();
   (void)domain_.try_lock();
-  loop_.schedule(keeping_);  // for files that were removed before
+  loop_.schedule(keeping_);  // for files removed before the watch
 }
 
 void DomainPresence::watch() {
@@ -59,8 +59,8 @@ void DomainPresence::on_change() {
   if (ours || changes.place) loop_.schedule(keeping_);
 }
 
-// Makes removed files again. Never after the end: the event loop stops first, and the domain knows
-// which markers this process removed.
+// Makes removed files again. Not called after the end: the event loop stops first. The domain knows
+// which markers this process has removed.
 void DomainPresence::keep() {
   try {
     (void)domain_.follow(self_);
@@ -75,7 +75,7 @@ void DomainPresence::keep() {
       loop_.schedule(scanning_);
     }
     const ino_t socket = domain_.inode_of(socket_.name);
-    if (socket == 0 || socket != socket_inode_) {  // both are 0 if it went during listen()
+    if (socket == 0 || socket != socket_inode_) {  // both are 0 if it was removed during listen()
       some = true;
       listen();
     }

@@ -14,9 +14,10 @@
 
 namespace tensorbus::bus {
 
-// A participant's files in the domain directory: the socket at which others reach it, and the watch
-// of the directory. Removed files, and the directory itself, are made again where the path leads
-// now. ParticipantCore owns it. Made before the event loop starts, then on the event loop only.
+// A participant's files in the domain directory: the socket at which other participants reach it,
+// and the watch of the directory. Files that are removed, or the directory itself, are made again
+// at the present place of the path. Owned by ParticipantCore. Made before the event loop starts,
+// then used on the event loop only.
 class DomainPresence {
  public:
   using OnConnection = std::function<void(const platform::Fd& listener)>;
@@ -26,7 +27,7 @@ class DomainPresence {
   DomainPresence(const DomainPresence&) = delete;
   DomainPresence& operator=(const DomainPresence&) = delete;
 
-  // Schedules the next look if there is no inotify instance.
+  // Schedules the next poll if there is no inotify instance.
   void poll_unless_watched() {
     if (watch_.fd() < 0) watch();
   }
@@ -34,7 +35,7 @@ class DomainPresence {
   void remove_socket() noexcept { domain_.remove_file(socket_.name); }
 
  private:
-  // Removes the file with this object, or if the constructor fails.
+  // Removes the file when it is destroyed, even if the constructor of DomainPresence fails.
   struct SocketFile {
     SocketFile(const Domain& in, const Id& self);
     ~SocketFile() {
@@ -65,7 +66,7 @@ class DomainPresence {
   std::uint64_t watched_place_;  // Domain::moves() when the watch began
   platform::DirectoryWatch watch_;
   EventLoop::Tag watch_tag_ = 0;
-  int failures_ = 0;  // of keep(), in a row
+  int failures_ = 0;  // of keep(), consecutive
 };
 
 }  // namespace tensorbus::bus

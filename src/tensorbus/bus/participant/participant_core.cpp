@@ -25,15 +25,15 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kRetryDelay = 20ms;      // the directory could not be listed
-constexpr auto kRejoinDelay = 200ms;    // a living owner hung up, or was short of a resource
-constexpr auto kNoRoomDelay = 1s;       // there was no room for a connection to an owner
-constexpr auto kDropsDelay = 1s;        // until the first drops of a publisher are logged
-constexpr auto kDropsInterval = 10s;    // until more are
+constexpr auto kRejoinDelay = 200ms;    // a living owner hung up, or lacked a resource
+constexpr auto kNoRoomDelay = 1s;       // no room for a connection to an owner
+constexpr auto kDropsDelay = 1s;        // before the first drops of a publisher are logged
+constexpr auto kDropsInterval = 10s;    // before more drops are logged
 constexpr auto kReturnDelay = 5ms;      // of leases on small items of queues
-constexpr auto kShortLook = 10ms;       // at exported memory that comes and goes
-constexpr auto kLongLook = 500ms;       // at exported memory that stays
-constexpr auto kChildLook = 1ms;        // at a child that is just ending
-constexpr auto kLongChildLook = 100ms;  // at a child that closed its descriptors and goes on
+constexpr auto kShortLook = 10ms;       // for exported memory that comes and goes
+constexpr auto kLongLook = 500ms;       // for exported memory that stays
+constexpr auto kChildLook = 1ms;        // for a child that is ending
+constexpr auto kLongChildLook = 100ms;  // for a child that closed its descriptors and still runs
 
 // Returns the option, else the value of the environment variable, else 0. An empty variable counts
 // as unset.
@@ -48,7 +48,7 @@ std::size_t budget(std::size_t option, const char* variable) {
   return bytes;
 }
 
-// Returns no value if the kernel decides.
+// Returns nothing if the kernel decides.
 std::optional<platform::HugePages> huge_pages_option() {
   const char* const text = std::getenv("TENSORBUS_HUGE_PAGES");
   if (text == nullptr || std::string_view(text) != "0") return std::nullopt;
@@ -100,7 +100,8 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
                 [this](const std::shared_ptr<SubscriberCore>& subscriber, const Id& owner,
                        std::uint32_t publisher) {
                   subscriptions_.lose(subscriber, {owner, publisher});
-                  loop_.schedule(joining_again_, kRejoinDelay);  // not at once: it had a reason
+                  // Not at once: the owner had a reason.
+                  loop_.schedule(joining_again_, kRejoinDelay);
                 }),
       presence_(loop_, domain_, context_.self, scanning_,
                 [this](const platform::Fd& listener) { inbound_.accept(listener); }) {
@@ -134,12 +135,12 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
       [this] { loop_.schedule(retiring_idle_, device::DeviceArena::kIdle + 100ms); });
   device_memory().exports().on_first(
       [this] { loop_.schedule(looking_after_exports_, kShortLook); });
-  (void)platform::own_lineage();  // made now, and not with the first connection
+  (void)platform::own_lineage();  // now, not with the first connection
   loop_.watch(platform::children_descriptor(), [this] {
     children_look_ = kChildLook;
     look_after_children();
   });
-  loop_.schedule(looking_after_children_);  // a participant that is gone may have taken an event
+  loop_.schedule(looking_after_children_);  // a destroyed participant may have consumed an event
   loop_.start([page = context_.wake_page] { page->mark_alive(); });
 }
 
@@ -170,7 +171,7 @@ std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string&
     throw Error(Code::kInvalidArgument, "lag_timeout: expected more than 0 seconds");
   if (!options.reliable && options.lag_timeout != std::chrono::nanoseconds::max())
     throw Error(Code::kInvalidArgument,
-                "lag_timeout: a publisher that is not reliable waits for nobody; make it reliable");
+                "lag_timeout: a publisher that is not reliable does not wait; make it reliable");
   const std::uint32_t number = publishers_.next_number();
   const std::string marker = marker_name(escaped, id(), number);
   auto publisher = std::make_shared<PublisherCore>(topic, number, options, context_.arena,
@@ -210,7 +211,7 @@ void ParticipantCore::tell_ended() {
   inbound_.tell_ended();
 }
 
-// While samples are dropped, for each link the number since the last time.
+// Logs for each link, while samples are dropped, the number of drops since the last time.
 void ParticipantCore::log_drops() {
   const auto now = std::chrono::steady_clock::now();
   if (now < drops_logged_until_)
@@ -227,7 +228,7 @@ void ParticipantCore::log_drops() {
   loop_.schedule(logging_drops_, kDropsInterval);
 }
 
-// Drops from a full queue are what the options allow; the others are worth a warning.
+// Drops from a full queue are allowed by the options; all others are worth a warning.
 void ParticipantCore::log_drops(const PublisherCore& publisher,
                                 const PublisherCore::Dropped& dropped) {
   const auto& [link, drops] = dropped;
@@ -246,8 +247,8 @@ void ParticipantCore::log_drops(const PublisherCore& publisher,
        part(drops.unsent, "without a descriptor or memory to send them")});
 }
 
-// For a subscriber that asks for it. What was broken off ends there first: the publisher may be the
-// one that takes its place.
+// Finds a publisher for a subscriber that requests it. Before that, notifies subscribers of
+// publishers that were broken off: this publisher may be the replacement.
 std::shared_ptr<PublisherCore> ParticipantCore::find_publisher(std::uint32_t number) {
   if (broken_off_untold_.load(std::memory_order_acquire)) tell_ended();
   return publishers_.find(number);
@@ -257,7 +258,7 @@ std::vector<std::uint32_t> ParticipantCore::take_changed_publishers() {
   subscribers_event_.clear();
   const auto living = publishers_.living();
   std::vector<std::uint32_t> numbers;
-  numbers.reserve(living.size());  // nothing throws after a change was taken
+  numbers.reserve(living.size());  // no call may throw after a change was taken
   for (const auto& publisher : living)
     if (publisher->take_change()) numbers.push_back(publisher->number());
   return numbers;
@@ -301,7 +302,7 @@ int ParticipantCore::event_descriptor(const std::shared_ptr<SubscriberCore>& sub
   return fd;
 }
 
-// Every participant does this, for the whole process.
+// Every participant does this for the whole process.
 void ParticipantCore::look_after_children() {
   if (!platform::look_after_children()) return;
   loop_.schedule(looking_after_children_, children_look_);
@@ -377,9 +378,9 @@ Outcome ParticipantCore::when_there_is_room(const platform::StopCondition& stop,
   }
 }
 
-// Returns kDone when another attempt may succeed: after memory was freed, and now and then without
-// a reason. For returned leases on links that are not reliable wake nobody, and another thread's
-// attempt may have taken the room for a moment.
+// Returns kDone when another attempt may succeed: after memory was freed, and from time to time
+// without a reason. These retries are needed because leases returned on best-effort links wake no
+// thread, and because another thread's attempt may have used the room for a moment.
 Outcome ParticipantCore::wait_until_freed(memory::RoomWait& room,
                                           const platform::StopCondition& stop) {
   bool slept = false;
@@ -393,12 +394,12 @@ Outcome ParticipantCore::wait_until_freed(memory::RoomWait& room,
         slept = outcome == platform::FutexWait::kTimedOut;
         return outcome;
       });
-  // wait() has asked only if something woke it, and a signal may come while the thread does not
-  // sleep.
+  // wait() has not asked give_up() if the last sleep timed out, and a signal may come while the
+  // thread does not sleep.
   return ended == Outcome::kDone && slept && stop.given_up() ? Outcome::kInterrupted : ended;
 }
 
-// Joins every subscriber with every publisher of its topic that it has not joined yet. On a
+// Joins every subscriber with every publisher of its topic that it has not joined yet. At a
 // resource limit the event loop retries.
 void ParticipantCore::scan() {
   presence_.poll_unless_watched();
@@ -446,7 +447,7 @@ void ParticipantCore::claim_for(const std::shared_ptr<SubscriberCore>& subscribe
       });
 }
 
-// The sample waits for room, and those of its publisher behind it.
+// The sample waits for room, and with it the later samples of its publisher.
 void ParticipantCore::claim_later(const std::shared_ptr<SubscriberCore>& subscriber,
                                   const std::shared_ptr<link::BorrowerLink>& link,
                                   std::uint64_t token, Descriptor descriptor, const Error& why) {

@@ -32,8 +32,8 @@
 namespace tensorbus::bus {
 
 // A process on one domain: its endpoints, its arena, its connections, and the event loop that
-// serves them. tensorbus::Participant and the endpoints share it. Thread-safe: locks are taken in
-// the order of docs/threading.md; connections belong to the event loop and need none.
+// serves them. Shared by tensorbus::Participant and the endpoints. Thread-safe: locks are taken in
+// the order of docs/threading.md; connections belong to the event loop and need no lock.
 class ParticipantCore {
  public:
   explicit ParticipantCore(const ParticipantOptions& options);
@@ -43,7 +43,8 @@ class ParticipantCore {
 
   const Id& id() const noexcept { return context_.self; }
   const Domain& domain() const noexcept { return domain_; }
-  // Counts changes of the domain directory, and looks at it that may have missed some. Any thread.
+  // Counts changes of the domain directory, and scans after which a change may have been missed.
+  // Any thread.
   std::uint64_t domain_changes() const noexcept {
     return domain_changes_.load(std::memory_order_acquire);  // pairs with scan()
   }
@@ -64,14 +65,14 @@ class ParticipantCore {
                                                link::MirrorOrigin origin = {},
                                                std::uint64_t first = 0);
   void close(const std::shared_ptr<PublisherCore>& publisher, bool broken_off = false);
-  // Returns the name of the marker; the caller removes the marker at the end.
+  // Returns the name of the marker, which the caller must remove at the end.
   std::string advertise_node(const std::string& escaped_name, const std::string& name);
   std::shared_ptr<SubscriberCore> add_subscriber(const std::string& topic,
                                                  const SubscriberOptions& options,
                                                  const std::optional<PublisherName>& only = {});
   void close(const std::shared_ptr<SubscriberCore>& subscriber);
 
-  // Returns the subscriber's descriptor, and looks after it from now on.
+  // Returns the subscriber's descriptor, and calls its look_after_event() from now on.
   int event_descriptor(const std::shared_ptr<SubscriberCore>& subscriber);
 
   // See share.hpp. close_share() takes the number in the name.
@@ -83,13 +84,13 @@ class ParticipantCore {
 
   // Returns the supplies for shares and for items of queues.
   SampleBuilder::Supplies supplies(memory::Grant grant);
-  // Returns the items that were taken from queues of any host.
+  // Returns the items that were taken from queues of any process.
   TakenItems& taken_items() noexcept { return taken_items_; }
-  // Something that layers above this one keep for the whole participant: made at the first call,
-  // which every call must mean the same by. Lives as long as the participant.
+  // An object that layers above this one keep for the whole participant. Made by the first call of
+  // kept(); every call must name the same type. Lives as long as the participant.
   struct Kept {
     virtual ~Kept() = default;
-    // A session with a peer has ended. On the event loop.
+    // Called when a session with a peer has ended. On the event loop only.
     virtual void on_session_end() {}
   };
   template <typename T>
@@ -107,7 +108,8 @@ class ParticipantCore {
     loop_.post([this, task = std::move(task)] { task(context_); });
   }
 
-  // The same in the calling thread, where that is possible at once (EventLoop::run_or_post()).
+  // Like post(), but in the calling thread where that is possible at once
+  // (EventLoop::run_or_post()).
   void run_or_post(std::function<void(ParticipantContext&)> task, bool after_messages = false) {
     loop_.run_or_post([this, task = std::move(task)] { task(context_); }, after_messages);
   }
@@ -117,7 +119,7 @@ class ParticipantCore {
     const auto in_turn = [&] { work(context_); };
     return loop_.run_now(in_turn, after_messages);
   }
-  // For threads that wait for what the event loop does.
+  // For threads that wait for the event loop.
   EventLoop& loop() noexcept { return loop_; }
 
   const link::LeaseIndex& lent() const noexcept { return *context_.lent; }
@@ -125,18 +127,19 @@ class ParticipantCore {
 
   // Returns a block of the arena. Drains all publishers before it throws Error(kOutOfMemory).
   memory::BlockRef allocate(std::size_t bytes, memory::PoolId pool);
-  // Does the same, and drains only publishers that no thread uses now: it waits for none.
+  // Does the same, but drains only publishers that no other thread uses now, so that it never
+  // waits.
   memory::BlockRef allocate_without_waiting(std::size_t bytes, memory::PoolId pool);
-  // Returns a block on a GPU. Does the same as allocate().
+  // Returns a block on a GPU, like allocate().
   memory::BlockRef allocate(const Device& device, std::size_t bytes, memory::Grant most);
-  // Calls `allocate`, which allocates from the arena, and again whenever memory was freed while the
-  // arena is full. Returns kDone, or kInterrupted. Throws what `allocate` throws, which is
-  // ArenaFull when the time is over.
+  // Calls `allocate`, which allocates from the arena. While the arena is full, calls it again
+  // whenever memory was freed. Returns kDone, or kInterrupted. Throws what `allocate` throws:
+  // ArenaFull after the time-out.
   Outcome when_there_is_room(const platform::StopCondition& stop,
                              const std::function<void()>& allocate);
 
  private:
-  // Allocates what subscribers may read, or write.
+  // Allocates memory that subscribers may only read, or also write.
   struct Granting final : SampleBuilder::Allocator {
     ParticipantCore& of;
     const memory::Grant most;
@@ -147,7 +150,7 @@ class ParticipantCore {
     }
   };
 
-  // On the event loop, but for claim_for() and stage_for().
+  // On the event loop only, except claim_for() and stage_for().
   [[gnu::cold]] ParticipantReport report();
   void scan();
   void join_lost_again();
@@ -190,8 +193,8 @@ class ParticipantCore {
   StaleFiles stale_files_;
   EventLoop::Task& scanning_ = loop_.add_task([this] { scan(); });
   Publishers publishers_;
-  // A publisher was broken off, and subscribers were not told. Release and acquire: what they are
-  // told comes before it.
+  // A publisher was broken off, and its subscribers are not notified yet. Release and acquire: the
+  // closing precedes the flag.
   std::atomic<bool> broken_off_untold_{false};
   Subscriptions subscriptions_;
   InboundConnections inbound_;
@@ -204,10 +207,10 @@ class ParticipantCore {
   std::unique_ptr<Kept> kept_ TB_GUARDED_BY(kept_mutex_);
   KeptMessages kept_messages_{context_};
 
-  std::vector<memory::SegmentId> untold_;  // retired segments that peers must be told of
+  std::vector<memory::SegmentId> untold_;  // retired segments of which peers must be notified
   device::DeviceExports::Stats exports_seen_;
-  std::chrono::milliseconds exports_look_{1};  // until the next
-  std::chrono::milliseconds children_look_{};  // until the next
+  std::chrono::milliseconds exports_look_{1};  // until the next check
+  std::chrono::milliseconds children_look_{};  // until the next check
 
   EventLoop::Task& sending_delayed_ = loop_.add_task([this] { context_.delayed->flush(); });
   EventLoop::Task& dropping_idle_ = loop_.add_task([this] { outbound_.drop_idle(); });

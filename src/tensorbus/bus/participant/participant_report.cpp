@@ -1,4 +1,4 @@
-// What a participant says of itself to a process that asks (INSPECT).
+// The report of a participant for a process that inspects it (INSPECT).
 
 #include <map>
 #include <set>
@@ -22,7 +22,7 @@ std::vector<std::string> nodes_of(const Domain& domain) {
   return names;
 }
 
-// Says of mirrors whose queues they stand for.
+// Sets the machine of each mirror: that of the queue that it represents.
 void name_machines(const Domain& domain, std::vector<QueueReport>& queues) {
   std::map<std::uint64_t, std::string> machines;
   for (const auto& [file, content] : domain.marked(kQueueMarker)) {
@@ -88,7 +88,7 @@ std::vector<BorrowedReport> borrowed_by(const InboundConnections& inbound,
     sum.leases = found->second;
     counts.erase(found);
   }
-  for (const auto& [owner, count] : counts)  // handed on by others, and their owner is dead
+  for (const auto& [owner, count] : counts)  // handed on by other participants; the owner is dead
     borrowed[{owner, 0}] = {.peer = {owner}, .leases = count};
   std::erase_if(borrowed, [](const auto& item) {
     return item.second.leases == 0 && item.second.segments == 0;

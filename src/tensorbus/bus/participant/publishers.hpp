@@ -12,8 +12,8 @@
 
 namespace tensorbus::bus {
 
-// A participant's publishers by number, and the names of their marker files in the domain.
-// ParticipantCore owns it. Thread-safe.
+// A participant's publishers by number, and the names of their marker files in the domain. Owned by
+// ParticipantCore. Thread-safe.
 class Publishers {
  public:
   std::uint32_t next_number() {

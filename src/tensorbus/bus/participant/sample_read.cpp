@@ -8,7 +8,7 @@
 namespace tensorbus::bus {
 
 Outcome SampleRead::read(Sample& sample, const platform::StopCondition& stop) {
-  if (!held_) throw Error(Code::kClosed, "this was read, or given up");
+  if (!held_) throw Error(Code::kClosed, "this sample was read or given up before");
   try {
     if (!copies_) {
       if (read_now(sample)) return Outcome::kDone;
@@ -17,7 +17,7 @@ Outcome SampleRead::read(Sample& sample, const platform::StopCondition& stop) {
     const Outcome outcome = copies_->wait(stop);
     if (outcome != Outcome::kDone) return outcome;
     held_->claimed = copies_->take();
-    if (!read_now(sample)) throw Error(Code::kProtocol, "STAGED: not what was asked for");
+    if (!read_now(sample)) throw Error(Code::kProtocol, "STAGED: not the requested copies");
     return Outcome::kDone;
   } catch (const Error& error) {
     if (error.code() != Code::kOutOfMemory) held_.reset();
@@ -25,11 +25,11 @@ Outcome SampleRead::read(Sample& sample, const platform::StopCondition& stop) {
   }
 }
 
-// Returns false if part of it is out of reach.
+// Returns false if a part is out of reach.
 bool SampleRead::read_now(Sample& sample) {
   if (keeps_) {
     if (!SampleData::read_held(sample, held_, how_))
-      throw Error(Code::kProtocol, "an item of a queue here: it is out of reach");
+      throw Error(Code::kProtocol, "an item of a queue of this process is out of reach");
     held_.reset();
     return true;
   }

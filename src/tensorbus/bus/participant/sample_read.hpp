@@ -14,20 +14,20 @@
 
 namespace tensorbus::bus {
 
-// Reads a sample that was lent by message in the thread that wants it. That thread starts the
-// driver and maps GPU memory, so the event loop does not wait for it. Requests copies, once, of
-// tensors that this process cannot reach. For one thread.
+// Reads a sample that was lent by message, in the thread that needs it. This thread starts the
+// driver and maps GPU memory, so that the event loop does not wait for it. Requests copies, once,
+// of tensors that this process cannot reach. For one thread.
 class SampleRead {
  public:
-  // `keeps`: the sample keeps `held`, which others may read, too; it is in host memory.
+  // `keeps`: the sample keeps `held`, which other threads may read, too; it is in host memory.
   SampleRead(ParticipantCore& core, LentRef held, Access access, bool keeps = false)
       : core_(&core), held_(std::move(held)), how_{access, {}, core.copier()}, keeps_(keeps) {}
 
   // Returns kDone; kTimedOut or kInterrupted if copies have not come yet. Throws Error(kClosed) if
-  // the sample is half written or copies cannot be had; Error(kProtocol). After Error(kOutOfMemory)
-  // or std::bad_alloc the sample is still held.
+  // the sample is half written or copies are not available; Error(kProtocol). After
+  // Error(kOutOfMemory) or std::bad_alloc the sample is still held.
   Outcome read(Sample& sample, const platform::StopCondition& stop);
-  // After kTimedOut: calls `tell` once when the copies have come, at once if they are here.
+  // After kTimedOut: calls `tell` once, when the copies have come; at once if they are here.
   void on_ready(std::function<void()> tell) { copies_->on_done(std::move(tell)); }
   // Gives up and returns the unread sample; null if it was read.
   LentRef give_up() noexcept;

@@ -11,8 +11,8 @@
 
 namespace tensorbus::bus {
 
-// The items of queues that this process took and has not done, in the order in which it took them.
-// Items of a queue without `redeliver` have no numbers and are only counted. Thread-safe.
+// The items of queues that this process took and has not finished, in the order of the takes. Items
+// of a queue without `redeliver` have no numbers and are only counted. Thread-safe.
 class TakenItems {
  public:
   struct Queue {
@@ -29,7 +29,8 @@ class TakenItems {
     else
       taken.named.push_back(item);
   }
-  // Removes the oldest item and returns its number, 0 if it has none; nothing without an item.
+  // Removes the oldest item and returns its number, 0 if it has none. Returns nothing without an
+  // item.
   std::optional<std::uint64_t> remove_oldest(const Queue& queue) {
     const platform::MutexLock lock(mutex_);
     const auto found = queues_.find(queue);

@@ -23,10 +23,10 @@ class ParticipantCore;
 struct LoanState;
 
 // Memory of the bus, on the host or on a GPU, that a program fills and publishes. A loan that is
-// destroyed before that gives its memory back. For one thread. See include/tensorbus/loan.hpp.
+// destroyed before that returns its memory. For one thread. See include/tensorbus/loan.hpp.
 class TENSORBUS_API Loan {
  public:
-  // `span` is the span of `layout`, and `block` is large enough for it.
+  // `span` must be the span of `layout`, and `block` large enough for it.
   Loan(memory::BlockRef block, const Layout& layout, const ByteSpan& span,
        Device device = Device::host(), std::shared_ptr<bus::ParticipantCore> home = {});
 

@@ -15,7 +15,7 @@ struct LoanState {
   // Set for persistent memory (see empty()), else null: keeps the participant alive, so that the
   // memory can still be shared and published.
   std::shared_ptr<bus::ParticipantCore> home;
-  // The sample to publish. It is made with the loan, so that publish() allocates nothing for it.
+  // The sample to publish. Made with the loan, so that publish() allocates nothing for it.
   link::PublishedRef issued;
   Layout layout;
   ByteSpan span;  // of the layout

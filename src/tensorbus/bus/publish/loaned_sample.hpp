@@ -10,12 +10,12 @@
 
 namespace tensorbus::bus {
 
-// A message of one tensor in a block of host memory, and nothing else: the common case.
-// SampleBuilder makes the same sample, and every other kind. Destroying it before it is published
-// undoes everything. For one thread.
+// A message of exactly one tensor in a block of host memory: the common case. SampleBuilder makes
+// the same sample, and every other kind. Destroying it before publishing undoes everything. For one
+// thread.
 class LoanedSample {
  public:
-  // `loan` gets the block back unless it is published; null if the caller does not need it back.
+  // `loan` gets the block back unless it is published; null if the caller does not need it.
   explicit LoanedSample(link::PublishedRef* loan = nullptr) : loan_(loan) {}
   ~LoanedSample() { return_loan(); }
   LoanedSample(const LoanedSample&) = delete;
@@ -23,7 +23,7 @@ class LoanedSample {
 
   // Takes the tensor whose first element is at `data`, in the only block of `issued`. `span` is the
   // span of `layout`. Returns false, and leaves `issued` with the caller, if the message is not
-  // this simple or cannot be published; SampleBuilder reports why.
+  // this simple or cannot be published; SampleBuilder then reports the reason.
   bool take(const Layout& layout, const ByteSpan& span, const std::byte* data,
             link::PublishedRef& issued, const memory::Arena& arena, memory::PoolId pool,
             std::uint64_t fingerprint = 0);
@@ -31,7 +31,7 @@ class LoanedSample {
   // Records that the tensor was copied into its block.
   void mark_copied(std::size_t bytes) noexcept { ready_.copied_bytes = bytes; }
   OutgoingSample& ready() noexcept { return ready_; }
-  // Keeps the block from going back to the loan, after it was published.
+  // Keeps the published block from returning to the loan.
   void mark_done() noexcept { ready_.issued.reset(); }
 
  private:

@@ -12,13 +12,13 @@ namespace tensorbus::bus {
 struct OutgoingSample {
   link::Entry entry;
   link::PublishedRef issued;
-  // The stream that writes the tensors on GPUs; null if there are none.
+  // The stream that writes the tensors on GPUs; null without tensors there.
   const device::GpuStream* writer = nullptr;
   std::size_t copied_bytes = 0;
   std::size_t bytes = 0;  // of its tensors and fields
 };
 
-// The number and the time of publishing of a mirror's original.
+// Sequence number and publishing time of a mirror's original sample.
 struct Stamp {
   std::uint64_t sequence = 0;
   std::uint64_t timestamp_ns = 0;

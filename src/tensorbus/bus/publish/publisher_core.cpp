@@ -10,7 +10,7 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::uint64_t kMostSequence = ~std::uint64_t{0} >> 1U;  // the next one is a number, too
+constexpr std::uint64_t kMostSequence = ~std::uint64_t{0} >> 1U;  // the next number is valid, too
 
 std::uint32_t clamped(std::uint32_t value, std::uint32_t most) {
   return std::clamp<std::uint32_t>(value, 1, most);
@@ -40,7 +40,7 @@ Published PublisherCore::publish(OutgoingSample& sample, const platform::StopCon
   const Outcome outcome = wait_for_room_in_all(stop);
   if (outcome != Outcome::kDone) return {outcome};
   if (as != nullptr) {
-    require_next(as->sequence);  // another thread may have published meanwhile
+    require_next(as->sequence);  // another thread may have published in the meantime
     begin(as->sequence);
     next_sequence_ = as->sequence;
   }
@@ -134,7 +134,7 @@ void PublisherCore::drop_listener(link::OwnerLink& link) noexcept {
   link.room_listener.reset();
 }
 
-// Wakes the threads that park and those that poll.
+// Wakes the parked threads and those that poll.
 void PublisherCore::wake_all() noexcept {
   sleeper_.wake_own();
   if (event_) event_->signal();
@@ -154,7 +154,7 @@ Outcome PublisherCore::wait_for_room(const platform::StopCondition& stop) {
   });
 }
 
-// Returns how long to park at most: 1 ms if a link awaits streams, since a GPU wakes no thread.
+// Returns the longest time to park: 1 ms if a link awaits streams, since a GPU wakes no thread.
 std::chrono::nanoseconds PublisherCore::longest_park() const {
   const bool awaits_streams = std::any_of(links_.begin(), links_.end(),
                                           [](const auto& link) { return link->awaits_streams(); });
@@ -166,8 +166,8 @@ bool PublisherCore::all_have_room() {
          (stop_broken_links() && std::ranges::none_of(links_, blocks));
 }
 
-// For publish(), while it waits: cuts off the links that have blocked it for lag_timeout. Returns
-// how long the others may still block it.
+// Called by publish() while it waits. Cuts off the links that have blocked it for lag_timeout.
+// Returns the time for which the other links may still block it.
 std::chrono::nanoseconds PublisherCore::look_after_blocking() {
   const auto now = platform::Clock::now();
   const auto left = [&](const auto& link) {
@@ -182,7 +182,8 @@ std::chrono::nanoseconds PublisherCore::look_after_blocking() {
   return least;
 }
 
-// Of the links that publish() has found without room, and that have had none since.
+// Returns the longest-blocked of the links that publish() has found without room and that have had
+// none since; or null.
 const link::OwnerLink* PublisherCore::longest_blocking() {
   const link::OwnerLink* found = nullptr;
   for (const auto& link : links_)
@@ -197,8 +198,8 @@ bool PublisherCore::stop_broken_links() {
   return stop_links([](const auto& link) { return link->broken(); }, &link::OwnerLink::recall) != 0;
 }
 
-// A stopped link gets nothing new, and publish() ignores it. Its borrower keeps what it holds until
-// the link ends. Returns how many were stopped.
+// Stops links. A stopped link gets no new samples, and publish() ignores it. Its borrower keeps
+// what it holds until the link ends. Returns the number of stopped links.
 template <typename Which>
 std::uint32_t PublisherCore::stop_links(const Which& which,
                                         void (link::OwnerLink::*stop)() noexcept) {
@@ -210,7 +211,7 @@ std::uint32_t PublisherCore::stop_links(const Which& which,
     (*link.*stop)();
     drop_listener(*link);
   }
-  stopped_.insert(stopped_.end(), stopped.begin(), stopped.end());  // its capacity is reserved
+  stopped_.insert(stopped_.end(), stopped.begin(), stopped.end());  // capacity is reserved
   links_.erase(stopped.begin(), stopped.end());
   if (link_stopped_) link_stopped_();
   note_change();
@@ -233,7 +234,7 @@ void PublisherCore::trace(std::shared_ptr<link::TraceRing> ring) {
   trace_ = std::move(ring);
 }
 
-// The event loop logs drops: the publishing thread only wakes it, once for many.
+// The event loop logs drops: the publishing thread only wakes it, once for many drops.
 void PublisherCore::note_drops() {
   if (!std::exchange(drops_pending_, true) && drops_told_) drops_told_();
 }
@@ -247,7 +248,7 @@ void PublisherCore::drop_unsent(link::OwnerLink& link) {
 std::vector<PublisherCore::Dropped> PublisherCore::take_drops() {
   const platform::MutexLock lock(mutex_);
   std::vector<Dropped> found;
-  found.reserve(links_.size());  // nothing throws after drops were taken
+  found.reserve(links_.size());  // no call may throw after drops were taken
   for (const auto& link : links_)
     if (const link::Drops drops = link->take_drops(); drops.all() != 0)
       found.push_back({link, drops});
@@ -256,8 +257,9 @@ std::vector<PublisherCore::Dropped> PublisherCore::take_drops() {
 }
 
 Published PublisherCore::push_to_all(OutgoingSample& sample, const Stamp* as) {
-  // What can fail comes first: then no subscriber has the sample. A link that cannot be given the
-  // memory is skipped, unless it is reliable. publish() has checked that reliable links have room.
+  // Calls that may fail come first: on failure no subscriber has the sample. A link that cannot be
+  // given the memory is skipped, unless it is reliable. publish() has checked the room of reliable
+  // links.
   if (options_.reliable)
     for (const auto& link : links_)
       if (link->borrower().reliable) link->prepare(sample.issued, sample.writer);
@@ -291,14 +293,14 @@ Published PublisherCore::push_to_all(OutgoingSample& sample, const Stamp* as) {
   stats_.bytes_copied += sample.copied_bytes;
   bytes_sent_ += sample.bytes;
   stats_.delivered += reached;
-  // If a link or the history keeps the sample, it still exists: samples come back under our mutex.
+  // If a link or the history keeps the sample, it still exists: samples are returned under mutex_.
   if (issued != nullptr && (reached != 0 || options_.history != 0)) issued->count_in(in_flight_);
   drain_after_push();
   return {Outcome::kDone, entry.sequence, reached};
 }
 
-// Drops samples of a link that publish() does not wait for. Returns false, and counts a sample that
-// the link does not get, if its borrower holds all that it may.
+// Drops samples of a link for which publish() does not wait. Returns false, and counts a dropped
+// sample, if the borrower holds as many samples as it may.
 bool PublisherCore::make_room(link::OwnerLink& link) {
   stats_.dropped_depth += link.drop_until_room();
   note_drops();
@@ -345,7 +347,8 @@ PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits limits, link::Waker
   auto kept = history_.end() - std::min<std::ptrdiff_t>(std::ssize(history_), limits.depth);
   std::uint64_t first = kept == history_.end() ? next_sequence_ : kept->entry.sequence;
   if (!begun_) first = link::kNoSequence;
-  if (resume_at <= next_sequence_) {  // it has had what came before, and counts what it has lost
+  // Skips samples that it has had; it counts those that it has lost.
+  if (resume_at <= next_sequence_) {
     while (kept != history_.end() && kept->entry.sequence < resume_at) ++kept;
     first = resume_at;
   }
@@ -353,7 +356,7 @@ PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits limits, link::Waker
     link->push(at->entry, at->sample);  // an Error here refuses the link
   platform::kill_point("link.adopted");
   Adopted adopted{link, first};
-  // Reserved before the announcement: afterwards, neither adding nor stopping a link may fail.
+  // Reserved before the announcement: after it, neither adding nor stopping a link may fail.
   links_.reserve(links_.size() + 1);
   stopped_.reserve(stopped_.size() + links_.size() + 1);
   announce(adopted);
@@ -470,7 +473,7 @@ PublisherReport PublisherCore::report() {
                          .shared = options_.shared,
                          .isolated = options_.isolated};
   const std::uint64_t now = platform::wall_clock_ns();
-  report.links.reserve(subscribers() + 1);  // as a rule nothing is allocated under the mutex
+  report.links.reserve(subscribers() + 1);  // normally nothing is allocated under the mutex
   const platform::MutexLock lock(mutex_);
   drain_links();
   report.bytes_sent = bytes_sent_;

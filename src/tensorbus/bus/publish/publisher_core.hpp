@@ -29,7 +29,7 @@
 namespace tensorbus::bus {
 
 // The publisher inside the bus: its links, history, counters, and issued samples. Thread-safe: the
-// event loop adopts and ends links under the mutex of publish(). Its Publisher and links share it.
+// event loop adopts and ends links under the mutex of publish(). Shared by its Publisher and links.
 class PublisherCore {
  public:
   PublisherCore(std::string topic, std::uint32_t number, const PublisherOptions& options,
@@ -44,64 +44,66 @@ class PublisherCore {
   const PublisherOptions& options() const noexcept { return options_; }
   const link::MirrorOrigin& origin() const noexcept { return origin_; }  // empty: not a mirror
   std::uint32_t wake_slot() const noexcept { return sleeper_.index(); }
-  // Returns the most that subscribers may do with the memory of this publisher.
+  // Returns the largest grant on this publisher's memory that subscribers may have.
   memory::Grant most_granted() const noexcept {
     return options_.shared ? memory::Grant::kWrite : memory::Grant::kRead;
   }
-  // Returns the pool of its host memory, but for files.
+  // Returns the pool of its host memory, except files.
   memory::PoolId pool() const noexcept { return pool_; }
 
   // Publishes the sample. Unless the outcome is kDone, no subscriber gets it, and the caller keeps
-  // it. With `as`, throws Error(kInvalidArgument) if the number is not at or beyond the next one.
+  // it. With `as`, throws Error(kInvalidArgument) if the number is smaller than the next one.
   Published publish(OutgoingSample& sample, const platform::StopCondition& stop,
                     const Stamp* as = nullptr);
-  // Publishes the messages in their order, as publish() would one after the other; of a reliable
-  // publisher as many at a time as all links have room for. Counts them in `done`. Unless its
-  // outcome is kDone, no subscriber gets those that are left. Throws like publish().
+  // Publishes the messages in order, as if by one publish() each. A reliable publisher publishes as
+  // many at a time as all links have room for. Counts them in `done`. Unless its outcome is kDone,
+  // no subscriber gets the remaining ones. Throws like publish().
   void publish_many(OutgoingRows& rows, const platform::StopCondition& stop, PublishedMany& done);
-  // Forgets the history and goes on with this number, unless there are subscribers, or the
-  // publisher is closed: then it returns false.
-  // A mirror that goes on with 0 has not begun: its first number is not known.
+  // Drops the history and continues with this number. Returns false, without effect, if there are
+  // subscribers or the publisher is closed. A mirror that continues with 0 has not begun: its first
+  // number is not known.
   bool restart(std::uint64_t sequence);
-  // Of a mirror that has not begun: its first sample has this number, or the samples from this
-  // number to before its first one are lost. Without it a mirror begins with its first sample.
+  // For a mirror that has not begun: its first sample has this number, or the samples from this
+  // number to its first one are lost. Without this call a mirror begins with its first sample.
   void begin_at(std::uint64_t sequence);
 
   // Returns true if publish() would not wait for room now; else arms the descriptor.
   bool ready();
-  // Returns a descriptor to poll: readable when ready(), or wait_for_subscribers(), may return
-  // something else. Each ready() that returns false re-arms it.
+  // Returns a descriptor to poll: readable when the result of ready() or wait_for_subscribers() may
+  // have changed. Each ready() that returns false re-arms it.
   int event_descriptor();
 
   Outcome wait_for_subscribers(std::uint32_t count, const platform::StopCondition& stop);
   std::uint32_t subscribers() const;
   PublisherStats stats();
-  // Takes the mutex only to copy counters. Of a link: what its borrower has.
+  // Takes the mutex only to copy counters.
   PublisherReport report();
+  // Returns the samples that the borrower of a link has.
   link::HeldSamples held_samples(const link::OwnerLink& link) const;
 
   // Takes back the samples that subscribers returned.
   void drain();
-  // Does the same, unless the mutex is held: a publishing thread drains itself.
+  // Does the same unless the mutex is held: a publishing thread drains itself.
   void drain_if_idle();
-  // Ends publishing; links only drain from now on. With `broken_off` subscribers see the end of a
-  // process that died, not that of the stream. Returns false if it was closed before.
+  // Ends publishing; from now on links only drain. With `broken_off` subscribers see the end of a
+  // process that died, not the end of the stream. Returns false if it was closed before.
   bool close(bool broken_off = false);
   bool closed() const noexcept;
 
-  // The functions below are for the event loop. Returns the limits of a link that asks for `asked`.
+  // The functions below are for the event loop only.
+
+  // Returns the limits of a link whose borrower requests `asked`.
   link::LinkLimits limits_of(link::LinkLimits asked) const noexcept;
   struct Adopted {
     std::shared_ptr<link::OwnerLink> link;
     std::uint64_t next_sequence = 0;
   };
-  // Tells the borrower about its link before publish() uses the link: later samples arrive even if
+  // Announces the link to its borrower before publish() uses the link: later samples arrive even if
   // this process dies at once.
   using Announce = std::function<void(const Adopted&)>;
-  // Makes a link and puts the history into it, before the next publish() can run; of a subscriber
+  // Makes a link and puts the history into it, before the next publish() can run; for a subscriber
   // that was cut off, from `resume_at` on. The link is reliable if the publisher and the borrower
-  // are. The result is empty if the publisher is closed.
-  // If `announce` throws, there is no link.
+  // are. The result is empty if the publisher is closed. If `announce` throws, no link is made.
   Adopted adopt(link::LinkLimits limits, link::Waker subscriber,
                 std::shared_ptr<link::SegmentSender> segments, link::Borrower borrower,
                 std::uint64_t resume_at, const Announce& announce);
@@ -113,11 +115,11 @@ class PublisherCore {
   bool stop_link(const std::shared_ptr<link::OwnerLink>& link);
   // Takes all samples of a link back, after DONE or the end of a lineage.
   void end_link(const std::shared_ptr<link::OwnerLink>& link);
-  // Returns the sample that is out on a link under this token, or null.
+  // Returns the sample that is lent on a link under this token, or null.
   link::PublishedRef issued(const link::OwnerLink& link, std::uint64_t token) const;
-  // Sets what is called, under our mutex, when a link is stopped because of its borrower.
+  // Sets a function that is called, under mutex_, when a link is stopped because of its borrower.
   void on_link_stopped(std::function<void()> told) { link_stopped_ = std::move(told); }
-  // Sets what is called, under our mutex, when subscribers() has changed.
+  // Sets a function that is called, under mutex_, when subscribers() has changed.
   void on_subscribers_changed(std::function<void()> told) {
     subscribers_changed_ = std::move(told);
   }
@@ -125,19 +127,20 @@ class PublisherCore {
   bool take_change() noexcept { return changed_.exchange(false, std::memory_order_relaxed); }
   bool gets_nothing_more(const link::OwnerLink& link) const;
 
-  // Sets what is called, under our mutex, when the first sample was dropped since the last
+  // Sets a function that is called, under mutex_, when the first sample is dropped after a
   // take_drops() that returned nothing.
   void on_drops(std::function<void()> told) { drops_told_ = std::move(told); }
-  // What was dropped for a link since the last call. Empty if nothing was.
+  // The samples dropped for a link since the last call. take_drops() returns none without drops.
   struct Dropped {
     std::shared_ptr<const link::OwnerLink> link;
     link::Drops drops;
   };
   std::vector<Dropped> take_drops();
 
-  // Writes what is published into this ring from now on; null: into none.
+  // Writes a record of each sample published from now on into this ring; null: into none.
   void trace(std::shared_ptr<link::TraceRing> ring);
-  // Returns true if it does. Relaxed: which samples are the first and the last is for the ring.
+  // Returns true if a trace ring is set. Relaxed: the ring decides on the first and the last
+  // sample.
   bool traced() const noexcept { return traced_.load(std::memory_order_relaxed); }
 
   // Returns the tuner for copies of tensors that lie outside the memory of the bus.
@@ -181,7 +184,7 @@ class PublisherCore {
   std::function<void()> link_stopped_;
   std::function<void()> subscribers_changed_;
   std::function<void()> drops_told_;
-  std::atomic<bool> changed_{false};  // relaxed: what is called after it orders it
+  std::atomic<bool> changed_{false};  // relaxed: the function called after it orders it
   link::ByteCounter in_flight_;
   CopyTuner copies_;
   link::Sleeper sleeper_;  // parks in publish() and wait_for_subscribers()
@@ -192,20 +195,20 @@ class PublisherCore {
   };
   mutable platform::Mutex mutex_;
   Links links_ TB_GUARDED_BY(mutex_);
-  // These links get nothing new and still hold leases. Capacity for all links is reserved.
+  // Links that get no new samples and still hold leases. Capacity for all links is reserved.
   Links stopped_ TB_GUARDED_BY(mutex_);
   std::optional<PolledEvent> event_ TB_GUARDED_BY(mutex_);
   bool event_armed_ TB_GUARDED_BY(mutex_) = false;  // borrowers notify
   std::deque<Kept> history_ TB_GUARDED_BY(mutex_);
   std::uint64_t next_sequence_ TB_GUARDED_BY(mutex_) = 0;
-  bool begun_ TB_GUARDED_BY(mutex_) = origin_.machine.empty();  // a mirror: see begin_at()
+  bool begun_ TB_GUARDED_BY(mutex_) = origin_.machine.empty();  // for mirrors: see begin_at()
   std::atomic<bool> traced_{false};
   std::atomic<bool> closed_{false};  // written under mutex_; relaxed: publish() checks again there
   PublisherStats stats_ TB_GUARDED_BY(mutex_);
   std::uint64_t bytes_sent_ TB_GUARDED_BY(mutex_) = 0;
-  std::shared_ptr<link::TraceRing> trace_ TB_GUARDED_BY(mutex_);  // null: it is not traced
+  std::shared_ptr<link::TraceRing> trace_ TB_GUARDED_BY(mutex_);  // null: not traced
   bool drops_pending_ TB_GUARDED_BY(mutex_) = false;              // take_drops() will be called
-  const memory::PoolId pool_;  // last: made when nothing after it can throw
+  const memory::PoolId pool_;  // last, so that no later member can throw
 };
 
 }  // namespace tensorbus::bus

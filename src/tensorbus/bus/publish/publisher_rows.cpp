@@ -17,7 +17,7 @@ void PublisherCore::publish_many(OutgoingRows& rows, const platform::StopConditi
   }
 }
 
-// As push_to_all(), for as many as the reliable links have room for: one at least, as
+// As push_to_all(), for as many messages as the reliable links have room for: at least one, as
 // publish_many() has checked.
 void PublisherCore::push_rows_to_all(OutgoingRows& rows, PublishedMany& done) {
   std::uint32_t count = rows.left;
@@ -51,11 +51,12 @@ void PublisherCore::push_rows_to_all(OutgoingRows& rows, PublishedMany& done) {
   drain_after_push();
 }
 
-// Returns true if the link has got the last of them.
+// Returns true if the link has got the last message.
 bool PublisherCore::push_rows(link::OwnerLink& link, const OutgoingRows& rows,
                               std::uint32_t count) {
   link::Entry entry = rows.next;
-  std::uint32_t room = link.borrower().reliable ? count : 0;  // for those before this one
+  // The link has room for the messages below this index.
+  std::uint32_t room = link.borrower().reliable ? count : 0;
   bool pushed = false;
   bool last = false;
   for (std::uint32_t i = 0; i < count; ++i, rows.advance(entry)) {

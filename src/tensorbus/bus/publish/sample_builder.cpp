@@ -11,16 +11,16 @@ namespace {
 
 constexpr std::size_t kMaxTensors = 65535;
 
-// Throws for imported device memory without a lease of ours: unknown streams may write it.
+// Throws for imported device memory without a lease: unknown streams may write it.
 void require_not_received(const std::byte* on_device) {
   if (device::ImportedMemory::any_covers(on_device))
     throw Error(Code::kUnsupported,
                 "this tensor on a GPU was received by another participant of this process, or was "
-                "let go of: publish it with the one that received it, or copy it first");
+                "released: publish it with the participant that received it, or copy it first");
 }
 
-// Waits for our writes in another owner's memory: its next reader asks the owner, which does not
-// know our streams.
+// Waits for this process's writes in another owner's memory: its next reader asks the owner, which
+// does not know this process's streams.
 void wait_for_writes(const TensorView& view) {
   const device::GpuStream stream = DeviceTensors::stream_of(view);
   stream.require_usable(DeviceTensors::kPublishing);
@@ -96,11 +96,11 @@ std::size_t SampleBuilder::place_tensors(std::span<const TensorView> tensors,
     TensorEntry& entry = descriptor.tensors[i];
     const auto* data = static_cast<const std::byte*>(view.data);
     const ByteSpan span = span_of(view.layout);
-    const bool empty = span.bytes() == 0;  // no bytes to point at
+    const bool empty = span.bytes() == 0;  // no bytes to refer to
     ready_.bytes += span.bytes();
     if (data == nullptr && !empty)
       throw Error(Code::kInvalidArgument,
-                  "tensor " + std::to_string(i) + " has elements, and no memory: its data is null");
+                  "tensor " + std::to_string(i) + " has elements but no memory: its data is null");
     const memory::Block* block = empty ? nullptr : take_loan(view, span, supplies, loan);
     if (block != nullptr) point_at(entry, *block, static_cast<std::uint64_t>(data - block->data()));
     if (block != nullptr || empty || lend_file(entry, data, span, supplies) ||
@@ -127,8 +127,8 @@ void SampleBuilder::copy_tensors(memory::Block& block, std::size_t bytes, CopyTu
              copy.place - static_cast<std::uint64_t>(span_of(copy.layout).begin));
 }
 
-// Lends a mapped file, which other processes can map, too, unless it is a copy-on-write mapping.
-// Throws Error(kSystem) if the file has changed.
+// Lends a mapped file, which other processes can map, too. Returns false for a copy-on-write
+// mapping. Throws Error(kSystem) if the file has changed.
 bool SampleBuilder::lend_file(TensorEntry& entry, const std::byte* data, const ByteSpan& span,
                               const Supplies& supplies) {
   using Mode = memory::MappedFile::Mode;
@@ -139,7 +139,7 @@ bool SampleBuilder::lend_file(TensorEntry& entry, const std::byte* data, const B
   const auto pages = file->pages();
   if (first < pages.data() || first + span.bytes() > pages.data() + pages.size()) return false;
   auto kept = file->weak_from_this().lock();
-  if (!kept) return false;  // its holder may unmap it at any moment
+  if (!kept) return false;  // its holder may unmap it at any time
   file->check();
   entry.kind = memory::BufferKind::kFile;
   entry.segment = supplies.arena.files().number_of(kept);
@@ -150,11 +150,11 @@ bool SampleBuilder::lend_file(TensorEntry& entry, const std::byte* data, const B
   return true;
 }
 
-// Hands on memory that was lent to us under its owner's name for it. Returns false unless this
-// publisher grants exactly what the owner granted.
+// Hands on borrowed memory under its owner's name for it. Returns false unless this publisher
+// grants exactly what the owner granted.
 bool SampleBuilder::hand_on(TensorEntry& entry, const TensorView& view, const ByteSpan& span,
                             const Supplies& supplies, Descriptor& descriptor) {
-  if (view.device.is_host() && supplies.pool.number != 0) return false;  // it is copied
+  if (view.device.is_host() && supplies.pool.number != 0) return false;  // copied
   const auto* const first = static_cast<const std::byte*>(view.data) + span.begin;
   auto found = !view.device.is_host()  // a copy would have to wait for its writer
                    ? supplies.lent.find(first, span.bytes(), link::LeaseIndex::kAll)
@@ -165,12 +165,12 @@ bool SampleBuilder::hand_on(TensorEntry& entry, const TensorView& view, const By
   entry.segment = place.segment;
   entry.offset = place.offset - static_cast<std::uint64_t>(span.begin);
   entry.generation = place.generation;
-  if (place.owner == supplies.self) {  // it is our own memory
+  if (place.owner == supplies.self) {  // memory of this participant
     memory::BlockRef block =
         place.segment.on_device()
             ? supplies.device_memory.find(place.segment, place.offset, place.generation)
             : supplies.arena.find(place.segment, place.offset, place.generation);
-    if (!block || block->pool().number != 0) return false;  // it is copied: isolated
+    if (!block || block->pool().number != 0) return false;  // isolated: copied
     entry.kind = block->kind();
     hold(std::move(block));
     return true;
@@ -201,7 +201,7 @@ bool SampleBuilder::lend_foreign(TensorEntry& entry, const TensorView& view, con
   return true;
 }
 
-// Plans a copy on the same GPU of a tensor that cannot be lent; made when all copies are known.
+// Plans a copy, on the same GPU, of a tensor that cannot be lent. Made when all copies are known.
 bool SampleBuilder::copy_on_device(std::size_t tensor, const TensorView& view,
                                    const ByteSpan& span) {
   if (view.device.is_host()) return false;
@@ -231,7 +231,7 @@ void SampleBuilder::hold(memory::BlockRef block) {
     blocks_.push_back(std::move(block));
 }
 
-// Returns the loan of these bytes, marked as published; null if there is none or it is copied.
+// Returns the loan of these bytes, marked as published; null if there is none, or it is copied.
 memory::Block* SampleBuilder::take_loan(const TensorView& view, const ByteSpan& span,
                                         const Supplies& supplies, const memory::BlockRef* loan) {
   const std::byte* const first = static_cast<const std::byte*>(view.data) + span.begin;
@@ -240,7 +240,7 @@ memory::Block* SampleBuilder::take_loan(const TensorView& view, const ByteSpan& 
       on_device ? supplies.device_memory.find(first) : supplies.arena.find(first);
   if (loan != nullptr && block != *loan)
     throw Error(Code::kInvalidArgument,
-                "this loan is of another participant: take the loan from the publisher that "
+                "this loan belongs to another participant: take the loan from the publisher that "
                 "publishes it, or publish a copy");
   if (!block) return nullptr;
   if (on_device) device_tensors_.add(view);
@@ -248,14 +248,14 @@ memory::Block* SampleBuilder::take_loan(const TensorView& view, const ByteSpan& 
     throw Error(Code::kInvalidArgument, "the tensor reaches beyond the end of its loan");
   const bool fits = block->most_granted() == supplies.pool.most;
   const bool apart = !on_device && block->pool().number != supplies.pool.number;
-  if (apart || (!fits && block->copied_where_it_does_not_fit())) return nullptr;  // it is copied
+  if (apart || (!fits && block->copied_where_it_does_not_fit())) return nullptr;  // copied
   if (!fits)
     throw Error(
         Code::kInvalidArgument,
         supplies.pool.most == memory::Grant::kWrite
-            ? "this publisher is shared, and this loan is of one that is not: take the loan "
+            ? "this publisher is shared, but this loan belongs to one that is not: take the loan "
               "from the publisher that publishes it, or publish a copy"
-            : "this loan is of a shared publisher, whose subscribers could write to it: take "
+            : "this loan belongs to a shared publisher, whose subscribers could write to it: take "
               "the loan from the publisher that publishes it, or publish a copy");
   memory::Block* found = &*block;
   if (std::find(blocks_.begin(), blocks_.end(), block) != blocks_.end()) return found;

@@ -21,7 +21,7 @@ namespace tensorbus::bus {
 // writes its descriptor. Destroying it before mark_done() undoes everything. For one thread.
 class SampleBuilder {
  public:
-  // Allocates blocks for copies. Throws when there is no memory.
+  // Allocates blocks for copies. Throws without memory.
   class Allocator {
    public:
     virtual memory::BlockRef allocate(std::size_t bytes) const = 0;
@@ -30,24 +30,24 @@ class SampleBuilder {
    protected:
     ~Allocator() = default;
   };
-  // What a sample is made from.
+  // The inputs for making a sample.
   struct Supplies {
     memory::Arena& arena;
     device::DeviceMemory& device_memory;
     const Allocator& blocks;
     CopyTuner& copies;
-    memory::PoolId pool;  // of our published host memory; `.most` is for all memory
+    memory::PoolId pool;  // of the published host memory; `.most` applies to all memory
     const Id& self;
     const link::LeaseIndex& lent;
     bool again = false;  // a loan may be published more than once
   };
 
-  // Builds a sample of `tensors` and of all of `rest` but its tensors. Tensors in a loan, in a
-  // mapped file or in memory that was lent to us are passed by reference; the others are copied, on
-  // the host into one block. If `loan` is given, all tensors lie in it. Throws
-  // Error(kInvalidArgument) for a loan that was published before, for a loan of a publisher that
-  // grants more or less, and for a malformed layout. An isolated publisher copies host memory of
-  // other pools, and others copy its memory; files are always lent.
+  // Builds a sample of `tensors` and of all of `rest` except its tensors. Tensors in a loan, in a
+  // mapped file or in borrowed memory are passed by reference; others are copied, on the host into
+  // one block. If `loan` is given, all tensors must lie in it. Throws Error(kInvalidArgument) for a
+  // loan that was published before, for a loan of a publisher with another grant, and for a
+  // malformed layout. An isolated publisher copies host memory of other pools, and other publishers
+  // copy its memory; files are always lent.
   SampleBuilder(std::span<const TensorView> tensors, const Message& rest, const Supplies& supplies,
                 const memory::BlockRef* loan = nullptr);
   ~SampleBuilder() { return_loans(); }
@@ -89,7 +89,7 @@ class SampleBuilder {
   OneOrMany<memory::SegmentId> files_;                    // segments of lent files; moves, too
   OneOrMany<std::shared_ptr<const void>> kept_;           // keeps lent files mapped; moves, too
   OneOrMany<std::shared_ptr<const link::Lease>> leases_;  // on handed-on memory; moves, too
-  OneOrMany<memory::Block*> marked_;                      // blocks that we marked as published
+  OneOrMany<memory::Block*> marked_;  // blocks that this object has marked as published
   CopyPlan copies_;
   DeviceTensors device_tensors_;
   memory::Grant most_granted_;

@@ -21,7 +21,7 @@ void KeptMessages::keep(const std::shared_ptr<PeerSession>& from, const link::Ke
   collecting_.insert(name.number);
   collect(context_, from, asked.lent, grant,
           {[this, name, grant, carrier = asked.carrier](const LentRef& held) {
-             if (!collecting_.contains(name.number)) return;  // it was dropped meanwhile
+             if (!collecting_.contains(name.number)) return;  // dropped in the meantime
              platform::with_memory_errors([&] {
                const Reoffer named = reoffer(context_, held, grant);
                context_.shares.keep(name, {named.entry, named.issued, grant}, carrier);

@@ -10,13 +10,13 @@
 
 namespace tensorbus::bus {
 
-// What this participant keeps for others that shared it, in case they end before somebody attaches
-// (docs/protocol.md, section 6, "Kept messages"). On the event loop only.
+// What this participant keeps for other participants that shared it, in case they end before any
+// process attaches (docs/protocol.md, section 6, "Kept messages"). On the event loop only.
 class KeptMessages {
  public:
   explicit KeptMessages(ParticipantContext& context) : context_(context) {}
 
-  // Keeps a share, or drops it. Has no answer: if there is no memory for it, it is not kept.
+  // Keeps a share, or drops it. Sends no reply: without memory for the share, it is not kept.
   // Throws Error(kProtocol).
   void on_keep(const std::shared_ptr<PeerSession>& from, const link::Keep& asked);
 

@@ -12,7 +12,7 @@
 
 namespace tensorbus::bus {
 
-// What the home of a mirror must know (mirror_table.hpp).
+// An event for the home of a mirror (mirror_table.hpp).
 struct MirrorEvent {
   enum class Kind : std::uint8_t {
     kDemand,
@@ -27,23 +27,24 @@ struct MirrorEvent {
     kPassed,
   };
   Kind kind{};
-  std::uint64_t value = 0;  // an id, a tag, or how many
-  link::QueueVerb verb{};   // of kCall
+  std::uint64_t value = 0;  // an id, a tag, or a number of items
+  link::QueueVerb verb{};   // for kCall
   std::uint64_t number = 0;
-  bool waits = false;  // kPut
+  bool waits = false;  // for kPut
   LentRef item{};
 };
 
-// These events, from the event loop to the program that hosts the mirror, in order. Thread-safe.
+// Passes these events from the event loop to the program that has the mirror, in order.
+// Thread-safe.
 class MirrorEvents {
  public:
-  // Returns a descriptor to poll: readable from a push() to the next clear(), and at first.
+  // Returns a descriptor to poll: readable from a push() to the next clear(), and at the start.
   int descriptor() { return event_.descriptor(); }
   void signal() noexcept { event_.signal(); }
-  // Called before the events are taken: an event that is missed signals again.
+  // Called before the events are taken: an event that comes later signals again.
   void clear() noexcept { event_.clear(); }
 
-  // Of several demands in a row the last remains.
+  // Of consecutive demands only the last one is kept.
   void push(MirrorEvent event) {
     {
       const platform::MutexLock lock(mutex_);

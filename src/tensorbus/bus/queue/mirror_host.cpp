@@ -9,7 +9,7 @@ namespace tensorbus::bus {
 
 using Kind = MirrorEvent::Kind;
 
-// Sends the answers of the table to local clients, and what the home must know to the events.
+// Sends the replies of the table to local clients, and events for the home to `events`.
 struct MirrorHost::Port {
   MirrorEvents& events;
   using Request = Table::Request;
@@ -123,7 +123,7 @@ void MirrorHost::answer(std::uint64_t id, Outcome outcome, const Values& values)
   if (outcome != Outcome::kDone)
     reply.refused = over ? link::Reply::kShutDown : link::Reply::kTimedOut;
   if (ended->what == static_cast<std::uint32_t>(link::QueueVerb::kShutDown)) {
-    reply.second += table_.table().getters_besides(client);  // the home knows of the bridge alone
+    reply.second += table_.table().getters_besides(client);  // the home knows only the bridge
     reply.third = table_.table().has_asked(client) ? 1U : 0U;
   }
   client->tell(reply);

@@ -23,8 +23,8 @@ struct MirrorItem {
   link::PublishedRef issued{};
 };
 
-// A mirror among the queues of a participant: serves its local clients, and tells what its home
-// must know to MirrorEvents. On the event loop only.
+// A mirror among the queues of a participant: serves its local clients, and passes events for its
+// home to MirrorEvents. On the event loop only.
 class MirrorHost : public std::enable_shared_from_this<MirrorHost> {
  public:
   using Client = std::shared_ptr<PeerSession>;
@@ -33,7 +33,7 @@ class MirrorHost : public std::enable_shared_from_this<MirrorHost> {
   MirrorHost(ParticipantContext& context, bool redeliver, std::shared_ptr<MirrorEvents> events)
       : context_(context), events_(std::move(events)), table_(redeliver) {}
 
-  // Of clients, as those of QueueRequests.
+  // Messages of clients, as in QueueRequests.
   void on_put(const Client& from, const link::Put& asked);
   void on_get(const Client& from, const link::Get& asked);
   void on_call(const Client& from, const link::QueueCall& asked);
@@ -41,16 +41,16 @@ class MirrorHost : public std::enable_shared_from_this<MirrorHost> {
   void on_cancel(const Client& from, const link::Cancel& cancelled);
   void forget(const Client& client);
 
-  // Of the home: see mirror_queue.hpp.
+  // Calls of the home: see mirror_queue.hpp.
   void offer(std::uint64_t tag, MirrorItem item);
   bool withdraw(std::uint64_t tag);
   std::vector<std::uint64_t> surplus() const { return table_.surplus(); }
   void answer(std::uint64_t id, Outcome outcome, const Values& values);
   void deny(std::uint64_t id, const Error& why);
   void end_gets(std::optional<std::uint64_t> died);
-  // Denies all who wait.
+  // Denies all waiting requests.
   void close();
-  // What is here of the queue.
+  // Returns the part of the queue that is in this process.
   const QueueTable<Client, MirrorItem>& items() const noexcept { return table_.table(); }
 
  private:
@@ -60,7 +60,7 @@ class MirrorHost : public std::enable_shared_from_this<MirrorHost> {
   ParticipantContext& context_;
   const std::shared_ptr<MirrorEvents> events_;
   Table table_;
-  bool closed_ = false;  // items that come now are dropped
+  bool closed_ = false;  // items that come later are dropped
 };
 
 }  // namespace tensorbus::bus

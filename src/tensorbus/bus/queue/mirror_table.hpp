@@ -12,20 +12,19 @@
 
 namespace tensorbus::bus {
 
-// The local half of a mirror, a queue that stands for one of another machine, its home
+// The local half of a mirror: a queue that represents a queue on another machine, its home
 // (docs/protocol.md, section 7, which lists the states). A QueueTable deals the items that the home
 // has sent to local clients, under the tags that the home gave them. Puts and calls are relayed:
-// the home answers each. The table sends nothing itself: it calls a `Port`, which has what
-// QueueTable asks for, and what the home must know, in order:
+// the home replies to each. The table sends nothing itself. It calls a `Port`, which has the
+// functions that QueueTable needs, and these, which notify the home, in order:
 //
-//   void demand(std::size_t gets);         so many gets wait; also if items wait for nobody
-//   void cancelled(std::uint64_t id);      the client of this put or call gave up, or is dead
-//   void taken(std::uint64_t tag);         a client accepted the item
-//   void spoilt(std::uint64_t tag);        its memory is gone
-//   void done(std::uint64_t what);         task_done: with `redeliver` the tag, without how many
-//   items void died(std::uint64_t what);         the client died with it in its hand; the same
-//   numbers void passed(std::uint64_t items);      without `redeliver`: their client asked for the
-//   next one
+//   void demand(std::size_t gets);       so many gets wait; also if items wait and no get does
+//   void cancelled(std::uint64_t id);    the client of this put or call gave up, or is dead
+//   void taken(std::uint64_t tag);       a client accepted the item
+//   void spoilt(std::uint64_t tag);      the memory of the item is gone
+//   void done(std::uint64_t what);       task_done; `what`: the tag, or without `redeliver` a count
+//   void died(std::uint64_t what);       the client died with this item, or so many, in its hand
+//   void passed(std::uint64_t items);    without `redeliver`: their client requested the next item
 //
 // mirror_model.hpp tests this class. On the event loop only.
 template <typename Client, typename Item>
@@ -43,18 +42,18 @@ class MirrorTable {
     require_room();
     arriving_.push_back(std::move(from));
   }
-  // Returns the id of the put for the home, 0 if the client gave up meanwhile.
+  // Returns the id of the put for the home; 0 if the client gave up in the meantime.
   std::uint64_t put(const Request& from) { return not_put(from) ? relay(from, 0) : 0; }
   bool not_put(const Request& from) noexcept { return drop(arriving_, from); }
 
-  // Returns the id of the call for the home. `what` comes back from end().
+  // Returns the id of the call for the home. end() returns `what`.
   std::uint64_t call(Request from, std::uint32_t what) {
     require_room();
     return relay(std::move(from), what);
   }
 
-  // Returns the id of the poll by which the home must be asked for an item, 0: none is needed. A
-  // get that does not wait needs one if nothing is here.
+  // Returns the id of the poll with which the home must be asked for an item; 0 if no poll is
+  // needed. A get that does not wait needs a poll if no item is here.
   template <typename Port>
   std::uint64_t get(Port& port, Request from, bool waits) {
     if (const std::size_t items = table_.finish_with_taken(from.client)) port.passed(items);
@@ -69,8 +68,8 @@ class MirrorTable {
     return id;
   }
 
-  // Ends a put, a call or a poll that the home has answered, or refused. Returns its request,
-  // nothing if that has been answered or its client is dead.
+  // Ends a put, a call or a poll to which the home has replied, or which it has refused. Returns
+  // its request; nothing if the request was replied to already, or its client is dead.
   struct Ended {
     Request from;
     std::uint32_t what = 0;
@@ -83,8 +82,8 @@ class MirrorTable {
     relayed_.erase(found);
     return ended;
   }
-  // Ends the get of a poll: the home has answered it, after it had sent the item if there was one.
-  // `over`: nothing more will come. Returns false if this is no poll.
+  // Ends the get of a poll: the home has replied to it, after sending the item if there was one.
+  // `over`: no more items will come. Returns false if `id` is no poll.
   template <typename Port>
   bool end_poll(Port& port, std::uint64_t id, bool over) {
     auto poll = polls_.extract(id);
@@ -95,26 +94,27 @@ class MirrorTable {
     return true;
   }
 
-  // Adds an item. Throws Error(kInvalidArgument) for a tag that is there.
+  // Adds an item. Throws Error(kInvalidArgument) if the tag is in use.
   template <typename Port>
   void offer(Port& port, std::uint64_t tag, Item item) {
     table_.add(port, tag, std::move(item));
     settle(port);
   }
-  // Takes an item back that waits. Returns false if it does not.
+  // Removes a waiting item. Returns false if the item does not wait.
   template <typename Port>
   bool withdraw(Port& port, std::uint64_t tag) {
     const bool waited = table_.remove(port, tag);
     settle(port);
     return waited;
   }
-  // Returns the tags of the items that wait for no get, the latest first.
+  // Returns the tags of the items for which no get waits, the latest first.
   std::vector<std::uint64_t> surplus() const {
     return table_.waiting_gets() == 0 ? table_.waiting() : std::vector<std::uint64_t>();
   }
-  // The home has nothing for anyone any more: gets end when nothing is left here. Until a client
-  // dies with an item in its hand that may come again; so nothing happens if the home has not heard
-  // of all of those yet. `died`: how many it had heard of; empty: all.
+  // The home has no more items for any client: gets end when no item is left here. If a client dies
+  // later with an item in its hand, this item may come again. So nothing happens if the home has
+  // not been notified of all these items yet. `died`: the number of items of which it was notified;
+  // empty: all.
   template <typename Port>
   void end_gets(Port& port, std::optional<std::uint64_t> died) {
     if (died.value_or(died_) != died_) return;
@@ -132,7 +132,7 @@ class MirrorTable {
     if (const std::uint64_t tag = table_.spoil(port, get)) port.spoilt(tag);
     settle(port);
   }
-  // Throws Error(kInvalidArgument) as that of the QueueTable.
+  // Throws Error(kInvalidArgument) like QueueTable::task_done().
   template <typename Port>
   void task_done(Port& port, const Client& client, std::uint64_t number) {
     table_.task_done(port, client, number);
@@ -140,7 +140,7 @@ class MirrorTable {
     settle(port);
   }
 
-  // An offered item waits again. A put or a call waits for the answer of the home.
+  // Cancels a request. An offered item waits again. A put or a call waits for the home's reply.
   template <typename Port>
   void cancel(Port& port, const Request& request, bool read) {
     const auto relayed = std::ranges::find_if(relayed_, [&](const auto& one) {
@@ -227,15 +227,15 @@ class MirrorTable {
       expect_again(removed.items.size());
     }
   }
-  // Items go back to the home, and may come again.
+  // Items return to the home, and may come again.
   void expect_again(std::size_t items) noexcept {
     died_ += items;
     table_.reopen();
     tell_again_ = true;
   }
 
-  // Afterwards no item waits beside a poll, no poll waits for what cannot come, and the home knows
-  // how many gets wait.
+  // Afterwards no item waits together with a poll, no poll waits for an item that cannot come, and
+  // the home knows the number of waiting gets.
   template <typename Port>
   void settle(Port& port) {
     for (auto at = polls_.begin(); at != polls_.end();) {
@@ -254,11 +254,11 @@ class MirrorTable {
   Table table_;
   bool redeliver_;
   std::list<Request> arriving_;               // PUTs whose leases are being acquired
-  std::map<std::uint64_t, Relayed> relayed_;  // puts and calls that the home has not answered
+  std::map<std::uint64_t, Relayed> relayed_;  // puts and calls without a reply of the home
   Polls polls_;                               // gets that do not wait, and have no item yet
   std::uint64_t last_id_ = 0;
-  std::uint64_t died_ = 0;  // items; with `redeliver`
-  std::size_t told_ = 0;    // the demand that the home knows
+  std::uint64_t died_ = 0;  // number of items; with `redeliver`
+  std::size_t told_ = 0;    // the demand of which the home was notified
   bool tell_again_ = false;
 };
 

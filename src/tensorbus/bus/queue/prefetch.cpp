@@ -8,8 +8,7 @@ PeerSession::Prefetch Prefetch::join(const Client& client) {
   for (const auto& [taker, known] : takers_)
     if (known == client) return {segment_->descriptor(), taker, leases_begin_};
   if (next_taker_ == link::PrefetchClaim::kMostTakers)
-    throw Error(Code::kUnsupported,
-                "this queue has had as many getters with a ring as it may have");
+    throw Error(Code::kUnsupported, "this queue has had the maximum number of getters with a ring");
   if (!segment_) {
     auto segment = std::make_unique<link::PrefetchSegment>();
     leases_.resize(link::PrefetchSegment::kSlots);

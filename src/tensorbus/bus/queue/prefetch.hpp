@@ -15,24 +15,24 @@
 
 namespace tensorbus::bus {
 
-// The items of one queue that getters in other processes may take without asking
-// (docs/protocol.md, section 7, "The ring of getters"), at the queue's host. On the event loop
+// The items of one queue that getters in other processes may take without a request
+// (docs/protocol.md, section 7, "The ring of getters"), at the queue's server. On the event loop
 // only.
 class Prefetch {
  public:
   using Client = std::shared_ptr<PeerSession>;
 
-  // `leases`: tokens from here on, 2^40 of them, are of no other lease of this participant.
+  // `leases`: the first of 2^40 tokens that no other lease of this participant has.
   explicit Prefetch(std::uint64_t leases) : leases_begin_(leases) {}
 
-  // Returns true if nobody takes items so.
+  // Returns true if no client takes items this way.
   bool empty() const noexcept { return takers_.empty(); }
   // Lets a client take items. Throws Error(kOutOfMemory), Error(kUnsupported).
   PeerSession::Prefetch join(const Client& client);
-  // The client is gone, and what it took was collected.
+  // Removes a client that is gone, after collect() of what it took.
   void leave(const Client& client) noexcept;
 
-  // The lease on an item with tensors, for whoever takes it. Without: null.
+  // The lease on an item with tensors, for the process that takes the item. Null without tensors.
   struct Lease {
     std::uint64_t token = 0;
     link::PublishedRef issued;
@@ -44,8 +44,8 @@ class Prefetch {
     const std::uint64_t position = writer_->lend(bytes, number, issued != nullptr);
     lease_at(position) = {leases_begin_ + position, std::move(issued)};
   }
-  // Calls taken(client, lease) for each item that was taken since, in order. Null: by nobody who is
-  // known.
+  // Calls taken(client, lease) for each item taken since the last call, in order. `client` is null
+  // if the taker is unknown.
   template <typename Taken>
   void collect(const Taken& taken) {
     if (!writer_) return;
@@ -55,7 +55,7 @@ class Prefetch {
       count(taker, taken);
     }
   }
-  // Takes all back that nobody has taken, and collects the others.
+  // Takes back all items that no getter has taken, and calls `taken` for the others.
   template <typename Taken>
   void take_back(const Taken& taken) {
     if (!writer_ || writer_->lent() == 0) return;
@@ -63,7 +63,7 @@ class Prefetch {
     std::ranges::fill(leases_, Lease{});
     most_ = std::max<std::uint64_t>(most_ / 2, 1);
   }
-  // Takes the oldest back. Returns false if there is none that nobody has taken.
+  // Takes back the oldest item. Returns false if no item is lent, or a getter has taken it.
   bool take_back_first() noexcept {
     if (!writer_ || writer_->lent() == 0) return false;
     const std::uint64_t first = writer_->first();
@@ -71,14 +71,14 @@ class Prefetch {
     lease_at(first) = {};
     return true;
   }
-  // Has the getter wake us that leaves so many behind it; or none. Tells getters whether `more`
-  // items wait. Returns true if there are items to collect already.
+  // A getter wakes the server when `left` items remain; empty: never. Notifies getters whether
+  // `more` items wait. Returns true if there are taken items to collect already.
   bool wake_when_left(std::optional<std::uint64_t> left, bool more) noexcept {
     writer_->tell_more(more);
     writer_->wake_when_left(left);
     return writer_->lent() != 0 && writer_->taker() != link::PrefetchClaim::kFree;
   }
-  // Half of what may be lent at a time.
+  // Returns half the number of items that may be lent at a time.
   std::uint64_t half() const noexcept { return most_ / 2; }
   void woken() noexcept {
     if (writer_) writer_->woken();
@@ -94,7 +94,8 @@ class Prefetch {
     most_ = std::min<std::uint64_t>(most_ + 2, link::PrefetchSegment::kSlots);
   }
 
-  // Another getter may have written over the claim of one that reads the item.
+  // Keeps the memory: another getter may have overwritten the claim of the getter that reads the
+  // item.
   void keep(link::PublishedRef issued) noexcept {
     try {
       if (issued) kept_.push_back(issued);
@@ -106,12 +107,13 @@ class Prefetch {
 
   std::unique_ptr<link::PrefetchSegment> segment_;
   const std::uint64_t leases_begin_;
-  std::vector<Lease> leases_;  // of the slots
+  std::vector<Lease> leases_;  // one for each slot
   std::vector<link::PublishedRef> kept_;
   std::optional<link::PrefetchWriter> writer_;
   std::map<std::uint32_t, Client> takers_;
   std::uint32_t next_taker_ = link::PrefetchClaim::kFirstGetter;
-  // How many are lent at a time: more while they are taken, fewer when they have to be taken back.
+  // Maximum number of items lent at a time: rises when items are taken, falls when they are taken
+  // back.
   std::uint64_t most_ = link::PrefetchSegment::kSlots;
 };
 

@@ -7,7 +7,7 @@ namespace tensorbus::bus {
 void PutRings::add(const Client& client, Lender lender, platform::Fd memory) {
   drop_ended();
   if (rings_.size() >= kMost)
-    throw Error(Code::kUnsupported, "this queue has as many rings as it may have");
+    throw Error(Code::kUnsupported, "this queue has the maximum number of rings");
   rings_.reserve(rings_.size() + 1);
   auto charge = client->peer_memory()->account.take(
       {.mappings = 1, .address_bytes = link::PutRingSegment::kBytes});

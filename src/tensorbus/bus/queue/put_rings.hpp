@@ -16,46 +16,47 @@
 
 namespace tensorbus::bus {
 
-// The time by which entries of several rings are put in order.
+// The clock by which entries of several rings are ordered.
 inline std::uint64_t put_clock_ns() noexcept {
   return static_cast<std::uint64_t>(platform::Clock::now().time_since_epoch().count());
 }
 
-// The rings by which clients put items into one queue (docs/protocol.md, section 7), at its host.
-// On the event loop only.
+// The rings through which clients put items into one queue (docs/protocol.md, section 7), at its
+// server. On the event loop only.
 class PutRings {
  public:
   using Client = std::shared_ptr<PeerSession>;
-  using Lender = std::shared_ptr<link::MessageLeaseSource>;  // of items on which there is no lease
-  static constexpr std::size_t kMost = 64;  // of a queue: each is looked at with each message
+  using Lender = std::shared_ptr<link::MessageLeaseSource>;  // for items without a lease
+  static constexpr std::size_t kMost = 64;  // per queue: each message checks all rings
   static constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 
   bool empty() const noexcept { return rings_.empty(); }
   // Throws Error(kProtocol), Error(kOutOfMemory).
   void add(const Client& client, Lender lender, platform::Fd memory);
 
-  // Calls enter(client, lender, slot) for each entry, in the order in which they were put, and then
-  // removes it. Entries that were put while this looks may stay for the next pull(). If `enter`
-  // throws, its entry stays.
+  // Calls enter(client, lender, slot) for each entry, in the order of the puts, and then removes
+  // the entry. Entries put during the call may stay for the next pull(). If `enter` throws, its
+  // entry stays.
   template <typename Enter>
   void pull(Enter enter);
   // Returns true if there are entries to pull.
   bool any_waits() noexcept;
-  // Returns for how many items room was promised that were not pulled.
+  // Returns the number of promised places whose items were not pulled yet.
   std::size_t promised() const noexcept;
-  // Takes all room back: what was put is left, and nothing more is put before promise().
+  // Takes all room back: entries already put stay, and no more can be put before promise().
   void take_back() noexcept;
-  // Promises `room` more items, divided among the rings; not each time that there is some. `most`:
-  // the maxsize of the queue, 0 for no limit.
+  // Promises room for `room` more items, divided among the rings; too small amounts are not
+  // promised. `most`: the maxsize of the queue, 0 for no limit.
   void promise(std::size_t room, std::size_t most) noexcept;
-  // Has clients wake us for their next entry, or not. Returns true if there are entries already.
+  // Sets whether clients wake the server for their next entry. Returns true if entries wait
+  // already.
   bool wait(bool waits) noexcept;
-  // What a thread of this process may sleep on after that. None if the last item came another way,
-  // since the event loop's own thread would have to wake this one for such an item.
+  // Returns what a thread of this process may sleep on after wait(true). Empty if the last item did
+  // not come through a ring: the event loop's own thread would have to wake this thread for it.
   std::vector<std::shared_ptr<link::PutRingSegment>> to_sleep_on() const;
-  // An item came into the queue by message.
+  // Called for an item that came into the queue by message.
   void passed_by() noexcept { came_last_ = false; }
-  // The client is gone. What it put is left.
+  // Ends the ring of a client that is gone. Its entries stay.
   void end(const Client& client) noexcept;
 
  private:
@@ -66,7 +67,7 @@ class PutRings {
     link::PutRingReader reader;
     memory::PeerCharge charge;
     std::uint32_t known = 0;  // entries that the last pull() saw and left
-    std::uint32_t now = 0;    // entries that this one sees
+    std::uint32_t now = 0;    // entries that the present pull() sees
     bool ended = false;
   };
   static constexpr std::uint32_t kChunk = 16;
@@ -78,9 +79,9 @@ class PutRings {
   bool came_last_ = false;  // the last item came through a ring
 };
 
-// An entry of another ring may have been put before one that this reads, and be seen later: so
-// entries that were put after this began to look are left. `known`: such an entry is not left
-// twice, whatever time it tells.
+// An entry of another ring may have been put before an entry read here, but be seen later. So
+// entries put after the start of this call are left. `known`: no entry is left twice, whatever time
+// it states.
 template <typename Enter>
 void PutRings::pull(Enter enter) {
   if (rings_.empty()) return;

@@ -9,7 +9,7 @@ namespace tensorbus::bus {
 
 namespace {
 
-constexpr std::uint64_t kLentAhead = std::uint64_t{1} << 63;  // no session gives such tokens
+constexpr std::uint64_t kLentAhead = std::uint64_t{1} << 63;  // no session uses these tokens
 
 }  // namespace
 
@@ -78,7 +78,7 @@ void QueueHost::on_put(const Client& from, const link::Put& asked) {
     from->give_back(asked.lent);
     throw;
   }
-  // If the queue was closed or the PUT given up meanwhile, it has been answered.
+  // If the queue was closed or the PUT cancelled in the meantime, a reply was already sent.
   const auto fail = [this, request, name = asked.queue](const Error& error) {
     const auto found = queues_.find(name.number);
     if (found != queues_.end() && found->second.table.not_put(request))
@@ -91,7 +91,7 @@ void QueueHost::on_put(const Client& from, const link::Put& asked) {
            fail});
 }
 
-// Room that was promised, and is not used, is for those that ask.
+// Room that was promised but is not used goes to requests.
 void QueueHost::put(const Table::Request& request, std::uint64_t number, LentRef item) {
   const auto found = queues_.find(number);
   if (found == queues_.end()) return;
@@ -119,7 +119,7 @@ void QueueHost::on_get(const Client& from, const link::Get& asked) {
 
 void QueueHost::on_take(const Client& from, const link::Take& taken) {
   const auto found = queues_.find(taken.queue.number);
-  if (found == queues_.end()) return;  // the queue was closed meanwhile
+  if (found == queues_.end()) return;  // closed in the meantime
   if (found->second.mirror) return found->second.mirror->on_take(from, taken);
   const Touch touch(*this, found->second);
   Port port{context_, found->second.grant()};
@@ -203,13 +203,13 @@ void QueueHost::forget(const Client& client) {
   }
 }
 
-// What the client has put before it died is in the queue.
+// Items that the client put before it died are in the queue.
 void QueueHost::forget(Hosted& queue, const Client& client) {
   queue.rings.end(client);
   try {
     pull(queue);
     pull(queue);
-  } catch (const std::exception&) {  // no memory: it stays in the ring
+  } catch (const std::exception&) {  // no memory: items stay in the ring
     context_.loop.schedule(looking_again_, kLookAgain);
   }
   take_back_ahead(queue);
@@ -219,7 +219,7 @@ void QueueHost::forget(Hosted& queue, const Client& client) {
   look_after(queue);
 }
 
-// Not by its id, which any peer may claim.
+// Checks the channel, not the id: any peer may send any id.
 void QueueHost::note_own(const Client& client) {
   if (!own_ && client->peer_memory()->channel->is_loop_back()) own_ = client;
 }

@@ -59,7 +59,7 @@ class QueueHost final : public QueueRequests {
     Prefetch prefetch;
     std::shared_ptr<MirrorHost> mirror{};  // serves the clients instead of the table
     PutRings rings{};
-    PutRings::Lender own_lender{};  // of this participant's own memory; null before its first use
+    PutRings::Lender own_lender{};  // for this participant's own memory; null before its first use
 
     memory::Grant grant() const noexcept {
       return options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
@@ -68,18 +68,19 @@ class QueueHost final : public QueueRequests {
   struct Port;
   class Touch;
 
-  // Notes what clients have taken ahead, and enters what they have put through rings. Before
-  // anything is decided.
+  // Records what clients have taken from the get ring, and enters what they have put through rings.
+  // Must precede every decision.
   void pull(Hosted& queue);
   void collect_taken(Hosted& queue);
-  // What was lent ahead and not taken waits again: for what may change the order, or the end.
+  // Takes back the items of the get ring, which then wait again: for calls that may change the
+  // order or the end.
   void take_back_ahead(Hosted& queue);
   bool lend_ahead(Hosted& queue);
   bool lend_ahead(Hosted& queue, const LentRef& item, std::uint64_t number);
   static void note_taken(Table& table, const Client& client, Prefetch::Lease lease) noexcept;
-  // The same, with all room taken back that was promised: nothing is put before look_after().
+  // Like pull(), but takes back all promised room first: nothing can be put before look_after().
   void pull_all(Hosted& queue);
-  // Promises room, lends items ahead, and has clients wake us while somebody waits for an item.
+  // Promises room, lends items, and has clients wake the server while a get waits for an item.
   void look_after(Hosted& queue) noexcept;
   std::nullopt_t nothing_to_take(Hosted& queue, bool& none_left);
   void enter(Hosted& queue, const Client& from, const PutRings::Lender& lender,
@@ -101,16 +102,16 @@ class QueueHost final : public QueueRequests {
   ParticipantContext& context_;
   std::map<std::uint64_t, Hosted> queues_;
   std::uint64_t next_ = 1;
-  Client own_;  // this participant, as a client; null before its first request by message
+  Client own_;  // this participant as a client; null before its first request by message
   EventLoop::Task& looking_again_;
-  static constexpr std::chrono::milliseconds kLookAgain{1};  // if memory was short
-  // The numbers of closed queues that had been shut down and were empty: a client that asks now is
-  // told that, and not that the queue is closed. The latest of them.
+  static constexpr std::chrono::milliseconds kLookAgain{1};  // when memory was short
+  // The latest numbers of closed queues that had been shut down and were empty: a later request
+  // gets the reply that the queue is shut down, not that it is closed.
   static constexpr std::size_t kMostRemembered = 1024;
   std::set<std::uint64_t> shut_down_;
 };
 
-// What rings have is pulled before, and room promised after, a queue's table is looked at.
+// Pulls from the rings before a queue's table is used, and promises room afterwards.
 class QueueHost::Touch {
  public:
   Touch(QueueHost& host, Hosted& queue) : host_(host), queue_(queue) { host_.pull(queue_); }

@@ -1,4 +1,4 @@
-// What an inspection says of queues.
+// The report on queues for an inspection.
 #include "tensorbus/bus/queue/queue_host.hpp"
 
 namespace tensorbus::bus {

@@ -32,7 +32,7 @@ void QueueHost::pull(Hosted& queue) {
   done();
 }
 
-// What is malformed, or lies in memory that cannot be mapped, counts as lost and ends nothing: its
+// Malformed items, and items in memory that cannot be mapped, count as lost and end nothing: the
 // client may be another program. If memory for bookkeeping is short, the entry stays in the ring.
 void QueueHost::enter(Hosted& queue, const Client& from, const PutRings::Lender& lender,
                       const link::PutSlot& slot) {
@@ -51,7 +51,7 @@ void QueueHost::enter(Hosted& queue, const Client& from, const PutRings::Lender&
   }
 }
 
-// The lease does not go back while its entry stays.
+// The lease is not returned while its entry stays.
 void QueueHost::enter_lent(Hosted& queue, const Client& from, std::span<const std::byte> descriptor,
                            std::uint64_t token) {
   LentRef item;
@@ -69,7 +69,7 @@ void QueueHost::enter_lent(Hosted& queue, const Client& from, std::span<const st
   }
   try {
     if (!item->is_of_sender()) item->let_go_of_sender(queue.grant(), context_.lent);
-  } catch (const std::bad_alloc&) {  // it goes back later
+  } catch (const std::bad_alloc&) {  // it is returned later
   }
 }
 
@@ -94,8 +94,8 @@ void QueueHost::claim_own(Hosted& queue, LentSample& item) {
   item.claimed.leases.push_back(std::move(lease));
 }
 
-// Knows the mappings of this participant's own memory that its connection with itself has made.
-// Before there is one, own memory is not read here, only lent.
+// Returns a lender with the mappings of this participant's own memory that its connection with
+// itself has made. Before that connection exists, own memory can be lent but not read here.
 PutRings::Lender QueueHost::own_lender(Hosted& queue) {
   if (queue.own_lender) return queue.own_lender;
   if (const Client here = own_ ? own_session(context_) : nullptr)
@@ -114,7 +114,7 @@ PutRings::Lender QueueHost::lender_of(const PeerSession& client, const Hosted& q
                                                     queue.grant(), context_.lent, token);
 }
 
-// The second time, no entry is left for its time.
+// The second pull() leaves no entry because of its time.
 void QueueHost::pull_all(Hosted& queue) {
   queue.rings.take_back();
   pull(queue);
@@ -172,15 +172,15 @@ void QueueHost::take_back_ahead(Hosted& queue) {
   queue.table.settle(port);
 }
 
-// Returns true if something of it was taken meanwhile.
+// Returns true if lent items were taken in the meantime.
 bool QueueHost::lend_ahead(Hosted& queue) {
   if (queue.prefetch.empty()) return false;
-  bool more = false;  // could be lent
+  bool more = false;  // more items could be lent
   queue.table.lend_ahead([&](const LentRef& item, std::uint64_t number) {
     more = !queue.prefetch.has_room();
     return !more && lend_ahead(queue, item, number);
   });
-  std::optional<std::uint64_t> left;  // unless nothing waits for what becomes of them
+  std::optional<std::uint64_t> left;  // empty: no getter needs to wake the server
   if (queue.table.waits_for_takes())
     left = queue.table.lent_ahead();
   else if (more)
@@ -188,7 +188,7 @@ bool QueueHost::lend_ahead(Hosted& queue) {
   return queue.prefetch.wake_when_left(left, more);
 }
 
-// Returns false if the item has to be asked for.
+// Returns false if the item must be requested.
 bool QueueHost::lend_ahead(Hosted& queue, const LentRef& item, std::uint64_t number) {
   constexpr std::size_t kMost = link::PrefetchSlot::kMostBytes;
   if (item->descriptor.tensors.empty()) {
@@ -203,14 +203,14 @@ bool QueueHost::lend_ahead(Hosted& queue, const LentRef& item, std::uint64_t num
     return true;
   } catch (const Error& error) {
     if (error.code() == Code::kOutOfMemory) throw;
-    return false;  // who asks is told
+    return false;  // the error is the reply to a request
   }
 }
 
 void QueueHost::on_ring(const Client& from, const link::QueueRing& asked, platform::Fd ring) {
   Hosted& queue = find(asked.queue);
   if (queue.mirror || queue.options.max_bytes != 0)
-    throw Error(Code::kUnsupported, "each item of this queue is asked for");
+    throw Error(Code::kUnsupported, "each item of this queue needs a request");
   const Touch touch(*this, queue);
   queue.rings.add(from, lender_of(*from, queue), std::move(ring));
   look_after(queue);
@@ -227,7 +227,7 @@ void QueueHost::on_wake(const link::QueueWake& woken) {
 void QueueHost::on_prefetch(const Client& from, const link::Prefetch& asked) {
   Hosted& queue = find(asked.queue);
   if (queue.mirror || from->peer_memory()->channel->is_loop_back())
-    throw Error(Code::kUnsupported, "each item of this queue is asked for");
+    throw Error(Code::kUnsupported, "each item of this queue needs a request");
   const Touch touch(*this, queue);
   queue.table.expect_from(from);
   PeerSession::Prefetch joined = queue.prefetch.join(from);
@@ -263,7 +263,7 @@ std::optional<std::uint64_t> QueueHost::take_now(const link::QueueName& name, co
     return nothing_to_take(*queue, none_left);
   const Touch touch(*this, *queue);
   Port port{context_, queue->grant()};
-  bool lost = false;  // a getter has taken it meanwhile
+  bool lost = false;  // a getter has taken it in the meantime
   const auto take_back = [&] {
     lost = !queue->prefetch.take_back_first();
     return !lost;
@@ -280,7 +280,7 @@ std::optional<std::uint64_t> QueueHost::take_now(const link::QueueName& name, co
 
 std::nullopt_t QueueHost::nothing_to_take(Hosted& queue, bool& none_left) {
   none_left = queue.table.items() == 0 && !queue.table.is_shut_down();
-  (void)queue.table.finish_with_taken(own_);  // as a GET does, also one in vain
+  (void)queue.table.finish_with_taken(own_);  // like a GET, even a failed one
   return std::nullopt;
 }
 

@@ -22,9 +22,9 @@ struct ClientRequest {
   bool operator==(const ClientRequest&) const = default;
 };
 
-// The items of one queue, in their states: waiting, offered to a client, or in its hand. The map
-// that holds the node of an item is its state. Nodes move from map to map: add_last() and the first
-// look at a client allocate, other transitions do not. QueueTable decides when they move.
+// The items of one queue, by state: waiting, offered to a client, or in its hand. The state of an
+// item is the map that holds its node. Nodes move from map to map: add_last() and the first lookup
+// of a client allocate memory, other transitions do not. QueueTable decides on the moves.
 template <typename Client, typename Item>
 class QueueItems {
  public:
@@ -36,26 +36,27 @@ class QueueItems {
     std::uint64_t bytes = 0;
     std::uint64_t number = 0;
     Clock::time_point offered_at{};
-    Clock::duration offered_for{};  // to clients that refused it
+    Clock::duration offered_for{};  // total time of offers to clients that refused the item
     Clock::time_point rests_until{};
   };
   using Items = std::map<std::uint64_t, Entry>;  // by number
   using Node = typename Items::node_type;
-  using Offers = std::multimap<std::uint64_t, Entry>;  // by request, which a client may use twice
+  // By request number, which a client may use twice.
+  using Offers = std::multimap<std::uint64_t, Entry>;
 
   // The items of one client, from its first GET to its end.
   struct Hands {
     Offers offered;
     Items taken;
-    std::uint64_t finished_with = 0;  // taken before the last GET, not done; without `redeliver`
-    bool holds = false;               // others may see what it was offered
+    std::uint64_t finished_with = 0;  // taken before the last GET but not done; without `redeliver`
+    bool holds = false;               // an offered item may be visible elsewhere
   };
   using Clients = std::map<Client, Hands>;
 
   explicit QueueItems(bool redeliver) : redeliver_(redeliver) {}
 
   bool redeliver() const noexcept { return redeliver_; }
-  // Those that wait or are offered, and their bytes.
+  // Waiting and offered items, and their bytes.
   std::size_t count() const noexcept { return waiting_.size() + offered_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
   std::uint64_t unfinished() const noexcept { return unfinished_; }
@@ -65,7 +66,7 @@ class QueueItems {
   std::size_t offered() const noexcept { return offered_; }
   const Items& waiting() const noexcept { return waiting_; }
   const Clients& clients() const noexcept { return clients_; }
-  // Those that wait, the latest first.
+  // Returns the numbers of the waiting items, the latest first.
   std::vector<std::uint64_t> numbers() const {
     std::vector<std::uint64_t> all;
     for (auto item = waiting_.rbegin(); item != waiting_.rend(); ++item) all.push_back(item->first);
@@ -81,21 +82,21 @@ class QueueItems {
     ++last_number_;
     ++unfinished_;
   }
-  // The same with a node that was made before.
+  // Adds an item with a node that was made before.
   void add_last(Node item) noexcept {
     item.mapped().number = ++last_number_;
     bytes_ += item.mapped().bytes;
     wait_again(std::move(item));
     ++unfinished_;
   }
-  // Adds an item under a number. Returns false if there is one of this number.
+  // Adds an item under a number. Returns false if the number is in use.
   bool add(std::uint64_t number, Item item) {
     if (!waiting_.try_emplace(number, Entry{.item = std::move(item), .number = number}).second)
       return false;
     ++unfinished_;
     return true;
   }
-  // Removes an item that waits. Returns false if none of this number does.
+  // Removes a waiting item. Returns false if no item of this number waits.
   bool remove(std::uint64_t number) noexcept {
     if (waiting_.erase(number) == 0) return false;
     --unfinished_;
@@ -106,14 +107,14 @@ class QueueItems {
     unfinished_ -= waiting_.size();
     waiting_.clear();
   }
-  // An item that waits is lost.
+  // Counts a waiting item as lost.
   void lose(typename Items::iterator item) noexcept {
     bytes_ -= item->second.bytes;
     waiting_.erase(item);
     lose(1);
   }
   void lose_first() noexcept { lose(waiting_.begin()); }
-  // An item that was put, and never waited, is lost.
+  // Counts an item as lost that was put but never waited.
   void count_lost() noexcept { ++lost_; }
   // Returns the oldest item that does not rest, or the oldest if all rest.
   typename Items::iterator next(Clock::time_point now) noexcept {
@@ -124,7 +125,7 @@ class QueueItems {
   }
 
   Hands& of(const Client& client) { return clients_[client]; }
-  // Returns how many items a client that asks for the next one is finished with by that.
+  // Returns the number of items that a client has finished with by requesting the next one.
   std::size_t finish_with_taken(const Client& client) {
     Hands& hands = clients_[client];
     if (redeliver_) return 0;
@@ -143,13 +144,13 @@ class QueueItems {
     clients_.find(to.client)->second.offered.insert(std::move(node));
     ++offered_;
   }
-  // Returns the number of the item, 0 if this GET was offered none. `keeps`: it may come back.
+  // Returns the number of the item; 0 if this GET was offered none. `keeps`: it may come back.
   std::uint64_t take(const Request& get, bool keeps) noexcept {
     auto [item, hands] = extract_offered(get);
     if (!item) return 0;
     return hand_over(std::move(item), *hands, keeps);
   }
-  // Hands the oldest item over, without an offer.
+  // Hands over the oldest item without an offer.
   std::uint64_t take_first(const Client& client) noexcept {
     return hand_over(waiting_.extract(waiting_.begin()), clients_.find(client)->second, true);
   }
@@ -160,9 +161,9 @@ class QueueItems {
     lose(1);
     return item.mapped().number;
   }
-  // An offered item goes back to its place. Returns false if this GET was offered none. If the
-  // owner of an item's memory is stopped, every client refuses the item after a while. After
-  // `patience` in all it then rests, so that clients get the items behind it.
+  // Returns an offered item to its place. Returns false if this GET was offered none. If the owner
+  // of an item's memory is stopped, each client refuses the item after a while. Once these offers
+  // have taken `patience` in total, the item rests, so that clients get the items behind it.
   bool refuse(const Request& get, Clock::time_point now, Clock::duration patience) noexcept {
     auto [item, hands] = extract_offered(get);
     if (!item) return false;
@@ -173,7 +174,7 @@ class QueueItems {
     wait_again(std::move(item));
     return true;
   }
-  // Throws Error(kInvalidArgument) if the client has not so many.
+  // Throws Error(kInvalidArgument) if the client does not have this item, or as many items.
   void finish(const Client& client, std::uint64_t number) {
     Hands& hands = known(client);
     if (redeliver_) {
@@ -183,7 +184,7 @@ class QueueItems {
       unfinished_ -= remove_unnamed(hands, number);
     }
   }
-  // The same, as if the client had died with them.
+  // Like finish(), but as if the client had died with the items.
   void give_back(const Client& client, std::uint64_t number) {
     Hands& hands = known(client);
     if (!redeliver_) return lose(remove_unnamed(hands, number));
@@ -218,7 +219,7 @@ class QueueItems {
     unfinished_ -= hands.finished_with;
   }
 
-  // What the client had in hand.
+  // The items that a client has in hand.
   struct InHand {
     std::vector<std::uint64_t> items;
     std::uint64_t finished_with = 0;
@@ -235,7 +236,7 @@ class QueueItems {
     return removed;
   }
 
-  // Returns true if items are offered to anybody, or may come back from the hand of another client.
+  // Returns true if items are offered to any client, or may come back from another client's hand.
   bool may_come_back(const Client& client) const {
     return offered_ != 0 || (redeliver_ && std::ranges::any_of(clients_, [&](const auto& other) {
                                return other.first != client && !other.second.taken.empty();
@@ -254,7 +255,7 @@ class QueueItems {
     if (found == clients_.end()) refuse_item();
     return found->second;
   }
-  // Removes items of a queue without `redeliver`, those that were finished with first.
+  // Removes items of a queue without `redeliver`: first those that were finished with.
   static std::uint64_t remove_unnamed(Hands& hands, std::uint64_t number) {
     const std::uint64_t count = std::max<std::uint64_t>(number, 1);
     const std::uint64_t finished = std::min(count, hands.finished_with);
@@ -297,7 +298,7 @@ class QueueItems {
   std::uint64_t last_number_ = 0;
   std::uint64_t unfinished_ = 0;
   std::uint64_t lost_ = 0;
-  std::uint64_t redelivered_ = 0;  // items that came back from clients that died, or gave them back
+  std::uint64_t redelivered_ = 0;  // items that came back from dead clients, or were given back
 };
 
 }  // namespace tensorbus::bus

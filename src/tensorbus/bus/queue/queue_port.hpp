@@ -6,18 +6,18 @@
 
 namespace tensorbus::bus {
 
-// Returns this participant's end of its connection with itself, which it has opened before. Null if
-// it has ended meanwhile.
+// Returns this participant's end of its connection with itself, which was opened before. Null if
+// the connection has ended in the meantime.
 inline QueueRequests::Client own_session(const ParticipantContext& context) {
   const auto found = std::make_shared<QueueRequests::Client>();
   try {
     context.reach(context.self, [found](const auto& session) { *found = session; });
-  } catch (const Error&) {  // it could not be opened anew
+  } catch (const Error&) {  // it could not be reopened
   }
   return *found;
 }
 
-// Sends the answers of a queue's table to its clients.
+// Sends the replies of a queue's table to its clients.
 struct QueueHost::Port {
   ParticipantContext& context;
   memory::Grant grant;
@@ -31,7 +31,7 @@ struct QueueHost::Port {
       to.client->lend(to.number, named.entry, named.issued, grant, number);
     });
   }
-  // Returns this participant's end of its connection with itself, if the client is the other end.
+  // Returns this participant's end of its connection with itself if the client is the other end.
   Client own_end(const Request& to) const {
     const link::Channel& channel = *to.client->peer_memory()->channel;
     if (!channel.is_loop_back()) return nullptr;

@@ -18,15 +18,15 @@
 namespace tensorbus::bus {
 
 // How long a client keeps an offer before it refuses it, and how long an item is offered before
-// others pass it: the owner of the item's memory may be stopped.
+// other items pass it: the owner of the item's memory may be stopped.
 inline constexpr std::chrono::milliseconds kOfferPatience{100};
 
 // The items of one queue and the requests that wait for them (docs/protocol.md, section 7, which
-// lists the states and transitions). QueueItems has the items in their states; here is decided when
-// they move. put() and get() allocate, other transitions do not. The table sends nothing itself: it
-// calls a `Port`. On the event loop only.
+// lists the states and transitions). QueueItems holds the items by state; this class decides when
+// they move. put() and get() allocate memory, other transitions do not. The table sends nothing
+// itself: it calls a `Port`. On the event loop only.
 //
-//   void offer(const Request&, const Item&, std::uint64_t number);  throws Error: it was not sent
+//   void offer(const Request&, const Item&, std::uint64_t number);  throws Error if it was not sent
 //   void done(const Request&);                                      these may throw std::bad_alloc
 //   void timed_out(const Request&);
 //   void shut_down(const Request&);
@@ -41,20 +41,20 @@ class QueueTable {
   using States = QueueItems<Client, Item>;
   using Clock = std::chrono::steady_clock;
 
-  // `maxsize` and `max_bytes` 0: no limit. `patience`: how long an item is offered and refused
-  // before others pass it.
+  // `maxsize` and `max_bytes`: 0 for no limit. `patience`: how long an item is offered and refused
+  // before other items pass it.
   QueueTable(std::size_t maxsize, bool redeliver, Clock::duration patience = kOfferPatience,
              std::uint64_t max_bytes = 0)
       : maxsize_(maxsize), max_bytes_(max_bytes), patience_(patience), items_(redeliver) {}
 
   std::size_t items() const noexcept { return items_.count(); }
-  // Of these items.
+  // Returns the bytes of these items.
   std::uint64_t bytes() const noexcept { return items_.bytes(); }
   std::uint64_t unfinished() const noexcept { return items_.unfinished(); }
   std::uint64_t lost() const noexcept { return items_.lost(); }
-  // Items that came back from clients that died, or that gave them back.
+  // Returns the number of items that came back from dead clients, or were given back.
   std::uint64_t redelivered() const noexcept { return items_.redelivered(); }
-  // What each client has in hand, and how many of its calls wait.
+  // Number of items that a client has in hand, and of its waiting calls.
   struct ClientUse {
     std::size_t in_hand = 0;
     std::uint32_t waiting_puts = 0;
@@ -68,26 +68,26 @@ class QueueTable {
     return all;
   }
   bool is_shut_down() const noexcept { return end_ != End::kNone; }
-  // Returns how many clients other than this one have asked for items, and live.
+  // Returns the number of live clients, except this one, that have requested items.
   std::size_t getters_besides(const Client& client) const {
     return items_.clients().size() - items_.clients().count(client);
   }
   bool has_asked(const Client& client) const { return items_.clients().contains(client); }
   std::size_t waiting_gets() const noexcept { return getters_.size(); }
-  // Returns true if a call waits until fewer items are there.
+  // Returns true if a call waits until the queue has fewer items.
   bool waits_for_takes() const noexcept { return !putters_.empty() || !drainers_.empty(); }
   bool any_waits() const noexcept { return !items_.waiting().empty(); }
-  // Returns true if nothing more can come to this client.
+  // Returns true if no more items can come to this client.
   bool is_over_for(const Client& client) const { return is_shut_down() && is_drained_for(client); }
 
   // Bounds the memory that waiting requests can take.
   static void require_room_to_wait(std::size_t waiting) {
     if (waiting >= 65'536)
-      throw Error(Code::kOutOfMemory, "more than 65,536 calls wait for this queue already");
+      throw Error(Code::kOutOfMemory, "more than 65,536 calls are already waiting for this queue");
   }
 
   // Records a PUT; put() or not_put() follows when its item has come, or cannot come. Returns false
-  // if the queue is shut down: nothing follows.
+  // if the queue is shut down; then neither follows.
   template <typename Port>
   bool arrive(Port& port, Request from, bool waits) {
     if (is_shut_down()) {
@@ -98,7 +98,7 @@ class QueueTable {
     arriving_.push_back({std::move(from), waits, {}});
     return true;
   }
-  // Returns false if the PUT was cancelled meanwhile, or the queue shut down.
+  // Returns false if the PUT was cancelled, or the queue shut down, in the meantime.
   template <typename Port>
   bool put(Port& port, const Request& from, Item item, std::uint64_t bytes = 0) {
     const auto putter = find(arriving_, from);
@@ -121,12 +121,11 @@ class QueueTable {
     }
     return true;
   }
-  // Returns false if the PUT has been answered meanwhile.
+  // Returns false if the PUT was already replied to.
   bool not_put(const Request& from) noexcept { return drop(arriving_, from); }
 
-  // Invariants 8 and 13: afterwards no request waits for an item or for room that is there. A
-  // request that cannot be answered because memory is short waits until the next message of any
-  // client.
+  // Invariants 8 and 13: afterwards no request waits for an item or for room that is available. If
+  // memory is too short for a reply, the request waits until the next message of any client.
   template <typename Port>
   void settle(Port& port) {
     try {
@@ -142,8 +141,8 @@ class QueueTable {
     }
   }
 
-  // Room for items that producers may put without asking (put_rings.hpp): how many were promised
-  // and have not been entered, and how many more may be.
+  // Room for items that producers may put without a request (put_rings.hpp): the number of promised
+  // items that were not entered yet, and how many more may be promised.
   std::size_t promised() const noexcept { return promised_; }
   void set_promised(std::size_t items) noexcept { promised_ = items; }
   std::size_t room_to_promise() const noexcept {
@@ -159,12 +158,12 @@ class QueueTable {
     items_.add_last(typename States::Entry{.item = std::move(item), .bytes = bytes});
     --promised_;
   }
-  // The same of an item that cannot be added.
+  // Counts an item as lost that cannot be added.
   void count_lost() noexcept {
     items_.count_lost();
     if (promised_ != 0) --promised_;
   }
-  // Adds an item if no PUT waits and there is room: returns false if not.
+  // Adds an item. Returns false if a PUT waits, or there is no room.
   template <typename Port>
   bool put_now(Port& port, Item item, std::uint64_t bytes) {
     if (room_to_promise() == 0) return false;
@@ -172,10 +171,10 @@ class QueueTable {
     settle(port);
     return true;
   }
-  // The oldest items, which clients may take without asking (prefetch.hpp). There are some only
-  // while no GET waits and no item is offered: what is offered may come back, and is older.
+  // Items lent ahead: the oldest items, which clients may take without a request (prefetch.hpp).
+  // Only while no GET waits and no item is offered: an offered item is older, and may come back.
   std::size_t lent_ahead() const noexcept { return lent_ahead_; }
-  // Calls lend(item, number) for the next ones, in order, until it returns false.
+  // Calls lend(item, number) for the next items, in order, until it returns false.
   template <typename Lend>
   void lend_ahead(const Lend& lend) {
     if (!getters_.empty() || items_.offered() != 0) return;
@@ -189,25 +188,26 @@ class QueueTable {
       ++lent_ahead_;
     }
   }
-  // The client, which has asked before, has taken the oldest of them. The caller calls settle().
+  // The client, which is known, has taken the oldest lent item. The caller calls settle().
   void take_ahead(const Client& client) noexcept {
     items_.finish_with_taken(client);
     items_.take_first(client);
     --lent_ahead_;
   }
-  // Somebody unknown has taken it.
+  // An unknown client has taken the oldest lent item.
   void lose_ahead() noexcept {
     items_.lose_first();
     --lent_ahead_;
   }
-  // They can be taken no more, and wait as others do.
+  // Lent items can no longer be taken, and wait like other items.
   void take_back_ahead() noexcept { lent_ahead_ = 0; }
-  // The client may take items that are lent ahead.
+  // The client may take lent items.
   void expect_from(const Client& client) { items_.of(client); }
 
-  // Gives the client the oldest item at once, if nobody else waits for one and none may come back
-  // before it. Calls read(item) first: it is taken if that returns true. Returns its number, 0 if
-  // it was not taken. If it is lent ahead, it is taken only if take_back() then returns true.
+  // Gives the client the oldest item at once, if no other GET waits and no older item may come
+  // back. Calls read(item) first: the item is taken if that returns true. An item that is lent
+  // ahead is taken only if take_back() then returns true. Returns the item's number; 0 if it was
+  // not taken.
   template <typename Port, typename Read, typename TakeBack>
   std::uint64_t take_now(Port& port, const Client& client, const Read& read,
                          const TakeBack& take_back) {
@@ -222,11 +222,11 @@ class QueueTable {
     return number;
   }
 
-  // Returns true if somebody was offered an item, and has not said whether he takes it.
+  // Returns true if an item is offered to a client that has neither accepted nor refused it.
   bool has_offers() const noexcept { return items_.offered() != 0; }
 
-  // `holds`: others may see an item that the client was offered, before it takes the item. Without
-  // `redeliver` such items are lost with the client: nobody else may get them.
+  // `holds`: an item offered to the client may be visible elsewhere before the client accepts it.
+  // Without `redeliver` the item is lost if the client dies: no other client may get it.
   template <typename Port>
   void get(Port& port, Request from, bool waits, bool holds = false) {
     require_room_to_wait(getters_.size());
@@ -238,10 +238,11 @@ class QueueTable {
     settle(port);
   }
 
-  // Notes that the client asks for an item. Returns how many items it is finished with by that.
+  // Records that the client requests an item. Returns the number of items that it has thereby
+  // finished with.
   std::size_t finish_with_taken(const Client& client) { return items_.finish_with_taken(client); }
 
-  // Gives a client the item that it was offered. Returns the item's number, 0 if this GET was
+  // Gives a client the item that it was offered. Returns the item's number; 0 if this GET was
   // offered none. `keeps`: the item may come back by itself.
   template <typename Port>
   std::uint64_t take(Port& port, const Request& get, bool keeps = true) {
@@ -249,7 +250,7 @@ class QueueTable {
     if (number != 0) settle(port);
     return number;
   }
-  // Drops an offered item whose memory is gone. Returns its number, 0 if there is none.
+  // Drops an offered item whose memory is gone. Returns its number; 0 if there is none.
   template <typename Port>
   std::uint64_t spoil(Port& port, const Request& get) {
     const std::uint64_t number = items_.spoil(get);
@@ -257,15 +258,15 @@ class QueueTable {
     return number;
   }
 
-  // Ends the work on the item of this number that the client took; without `redeliver`, on so many
-  // items (0: one). Throws Error(kInvalidArgument) if it has not so many.
+  // Ends the work on the item of this number that the client took; without `redeliver`, on `number`
+  // items (0: one). Throws Error(kInvalidArgument) if the client does not have them.
   template <typename Port>
   void task_done(Port& port, const Client& client, std::uint64_t number) {
     items_.finish(client, number);
     settle(port);
   }
-  // Takes what the client has in hand away, as if it had died with it: with `redeliver` the item of
-  // this number waits again; without, so many items (0: one) are lost. Throws as task_done().
+  // Takes items from the client's hand, as if it had died with them: with `redeliver` the item of
+  // this number waits again; without, `number` items (0: one) are lost. Throws like task_done().
   template <typename Port>
   void give_back(Port& port, const Client& client, std::uint64_t number) {
     items_.give_back(client, number);
@@ -279,7 +280,7 @@ class QueueTable {
     settle(port);
   }
 
-  // Answers when nothing is left for other clients: no item waits or may come back.
+  // Replies when no item is left for other clients: none waits or may come back.
   template <typename Port>
   void drain(Port& port, Request from) {
     require_room_to_wait(drainers_.size());
@@ -287,16 +288,16 @@ class QueueTable {
     settle(port);
   }
 
-  // Lets nothing more in, and ends all gets when nothing is left for them. `immediate`: drops what
-  // waits, and what comes back from now on.
+  // Refuses further puts, and ends gets when no item is left for them. `immediate`: drops the
+  // waiting items, and those that come back from now on.
   template <typename Port>
   void shut_down(Port& port, bool immediate) {
     if (end_ != End::kAtOnce) end_ = immediate ? End::kAtOnce : End::kDrained;
     settle(port);
   }
 
-  // Answers a request that waits; an offered item goes back to its place. `read`: its client could
-  // read it, so that it need not rest.
+  // Replies to a waiting request; an offered item returns to its place. `read`: the client could
+  // read the item, so that it need not rest.
   template <typename Port>
   void cancel(Port& port, const Request& request, bool read = false) {
     if (items_.refuse(request, port.now(), read ? Clock::duration::max() : patience_))
@@ -323,23 +324,23 @@ class QueueTable {
   template <typename Port>
   void add(Port& port, std::uint64_t number, Item item) {
     if (!items_.add(number, std::move(item)))
-      throw Error(Code::kInvalidArgument, "item " + std::to_string(number) + " waits already");
+      throw Error(Code::kInvalidArgument, "item " + std::to_string(number) + " is already waiting");
     settle(port);
   }
-  // Removes an item that waits. Returns false if none of this number does.
+  // Removes a waiting item. Returns false if no item of this number waits.
   template <typename Port>
   bool remove(Port& port, std::uint64_t number) {
     if (!items_.remove(number)) return false;
     settle(port);
     return true;
   }
-  // Returns the numbers of the items that wait, the latest first.
+  // Returns the numbers of the waiting items, the latest first.
   std::vector<std::uint64_t> waiting() const { return items_.numbers(); }
-  // Removes what the client has in hand, before it is forgotten.
+  // Removes the items in the client's hand, before the client is forgotten.
   typename States::InHand remove_in_hand(const Client& client) {
     return items_.remove_in_hand(client);
   }
-  // Lets items in again after shut_down().
+  // Accepts items again after shut_down().
   void reopen() noexcept { end_ = End::kNone; }
 
   // Denies all waiting requests and drops all items.
@@ -379,12 +380,12 @@ class QueueTable {
            (max_bytes_ == 0 || (bytes <= max_bytes_ && this->bytes() <= max_bytes_ - bytes));
   }
 
-  // Returns true if no item waits for other clients than this one, or may come back to them.
+  // Returns true if no item waits, and none may come back from clients other than this one.
   bool is_drained_for(const Client& client) const {
     return !any_waits() && (end_ == End::kAtOnce || !items_.may_come_back(client));
   }
 
-  // Answers those requests for whose clients nothing is left.
+  // Replies to the requests of clients for which no item is left.
   template <typename Tell>
   void answer(std::list<Request>& waiting, Tell tell) {
     for (auto at = waiting.begin(); at != waiting.end();) {
@@ -410,8 +411,9 @@ class QueueTable {
     items_.add_last(std::move(item));
   }
 
-  // Offers the next item to the client that has waited longest. An item that cannot be lent stays,
-  // and that client gets the Error. If the item's memory is gone (kClosed), the item is lost.
+  // Offers the next item to the client that has waited longest. If the item cannot be lent, it
+  // stays, and this client gets the Error. If the item's memory is gone (kClosed), the item is
+  // lost.
   template <typename Port>
   void deal(Port& port) {
     const auto next = items_.next(port.now());
@@ -432,9 +434,9 @@ class QueueTable {
   std::uint64_t max_bytes_;
   Clock::duration patience_;
   States items_;
-  std::size_t promised_ = 0;  // room that producers may use without asking
+  std::size_t promised_ = 0;  // room that producers may use without a request
   std::size_t lent_ahead_ = 0;
-  std::uint64_t last_ahead_ = 0;  // the number of the last one
+  std::uint64_t last_ahead_ = 0;  // number of the last one
   End end_ = End::kNone;
   std::list<Putter> arriving_;
   std::list<Putter> putters_;  // in the order in which they get room

@@ -9,12 +9,12 @@ namespace {
 // The parts of a Reoffer.
 struct Names {
   Descriptor descriptor;
-  OneOrMany<memory::BlockRef> blocks;  // our own blocks
-  OneOrMany<memory::SegmentId> files;  // our own files
+  OneOrMany<memory::BlockRef> blocks;  // blocks of this participant
+  OneOrMany<memory::SegmentId> files;  // files of this participant
   OneOrMany<std::shared_ptr<const void>> kept;
 };
 
-// Names memory of our own, which has come back to us.
+// Names memory of this participant that has come back.
 void name_own(ParticipantContext& context, TensorEntry& entry, Names& names) {
   entry.owner = 0;
   if (auto file = context.arena->files().find(entry.segment)) {
@@ -57,7 +57,7 @@ Names names_of(ParticipantContext& context, const LentSample& held) {
   for (TensorEntry& entry : names.descriptor.tensors) {
     const Id& owner = owner_of(entry, held);
     entry.owner = 0;
-    if (span_of(entry.layout).bytes() == 0) continue;  // no bytes to point at
+    if (span_of(entry.layout).bytes() == 0) continue;  // no bytes to refer to
     if (owner == context.self)
       name_own(context, entry, names);
     else

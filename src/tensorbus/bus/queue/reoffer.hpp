@@ -11,19 +11,20 @@
 
 namespace tensorbus::bus {
 
-// A held sample that is ready to be lent to another process, under its owners' names for the
-// memory. Its tensors are not touched. `issued` keeps them.
+// A held sample, ready to be lent to another process under its owners' names for the memory. Its
+// tensors are not touched. `issued` keeps them.
 struct Reoffer {
   link::Entry entry;
   link::PublishedRef issued;
 };
-// Makes a Reoffer. On the event loop only. Throws Error(kClosed) if a block of our own is gone,
-// Error(kOutOfMemory).
+// Makes a Reoffer. On the event loop only. Throws Error(kClosed) if a block of this participant is
+// gone, Error(kOutOfMemory).
 Reoffer reoffer(ParticipantContext& context, const std::shared_ptr<const LentSample>& held,
                 memory::Grant grant);
 
-// The same for an item that lies in host memory of this participant alone: a descriptor that needs
-// no memory of its own. Nothing for other items, and if that has more than `most_bytes` bytes.
+// Makes an offer of an item that lies in host memory of this participant alone: its descriptor
+// needs no memory of its own. Returns nothing for other items, or if the descriptor exceeds
+// `most_bytes`.
 struct OwnOffer {
   std::vector<std::byte> descriptor;
   link::PublishedRef issued;

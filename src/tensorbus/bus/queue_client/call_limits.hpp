@@ -6,20 +6,20 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
 
-// How long the calls of QueueClient wait.
+// Time limits of the calls of QueueClient.
 namespace tensorbus::bus {
 
 using namespace std::chrono_literals;
 using platform::StopCondition;
 
-// Limits for answers that the host owes at once: to a call without a time-out, to a request that
-// does not wait, and to a put that was given up.
+// Limits for replies that the queue's server sends at once: to a call without a time-out, to a
+// request that does not wait, and to a put that was cancelled.
 inline constexpr std::chrono::nanoseconds kGrace = 5s;
 inline constexpr std::chrono::nanoseconds kOwedAtOnce = 1s;
 inline constexpr std::chrono::nanoseconds kLastAnswer = 200ms;
 inline constexpr std::chrono::nanoseconds kLeastForAnAnswer = 100ms;  // even if less time is left
 
-// Returns Outcome::kClosed for Error(kClosed).
+// Calls `wait`, and returns Outcome::kClosed for its Error(kClosed).
 template <typename Wait>
 Outcome closed_is_an_outcome(Wait wait) {
   try {
@@ -33,7 +33,7 @@ Outcome closed_is_an_outcome(Wait wait) {
 // Returns true if the caller waits for room or for an item.
 inline bool waits_for(const StopCondition& stop) { return stop.timeout().count() > 0; }
 
-// Returns how long to wait for an answer. A call that does not wait for an item needs one, too.
+// Returns how long to wait for a reply. A call that does not wait for an item needs a reply, too.
 inline StopCondition patience(const StopCondition& stop) {
   return waits_for(stop) ? stop : StopCondition(kOwedAtOnce, stop.give_up());
 }

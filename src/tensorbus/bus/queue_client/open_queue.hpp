@@ -9,16 +9,16 @@
 
 namespace tensorbus::bus {
 
-// What the host of a queue says of it (Reply: kOpen).
+// A queue, and the reply of its server to kOpen.
 struct OpenedQueue {
   QueueAddress address;
   link::Reply told;
 };
-// Throws Error(kClosed) if it is gone, Error(kTimeout).
+// Throws Error(kClosed) if the queue is gone, Error(kTimeout).
 OpenedQueue open_queue(ParticipantCore& core, const QueueAddress& address,
                        const platform::StopCondition& stop);
-// Waits for a queue of this name. One whose process is about to end does not count: another may be
-// made. Throws Error(kTimeout) if none is made in time.
+// Waits for a queue of this name. Ignores a queue whose process is about to end: another queue may
+// be made. Throws Error(kTimeout) if no queue is made in time.
 OpenedQueue open_named_queue(ParticipantCore& core, const std::string& name,
                              const platform::StopCondition& stop);
 

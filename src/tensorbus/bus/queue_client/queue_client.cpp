@@ -26,11 +26,11 @@ PeerSession::OnAnswer tell(ReplyCompletion awaited) {
     else if (const auto* error = std::get_if<Error>(&answer))
       awaited->fail(*error);
     else
-      awaited->fail(Error(Code::kProtocol, "an answer to another question"));
+      awaited->fail(Error(Code::kProtocol, "the reply does not match the request"));
   };
 }
 
-// The same of a put, which has ended before its caller learns of it.
+// Calls `then` after `put` has ended, so that a put ends before its caller is notified.
 template <typename Then>
 auto end_before(std::shared_ptr<UnderWay::Request> put, Then then) {
   return [put = std::move(put), then = std::move(then)](auto& came) {
@@ -45,7 +45,7 @@ link::QueueName make_queue(ParticipantCore& core, const QueueOptions& options) {
   const auto awaited = std::make_shared<Completion<link::QueueName>>();
   core.run_or_post([awaited, options](ParticipantContext& context) {
     try {
-      // What this process asks of its own queue needs no descriptor later.
+      // Reaches this process's own session now: later requests to its own queue need no descriptor.
       context.reach(context.self, [](const std::shared_ptr<PeerSession>& own) {
         if (own) own->mark_used();
       });
@@ -84,11 +84,11 @@ Outcome QueueClient::put(const SampleBuilder& item, const StopCondition& stop) c
   });
 }
 
-// `ended`: how the wait for the answer ended; if not by that, the put was cancelled.
+// `ended`: how the wait for the reply ended. If the reply did not end it, the put was cancelled.
 Outcome QueueClient::last_outcome_of_put(const Request& request, Outcome ended,
                                          EventLoop::Driver& driver) {
   if (ended == Outcome::kDone)
-    ended = Outcome::kTimedOut;  // if there was no room
+    ended = Outcome::kTimedOut;  // if the queue had no room
   else if (request.awaited->wait(StopCondition::ignoring_signals(kLastAnswer), driver) !=
            Outcome::kDone)
     throw Error(Code::kTimeout,
@@ -98,9 +98,10 @@ Outcome QueueClient::last_outcome_of_put(const Request& request, Outcome ended,
   return told == Outcome::kTimedOut ? ended : told;
 }
 
-// Starts puts, which the host gets in their order. One that hands memory of others on comes into
-// the queue when its owners have been asked: those behind it wait for that. So does each that does
-// not wait for room itself: there may be room for one and not for the one before.
+// Starts puts, which the server gets in order. An item with memory of other owners enters the queue
+// only when these owners have replied, so the items behind it must wait for that. The same holds
+// for an item that does not wait for room: there may be room for one item and not for the one
+// before it.
 std::deque<QueueClient::Request> QueueClient::start_puts(const std::list<SampleBuilder>& items,
                                                          const StopCondition& stop) const {
   const bool waits = waits_for(stop);
@@ -116,7 +117,7 @@ std::deque<QueueClient::Request> QueueClient::start_puts(const std::list<SampleB
 Outcome QueueClient::put_many(std::list<SampleBuilder>& items, const StopCondition& stop,
                               const std::function<void()>& on_put) const {
   EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
-  // The last first: an item gets no room that the one before it is still waiting for.
+  // Last item first: an item must not get room for which the one before it still waits.
   const auto cancel_all = [](std::deque<Request>& puts) {
     for (auto put = puts.rbegin(); put != puts.rend(); ++put) put->cancel();
   };

@@ -18,14 +18,15 @@
 
 namespace tensorbus::bus {
 
-// Makes a queue whose host is this participant.
+// Makes a queue that this participant serves.
 link::QueueName make_queue(ParticipantCore& core, const QueueOptions& options);
 
-// A process's client of a queue: sends requests to the queue's host, which may be this participant,
-// and waits for the answers. It refers to a ParticipantCore and is made for each call. Thread-safe.
+// A process's client of a queue: sends requests to the queue's server, which may be this
+// participant, and waits for the replies. It refers to a ParticipantCore and is made for each call.
+// Thread-safe.
 class QueueClient {
  public:
-  // `rings`: for puts and gets that need no question; null: each asks.
+  // `rings`: for puts and gets that need no request; null: each sends a request.
   QueueClient(ParticipantCore& core, const QueueAddress& address,
               std::shared_ptr<const QueueRings> rings = nullptr)
       : core_(core), address_(address), rings_(std::move(rings)) {}
@@ -33,7 +34,7 @@ class QueueClient {
   using ReplyCompletion = std::shared_ptr<Completion<link::Reply>>;
   struct Request {
     ReplyCompletion awaited;
-    std::function<void()> cancel;  // if the caller gives up
+    std::function<void()> cancel;  // called if the caller gives up
   };
   // `patience`: see PatientRequest.
   Request start_put(const SampleBuilder& item, bool waits,
@@ -41,20 +42,20 @@ class QueueClient {
   QueueGet start_get(Access access, QueueGet::Mode mode) const;
   Request start_call(link::QueueVerb verb, std::uint64_t number = 0,
                      std::chrono::nanoseconds patience = PatientRequest::kPatience) const;
-  // What tells of a put that was done at once.
+  // Returns a completed reply, for a put that was done at once.
   static ReplyCompletion answered();
-  // Returns the outcome of a put or a call that has come.
+  // Returns the outcome in the reply to a put or a call.
   static Outcome outcome_of(const link::Reply& reply);
 
-  // Waits for an answer that the host owes at once.
+  // Waits for a reply that the server sends at once.
   link::Reply call(link::QueueVerb verb, const GiveUp& give_up, std::uint64_t number = 0) const;
 
   // See queue.hpp.
   Outcome put(const SampleBuilder& item, const platform::StopCondition& stop) const;
-  // `life`: the get ends with kClosed when that is done.
+  // `life`: once it is done, the get ends with kClosed.
   Outcome get(Sample& item, Access access, const platform::StopCondition& stop,
               CompletionState* life = nullptr) const;
-  // `on_put` is called for each item that is in the queue, in order; it may remove the first one.
+  // `on_put` is called for each item that was put, in order; it may remove the first item.
   Outcome put_many(std::list<SampleBuilder>& items, const platform::StopCondition& stop,
                    const std::function<void()>& on_put) const;
   Outcome get_many(std::vector<Sample>& items, std::size_t most, Access access,
@@ -76,18 +77,18 @@ class QueueClient {
   std::unique_ptr<link::Channel::Batch> batch_of_requests() const;
   bool is_host() const noexcept { return address_.host == core_.id(); }
   std::shared_ptr<UnderWay::Request> begin_get() const;
-  // Sets `none_left` if no item waits, which only the host's process knows.
+  // Sets `none_left` if no item waits: only known in the server's process.
   bool take_soon(Sample& item, Access access, const platform::StopCondition& stop,
                  bool& none_left) const;
   Outcome get_by_message(Sample& item, Access access, const platform::StopCondition& stop,
                          CompletionState* life) const;
-  // Takes items that can be had in the calling thread: from the table of this process, or from what
-  // its host has lent ahead. Returns true if none waits behind them.
+  // Takes the items that can be taken in the calling thread: from the table of this process, or
+  // from the get ring. Returns true if no item waits behind them.
   bool take_now(std::vector<Sample>& items, std::size_t most, Access access) const;
   bool take_here(std::vector<Sample>& items, std::size_t most, Access access,
                  bool after_messages = false) const;
   bool take_ahead(std::vector<Sample>& items, std::size_t most, Access access) const;
-  // Appends items that wait. Returns false if there were fewer.
+  // Appends waiting items. Returns false if there were fewer than `count`.
   bool get_waiting(std::vector<Sample>& items, std::size_t count, Access access) const;
   Outcome wait(const Request& request, const platform::StopCondition& stop) const;
   TakenItems::Queue name() const { return {address_.host, address_.queue.number}; }

@@ -12,16 +12,16 @@
 namespace tensorbus::bus {
 namespace {
 
-// Some microseconds: who answers at once is on another core.
+// Spins for a few microseconds: fast replies come from another core.
 constexpr int kLooksBeforeYield = 96;
-constexpr int kLooksAtTheClock = 16;  // one in so many: reading it takes as long as a look
+constexpr int kLooksAtTheClock = 16;  // one look in 16: reading the clock takes as long as a look
 
-// Nothing throws once an item was taken.
+// Reserves room in advance: no call may throw once an item was taken.
 void reserve_one(std::vector<Sample>& items) {
   if (items.size() == items.capacity()) items.reserve(std::max<std::size_t>(2 * items.size(), 1));
 }
 
-// Once the socket has the acceptances, the host gets them, even if this process dies.
+// Once the socket has the acceptances, the server gets them, even if this process dies.
 void wait_until_sent(link::Channel& channel) {
   const std::uint64_t mark = channel.mark();
   (void)StopCondition::ignoring_signals(kGrace).wait(
@@ -49,7 +49,7 @@ bool QueueClient::take_now(std::vector<Sample>& items, std::size_t most, Access 
   return is_host() ? take_here(items, most, access) : take_ahead(items, most, access);
 }
 
-// If more waits than was lent, the host may be lending it just now.
+// If more items wait than were lent, the server may be lending them now.
 bool QueueClient::take_ahead(std::vector<Sample>& items, std::size_t most, Access access) const {
   if (!rings_) return false;
   QueuePrefetch& prefetch = *rings_->prefetch;
@@ -74,7 +74,7 @@ bool QueueClient::take_ahead(std::vector<Sample>& items, std::size_t most, Acces
         std::this_thread::yield();
       }
     }
-  } catch (const std::exception&) {  // what was taken is returned; the caller meets it again
+  } catch (const std::exception&) {  // the taken items are returned; the next call fails again
   }
   return false;
 }
@@ -98,7 +98,7 @@ bool QueueClient::take_here(std::vector<Sample>& items, std::size_t most, Access
   };
   try {
     (void)core_.run_now(take_all, after_messages);
-  } catch (const std::exception&) {  // what was taken is returned; the caller meets it again
+  } catch (const std::exception&) {  // the taken items are returned; the next call fails again
   }
   return none_left;
 }
@@ -114,8 +114,8 @@ Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop,
   return outcome;
 }
 
-// If the last items came one soon after the other, it looks before it asks and sleeps. The clock
-// runs from the first time that it is read.
+// If the last items came in quick succession, it polls before it sends a request and sleeps. The
+// time limit of polling runs from the first reading of the clock.
 bool QueueClient::take_soon(Sample& item, Access access, const StopCondition& stop,
                             bool& none_left) const {
   const bool looks = waits_for(stop) && rings_ && rings_->prefetch->looks();
@@ -133,7 +133,7 @@ bool QueueClient::take_soon(Sample& item, Access access, const StopCondition& st
     if ((yields || look % kLooksAtTheClock == 0) && over()) break;
   }
   if (looks) rings_->prefetch->looked(!taken.empty());
-  if (none_left && taken.empty() && !waits_for(stop)) {  // what others have sent by now is there
+  if (none_left && taken.empty() && !waits_for(stop)) {  // everything sent until now has arrived
     none_left = false;
     none_left = take_here(taken, 1, access, true);
   }
@@ -150,7 +150,7 @@ Outcome QueueClient::get_by_message(Sample& item, Access access, const StopCondi
   return closed_is_an_outcome([&] {
     try {
       Outcome outcome = getting.take(item, patience(stop), &driver, life);
-      if (outcome == Outcome::kTimedOut && getting.has_come())  // it came just now
+      if (outcome == Outcome::kTimedOut && getting.has_come())  // it has just come
         outcome = getting.take(item, StopCondition(0ns, stop.give_up()));
       if (outcome != Outcome::kDone) getting.cancel();
       return outcome;
@@ -164,9 +164,9 @@ Outcome QueueClient::get_by_message(Sample& item, Access access, const StopCondi
 Outcome QueueClient::get_many(std::vector<Sample>& items, std::size_t most, Access access,
                               const StopCondition& stop) const {
   constexpr std::size_t kFirst = 4;
-  constexpr std::size_t kMost = 64;  // requests at a time
+  constexpr std::size_t kMost = 64;  // maximum number of requests at a time
   const std::size_t end = items.size() + most;
-  items.reserve(items.size() + 1);  // nothing throws once an item was taken
+  items.reserve(items.size() + 1);  // no call may throw once an item was taken
   const std::size_t before = items.size();
   if (take_now(items, most, access) && items.size() != before) return Outcome::kDone;
   if (items.size() == before) {
@@ -179,12 +179,12 @@ Outcome QueueClient::get_many(std::vector<Sample>& items, std::size_t most, Acce
   try {
     for (std::size_t batch = kFirst; items.size() < end; batch = std::min(2 * batch, kMost))
       if (!get_waiting(items, std::min(batch, end - items.size()), access)) break;
-  } catch (const std::exception&) {  // what was taken is returned; the next call meets it again
+  } catch (const std::exception&) {  // the taken items are returned; the next call fails again
   }
   return Outcome::kDone;
 }
 
-// Null if the host has not been reached yet.
+// Returns null if the server has not been reached yet.
 std::unique_ptr<link::Channel::Batch> QueueClient::batch_of_requests() const {
   if (address_.host == core_.id()) return nullptr;
   const auto awaited = std::make_shared<Completion<std::shared_ptr<link::Channel>>>();
@@ -198,7 +198,7 @@ std::unique_ptr<link::Channel::Batch> QueueClient::batch_of_requests() const {
   return channel ? std::make_unique<link::Channel::Batch>(channel) : nullptr;
 }
 
-// All requests are on their way before the first answer comes.
+// Sends all requests before the first reply comes.
 bool QueueClient::get_waiting(std::vector<Sample>& items, std::size_t count, Access access) const {
   items.reserve(items.size() + count);
   EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
@@ -216,9 +216,9 @@ bool QueueClient::get_waiting(std::vector<Sample>& items, std::size_t count, Acc
       items.push_back(std::move(item));
       if (channel) continue;
       channel = gets.front().host_channel();
-      batch = std::make_unique<link::Channel::Batch>(channel);  // of the acceptances that follow
+      batch = std::make_unique<link::Channel::Batch>(channel);  // for the acceptances that follow
     }
-  } catch (const std::exception&) {  // what was taken is returned; the next call meets it again
+  } catch (const std::exception&) {  // the taken items are returned; the next call fails again
   }
   for (QueueGet& get : gets) get.cancel();
   batch.reset();

@@ -16,7 +16,7 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr std::chrono::milliseconds kTryAgain{20};
-constexpr int kMostLooks = 20;  // at owners that do not answer, one for each kOfferPatience
+constexpr int kMostLooks = 20;  // checks of owners that do not reply, one each kOfferPatience
 
 std::uint32_t flags_of(QueueGet::Mode mode) {
   return (mode.waits ? link::Get::kWait : 0) | (mode.holds ? link::Get::kHold : 0);
@@ -32,7 +32,7 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
   const std::uint32_t flags;
   const std::weak_ptr<QueueRequest> asked;
   const Answer answer;
-  std::shared_ptr<UnderWay::Request> under_way;  // of the GET that is under way
+  std::shared_ptr<UnderWay::Request> under_way;  // counts the GET that is under way
 
   Asking(ParticipantContext& in, std::shared_ptr<PeerSession> of, const link::QueueName& name,
          memory::Grant granted, std::uint32_t how, const QueueRequestRef& request, Answer to,
@@ -58,7 +58,7 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
       answer->set(QueueClient::outcome_of(std::get<link::Reply>(came)));
   }
 
-  // If the caller has given up, cancel() tells the host.
+  // If the caller has given up, cancel() tells the server.
   void collect_offer(const link::Lent& lent) {
     const std::uint32_t request = lent.request;
     std::vector<Id> owners =
@@ -72,8 +72,8 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
                  }});
     if (!answer->done()) wait_for_owners(request, std::move(owners), 1);
   }
-  // An owner that is stopped is not waited for. Others will answer, however busy the machine is,
-  // and the memory of a dead one comes from the host, or an error does.
+  // Does not wait for an owner that is stopped. All others will reply, however busy the machine is;
+  // memory of a dead owner comes from the queue's server, or an error does.
   void wait_for_owners(std::uint32_t request, std::vector<Id> owners, int look) {
     const auto then = [self = shared_from_this(), request, owners = std::move(owners), look] {
       if (!self->is_current(request)) return;
@@ -87,17 +87,17 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
   }
   bool may_be_stopped(const Id& owner) const {
     if (context.is_dead(owner)) return false;
-    const auto stopped = std::make_shared<bool>(true);  // until it is known
+    const auto stopped = std::make_shared<bool>(true);  // until the state is known
     context.reach(owner, [stopped](const std::shared_ptr<PeerSession>& reached) {
       const pid_t pid = reached ? reached->peer_memory()->account.pid() : 0;
-      if (pid <= 0) return;  // of another pid namespace
+      if (pid <= 0) return;  // in another pid namespace
       const std::string state = process_state(std::to_string(pid));
       *stopped = state == "is stopped" || state == "is being traced";
     });
     return *stopped;
   }
 
-  // Returns true if the caller still waits for the answer to this request.
+  // Returns true if the caller still waits for the reply to this request.
   bool is_current(std::uint32_t request) const {
     const auto known = asked.lock();
     return known && !known->cancelled && !answer->done() && known->request == request;
@@ -138,7 +138,7 @@ QueueGet::QueueGet(ParticipantCore& core, const QueueAddress& address, Access ac
       holds_(mode.holds),
       awaited_(std::make_shared<Completion<std::variant<Outcome, Offer>>>()) {
   const auto asking =
-      std::make_shared<std::shared_ptr<Asking>>();  // null until the host is reached
+      std::make_shared<std::shared_ptr<Asking>>();  // null until the server is reached
   asked_ = ask_host(
       core, address.host, mode.patience,
       [queue = address.queue, grant = grant_for(access), flags = flags_of(mode), answer = awaited_,
@@ -235,7 +235,7 @@ Outcome QueueGet::read(const platform::StopCondition& stop) {
   }
 }
 
-// Sends the acceptance. Once the socket has it, the host gets it, even if this process dies.
+// Sends the acceptance. Once the socket has it, the server gets it, even if this process dies.
 Outcome QueueGet::send_acceptance(const platform::StopCondition& stop) {
   if (offer_->host->is_loop_back()) {  // a send here would wake the loop's own thread
     core_->run_or_post([host = offer_->host, acceptance = offer_->acceptance](ParticipantContext&) {
@@ -274,7 +274,7 @@ void QueueGet::cancel() {
   if (std::exchange(over_, true)) return;
   (void)awaited_->give_up();
   const auto left = awaited_->left();
-  if (left && std::holds_alternative<Outcome>(*left)) return;  // there is nothing to refuse
+  if (left && std::holds_alternative<Outcome>(*left)) return;  // nothing to refuse
   if (reading_) (void)reading_->give_up();
   read_.reset();
   cancel_request(*core_, asked_, was_read_);

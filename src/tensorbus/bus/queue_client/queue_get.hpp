@@ -13,52 +13,55 @@
 
 namespace tensorbus::bus {
 
-// A get() under way. Waits for the host's offer, reads it in the calling thread, and then accepts
-// it; or refuses it, and the item goes back. Exactly one of both is sent. An offer whose memory
-// does not come, since its owner is stopped, is refused, and another is requested. For one thread.
+// A get() under way. Waits for the server's offer, reads it in the calling thread, and then accepts
+// it, or refuses it so that the item returns to the queue. Sends exactly one of both. If the memory
+// of an offer does not arrive because its owner is stopped, the offer is refused and another one is
+// requested. For one thread.
 class QueueGet {
  public:
-  // How a get asks for an item.
+  // How a get requests an item.
   struct Mode {
-    bool waits = true;  // the host answers when there is an item
-    // take() only reads the item; accept() or cancel() follows. Others may see the item before:
-    // without `redeliver` it is lost if this process dies then.
+    bool waits = true;  // the server replies when there is an item
+    // take() only reads the item; accept() or cancel() must follow. The item may be visible
+    // elsewhere before that: without `redeliver` it is lost if this process dies then.
     bool holds = false;
-    std::chrono::nanoseconds patience = PatientRequest::kPatience;  // see there
+    std::chrono::nanoseconds patience = PatientRequest::kPatience;  // see PatientRequest
   };
-  // `under_way` ends with the host's answer.
+  // `under_way` ends with the server's reply.
   QueueGet(ParticipantCore& core, const QueueAddress& address, Access access, Mode mode,
            std::shared_ptr<UnderWay::Request> under_way = nullptr);
 
-  // Returns kDone with an item, which the host counts as taken; kTimedOut if it has not come or
-  // there is none; kShutDown if none will come; kInterrupted. Throws an Error that came instead. If
-  // memory was short, it has refused the offer.
-  // `driver`: runs handlers while this waits. `life`: kClosed if that is done, and no offer came.
+  // Returns kDone with an item, which the server counts as taken; kTimedOut if no item has come;
+  // kShutDown if none will come; kInterrupted. Throws an Error that came instead. If memory
+  // was short, the offer was refused.
+  // `driver`: runs handlers during the wait. `life`: once it is done without an offer, returns
+  // kClosed.
   Outcome take(Sample& item, const platform::StopCondition& stop,
                EventLoop::Driver* driver = nullptr, CompletionState* life = nullptr);
-  // Accepts the item that is held. Returns kDone; kTimedOut or kInterrupted while the socket takes
-  // no more. Throws Error(kInvalidArgument) if none is held. task_done() does not know of the item.
+  // Accepts the held item. Returns kDone; kTimedOut or kInterrupted while the socket is full.
+  // Throws Error(kInvalidArgument) if no item is held. The item is not recorded for task_done().
   Outcome accept(const platform::StopCondition& stop);
-  // Refuses the item that is held for good: it counts as lost. Throws as accept().
+  // Refuses the held item for good: it counts as lost. Throws like accept().
   void spoil();
-  // Returns the item's number, 0 without `redeliver` or before it came.
+  // Returns the item's number; 0 without `redeliver` or before the offer.
   std::uint64_t number() const noexcept { return offer_ ? offer_->number : 0; }
-  // Returns the channel to the host, once an offer was taken.
+  // Returns the channel to the server. Only after take() has received an offer.
   const std::shared_ptr<link::Channel>& host_channel() const noexcept { return offer_->host; }
-  // Returns true if take() has said what became of it.
+  // Returns true if take() has returned the final outcome.
   bool answered() const noexcept { return answered_; }
-  // Returns true if the host has answered.
+  // Returns true if the server has replied.
   bool has_come() const noexcept { return awaited_->done(); }
-  // Returns what tells that the host has answered; null once its offer was taken.
+  // Returns the completion of the server's reply; null once take() has received the offer.
   CompletionState* awaited() const noexcept { return offer_ ? nullptr : awaited_.get(); }
-  // Sleeps until the answer may have come, or `other` is done, for at most `most`; nothing if items
-  // are not to be waited for so (ring_sleep.hpp), or signals are to end the wait.
+  // Sleeps until the reply may have come, or `other` is done, for at most `most`. Returns nothing,
+  // without a wait, if it cannot sleep on the rings (ring_sleep.hpp), or if signals must end the
+  // wait.
   std::optional<platform::FutexWait> sleep_on_rings(const platform::StopCondition& stop,
                                                     std::chrono::nanoseconds most,
                                                     CompletionState* other);
-  // Calls `tell` once when another take() may succeed, at once if it may now.
+  // Calls `tell` once, when another take() may succeed; at once if it may succeed now.
   void on_ready(std::function<void()> tell);
-  // Gives the get up. After kDone it does nothing.
+  // Gives up the get. After kDone it does nothing.
   void cancel();
 
  private:
@@ -69,7 +72,7 @@ class QueueGet {
     std::uint64_t number = 0;  // of the item, for task_done()
     bool is_here = false;      // `held` is in the table of this process
   };
-  // An Offer, or why there is none: kTimedOut or kShutDown.
+  // An Offer, or the reason why there is none: kTimedOut or kShutDown.
   using Answer = std::shared_ptr<Completion<std::variant<Outcome, Offer>>>;
 
   // The part of the get that belongs to the event loop.
@@ -87,9 +90,9 @@ class QueueGet {
   bool holds_;
   Answer awaited_;
   QueueRequestRef asked_;
-  std::optional<Offer> offer_;         // set when it came
+  std::optional<Offer> offer_;         // set when the offer has come
   std::optional<SampleRead> reading_;  // set with offer_
-  std::optional<Sample> read_;         // not returned yet
+  std::optional<Sample> read_;         // read, but not yet returned
   bool was_read_ = false;
   bool answered_ = false;
   bool over_ = false;  // accepted, or refused

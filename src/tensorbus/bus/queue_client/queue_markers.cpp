@@ -17,7 +17,7 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr std::string_view kPrefix = "tensorbus-queue:";
-// Returns the name in a queue's marker.
+// Returns the escaped name in the marker of a queue.
 std::string escaped_name(const std::string& name) {
   return std::string(kQueueMarker) + escape_topic(name);
 }
@@ -32,8 +32,7 @@ std::string process_text(const Domain& domain, const std::string& marker) {
   return "process " + std::to_string(found->pid) + (name.empty() ? "" : " (" + name + ")");
 }
 
-// Throws Error(kInvalidArgument) if there is a queue of this name other than that of the marker
-// `own`.
+// Throws Error(kInvalidArgument) if a queue other than that of the marker `own` has this name.
 void require_only(const Domain& domain, const std::string& name, const std::string& own) {
   const std::string escaped = escaped_name(name);
   const auto self = owner_of_file(own);
@@ -50,8 +49,8 @@ void require_only(const Domain& domain, const std::string& name, const std::stri
   }
 }
 
-// Marks the only queue of a name. Two processes that do so at once see each other's markers:
-// both take theirs back, and try again at different times.
+// Marks the only queue of a name. If two processes do this at once, each sees the other's marker:
+// both remove their own marker, and try again at different times.
 void add_only_marker(const Domain& domain, const std::string& name, const std::string& marker,
                      const std::string& content) {
   constexpr int kAttempts = 20;

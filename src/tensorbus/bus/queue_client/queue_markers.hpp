@@ -11,21 +11,21 @@
 
 namespace tensorbus::bus {
 
-// The addresses of queues as text, and the markers by which a domain knows their names.
+// Addresses of queues as text, and the markers of named queues in a domain.
 
 bool is_queue_address(std::string_view text);
 std::string to_text(const QueueAddress& address);
-// Throws Error(kInvalidArgument) for other text.
+// Throws Error(kInvalidArgument) for any other text.
 QueueAddress parse_queue_address(std::string_view text);
 
-// Returns the queues of this name, some of whose hosts may have died. Without their keys.
+// Returns the queues of this name, without their keys. Their servers may have died.
 std::vector<QueueAddress> marked_queues(const Domain& domain, const std::string& name);
-// Returns the first queue of this name whose host has not died.
+// Returns the first queue of this name whose server has not died.
 std::optional<QueueAddress> find_queue(const Domain& domain, const std::string& name);
 
-// Marks a queue that was made here. Returns the marker's name. Throws Error(kInvalidArgument) if
-// there is another queue of this name, unless it is that of a service. `mirror` has the machine and
-// the origin of a mirror.
+// Adds the marker of a queue of this process and returns the marker's name. Throws
+// Error(kInvalidArgument) if another queue has this name, unless it is the queue of a service.
+// `mirror` contains the machine and the origin of a mirror.
 std::string add_queue_marker(const Domain& domain, const std::string& name,
                              const QueueAddress& queue, Advertisement mirror = {});
 

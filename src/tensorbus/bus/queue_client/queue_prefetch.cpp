@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t kAsksBefore = 2;  // a process that gets one item needs no ring
 
-// An item that was read and is not taken yet: perhaps another getter has it, and its lease.
+// An item that was read but not yet acquired: another getter may have acquired it with its lease.
 class Unclaimed {
  public:
   Unclaimed() = default;
@@ -27,7 +27,8 @@ class Unclaimed {
     if (item_ && item_->lease) item_->lease->forget();
     item_.reset();
   }
-  // The item is ours. Without memory for that, it is copied where it could be passed on.
+  // Enters the lease of the acquired item. Without memory for the entry, passing the item on copies
+  // it.
   void claimed(const Sample& sample) noexcept {
     const auto lease = item_ && item_->lease ? SampleData::lease_of(sample) : nullptr;
     const LentRef item = std::exchange(item_, nullptr);
@@ -45,7 +46,7 @@ class Unclaimed {
 
 }  // namespace
 
-// Elsewhere than in the host's process looking is of use if the host itself puts, or is awake.
+// Outside the server's process, polling helps if the server's process itself puts, or is awake.
 void QueuePrefetch::asked(std::chrono::nanoseconds waited) {
   spin_.slept(waited);
   if (address_.host == core_.id()) return;
@@ -69,7 +70,7 @@ void QueuePrefetch::ask() {
         if (joined == nullptr) return self->set(State::kNever);
         try {
           self->set(State::kOpen, std::make_unique<Ring>(std::move(*joined), session, context));
-        } catch (const std::exception&) {  // no memory: items are asked for
+        } catch (const std::exception&) {  // no memory: items are requested
           self->set(State::kNever);
         }
       };
@@ -106,7 +107,7 @@ LentRef QueuePrefetch::Ring::held(std::span<const std::byte> bytes, std::uint64_
   return held;
 }
 
-// What was there is destroyed without the lock.
+// Destroys the old ring without the lock held.
 void QueuePrefetch::set(State state, std::unique_ptr<Ring> ring) {
   const platform::MutexLock lock(mutex_);
   state_ = state;
@@ -144,9 +145,10 @@ bool QueuePrefetch::take(Sample& item, Access access) {
   return readable;
 }
 
-// What is malformed is nobody's: the host has lent something else, or another getter wrote to it.
+// Discards malformed items: the server has lent another item in the place, or another getter wrote
+// to it.
 bool QueuePrefetch::take_one(Sample& item, Access access, bool& readable) {
-  if (!ring_->wake)  // it is sent when an item was taken, which must work without memory
+  if (!ring_->wake)  // sent when an item was taken, which must work without memory
     ring_->wake.emplace(link::Channel::prepare(link::QueueWake{address_.queue}));
   using Look = link::PrefetchReader::Look;
   Unclaimed unclaimed;

@@ -18,8 +18,8 @@
 
 namespace tensorbus::bus {
 
-// Takes items that the host of a queue, another process, has lent ahead (prefetch_ring.hpp).
-// Thread-safe.
+// Takes items from the get ring (prefetch_ring.hpp), into which the queue's server in another
+// process has lent them. Thread-safe.
 class QueuePrefetch : public std::enable_shared_from_this<QueuePrefetch> {
  public:
   QueuePrefetch(ParticipantCore& core, const QueueAddress& address)
@@ -27,24 +27,24 @@ class QueuePrefetch : public std::enable_shared_from_this<QueuePrefetch> {
   QueuePrefetch(const QueuePrefetch&) = delete;
   QueuePrefetch& operator=(const QueuePrefetch&) = delete;
 
-  // Takes the oldest item; it is this process's from then on. Returns false if none is lent, or
-  // while a GET is under way: the host would take that for the later one.
+  // Takes the oldest item, which then belongs to this process. Returns false if none is lent, or
+  // while a GET is under way: the server would regard the GET as the later request.
   bool take(Sample& item, Access access);
-  // Notes that an item was asked for and came, after `waited`. Asks for the ring, if such items
-  // keep coming.
+  // Counts an item that was requested and came after `waited`. Requests the ring if items keep
+  // coming by request.
   void asked(std::chrono::nanoseconds waited);
   // Called before a GET is sent.
   std::shared_ptr<UnderWay::Request> begin_by_message() const { return by_message_.begin(); }
-  // Unmaps the ring if its session has ended. On the event loop.
+  // Unmaps the ring if its session has ended. On the event loop only.
   void close_if_session_has_ended();
 
   // Returns true if more items wait than were lent.
   bool more();
 
-  // Whether the next item is likely to come within microseconds, as the last ones did: then a
-  // getter looks before it asks and sleeps.
+  // Returns true if the next item is likely to come within microseconds, as the last ones did: then
+  // a getter polls before it sends a request and sleeps.
   bool looks();
-  // Looking was of use, or not.
+  // Reports whether polling found an item.
   void looked(bool found) noexcept { spin_.looked(found); }
 
  private:
@@ -60,7 +60,7 @@ class QueuePrefetch : public std::enable_shared_from_this<QueuePrefetch> {
     link::PrefetchReader reader;
     std::weak_ptr<PeerSession> session;
     std::shared_ptr<link::Channel> channel;
-    std::shared_ptr<link::MessageLeaseSource> lender;  // of items without a lease
+    std::shared_ptr<link::MessageLeaseSource> lender;  // for items without a lease
     const std::uint64_t leases;                        // the token of position 0
     std::shared_ptr<link::LeaseIndex> lent;
     std::shared_ptr<link::DelayedSender> delayed;
@@ -69,17 +69,17 @@ class QueuePrefetch : public std::enable_shared_from_this<QueuePrefetch> {
 
   void ask();
   void set(State state, std::unique_ptr<Ring> ring = nullptr);
-  // Returns false if no item was taken. Sets `readable` if the one that was can be read.
+  // Returns false if no item was taken. Sets `readable` if the taken item can be read.
   bool take_one(Sample& item, Access access, bool& readable) TB_REQUIRES(mutex_);
 
   ParticipantCore& core_;
   const QueueAddress address_;
   const UnderWay by_message_;
   platform::AdaptiveSpin spin_;
-  std::atomic<std::uint32_t> asked_ = 0;  // how many items were asked for: a hint
+  std::atomic<std::uint32_t> asked_ = 0;  // number of items requested: a hint
   platform::Mutex mutex_;
   State state_ TB_GUARDED_BY(mutex_) = State::kNone;
-  std::unique_ptr<Ring> ring_ TB_GUARDED_BY(mutex_);  // if it is open
+  std::unique_ptr<Ring> ring_ TB_GUARDED_BY(mutex_);  // set while the ring is open
 };
 
 }  // namespace tensorbus::bus

@@ -17,7 +17,7 @@ namespace {
 // The descriptor of an item that is short enough for a ring.
 class ShortDescriptor {
  public:
-  // Returns false if the item lies on a device, or in memory of others than the host.
+  // Returns false if the item lies on a device, or in memory of owners other than the server.
   bool copy(const SampleBuilder& item, const Id& host) {
     const link::Entry& entry = item.entry();
     const link::PublishedRef& issued = item.issued();
@@ -76,7 +76,7 @@ void QueuePutter::offer_ring() {
       std::shared_ptr<link::PutRingSegment> segment;
       try {
         segment = std::make_shared<link::PutRingSegment>();
-      } catch (const Error&) {  // no memory: items go by message
+      } catch (const Error&) {  // no memory: items are sent by message
         return self->set(Ring::kNever);
       }
       platform::Fd memory = segment->take_descriptor();
@@ -109,7 +109,7 @@ void QueuePutter::set(Ring ring) {
   ring_ = ring;
 }
 
-// Returns null without a ring, and unmaps one that nobody reads any more.
+// Returns null without a ring, and unmaps a ring that no process reads any more.
 std::shared_ptr<link::PeerMemory> QueuePutter::living_host() {
   if (!writer_) return nullptr;
   auto host = host_.lock();
@@ -193,7 +193,7 @@ bool QueuePutter::put_now(const SampleBuilder& item) {
   return core_.run_now(put_it) && put;
 }
 
-// The lease is there before the host can read the entry. On the event loop.
+// The lease exists before the server can read the entry. On the event loop only.
 bool QueuePutter::put_lent(std::span<const std::byte> descriptor, const link::PublishedRef& issued,
                            memory::Grant grant) {
   const platform::MutexLock lock(mutex_);

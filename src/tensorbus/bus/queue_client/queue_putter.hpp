@@ -20,9 +20,8 @@
 
 namespace tensorbus::bus {
 
-// Puts small items into one queue without a question to the queue's host: through a ring in
-// shared memory (put_ring.hpp), or, where this participant is the host, in the calling thread.
-// Thread-safe.
+// Puts small items into one queue without a request to the queue's server: through a ring in shared
+// memory (put_ring.hpp) or, if this participant is the server, in the calling thread. Thread-safe.
 class QueuePutter : public std::enable_shared_from_this<QueuePutter> {
  public:
   QueuePutter(ParticipantCore& core, const QueueAddress& address)
@@ -33,15 +32,15 @@ class QueuePutter : public std::enable_shared_from_this<QueuePutter> {
   QueuePutter& operator=(const QueuePutter&) = delete;
 
   const QueueAddress& address() const noexcept { return address_; }
-  // Unmaps the ring that nobody reads any more.
+  // Unmaps the ring if no process reads it any more.
   void close_if_host_is_gone();
 
-  // Puts the first of these items that can be put so, in order. Returns how many.
+  // Puts the first items that can be put this way, in order. Returns how many were put.
   std::size_t put_now(std::span<const Message> items);
-  // Puts an item that was prepared, in host memory that the queue's host knows. Returns false if it
-  // cannot be put so.
+  // Puts a prepared item that lies in host memory known to the queue's server. Returns false if it
+  // cannot be put this way.
   bool put_now(const SampleBuilder& item);
-  // The same; if only room is missing, and there was some a moment ago, they look for some
+  // As put_now(), but if the ring is full and had room a moment ago, polls for room for some
   // microseconds. For callers that would wait for room.
   std::size_t put_soon(std::span<const Message> items) {
     return look_for_room([&] { return put_now(items); });
@@ -49,11 +48,11 @@ class QueuePutter : public std::enable_shared_from_this<QueuePutter> {
   bool put_soon(const SampleBuilder& item) {
     return look_for_room([&] { return put_now(item) ? 1 : 0; }) != 0;
   }
-  // Returns true if small items have a ring, though perhaps no room at the moment.
+  // Returns true if small items have a ring, even if it has no room now.
   bool has_ring();
 
-  // Called before a put is sent by message. None overtakes it: put_now() does nothing meanwhile.
-  // Offers the host a ring, if it has none of ours.
+  // Called before a put is sent by message. No item overtakes that put: put_now() does nothing
+  // until it is over. Offers the server a ring if there is none.
   std::shared_ptr<UnderWay::Request> begin_by_message();
 
  private:
@@ -77,14 +76,14 @@ class QueuePutter : public std::enable_shared_from_this<QueuePutter> {
   ParticipantCore& core_;
   const QueueAddress address_;
   const UnderWay by_message_;
-  std::atomic<bool> looks_for_room_ = true;  // a hint, which orders nothing
+  std::atomic<bool> looks_for_room_ = true;  // a hint that orders nothing
   platform::Mutex mutex_;
   Ring ring_ TB_GUARDED_BY(mutex_) = Ring::kNone;
   std::shared_ptr<link::PutRingSegment> segment_ TB_GUARDED_BY(mutex_);
   std::optional<link::PutRingWriter> writer_ TB_GUARDED_BY(mutex_);
-  std::weak_ptr<link::PeerMemory> host_ TB_GUARDED_BY(mutex_);  // of the connection
+  std::weak_ptr<link::PeerMemory> host_ TB_GUARDED_BY(mutex_);  // the server's, of this connection
   std::weak_ptr<PeerSession> session_ TB_GUARDED_BY(mutex_);
-  // QUEUE_WAKE: sending it must not fail once an item was put.
+  // QUEUE_WAKE, prepared because sending it must not fail once an item was put.
   std::optional<link::Channel::Prepared> wake_ TB_GUARDED_BY(mutex_);
 };
 

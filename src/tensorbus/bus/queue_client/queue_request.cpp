@@ -7,7 +7,7 @@ namespace tensorbus::bus {
 QueueRequestRef ask_host(ParticipantCore& core, const Id& host, std::chrono::nanoseconds patience,
                          StartRequest start, PeerSession::OnAnswer on_answer) {
   auto asked = std::make_shared<QueueRequest>();
-  // A request to ourselves overtakes nothing that other processes sent before it was made.
+  // A request to this process must not overtake messages that other processes sent before.
   const bool after_messages = host == core.id();
   core.run_or_post(
       [asked, host, patience, start = std::move(start),

@@ -16,24 +16,24 @@ struct QueueAddress {
   bool operator==(const QueueAddress&) const = default;
 };
 
-// A request to the host of a queue. On the event loop only.
+// A request to the server of a queue. On the event loop only.
 struct QueueRequest {
-  std::weak_ptr<PatientRequest> sending;  // until the answer
+  std::weak_ptr<PatientRequest> sending;  // until the reply
   std::shared_ptr<PeerSession> host;      // null: not reached yet
   std::uint32_t request = 0;
   bool cancelled = false;
 };
 using QueueRequestRef = std::shared_ptr<QueueRequest>;
 
-// Calls `start` on the event loop to send the request with this on_answer; it returns the request's
-// number. It may be called again (patient_request.hpp). Calls `on_answer` with the answer. Any
-// thread.
+// Calls `start` on the event loop; it sends the request with this on_answer and returns the
+// request's number. `start` may be called again (patient_request.hpp). Calls `on_answer` with the
+// reply. Any thread.
 using StartRequest =
     std::function<std::uint32_t(ParticipantContext&, const std::shared_ptr<PeerSession>& host,
                                 const QueueRequestRef& asked, PeerSession::OnAnswer on_answer)>;
 QueueRequestRef ask_host(ParticipantCore& core, const Id& host, std::chrono::nanoseconds patience,
                          StartRequest start, PeerSession::OnAnswer on_answer);
-// `read`: of a get whose item was read.
+// `read`: the request is a get whose item was read.
 void cancel_request(ParticipantCore& core, const QueueRequestRef& request, bool read = false);
 
 }  // namespace tensorbus::bus

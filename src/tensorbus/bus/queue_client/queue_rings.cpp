@@ -6,7 +6,7 @@
 
 namespace tensorbus::bus {
 
-// What is over is destroyed without the lock.
+// Destroys the removed rings without the lock held.
 std::shared_ptr<const QueueRings> KeptQueueRings::of(const QueueAddress& address) {
   std::list<std::shared_ptr<const QueueRings>> over;
   const platform::MutexLock lock(mutex_);
@@ -18,7 +18,8 @@ std::shared_ptr<const QueueRings> KeptQueueRings::of(const QueueAddress& address
   }
   const auto unused = std::ranges::find_if(
       kept_.rbegin(), kept_.rend(), [](const auto& rings) { return rings.use_count() == 1; });
-  if (kept_.size() >= kMostKept && unused != kept_.rend())  // those in use learn of ends here
+  // Rings in use stay: they are notified of ended sessions.
+  if (kept_.size() >= kMostKept && unused != kept_.rend())
     over.splice(over.end(), kept_, std::prev(unused.base()));
   kept_.push_front(std::make_shared<const QueueRings>(core_, address));
   return kept_.front();

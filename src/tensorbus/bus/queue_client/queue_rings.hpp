@@ -10,7 +10,7 @@
 
 namespace tensorbus::bus {
 
-// What a participant has for one queue: the ways to put and to get items without a question.
+// A participant's ways to put items into one queue, and to get items from it, without a request.
 struct QueueRings {
   QueueRings(ParticipantCore& core, const QueueAddress& of)
       : address(of),
@@ -22,8 +22,8 @@ struct QueueRings {
   const std::shared_ptr<QueuePrefetch> prefetch;
 };
 
-// The QueueRings of a participant: queue objects of one queue share one, also if one object comes
-// after the other. Those in use and the latest are kept. Thread-safe.
+// The QueueRings of a participant. Objects of the same queue share one QueueRings, even one after
+// the other. Those in use and the latest are kept. Thread-safe.
 class KeptQueueRings final : public ParticipantCore::Kept {
  public:
   explicit KeptQueueRings(ParticipantCore& core) : core_(core) {}
@@ -36,7 +36,7 @@ class KeptQueueRings final : public ParticipantCore::Kept {
 
   ParticipantCore& core_;
   platform::Mutex mutex_;
-  std::list<std::shared_ptr<const QueueRings>> kept_ TB_GUARDED_BY(mutex_);  // the latest first
+  std::list<std::shared_ptr<const QueueRings>> kept_ TB_GUARDED_BY(mutex_);  // latest first
 };
 
 }  // namespace tensorbus::bus

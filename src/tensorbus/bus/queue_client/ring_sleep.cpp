@@ -8,7 +8,7 @@
 namespace tensorbus::bus {
 namespace {
 
-// While it lives, producers wake the thread that made it in the place of the event loop.
+// While it lives, producers wake its thread instead of the event loop.
 class RingSleepers {
  public:
   RingSleepers(ParticipantCore& core, const link::QueueName& queue) : core_(core), queue_(queue) {}
@@ -16,7 +16,7 @@ class RingSleepers {
   RingSleepers(const RingSleepers&) = delete;
   RingSleepers& operator=(const RingSleepers&) = delete;
 
-  // Appends the words to sleep on. Returns false if there are none, or a ring has an entry.
+  // Appends the words to sleep on. Returns false if there are none, or if a ring has an entry.
   bool begin(std::vector<platform::FutexWord>& words) {
     const auto find = [&](ParticipantContext& context) {
       rings_ = context.queues->rings_to_sleep_on(queue_);
@@ -35,7 +35,7 @@ class RingSleepers {
   }
 
  private:
-  // Called also where memory is short.
+  // Also called when memory is short.
   void end() noexcept {
     for (std::size_t i = 0; i < begun_; ++i)
       if (!link::PutRingSleeper(rings_.rings[i]->header()).end()) looks_ = true;
@@ -51,8 +51,8 @@ class RingSleepers {
   ParticipantCore& core_;
   const link::QueueName queue_;
   RingsToSleepOn rings_;
-  std::size_t begun_ = 0;  // of the rings, from the first one on
-  bool looks_ = false;     // a client has put something
+  std::size_t begun_ = 0;  // number of rings begun, counted from the first one
+  bool looks_ = false;     // a client has put an item
 };
 
 }  // namespace

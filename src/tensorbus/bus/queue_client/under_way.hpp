@@ -7,8 +7,8 @@
 
 namespace tensorbus::bus {
 
-// Counts requests from before they are sent until they are answered, also if their callers have
-// given up. Thread-safe.
+// Counts requests from before they are sent until their replies, even if their callers have given
+// up. Thread-safe.
 class UnderWay {
  public:
   class Request {
@@ -19,12 +19,12 @@ class UnderWay {
     ~Request() { end(); }
     Request(const Request&) = delete;
     Request& operator=(const Request&) = delete;
-    // It was answered. The first call counts.
+    // Marks the request as replied to. Only the first call counts.
     void end() noexcept {
       if (!ended_.exchange(true)) count_->fetch_sub(1);
     }
 
-    // Another one after this.
+    // Returns a new request of the same counter, to follow this one.
     std::shared_ptr<Request> again() const { return std::make_shared<Request>(count_); }
 
    private:

@@ -19,7 +19,7 @@ void guarded(const Receiver& receiver, Work work) {
   }
 }
 
-// A lease of a sender that owns no part of the sample goes back: the descriptor is copied.
+// Returns the lease of a sender that owns no part of the sample: the descriptor was copied.
 void hand_in(ParticipantContext& context, const LentRef& held, memory::Grant grant,
              const Receiver& receiver) {
   if (!held->is_of_sender()) held->let_go_of_sender(grant, context.lent);
@@ -28,7 +28,7 @@ void hand_in(ParticipantContext& context, const LentRef& held, memory::Grant gra
 
 }  // namespace
 
-// Holds the sender's lease until the owners' leases are there (docs/protocol.md, invariant 5).
+// Holds the sender's lease until the owners' leases have come (docs/protocol.md, invariant 5).
 std::vector<Id> collect(ParticipantContext& context, const std::shared_ptr<PeerSession>& from,
                         const link::Lent& lent, memory::Grant grant, Receiver receiver) noexcept {
   std::vector<Id> asked;

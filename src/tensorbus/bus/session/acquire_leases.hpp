@@ -7,15 +7,15 @@
 
 namespace tensorbus::bus {
 
-// The callbacks for a lent sample. One of the two is called, once.
+// The callbacks for a lent sample. Exactly one of them is called, once.
 struct Receiver {
   std::function<void(LentRef)> on_held;
   std::function<void(const Error&)> on_error;
 };
 
-// Takes over a sample that `from` has lent, with leases of the owners of handed-on memory. On the
-// event loop, which reads none of its tensors. Throws nothing: `receiver` gets the error, and the
-// lease goes back. Returns the owners that are asked.
+// Acquires a sample that `from` has lent, with leases of the owners of handed-on memory. On the
+// event loop, which reads none of its tensors. Throws nothing: on an error, calls on_error and
+// returns the lease. Returns the owners that were asked.
 std::vector<Id> collect(ParticipantContext& context, const std::shared_ptr<PeerSession>& from,
                         const link::Lent& lent, memory::Grant grant, Receiver receiver) noexcept;
 

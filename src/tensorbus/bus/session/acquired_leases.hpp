@@ -18,18 +18,18 @@ struct HostCopiedTensor {
   memory::SegmentId segment = 0;
   std::uint64_t offset = 0;  // of the first element
   std::uint64_t generation = 0;
-  Device from{};                         // by its owner's ordinals
-  std::shared_ptr<link::Lease> lease{};  // of the copy, which may hold other tensors, too
+  Device from{};                         // in its owner's numbering
+  std::shared_ptr<link::Lease> lease{};  // lease of the copy, which may contain other tensors, too
 };
 
-// The leases of a sample that were requested after it came.
+// The leases of a sample that were requested after its arrival.
 struct AcquiredLeases {
   // In the order of Descriptor::owners; then the lenders of staged tensors.
   std::vector<std::shared_ptr<link::LeaseSource>> lenders;
   std::vector<std::shared_ptr<link::Lease>> leases;
   std::vector<HostCopiedTensor> staged;
 
-  // Points the descriptor at the copies.
+  // Makes the descriptor refer to the copies.
   void point_at_copies(Descriptor& descriptor) const;
 };
 

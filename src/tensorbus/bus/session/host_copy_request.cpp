@@ -27,7 +27,7 @@ void HostCopyRequest::start(ParticipantContext& context, const std::vector<OutOf
   const std::shared_ptr<HostCopyRequest> self(
       new HostCopyRequest(context, std::move(claimed), std::move(on_staged)));
   for (const OutOfReach& tensor : tensors) self->add(tensor);
-  self->waiting_for_ = self->parts_.size() + 1;  // one more: nothing ends before all have begun
+  self->waiting_for_ = self->parts_.size() + 1;  // plus one: it must not end before all have begun
   for (const Part& part : self->parts_) self->ask(part);
   self->one_done();
 }
@@ -101,7 +101,7 @@ void HostCopyRequest::guarded(Work work) {
   } catch (const Error& error) {
     fail(error);
   } catch (const std::bad_alloc&) {
-    fail(Error(Code::kOutOfMemory, "no memory to ask for a copy of device memory"));
+    fail(Error(Code::kOutOfMemory, "no memory to request a copy of device memory"));
   }
 }
 

@@ -22,7 +22,7 @@ struct OutOfReach {
 };
 
 // Requests copies of tensors in host memory from their owners (docs/cuda.md, "Who cannot use the
-// device"). Lives until the last answer. On the event loop only.
+// device"). Lives until the last reply. On the event loop only.
 class HostCopyRequest : public std::enable_shared_from_this<HostCopyRequest> {
  public:
   using OnStaged = std::function<void(std::variant<AcquiredLeases, Error>)>;
@@ -55,7 +55,7 @@ class HostCopyRequest : public std::enable_shared_from_this<HostCopyRequest> {
 
   ParticipantContext& context_;
   AcquiredLeases claimed_;
-  OnStaged on_staged_;  // empty: it was called
+  OnStaged on_staged_;  // empty after the call
   std::vector<Part> parts_;
   std::size_t waiting_for_ = 0;
 };

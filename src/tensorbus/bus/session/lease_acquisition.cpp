@@ -34,7 +34,7 @@ void LeaseAcquisition::start(ParticipantContext& context, const Descriptor& desc
     share.blocks.insert({entry.segment, first, entry.generation});
     share.on_device = share.on_device || entry.kind == memory::BufferKind::kDevice;
   }
-  self->waiting_for_ = self->shares_.size() + 1;  // one more: nothing ends before all have begun
+  self->waiting_for_ = self->shares_.size() + 1;  // plus one: it must not end before all have begun
   self->guarded([&] {
     for (std::size_t i = 0; i < self->shares_.size(); ++i) self->claim(i);
   });
@@ -78,8 +78,8 @@ void LeaseAcquisition::ask(std::size_t owner, const std::shared_ptr<PeerSession>
   }
 }
 
-// Asks again: the owner had no room for the connection, or hung up before it answered. A dying
-// process closes its sockets one by one; only its listening socket tells all processes alike
+// Tries again: the owner had no room for the connection, or hung up before it replied. A dying
+// process closes its sockets one by one; only its listening socket shows all processes alike
 // whether it is dead.
 void LeaseAcquisition::claim_again(std::size_t owner, const Error& why) {
   Share& share = shares_[owner];
@@ -88,7 +88,7 @@ void LeaseAcquisition::claim_again(std::size_t owner, const Error& why) {
   if (no_room && std::chrono::steady_clock::now() - began_ > PatientRequest::kPatience)
     return fail(why);
   if (!no_room && ++share.tries == kMostTries)
-    return fail(Error(Code::kClosed, "its owner hangs up again and again"));
+    return fail(Error(Code::kClosed, "its owner hangs up repeatedly"));
   share.failing = true;
   context_.loop.post_later(no_room ? kNoRoomDelay : kRetryDelay,
                            [self = shared_from_this(), owner] {
@@ -97,8 +97,8 @@ void LeaseAcquisition::claim_again(std::size_t owner, const Error& why) {
                            });
 }
 
-// Uses the memory of a dead owner that is here or at the sender. The sender is always asked for GPU
-// memory: only its lease tells whether the memory was complete when the owner died.
+// Uses memory of a dead owner that is here or at the sender. GPU memory is always requested from
+// the sender: only its lease tells whether the memory was complete when the owner died.
 void LeaseAcquisition::inherit(std::size_t owner) {
   std::set<memory::SegmentId> segments;
   for (const link::BlockName& block : shares_[owner].blocks) segments.insert(block.segment);
@@ -116,7 +116,8 @@ void LeaseAcquisition::inherit(std::size_t owner) {
   one_done();
 }
 
-// Returns the owner's memory with all segments: lent by it, or handed over by this sender; or null.
+// Returns the owner's memory that has all segments, lent by the owner or handed over by this
+// sender; else null.
 std::shared_ptr<link::PeerMemory> LeaseAcquisition::orphaned_memory_with(
     std::size_t owner, const std::set<memory::SegmentId>& segments) {
   auto estate = context_.orphaned_memory_of(shares_[owner].owner);
@@ -134,7 +135,7 @@ std::shared_ptr<link::PeerMemory> LeaseAcquisition::orphaned_memory_with(
 
 void LeaseAcquisition::inherit_segment(std::size_t owner, memory::SegmentId segment) {
   if (!sender_.session)
-    return fail(Error(Code::kClosed, "its owner and whoever handed it on are dead"));
+    return fail(Error(Code::kClosed, "its owner and the process that handed it on are dead"));
   sender_.session->hand_over(
       shares_[owner].owner, segment, grant_, sender_.link, sender_.token,
       [self = shared_from_this(), owner, segment](PeerSession::Answer& answer) {
@@ -153,7 +154,7 @@ void LeaseAcquisition::take_over(std::size_t owner, memory::SegmentId segment,
   device::ImportedMemory& imported = share.peer_memory->imported;
   memory::BorrowedSegments& segments = share.peer_memory->segments_for(grant_);
   if (segment.on_device()) {
-    if (imported.has(segment, grant_)) return;  // and the answer says that it is complete
+    if (imported.has(segment, grant_)) return;  // the reply then means that it is complete
     imported.add(segment, grant_, std::move(handed.fd), handed.bytes, {handed.device.bytes});
   } else if (handed.file) {
     segments.add_file(segment, std::move(handed.fd), handed.bytes, *handed.file);

@@ -16,7 +16,7 @@
 namespace tensorbus::bus {
 
 // Acquires leases from the owners of the blocks that one sample hands on (docs/protocol.md, section
-// 6). Lives until the last answer. On the event loop only.
+// 6). Lives until the last reply. On the event loop only.
 class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
  public:
   using OnClaimed = std::function<void(std::variant<AcquiredLeases, Error>)>;
@@ -28,8 +28,8 @@ class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
     std::uint64_t token = 0;
   };
 
-  // Sends the requests; asks the sender for the memory of dead owners. Calls `on_claimed` once,
-  // perhaps before this returns. Throws nothing but std::bad_alloc.
+  // Sends the requests; requests the memory of dead owners from the sender. Calls `on_claimed`
+  // once, perhaps before this returns. Throws nothing but std::bad_alloc.
   static void start(ParticipantContext& context, const Descriptor& descriptor, Sender sender,
                     memory::Grant grant, OnClaimed on_claimed);
 
@@ -38,8 +38,8 @@ class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
     Id owner;
     std::set<link::BlockName> blocks;
     std::shared_ptr<link::PeerMemory> peer_memory;
-    bool on_device = false;  // true if part of it is
-    int tries = 0;           // to claim the blocks, that ended with the connection
+    bool on_device = false;  // part of it lies on a device
+    int tries = 0;           // attempts that ended with the connection
     bool failing = false;    // the last try failed, and another is scheduled
   };
 
@@ -69,7 +69,7 @@ class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
   ParticipantContext& context_;
   const Sender sender_;
   const memory::Grant grant_;
-  OnClaimed on_claimed_;  // empty: it was called
+  OnClaimed on_claimed_;  // empty after the call
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::vector<Share> shares_;
   AcquiredLeases claimed_;

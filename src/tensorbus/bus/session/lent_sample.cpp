@@ -9,7 +9,7 @@
 namespace tensorbus::bus {
 namespace {
 
-// A lease on more bytes goes back at once: its memory is missed.
+// Leases on more bytes are returned at once: their memory is needed.
 constexpr std::uint64_t kMostDelayed = 16'384;
 
 link::Entry entry_of(const link::Lent& lent) {

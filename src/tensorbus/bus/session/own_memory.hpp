@@ -9,7 +9,7 @@
 namespace tensorbus::bus {
 
 // Keeps blocks and files of this participant that a peer names, for a lease on them. Throws
-// Error(kClosed) if one is gone, Error(kPermission) if one may not be lent so.
+// Error(kClosed) if one is gone, Error(kPermission) if one may not be lent with this grant.
 link::PublishedRef own_memory(const ParticipantContext& context,
                               std::span<const link::BlockName> names, memory::Grant grant);
 

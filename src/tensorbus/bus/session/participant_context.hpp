@@ -25,7 +25,7 @@ class PeerSession;
 class QueueRequests;
 class Tracing;
 
-// What connections need of their participant. ParticipantCore owns it; it outlives them.
+// What connections need of their participant. ParticipantCore owns it; it outlives the connections.
 struct ParticipantContext {
   Id self;
   EventLoop& loop;
@@ -34,11 +34,11 @@ struct ParticipantContext {
   std::shared_ptr<link::WakePage> wake_page;
   std::shared_ptr<DeviceCopier> copier{};
   Shares shares{};
-  std::shared_ptr<link::DelayedSender> delayed{};  // null: nothing is delayed
+  std::shared_ptr<link::DelayedSender> delayed{};  // null: no return is delayed
   std::shared_ptr<link::LeaseIndex> lent = std::make_shared<link::LeaseIndex>();
   std::shared_ptr<memory::PeerBudget> peers = std::make_shared<memory::PeerBudget>();
 
-  // Returns a block of ours by a peer's name for it, or an empty reference. Any thread.
+  // Returns a block of this participant by a peer's name for it, or an empty reference. Any thread.
   memory::BlockRef find_block(memory::SegmentId segment, std::uint64_t offset,
                               std::uint64_t generation) const noexcept {
     return segment.on_device() ? device_memory->find(segment, offset, generation)
@@ -47,17 +47,18 @@ struct ParticipantContext {
 
   // The members below are for the event loop only.
   PeerLog log{};
-  std::shared_ptr<Tracing> tracing{};       // empty: it cannot be traced
+  std::shared_ptr<Tracing> tracing{};       // empty: no tracing
   std::shared_ptr<QueueRequests> queues{};  // empty: this participant has no queues
   std::unique_ptr<device::HostCopies> host_copies{};
   // Called when a session has ended.
   std::function<void()> on_session_end = [] {};
-  // Keeps, or drops, what a peer has shared. Throws Error(kProtocol).
+  // Keeps or drops a share of a peer. Throws Error(kProtocol).
   std::function<void(const std::shared_ptr<PeerSession>&, const link::Keep&)> keep =
       [](const std::shared_ptr<PeerSession>&, const link::Keep&) {};
-  // Returns what this participant has, as encode_report() writes it.
+  // Returns the report on this participant, encoded by encode_report().
   std::function<std::vector<std::byte>()> report = [] { return encode_report({}); };
-  // Gets the session with another participant, or null if that participant is dead.
+  // Calls on_reached with the session with another participant, or null if that participant is
+  // dead.
   using OnReached = std::function<void(const std::shared_ptr<PeerSession>&)>;
   std::function<void(const Id&, OnReached)> reach = [](const Id&, const OnReached& on_reached) {
     on_reached(nullptr);
@@ -66,9 +67,9 @@ struct ParticipantContext {
   // if it was refused.
   std::function<std::shared_ptr<link::Channel>(platform::Fd socket)> accept_own =
       [](const platform::Fd&) { return nullptr; };
-  // Returns true if nothing listens at the participant's socket.
+  // Returns true if no process listens at the participant's socket.
   std::function<bool(const Id&)> is_dead = [](const Id&) { return true; };
-  // Returns the memory here that a dead participant had lent.
+  // Returns the memory mapped here that a dead participant had lent.
   std::function<std::vector<std::shared_ptr<link::PeerMemory>>(const Id& owner)>
       orphaned_memory_of =
           [](const Id&) { return std::vector<std::shared_ptr<link::PeerMemory>>(); };

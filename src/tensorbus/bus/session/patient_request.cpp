@@ -11,7 +11,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds kLongestPause = 1s;
-// A process that dies hangs up before its socket refuses connections.
+// A dying process hangs up before its socket refuses connections.
 constexpr auto kUntilItIsDead = 1s;
 
 }  // namespace
@@ -50,7 +50,7 @@ void PatientRequest::try_again(const Error& why) {
   if (!on_answer_) return;
   const bool refused = why.code() == Code::kOutOfMemory;
   const auto until = refused ? until_ : std::max(until_, began_ + kUntilItIsDead);
-  // An attempt that takes as long as this one would end too late: the caller would hear no reason.
+  // An attempt as long as the last one would end too late: the caller would not get the reason.
   const auto now = Clock::now();
   const auto next_takes = refused ? now - attempted_ : Clock::duration::zero();
   if (now + pause_ + next_takes >= until)

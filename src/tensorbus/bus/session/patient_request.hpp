@@ -11,29 +11,29 @@
 
 namespace tensorbus::bus {
 
-// A request to another participant. It is sent again while one of the two processes has no room for
-// the connection: then nothing was done. Lives until the answer. On the event loop only.
+// A request to another participant. It is sent again while either process has no room for the
+// connection: then the request was not handled. Lives until the reply. On the event loop only.
 class PatientRequest : public std::enable_shared_from_this<PatientRequest> {
  public:
-  // For how long a request is sent again if its call has no time-out.
+  // How long a request is sent again if its call has no time-out.
   static constexpr std::chrono::nanoseconds kPatience = std::chrono::seconds(5);
-  // The same for a call that ends by this condition.
+  // Returns this time for a call that ends by this condition.
   static std::chrono::nanoseconds patience_of(const platform::StopCondition& stop) {
     constexpr auto kForever = std::chrono::nanoseconds::max();
     const auto left = stop.remaining(kForever);
     return left == kForever ? kPatience : left;
   }
 
-  // Sends the request, and passes it on_answer.
+  // Sends the request, with this on_answer for its reply.
   using Send = std::function<void(const std::shared_ptr<PeerSession>&, PeerSession::OnAnswer)>;
 
-  // Calls `on_answer` once, with the answer or an Error: kOutOfMemory if there is no room within
+  // Calls `on_answer` once, with the reply or an Error: kOutOfMemory if there is no room within
   // `patience` (zero: at the first attempt), kClosed with the text `absent` if the participant is
   // dead. Throws nothing but std::bad_alloc.
   static std::shared_ptr<PatientRequest> start(ParticipantContext& context, const Id& to,
                                                std::chrono::nanoseconds patience, Send send,
                                                PeerSession::OnAnswer on_answer, std::string absent);
-  // The caller waits no longer: between two attempts, this is the end of the request.
+  // The caller no longer waits. Between two attempts, this ends the request.
   void give_up();
 
  private:
@@ -55,11 +55,11 @@ class PatientRequest : public std::enable_shared_from_this<PatientRequest> {
   ParticipantContext& context_;
   const Id to_;
   const Send send_;
-  PeerSession::OnAnswer on_answer_;  // empty: it was called
+  PeerSession::OnAnswer on_answer_;  // empty after the call
   const std::string absent_;
   const Clock::time_point began_ = Clock::now();
   Clock::time_point until_;
-  Clock::time_point attempted_{};        // the last attempt began
+  Clock::time_point attempted_{};        // start of the last attempt
   std::chrono::milliseconds pause_{20};  // before the next attempt
   bool pausing_ = false;                 // until go_on() is called
 };

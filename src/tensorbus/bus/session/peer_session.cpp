@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t kMostLent = std::size_t{1} << 20;
 
-// Returns the descriptor of a sample without tensors that is in main memory of our own and short
-// enough to go in the message; else nothing.
+// Returns the descriptor of a sample without tensors if it lies in host memory of this participant
+// and is short enough for the message; else nothing.
 std::span<const std::byte> short_descriptor(const link::Entry& entry,
                                             const link::PublishedRef& issued) {
   if (entry.is_inline() || entry.length > link::Lent::kMostInline || !issued) return {};
@@ -69,7 +69,7 @@ std::uint32_t PeerSession::ask(Request request, link::ControlType answered_by, O
   }
   used_ = true;
   request.request = next_request_++;
-  constexpr bool kMayBeTold = std::is_same_v<Request, link::Get>;  // REPLY: there is no item
+  constexpr bool kMayBeTold = std::is_same_v<Request, link::Get>;  // REPLY: no item
   std::uint64_t token = 0;
   if constexpr (std::is_same_v<Request, link::Put>) token = request.lent.token;
   asked_.emplace(request.request, Asked{answered_by, kMayBeTold, token, std::move(on_answer)});
@@ -126,7 +126,7 @@ std::uint64_t PeerSession::lend_in_ring(const link::PublishedRef& issued, memory
   return next_token_++;
 }
 
-// If memory is short, it is lent for ever.
+// If memory is short, the sample stays lent forever.
 void PeerSession::mark_taken(std::uint64_t token, link::PublishedRef issued) noexcept {
   try {
     lent_.emplace(token, issued);
@@ -226,15 +226,16 @@ void PeerSession::on(const link::Denied& denied) {
          Error(link::code_of(denied.code), link::as_reason(denied.text)));
 }
 
-// Throws Error(kProtocol) for an answer to no request; a lease that came with it stays the peer's.
+// Throws Error(kProtocol) for a reply to no request. The peer keeps a lease that came with it.
 void PeerSession::answer(std::uint32_t request, link::ControlType by, Answer answer) {
   const auto found = asked_.find(request);
   if (found == asked_.end())
-    throw Error(Code::kProtocol, "answer.request: " + std::to_string(request) + " was not asked");
+    throw Error(Code::kProtocol,
+                "answer.request: " + std::to_string(request) + " is no open request");
   const bool to_get = by == link::ControlType::kReply && found->second.may_be_told;
   if (by != link::ControlType::kDenied && by != found->second.answered_by && !to_get)
     throw Error(Code::kProtocol,
-                "answer.request: " + std::to_string(request) + " asked for something else");
+                "answer.request: " + std::to_string(request) + " expects another message");
   const OnAnswer on_answer = std::move(found->second.on_answer);
   asked_.erase(found);
   on_answer(answer);
@@ -246,13 +247,13 @@ void PeerSession::answer_here(HeldItem held) {
 }
 
 QueueRequests& PeerSession::queues() const {
-  if (!context_.queues) throw Error(Code::kClosed, "there are no queues here");
+  if (!context_.queues) throw Error(Code::kClosed, "this participant has no queues");
   return *context_.queues;
 }
 
 void PeerSession::require_room_for_a_lease() const {
   if (lent_.size() >= kMostLent)
-    throw Error(Code::kOutOfMemory, "more than 2^20 leases of one process: let go of some");
+    throw Error(Code::kOutOfMemory, "more than 2^20 leases of one process: release some");
 }
 
 link::Lent PeerSession::lent(const link::Entry& entry, const link::PublishedRef& issued,
@@ -308,7 +309,7 @@ class KeptElsewhere final : public Shares::Elsewhere {
     const auto channel = channel_.lock();
     return !channel || channel->has_taken(sent_);
   }
-  // KEEP was sent.
+  // Called after KEEP was sent.
   void mark_sent(link::Channel& channel) { sent_ = channel.mark(); }
   // KEEP was not handled, and is sent again.
   void mark_lost() noexcept { is_lost_.store(true, std::memory_order_relaxed); }
@@ -318,7 +319,7 @@ class KeptElsewhere final : public Shares::Elsewhere {
   link::Channel::Prepared drop_;
   std::uint64_t sent_ = 0;             // constant once Shares has this object
   std::atomic<bool> left_ = false;     // relaxed: the mutex of Shares orders it before the end
-  std::atomic<bool> is_lost_ = false;  // relaxed: no other data is read by it
+  std::atomic<bool> is_lost_ = false;  // relaxed: it orders no other data
 };
 
 std::shared_ptr<Shares::Elsewhere> PeerSession::keep(const Shares::Name& name,
@@ -360,13 +361,13 @@ void PeerSession::end(const std::string& why, Code code, bool took_nothing) {
   ended_ = true;
   took_nothing_ = took_nothing;
   peer_memory_->pinned->owner_gone();
-  // The peer has unpinned its blocks, or is dead; if it hung up with pins, it loses them.
+  // The peer has unpinned its blocks, or is dead. If it hung up with pins, it loses them.
   for (const auto& [segment, part] : std::exchange(pinned_, {}))
     context_.arena->unpin(segment, part);
   if (context_.queues) context_.queues->forget(shared_from_this());
   auto asked = std::exchange(asked_, {});
   for (auto& [request, waiting] : asked) {
-    lent_.erase(waiting.token);  // of an item that is in no queue: no child of the peer can have it
+    lent_.erase(waiting.token);  // the item is in no queue: no child of the peer can have it
     Answer ended = Error(code, why.empty() ? "the other process has exited, or hung up" : why);
     waiting.on_answer(ended);
   }

@@ -23,14 +23,14 @@ class KeptElsewhere;
 struct LentSample;
 
 // One end of a connection, opened by either side: the requests by which two participants lend each
-// other memory (docs/protocol.md, section 6). Its connection owns it. On the event loop only.
+// other memory (docs/protocol.md, section 6). Owned by its connection. On the event loop only.
 class PeerSession : public std::enable_shared_from_this<PeerSession> {
  public:
-  // Error: the request was denied, or the peer is gone (kClosed).
+  // The get ring of a queue.
   struct Prefetch {
     platform::Fd ring;
     std::uint32_t taker = 0;
-    std::uint64_t leases = 0;  // the token of the lease at position p is this + p
+    std::uint64_t leases = 0;  // the lease at position p has the token `leases` + p
   };
   // An item of a queue of this participant, for one of its own threads.
   struct HeldItem {
@@ -40,25 +40,26 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   };
   using Answer = std::variant<link::Lent, link::Staged, memory::SharedSegment, Prefetch, HeldItem,
                               link::Reply, Error>;
-  // Called once, with an Error or: Lent for attach(), claim() and get(); Staged for stage();
-  // SharedSegment for hand_over(); Prefetch for prefetch(); HeldItem for a get() in the host's own
-  // process; Reply for put(), call(), and a get() without an item.
+  // Called once, with an Error (the request was denied, or the peer is gone: kClosed), or with:
+  // Lent for attach(), claim() and get(); Staged for stage(); SharedSegment for hand_over();
+  // Prefetch for prefetch(); HeldItem for a get() in the queue's own process; Reply for put(),
+  // call(), and a get() without an item.
   using OnAnswer = std::function<void(Answer&)>;
 
   PeerSession(ParticipantContext& context, std::shared_ptr<link::PeerMemory> peer_memory,
               std::shared_ptr<link::SegmentSender> segments);
 
-  // Sets the peer: it said HELLO, or is expected to.
+  // Sets the peer: the sender of HELLO, or the participant that is expected to send it.
   void know(const Id& peer);
   const std::shared_ptr<const link::Source>& source() const noexcept { return source_; }
   const std::shared_ptr<link::PeerMemory>& peer_memory() const noexcept { return peer_memory_; }
-  // Returns true if anything was requested or lent here.
+  // Returns true if memory was requested or lent in this session.
   bool used() const noexcept { return used_; }
   // Counts as used from now on: the connection stays.
   void mark_used() noexcept { used_ = true; }
   bool ended() const noexcept { return ended_; }
   // Returns true if the session has ended before the peer handled a request: it had no room for the
-  // connection, or hung up before HELLO. What was requested may be requested again.
+  // connection, or hung up before HELLO. All requests may be sent again.
   bool took_nothing() const noexcept { return took_nothing_; }
   // Returns true if the peer is gone. Asks the kernel, which knows before end() is called.
   bool peer_is_gone() const noexcept { return ended_ || peer_memory_->channel->peer_is_gone(); }
@@ -68,82 +69,86 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   void claim(std::vector<link::BlockName> blocks, memory::Grant grant, OnAnswer on_answer);
   // Requests a copy in host memory of bytes of a block on a device.
   void stage(const link::BlockName& block, std::uint64_t bytes, OnAnswer on_answer);
-  // Requests memory of a dead owner; `link` (0: by message), `token` name the peer's lease on it.
+  // Requests memory of a dead owner. `link` (0: by message) and `token` name the peer's lease on
+  // it.
   void hand_over(const Id& owner, memory::SegmentId segment, memory::Grant grant,
                  std::uint32_t link, std::uint64_t token, OnAnswer on_answer);
   // Keeps memory of a dead participant that the peer has handed over. Only the peer vouches for it,
   // so it is used only for samples that this peer hands on.
   void keep_handed(const Id& owner, const std::shared_ptr<link::PeerMemory>& memory);
   std::vector<std::shared_ptr<link::PeerMemory>> handed_of(const Id& owner) const;
-  // Finds the sample that is out on a link of this connection. Null: there are no links.
+  // Finds the sample that is lent on a link of this connection. Null: there are no links.
   using FindIssued = std::function<link::PublishedRef(std::uint32_t link, std::uint64_t token)>;
   void find_issued_by(FindIssued find) { find_issued_ = std::move(find); }
 
-  // Requests to the host of a queue (section 7). Each returns the number of the request, or 0 if it
-  // was answered at once.
+  // Requests to the server of a queue (section 7). Each returns the number of the request, or 0 if
+  // it was replied to at once.
   std::uint32_t put(const link::QueueName& queue, std::uint32_t flags, const link::Entry& entry,
                     const link::PublishedRef& issued, memory::Grant grant, OnAnswer on_answer);
-  // Records a lease that goes to the peer through a ring, for memory in the host. Returns its
-  // token; 0, and there is none, if the peer may not have all segments yet. Throws as put().
+  // Records a lease that goes to the peer through a ring, for host memory. Returns its token;
+  // returns 0, without a lease, if segments may not have arrived at the peer yet. Throws like
+  // put().
   std::uint64_t lend_in_ring(const link::PublishedRef& issued, memory::Grant grant);
-  // The lease did not go there.
+  // Drops a lease of lend_in_ring() that was not sent.
   void take_back_lease(std::uint64_t token) noexcept { lent_.erase(token); }
   // Records a lease that the peer has taken from a ring (prefetch_ring.hpp).
   void mark_taken(std::uint64_t token, link::PublishedRef issued) noexcept;
-  // Offers the host a ring of a queue (put_ring.hpp); answered by a Reply.
+  // Offers the queue's server a ring (put_ring.hpp). The reply is a Reply.
   std::uint32_t offer_ring(const link::QueueName& queue, platform::Fd ring, OnAnswer on_answer);
-  // Asks for the ring of getters of a queue (prefetch_ring.hpp).
+  // Requests the get ring of a queue (prefetch_ring.hpp).
   std::uint32_t prefetch(const link::QueueName& queue, OnAnswer on_answer);
   std::uint32_t get(const link::QueueName& queue, std::uint32_t flags, OnAnswer on_answer);
-  // `number`: of the item that is done.
+  // `number`: that of the finished item.
   std::uint32_t call(const link::QueueName& queue, link::QueueVerb verb, std::uint64_t number,
                      OnAnswer on_answer);
   void take(const link::Take& taken) { peer_memory_->channel->send(taken); }
-  // `read`: of a get whose item was read.
+  // `read`: the request is a get whose item was read.
   void cancel(std::uint32_t request, bool read = false);
 
-  // Answers to requests of the peer.
+  // Replies to requests of the peer.
   void lend(std::uint32_t request, const link::Entry& entry, const link::PublishedRef& issued,
             memory::Grant grant, std::uint64_t number = 0);
   void tell(link::Reply told) { peer_memory_->channel->send(told); }
   void deny(std::uint32_t request, const Error& why);
 
-  // Answers a get() of this session, whose other end is of this participant, too.
+  // Replies to a get() of this session, whose other end belongs to this participant, too.
   void answer_here(HeldItem held);
 
-  // Has the peer keep a share of this participant's under this name. Returns what drops it there.
-  // There is no answer: `on_answer` gets an Error if took_nothing() is true in the end, or nothing.
+  // Makes the peer keep a share of this participant under this name. Returns the object that drops
+  // it there. No reply comes: `on_answer` gets an Error if took_nothing() is true at the end, or is
+  // not called.
   std::shared_ptr<Shares::Elsewhere> keep(const Shares::Name& name, const link::Entry& entry,
                                           const link::PublishedRef& issued, memory::Grant grant,
                                           std::uint64_t carrier, OnAnswer on_answer);
-  // The peer has sent its HELLO: it handles what it was sent.
+  // Called for the peer's HELLO: the peer handles what was sent.
   void on_hello() noexcept {
     was_greeted_ = true;
     keeping_.clear();
   }
 
-  // Returns a lease that nothing here takes.
+  // Returns a lease that is not used here.
   void give_back(const link::Lent& lent);
 
-  // Handles a message. Returns false for types that other handlers take. Throws Error(kProtocol).
+  // Handles a message. Returns false for types of other handlers. Throws Error(kProtocol).
   bool on_message(link::Channel::Received& received);
-  // Does the same for messages about memory, which a sample may wait for.
+  // Handles a message about memory, for which a sample may wait. Like on_message().
   bool on_memory(link::Channel::Received& received);
   // Ends the session, because the peer or this participant is gone: every open request gets an
-  // Error with this code. The caller calls take_back() then, or when the peer's lineage has ended.
+  // Error with this code. The caller then calls take_back() at once, or when the peer's lineage has
+  // ended.
   void end(const std::string& why, Code code = Code::kClosed, bool took_nothing = false);
   bool lends() const noexcept { return !lent_.empty(); }
   // Adds the leases that were lent by message.
   void add_lent(LentReport& sum) const noexcept;
-  // The peer, for inspections.
+  // Returns the peer, for inspections.
   PeerName peer_name() const;
   void take_back();
 
  private:
   struct Asked {
-    link::ControlType answered_by;  // unless it is denied
-    bool may_be_told = false;       // a REPLY is an answer, too
-    std::uint64_t token = 0;        // of the lease that came with it, if any
+    link::ControlType answered_by;  // unless the request is denied
+    bool may_be_told = false;       // a REPLY is valid, too
+    std::uint64_t token = 0;        // of the lease sent with the request, if any
     OnAnswer on_answer;
   };
 
@@ -152,7 +157,7 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
                     std::vector<platform::Fd> fds = {});
   void answer(std::uint32_t request, link::ControlType by, Answer answer);
   void require_room_for_a_lease() const;
-  // Records a lease and returns its message, before it is sent.
+  // Records a lease and returns its message, before the message is sent.
   link::Lent lent(const link::Entry& entry, const link::PublishedRef& issued, memory::Grant grant);
   QueueRequests& queues() const;
 
@@ -181,19 +186,19 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   void on(const link::QueueCall& asked);
   void on(const link::Take& taken);
   void on(const link::Cancel& cancelled);
-  // and its answers.
+  // and its replies.
   void on(const link::Reply& reply);
   void on(link::Lent lent);
   void on(const link::Staged& staged);
   void on(const link::Handed& handed, platform::Fd fd);
   void on(const link::Denied& denied);
 
-  // `looks`: how often this was tried before.
+  // `looks`: number of previous attempts.
   void lend_share(const link::Attach& asked, int looks);
   void close_retired();
   void tell_what_is_closed();
   void lend_copy(std::uint32_t request, const device::HostCopies::Result& result);
-  // `looks`: how often this was tried before.
+  // `looks`: number of previous attempts.
   void hand_over_memory(const link::HandOver& asked, int looks);
   void hand_over_segment(const link::HandOver& asked, memory::BorrowedSegments& segments);
   void hand_over_device_memory(const link::HandOver& asked, device::ImportedMemory& memory);
@@ -202,7 +207,7 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   void take_back_what_is_reached();
   // Calls `work`, and denies the request if `work` throws.
   void serve(std::uint32_t request, const std::function<void()>& work);
-  // Does the same for a request accepted before: does not throw because the peer reads no answers.
+  // Like serve(), for a request accepted before: does not throw if the peer reads no replies.
   void do_or_deny(std::uint32_t request, const std::function<void()>& work);
 
   ParticipantContext& context_;
@@ -212,19 +217,22 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   std::unordered_map<std::uint32_t, Asked> asked_;
   std::uint32_t next_request_ = 1;
   std::unordered_map<std::uint64_t, link::PublishedRef> lent_;
-  // Leases of lent_ that the peer returned, until its stream reaches the mark. By token.
+  // Leases of lent_ that the peer has returned, by token, with marks: kept until its stream reaches
+  // them.
   std::unordered_map<std::uint64_t, std::uint64_t> returning_;
-  std::multimap<memory::SegmentId, memory::Range> pinned_;  // by the peer, in segments of ours
-  std::uint64_t next_token_ = 1;                            // 0 is a lease on no memory
-  std::size_t staging_ = 0;                                 // open STAGE requests
-  std::size_t handing_over_ = 0;                            // requests that wait for a death
+  // By the peer, in segments of this participant.
+  std::multimap<memory::SegmentId, memory::Range> pinned_;
+  std::uint64_t next_token_ = 1;  // 0: a lease on no memory
+  std::size_t staging_ = 0;       // open STAGE requests
+  std::size_t handing_over_ = 0;  // requests that wait for the end of an owner
   FindIssued find_issued_;
   std::multimap<Id, std::weak_ptr<link::PeerMemory>> handed_;
-  std::vector<std::pair<std::weak_ptr<KeptElsewhere>, OnAnswer>> keeping_;  // before its HELLO
-  bool closing_retired_ = false;  // of the peer's segments
+  // Before the peer's HELLO.
+  std::vector<std::pair<std::weak_ptr<KeptElsewhere>, OnAnswer>> keeping_;
+  bool closing_retired_ = false;  // for the peer's segments
   bool used_ = false;
   bool ended_ = false;
-  bool was_greeted_ = false;  // of the side that connects
+  bool was_greeted_ = false;  // set on the connecting side only
   bool took_nothing_ = false;
 };
 

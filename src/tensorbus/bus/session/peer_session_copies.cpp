@@ -17,13 +17,13 @@ void PeerSession::on(const link::Stage& asked) {
         asked.block.segment.on_device()
             ? context_.find_block(asked.block.segment, asked.block.offset, asked.block.generation)
             : memory::BlockRef();
-    if (!block) throw Error(Code::kClosed, "STAGE.block: it is gone");
+    if (!block) throw Error(Code::kClosed, "STAGE.block: the block is gone");
     const std::uint64_t rest = block->bytes() - (asked.block.offset - block->offset());
     if (asked.bytes == 0 || asked.bytes > rest)
       throw Error(Code::kInvalidArgument,
                   "STAGE.bytes: " + std::to_string(asked.bytes) + " of " + std::to_string(rest));
     if (staging_ >= kMostStaging)
-      throw Error(Code::kOutOfMemory, "too many copies of device memory are asked for at once");
+      throw Error(Code::kOutOfMemory, "too many requests at once for copies of device memory");
     ++staging_;
     try {
       context_.host_copies->copy(

@@ -1,4 +1,4 @@
-// Serves peers that need the memory of a dead participant, which this process has mapped.
+// Serves peers that need memory of a dead participant that this process has mapped.
 #include <algorithm>
 #include <chrono>
 
@@ -13,7 +13,7 @@ constexpr int kLooksForAnEnd = 50;
 constexpr std::size_t kMostWaiting = 4096;  // requests of one peer
 
 Error not_here() {
-  return {Code::kClosed, "HAND_OVER.segment: it is not here, or its owner lives"};
+  return {Code::kClosed, "HAND_OVER.segment: it is not mapped here, or its owner lives"};
 }
 
 }  // namespace
@@ -22,8 +22,8 @@ void PeerSession::on(const link::HandOver& asked) {
   serve(asked.request, [&] { hand_over_memory(asked, 0); });
 }
 
-// Hands over the memory that the sample itself lies in, and no other memory that is said to be the
-// owner's: the peer then reads what we read.
+// Hands over only the memory in which the sample itself lies, not other memory that is claimed to
+// be the owner's: so the peer reads the same bytes as this process.
 void PeerSession::hand_over_memory(const link::HandOver& asked, int looks) {
   const memory::Grant grant = link::grant_of(asked.writable, "HAND_OVER.writable");
   const bool on_device = asked.segment.on_device();
@@ -33,8 +33,8 @@ void PeerSession::hand_over_memory(const link::HandOver& asked, int looks) {
       memory != nullptr && (on_device ? memory->imported.has(asked.segment, grant)
                                       : memory->segments_for(grant).find(asked.segment) != nullptr);
   if (!here || !context_.is_dead(asked.owner)) throw not_here();
-  // The owner's listening socket may go before its connections; or its file was removed, and a
-  // living owner makes another.
+  // The owner's listening socket may close before its connections. Or its file was removed, and the
+  // living owner makes another one.
   if (!memory->is_over() && looks < kLooksForAnEnd) return hand_over_later(asked, looks);
   if (!on_device) return hand_over_segment(asked, memory->segments_for(grant));
   if (!issued->is_settled()) return hand_over_later(asked, looks);
@@ -67,10 +67,10 @@ void PeerSession::hand_over_device_memory(const link::HandOver& asked,
 }
 
 // Tries again later. A dying process closes its sockets before its GPU contexts: its last writes
-// may still be under way, and the request waits until their result is known.
+// may still be under way. The request waits until their result is known.
 void PeerSession::hand_over_later(const link::HandOver& asked, int looks) {
   if (handing_over_ >= kMostWaiting)
-    throw Error(Code::kOutOfMemory, "too much of what a dead process left is asked for at once");
+    throw Error(Code::kOutOfMemory, "too many requests at once for the memory of dead processes");
   context_.loop.post_later(kLookAgain, [weak = weak_from_this(), asked, looks] {
     const auto self = weak.lock();
     if (!self) return;

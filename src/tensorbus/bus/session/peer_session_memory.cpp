@@ -1,4 +1,4 @@
-// Handles what a peer says of the memory that it lends.
+// Handles a peer's messages about the memory that it lends.
 #include <chrono>
 #include <utility>
 
@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kCloseAgain{10};
 
-// Tells the owner of a segment, when destroyed, that the segment is closed here. It keeps the
-// socket open: after the end of the connection, the closing of the socket tells the owner.
+// Notifies the owner of a segment, when destroyed, that the segment is closed here. Keeps the
+// socket open: after the end of the connection, the closing of the socket notifies the owner.
 struct ClosedNotice {
   std::shared_ptr<link::Channel> channel;
   link::Channel::Prepared message;
@@ -72,7 +72,7 @@ void PeerSession::on(const link::Retired& retired) {
   if (!closing_retired_) close_retired();
 }
 
-// Closes retired memory, again if needed: a lease may be returned before it lets go of its memory.
+// Closes retired memory, again if needed: a lease may be returned before it releases its memory.
 void PeerSession::close_retired() {
   closing_retired_ = !peer_memory_->imported.let_go_of_retired();
   if (!closing_retired_ || ended_) return;

@@ -10,7 +10,7 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::size_t kMostUnheard = 4096;  // answers that the peer did not read
+constexpr std::size_t kMostUnheard = 4096;  // replies that the peer did not read
 constexpr std::size_t kMostPinned = 4096;   // blocks of one peer
 constexpr std::chrono::milliseconds kLookAtMarks{2};
 constexpr std::chrono::milliseconds kLookForKept{5};  // for a share that is kept
@@ -25,11 +25,11 @@ void PeerSession::serve(std::uint32_t request, const std::function<void()>& work
   do_or_deny(request, work);
 }
 
-// The denial for a lack of memory is made first: sending it must not allocate.
+// Prepares the denial for a lack of memory first: sending it must not allocate.
 void PeerSession::do_or_deny(std::uint32_t request, const std::function<void()>& work) {
   auto no_memory =
       link::Channel::prepare(link::Denied{request, static_cast<std::uint32_t>(Code::kOutOfMemory),
-                                          "the process that was asked has no memory left"});
+                                          "the process that got the request has no memory left"});
   try {
     work();
   } catch (const Error& error) {
@@ -49,7 +49,7 @@ void PeerSession::on(const link::Attach& asked) {
   serve(asked.request, [&] { lend_share(asked, 0); });
 }
 
-// What is kept for a process that has ended may not have been read from its socket yet.
+// A kept share of a process that has ended may not have been read from its socket yet.
 void PeerSession::lend_share(const link::Attach& asked, int looks) {
   const bool kept = (asked.share & Shares::kKept) != 0;
   if (kept && looks < kMostLooks && !context_.shares.open(asked.share)) {

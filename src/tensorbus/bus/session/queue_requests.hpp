@@ -19,7 +19,7 @@
 
 namespace tensorbus::bus {
 
-// Begins the name of a service's queue, which several queues may have: one for each server.
+// Prefix of the name of a service's queue. Several queues may have this name: one for each server.
 inline constexpr std::string_view kServiceQueue = "service:";
 
 class PeerSession;
@@ -27,14 +27,14 @@ class MirrorEvents;
 class MirrorHost;
 struct LentSample;
 
-// The rings by which items come into a queue of this process; and what makes the event loop look
-// into them, which any thread may schedule.
+// The rings through which items come into a queue of this process, and the task by which the event
+// loop reads them. Any thread may schedule the task.
 struct RingsToSleepOn {
   std::vector<std::shared_ptr<link::PutRingSegment>> rings;
   EventLoop::Task* look = nullptr;
 };
 
-// A mirror that was made (mirror_queue.hpp).
+// A new mirror (mirror_queue.hpp).
 struct MadeMirror {
   link::QueueName name;
   std::shared_ptr<MirrorHost> host;
@@ -50,7 +50,7 @@ class QueueRequests {
   QueueRequests& operator=(const QueueRequests&) = delete;
   virtual ~QueueRequests() = default;
 
-  // Makes, and closes, a queue of this participant.
+  // Make and close a queue of this participant.
   virtual link::QueueName make(const QueueOptions& options) = 0;
   virtual MadeMirror make_mirror(const QueueOptions& options,
                                  const std::shared_ptr<MirrorEvents>& events) = 0;
@@ -62,34 +62,35 @@ class QueueRequests {
   virtual void on_prefetch(const Client& from, const link::Prefetch& asked) = 0;
   virtual void on_get(const Client& from, const link::Get& asked) = 0;
   virtual void on_call(const Client& from, const link::QueueCall& asked) = 0;
-  // These have no answer.
+  // Messages without a reply.
   virtual void on_take(const Client& from, const link::Take& taken) = 0;
   virtual void on_cancel(const Client& from, const link::Cancel& cancelled) = 0;
   virtual void on_wake(const link::QueueWake& woken) = 0;
-  // A client returns a lease that is not known: it has taken an item from a ring just now.
+  // Called when a client returns an unknown lease: it has just taken an item from a ring.
   virtual void collect_all_taken() = 0;
   // Removes a client that is gone.
   virtual void forget(const Client& client) = 0;
 
   virtual std::vector<QueueReport> report() = 0;
 
-  // Calls of this participant's own threads, in a turn, which are done at once: items in host
-  // memory, in a queue where nobody else has to be waited for. Nothing happens if they return
-  // false or nothing: then the same is requested by message.
+  // Calls of this participant's own threads, in a turn, which are done at once: for items in host
+  // memory, in a queue where no other client must be waited for. They have no effect if they return
+  // false or nothing; then the caller sends a request by message.
 
-  // Puts an item with this descriptor, whose tensors lie in `own` memory of this participant; null:
-  // it has none.
+  // Puts an item with this descriptor, whose tensors lie in memory of this participant, `own`; null
+  // for an item without tensors.
   virtual bool put_now(const link::QueueName& queue, std::span<const std::byte> descriptor,
                        const link::PublishedRef& own) = 0;
-  // Calls `read` with the oldest item; if that returns true, it is taken. Returns its number for
-  // task_done(), 0 without `redeliver`. Throws what `read` throws, and nothing was taken. Sets
-  // `none_left` if no item waits and others may come.
+  // Calls `read` with the oldest item, which is taken if `read` returns true. Returns its number
+  // for task_done(); 0 without `redeliver`. Throws what `read` throws, without taking an item. Sets
+  // `none_left` if no item waits and items may still come.
   using ReadItem = std::function<bool(const std::shared_ptr<LentSample>&)>;
   virtual std::optional<std::uint64_t> take_now(const link::QueueName& queue, const ReadItem& read,
                                                 bool& none_left) = 0;
-  // What a thread whose GET waits may sleep on; nothing if an item is likely to come another way.
+  // Returns what a thread with a waiting GET may sleep on; nothing if an item is likely to come
+  // another way.
   virtual RingsToSleepOn rings_to_sleep_on(const link::QueueName& queue) = 0;
-  // Enters what was put, for a thread that slept so.
+  // Enters the items that were put while a thread slept on the rings.
   virtual void look_again(const link::QueueName& queue) = 0;
 };
 

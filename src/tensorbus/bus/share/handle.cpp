@@ -14,7 +14,7 @@ constexpr std::string_view kPrefix = "tensorbus:";
 constexpr std::string_view kAlphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-// The format: docs/handles.md. The descriptor follows, then a checksum of everything before.
+// The format: docs/handles.md. The descriptor follows, then a checksum of all bytes before.
 struct Head {
   std::uint32_t magic = 0x31684254;  // "TBh1"
   std::uint32_t tensors = 0;
@@ -28,7 +28,7 @@ static_assert(sizeof(Head) == 40);
   throw Error(Code::kInvalidArgument, "this is no handle: " + why);
 }
 
-// FNV-1a: detects handles that were cut or mistyped. Invented handles are detected by the key.
+// FNV-1a: detects handles that were cut or mistyped. The key detects invented handles.
 std::uint32_t checksum(std::span<const std::byte> bytes) {
   std::uint32_t sum = 2166136261U;
   for (const std::byte byte : bytes) sum = (sum ^ static_cast<std::uint32_t>(byte)) * 16777619U;
@@ -62,7 +62,7 @@ std::vector<std::byte> from_base64(std::string_view text) {
     count -= 8;
     bytes.push_back(static_cast<std::byte>(bits >> count));
   }
-  // Each handle has one text only: the bits left over are fewer than a character, and zero.
+  // Each handle has exactly one text: the remaining bits are fewer than a character, and zero.
   if (count >= 6 || (bits & ((1U << count) - 1)) != 0) refuse("it is cut short, or was changed");
   return bytes;
 }
@@ -101,7 +101,7 @@ Handle Handle::from_bytes(std::span<const std::byte> bytes) {
   if (bytes.size() < sizeof head + sizeof sum)
     refuse(std::to_string(bytes.size()) + " bytes, it is cut short");
   std::memcpy(&head, bytes.data(), sizeof head);
-  if (head.magic != Head().magic) refuse("it does not begin like one of this version");
+  if (head.magic != Head().magic) refuse("it does not begin like a handle of this version");
   const auto body = bytes.first(bytes.size() - sizeof sum);
   std::memcpy(&sum, bytes.data() + body.size(), sizeof sum);
   if (sum != checksum(body)) refuse("its checksum is wrong: it is cut short, or was changed");

@@ -22,7 +22,7 @@ class Shares {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // What is shared; the entry says where its descriptor lies.
+  // The shared sample; the entry tells where its descriptor lies.
   struct Offer {
     link::Entry entry;
     link::PublishedRef issued;
@@ -34,14 +34,14 @@ class Shares {
     Elsewhere() = default;
     Elsewhere(const Elsewhere&) = delete;
     Elsewhere& operator=(const Elsewhere&) = delete;
-    virtual ~Elsewhere() = default;  // drops it there, unless it was left
+    virtual ~Elsewhere() = default;  // drops it there, unless leave() was called
     virtual void leave() noexcept = 0;
     // Returns true if its socket has all that it needs to keep the share, or if it is gone.
     virtual bool has_it() const = 0;
   };
   struct Name {
     std::uint64_t number = 0;
-    std::uint64_t key = 0;  // random: a guessed number, or another share's, does not match
+    std::uint64_t key = 0;  // random: does not match a guessed number or another share
   };
 
   struct Added {
@@ -49,42 +49,42 @@ class Shares {
     bool ends_first = false;  // before all others: call end_overdue() again
   };
 
-  // The bit of the numbers under which other participants' shares are kept here.
+  // This bit is set in the numbers under which other participants' shares are kept here.
   static constexpr std::uint64_t kKept = std::uint64_t{1} << 63;
 
-  // `carrier`: what the handle is sent through; 0: not known. `uses`: the share ends after so many
-  // attach; 0: any number. `until`: it ends then in any case.
+  // `carrier`: the channel through which the handle is sent; 0: unknown. `uses`: the share ends
+  // after so many attaches; 0: any number. `until`: the share ends then in any case.
   Added add(Offer offer, std::uint32_t uses, Clock::time_point until, std::uint64_t carrier = 0);
-  // Keeps another participant's share, for one use, unless there is one of this name.
+  // Keeps another participant's share, for one use, unless a share of this name exists.
   void keep(const Name& name, Offer offer, std::uint64_t carrier);
   // Ends a share that is kept here.
   void drop(const Name& name) noexcept;
-  // Another participant keeps a share of this one, too, while `elsewhere` lives: to the end of the
-  // share here.
+  // Another participant keeps this share, too, as long as `elsewhere` lives: until the share ends
+  // here.
   void kept_by(std::uint64_t number, std::shared_ptr<Elsewhere> elsewhere) noexcept;
-  // From now on others go on keeping what ends here: this participant ends.
+  // Called when this participant ends: from now on keepers go on keeping shares that end here.
   void leave_to_keepers() noexcept;
-  // Ends all shares that were sent through this.
+  // Ends all shares that were sent through this carrier.
   void close_carried_by(std::uint64_t carrier) noexcept;
-  // Returns the carriers of the shares that are open for so long.
+  // Returns the carriers of the shares that have been open for at least this time.
   std::set<std::uint64_t> carriers(std::chrono::nanoseconds open_for) const;
-  // Returns the carriers (0: not known) of the open shares that nobody would have if this
-  // participant ended now, because the other that is to keep them, too, does not read its socket.
+  // Returns the carriers (0: unknown) of the open shares that would be lost if this participant
+  // ended now, because the participant that should keep them, too, does not read its socket.
   std::set<std::uint64_t> unkept() const;
   // Throws Error(kClosed) if the share has ended, Error(kInvalidArgument) if it never existed,
   // Error(kPermission) if it is not shared for writing.
   Offer find(const Name& name, memory::Grant grant) const;
-  // Counts one use, before the process that attaches knows. The last use closes the share for
+  // Counts one use, before the attaching process is notified. The last use closes the share for
   // others; then either end_if_spent() or undo_use() must follow.
   void count_use(std::uint64_t number) noexcept;
   void end_if_spent(std::uint64_t number) noexcept;
-  void undo_use(std::uint64_t number) noexcept;  // it was not delivered
+  void undo_use(std::uint64_t number) noexcept;  // the share was not delivered
   void close(std::uint64_t number) noexcept;
   bool open(std::uint64_t number) const;
   // Returns the open shares of this participant.
   std::vector<ShareReport> report() const;
 
-  // Ends the shares that are due, and looks at no other; returns when to call it again.
+  // Ends only the shares that are due; returns when to call it again.
   std::optional<Clock::time_point> end_overdue() noexcept;
 
  private:
@@ -100,12 +100,12 @@ class Shares {
   };
   using Table = std::map<std::uint64_t, Share>;
 
-  // What is taken out is to be destroyed without the mutex.
+  // The returned node must be destroyed without the mutex held.
   Table::node_type take_out(Table::iterator share) noexcept TB_REQUIRES(mutex_);
 
   mutable platform::Mutex mutex_;
   Table shares_ TB_GUARDED_BY(mutex_);
-  // Of those that end by themselves.
+  // For shares with an end in time.
   std::set<std::pair<Clock::time_point, std::uint64_t>> ends_ TB_GUARDED_BY(mutex_);
   std::uint64_t next_ TB_GUARDED_BY(mutex_) = 1;
 };

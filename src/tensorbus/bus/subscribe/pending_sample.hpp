@@ -9,19 +9,20 @@
 
 namespace tensorbus::bus {
 
-// What the next sample of a link waits for, after it was popped and before the program can have it.
-// Its entry and its lease stay with the link (BorrowerLink::set_aside). A sample that waits only
-// for its own segment has no PendingSample. Under the subscriber's mutex.
+// What the next sample of a link waits for, after pop() and before the program can have it. Its
+// entry and its lease stay with the link (BorrowerLink::set_aside). A sample that waits only for
+// its own segment has no PendingSample. Guarded by the subscriber's mutex.
 //
 //   Asked     leases on others' memory, or copies of it in host memory, were requested
 //     claimed() -> Acquired, or Refused
-//   Acquired  the leases or copies are here
+//   Acquired  the leases or copies have come
 //     read with them: delivered, or Asked again (for copies), or Read
-//   Refused   they cannot be had: the sample is dropped
+//   Refused   they are not available: the sample is dropped
 //   Read      it was read, and the owner was asked to keep its pages, so that they can be pinned
-//     the owner answered: delivered
-// Read, too, is a sample that is no row of the array that it was to be copied into: it is delivered
-// to the next receive().
+//     the owner replied: delivered
+//
+// A sample that does not fit the rows of its target array is in the state Read, too: it is
+// delivered to the next receive().
 struct PendingSample {
   struct Asked {};
   struct Refused {

@@ -7,11 +7,11 @@ namespace tensorbus::bus {
 
 enum class Pinning {
   kDone,   // pinned as far as the owner and the driver allow
-  kAsked,  // the owner was asked: call again when it has answered, with the same sample
+  kAsked,  // the owner was asked: call again after its reply, with the same sample
   kHalf,   // another pin ends in the middle of the sample: GPUs need a copy
 };
 
-// Pins the blocks of host memory that hold a sample of this link, for as long as it is held.
+// Pins the blocks of host memory that contain a sample of this link, as long as the sample is held.
 Pinning pin_blocks(link::BorrowerLink& link, const Sample& sample);
 
 }  // namespace tensorbus::bus

@@ -10,19 +10,19 @@
 
 namespace tensorbus::bus {
 
-// What has to be granted for this access.
+// Returns the grant that this access needs.
 inline memory::Grant grant_for(Access access) noexcept {
   return access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
 }
 
-// How a receiver wants its samples.
+// How a receiver gets its samples.
 struct ReceiveOptions {
   Access access = Access::kRead;
   // The destination of tensors that were published on a device and came in host memory.
   std::optional<Device> device{};
   // Null: tensors on devices can neither be restored nor copied.
   std::shared_ptr<DeviceCopier> copier{};
-  // Tensors on devices come as copies in host memory, also those that this process could use.
+  // Copies all tensors on devices to host memory, even from devices that this process can use.
   bool in_host_memory = false;
 };
 

@@ -13,7 +13,7 @@ Layout row_of(const Layout& rows) {
   span_of(rows);
   if (rows.shape.empty() || !rows.is_contiguous())
     throw Error(Code::kInvalidArgument,
-                "receive_into: a contiguous array of rows is needed, of one dimension at least");
+                "receive_into: needs a contiguous array of rows, of at least one dimension");
   return Layout::contiguous(rows.dtype, Dims(std::span(rows.shape.begin() + 1, rows.shape.end())));
 }
 

@@ -11,30 +11,30 @@
 
 namespace tensorbus::bus {
 
-// Rows of an array of this process. Messages of one tensor of the dtype and shape of a row are
-// copied into them, one behind the other. For one thread.
+// Rows of an array of this process. Messages of one tensor with the dtype and shape of a row are
+// copied into them, in order. For one thread.
 class RowSink {
  public:
-  // `rows`: contiguous, along its first dimension. Throws Error(kInvalidArgument) otherwise.
+  // `rows`: contiguous along its first dimension. Throws Error(kInvalidArgument) otherwise.
   RowSink(std::byte* first, const Layout& rows);
 
   std::size_t size() const noexcept { return size_; }
   std::size_t taken() const noexcept { return taken_; }
   bool full() const noexcept { return taken_ == size_; }
 
-  // Copies the tensor of an entry, and returns true, if it is a row and lies in host memory of the
-  // lender that is mapped here. Otherwise changes nothing: then SampleData::read() reads it.
+  // Copies the tensor of an entry and returns true if it is a row in host memory of the lender that
+  // is mapped here. Otherwise changes nothing; SampleData::read() then reads it.
   bool take(link::LeaseSource& lender, const link::Entry& entry);
-  // The same of any sample.
+  // Does the same for any sample.
   bool take(const Sample& sample);
-  // Returns why take() has not taken this sample.
+  // Returns the reason why take() has refused this sample.
   std::string refusal(const Sample& sample) const;
 
  private:
   bool is_row(const Layout& layout) const noexcept;
 
   const Layout row_;
-  const std::size_t bytes_;  // of a row
+  const std::size_t bytes_;  // of one row
   const std::size_t size_;
   std::byte* next_;
   std::size_t taken_ = 0;

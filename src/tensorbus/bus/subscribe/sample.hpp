@@ -32,8 +32,8 @@ struct MirrorOrigin;
 class TracedSample;
 }  // namespace link
 
-// A received tensor in memory of its owner, leased for as long as this object or a copy of it
-// lives. include/tensorbus/tensor.hpp describes the calls and their errors.
+// A received tensor in memory of its owner, leased as long as this object or a copy of it lives.
+// include/tensorbus/tensor.hpp describes the calls and their errors.
 class TENSORBUS_API Tensor {
  public:
   const Layout& layout() const noexcept { return layout_; }
@@ -42,7 +42,7 @@ class TENSORBUS_API Tensor {
   const Dims& strides() const noexcept { return layout_.strides; }  // in elements
   const std::byte* data() const noexcept { return data_; }
   Device device() const noexcept { return device_; }
-  // Returns the publishing device, by its owner's ordinals if the tensor came through host memory.
+  // Returns the publishing device, in its owner's numbering if the tensor came through host memory.
   Device published_on() const noexcept { return published_on_; }
 
   void use_on(void* stream, std::optional<Device> of = std::nullopt) const;
@@ -89,9 +89,10 @@ class TENSORBUS_API Sample {
   ~Sample();
 
   const SampleHeader& header() const noexcept;
-  // Returns what the mirror stands for that published it, or null. Valid while the sample lives.
+  // Returns the original publisher if a mirror published the sample, else null. Valid while the
+  // sample lives.
   const link::MirrorOrigin* mirrored() const noexcept;
-  // Returns what writes its use into a trace, or null.
+  // Returns the object that records the use of the sample in a trace, or null.
   const link::TracedSample* traced() const noexcept;
   std::span<const Tensor> tensors() const noexcept;
   const Tensor& tensor() const;

@@ -8,9 +8,9 @@ namespace tensorbus::bus {
 
 struct SampleData;
 
-// The parts of a subscriber's next sample, for a sample of one tensor and nothing else. They are
-// allocated while nothing is there to receive, so that receive() does not wait for the allocator.
-// Under the subscriber's mutex.
+// Preallocated parts of a subscriber's next sample, for a sample of exactly one tensor. Allocated
+// while there is no sample to receive, so that receive() does not wait for the allocator. Guarded
+// by the subscriber's mutex.
 class SampleCache {
  public:
   SampleCache();
@@ -18,8 +18,8 @@ class SampleCache {
   SampleCache(const SampleCache&) = delete;
   SampleCache& operator=(const SampleCache&) = delete;
 
-  // Allocates the next parts if the last were taken. If memory is short, it leaves that to the
-  // functions below.
+  // Allocates the next parts if the last were taken. If memory is short, the functions below
+  // allocate.
   void refill() noexcept {
     if (taken_) [[unlikely]]
       make();
@@ -28,7 +28,7 @@ class SampleCache {
   // Returns parts with one tensor that is not filled in. These three throw std::bad_alloc.
   SampleData& parts();
   std::unique_ptr<SampleData> take_parts();
-  // Returns a lease on nothing: Lease::begin() gives it its token.
+  // Returns an empty lease: Lease::begin() gives it its token.
   std::shared_ptr<link::Lease> take_lease();
 
  private:

@@ -41,7 +41,7 @@ Sample SampleData::copy_of(const SampleData& original) {
 
   const std::span<const Tensor> tensors = original.tensors.span();
   std::vector<TensorView> views;
-  views.reserve(tensors.size());  // the plan points into them
+  views.reserve(tensors.size());  // the plan refers to them
   CopyPlan plan;
   parts->tensors.resize(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {

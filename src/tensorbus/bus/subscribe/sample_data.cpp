@@ -15,7 +15,7 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(Code::kProtocol, "sample: " + why); }
 
-// Returns the bytes [offset, offset + bytes) of a mapping. Throws if it does not have all of them.
+// Returns the bytes [offset, offset + bytes) of a mapping. Throws if the mapping is too short.
 template <typename Mapping>
 const std::byte* place_in(const Mapping& mapping, std::uint64_t offset, std::uint64_t bytes,
                           const char* what) {
@@ -64,7 +64,7 @@ SampleData::Read with_lease(std::shared_ptr<link::LeaseSource> lender, std::uint
   }
 }
 
-// Returns an inline descriptor. If it is malformed, gives the lease back and throws.
+// Returns an inline descriptor. If it is malformed, returns the lease and throws.
 Descriptor decoded(link::LeaseSource& lender, const link::Entry& entry) {
   try {
     return Descriptor::decode(descriptor_bytes(entry, {}));
@@ -93,7 +93,7 @@ SampleData::Read SampleData::read_lent(Sample& sample, std::shared_ptr<link::Lea
 }
 
 // Reads a sample of the kind that LoanedSample makes, and takes the reference to the lender.
-// Returns false, and changes nothing, for other kinds and for malformed entries.
+// Returns false, without any change, for other kinds and for malformed entries.
 bool SampleData::read_alone(Sample& sample, std::shared_ptr<link::LeaseSource>& owned,
                             const link::Entry& entry, Access access, SampleCache& spare) {
   if (entry.length > link::kInlineBytes || entry.timeline != 0) return false;
@@ -126,8 +126,8 @@ bool SampleData::read_alone(Sample& sample, std::shared_ptr<link::LeaseSource>& 
   return true;
 }
 
-// Reads a sample that is all in its entry, without a lease. Reuses the memory of `sample` if that
-// held fields alone, too.
+// Reads a sample that lies completely in its entry, without a lease. Reuses the memory of `sample`
+// if that had only fields, too.
 SampleData::Read SampleData::read_fields(Sample& sample, link::LeaseSource& lender,
                                          const link::Entry& entry) {
   const Descriptor descriptor = decoded(lender, entry);
@@ -233,7 +233,7 @@ std::vector<OutOfReach> SampleData::out_of_reach(link::LeaseSource& lender,
   return all;
 }
 
-// Nothing throws once `lease` has moved into the sample.
+// No call throws once `lease` has moved into the sample.
 SampleData::Read SampleData::read_leased(Sample& sample, link::LeaseSource& lender,
                                          const link::Entry& entry, const ReceiveOptions& how,
                                          const AcquiredLeases* claimed,
@@ -264,7 +264,7 @@ SampleData::Read SampleData::read_leased(Sample& sample, link::LeaseSource& lend
     const ByteSpan& span = from.span;
     tensor.layout_ = std::move(from.layout);
     tensor.writable_ = access != Access::kRead;
-    if (span.bytes() == 0) continue;  // nothing to point at
+    if (span.bytes() == 0) continue;  // no bytes to refer to
     link::LeaseSource& owner = lender_of(from, lender, claimed);
     if (from.kind == memory::BufferKind::kDevice) {
       // Without the timeline, the streams that use the sample could not be reported.
@@ -320,7 +320,7 @@ SampleData::Read SampleData::read_leased(Sample& sample, link::LeaseSource& lend
   return Read::kDone;
 }
 
-// Gives the lease to all tensors in leased memory but the last; returns the last, or null.
+// Gives the lease to all tensors in leased memory except the last, which it returns; or null.
 Tensor* SampleData::give_keepers(const std::shared_ptr<link::Lease>& lease) noexcept {
   Tensor* last = nullptr;
   for (Tensor& tensor : tensors) {
@@ -331,9 +331,9 @@ Tensor* SampleData::give_keepers(const std::shared_ptr<link::Lease>& lease) noex
   return last;
 }
 
-// Moves the tensors into mappings of this sample alone: one for each segment, of the pages that
-// hold its tensors. Samples do not share mappings: a page that was written would show its old bytes
-// in every later sample there.
+// Moves the tensors into private mappings of this sample: one for each segment, of the pages that
+// contain its tensors. Samples do not share mappings: a written page would show its old bytes in
+// every later sample there.
 void SampleData::move_to_own_pages(link::LeaseSource& lender, const AcquiredLeases* claimed,
                                    const Descriptor& descriptor, link::Lease& lease) {
   struct Own {
@@ -387,7 +387,7 @@ std::span<const std::byte> SampleData::copy(std::span<const std::byte> descripto
   return std::span(inline_bytes).first(descriptor.size());
 }
 
-// Tensors on devices may lie in blocks of our own, which have no lease.
+// Tensors on devices may lie in blocks of this participant, which have no lease.
 std::shared_ptr<link::Lease> SampleData::lease_of(const Sample& sample) {
   for (const Tensor& tensor : sample.parts_->tensors)
     if (tensor.keeper_ && (tensor.on_device_ == nullptr ||

@@ -26,23 +26,24 @@ struct SampleData {
   SampleHeader header;
   OneOrMany<Tensor> tensors;
   std::span<const std::byte> fields;
-  const link::MirrorOrigin* mirrored = nullptr;  // of a mirror's sample; lives as the topic's name
-  // A private copy of the descriptor, which `fields` points into.
+  // Of a mirror's sample; lives as long as the topic's name.
+  const link::MirrorOrigin* mirrored = nullptr;
+  // A private copy of the descriptor, into which `fields` points.
   std::array<std::byte, link::kInlineBytes> inline_bytes;
   std::vector<std::byte> block_bytes;
   // Keeps the topic's name, unless the lease of a tensor keeps it.
   std::shared_ptr<const link::Source> source;
-  std::shared_ptr<DeviceCopier> copier;              // of a sample with tensors on devices
-  std::shared_ptr<const link::TracedSample> traced;  // null: no tracer was there when it came
+  std::shared_ptr<DeviceCopier> copier;              // for a sample with tensors on devices
+  std::shared_ptr<const link::TracedSample> traced;  // null: no tracer existed when it came
 
-  // Reads an entry. With kDone the sample takes the entry's lease over. With kFieldsAlone the
-  // sample uses nothing of the lender, and the caller gives the lease back. With any other result,
-  // and after Error(kOutOfMemory) or std::bad_alloc (no memory or mappings), the caller keeps the
-  // lease. After any other Error (a malformed descriptor, a GPU that cannot be used) the lease has
-  // gone back. kSegmentMissing: a segment has not arrived yet. kNotClaimed: part of the sample has
+  // Reads an entry. kDone: the sample has taken over the entry's lease. kFieldsAlone: the sample
+  // uses no memory of the lender, and the caller returns the lease. After any other result, and
+  // after Error(kOutOfMemory) or std::bad_alloc (no memory or mappings), the caller keeps the
+  // lease. After any other Error (a malformed descriptor, a GPU that cannot be used) the lease was
+  // returned. kSegmentMissing: a segment has not arrived yet. kNotClaimed: part of the sample has
   // other owners than the lender, and `claimed` is null. kHalfWritten: the owner died before the
   // GPU had written it. kOutOfReach: part lies on a device that this process cannot use, and
-  // `claimed` has no copy. `spare`: the sample may be made from it.
+  // `claimed` has no copy. `spare`: parts that the sample may use.
   enum class Read { kDone, kFieldsAlone, kSegmentMissing, kNotClaimed, kHalfWritten, kOutOfReach };
   template <typename LeaseSource>
   [[nodiscard]] static Read read(Sample& sample, const std::shared_ptr<LeaseSource>& lender,
@@ -54,14 +55,15 @@ struct SampleData {
     return read_lent(sample, lender, entry, how, spare, claimed);
   }
   // Reads a sample that was lent by message. With kDone the sample takes the lender's lease; after
-  // an Error of the descriptor it has gone back; else `held` keeps it. `held` has all other leases.
+  // an Error of the descriptor it was returned; else `held` keeps it. `held` keeps all other
+  // leases.
   [[nodiscard]] static Read read(Sample& sample, LentSample& held, const ReceiveOptions& how);
-  // Reads one in host memory, which the sample keeps as long as it needs it. Others may read it,
-  // too. Returns false if a part of it is on a device, not mapped here, or lent for another access.
-  // Throws as read(). One without tensors goes on holding what it has.
+  // Reads a sample in host memory, and keeps `held` as long as the sample needs it. Other threads
+  // may read `held`, too. Returns false if a part of it is on a device, not mapped here, or lent
+  // for another access. Throws like read(). Without tensors, as read_fields().
   [[nodiscard]] static bool read_held(Sample& sample, const LentRef& held,
                                       const ReceiveOptions& how);
-  // Reads one without tensors, which goes on holding what it has.
+  // Reads a sample without tensors, by a copy of its descriptor. `held` keeps its leases.
   static void read_fields(Sample& sample, const LentSample& held);
   // Returns the descriptor, without fields, of an entry that read() could not read completely.
   static Descriptor handed_on(link::LeaseSource& lender, const link::Entry& entry);
@@ -71,19 +73,19 @@ struct SampleData {
                                               const AcquiredLeases* claimed,
                                               const ReceiveOptions& how);
   static Sample copy_of(const SampleData& original);
-  // Moves the tensors in host memory that were published on a device to this one.
+  // Moves the tensors in host memory that were published on a device to this device.
   static void put_on_device(Sample& sample, const std::shared_ptr<DeviceCopier>& copier,
                             const Device& device);
   // Returns a sample of one writable tensor, which lies in memory of another program.
   static Sample of_memory(std::shared_ptr<device::DeviceKeeper> keeper, const Device& device,
                           const Layout& layout, const std::byte* first);
   // Returns a sample whose read-only tensors lie in a mapped file, at these offsets from `data`.
-  // `fields` point into `head`, which the sample takes. A tensor that is not aligned is copied.
+  // `fields` point into `head`, which the sample takes. An unaligned tensor is copied.
   static Sample of_file(const SampleHeader& header, std::shared_ptr<const link::Source> source,
                         std::vector<std::byte> head, const recording::MessageHead& decoded,
                         const std::byte* data, const std::shared_ptr<const void>& keeper);
-  // Writes into the ring that the sample was received, and later when it is used and released.
-  // Without memory for that it is not traced.
+  // Records in the ring that the sample was received, and later when it is used and released.
+  // Without memory for this it is not traced.
   static void trace(Sample& sample, const std::shared_ptr<link::TraceRing>& ring) noexcept;
   // Returns the lease of a sample; null if it has none.
   static std::shared_ptr<link::Lease> lease_of(const Sample& sample);
@@ -95,24 +97,24 @@ struct SampleData {
   static bool read_alone(Sample& sample, std::shared_ptr<link::LeaseSource>& lender,
                          const link::Entry& entry, Access access, SampleCache& spare);
   static Read read_fields(Sample& sample, link::LeaseSource& lender, const link::Entry& entry);
-  // Changes only `lease` and the mappings until the sample is certain.
+  // Changes only `lease` and the mappings until the result is certain.
   static Read read_leased(Sample& sample, link::LeaseSource& lender, const link::Entry& entry,
                           const ReceiveOptions& how, const AcquiredLeases* claimed,
                           std::span<const std::byte> bytes, std::shared_ptr<link::Lease>& lease);
   bool is_of_fields() const noexcept {
     return tensors.empty() && block_bytes.empty() && !copier && !traced;
   }
-  // Fills in all but the tensors.
+  // Fills in everything except the tensors.
   void describe(const link::Entry& entry, const link::LeaseSource& from,
                 std::span<const std::byte> small_fields, const std::optional<Origin>& origin);
   Tensor* give_keepers(const std::shared_ptr<link::Lease>& lease) noexcept;
   void move_to_own_pages(link::LeaseSource& lender, const AcquiredLeases* claimed,
                          const Descriptor& descriptor, link::Lease& lease);
-  // Moves tensors that came in host memory to a device, into a block of our own.
+  // Moves tensors that came in host memory to a device, into a block of this participant.
   void restore(const ReceiveOptions& how, const AcquiredLeases& claimed);
   void move_to(const std::shared_ptr<DeviceCopier>& by, const Device& device,
                std::span<Tensor* const> moving, std::shared_ptr<const void> read);
-  // Copies the originals on devices, and points the tensors at the copies.
+  // Copies the originals on devices, and makes the tensors refer to the copies.
   void copy_on_devices(DeviceCopier& by, std::span<const Tensor> originals);
   static void place_in(Tensor& tensor, const std::byte* original, const DevicePlan& plan,
                        const std::shared_ptr<device::OwnBlock>& block, const Device& device);

@@ -1,4 +1,4 @@
-// Samples of queues that are all in their descriptor.
+// Samples of queues that lie completely in their descriptor.
 #include <utility>
 
 #include "tensorbus/bus/subscribe/sample_data.hpp"

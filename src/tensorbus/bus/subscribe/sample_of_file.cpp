@@ -11,7 +11,7 @@ bool is_aligned(const std::byte* first, DType dtype) {
   return reinterpret_cast<std::uintptr_t>(first) % item_bytes(dtype) == 0;
 }
 
-// Returns the bytes of a tensor in memory of its own, aligned for every dtype.
+// Returns the bytes of a tensor in new memory, aligned for every dtype.
 std::shared_ptr<const std::byte> aligned_copy(const std::byte* begin, std::size_t bytes) {
   constexpr std::align_val_t kTensorAlignment{64};
   std::shared_ptr<std::byte> copy(
@@ -31,7 +31,7 @@ Sample SampleData::of_file(const SampleHeader& header, std::shared_ptr<const lin
   parts->header.topic = source->topic;
   parts->mirrored = source->origin.get();
   parts->source = std::move(source);
-  parts->block_bytes = std::move(head);  // its bytes stay where they are
+  parts->block_bytes = std::move(head);  // the bytes do not move
   parts->fields = decoded.fields;
   parts->tensors.resize(decoded.tensors.size());
   for (std::size_t i = 0; i < decoded.tensors.size(); ++i) {

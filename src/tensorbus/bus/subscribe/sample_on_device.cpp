@@ -1,4 +1,5 @@
-// Puts tensors of a sample into blocks of our own on devices: restores them there, or copies them.
+// Puts tensors of a sample into this participant's blocks on devices: restores or copies them
+// there.
 #include <algorithm>
 #include <map>
 
@@ -28,7 +29,7 @@ struct OnDevice {
 
 }  // namespace
 
-// Points the tensor at its copy in `block`; `original` is its first element before the copy.
+// Makes the tensor refer to its copy in `block`; `original` is its first element before the copy.
 void SampleData::place_in(Tensor& tensor, const std::byte* original, const DevicePlan& plan,
                           const std::shared_ptr<device::OwnBlock>& block, const Device& device) {
   const ByteSpan span = span_of(tensor.layout_);
@@ -59,7 +60,7 @@ void SampleData::restore(const ReceiveOptions& how, const AcquiredLeases& claime
   std::vector<Tensor*> moving;
   for (const HostCopiedTensor& copy : claimed.staged) {
     Tensor& tensor = tensors[copy.tensor];
-    if (tensor.data_ == nullptr) continue;  // its sender has changed the descriptor since
+    if (tensor.data_ == nullptr) continue;  // the sender has changed the descriptor since
     read->push_back(copy.lease);
     read->push_back(claimed.lenders[copy.lender]->find_segment(copy.segment));
     moving.push_back(&tensor);
@@ -80,7 +81,7 @@ void SampleData::put_on_device(Sample& sample, const std::shared_ptr<DeviceCopie
   sample.parts_->move_to(copier, device, moving, read);
 }
 
-// `read`: keeps the bytes in host memory, all of which are there.
+// `read` keeps the bytes, all of which lie in host memory.
 void SampleData::move_to(const std::shared_ptr<DeviceCopier>& by, const Device& device,
                          std::span<Tensor* const> moving, std::shared_ptr<const void> read) {
   if (moving.empty()) return;

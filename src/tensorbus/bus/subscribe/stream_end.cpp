@@ -29,7 +29,7 @@ std::uint64_t StreamEnd::note_end(const LinkRef& link) noexcept {
   if (!link->accepted()) return 0;
   if (link->publisher_closed()) return note_closed(*link);
   if (link->cut_off_by_owner) {
-    cut_off_.push_back({link});  // its capacity is reserved
+    cut_off_.push_back({link});  // capacity is reserved
     return 0;
   }
   note_mirror(*link);
@@ -42,7 +42,7 @@ void StreamEnd::note_mirror(const link::BorrowerLink& link) noexcept {
   if (origin == nullptr || link.next_sequence() == link::kNoSequence) return;
   std::erase_if(mirrors_, [&](const Mirror& one) { return is_same(*one.origin, *origin); });
   if (mirrors_.size() == kMaxMirrors) mirrors_.erase(mirrors_.begin());
-  mirrors_.push_back({origin, link.next_sequence()});  // its capacity is reserved
+  mirrors_.push_back({origin, link.next_sequence()});  // capacity is reserved
 }
 
 std::uint64_t StreamEnd::follow_mirrors(std::span<const LinkRef> links) noexcept {

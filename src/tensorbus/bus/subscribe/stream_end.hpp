@@ -13,47 +13,49 @@
 
 namespace tensorbus::bus {
 
-// How the publishers of one subscriber have ended, and which of them it has to join again
-// (docs/protocol.md, "The end of a stream"). Not thread-safe: its subscriber's mutex guards it.
+// How the publishers of one subscriber have ended, and which of them it must join again
+// (docs/protocol.md, "The end of a stream"). Not thread-safe: guarded by its subscriber's mutex.
 class StreamEnd {
  public:
   using LinkRef = std::shared_ptr<link::BorrowerLink>;
 
-  // Allocates, so that the functions that note the end of so many links need not.
+  // Allocates, so that recording the end of so many links allocates nothing.
   void reserve(std::size_t links) {
     cut_off_.reserve(cut_off_.size() + links);
     mirrors_.reserve(std::min(mirrors_.size() + links, kMaxMirrors));
   }
 
-  // Between these two calls a link will be added or refused: the stream does not end meanwhile.
+  // Between these two calls a link will be added or refused: the stream cannot end.
   void expect_link() noexcept { ++expected_; }
   void expect_link_no_more() noexcept { --expected_; }
-  // The owner has accepted the link: it takes the place of one that is gone, or of one of `links`
-  // that has ended and still has samples.
+  // The owner has accepted the link, which replaces a link that is gone, or one of `links` that has
+  // ended and still has samples.
   void accepted(const link::BorrowerLink& link, std::span<const LinkRef> links) noexcept;
 
-  // Notes how a link ended that is removed. Returns the samples that its subscriber has missed.
+  // Records how a removed link ended. Returns the number of samples that its subscriber has missed.
   std::uint64_t note_end(const LinkRef& link) noexcept;
-  // The connection of a link is gone. If the link had been cut off before, whether its publisher
-  // had closed is final now. Returns the samples that the subscriber has missed.
+  // The connection of a link is lost. If the link had been cut off before, it is now final whether
+  // its publisher had closed. Returns the number of samples that the subscriber has missed.
   std::uint64_t note_connection_lost(const LinkRef& link) noexcept;
-  // Returns the samples that were lost between links to mirrors that were broken off, and those of
-  // `links` that have taken their places. Each place is taken once.
+  // Returns the number of samples lost between links to mirrors that were broken off and those of
+  // `links` that replace them. Each link is replaced once.
   std::uint64_t follow_mirrors(std::span<const LinkRef> links) noexcept;
-  // Forgets publishers that cut the subscriber off and have closed since. One to which a new link
-  // leads is forgotten when that is accepted. Returns their links.
+  // Forgets publishers that cut the subscriber off and have closed since. A publisher with a new
+  // link is forgotten when that link is accepted. Returns their links.
   std::vector<LinkRef> forget_closed();
 
-  // Returns true if all publishers have closed, and one did so in an orderly way. The subscriber
-  // has no links then.
+  // Returns true if all publishers have closed, and at least one in an orderly way. Called when the
+  // subscriber has no links.
   bool reached() const noexcept;
 
-  // The program looks for samples. A subscriber that does not is not joined again: it would block
-  // the publisher once more. Returns true if take_rejoins() has something that it had not before.
+  // Records that the program looks for samples. If the program does not look, the subscriber is not
+  // joined again: it would block the publisher once more. Returns true if take_rejoins() has new
+  // results.
   bool look() noexcept;
   // Returns the publishers to join again, each once.
   std::vector<std::pair<Id, std::uint32_t>> take_rejoins();
-  // Returns the first sample that it has not had of a publisher that cut it off, or kNoSequence.
+  // Returns the number of the first sample that the subscriber has not had of a publisher that cut
+  // it off; else kNoSequence.
   std::uint64_t resume_at(const link::BorrowerLink& link) const noexcept;
 
   void clear() noexcept {
@@ -63,7 +65,7 @@ class StreamEnd {
 
  private:
   struct CutOff {
-    LinkRef link;            // of a publisher that goes on, as far as we know
+    LinkRef link;            // of a publisher that is not known to have closed
     bool looked = false;     // the program has looked for samples since
     bool rejoining = false;  // take_rejoins() has returned it
   };
@@ -81,8 +83,8 @@ class StreamEnd {
 
   std::vector<CutOff> cut_off_;
   std::uint32_t expected_ = 0;    // links that will be added
-  std::uint32_t broken_off_ = 0;  // publishers that died, and have no successor
-  bool one_has_closed_ = false;   // a publisher, in an orderly way
+  std::uint32_t broken_off_ = 0;  // publishers that died without a successor
+  bool one_has_closed_ = false;   // at least one publisher, in an orderly way
 };
 
 }  // namespace tensorbus::bus

@@ -12,7 +12,7 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::size_t kMostMismatches = 16;  // that no call has thrown yet
+constexpr std::size_t kMostMismatches = 16;  // not thrown by any call yet
 
 std::string definition_to_send(const MessageType& type) {
   const std::string& definition = type.definition();
@@ -20,14 +20,14 @@ std::string definition_to_send(const MessageType& type) {
   return std::string(type.name().substr(0, link::kMostDefinition));
 }
 
-// Returns the device that tensors move to; nothing for host memory. Throws if it cannot be used.
+// Returns the device to which tensors move; nothing for host memory. Throws if it is not usable.
 std::optional<Device> wanted_on(const std::optional<Device>& device) {
   if (!device || !device->is_cuda()) return std::nullopt;
   DeviceCopier::require(*device);
   return device;
 }
 
-// Throws if the owner grants more than was asked for. Depth 0 asks for the owner's own depth.
+// Throws if the owner grants more than was requested. Depth 0 requests the owner's own depth.
 void require_as_asked(const link::Accepted& accepted, const SubscriberOptions& asked) {
   const bool deeper = asked.depth != 0 && accepted.slots > std::bit_ceil(asked.depth);
   if (!deeper && accepted.slots <= link::kMaxDepth && accepted.max_held <= asked.max_held &&
@@ -35,14 +35,14 @@ void require_as_asked(const link::Accepted& accepted, const SubscriberOptions& a
     return;
   throw Error(Code::kProtocol, "ACCEPTED: queues of " + std::to_string(accepted.slots) + " and " +
                                    std::to_string(accepted.returns) + " slots, max_held " +
-                                   std::to_string(accepted.max_held) + ": more than was asked for");
+                                   std::to_string(accepted.max_held) + ": more than requested");
 }
 
-// Throws unless the owner says for which publisher of which machine it is a mirror, or is none.
+// Throws if the owner names a mirror's machine or publisher, but not both correctly.
 void require_origin(const link::Accepted& accepted) {
   if (accepted.machine.empty() && accepted.publisher.empty()) return;
   if (accepted.machine.empty() || !parse_publisher_name(accepted.publisher))
-    throw Error(Code::kProtocol, "ACCEPTED.publisher: not the name of a publisher of a machine");
+    throw Error(Code::kProtocol, "ACCEPTED.publisher: not the name of a publisher on a machine");
 }
 
 inline void relax_cpu() noexcept {
@@ -65,7 +65,7 @@ SubscriberCore::SubscriberCore(std::string topic, const SubscriberOptions& optio
       sleeper_(std::move(wake_page)) {
   if (receiving_.in_host_memory && options_.access == Access::kShared)
     throw Error(Code::kInvalidArgument,
-                "device: what is copied to host memory is not shared; use another access");
+                "device: copies in host memory are not shared; use another access");
   if (!options_.pin) return;
   if (options_.access == Access::kPrivate)
     throw Error(Code::kInvalidArgument,
@@ -217,22 +217,22 @@ void SubscriberCore::notify_lazily(bool lazily) {
   const platform::MutexLock lock(mutex_);
   if (std::exchange(lazily_, lazily) == lazily || !event_) return;
   if (!event_armed_) return event_->signal();  // perhaps there is more
-  // The next look that finds nothing arms it in the new way.
+  // The next try_receive() that finds no sample arms it in the new way.
   event_armed_ = all_notify_ = false;
   sleeper_.disarm_event();
   event_->signal();
 }
 
-// The descriptor stays readable until a try_receive() finds nothing, and until then publishers need
-// not write to it. The first sample after an arm_event() that found nothing leaves the event armed:
-// publishers have notified of all samples since then, as a rule of this one alone.
+// The descriptor stays readable until a try_receive() finds no sample; until then publishers need
+// not write to it. The first sample after an arm_event() that found none leaves the event armed:
+// publishers have notified of all samples since then, usually of this one only.
 void SubscriberCore::disarm_event() {
   if (!event_armed_ || std::exchange(all_notify_, false)) return;
   event_armed_ = false;
   sleeper_.disarm_event();
   if (lazily_) return;  // the program looks by itself
   if (!event_->readable())
-    event_->signal();  // as a rule a notifier has fired, and asking is cheaper
+    event_->signal();  // usually a notifier has fired, and the check is cheaper
 }
 
 // Removes ended links with empty rings; leases keep what they need of a link.
@@ -271,7 +271,7 @@ int SubscriberCore::event_descriptor() {
   return event_->fd();
 }
 
-// Returns a notifier to send, or none if the owner's share of our descriptors is used up.
+// Returns a notifier to send; none if the owner's share of this process's descriptors is used up.
 std::vector<platform::Fd> SubscriberCore::notifier_for(link::BorrowerLink& link) {
   platform::Notifier notifier = platform::make_notifier();
   try {
@@ -298,7 +298,7 @@ bool SubscriberCore::look_after_event() {
   return event_.has_value();
 }
 
-// Wakes the threads that park and those that poll.
+// Wakes the parked threads and those that poll.
 void SubscriberCore::wake_all() noexcept {
   sleeper_.wake_own();
   if (event_) event_->signal();
@@ -407,7 +407,7 @@ bool SubscriberCore::let_go() {
     const auto pending = pending_.find(link.get());
     const bool was_read = pending != pending_.end() &&
                           std::holds_alternative<PendingSample::Read>(pending->second.state);
-    if (link->set_aside && !was_read)         // a sample that was read has its lease itself
+    if (link->set_aside && !was_read)         // a sample that was read keeps its own lease
       link->release(link->set_aside->token);  // other samples may keep the link for long
     link->set_aside.reset();
     drop_notifier(*link);
@@ -434,7 +434,7 @@ void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
   std::vector<platform::Fd> fds;
   try {
     if (event_) fds = notifier_for(*link);
-  } catch (const Error&) {  // no descriptor left: look_after_event() replaces the notifier
+  } catch (const Error&) {  // no descriptor: look_after_event() replaces the notifier
   }
   try {
     link->channel().send(link::Subscribe{.link = link->id(),

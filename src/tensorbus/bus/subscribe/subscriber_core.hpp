@@ -38,15 +38,16 @@
 
 namespace tensorbus::bus {
 
-// The subscriber inside the bus: its links and what came over them. Its tensorbus::Subscriber owns
-// it. Thread-safe: the event loop adds and ends links under the mutex that receive() takes.
+// The subscriber inside the bus: its links and the samples that came over them. Owned by its
+// tensorbus::Subscriber. Thread-safe: the event loop adds and ends links under the mutex of
+// receive().
 class SubscriberCore {
  public:
   SubscriberCore(std::string topic, const SubscriberOptions& options,
                  std::shared_ptr<link::WakePage> wake_page, std::shared_ptr<DeviceCopier> copier);
 
   // Requests leases on the memory that a link's next sample hands on; claimed() gets the result.
-  // Without it these samples are dropped. Called under our mutex, and so is Stage.
+  // Without it these samples are dropped. Called under mutex_, as is Stage.
   using Claim = std::function<void(const std::shared_ptr<link::BorrowerLink>&, std::uint64_t token,
                                    Descriptor)>;
   void claim_by(Claim claim) { claim_ = std::move(claim); }
@@ -56,21 +57,21 @@ class SubscriberCore {
                                    std::vector<OutOfReach>, AcquiredLeases)>;
   void stage_by(Stage stage) { stage_ = std::move(stage); }
 
-  // Sets what is called, under our mutex, when take_rejoins() has something.
+  // Sets a function that is called, under mutex_, when take_rejoins() has results.
   void rejoin_by(std::function<void()> told) { rejoin_ = std::move(told); }
-  // Sets what is called, under our mutex, when links are removed: their connections may be idle.
+  // Sets a function that is called, under mutex_, when links are removed: connections may be idle.
   void on_links_gone(std::function<void()> told) { links_gone_ = std::move(told); }
 
   const std::string& topic() const noexcept { return topic_; }
   const SubscriberOptions& options() const noexcept { return options_; }
   std::uint32_t wake_slot() const noexcept { return sleeper_.index(); }
-  // Returns the grant that it asks its publishers for.
+  // Returns the grant that it requests from its publishers.
   memory::Grant asks_for() const noexcept { return grant_for(options_.access); }
 
   // Waits for a sample: spins, then parks. Returns kClosed after close(), and with `end_of_stream`
-  // when nothing is left of publishers that have all closed. Throws Error(kOutOfMemory) if a sample
+  // when no sample is left and all publishers have closed. Throws Error(kOutOfMemory) if a sample
   // cannot be mapped; the next call tries again. Throws Error(kTypeMismatch) once for each
-  // publisher that refused our type (the last 16 at most).
+  // publisher that refused this subscriber's type (at most the last 16).
   Outcome receive(Sample& sample, const platform::StopCondition& stop) {
     Batch one{{&sample, 1}};
     return receive(one, stop);
@@ -80,13 +81,13 @@ class SubscriberCore {
     Batch one{{&sample, 1}};
     return try_receive(one);
   }
-  // Receives several samples. Returns kDone with at least one, and does not wait for more. The next
-  // call throws an error that came after the first sample.
+  // Receives several samples. Returns kDone with at least one, and does not wait for more. An error
+  // after the first sample is thrown by the next call.
   struct Batch {
     std::span<Sample> room;  // room for at least one
     std::size_t taken = 0;   // the number of samples received
-    // What takes them in place of `room`, which is for one then; null: nothing. Throws
-    // Error(kInvalidArgument) if the first is no row; the next call returns that sample.
+    // Takes the samples instead of `room`, which has room for one then; null: unused. Throws
+    // Error(kInvalidArgument) if the first sample is no row; the next call returns that sample.
     RowSink* rows = nullptr;
 
     bool full() const noexcept { return rows != nullptr ? rows->full() : taken == room.size(); }
@@ -98,30 +99,29 @@ class SubscriberCore {
   // Returns true if receive() would return now, with any outcome; else re-arms the descriptor.
   bool ready();
 
-  // Returns a descriptor to poll: readable when try_receive() may find something. Each
-  // try_receive() that finds nothing re-arms it. The first call makes it and sends each publisher a
-  // notifier.
+  // Returns a descriptor to poll: readable when try_receive() may find a sample. Each try_receive()
+  // that finds none re-arms it. The first call makes it and sends each publisher a notifier.
   int event_descriptor();
   // With `lazily`, publishers make the descriptor readable only when half of the samples that may
-  // wait do, or one is set aside no more: for a program that looks by itself every few
-  // milliseconds.
+  // wait are waiting, or when a set-aside sample can be tried again: for a program that looks by
+  // itself every few milliseconds.
   void notify_lazily(bool lazily);
-  // Returns true if the next sample of a publisher waits for something, as a copy from a GPU.
+  // Returns true if the next sample of a publisher waits, for example for a copy from a GPU.
   bool has_set_aside() const;
-  // Those are waited for no more: the next try_receive() drops them, as not copied.
+  // Ends the wait for these samples: the next try_receive() drops them as not copied.
   void refuse_set_aside(const char* why);
-  // From now on only samples that were published before are received, of each link that comes later
-  // those that came with it.
+  // From now on receives only samples that were published before; from each later link only the
+  // samples that came with it.
   void stop_here() noexcept;
-  // Returns true if a sample is left that try_receive() may return later, or a publisher has not
-  // answered yet: it may have published samples that come with its answer.
+  // Returns true if a sample is left that try_receive() may return later, or if a publisher has not
+  // replied yet: samples that it has published may come with its reply.
   bool has_left() const;
-  // After stop_here(): counts the samples before it that are still left as missed.
+  // After stop_here(): counts the earlier samples that are still left as missed.
   void miss_what_is_left() noexcept;
-  // Returns how many publishers there are, also those that have ended and left something.
+  // Returns the number of publishers, including those that have ended and left samples.
   std::size_t links() const;
-  // Signals the descriptor if a sample was missed: a publisher can be stopped between its entry and
-  // its notification. Called every kParkSlice. Returns false if there is no descriptor.
+  // Signals the descriptor if a sample was overlooked: a publisher can be stopped between its entry
+  // and its notification. Called every kParkSlice. Returns false if there is no descriptor.
   bool look_after_event();
 
   Outcome wait_for_publishers(std::uint32_t count, const platform::StopCondition& stop);
@@ -130,19 +130,20 @@ class SubscriberCore {
   // Ends all links; held samples stay valid. Returns false if it was closed before.
   bool close();
   bool closed() const;
-  // Of Device::host(): the samples since the last call that it does not get, 1,024 gaps at most.
+  // With Device::host(): returns the samples since the last call that it does not get, at most
+  // 1,024 gaps.
   std::vector<MissingSamples> take_missing();
 
-  // The functions below are for the event loop.
+  // The functions below are for the event loop only.
   void add(std::shared_ptr<link::BorrowerLink> link);
-  // Between these two calls a link will be added or refused: the stream does not end meanwhile.
+  // Between these two calls a link will be added or refused: the stream cannot end.
   void expect_link();
   void expect_link_no_more();
   void accept(const std::shared_ptr<link::BorrowerLink>& link, const link::Accepted& accepted,
               platform::Fd segment, platform::Fd room_notifier = {});
   // Ends a link; the samples in its ring can still be received. `cut_off`: the owner ended it
-  // because it blocked the publisher for too long. Then the publisher is to be joined again when
-  // the program looks for samples.
+  // because it blocked the publisher for too long. The publisher is then joined again when the
+  // program looks for samples.
   void end(const std::shared_ptr<link::BorrowerLink>& link, bool cut_off = false);
   // Returns the publishers to join again, each once.
   std::vector<std::pair<Id, std::uint32_t>> take_rejoins();
@@ -155,9 +156,9 @@ class SubscriberCore {
               std::string_view why) noexcept;
   // Counts a publisher that could not be joined.
   void not_joined(std::string_view why) noexcept;
-  // Writes what is received into this ring from now on; null: into none.
+  // Writes a record of each sample received from now on into this ring; null: into none.
   void trace(std::shared_ptr<link::TraceRing> ring);
-  // Has set-aside samples tried again.
+  // Makes set-aside samples be tried again.
   void segment_came();
 
  private:
@@ -235,13 +236,13 @@ class SubscriberCore {
   SampleCache spare_ TB_GUARDED_BY(mutex_);
   std::optional<PolledEvent> event_ TB_GUARDED_BY(mutex_);
   bool event_armed_ TB_GUARDED_BY(mutex_) = false;  // publishers notify
-  bool lazily_ TB_GUARDED_BY(mutex_) = false;       // when half of what may wait does
-  // All samples since the event was armed have notified, and nothing has cleared it.
+  bool lazily_ TB_GUARDED_BY(mutex_) = false;  // publishers notify when half of what may wait does
+  // All samples since the event was armed have notified, and the event was not cleared since.
   bool all_notify_ TB_GUARDED_BY(mutex_) = false;
   std::map<const link::BorrowerLink*, PendingSample> pending_ TB_GUARDED_BY(mutex_);
   std::vector<MissingSamples> missing_ TB_GUARDED_BY(mutex_);
   std::atomic<bool> has_missing_ = false;  // written under the mutex
-  // Set before the first link, constant since then.
+  // Set before the first link, then constant.
   Claim claim_;
   Stage stage_;
   std::function<void()> links_gone_;
@@ -254,7 +255,7 @@ class SubscriberCore {
   // Elements of links_; empty while the mutex is free.
   std::vector<link::BorrowerLink*> to_settle_ TB_GUARDED_BY(mutex_);
   SubscriberStats stats_ TB_GUARDED_BY(mutex_);
-  std::shared_ptr<link::TraceRing> trace_ TB_GUARDED_BY(mutex_);  // null: it is not traced
+  std::shared_ptr<link::TraceRing> trace_ TB_GUARDED_BY(mutex_);  // null: not traced
   StreamEnd stream_ TB_GUARDED_BY(mutex_);
   bool closed_ TB_GUARDED_BY(mutex_) = false;
   bool stopped_ TB_GUARDED_BY(mutex_) = false;  // stop_here() was called

@@ -12,17 +12,17 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr int kSkippedAtATime = 64;
-constexpr std::size_t kMostMissing = 1024;  // gaps that nobody has asked for yet
+constexpr std::size_t kMostMissing = 1024;  // gaps not yet returned by take_missing()
 
 }  // namespace
 
 // Reads the link's next sample. Counts and skips malformed samples, at most kSkippedAtATime: a
-// publisher that sends nothing else must not keep the thread here.
+// publisher that sends only these must not keep the thread here.
 bool SubscriberCore::take_from(const LinkRef& link, Batch& batch) {
   link::Entry entry;
   for (int skipped = 0; skipped < kSkippedAtATime; ++skipped) {
     if (link->set_aside) {
-      if (!link->look_again) return false;  // as ready() says
+      if (!link->look_again) return false;  // as in ready()
       entry = *link->set_aside;
       link->set_aside.reset();
     } else if (!link->pop(entry)) {
@@ -52,7 +52,8 @@ bool SubscriberCore::take_from(const LinkRef& link, Batch& batch) {
   return false;
 }
 
-// Copies the common row at once: no Sample and no lease are made. Returns false for another sample.
+// Copies the common kind of row at once, without a Sample or a lease. Returns false for other
+// samples.
 bool SubscriberCore::take_row(link::BorrowerLink& link, const link::Entry& entry, RowSink& rows) {
   if (!pending_.empty() || trace_ || !rows.take(link, entry)) return false;
   platform::kill_point("receive.described");
@@ -61,7 +62,7 @@ bool SubscriberCore::take_row(link::BorrowerLink& link, const link::Entry& entry
   return true;
 }
 
-// A sample that is no row is set aside as it was read, for the next receive().
+// A sample that is no row is set aside as read, for the next receive().
 void SubscriberCore::give_to_rows(const LinkRef& link, const link::Entry& entry, Batch& batch) {
   Sample& sample = batch.room.front();
   if (batch.rows->take(sample)) {
@@ -94,7 +95,7 @@ SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link
   return options_.pin ? pin(link, entry, sample) : Taken::kDone;
 }
 
-// `claimed` has the leases and copies that were requested for this entry; null if none were.
+// `claimed`: the leases and copies that were requested for this entry; null if none were.
 SubscriberCore::Taken SubscriberCore::read_entry(const LinkRef& link, const link::Entry& entry,
                                                  AcquiredLeases* claimed, Sample& sample) {
   switch (SampleData::read(sample, link, entry, receiving_, spare_, claimed)) {
@@ -143,7 +144,7 @@ void SubscriberCore::end_broken(link::BorrowerLink& link) noexcept {
   try {
     stats_.last_refusal = "the queue from publisher " + std::to_string(link.source()->publisher) +
                           " of participant " + link.source()->participant.hex() +
-                          " was overwritten with what no publisher writes: its link was ended";
+                          " contains data that no publisher writes: its link was ended";
   } catch (const std::bad_alloc&) {  // the count still reports it
     stats_.last_refusal.clear();
   }
@@ -155,7 +156,7 @@ void SubscriberCore::settle_later(link::BorrowerLink& link) noexcept {
   to_settle_.push_back(&link);
 }
 
-// Tells all publishers what was popped and given back, with one fence at most.
+// Notifies all publishers of popped and returned samples, with at most one fence.
 void SubscriberCore::settle() noexcept {
   using Settled = link::BorrowerLink::Settled;
   bool given_back = false;
@@ -164,7 +165,8 @@ void SubscriberCore::settle() noexcept {
     given_back = given_back || settled == Settled::kGivenBack;
     return settled == Settled::kNobodyWaits;
   });
-  // Pairs with Sleeper::enter(): it sees our writes, or we see it sleep. A pop() needs no fence.
+  // Pairs with Sleeper::enter(): it sees these writes, or this thread sees it sleep. A pop() needs
+  // no fence.
   if (given_back) link::full_fence();
   for (link::BorrowerLink* const link : to_settle_) link->wake_publisher();
   to_settle_.clear();
@@ -177,7 +179,7 @@ SubscriberCore::Taken SubscriberCore::set_aside(link::BorrowerLink& link,
   return Taken::kLater;
 }
 
-// Pins a sample that was read, or sets it aside until the owner has answered.
+// Pins a sample that was read, or sets it aside until the owner has replied.
 SubscriberCore::Taken SubscriberCore::pin(const LinkRef& link, const link::Entry& entry,
                                           Sample& sample) {
   try {
@@ -206,7 +208,7 @@ void SubscriberCore::count_received(link::BorrowerLink& link, const link::Entry&
   ++stats_.received;
 }
 
-// `count`: the samples that a link has missed that was not stopped.
+// `count`: the number of samples missed by a link that was not stopped.
 void SubscriberCore::count_missed_at_the_end(link::BorrowerLink& link,
                                              std::uint64_t count) noexcept {
   if (link.stopped()) count = link.empty() ? link.take_missed_before_stop() : 0;
@@ -225,20 +227,20 @@ void SubscriberCore::miss_what_is_left() noexcept {
     if (link->stopped()) count_missed(*link, link->take_missed_before_stop());
 }
 
-// `end`: behind the last one. Without memory for it, it stays a number in `stats_` alone.
+// `end`: number after the last one. Without memory for the record, only `stats_` counts them.
 void SubscriberCore::note_missing(const link::BorrowerLink& link, std::uint64_t end,
                                   std::string why) noexcept {
   if (!receiving_.in_host_memory || missing_.size() == kMostMissing) return;
   const link::Source& source = *link.source();
   std::uint64_t first = link.next_sequence();
-  if (first == link::kNoSequence) first = end - 1;  // the one that `why` is about
+  if (first == link::kNoSequence) first = end - 1;  // the sample that `why` refers to
   if (first == end) return;
   try {
     missing_.push_back({{source.participant, source.publisher}, first, end, std::move(why)});
   } catch (const std::bad_alloc&) {
     return;
   }
-  has_missing_.store(true, std::memory_order_relaxed);  // the mutex orders what it tells of
+  has_missing_.store(true, std::memory_order_relaxed);  // relaxed: the mutex orders missing_
 }
 
 std::vector<MissingSamples> SubscriberCore::take_missing() {
@@ -258,7 +260,7 @@ void SubscriberCore::claimed(const LinkRef& link, std::uint64_t token,
                              std::variant<AcquiredLeases, Error> result) {
   const platform::MutexLock lock(mutex_);
   const auto asked = pending_.find(link.get());
-  if (asked == pending_.end() || asked->second.token != token) return;  // for a sample that is gone
+  if (asked == pending_.end() || asked->second.token != token) return;  // the sample is gone
   if (auto* const acquired = std::get_if<AcquiredLeases>(&result))
     asked->second.state = std::move(*acquired);
   else

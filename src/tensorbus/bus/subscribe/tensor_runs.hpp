@@ -16,7 +16,7 @@ struct PlacedBytes {
   std::size_t tensor;
 };
 
-// Returns those of the tensors that `wanted` says, the lowest first. None has no bytes.
+// Returns the tensors with bytes for which wanted() is true, by ascending address.
 template <typename Wanted>
 std::vector<PlacedBytes> placed_tensors(std::span<const Tensor> tensors, Wanted wanted) {
   std::vector<PlacedBytes> placed;
@@ -33,8 +33,8 @@ std::vector<PlacedBytes> placed_tensors(std::span<const Tensor> tensors, Wanted 
   return placed;
 }
 
-// Calls visit(begin, end, members) for each range of bytes: of one of them, or of some that
-// overlap.
+// Calls visit(begin, end, members) for each range of bytes: of one tensor, or of overlapping
+// tensors.
 template <typename Visit>
 void for_each_run(std::span<const PlacedBytes> placed, Visit visit) {
   for (std::size_t first = 0, last = 0; first < placed.size(); first = last) {

@@ -33,7 +33,7 @@ void Tracing::stop() noexcept {
 }
 
 void Tracing::stop_now() noexcept {
-  // Unmapped after the publishers and subscribers have let go of it, not under their mutexes.
+  // Unmapped after the publishers and subscribers have released it, not under their mutexes.
   const auto last = std::move(ring_);
   take_away(publishers_traced_);
   take_away(subscribers_traced_);

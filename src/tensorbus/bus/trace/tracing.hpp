@@ -18,24 +18,24 @@
 
 namespace tensorbus::bus {
 
-// Whether a tracer is here, and for which topics (docs/tracing.md). ParticipantCore owns it.
-// Thread-safe: while its mutex is held, no publisher or subscriber gets a ring that was stopped.
+// Whether a tracer is connected, and for which topics (docs/tracing.md). Owned by ParticipantCore.
+// Thread-safe: while its mutex is held, no publisher or subscriber gets a stopped ring.
 class Tracing {
  public:
   using Publishers = std::function<std::vector<std::shared_ptr<PublisherCore>>()>;
   using Subscribers = std::function<std::vector<std::shared_ptr<SubscriberCore>>()>;
-  // These return what was added to the participant.
+  // These return the publishers and subscribers that were added to the participant.
   Tracing(const Id& self, Publishers publishers, Subscribers subscribers)
       : self_(self), publishers_(std::move(publishers)), subscribers_(std::move(subscribers)) {}
 
-  // Gives a new ring, for which `charge` is paid, to publishers and subscribers of these topics,
-  // without names to all. Throws Error(kUnsupported) if there is a tracer, Error(kOutOfMemory).
+  // Gives a new ring, charged to `charge`, to publishers and subscribers of these topics; without
+  // topics, to all. Throws Error(kUnsupported) if there is a tracer, Error(kOutOfMemory).
   std::shared_ptr<link::TraceRing> start(const std::vector<link::TopicName>& topics, pid_t tracer,
                                          memory::PeerCharge charge);
-  // Takes it away from all of them.
+  // Takes the ring away from all of them.
   void stop() noexcept;
 
-  // Gives a publisher or subscriber that was just added the ring, if there is one for its topic.
+  // Gives a new publisher or subscriber the ring, if there is one for its topic.
   void add(const std::shared_ptr<PublisherCore>& publisher);
   void add(const std::shared_ptr<SubscriberCore>& subscriber);
 
@@ -52,10 +52,11 @@ class Tracing {
   const Publishers publishers_;
   const Subscribers subscribers_;
   platform::Mutex mutex_;
-  std::shared_ptr<link::TraceRing> ring_ TB_GUARDED_BY(mutex_);  // null: there is no tracer
+  std::shared_ptr<link::TraceRing> ring_ TB_GUARDED_BY(mutex_);  // null: no tracer
   std::set<std::string> topics_ TB_GUARDED_BY(mutex_);
   pid_t tracer_ TB_GUARDED_BY(mutex_) = 0;
-  // They have the ring, those that are gone among them: so stop() needs no memory.
+  // Publishers and subscribers with the ring, including destroyed ones, so that stop() needs no
+  // memory.
   Traced<PublisherCore> publishers_traced_ TB_GUARDED_BY(mutex_);
   Traced<SubscriberCore> subscribers_traced_ TB_GUARDED_BY(mutex_);
 };
