@@ -73,7 +73,7 @@ class Channels:
         for stream, channel in list(self._channels.items()):
             if not channel.opened_here and stream not in self._opened_again:
                 self._remove(stream)
-                channel.end("the other side has left it")
+                channel.end("the other side has dropped the channel")
 
     def close(self, why: str) -> None:
         for channel in self._channels.values():

@@ -245,7 +245,7 @@ class Lane(asyncio.BufferedProtocol):
     def _watch(self) -> None:
         now = self._loop.time()
         if now - self._heard > SILENCE:
-            return self.close(f"nothing was heard for {SILENCE:.0f} s")
+            return self.close(f"no bytes were received for {SILENCE:.0f} s")
         if self._owner is not None:
             self.send(Ping(time.monotonic_ns()))
         self._watching = self._loop.call_later(PING_EVERY, self._watch)
