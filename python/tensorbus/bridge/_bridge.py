@@ -244,14 +244,14 @@ class Bridge:
             oldest = next(iter(self._pending))
             left = oldest.made + _TIME_FOR_HELLO - asyncio.get_running_loop().time()
             if left <= 0 and not oldest.why:
-                oldest.close("no HELLO came, and others want to connect")
+                oldest.close("no HELLO was received, and other connections wait")
             await asyncio.sleep(max(left, _SETTLE))
 
     def _stranger(self) -> Lane:
         """Returns a new lane, which waits for the peer's HELLO."""
         lane = Lane(self._greet_back, self._on_stranger_gone)
         loop = asyncio.get_running_loop()
-        self._pending[lane] = loop.call_later(SILENCE, lane.close, "no HELLO came")
+        self._pending[lane] = loop.call_later(SILENCE, lane.close, "no HELLO was received")
         return lane
 
     def _on_stranger_gone(self, lane: Lane, why: str) -> None:
@@ -339,7 +339,7 @@ class Bridge:
             await second.met
         except BaseException:
             for lane in lanes:
-                lane.close("not all of its lanes have come")
+                lane.close("a lane of the connection was not connected")
             raise
 
     # The key has the machine: a certificate proves only the machine, a bridge may claim any id.
@@ -409,7 +409,7 @@ class Bridge:
         if session is not None and not goes_on:
             if hello.connection == session.name:  # a replayed HELLO
                 raise ProtocolError("HELLO.connection: a session has begun with it")
-            self._end(session, "the other side has begun anew")
+            self._end(session, "the other side has begun a new session")
             session = None
         if session is None:
             session = Session(
@@ -474,7 +474,7 @@ class _Greeting:
         bridge._require_name(lane, hello)
         self.peer = (hello.machine, hello.bridge)
         if hello.lane != (EXPRESS if self.session is None else BULK):
-            raise ProtocolError(f"HELLO.lane: {hello.lane!r} of the answer")
+            raise ProtocolError(f"HELLO.lane: the reply has {hello.lane!r}")
         if self.session is None:
             before = bridge._sessions.get(self.peer)
             if hello.known and (before is None or before.name != hello.known):

@@ -127,8 +127,9 @@ class BridgeConfig:
                 )
         if self.tls is None and not self.trust_network and (self.listen or self.connect):
             raise InvalidArgument(
-                "without certificates, whoever reaches this port can read and publish: give them "
-                "in [tls], or say --trust-network if only trusted machines are on this network"
+                "without certificates, any program that reaches this port can read and publish: "
+                "set them in [tls], or pass --trust-network if all machines on this network are "
+                "trusted"
             )
 
 

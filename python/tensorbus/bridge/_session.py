@@ -114,7 +114,7 @@ class Session:
         self._lanes[EXPRESS] = self._link.express = express
         loop = asyncio.get_running_loop()
         self._connected_at = loop.time()
-        self._completing = loop.call_later(SILENCE, express.close, "no bulk lane came")
+        self._completing = loop.call_later(SILENCE, express.close, "no bulk lane in time")
         self.name = self.name or connection
         self.connection, self.initiator = connection, initiator
         self.address = express.peer.address
@@ -133,7 +133,7 @@ class Session:
         if not self.connected:
             raise ProtocolError("HELLO.connection: it is gone")
         if BULK in self._lanes:
-            raise ProtocolError("HELLO.lane: there is a bulk lane")
+            raise ProtocolError("HELLO.lane: the connection has a bulk lane")
         self._lanes[BULK] = bulk
         if self._completing is not None:
             self._completing.cancel()

@@ -269,7 +269,7 @@ class QueueExport:
 
     def _owe(self, id: int) -> None:
         if id in self._owed or len(self._owed) >= _MOST_OWED:
-            raise ProtocolError(f"the put or call {id} is one too many")
+            raise ProtocolError(f"the put or call {id}: its id is in use, or too many are pending")
         self._owed.add(id)
 
     def _answer(self, id: int, outcome: Outcome, values: Values = NO_VALUES) -> None:
@@ -291,5 +291,5 @@ class QueueExport:
 
     def _take_from_hand(self, count: int) -> None:
         if count > self._count_in_hand:
-            raise ProtocolError(f"{count} items, and {self._count_in_hand} are in hand")
+            raise ProtocolError(f"{count} items, but only {self._count_in_hand} are in hand")
         self._count_in_hand -= count

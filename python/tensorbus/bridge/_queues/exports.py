@@ -84,7 +84,7 @@ def _tell(export: QueueExport, message: ChannelMessage) -> None:
             "passed": export.on_passed,
         }.get(verb)
         if told is None:
-            raise ProtocolError(f"a queue's channel: {verb!r}")
+            raise ProtocolError(f"the channel of a queue: {verb!r} is unknown")
         (which,) = message.numbers(1)
         told(which)
 

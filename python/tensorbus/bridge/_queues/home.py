@@ -76,10 +76,10 @@ class QueueHome:
         self._puts: deque[tuple[int, ChannelMessage, bool]] = deque()  # wait for memory
         self._putting: asyncio.TimerHandle | None = None
         self._put_delay = LOOK_AGAIN  # seconds
-        self._getting = Backoff(f"items of {name} are not asked for", budget.log.warning)
+        self._getting = Backoff(f"items of {name} are not requested", budget.log.warning)
         self._going_on: asyncio.TimerHandle | None = None
         self._untold: deque[tuple[str, int]] = deque()  # `done` and `give_back`, not sent yet
-        self._tell_all = Again(f"{name}: items are not ended", self._tell_some, budget.log.warning)
+        self._tell_all = Again(f"{name} gets no results", self._tell_some, budget.log.warning)
         self._told: set[_Request] = set()  # sent; their replies are not needed
 
     def finish(self) -> None:

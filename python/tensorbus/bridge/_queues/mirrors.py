@@ -249,7 +249,7 @@ class _LiveMirror:
         elif verb == "over":
             mirror.on_over(*message.numbers(1))
         else:
-            raise ProtocolError(f"a queue's channel: {verb!r}")
+            raise ProtocolError(f"the channel of a queue: {verb!r} is unknown")
 
 
 def _denied(message: ChannelMessage) -> tuple[int, int, str]:

@@ -164,7 +164,7 @@ class ServiceMirror:
 
     async def _on_message(self, message: ChannelMessage) -> None:
         if message.verb != "answer":
-            raise ProtocolError(f"a channel of a service: {message.verb!r}")
+            raise ProtocolError(f"the channel of a service: {message.verb!r} is unknown")
         (number,) = message.numbers(1)
         reply = self._calls.pop(number, None)
         if reply is None:

@@ -103,10 +103,10 @@ class _Calls:
             ProtocolError: it is not a call, or the peer has too many calls.
         """
         if message.verb != "call":
-            raise ProtocolError(f"a channel of a service: {message.verb!r}")
+            raise ProtocolError(f"the channel of a service: {message.verb!r} is unknown")
         (number,) = message.numbers(1)
         if len(self._tasks) >= MOST_CALLS:
-            raise ProtocolError(f"a channel of a service: more than {MOST_CALLS} calls")
+            raise ProtocolError(f"the channel of a service: more than {MOST_CALLS} calls")
         await self._channel.budget.descriptors.wait_for(_OF_CALL)
         replies = None
         try:

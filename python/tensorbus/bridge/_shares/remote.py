@@ -94,8 +94,8 @@ class RemoteShare:
             return None
         if access == "shared":
             raise AccessDenied(
-                f"it is shared on the machine {channel.machine}, and nobody can write to it from "
-                "another one: attach with another access, to a copy"
+                f"it is shared on the machine {channel.machine} and cannot be written to from "
+                "another machine: attach with another access, to a copy"
             )
         milliseconds = 0 if timeout is None else max(1, min(int(timeout * 1000), _LONGEST))
         known = int(self._copy is not None)
@@ -113,7 +113,7 @@ class RemoteShare:
             case "refused", [int(code), str(text)]:
                 raise error_of(code, text)
             case _:
-                raise ProtocolError(f"a channel of a share: {message.verb!r}")
+                raise ProtocolError(f"the channel of a share: {message.verb!r} is unexpected")
         assert self._copy is not None
         return self._copy.handle
 
@@ -135,7 +135,7 @@ class RemoteShare:
                 if len(here) > 1:
                     raise AccessDenied(
                         f"the machines {here[0].machine} and {here[1].machine} both say that they "
-                        "have the process that shares it: neither is told the handle"
+                        "have the process that shares it: the handle is sent to neither"
                     )
                 if here:
                     until = min(until, now() + _OTHERS_ANSWER_IN)

@@ -31,7 +31,7 @@ class ShareServer:
         while True:
             message = await channel.receive()
             if message.verb != "attach":
-                raise ProtocolError(f"a channel of a share: {message.verb!r}")
+                raise ProtocolError(f"the channel of a share: {message.verb!r} is unknown")
             known, milliseconds = message.numbers(2)
             timeout = milliseconds / 1000 if milliseconds else None
             try:

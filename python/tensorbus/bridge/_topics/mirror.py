@@ -210,7 +210,7 @@ class Mirror:
         # The peer sent an invalid dtype, a tensor outside its bytes, or a number out of range.
         except (Error, TypeError) as error:
             if not self.bad:
-                self._warn(f"a sample makes no sense: {error}")
+                self._warn(f"a sample is invalid: {error}")
             self.bad += 1
             return True
         if told is Outcome.TIMED_OUT:

@@ -231,7 +231,7 @@ class Lane(asyncio.BufferedProtocol):
         if not isinstance(frame, Hello):
             raise ProtocolError(f"{type(frame).__name__} before HELLO")
         if frame.magic != frames.MAGIC:
-            raise ProtocolError("HELLO.magic: this is no bridge")
+            raise ProtocolError("HELLO.magic: the peer is not a bridge")
         if frame.version != frames.VERSION:
             raise ProtocolError(
                 f"HELLO.version: {frame.version}; this bridge speaks {frames.VERSION}"

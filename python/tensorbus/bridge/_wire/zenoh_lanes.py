@@ -131,7 +131,7 @@ class Fleet:
                 config.insert_json5(key, value)
             if config.get_json("mode") not in ('"client"', '"router"'):
                 raise InvalidArgument(
-                    f"{self._config}: mode: expected client or router, since peers pass nothing on"
+                    f"{self._config}: mode: expected client or router: peers do not forward data"
                 )
         except zenoh.ZError as error:
             raise InvalidArgument(f"{self._config}: {error}") from None
