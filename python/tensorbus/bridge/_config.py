@@ -98,9 +98,11 @@ class BridgeConfig:
     fleet: str = "default"
 
     def check(self) -> None:
-        """
+        """Checks all fields.
+
         Raises:
-            InvalidArgument: it connects nothing, or nothing protects it.
+            InvalidArgument: a field is invalid, there is nothing to connect to or to listen on, or
+                connections would be unprotected without `trust_network`.
         """
         if not self.listen and not self.connect and not self.zenoh:
             raise InvalidArgument(

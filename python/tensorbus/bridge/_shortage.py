@@ -47,7 +47,7 @@ def require_shortage(error: BaseException) -> None:
 
 
 class Backoff:
-    """The delays between tries, and one log line at the begin and the end of a shortage.
+    """The delays between tries, and one log line at the start and the end of a shortage.
 
     Args:
         what: a sentence: what is not done while the shortage lasts.

@@ -46,7 +46,7 @@ class Mirror:
         self.stream = 0  # 0: not wanted
         self.received = 0  # samples
         self.received_bytes = 0
-        self.discarded = 0  # samples that do not fit into the budget
+        self.discarded = 0  # samples for which there was no memory
         self.bad = 0  # invalid samples
         self._machine = machine
         self._tell = tell

@@ -24,7 +24,7 @@ def compressed(data: bytes | memoryview) -> bytes | None:
 
 
 def decompressed(data: bytes, most: int) -> bytes:
-    """Returns the bytes of a compressed chunk. The data need not be trusted.
+    """Returns the bytes of a compressed chunk. The data is not trusted.
 
     Raises:
         ProtocolError: the data is invalid, or has more than `most` bytes.

@@ -306,7 +306,7 @@ class FrameReader:
 
 
 def decode(number: int, body: bytes) -> Frame:
-    """Decodes the body of a frame. The body need not be trusted.
+    """Decodes the body of a frame. The body is not trusted.
 
     Raises:
         ProtocolError: the type or a field is invalid; the text names the field.

@@ -27,7 +27,7 @@ _AHEAD = 4 << 10  # bytes received at once while no CHUNK is expected
 PING_EVERY = 1.0  # seconds
 SILENCE = 3.0  # seconds without received bytes after which a connection is considered dead
 _MOST_REASON = 500  # characters
-_LONG = 0.01  # seconds of CPU time for a peer's frames, after which reading pauses as long
+_LONG = 0.01  # seconds of CPU time for received frames above which reading pauses equally long
 _MOST_UNSENT = 16 << 20  # bytes that wait for a peer that does not read
 
 
@@ -42,7 +42,7 @@ class LaneOwner(Protocol):
 
 
 class Lane(asyncio.BufferedProtocol):
-    """A connection. Before HELLO it has no owner; then the session that `greeter` returns.
+    """A connection. After HELLO its owner is the session that `greeter` returns.
 
     Args:
         greeter: called with the lane and the peer's HELLO; returns the owner of the lane.
