@@ -715,7 +715,7 @@ class Queue:
 
     def give_back(self, number: int) -> None:
         """
-        Returns the item to the queue, as if this process had died with it in its hand.
+        Ends the holding of an item as if this process had died: with `redeliver` it returns to the queue, otherwise it counts as lost.
         """
 
     def start_join(self) -> Pending: ...

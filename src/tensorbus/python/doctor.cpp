@@ -14,8 +14,7 @@ void bind_doctor(nb::module_& module) {
       "cuda_device_of",
       [](std::uintptr_t address) { return cuda_device_of(reinterpret_cast<const void*>(address)); },
       nb::arg("address"),
-      "Returns the ordinal of the GPU whose memory this is; -1 for any other "
-      "address.");
+      "Returns the ordinal of the GPU whose memory this is; -1 for any other address.");
   nb::class_<ProbeResult>(module, "Finding")
       .def_prop_ro("why_not", [](const ProbeResult& self) { return text_of(self.why_not); })
       .def_prop_ro("can", &ProbeResult::can);

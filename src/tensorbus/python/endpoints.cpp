@@ -291,12 +291,12 @@ void bind_participant(nb::module_& module) {
       .def_prop_ro("domain_changes", &Participant::domain_changes,
                    "A counter that grows when files of the domain may have been added or removed.")
       .def("domain_fileno", &Participant::domain_descriptor,
-           "Returns a descriptor to poll: readable when domain_changes may have grown since it "
-           "was cleared.")
+           "Returns a descriptor to poll: readable when domain_changes may have grown since it was "
+           "cleared.")
       .def("clear_domain_fileno", &Participant::clear_domain_descriptor)
       .def("subscribers_fileno", &Participant::subscribers_descriptor,
-           "Returns a descriptor to poll: readable when publishers of this participant have "
-           "gained or lost subscribers since take_changed_publishers().")
+           "Returns a descriptor to poll: readable when publishers of this participant have gained "
+           "or lost subscribers since take_changed_publishers().")
       .def("take_changed_publishers", &Participant::take_changed_publishers,
            "Returns the numbers of these publishers.")
       .def_prop_ro(
@@ -365,8 +365,7 @@ void bind_publisher(nb::module_& module) {
            "Drops the history, and continues with this sequence number. Does nothing and returns "
            "False if the publisher has subscribers or is closed.")
       .def("begin_at", &Publisher::begin_at, nb::arg("sequence"), nb::call_guard<WithoutGil>(),
-           "For a mirror that has not begun: samples from this sequence number on count as "
-           "missed.")
+           "For a mirror that has not begun: samples from this sequence number on count as missed.")
       .def("break_off", &Publisher::break_off, nb::call_guard<WithoutGil>(),
            "Closes as if the process had died: streams of subscribers continue with the next "
            "publisher.")

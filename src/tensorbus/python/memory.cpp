@@ -330,8 +330,7 @@ void bind_memory(nb::module_& module) {
       .def("__dlpack__", dlpack, nb::kw_only(), nb::arg("stream") = nb::none(),
            nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
            nb::arg("copy") = nb::none(),
-           "Returns a DLPack capsule. Its consumer keeps the memory "
-           "alive.")
+           "Returns a DLPack capsule. Its consumer keeps the memory alive.")
       .def("bits", bits,
            "Returns the same memory, as unsigned integers if DLPack, or PyTorch before 2.10, has "
            "no type for its elements.")

@@ -96,12 +96,10 @@ void bind_mirror_queues(nb::module_& module) {
       .def("take_events", take_events,
            nb::sig("def take_events(self) -> list[tuple[typing.Any, ...]]"),
            "Returns the events in order: (\"demand\", gets), (\"put\", id, Sample, waits), "
-           "(\"call\", "
-           "id, verb, number), (\"cancel\", id), (\"taken\", tag), (\"spoilt\", tag), (\"done\", "
-           "what), "
-           "(\"died\", what), (\"passed\", items). `what` is the tag with `redeliver`, otherwise "
-           "the "
-           "number of items. The verb \"poll\" is a get that does not wait.")
+           "(\"call\", id, verb, number), (\"cancel\", id), (\"taken\", tag), (\"spoilt\", tag), "
+           "(\"done\", what), (\"died\", what), (\"passed\", items). `what` is the tag with "
+           "`redeliver`, otherwise the number of items. The verb \"poll\" is a get that does not "
+           "wait.")
       .def("offer", offer, nb::arg("outgoing"), nb::arg("fields"), nb::arg("tag"),
            nb::sig("def offer(self, outgoing: Outgoing, fields: bytes, tag: int) -> None"),
            "Adds an item for local gets. Tags must grow.")

@@ -218,12 +218,11 @@ void bind_outgoing(nb::module_& module) {
           },
           nb::arg("value"), flags,
           nb::sig("def add_buffer(self, value: object, flags: int) -> int"),
-          "Adds an object with the buffer protocol whose elements have a dtype. Returns -1 for "
-          "any other object.")
+          "Adds an object with the buffer protocol whose elements have a dtype. Returns -1 for any "
+          "other object.")
       .def("add_received", &Outgoing::add_received, nb::arg("memory"),
            nb::sig("def add_received(self, memory: Memory) -> int"),
-           "Adds a Memory: received, or of this "
-           "process.")
+           "Adds a Memory: received, or of this process.")
       .def(
           "add_capsule",
           [](Outgoing& self, nb::capsule capsule, unsigned bits) {

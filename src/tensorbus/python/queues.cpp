@@ -244,8 +244,7 @@ void bind_queues(nb::module_& module) {
            "For a get with `hold`: accepts the item that take() has read. TIMED_OUT: not yet, and "
            "the descriptor will be readable again.")
       .def("spoil", &Queue::Pending::spoil, nb::call_guard<WithoutGil>(),
-           "For a get with `hold`: refuses the item, which no process can read. It counts as "
-           "lost.")
+           "For a get with `hold`: refuses the item, which no process can read. It counts as lost.")
       .def_prop_ro("number", &Queue::Pending::number,
                    "The number of the item, for done() and give_back(); 0 without `redeliver`.");
   nb::class_<SampleQueue>(module, "Queue", "A queue: carries items between any processes.")
@@ -286,8 +285,8 @@ void bind_queues(nb::module_& module) {
           "process, which may be stopped or gone.")
       .def_static("addresses_of", &Queue::addresses_of, nb::arg("name"), nb::arg("participant"),
                   nb::call_guard<WithoutGil>(),
-                  "Returns the addresses of the queues with this name, for open(). Some queues "
-                  "may be gone.")
+                  "Returns the addresses of the queues with this name, for open(). Some queues may "
+                  "be gone.")
       .def_prop_ro("address", &Queue::address)
       .def_prop_ro("maxsize", [](const SampleQueue& self) { return self.options().maxsize; })
       .def_prop_ro("max_bytes", [](const SampleQueue& self) { return self.options().max_bytes; })
@@ -319,8 +318,8 @@ void bind_queues(nb::module_& module) {
       .def("put_plain", put_plain, nb::arg("item").none(), nb::arg("timeout").none(),
            nb::sig("def put_plain(self, item: object, timeout: float | None) -> "
                    "typing.Literal[True] | Outcome | None"),
-           "Puts a plain value. Returns True, or the Outcome if it was not put; None for any "
-           "other value.")
+           "Puts a plain value. Returns True, or the Outcome if it was not put; None for any other "
+           "value.")
       .def("get_item", get_item, nb::arg("timeout").none(),
            nb::sig("def get_item(self, timeout: float | None) -> tuple[typing.Any] | Sample | "
                    "tuple[Sample, BaseException] | Outcome"),
@@ -367,8 +366,8 @@ void bind_queues(nb::module_& module) {
             call(self, link::QueueVerb::kGiveBack, number);
           },
           nb::arg("number"),
-          "Returns the item to the queue, as if this process had died with it "
-          "in its hand.")
+          "Ends the holding of an item as if this process had died: with `redeliver` it returns to "
+          "the queue, otherwise it counts as lost.")
       .def(
           "start_join", [](SampleQueue& self) { return SamplePending(self.start_join()); },
           nb::call_guard<WithoutGil>())

@@ -184,10 +184,9 @@ void bind_samples(nb::module_& module) {
       .def("ranges", ranges,
            nb::sig("def ranges(self) -> tuple[list[memoryview], int, "
                    "list[tuple[str, tuple[int, ...], tuple[int, ...], int, int]]]"),
-           "Returns the tensors as one run of bytes: the parts of the run, each of which begins "
-           "at the next multiple of 64; the size of the run in bytes; and for each tensor its "
-           "dtype, shape, strides in elements, flags, and the offset of its first element in the "
-           "run.")
+           "Returns the tensors as one run of bytes: the parts of the run, each of which begins at "
+           "the next multiple of 64; the size of the run in bytes; and for each tensor its dtype, "
+           "shape, strides in elements, flags, and the offset of its first element in the run.")
       .def_prop_ro("published_on", published_on,
                    nb::sig("def published_on(self) -> tuple[str, ...]"))
       .def_prop_ro("fields", field_bytes)

@@ -111,13 +111,11 @@ void bind_shares(nb::module_& module) {
           "kept_by",
           [](const Handle& self, const std::string& keeper) { return self.kept_by(id_of(keeper)); },
           nb::arg("keeper"),
-          "Returns the handle of the same share, kept by the participant with "
-          "this id.")
+          "Returns the handle of the same share, kept by the participant with this id.")
       .def("bytes", bytes_of)
       .def("text", &Handle::text);
   nb::class_<Shared>(module, "Shared",
-                     "Shared tensors: any process with the handle may attach to "
-                     "them.")
+                     "Shared tensors: any process with the handle may attach to them.")
       .def_prop_ro("handle", [](const Shared& self) { return self.handle(); })
       .def_prop_ro("open", &Shared::open)
       .def("close", &Shared::close, nb::call_guard<WithoutGil>());

@@ -67,8 +67,7 @@ void bind_tracing(nb::module_& module) {
       .def_prop_ro("topics", topics, nb::sig("def topics(self) -> dict[str, str]"),
                    "The topics of observed publishers, by the name of the publisher.")
       .def("take", take_records, nb::arg("source"),
-           "Returns the records of a source since the "
-           "last call.");
+           "Returns the records of a source since the last call.");
 }
 
 }  // namespace tensorbus::python

@@ -180,8 +180,7 @@ void bind_recordings(nb::module_& module) {
            "Returns the indices of the messages on these topics (none: all) recorded from `begin` "
            "to before `end`, as an array of unsigned 32-bit numbers.")
       .def("time", time_of, nb::arg("index"),
-           "Returns the time of recording, in ns since the "
-           "Unix epoch.")
+           "Returns the time of recording, in ns since the Unix epoch.")
       .def("sample", sample_in, nb::arg("index"))
       .def(
           "check", [](const Recording& self) { self.file().check(); },
