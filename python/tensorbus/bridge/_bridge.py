@@ -89,9 +89,9 @@ class Bridge:
             server_context(config.tls) if config.tls else None,
             client_context(config.tls) if config.tls else None,
         )
-        self._look = Again("changes in the domain are not detected", self._look_at_domain)
+        self._look = Again("changes in the domain are not looked at", self._look_at_domain)
         self._demand: set[int] = set()  # publishers whose demand is not passed on yet
-        self._look_at_demand = Again("subscribers are not counted", self._pass_demand_on)
+        self._look_at_demand = Again("subscribers are not looked at", self._pass_demand_on)
         self._changed = asyncio.Event()  # set when a session is connected or cut
         self._stopped = False
 
