@@ -33,11 +33,11 @@ class Code(enum.IntEnum):
     TYPE_MISMATCH = 10
 
 def know_errors(by_code: tuple[type[Exception], ...]) -> None:
-    """Tells the exception of each Code."""
+    """Sets the exception class for each Code."""
 
 def raise_system_error(what: str, error_number: int) -> None:
     """
-    Raises the error of a system call of ours, which names the limit that it met.
+    Raises the error of a failed system call; its text names the limit that was reached.
     """
 
 class TensorFlags(enum.IntFlag):
@@ -60,7 +60,7 @@ class TensorFlags(enum.IntFlag):
 
 class Memory:
     """
-    Memory of the bus: a received tensor, a loan, or a stretch of a file. Offers the buffer protocol and DLPack; strides are in elements.
+    Memory of the bus: a received tensor, a loan, or a part of a file. Supports the buffer protocol and DLPack. Strides are in elements.
     """
 
     @property
@@ -79,16 +79,16 @@ class Memory:
     def writable(self) -> bool: ...
 
     def __dlpack__(self, *, stream: object | None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> CapsuleType:
-        """A DLPack capsule; whoever takes it keeps the memory."""
+        """Returns a DLPack capsule. Its consumer keeps the memory alive."""
 
     def bits(self) -> Memory:
         """
-        The same memory, as unsigned integers where DLPack had no name for the elements.
+        Returns the same memory, as unsigned integers if DLPack, or PyTorch before 2.10, has no type for its elements.
         """
 
     def packed(self) -> Memory:
         """
-        A copy that may be written to, without negative strides; what is repeated stays so.
+        Returns a writable copy without negative strides. Repeated elements (stride 0) stay repeated.
         """
 
     def __dlpack_device__(self) -> tuple[int, int]: ...
@@ -98,12 +98,12 @@ class Memory:
 
     @property
     def device(self) -> str:
-        """"cpu", or "cuda:0" and so on."""
+        """"cpu", or the GPU, for example "cuda:0"."""
 
     @property
     def published_on(self) -> str:
         """
-        Where its publisher had it: another device if this process cannot use that one.
+        The device of the publisher's tensor; differs from `device` if this process cannot use it.
         """
 
     def __repr__(self) -> str: ...
@@ -118,7 +118,7 @@ class FileMode(enum.Enum):
     COPY_ON_WRITE = 2
 
 class MappedFile:
-    """A stretch of a file in memory."""
+    """A part of a file, mapped into memory."""
 
     def __init__(self, fd: int, path: str, offset: int, bytes: int, mode: FileMode) -> None: ...
 
@@ -126,33 +126,37 @@ class MappedFile:
     def mode(self) -> FileMode: ...
 
     def memory(self, dtype: str, shape: Sequence[int], offset: int) -> Memory:
-        """A contiguous tensor, `offset` bytes after the first that is mapped."""
+        """
+        Returns a contiguous tensor, `offset` bytes after the first mapped byte.
+        """
 
     def check(self) -> None: ...
 
     def flush(self) -> None: ...
 
 def safetensors(fd: int, path: str) -> tuple[int, int, dict[str, tuple[str, str | None, int, list[int], int]], dict[str, str]]:
-    """What the header of a .safetensors file says."""
+    """Returns the contents of the header of a .safetensors file."""
 
 def flush_at(address: int) -> None:
-    """Flushes the file that this address is mapped from."""
+    """Flushes the file that is mapped at this address."""
 
 def is_in_file(address: int) -> bool:
-    """Is this address mapped from a file, by map_file()?"""
+    """Returns True if map_file() has mapped a file at this address."""
 
 def allocate_file(fd: int, path: str, bytes: int) -> None:
-    """Makes a file of exactly so many bytes, with all its blocks."""
+    """Sets the size of a file to `bytes`, and allocates all its blocks."""
 
 def plain_torch(memory: Memory) -> Any:
-    """The plain tensor over this memory; None if it is to be an unusual one."""
+    """
+    Returns the plain tensor over this memory; None if it needs an unusual one.
+    """
 
 def know_torch(tensor: type, dtypes: dict[Any, str]) -> None:
-    """Tells the class of plain tensors, and the names of their dtypes."""
+    """Sets the class of plain tensors, and the names of their dtypes."""
 
 def private_copy(address: int, dtype: str, shape: Sequence[int], strides: Sequence[int]) -> Memory:
     """
-    The elements, row-major, in memory of this process alone. Strides are in elements.
+    Returns a row-major copy of the elements in private memory. Strides are in elements.
     """
 
 def check_coordinates(indices: Memory, sizes: Sequence[int], count: int, coalesced: bool) -> None: ...
@@ -165,7 +169,7 @@ def check_nested(sizes: Memory, strides: Memory, offsets: Memory, elements: int)
 
 class Outgoing:
     """
-    The tensors of a message that is about to be published. Each method returns the index of the tensor that it added.
+    The tensors of a message to be published. Each add method returns the index of its tensor.
     """
 
     def __init__(self) -> None: ...
@@ -174,63 +178,65 @@ class Outgoing:
 
     def add(self, value: object) -> int:
         """
-        A torch.Tensor or numpy.ndarray of which there is no more to say than where it lies; -1 for anything else.
+        Adds a plain torch.Tensor or numpy.ndarray: fully described by address and layout. Returns -1 for any other object.
         """
 
     def add_buffer(self, value: object, flags: int) -> int:
         """
-        What offers the buffer protocol in elements that have a dtype; -1 for anything else.
+        Adds an object with the buffer protocol whose elements have a dtype. Returns -1 for any other object.
         """
 
     def add_received(self, memory: Memory) -> int:
-        """As it is."""
+        """Adds a Memory: received, or of this process."""
 
     def add_capsule(self, capsule: CapsuleType, flags: int) -> int: ...
 
     def add_memory(self, address: int, dtype: str, shape: Sequence[int], strides: Sequence[int], flags: int, keeper: object, device: int = -1, stream: int = 0) -> int:
         """
-        Strides are in elements. `keeper` lives until the memory was copied, or, on a GPU, as long as somebody reads it. `device`: the ordinal of a GPU, and the stream that writes it there; -1 is main memory.
+        Adds memory that the caller describes. Strides are in elements. `keeper` is kept until the memory was copied; for GPU memory, as long as it is read. `device`: the ordinal of the GPU, -1 for main memory. `stream`: the CUDA stream that writes the memory.
         """
 
     def add_at(self, loan: memoryview, dtype: str, shape: Sequence[int], strides: Sequence[int], flags: int, offset: int) -> int:
         """
-        A tensor in a loan of bytes; strides in elements, `offset` of the first element in bytes. InvalidArgument if it reaches outside.
+        Adds a tensor in a loan of bytes. Strides are in elements, the offset of the first element is in bytes. Raises InvalidArgument if the tensor reaches outside of the loan.
         """
 
     def set_stream(self, stream: int) -> None:
-        """On which all that lies on GPUs is written."""
+        """Sets the CUDA stream that writes all tensors on GPUs."""
 
 def know_numpy(array: type, api: object, dtypes: list[Any]) -> None:
     """
-    Tells the class of plain arrays, the capsule of NumPy's functions, and its dtypes that have a name here.
+    Sets the class of plain arrays, the capsule of NumPy's C interface, and NumPy's dtypes that have a name here.
     """
 
 def know_codec(*, lower: Any, cannot_travel: Any, blamed: Any, refused: Any, restorer: Any, restore: Any, extension: Any, tensor_from: Any, shared_tensors: Any) -> None:
-    """Tells the functions to which messages leave what is rare."""
+    """Sets the Python functions that handle rare values in messages."""
 
 class MessagePlan:
-    """What is known of a message class."""
+    """The description of a message class."""
 
     def __init__(self, plan: object, cls: type, fields: list[tuple[str, set[type] | None, Any, Any, bool, bool]]) -> None:
         """
-        `fields`: of each the name, the classes that need no conversion (None: all), what lowers and what restores a value of another one, whether it is required, and whether __init__ takes it.
+        `fields`: for each field its name, the classes that need no conversion (None: all), the functions that lower and restore a value of any other class, whether it is required, and whether __init__ takes it.
         """
 
 def pack_message(outgoing: Any, message: object) -> bytes:
     """
-    The fields of a message whose tensors are added to `outgoing`, an Outgoing or an object with its methods. They are empty if the message is nothing but one tensor.
+    Returns the fields of a message, and adds its tensors to `outgoing`: an Outgoing, or an object with its methods. The fields are empty if the message is a single tensor.
     """
 
 def pack_value(outgoing: Any, value: object) -> bytes:
     """
-    The MessagePack of one value in a message, whose tensors are added to `outgoing`.
+    Returns the MessagePack of one value in a message, and adds its tensors to `outgoing`.
     """
 
 def unpack(fields: bytes, restorer: Any, plan: MessagePlan | None = None) -> Any:
-    """The message of these fields; `restorer` has its tensors."""
+    """
+    Returns the message with these fields. `restorer` provides its tensors.
+    """
 
 class Sample:
-    """One received message."""
+    """A received message."""
 
     @property
     def sequence(self) -> int: ...
@@ -253,12 +259,12 @@ class Sample:
     @property
     def origin(self) -> tuple[str, str] | None:
         """
-        Of a mirror's sample: the machine, and the name there of its publisher.
+        For a sample of a mirror: the original machine, and the name of the publisher on that machine.
         """
 
     def ranges(self) -> tuple[list[memoryview], int, list[tuple[str, tuple[int, ...], tuple[int, ...], int, int]]]:
         """
-        The tensors as one run of bytes: its parts, each of which begins at the next multiple of 64; the bytes of the run; and of each tensor dtype, shape, strides in elements, flags, and the offset of its first element in the run.
+        Returns the tensors as one run of bytes: the parts of the run, each of which begins at the next multiple of 64; the size of the run in bytes; and for each tensor its dtype, shape, strides in elements, flags, and the offset of its first element in the run.
         """
 
     @property
@@ -272,24 +278,24 @@ class Sample:
 
     def tensors(self, as_: str | None) -> list[Any]:
         """
-        Each a torch.Tensor, if that is wanted (None: if it was one) and nothing about it is unusual; else its Memory.
+        Returns each tensor as a torch.Tensor, if `as_` is "torch" (None: if it was published as one) and it is a plain tensor; otherwise as a Memory.
         """
 
     def message(self, library: str | None, plan: MessagePlan | None) -> Any:
         """
-        What was published, with its tensors; of a message type, an instance of its class.
+        Returns the published message with its tensors; with a plan, an instance of the message class.
         """
 
     def shared_storages(self, as_: str | None) -> list[tuple[Memory, list[tuple[int, int]]]]:
         """
-        Memory in which several torch tensors overlap, with the index of each and its offset there in bytes.
+        Returns the memory in which several torch tensors overlap, with the index of each tensor and its offset in bytes.
         """
 
     def memory(self, index: int) -> Memory: ...
 
     def own_memories(self) -> list[Memory]:
         """
-        Of all tensors, to be written to: no other process, and nothing else that this one has received, shows these writes.
+        Returns writable memory for each tensor. Writes are not visible to other processes or in other received data.
         """
 
     def use_on(self, stream: int, of: int = -1) -> None: ...
@@ -299,12 +305,12 @@ class Sample:
 
     @property
     def traced(self) -> bool:
-        """Whether a tracer was there when it was received."""
+        """True if the sample was received while a tracer was active."""
 
     def copy(self) -> Sample: ...
 
 class Outcome(enum.Enum):
-    """What became of a call that may wait."""
+    """The outcome of a call that may wait."""
 
     DONE = 0
 
@@ -319,7 +325,7 @@ class Outcome(enum.Enum):
     SHUT_DOWN = 5
 
 class Access(enum.Enum):
-    """What a subscriber may do with what it receives."""
+    """How a subscriber may access received tensors."""
 
     COPY_ON_WRITE = 0
 
@@ -330,7 +336,7 @@ class Access(enum.Enum):
     SHARED = 3
 
 class Participant:
-    """This process on one domain."""
+    """This process in a domain."""
 
     @staticmethod
     def shared(domain: str = '', budget_bytes: int = 0) -> Participant: ...
@@ -345,22 +351,24 @@ class Participant:
 
     @property
     def domain_changes(self) -> int:
-        """Grows when files of the domain may have come or gone."""
+        """
+        A counter that grows when files of the domain may have been added or removed.
+        """
 
     def domain_fileno(self) -> int:
         """
-        To poll: readable when domain_changes may have grown since it was cleared.
+        Returns a descriptor to poll: readable when domain_changes may have grown since it was cleared.
         """
 
     def clear_domain_fileno(self) -> None: ...
 
     def subscribers_fileno(self) -> int:
         """
-        To poll: readable when publishers of this participant have gained or lost subscribers since take_changed_publishers().
+        Returns a descriptor to poll: readable when publishers of this participant have gained or lost subscribers since take_changed_publishers().
         """
 
     def take_changed_publishers(self) -> list[int]:
-        """The numbers of these publishers."""
+        """Returns the numbers of these publishers."""
 
     @property
     def arena(self) -> dict[str, int]: ...
@@ -372,43 +380,45 @@ class Publisher:
 
     def loan_plain(self, dtype: object, shape: object) -> Any:
         """
-        A plain tensor of PyTorch or array of NumPy, if that is what this dtype and this shape, a tuple or a list of ints, ask for; else None.
+        Returns a loan as a plain PyTorch tensor or NumPy array, by the library of the dtype; None if that is not possible, or if the shape is not a tuple or list of ints.
         """
 
     def publish(self, outgoing: Outgoing, fields: bytes, timeout: float | None) -> int | Outcome:
-        """How many subscribers have it, if it was published."""
+        """
+        Returns the number of subscribers that got the message, or why it was not published.
+        """
 
     def publish_any(self, data: object, timeout: float | None, stream: int | None = None, plan: MessagePlan | None = None) -> int | Outcome:
         """
-        The same of a message; `stream`: on which all that lies on GPUs is written.
+        Like publish(), for any message. `stream`: the CUDA stream that writes all tensors on GPUs.
         """
 
     def publish_many(self, rows: object, timeout: float | None) -> tuple[Outcome, int] | None:
         """
-        How many rows of a plain array were published, each as a message; None for any other object.
+        Publishes each row of a plain array as a message. Returns the outcome and the number of published rows; None for any other object.
         """
 
     def loan_bytes(self, bytes: int, timeout: float | None) -> memoryview:
-        """Memory to fill; Outgoing.add_at() takes tensors in it."""
+        """Returns memory to fill. Outgoing.add_at() adds tensors in it."""
 
     def publish_as(self, outgoing: Outgoing, fields: bytes, fingerprint: int, sequence: int, timestamp_ns: int, timeout: float | None) -> int | Outcome:
         """
-        publish() of a mirror: with the number, at or beyond the next one, and the time of the original.
+        publish() for a mirror, with the sequence number and the time of the original. The number must not be lower than the next one.
         """
 
     def restart(self, sequence: int) -> bool:
         """
-        Forgets the history, and goes on with this number. False, and nothing, if it has subscribers or is closed.
+        Drops the history, and continues with this sequence number. Does nothing and returns False if the publisher has subscribers or is closed.
         """
 
     def begin_at(self, sequence: int) -> None:
         """
-        Of a mirror that has not begun: the samples from this number on count as missed.
+        For a mirror that has not begun: samples from this sequence number on count as missed.
         """
 
     def break_off(self) -> None:
         """
-        close() as if its process had died: streams go on with the next publisher.
+        Closes as if the process had died: streams of subscribers continue with the next publisher.
         """
 
     @property
@@ -435,15 +445,15 @@ class Subscriber:
     def __init__(self, topic: str, participant: Participant, *, depth: int, max_held: int, reliable: bool, end_of_stream: bool, spin: float, access: Access, type: str = '', pin: bool = False, device: int = -2, publisher: str = '', node: str = '') -> None: ...
 
     def receive(self, timeout: float | None) -> Sample | Outcome:
-        """A Sample, or the Outcome that says why there is none."""
+        """Returns a Sample, or the Outcome if there is none."""
 
     def try_receive(self) -> Sample | Outcome: ...
 
     def receive_many(self, most: int, timeout: float | None) -> list[Sample] | Outcome:
-        """At least one, or the Outcome that says why there is none."""
+        """Returns at least one Sample, or the Outcome if there is none."""
 
     def receive_into(self, array: object, timeout: float | None) -> int | Outcome:
-        """How many rows of the array are new: one at least."""
+        """Returns the number of rows written, at least one; or the Outcome."""
 
     def ready(self) -> bool: ...
 
@@ -458,7 +468,7 @@ class Subscriber:
 
 def set_numpy_handler(api: object, participant: Participant, min_bytes: int) -> object:
     """
-    NumPy's arrays of so many bytes are born on the bus, in this context. Returns the handler before.
+    Allocates NumPy arrays of at least `min_bytes` in memory of the bus, in this context. Returns the previous handler.
     """
 
 def restore_numpy_handler(api: object, handler: object) -> None: ...
@@ -467,11 +477,11 @@ def born(dtype: str, shape: Sequence[int], participant: Participant) -> Memory: 
 
 def born_use() -> tuple[int, int, int, int]:
     """
-    Arrays of NumPy that are in such memory now, their bytes; how often memory was born, and how often there was no room.
+    Returns the number of NumPy arrays now in memory of the bus, their bytes, the number of allocations there, and the number of allocations elsewhere for want of room.
     """
 
 class Handle:
-    """The name of what somebody shares."""
+    """The name of a share."""
 
     @staticmethod
     def from_bytes(bytes: bytes) -> Handle: ...
@@ -491,18 +501,20 @@ class Handle:
     @property
     def described(self) -> list[tuple[str, list[int], list[int], int, int]]:
         """
-        Of the first tensors: dtype, shape, strides in elements, offset, flags.
+        For each of the first tensors: dtype, shape, strides in elements, offset, flags.
         """
 
     def kept_by(self, keeper: str) -> Handle:
-        """The same share, where the participant with this id keeps it."""
+        """
+        Returns the handle of the same share, kept by the participant with this id.
+        """
 
     def bytes(self) -> bytes: ...
 
     def text(self) -> str: ...
 
 class Shared:
-    """Keeps tensors for whoever has the handle."""
+    """Shared tensors: any process with the handle may attach to them."""
 
     @property
     def handle(self) -> Handle: ...
@@ -516,22 +528,24 @@ def share(outgoing: Outgoing, fields: bytes, uses: int, ttl: float | None, share
 
 def share_once(outgoing: Outgoing, fields: bytes, shared: bool, carrier: int, keeper: str | None, participant: Participant) -> Handle:
     """
-    Shares a message for one process, until it has attached; `keeper` keeps it, too.
+    Shares a message until one process has attached. `keeper` keeps it, too.
     """
 
 def close_share(handle: Handle, participant: Participant) -> None: ...
 
 def close_carried_by(carrier: int, participant: Participant) -> None:
-    """Ends what this process shares, or keeps, that was sent through this."""
+    """
+    Ends the shares of this process, and those it keeps, that were sent through `carrier`.
+    """
 
 def carriers(seconds: float, participant: Participant) -> list[int]:
     """
-    What the shares of this process, and those that it keeps, went through, if they are open for so long.
+    Returns the carriers of the shares of this process, and of those it keeps, that have been open for at least `seconds`.
     """
 
 def unkept(participant: Participant) -> list[int]:
     """
-    What the shares went through that end with this process, since their keeper does not read.
+    Returns the carriers of shares that end with this process because their keeper does not read.
     """
 
 def attach(handle: Handle, access: Access, timeout: float | None, participant: Participant) -> Sample | Outcome: ...
@@ -539,7 +553,7 @@ def attach(handle: Handle, access: Access, timeout: float | None, participant: P
 @overload
 def is_shared(address: int, bytes: int, participant: Participant) -> bool:
     """
-    Does this memory belong to the bus, so that others may be let write to it?
+    Returns True if this memory belongs to the bus, so that other processes can be allowed to write to it.
     """
 
 @overload
@@ -548,59 +562,69 @@ def is_shared(memory: Memory, participant: Participant) -> bool: ...
 def empty(dtype: str, shape: Sequence[int], shared: bool, participant: Participant, device: int = -1) -> Memory: ...
 
 def is_plain(item: object) -> bool:
-    """Is that an everyday value, in which no tensor can be?"""
+    """Returns True for a plain value, which cannot contain a tensor."""
 
 def plain_fields(item: object) -> bytes | None:
-    """The fields of the message of an everyday value; None for others."""
+    """
+    Returns the fields of the message of a plain value; None for any other value.
+    """
 
 def plain_pickle(fields: bytes) -> bytes | None:
     """
-    The pickle in such fields; None for others, and for one that names something of PyTorch's.
+    Returns the pickle in these fields; None for other fields, and if the pickle refers to PyTorch.
     """
 
 class Pending:
-    """A request of a queue that is under way."""
+    """A pending request to a queue."""
 
     def fileno(self) -> int: ...
 
     def cancel(self) -> None:
-        """Gives it up; an item that has come goes back."""
+        """Cancels the request. An item that has arrived returns to the queue."""
 
     def take(self) -> Sample | Outcome:
         """
-        What became of it: the Sample of a get, else the Outcome; TIMED_OUT without `answered`: not yet, the descriptor will be readable again.
+        Returns the result: the Sample of a get, or the Outcome. TIMED_OUT without `answered`: there is no result yet, and the descriptor will be readable again.
         """
 
     def wait(self, timeout: float, other: Pending | None = None) -> bool:
         """
-        Waits until take() may succeed, or that of `other`, and serves the bus meanwhile in this thread. False if that cannot be done now: fileno() tells.
+        Waits until take(), or that of `other`, may succeed; serves the bus in this thread meanwhile. Returns False if that is not possible now: poll fileno() instead.
         """
 
     @property
     def answered(self) -> bool:
-        """Whether a put or a call has its answer, or take() had that of a get."""
+        """
+        True if a put or a call has its reply, or take() has returned that of a get.
+        """
 
     def request_cancel(self) -> None:
-        """Has the host give up a put or a call; take() still has its answer."""
+        """
+        Asks the queue's server to cancel a put or a call; take() still returns its result.
+        """
 
     @property
     def values(self) -> list[int]:
-        """The four numbers in the answer to a call, after take()."""
+        """The four numbers in the reply to a call, after take()."""
 
     def accept(self) -> Outcome:
         """
-        Accepts the item that take() has read, of a get with `hold`; TIMED_OUT: not yet, the descriptor will be readable again.
+        For a get with `hold`: accepts the item that take() has read. TIMED_OUT: not yet, and the descriptor will be readable again.
         """
 
     def spoil(self) -> None:
-        """Refuses that item for good, which counts as lost: nobody can read it."""
+        """
+        For a get with `hold`: refuses the item, which no process can read. It counts as lost.
+        """
 
     @property
     def number(self) -> int:
-        """Of that item, for done() and give_back(); 0 without `redeliver`."""
+        """
+        The number of the item, for done() and give_back(); 0 without `redeliver`.
+        """
 
 class Queue:
-    """Items from any process to any other."""
+    """A queue: carries items between any processes."""
 
     def __init__(self, *, maxsize: int, redeliver: bool, shared: bool, name: str, max_bytes: int, participant: Participant, origin: tuple[str, str] = ('', '')) -> None: ...
 
@@ -610,13 +634,13 @@ class Queue:
     @staticmethod
     def at(address: str, participant: Participant, maxsize: int = 0, redeliver: bool = False, shared: bool = False, max_bytes: int = 0) -> Queue:
         """
-        One that was made so, without asking its process, which may be stopped or gone.
+        Returns the queue with this address and these options, without a request to its process, which may be stopped or gone.
         """
 
     @staticmethod
     def addresses_of(name: str, participant: Participant) -> list[str]:
         """
-        Addresses that `open` takes, of the queues of this name; some may be gone.
+        Returns the addresses of the queues with this name, for open(). Some queues may be gone.
         """
 
     @property
@@ -638,7 +662,9 @@ class Queue:
     def shared(self) -> bool: ...
 
     def receive_with(self, access: Access) -> None:
-        """How it gets items, if not as the queue was made. Before the first get."""
+        """
+        Sets the access for items, if it differs from that of the queue. Call it before the first get.
+        """
 
     def put(self, outgoing: Outgoing, fields: bytes, timeout: float | None) -> Outcome: ...
 
@@ -646,49 +672,51 @@ class Queue:
 
     def put_now(self, outgoing: Outgoing, fields: bytes) -> bool:
         """
-        Puts the message if that takes no waiting. False if it did not, and `outgoing` keeps it.
+        Puts the message if that is possible without waiting. Otherwise returns False, and `outgoing` keeps it.
         """
 
     def get_while(self, unanswered: Pending, timeout: float | None) -> Sample | Outcome:
-        """get() that also ends, with CLOSED, when `unanswered` has its answer."""
+        """Like get(), but ends with CLOSED when `unanswered` has its reply."""
 
     def put_plain(self, item: object, timeout: float | None) -> Literal[True] | Outcome | None:
         """
-        Puts an everyday value, and returns True or why not; None for other values.
+        Puts a plain value. Returns True, or the Outcome if it was not put; None for any other value.
         """
 
     def get_item(self, timeout: float | None) -> tuple[Any] | Sample | tuple[Sample, BaseException] | Outcome:
         """
-        The value of an everyday item in a tuple, or the Sample of another one; with what was raised, if a signal handler did so while it was unpickled.
+        Returns a plain item as a tuple with its value, any other item as a Sample. If a signal handler raised during unpickling: the Sample and the exception.
         """
 
     def put_many(self, fields: list[bytes], timeout: float | None) -> tuple[int, Outcome]:
         """
-        Puts messages of fields alone, in order; how many are in the queue, and what kept the next one out.
+        Puts messages without tensors, in order. Returns the number of messages put, and the Outcome of the next one.
         """
 
     def get_many(self, max_count: int, timeout: float | None) -> tuple[list[Any], list[Sample], BaseException | None] | Outcome:
         """
-        The values of everyday items, up to the first other one, and the Samples from that one on; and what was raised, if a signal handler did so meanwhile.
+        Returns the values of the plain items before the first other item, and the Samples from that item on; and the exception if a signal handler raised meanwhile.
         """
 
     def start_put(self, outgoing: Outgoing, fields: bytes, waits: bool = True) -> Pending: ...
 
     def start_get(self, hold: bool = False, waits: bool = True) -> Pending:
         """
-        With `hold`, take() reads the offered item; accept() or cancel() follows.
+        With `hold`, take() reads the offered item, and accept() or cancel() must follow.
         """
 
     def start_call(self, verb: str, number: int = 0) -> Pending:
-        """state, join, shutdown, drain, close, done or give_back."""
+        """Starts a call: state, join, shutdown, drain, close, done or give_back."""
 
     def done(self, number: int) -> None:
         """
-        task_done() of an item that was held and accepted; without `redeliver` of so many (0: one).
+        task_done() for an item that was held and accepted. Without `redeliver`, for `number` items (0: one).
         """
 
     def give_back(self, number: int) -> None:
-        """The same as if this process had died with it in its hand."""
+        """
+        Ends the holding of an item as if this process had died: with `redeliver` it returns to the queue, otherwise it counts as lost.
+        """
 
     def start_join(self) -> Pending: ...
 
@@ -698,7 +726,7 @@ class Queue:
 
     def shutdown(self, immediate: bool) -> tuple[int, int, bool]:
         """
-        The items that wait, how many other processes have asked for items, and if this one has.
+        Returns the number of waiting items, the number of other processes that have requested items, and whether this process has.
         """
 
     def drain(self, timeout: float | None) -> Outcome: ...
@@ -709,36 +737,40 @@ class Queue:
     def close(self) -> None: ...
 
 class MirrorQueue:
-    """A queue that stands for one of another machine, its home."""
+    """A mirror of a queue of another machine, its home."""
 
     def __init__(self, *, name: str, maxsize: int, redeliver: bool, max_bytes: int, origin: tuple[str, str], participant: Participant) -> None:
-        """`origin`: the machine, and the name of the queue there."""
+        """`origin`: the other machine, and the name of the queue on it."""
 
     @property
     def address(self) -> str: ...
 
     def fileno(self) -> int:
-        """To poll: readable when there may be events since take_events()."""
+        """
+        Returns a descriptor to poll: readable when there may be new events since take_events().
+        """
 
     def take_events(self) -> list[tuple[Any, ...]]:
         """
-        What has happened, in order: ("demand", gets), ("put", id, Sample, waits), ("call", id, verb, number), ("cancel", id), ("taken", tag), ("spoilt", tag), ("done", what), ("died", what), ("passed", items). `what` is the tag with `redeliver`, without it how many items. The verb "poll" is a get that does not wait.
+        Returns the events in order: ("demand", gets), ("put", id, Sample, waits), ("call", id, verb, number), ("cancel", id), ("taken", tag), ("spoilt", tag), ("done", what), ("died", what), ("passed", items). `what` is the tag with `redeliver`, otherwise the number of items. The verb "poll" is a get that does not wait.
         """
 
     def offer(self, outgoing: Outgoing, fields: bytes, tag: int) -> None:
-        """Adds an item for local gets. Tags grow."""
+        """Adds an item for local gets. Tags must grow."""
 
     def withdraw(self, tag: int) -> bool:
         """
-        Takes an item back that waits; False if it was offered or taken, or is gone.
+        Takes a waiting item back. Returns False if it was offered or taken, or is gone.
         """
 
     def surplus(self) -> list[int]:
-        """The tags of the items that wait for no get, the latest first."""
+        """
+        Returns the tags of waiting items that no get waits for, the latest first.
+        """
 
     def answer(self, id: int, outcome: Outcome, values: Sequence[int] = (0, 0, 0, 0)) -> None:
         """
-        Answers a put or a call, once; a poll after its item was offered, if there was one.
+        Answers a put or a call, once. Answer a poll after its item was offered, if there is one.
         """
 
     def deny(self, id: int, code: Code, text: str) -> None:
@@ -746,19 +778,23 @@ class MirrorQueue:
 
     def end_gets(self, died: int | None = None) -> None:
         """
-        Local gets end with SHUT_DOWN when nothing is left here; until the next "died" with `redeliver`. `died`: how many of those the home had heard; if not all, nothing happens.
+        Ends local gets with SHUT_DOWN when nothing is left here, until the next "died" with `redeliver`. `died`: the number of "died" events that the home has received; does nothing if it is not all.
         """
 
     def close(self) -> None:
-        """All who wait get CLOSED, and the name is free."""
+        """
+        Closes the mirror: pending calls end with CLOSED, and the name is free.
+        """
 
 def ipc_handle_of(address: int, bytes: int) -> tuple[bytes, int, int, int]:
     """
-    The handle of the allocation that holds these bytes, their offset there, its size, and the ordinal of its GPU.
+    Returns the handle of the allocation with these bytes, their offset in it, its size in bytes, and the ordinal of its GPU.
     """
 
 def open_ipc(handle: bytes, offset: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None, device: int) -> Memory:
-    """Strides are in elements, the offset is in bytes."""
+    """
+    Opens memory by its handle. Strides are in elements, the offset is in bytes.
+    """
 
 class PublisherInfo:
     @property
@@ -833,7 +869,7 @@ class QueueInfo:
     def origin(self) -> str: ...
 
 class NodeName:
-    """A node's name in the domain, for as long as it lives."""
+    """The name of a node in the domain, while this object lives."""
 
     def __init__(self, name: str, participant: Participant) -> None: ...
 
@@ -842,7 +878,7 @@ def list_publishers(participant: Participant) -> list[PublisherInfo]: ...
 def list_nodes(participant: Participant) -> list[NodeInfo]: ...
 
 def list_queues(participant: Participant) -> list[QueueInfo]:
-    """The queues that have names, of living participants."""
+    """Returns the named queues of living participants."""
 
 def wait_for_topic(topic: str, timeout: float | None, participant: Participant) -> Outcome: ...
 
@@ -852,14 +888,16 @@ def fingerprint_of(definition: str) -> int: ...
 
 def why_not(expected: str, published: str) -> str:
     """
-    Why who expects the one definition cannot read messages of the other; empty if it can.
+    Returns why a reader that expects one definition cannot read messages of the other; "" if it can.
     """
 
 def inspect(domain: str, timeout: float) -> Any:
-    """An Inspection of tensorbus._inspection.report."""
+    """Returns an Inspection of tensorbus._inspection.report."""
 
 def cuda_device_of(address: int) -> int:
-    """The ordinal of the GPU whose memory this is; -1 for any other address."""
+    """
+    Returns the ordinal of the GPU whose memory this is; -1 for any other address.
+    """
 
 class Finding:
     @property
@@ -990,7 +1028,7 @@ def probe_host(domain: str) -> HostFindings: ...
 
 def elsewhere_text(domain_path: str) -> str:
     """
-    Names other buses of this user, as the end of a message; empty if there are none.
+    Returns a text that names other buses of this user, to end a message; "" if there are none.
     """
 
 def probe_cuda() -> CudaFindings: ...
@@ -1003,19 +1041,21 @@ class Tracer:
     def __init__(self, domain: str, topics: Sequence[str]) -> None: ...
 
     def poll(self) -> None:
-        """Asks new participants, hears answers, and reads what was written."""
+        """
+        Sends requests to new participants, takes replies, and reads new records.
+        """
 
     def sources(self) -> list[tuple[str, int, str, str, str, int, int]]:
         """
-        Of each participant that was asked: its id, pid, program, state (asked, traced, refused, ended), why it refused, records that were overwritten before they were read, and records that were not completed.
+        Returns for each requested participant: its id, pid, program, state (asked, traced, refused, ended), the reason of a refusal, the number of records overwritten before they were read, and the number of incomplete records.
         """
 
     @property
     def topics(self) -> dict[str, str]:
-        """The topics of the publishers that were seen, by the publisher's name."""
+        """The topics of observed publishers, by the name of the publisher."""
 
     def take(self, source: int) -> bytes:
-        """The records of a source since the last call."""
+        """Returns the records of a source since the last call."""
 
 class Recorder:
     """Writes topics to a file."""
@@ -1023,10 +1063,10 @@ class Recorder:
     def __init__(self, path: str, topics: Sequence[str], *, all: bool, pattern: str, reliable: bool, buffer_bytes: int, depth: int, overwrite: bool, split_bytes: int, split_seconds: float, snapshot_seconds: float, compress: str, compress_topics: Mapping[str, str], domain: str) -> None: ...
 
     def snapshot(self, timeout: float | None) -> str | Outcome:
-        """The path of the file to which what was kept was written."""
+        """Writes the kept messages to a file. Returns its path, or the Outcome."""
 
     def wait(self, timeout: float | None) -> Outcome:
-        """DONE when it has ended by an error."""
+        """Waits for an error that ends the recorder: DONE."""
 
     @property
     def stats(self) -> dict[str, Any]: ...
@@ -1034,7 +1074,7 @@ class Recorder:
     def close(self) -> None: ...
 
 class Recording:
-    """A file that a Recorder has written, mapped."""
+    """A mapped file that a Recorder has written."""
 
     def __init__(self, path: str) -> None: ...
 
@@ -1042,12 +1082,12 @@ class Recording:
 
     @property
     def about(self) -> dict[str, str]:
-        """What the recorder says of itself."""
+        """Metadata from the recorder."""
 
     @property
     def topics(self) -> list[tuple[str, list[str], int, int, int, int, int]]:
         """
-        Of each topic: name, definitions of its types, publishers, messages, lost, the times of its first and last message.
+        For each topic: its name, the definitions of its types, the numbers of publishers, messages and lost messages, and the times of its first and last message.
         """
 
     @property
@@ -1061,11 +1101,11 @@ class Recording:
 
     def select(self, topics: Sequence[str], begin: int, end: int) -> bytes:
         """
-        The numbers of the messages on these topics (none: all), recorded from `begin` to before `end`: an array of unsigned 32-bit numbers.
+        Returns the indices of the messages on these topics (none: all) recorded from `begin` to before `end`, as an array of unsigned 32-bit numbers.
         """
 
     def time(self, index: int) -> int:
-        """When the message was recorded, ns since 1970."""
+        """Returns the time of recording, in ns since the Unix epoch."""
 
     def sample(self, index: int) -> Sample: ...
 
@@ -1073,7 +1113,7 @@ class Recording:
 
 def copy_recordings(parts: Sequence[tuple[Recording, Sequence[str], int, int]], path: str, overwrite: bool, compress: str | None, compress_topics: Mapping[str, str]) -> dict[str, Any]:
     """
-    Writes messages of several recordings to a new one. Of each recording: topics (none: all), and the times from and before which its messages were recorded. `compress`: None: what was compressed is compressed in the same way.
+    Writes messages of several recordings to a new one. `parts`: for each recording its topics (none: all), and the times from and before which messages are taken. `compress`: None keeps the compression of each message.
     """
 
 class Player:
@@ -1090,10 +1130,10 @@ class Player:
     def set_rate(self, rate: float) -> None: ...
 
     def wait(self, timeout: float | None) -> Outcome:
-        """DONE when all was published, or playing has failed."""
+        """Waits until all messages were published, or playing has failed: DONE."""
 
     def wait_for_subscribers(self, timeout: float | None) -> Outcome:
-        """DONE when each topic has a subscriber."""
+        """Waits until each topic has a subscriber: DONE."""
 
     @property
     def stats(self) -> dict[str, Any]: ...

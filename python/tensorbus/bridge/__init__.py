@@ -1,4 +1,4 @@
-"""The same topics on several machines (docs/bridge.md)."""
+"""Connects the topics, queues and services of several machines (docs/bridge.md)."""
 
 from tensorbus.bridge._bridge import Bridge
 from tensorbus.bridge._config import BridgeConfig, Tls, load

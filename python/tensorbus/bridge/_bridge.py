@@ -1,4 +1,4 @@
-"""The bridge of a machine: it listens, connects, and keeps a session with each peer."""
+"""The bridge of a machine: listens, connects, and keeps a session with each peer."""
 
 from __future__ import annotations
 
@@ -40,31 +40,29 @@ from tensorbus.bridge._wire.tcp import CLOSED_IN_TLS, TcpNetwork
 logger = logging.getLogger("tensorbus.bridge")
 
 _FIRST_RETRY, _LONGEST_RETRY = 0.05, 0.25  # seconds
-_SETTLE = 0.02  # seconds in which changes of the domain are taken together
+_SETTLE = 0.02  # seconds during which changes of the domain are collected
 _STATUS_EVERY = 1.0  # seconds
-_MOST_STRANGERS = 64  # connections without a HELLO
-_TIME_FOR_HELLO = 0.5  # seconds, when others want to connect
-_MAX_REFUSED = 3  # connections in a row that protocol errors have ended
-_COLLECT_AFTER = 0.1  # seconds, in which its tasks have ended
+_MOST_STRANGERS = 64  # connections that have not sent HELLO yet
+_TIME_FOR_HELLO = 0.5  # seconds to wait for HELLO while other connections wait
+_MAX_REFUSED = 3  # consecutive connections that protocol errors have ended
+_COLLECT_AFTER = 0.1  # seconds after the end of a session; its tasks have ended by then
 
-# What the bridge of a machine does, once a second, to programs on this machine.
+# The status of the bridge, published once a second for programs on this machine only.
 STATUS_TOPIC = LOCAL_PREFIX + "bridge"
 
-_Key = tuple[str, str]  # of a session: the peer's machine and its bridge
+_Key = tuple[str, str]  # key of a session: the peer's machine and bridge id
 _NOBODY: _Key = ("", "")
 
-# Connects a lane: of a connection of this name, the lane of this name.
+# Connects a lane. Arguments: the names of the connection and of the lane, and the lane.
 Dial = Callable[[str, str, Lane], Awaitable[None]]
 
 
 class Bridge:
     """Connects the topics of this machine's domain with those of other machines.
 
-    Args:
-        config: see `BridgeConfig`.
-
     Raises:
-        InvalidArgument: of the configuration; or the domain has a bridge.
+        InvalidArgument: the configuration is invalid.
+        AccessDenied: other users may read the TLS key.
     """
 
     def __init__(self, config: BridgeConfig) -> None:
@@ -91,14 +89,19 @@ class Bridge:
             server_context(config.tls) if config.tls else None,
             client_context(config.tls) if config.tls else None,
         )
-        self._look = Again("the programs of this machine are not looked at", self._look_at_domain)
-        self._demand: set[int] = set()  # publishers whose demand is to be looked at
+        self._look = Again("changes in the domain are not looked at", self._look_at_domain)
+        self._demand: set[int] = set()  # publishers whose demand is not passed on yet
         self._look_at_demand = Again("subscribers are not looked at", self._pass_demand_on)
-        self._changed = asyncio.Event()  # sessions were connected or cut
+        self._changed = asyncio.Event()  # set when a session is connected or cut
         self._stopped = False
 
     async def run(self) -> None:
-        """Runs until it is cancelled."""
+        """Runs until cancelled.
+
+        Raises:
+            InvalidArgument: the domain has another bridge.
+            OSError: an address to listen on is in use, or is not an address of this host.
+        """
         with Publisher[Any](
             STATUS_TOPIC, history=1, domain=self.config.domain or None
         ) as publisher:
@@ -125,7 +128,7 @@ class Bridge:
             if self.config.zenoh:
                 work.append(self._keep_in_fleet())
             tasks += (asyncio.create_task(one) for one in work)
-            await asyncio.gather(*tasks)  # none of them ends, but by an error
+            await asyncio.gather(*tasks)  # a task ends only by an error
         finally:
             loop.remove_reader(self._participant.domain_fileno())
             loop.remove_reader(self._participant.subscribers_fileno())
@@ -144,7 +147,7 @@ class Bridge:
             self._log.close()
 
     def status(self) -> dict[str, Any]:
-        """What `tensorbus bridge status` shows."""
+        """Returns what `tensorbus bridge status` shows."""
         return {
             "machine": self.config.name,
             "bridge": self.id,
@@ -154,7 +157,8 @@ class Bridge:
             "gone": self._gone.status(),
         }
 
-    # Its own publisher is there first: of two bridges that start at once none overlooks the other.
+    # The own status publisher must exist before this call: otherwise two bridges that start at
+    # the same time could overlook each other.
     def _require_alone(self, publisher: Publisher[Any]) -> None:
         """
         Raises:
@@ -185,7 +189,7 @@ class Bridge:
         self._participant.clear_domain_fileno()
         self._look.within(_SETTLE)
 
-    # What is new is remembered when all has been looked at: a look that fails is repeated whole.
+    # The state changes only after both lists have been read: a failed look is repeated as a whole.
     def _look_at_domain(self) -> None:
         found = {
             info.publisher: PublisherEntry(
@@ -227,27 +231,27 @@ class Bridge:
             session.look_at_demand(self._demand)
         self._demand.clear()
 
-    # Connections that come.
+    # Incoming connections.
     def _refused(self, lane: Lane, address: str, why: str) -> None:
         if lane in self._pending:
             self._pending.pop(lane).cancel()
             self._log.warning("%s: refused: %s", address, why)
 
     async def _room_for_stranger(self) -> None:
-        """Waits until one more may connect. The oldest one without a HELLO makes room."""
+        """Waits for room for one more connection without a HELLO; closes the oldest if needed."""
         most = max(1, min(_MOST_STRANGERS, self._budget.descriptors.limit // 16))
         while len(self._pending) >= most:
             oldest = next(iter(self._pending))
             left = oldest.made + _TIME_FOR_HELLO - asyncio.get_running_loop().time()
             if left <= 0 and not oldest.why:
-                oldest.close("no HELLO came, and others want to connect")
+                oldest.close("no HELLO was received, and other connections wait")
             await asyncio.sleep(max(left, _SETTLE))
 
     def _stranger(self) -> Lane:
-        """A lane of a bridge that has not said HELLO yet."""
+        """Returns a new lane, which waits for the peer's HELLO."""
         lane = Lane(self._greet_back, self._on_stranger_gone)
         loop = asyncio.get_running_loop()
-        self._pending[lane] = loop.call_later(SILENCE, lane.close, "no HELLO came")
+        self._pending[lane] = loop.call_later(SILENCE, lane.close, "no HELLO was received")
         return lane
 
     def _on_stranger_gone(self, lane: Lane, why: str) -> None:
@@ -271,14 +275,14 @@ class Bridge:
         lane.send(self._hello(EXPRESS, hello.connection, name if goes_on else ""))
         return self._connect(lane, hello, hello.bridge, hello.known, goes_on=goes_on)
 
-    # Connections that this bridge makes.
+    # Outgoing connections.
     async def _keep_in_fleet(self) -> None:
-        from tensorbus.bridge._wire.zenoh_lanes import Fleet  # of an extra
+        from tensorbus.bridge._wire.zenoh_lanes import Fleet  # an optional dependency
 
         dialing: dict[str, asyncio.Task[None]] = {}
 
         def found(peer: str) -> None:
-            if self.id < peer and peer not in dialing:  # else that bridge dials
+            if self.id < peer and peer not in dialing:  # otherwise the other bridge dials
                 dial = partial(fleet.dial, peer)
                 task = self._keep_connected(f"zenoh/{peer}", dial, ("", peer))
                 dialing[peer] = asyncio.create_task(task)
@@ -295,7 +299,7 @@ class Bridge:
             for task in dialing.values():
                 task.cancel()
 
-    # `peer`: who is there; what is not known yet is "".
+    # `peer`: the machine and the bridge at the address; a part that is not known yet is "".
     async def _keep_connected(self, address: str, dial: Dial, peer: _Key = _NOBODY) -> None:
         delay = 0.0
         last = ""
@@ -311,7 +315,7 @@ class Bridge:
                     require_shortage(error)
                 if greeting.peer != _NOBODY:
                     peer = greeting.peer
-                if not self._is_connected(peer):  # else there is another connection with it
+                if not self._is_connected(peer):  # otherwise the peer has another connection
                     why = str(error) or "no answer came in time"
                     if why != last:
                         logger.warning("%s: not connected: %s", address, why)
@@ -335,17 +339,17 @@ class Bridge:
             await second.met
         except BaseException:
             for lane in lanes:
-                lane.close("not all of its lanes have come")
+                lane.close("a lane of the connection was not connected")
             raise
 
-    # By its key: a certificate is of a machine, and a bridge may say that it has any id.
+    # The key has the machine: a certificate proves only the machine, a bridge may claim any id.
     def _session_with(self, peer: _Key) -> Session | None:
         machine, bridge = peer
         if machine or not bridge:
             return self._sessions.get(peer)
         return next((one for one in self._sessions.values() if one.peer == bridge), None)
 
-    # What HELLO says of sessions with the bridge at an address.
+    # Returns HELLO.known for the bridge at an address.
     def _known(self, peer: _Key) -> str:
         session = self._session_with(peer)
         if session is not None:
@@ -361,7 +365,7 @@ class Bridge:
             self._changed.clear()
             await self._changed.wait()
 
-    # Both.
+    # Incoming and outgoing connections.
     def _hello(self, lane: str, connection: str, known: str) -> Hello:
         name = self.config.name
         return Hello(MAGIC, VERSION, self.id, name, lane, connection, known, codecs())
@@ -380,28 +384,32 @@ class Bridge:
     def _connect(
         self, lane: Lane, hello: Hello, initiator: str, known: str, *, goes_on: bool
     ) -> Session:
-        """The session of a new connection; the old one, or a new one.
+        """Returns the session of a new connection: the existing session, or a new one.
 
         Args:
-            initiator: the side that connects.
-            known: what it has said of sessions.
+            initiator: the id of the bridge that connects.
+            known: HELLO.known of that bridge.
             goes_on: both sides have this session.
+
+        Raises:
+            ProtocolError: the connection is refused.
         """
         if self._stopped:
             raise ProtocolError("this bridge was stopped")
         key = (hello.machine, hello.bridge)
         session = self._sessions.get(key)
         if session is not None and session.connected:
-            # Who names the session has lost its connection, which is not noticed here yet.
+            # A HELLO that names the session means that the peer has lost its connection; this
+            # side has not detected that yet.
             is_second = session.initiator == initiator and known != session.name
             if session.initiator < initiator or is_second:
                 raise ProtocolError(
                     "HELLO.connection: there is another connection with this bridge"
                 )
         if session is not None and not goes_on:
-            if hello.connection == session.name:  # a HELLO that is sent again
+            if hello.connection == session.name:  # a replayed HELLO
                 raise ProtocolError("HELLO.connection: a session has begun with it")
-            self._end(session, "the other side has begun anew")
+            self._end(session, "the other side has begun a new session")
             session = None
         if session is None:
             session = Session(
@@ -431,7 +439,7 @@ class Bridge:
             session.ending.cancel()
         if any(one.machine == session.machine and one.connected for one in self._sessions.values()):
             return self._end(session, "the bridge there was started again")
-        if session.refused == _MAX_REFUSED:  # the peer has a session of the same name, not this one
+        if session.refused == _MAX_REFUSED:  # the two ends of the session differ
             return self._end(session, f"protocol errors have ended {_MAX_REFUSED} connections")
         session.ending = asyncio.get_running_loop().call_later(
             self.config.timeout, self._end, session, "no connection came back in time"
@@ -445,17 +453,17 @@ class Bridge:
         if all(one.machine != session.machine for one in self._sessions.values()):
             self._gone.add(session.machine, session.address, why)
         self._changed.set()
-        # What it had knows one another, and has descriptors: those of its mirrors of queues.
+        # The objects of a session form reference cycles, and the queue mirrors hold descriptors.
         asyncio.get_running_loop().call_later(_COLLECT_AFTER, gc.collect)
 
 
 @dataclass
 class _Greeting:
-    """The wait for the answer to a HELLO."""
+    """Waits for the reply to a HELLO."""
 
     bridge: Bridge
-    session: Session | None = None  # of the express lane, if this is the bulk lane
-    known: str = ""  # what our HELLO said
+    session: Session | None = None  # for the bulk lane: the session of the express lane
+    known: str = ""  # HELLO.known of this side
     peer: _Key = _NOBODY
 
     def __post_init__(self) -> None:
@@ -466,7 +474,7 @@ class _Greeting:
         bridge._require_name(lane, hello)
         self.peer = (hello.machine, hello.bridge)
         if hello.lane != (EXPRESS if self.session is None else BULK):
-            raise ProtocolError(f"HELLO.lane: {hello.lane!r} of the answer")
+            raise ProtocolError(f"HELLO.lane: the reply has {hello.lane!r}")
         if self.session is None:
             before = bridge._sessions.get(self.peer)
             if hello.known and (before is None or before.name != hello.known):

@@ -1,7 +1,7 @@
-"""What a bridge spends on each peer: descriptors, endpoints, memory for names, lines of the log.
+"""Limits on what each peer costs a bridge: descriptors, endpoints, memory for names, log lines.
 
-What is opened or remembered for a peer is charged to the peer. So no peer can use up what the
-bridge needs for other peers, for new connections, and for the programs of its own machine.
+Everything that the bridge opens or remembers for a peer is charged to that peer. So no peer can
+exhaust what the bridge needs for other peers, new connections and the programs of its own machine.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from tensorbus.bridge._shortage import FIRST_WAIT, LONGEST_WAIT
 
 logger = logging.getLogger("tensorbus.bridge")
 
-_RESERVE = 8  # an eighth of each resource is not for peers
-_MEASURED_FOR = 0.1  # seconds
-_MOST_ENDPOINTS = 16_383  # of a participant
+_RESERVE = 8  # an eighth of each resource is reserved, not for peers
+_MEASURED_FOR = 0.1  # seconds for which a measured usage is valid
+_MOST_ENDPOINTS = 16_383  # of one participant
 _UNLIMITED = 1 << 30
 _MOST_REMEMBERED = 64 << 20  # bytes
-_MOST_ATTACHING, _MOST_OPENING = 256, 64  # to shares, and services
-_ENTRY_BYTES = 512  # that a name costs beside its texts
-_MOST_LINES = 50  # at once, and then one in each second
+_MOST_ATTACHING, _MOST_OPENING = 256, 64  # concurrent attaches to shares, and opens of services
+_ENTRY_BYTES = 512  # cost of an entry in addition to its texts
+_MOST_LINES = 50  # log lines at once, then one per _LINE_AFTER
 _LINE_AFTER = 1.0  # seconds
 
 
 class Pool:
-    """A resource of the bridge that its peers share.
+    """A resource of the bridge that all peers share.
 
-    A peer may have at most twice what is left for all (Choudhury and Hahne, "Dynamic queue length
-    thresholds", 1998). So one peer alone gets two thirds, two greedy ones two fifths each, and
-    something is left for a peer that comes later.
+    A peer may have at most twice what is left (Choudhury and Hahne, "Dynamic queue length
+    thresholds", 1998). So a single peer gets two thirds, two greedy peers get two fifths each, and
+    something is left for a later peer.
 
     Args:
         name: of the resource, in errors.
-        limit: how much there is.
-        used: how much is in use now, by the peers and by others; 0 if that is not known.
+        limit: returns the total amount.
+        used: returns the amount in use, by peers and others; 0 if unknown.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class Pool:
 
     @property
     def limit(self) -> int:
-        """How much there is."""
+        """The total amount."""
         return self._limit()
 
     @property
     def left(self) -> int:
-        """For peers."""
+        """The amount that is left for peers."""
         now = time.monotonic()
         if now >= self._measured_until:
             self._measured = self._used()
@@ -69,7 +69,7 @@ class Pool:
 
 
 class Share:
-    """What one peer has of a pool."""
+    """The share of one peer in a pool."""
 
     def __init__(self, pool: Pool, machine: str, on_room: Callable[[], None]) -> None:
         self.taken = 0
@@ -80,7 +80,7 @@ class Share:
     def take(self, count: int) -> None:
         """
         Raises:
-            OutOfMemory: the peer has its share.
+            OutOfMemory: the share is used up.
         """
         left = self._pool.left - count
         if self.taken + count > 2 * left:
@@ -97,7 +97,7 @@ class Share:
         self._on_room()
 
     async def wait_for(self, count: int) -> None:
-        """The same. Waits until the peer may have so many."""
+        """Takes `count`; waits until the share allows it."""
         delay = FIRST_WAIT
         while True:
             try:
@@ -108,10 +108,10 @@ class Share:
 
 
 class LogLines:
-    """Lines of the log that a peer causes: a number at once, and then one in each second.
+    """Limits the log lines that a peer causes: a burst, then one per second.
 
     Args:
-        whose: names the peer, in the line that says how many were left out.
+        whose: names the peer in the line with the number of omitted lines.
     """
 
     def __init__(self, whose: str) -> None:
@@ -122,11 +122,11 @@ class LogLines:
         self._telling: asyncio.TimerHandle | None = None
 
     def warning(self, text: str, *arguments: object) -> None:
-        """Writes the line, or counts it."""
+        """Writes a warning, or counts it as omitted."""
         self._write(logging.WARNING, text, *arguments)
 
     def info(self, text: str, *arguments: object) -> None:
-        """The same."""
+        """Writes a line of the level INFO, or counts it as omitted."""
         self._write(logging.INFO, text, *arguments)
 
     def _write(self, level: int, text: str, *arguments: object) -> None:
@@ -143,7 +143,7 @@ class LogLines:
             self._telling = loop.call_later(_MOST_LINES * _LINE_AFTER, self.close)
 
     def close(self) -> None:
-        """Says how many were left out."""
+        """Logs the number of omitted lines, if there are any."""
         if self._telling is not None:
             self._telling.cancel()
             self._telling = None
@@ -153,7 +153,7 @@ class LogLines:
 
 
 class Budget:
-    """Of a bridge."""
+    """The shared resources of a bridge."""
 
     def __init__(self) -> None:
         self.descriptors = Pool("descriptors (RLIMIT_NOFILE)", _descriptor_limit, open_descriptors)
@@ -162,10 +162,10 @@ class Budget:
 
 
 class PeerBudget:
-    """Of one peer.
+    """The limits of one peer.
 
     Args:
-        machine: the peer's.
+        machine: the name of the peer's machine.
         budget: of the bridge.
     """
 
@@ -174,21 +174,21 @@ class PeerBudget:
         self.log = LogLines(machine)
         self.descriptors = Share(budget.descriptors, machine, self._go_on)
         self.endpoints = Share(budget.endpoints, machine, self._go_on)
-        # Threads that wait for processes of this machine, which may be stopped.
+        # Limit threads that wait for processes of this machine, which may be stopped.
         self.attaching = asyncio.Semaphore(_MOST_ATTACHING)
         self.opening = asyncio.Semaphore(_MOST_OPENING)
         self._on_room: list[Callable[[], None]] = []
         self._remembered = 0  # bytes
 
     def when_room(self, call: Callable[[], None]) -> None:
-        """Has it called each time that the peer gives something back."""
+        """Registers a function that is called each time the peer gives something back."""
         self._on_room.append(call)
 
     def remember(self, *texts: str) -> None:
-        """Something with these texts is remembered for the peer, until forget().
+        """Charges an entry with these texts to the peer, until forget().
 
         Raises:
-            ProtocolError: it is too much.
+            ProtocolError: the entries of the peer take too much memory.
         """
         size = _size_of(texts)
         if self._remembered + size > _MOST_REMEMBERED:
@@ -202,7 +202,7 @@ class PeerBudget:
         self._remembered -= _size_of(texts)
 
     def close(self) -> None:
-        """The session has ended."""
+        """Called when the session has ended."""
         self._on_room.clear()
         self.log.close()
 
@@ -212,13 +212,13 @@ class PeerBudget:
 
 
 def open_descriptors() -> int:
-    """How many this process has open."""
+    """Returns the number of open descriptors of this process."""
     size = os.stat("/proc/self/fd").st_size  # since Linux 6.2
     if size:
         return size
     try:
         return len(os.listdir("/proc/self/fd"))
-    except OSError:  # there is none for the directory itself
+    except OSError:  # no descriptor is left for the directory itself
         return _descriptor_limit()
 
 

@@ -1,4 +1,4 @@
-"""How far the clock of another machine is from ours."""
+"""The offset between the clock of another machine and the own clock."""
 
 from __future__ import annotations
 
@@ -6,33 +6,39 @@ from collections import deque
 from dataclasses import dataclass
 
 _KEPT = 64  # exchanges
-_DRIFT_NS = 10_000_000  # of two clocks at most while exchanges are kept, if nobody sets them
+_DRIFT_NS = 10_000_000  # max. drift of two clocks while exchanges are kept, if no clock is set
 
 
 @dataclass(frozen=True)
 class Offset:
-    """What is known of a peer's clock."""
+    """The estimated offset of a peer's clock."""
 
-    offset_ns: int = 0  # the peer's clock minus ours
-    uncertainty_ns: int | None = None  # None: nothing is known
+    offset_ns: int = 0  # the peer's clock minus the own clock
+    uncertainty_ns: int | None = None  # None: the offset is unknown
 
 
 class Clock:
     """Estimates the offset of a peer's clock from PING and PONG (RFC 5905, section 8).
 
-    The exchange with the shortest way says most: its offset is wrong by half of the way at most.
+    It uses the exchange with the shortest round trip: the error of its offset is at most half of
+    the round trip.
     """
 
     def __init__(self) -> None:
-        self._exchanges: deque[tuple[int, int]] = deque(maxlen=_KEPT)  # way, offset
+        self._exchanges: deque[tuple[int, int]] = deque(maxlen=_KEPT)  # round trip, offset (ns)
 
     def heard(self, sent: int, received: int, replied: int, now: int) -> None:
-        """One exchange, in ns: sent and heard by our clock, received and replied by the peer's."""
+        """Adds an exchange. All times are in ns.
+
+        Args:
+            sent, now: when PING was sent and PONG arrived, by the own clock.
+            received, replied: when PING arrived and PONG was sent, by the peer's clock.
+        """
         way = (now - sent) - (replied - received)
-        if way < 0:  # one of the clocks was set meanwhile
+        if way < 0:  # a clock was set meanwhile
             return self._exchanges.clear()
         offset = ((received - sent) + (replied - now)) // 2
-        if self._exchanges:  # both offsets are right at most by half of their ways
+        if self._exchanges:  # the error of each offset is at most half of its round trip
             best_way, best = min(self._exchanges)
             if abs(offset - best) > (way + best_way) // 2 + _DRIFT_NS:
                 self._exchanges.clear()

@@ -1,4 +1,4 @@
-"""What a bridge is told: a file, or options of the command."""
+"""The configuration of a bridge, from a file or the options of the command."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LEAST_BUDGET = 16 << 20
 
 
 class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Files of the certificates, as PEM: this machine's, its key, and the authority of all."""
+    """PEM files: this machine's certificate, its key, and the authority of all certificates."""
 
     certificate: str
     key: str
@@ -67,22 +67,22 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class BridgeConfig:
-    """How a bridge is set up (docs/bridge.md).
+    """The configuration of a bridge (docs/bridge.md).
 
     Args:
-        name: of this machine, for others; by default the host's name.
+        name: the name of this machine for other machines; by default the host's name.
         domain: as for `Publisher`.
         listen: addresses `host:port` to listen on; none by default.
         connect: addresses of other bridges.
-        tls: certificates. Without them connections are not encrypted, and anybody who reaches the
-            port may read and publish: then `trust_network` must say that this is meant.
+        tls: certificates. Without them connections are not encrypted, and any program that
+            reaches the port may read and publish; `trust_network` must allow this explicitly.
         trust_network: see `tls`.
-        timeout: seconds for which streams wait for a connection that was cut.
-        budget: bytes of memory for what comes from other machines.
+        timeout: seconds for which streams wait for a new connection after a cut.
+        budget: bytes of memory for data from other machines.
         rules: what may cross.
-        zenoh: a configuration file of Zenoh: the bridge meets all others of its fleet on that
-            network. Who may join it, and what is encrypted, is Zenoh's concern.
-        fleet: its name there.
+        zenoh: a Zenoh configuration file. The bridge connects to all bridges of its fleet on that
+            network. Zenoh controls access and encryption.
+        fleet: the name of the fleet.
     """
 
     name: str = field(default_factory=socket.gethostname)
@@ -98,9 +98,11 @@ class BridgeConfig:
     fleet: str = "default"
 
     def check(self) -> None:
-        """
+        """Checks all fields.
+
         Raises:
-            InvalidArgument: it connects nothing, or nothing protects it.
+            InvalidArgument: a field is invalid, there is nothing to connect to or to listen on, or
+                connections would be unprotected without `trust_network`.
         """
         if not self.listen and not self.connect and not self.zenoh:
             raise InvalidArgument(
@@ -127,17 +129,18 @@ class BridgeConfig:
                 )
         if self.tls is None and not self.trust_network and (self.listen or self.connect):
             raise InvalidArgument(
-                "without certificates, whoever reaches this port can read and publish: give them "
-                "in [tls], or say --trust-network if only trusted machines are on this network"
+                "without certificates, any program that reaches this port can read and publish: "
+                "set them in [tls], or pass --trust-network if all machines on this network are "
+                "trusted"
             )
 
 
 def load(path: str | os.PathLike[str]) -> BridgeConfig:
-    """The configuration in a file.
+    """Returns the configuration in a file.
 
     Raises:
-        InvalidArgument: it is no TOML, or has a field that is unknown or of another type.
-        OSError: it cannot be read.
+        InvalidArgument: the file is not TOML, or a field is unknown or has the wrong type.
+        OSError: the file cannot be read.
     """
     with open(path, "rb") as file:
         try:
@@ -172,10 +175,11 @@ def _direction(told: _Direction) -> Direction:
 
 
 def server_context(tls: Tls) -> ssl.SSLContext:
-    """For connections that come: each must have a certificate of the same authority.
+    """Returns the context for incoming connections: each needs a certificate of the authority.
 
     Raises:
-        AccessDenied: others may read the key.
+        AccessDenied: other users may read the key.
+        InvalidArgument: a file is invalid.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = ssl.CERT_REQUIRED
@@ -183,7 +187,7 @@ def server_context(tls: Tls) -> ssl.SSLContext:
 
 
 def client_context(tls: Tls) -> ssl.SSLContext:
-    """For connections that this bridge makes: to a host that its certificate names."""
+    """Returns the context for outgoing connections: the certificate must name the host."""
     return _with_certificates(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), tls)
 
 

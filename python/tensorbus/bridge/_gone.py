@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
-_MAX_PEERS = 32  # the oldest are forgotten: a peer may connect under any number of names
+_MAX_PEERS = 32  # the oldest are removed: a peer may connect under any number of names
 
 
 class _Gone(NamedTuple):
@@ -15,20 +15,20 @@ class _Gone(NamedTuple):
 
 
 class GonePeers:
-    """The peers that had a session and have none, by machine, oldest first."""
+    """Machines that had a session and have none now, oldest first."""
 
     def __init__(self) -> None:
         self._peers: dict[str, _Gone] = {}
 
     def add(self, machine: str, address: str, why: str) -> None:
-        """The last session with this machine has ended."""
+        """Adds a machine whose last session has ended."""
         self.remove(machine)
         self._peers[machine] = _Gone(address, time.monotonic(), why)
         if len(self._peers) > _MAX_PEERS:
             self.remove(next(iter(self._peers)))
 
     def remove(self, machine: str) -> None:
-        """The machine has a session again."""
+        """Removes a machine, for example because it has a session again."""
         self._peers.pop(machine, None)
 
     def status(self) -> list[dict[str, Any]]:

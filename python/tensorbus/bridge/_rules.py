@@ -1,4 +1,4 @@
-"""What may cross, with which peer, and how fast."""
+"""Rules: which topics may cross, with which peer, and at which rate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-# Topics that say something of one machine, to programs on it.
+# Prefix of topics that are only for programs on their own machine.
 LOCAL_PREFIX = "tensorbus/"
 
 
@@ -16,7 +16,7 @@ class Peer:
     """The other end of a connection."""
 
     address: str
-    certificate: dict[str, Any] | None  # as `ssl` gives it; None: the connection is not encrypted
+    certificate: dict[str, Any] | None  # from `ssl`; None: the connection is not encrypted
 
     @property
     def names(self) -> frozenset[str]:
@@ -31,12 +31,12 @@ class Peer:
 
 @dataclass(frozen=True)
 class Direction:
-    """Which topics cross in one direction. Patterns are those of a shell (`fnmatch`).
+    """Which topics cross in one direction. Patterns are shell patterns (`fnmatch`).
 
     Args:
-        allow: a topic needs one of these.
-        deny: and none of these.
-        machines: other patterns of `allow` for machines by name, in place of it.
+        allow: a topic must match one of these.
+        deny: a topic must match none of these.
+        machines: patterns that replace `allow` for a machine, by its name.
     """
 
     allow: tuple[str, ...] = ("*",)
@@ -44,7 +44,7 @@ class Direction:
     machines: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def lets(self, topic: str, machine: str) -> bool:
-        """Whether a topic may cross, to or from a machine."""
+        """Returns True if a topic may cross, to or from a machine."""
         if topic.startswith(LOCAL_PREFIX) or _any(self.deny, topic):
             return False
         return _any(self.machines.get(machine, self.allow), topic)
@@ -56,14 +56,14 @@ def _any(patterns: Iterable[str], topic: str) -> bool:
 
 @dataclass(frozen=True)
 class TopicRule:
-    """How topics of a pattern are sent.
+    """How the topics that match a pattern are sent.
 
     Args:
-        pattern: of a shell (`fnmatch`).
-        max_rate: samples a second at most; the others are left out. 0: all.
-        max_bytes: of tensors, a second, at most; samples beyond are left out. 0: any.
-        priority: topics of a higher one go first.
-        compress: their bytes (zstd), for networks that are slower than that.
+        pattern: a shell pattern (`fnmatch`).
+        max_rate: max. samples per second; further samples are left out. 0: unlimited.
+        max_bytes: max. bytes of tensors per second; further samples are left out. 0: unlimited.
+        priority: topics with a higher priority are sent first.
+        compress: compress tensors with zstd. Useful for networks slower than the compression.
     """
 
     pattern: str
@@ -75,14 +75,14 @@ class TopicRule:
 
 @dataclass(frozen=True)
 class Rules:
-    """What may leave this machine, what may come, and how it is sent."""
+    """What may leave this machine, what may come in, and how it is sent."""
 
     exports: Direction = Direction()
     imports: Direction = Direction()
     topics: tuple[TopicRule, ...] = ()
 
     def rule_of(self, topic: str) -> TopicRule:
-        """The first rule for it."""
+        """Returns the first rule that matches the topic; the default rule if none does."""
         return next(
             (rule for rule in self.topics if fnmatchcase(topic, rule.pattern)), TopicRule("*")
         )

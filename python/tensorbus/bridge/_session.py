@@ -1,4 +1,4 @@
-"""What two bridges have in common: streams in both directions, over connections that may break."""
+"""A session of two bridges: streams in both directions, over connections that may break."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ from tensorbus.bridge._wire.frames import (
 )
 from tensorbus.bridge._wire.lane import BULK, EXPRESS, SILENCE, Lane
 
-_OF_CONNECTION = 4  # descriptors
+_OF_CONNECTION = 4  # descriptors of a connection
 
 
 class Session:
-    """One peer. It outlives connections; the bridge ends it when none comes for too long.
+    """The session with one peer. It outlives connections.
 
-    In the event loop of its bridge. A ProtocolError out of a frame closes the connection that it
-    came on.
+    The bridge ends the session if it has no connection for too long. Used in the event loop of the
+    bridge. A ProtocolError raised for a frame closes the connection of that frame.
 
     Args:
         peer: the id of the other bridge.
         machine: the other machine's name.
         rules: what may cross.
         participant: this machine's bridge.
-        publishers: of this machine, as they are now, by key.
-        queues: of this machine, as they are now, by key.
+        publishers: returns the publishers of this machine, by key.
+        queues: the queues of this machine, by key; changes with them.
         on_cut: called when the connection is gone.
-        served: what serves the channels that the peer opens, by kind.
+        served: the functions that serve channels opened by the peer, by kind.
         budget: of the peer.
 
     Raises:
@@ -76,19 +76,19 @@ class Session:
         self.peer = peer
         self.machine = machine
         self.name = ""  # the connection that it began with
-        self.initiator = ""  # of the connection
+        self.initiator = ""  # id of the bridge that began the connection
         self.connection = ""
         self.address = ""
         self.ending: asyncio.TimerHandle | None = None
-        self.refused = 0  # connections in a row that a protocol error ended soon
-        self._connected_at = 0.0  # of the event loop's time
+        self.refused = 0  # consecutive connections that a protocol error has ended soon
+        self._connected_at = 0.0  # in the event loop's time
         self._completing: asyncio.TimerHandle | None = None
         self._on_cut = on_cut
         self._lanes: dict[str, Lane] = {}
         self._link = Link(machine, rules, participant, budget)
         self._budget = self._link.budget
         try:
-            self._budget.descriptors.take(_OF_CONNECTION)  # also while there is none
+            self._budget.descriptors.take(_OF_CONNECTION)  # kept also without a connection
         except OutOfMemory as error:
             raise ProtocolError(f"HELLO: {error}") from None
         self._exports = Exports(self._link, publishers)
@@ -106,7 +106,7 @@ class Session:
 
     # Connections.
     def connect(self, express: Lane, connection: str, initiator: str) -> None:
-        """Goes on over a new connection, of which this is the express lane."""
+        """Continues over a new connection, whose express lane is given."""
         self.disconnect("there is a new connection")
         if self.ending is not None:
             self.ending.cancel()
@@ -114,7 +114,7 @@ class Session:
         self._lanes[EXPRESS] = self._link.express = express
         loop = asyncio.get_running_loop()
         self._connected_at = loop.time()
-        self._completing = loop.call_later(SILENCE, express.close, "no bulk lane came")
+        self._completing = loop.call_later(SILENCE, express.close, "no bulk lane in time")
         self.name = self.name or connection
         self.connection, self.initiator = connection, initiator
         self.address = express.peer.address
@@ -122,18 +122,18 @@ class Session:
         self._mirrors.connected()
         self.channels.connected()
         self._queue_lists.connected()
-        self._exports.connected()  # and this says that all was said
+        self._exports.connected()  # last: its `whole` says that all streams and channels were named
         self._link.pump.add(express)
 
     def add_bulk(self, bulk: Lane) -> None:
         """
         Raises:
-            ProtocolError: the connection has a bulk lane, or is gone.
+            ProtocolError: the connection already has a bulk lane, or is gone.
         """
         if not self.connected:
             raise ProtocolError("HELLO.connection: it is gone")
         if BULK in self._lanes:
-            raise ProtocolError("HELLO.lane: there is a bulk lane")
+            raise ProtocolError("HELLO.lane: the connection has a bulk lane")
         self._lanes[BULK] = bulk
         if self._completing is not None:
             self._completing.cancel()
@@ -153,7 +153,7 @@ class Session:
             part.disconnected()
 
     def end(self, why: str) -> None:
-        """Ends the session: its exports close, its mirrors end as if their processes had died."""
+        """Ends the session: exports close, and mirrors end as if their processes had died."""
         self.disconnect(why)
         if self.ending is not None:
             self.ending.cancel()
@@ -167,8 +167,8 @@ class Session:
 
     @contextmanager
     def whole_or_cut(self) -> Iterator[None]:
-        """Tells the peer something. If a shortage interrupts that, the connection is cut: on the
-        next one the peer is told everything."""
+        """Guards messages to the peer. If a shortage interrupts them, the connection is cut: on
+        the next connection everything is sent again."""
         try:
             yield
         except SHORTAGES as error:
@@ -177,23 +177,23 @@ class Session:
             self.disconnect(why)
             self._on_cut(self, why)
 
-    # What the bridge says.
+    # Called by the bridge.
     def domain_changed(self, added: list[PublisherEntry], removed: list[str]) -> None:
-        """Publishers of this machine have come and gone, and names of queues may be free."""
+        """Publishers of this machine were added or removed; names of queues may be free again."""
         if added or removed:
             self._exports.publishers_changed(added, removed)
         self._queue_mirrors.look()
 
     def queues_changed(self, added: list[QueueEntry], removed: list[str]) -> None:
-        """Queues of this machine have come and gone."""
+        """Queues of this machine were added or removed."""
         self._queue_lists.changed(added, removed)
 
     def look_at_demand(self, numbers: Iterable[int]) -> None:
-        """Publishers of these numbers have gained or lost subscribers."""
+        """The publishers with these numbers have gained or lost subscribers."""
         self._mirrors.look_at_demand(numbers)
 
     def status(self) -> dict[str, Any]:
-        """For `tensorbus bridge status`."""
+        """Returns the part of `tensorbus bridge status` for this peer."""
         offset = self._link.clock.offset
         return {
             "machine": self.machine,

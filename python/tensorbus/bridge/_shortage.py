@@ -1,4 +1,4 @@
-"""Shortages of descriptors, memory, room and threads: they end, so what failed is tried again."""
+"""Retries after shortages of descriptors, memory, disk space and threads."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TypeVar
 logger = logging.getLogger("tensorbus.bridge")
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds between tries
-WHEN_ROOM = 1.0  # seconds until the next try at most, when something was given back
-_TURN = 0.02  # seconds
+WHEN_ROOM = 1.0  # max. seconds until the next try after something was given back
+_TURN = 0.02  # seconds that make_all() runs at a time
 _NO_THREAD = "can't start new thread"
 _ERRORS = {
     errno.EMFILE,
@@ -24,7 +24,7 @@ _ERRORS = {
     errno.EDQUOT,
 }
 
-# What a shortage can be raised as: `is_shortage` tells it from other errors of these types.
+# The types of a shortage. is_shortage() distinguishes it from other errors of these types.
 SHORTAGES = (MemoryError, OSError, RuntimeError)
 
 Entry = TypeVar("Entry")
@@ -32,7 +32,7 @@ Log = Callable[..., object]  # like `Logger.warning`
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Whether the same call can succeed later because a resource is free again."""
+    """Returns True if the same call can succeed later, when a resource is free again."""
     if isinstance(error, MemoryError):  # `OutOfMemory` is one
         return True
     if isinstance(error, OSError):
@@ -47,11 +47,11 @@ def require_shortage(error: BaseException) -> None:
 
 
 class Backoff:
-    """How long to wait before the next try, and what the log says: one line at each end.
+    """The delays between tries, and one log line at the start and the end of a shortage.
 
     Args:
-        what: is not done while the shortage lasts.
-        log: takes the lines.
+        what: a sentence: what is not done while the shortage lasts.
+        log: writes the lines.
     """
 
     def __init__(self, what: str, log: Log = logger.warning) -> None:
@@ -60,7 +60,7 @@ class Backoff:
         self._delay = 0.0
 
     def failed(self, error: BaseException) -> float:
-        """Seconds until the next try."""
+        """Returns the seconds until the next try."""
         if not self._delay:
             self._log("%s for now: %s", self._what, error)
         self._delay = min(max(2 * self._delay, FIRST_WAIT), LONGEST_WAIT)
@@ -75,13 +75,13 @@ class Backoff:
 class Again:
     """Calls a function, and calls it again while a shortage makes it fail. In the event loop.
 
-    The function must do all that is left to do, and forget none of it when it raises. It returns
-    True if it has left something for a call that follows soon, so that others get their turn.
+    The function does all pending work. If it raises, all work that is not done stays pending. It
+    may return True to leave work for a call that follows soon, so that other callbacks can run.
 
     Args:
         what: see `Backoff`.
-        function: is called without arguments.
-        log: takes the lines.
+        function: called without arguments.
+        log: writes the lines.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class Again:
         self._function = function
         self._backoff = Backoff(what, log)
         self._timer: asyncio.Handle | None = None
-        self._when = 0.0  # of the timer, in the loop's time: uvloop has handles that do not know it
+        self._when = 0.0  # time of the timer in the loop; not all handles of uvloop provide it
 
     def __call__(self) -> None:
-        """Calls it now, in place of the call that is due."""
+        """Calls the function now, instead of the scheduled call."""
         self.cancel()
         try:
             more = self._function()
@@ -107,21 +107,21 @@ class Again:
                 self._backoff.succeeded()
 
     def after(self, delay: float) -> None:
-        """Calls it in so many seconds, in place of the call that is due."""
+        """Schedules a call in `delay` seconds, instead of the scheduled call."""
         self.cancel()
         loop = asyncio.get_running_loop()
         self._when = loop.time() + delay
         self._timer = loop.call_at(self._when, self)
 
     def within(self, delay: float) -> None:
-        """Calls it in so many seconds, or when it is due if that is earlier."""
+        """Schedules a call in `delay` seconds at the latest."""
         loop = asyncio.get_running_loop()
         if self._timer is None or self._when > loop.time() + delay:
             self.after(delay)
 
     @property
     def due(self) -> bool:
-        """Whether a call is to come."""
+        """Whether a call is scheduled."""
         return self._timer is not None
 
     def cancel(self) -> None:
@@ -131,11 +131,13 @@ class Again:
 
 
 def make_all(unmade: dict[str, Entry], make: Callable[[Entry], object]) -> bool:
-    """Makes something of entries, and removes them, for a short while. An entry that a shortage
-    keeps from that stays, behind the others. Returns whether there are more that can be tried.
+    """Calls `make` for the entries and removes them, for a limited time.
+
+    If a shortage interrupts `make`, the entry moves to the end of `unmade`. Returns True if entries
+    are left that were not tried.
 
     Raises:
-        MemoryError, OSError, RuntimeError: the shortage that has kept one of them.
+        MemoryError, OSError, RuntimeError: the shortage that interrupted `make` for an entry.
     """
     shortage: BaseException | None = None
     until = time.monotonic() + _TURN
@@ -158,12 +160,12 @@ def make_all(unmade: dict[str, Entry], make: Callable[[Entry], object]) -> bool:
 class Watch:
     """Calls a function when a descriptor is readable. In the event loop.
 
-    If the loop cannot watch the descriptor now, the function is called again and again instead: it
-    must look whether there is something to do.
+    While the loop cannot watch the descriptor, the function is called periodically instead: it
+    must check whether there is something to do.
 
     Args:
         fileno: returns the descriptor.
-        function: is called without arguments.
+        function: called without arguments.
     """
 
     def __init__(self, fileno: Callable[[], int], function: Callable[[], object]) -> None:
@@ -174,7 +176,10 @@ class Watch:
         self._begin(fileno)
 
     def close(self) -> None:
-        """Before the descriptor is closed. Lets go of its owner: no cycle keeps that alive."""
+        """Stops watching. Call it before the descriptor is closed.
+
+        It drops the function, so that no reference cycle keeps the owner alive.
+        """
         self._function = _do_nothing
         if self._descriptor >= 0:
             self._loop.remove_reader(self._descriptor)

@@ -13,7 +13,7 @@ namespace tensorbus::c {
 tb_status failed(Code code, const char* why) noexcept;
 
 constexpr tb_status status_of(Outcome outcome) noexcept {
-  return static_cast<tb_status>(outcome);  // C numbers them alike
+  return static_cast<tb_status>(outcome);  // same numbers in C
 }
 static_assert(status_of(Outcome::kDone) == TB_OK && status_of(Outcome::kTimedOut) == TB_TIMED_OUT &&
               status_of(Outcome::kInterrupted) == TB_INTERRUPTED &&
@@ -35,7 +35,7 @@ tb_status guarded(Work work) noexcept {
   }
 }
 
-// The same for work that either is done or throws.
+// Like guarded(), for work that returns nothing: TB_OK unless it throws.
 template <typename Work>
 tb_status done(Work work) noexcept {
   return guarded([&] {

@@ -18,7 +18,7 @@ using namespace tensorbus::c;
 
 namespace {
 
-// An inspection as C has it, and all that it points to.
+// An inspection in C structs, and all memory that they point to.
 class OwnedInspection final : public tb_inspection {
  public:
   explicit OwnedInspection(Inspection found) : tb_inspection{}, found_(std::move(found)) {
@@ -37,7 +37,7 @@ class OwnedInspection final : public tb_inspection {
     kept_.push_back(std::move(holder));
     return pointer;
   }
-  // Returns pointers to what described() makes of each part.
+  // Returns pointers to the results of described() for each part.
   template <typename Struct, typename Report>
   const Struct* const* listed(const std::vector<Report>& reports) {
     std::vector<Struct> structs;
@@ -101,7 +101,7 @@ class OwnedInspection final : public tb_inspection {
             .depth = of.depth,
             .max_held = of.max_held,
             .reliable = of.reliable ? 1 : 0,
-            .access = static_cast<std::int32_t>(of.access),  // C numbers them alike
+            .access = static_cast<std::int32_t>(of.access),  // same numbers in C
             .reserved = 0,
             .topic = of.topic.c_str(),
             .node = of.node.c_str(),

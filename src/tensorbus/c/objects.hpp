@@ -57,7 +57,7 @@ struct tb_node_name {
 
 namespace tensorbus::c {
 
-// Returns the participant; for NULL the one that the process shares.
+// Returns the participant; for NULL the shared participant of the process.
 inline Participant participant_of(const tb_participant* given) {
   return given == nullptr ? Participant::shared() : given->participant;
 }
@@ -66,7 +66,7 @@ inline std::chrono::nanoseconds timeout_of(std::int64_t nanoseconds) {
   return std::chrono::nanoseconds(nanoseconds);
 }
 
-// These throw Error(kInvalidArgument) that names the argument. Functions are pointers, too.
+// These throw Error(kInvalidArgument), which names the argument. Functions are pointers, too.
 const char* text_of(const char* given, const char* name);
 template <typename T>
 T& required(T* given, const char* name) {
@@ -84,8 +84,8 @@ inline platform::StopCondition stop_of(std::int64_t timeout_ns,
   return {timeout_of(timeout_ns), give_up_of(give_up)};
 }
 
-// Makes an object and stores it in `*target`. Checks `target` first: without it nobody could
-// destroy the object.
+// Makes an object and stores it in `*target`. Checks `target` first: without it the object would
+// leak.
 template <typename T, typename Make>
 void hand_out(T** target, const char* name, Make make) {
   T*& out = required(target, name);
@@ -105,12 +105,12 @@ Layout layout_of(const tb_layout& layout);
 TensorView view_of(const tb_tensor& tensor);
 // Returns the message, valid as long as `message`. Takes over the keepers, also if it throws.
 Message message_of(const tb_message& message);
-// Points into `layout`.
+// The result points into `layout`.
 tb_layout described(const Layout& layout) noexcept;
 
 tb_origin described(const Origin& origin) noexcept;
 
-// Makes a sample for the caller.
+// Makes a sample, which the caller owns.
 tb_sample* sample_of(Sample sample);
 
 }  // namespace tensorbus::c

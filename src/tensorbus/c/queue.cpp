@@ -22,7 +22,7 @@ QueueOptions options_of(const tb_queue_options* options) {
 }
 
 tb_status started(Queue::Pending pending, tb_pending** target) {
-  (void)pending.descriptor();  // made now, where that may fail
+  (void)pending.descriptor();  // made now, because this call can report an error
   hand_out(target, "pending", [&] { return new tb_pending{std::move(pending)}; });
   return TB_OK;
 }

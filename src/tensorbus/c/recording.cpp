@@ -67,7 +67,7 @@ tb_status tb_recorder_snapshot(tb_recorder* recorder, int64_t timeout_ns, const 
                                char* path, size_t bytes) {
   return guarded([&] {
     Recorder& known = required(recorder, "recorder").recorder;
-    if (bytes > 0) (void)required(path, "path");  // before a snapshot is asked for
+    if (bytes > 0) (void)required(path, "path");  // before a snapshot is written
     std::string file;
     const Outcome outcome = known.snapshot(file, stop_of(timeout_ns, give_up));
     if (outcome == Outcome::kDone) give_text(file, path, bytes);

@@ -34,7 +34,7 @@ inline std::vector<std::string> texts_of(const char* const* given, std::size_t c
 
 inline std::string text_or_none(const char* given) { return given == nullptr ? "" : given; }
 
-// Gives the text, cut to `bytes` with the terminating zero.
+// Copies a text, truncated to `bytes` including the terminating zero.
 inline void give_text(const std::string& from, char* text, std::size_t bytes) {
   if (bytes == 0) return;
   (void)required(text, "text");

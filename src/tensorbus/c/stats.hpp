@@ -6,7 +6,7 @@
 
 #include <tensorbus/stats.hpp>
 
-// The counters as C has them.
+// Conversions of counters to C structs.
 namespace tensorbus::c {
 
 inline tb_publisher_stats c_stats(const PublisherStats& found) noexcept {

@@ -35,7 +35,7 @@ Struct taken_or(const Struct* given, const Struct& otherwise) {
   return given == nullptr ? otherwise : taken(*given);
 }
 
-// Writes as much of the struct as the caller knows; fields unknown here are left unchanged.
+// Writes the fields that the caller knows. Fields that this library does not know stay unchanged.
 template <typename Struct>
 void give(Struct* target, Struct value) noexcept {
   if (target == nullptr) return;

@@ -59,7 +59,7 @@ tb_origin described(const Origin& origin) noexcept {
 
 namespace {
 
-// Takes over the keeper first, so that it is released whatever fails later.
+// Takes over the keeper first, so that it is released even if a later step fails.
 TensorView kept_view(const tb_tensor& tensor) {
   TensorView view;
   if (tensor.release != nullptr)
@@ -85,7 +85,7 @@ Origin origin_of(const tb_origin& given) noexcept {
 
 std::vector<TensorView> views_of(const tb_message& message) {
   const tb_tensor& first = required(message.tensors, "message.tensors");
-  // The first tensor's struct_size is the size of each.
+  // The struct_size of the first tensor applies to all.
   const auto tensor = [&](std::size_t i) {
     const auto* at = reinterpret_cast<const std::byte*>(&first) + i * first.struct_size;
     return taken(*reinterpret_cast<const tb_tensor*>(at));

@@ -22,7 +22,7 @@ namespace tensorbus::python {
 
 namespace nb = nanobind;
 
-// Each adds the classes of one file to the module.
+// Each function adds the classes of one file to the module.
 void bind_errors(nb::module_& module);
 void bind_waiting(nb::module_& module);
 void bind_hooks(nb::module_& module);
@@ -52,15 +52,16 @@ void bind_tracing(nb::module_& module);
 void bind_recordings(nb::module_& module);
 void bind_players(nb::module_& module);
 
-// Returns the new object of a call of Python's C interface. Throws its exception if there is none.
-// tests/house/test_extension_calls.py checks that the sources call nb::steal() nowhere else.
+// Takes over the new reference that a call of Python's C interface returned. Throws the Python
+// exception if it is null. tests/house/test_extension_calls.py checks that the sources call
+// nb::steal() nowhere else.
 inline nb::object checked(PyObject* made) {
   if (made == nullptr) nb::raise_python_error();
   return nb::steal(made);
 }
 
-// Returns the UTF-8 of a str, which lives as long as the str. Throws UnicodeEncodeError if it has
-// none: it has a lone surrogate.
+// Returns the UTF-8 of a str, valid as long as the str. Throws UnicodeEncodeError for a lone
+// surrogate.
 inline std::string_view utf8_of(nb::handle text) {
   Py_ssize_t size = 0;
   const char* const utf8 = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
@@ -68,15 +69,15 @@ inline std::string_view utf8_of(nb::handle text) {
   return {utf8, static_cast<std::size_t>(size)};
 }
 
-// Converts bytes that a peer wrote, or that name a file, to text to be read: Python accepts only
-// UTF-8. `errors` says what becomes of other bytes.
+// Converts bytes from a peer, or of a file name, to readable text: Python accepts only UTF-8.
+// `errors` is Python's error handler for other bytes.
 inline nb::str text_of(std::string_view bytes, const char* errors = "replace") {
   return nb::borrow<nb::str>(
       checked(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), errors)));
 }
 
-// A path, as the system has it: bytes, which need not be UTF-8. In Python it is a str, as
-// os.fsdecode() makes it and os.fsencode() undoes it.
+// A path of the system: bytes, which need not be UTF-8. In Python it is a str, converted like
+// os.fsdecode() and os.fsencode() do.
 struct PathBytes {
   std::string bytes;
 };
@@ -109,7 +110,7 @@ class WithoutGil {
   PyThreadState* state_;
 };
 
-// Returns what `work` returns, which runs without the GIL.
+// Runs `work` without the GIL, and returns its result.
 template <typename Work>
 auto run_without_gil(Work work) {
   const WithoutGil release;
@@ -132,8 +133,8 @@ class WithGil {
   WithoutGil& outer_;
 };
 
-// What may be done with received tensors, as Python has it: the core's Access, and whether a write
-// through a library without read-only tensors makes a page this process's own.
+// The access to received tensors in Python: the core's Access, and whether a write through a
+// library without read-only tensors makes a private copy of the page.
 enum class TensorAccess { kCopyOnWrite, kRead, kPrivate, kShared };
 
 inline Access core_access(TensorAccess access) {
@@ -142,33 +143,34 @@ inline Access core_access(TensorAccess access) {
                                            : Access::kRead;
 }
 
-// Bytes of a tensor of a sample, or of several that overlap.
+// The bytes of a tensor of a sample, or of several tensors that overlap.
 struct TensorBytes {
   std::span<const std::byte> bytes;
-  bool overlap;                       // of several
-  bool copied;                        // too few to become private pages: all show one copy
-  std::shared_ptr<std::byte[]> copy;  // made when one of them is first asked for
+  bool overlap;                       // of several tensors
+  bool copied;                        // cannot become private pages: all tensors show one copy
+  std::shared_ptr<std::byte[]> copy;  // made on first use
 };
 
-// Those of a sample that overlap or are copied, the lowest first. The mutex guards them in a Python
-// without a GIL; with one, the GIL does.
+// The bytes of a sample that overlap or are copied, by address. Guarded by the mutex in a Python
+// without a GIL, otherwise by the GIL.
 struct SpecialBytes {
   SpecialBytes() = default;
-  // The bytes are the same after a move. No other thread has the sample then.
+  // The bytes are the same after a move. No other thread uses the sample during the move.
   SpecialBytes(SpecialBytes&& other) noexcept : found(std::move(other.found)) {}
 
   nb::ft_mutex mutex;
   std::optional<std::vector<TensorBytes>> found;  // empty: not looked for yet
 };
 
-// A sample, as Python has it.
+// The sample of Python.
 struct ReceivedSample : Sample {
   ReceivedSample() = default;
   explicit ReceivedSample(Sample&& sample, bool no_writes = false)
       : Sample(std::move(sample)), strict(no_writes) {}
 
   bool strict = false;  // no library may write to its tensors
-  // Of samples of this process: tells whose writes a page shows. Relaxed: only its value matters.
+  // Number of the sample in this process; identifies the sample whose writes a private page shows.
+  // Relaxed: only the value matters.
   std::uint64_t number = newest.fetch_add(1, std::memory_order_relaxed) + 1;
   mutable SpecialBytes special;
 

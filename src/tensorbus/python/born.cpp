@@ -1,5 +1,5 @@
-// Arrays of NumPy in memory of the bus, by NumPy's own means (NEP 49). NumPy's C interface is a
-// table of functions that never move, which Python hands over: no header of NumPy is needed.
+// NumPy arrays in memory of the bus, through NumPy's memory handlers (NEP 49). NumPy's C interface
+// is a table of functions with fixed indices, which Python passes: no header of NumPy is needed.
 #include <cstring>
 #include <memory>
 
@@ -22,16 +22,16 @@ struct NumpyHandler {
   std::uint8_t version;
   NumpyAllocator allocator;
 };
-constexpr char kHandlerName[] = "mem_handler";  // of the capsules that NumPy takes
-constexpr std::size_t kSetHandler = 304;        // in NumPy's table, since 1.22
+constexpr char kHandlerName[] = "mem_handler";  // of the capsules for NumPy
+constexpr std::size_t kSetHandler = 304;        // index in NumPy's table, since 1.22
 constexpr std::size_t kGetHandler = 305;
 
-// Each array keeps the handler that its memory is from, and so this.
+// Each array keeps the handler of its memory, and thereby this object.
 struct BornHandler {
   NumpyHandler table{};
   BornAllocator born;
   std::size_t min_bytes;
-  nb::object beside;  // the handler for everything else
+  nb::object beside;  // the handler for all other memory
   const NumpyAllocator* other;
 };
 
@@ -82,7 +82,7 @@ nb::object current_handler(void** table) {
   return checked(reinterpret_cast<PyObject* (*)()>(table[kGetHandler])());
 }
 
-// Returns the one before.
+// Returns the previous handler.
 nb::object set_handler(void** table, nb::handle handler) {
   return checked(reinterpret_cast<PyObject* (*)(PyObject*)>(table[kSetHandler])(handler.ptr()));
 }
@@ -118,8 +118,8 @@ void bind_born(nb::module_& module) {
       nb::arg("api"), nb::arg("participant"), nb::arg("min_bytes"),
       nb::sig("def set_numpy_handler(api: object, participant: Participant, min_bytes: int) -> "
               "object"),
-      "NumPy's arrays of so many bytes are born on the bus, in this context. Returns the handler "
-      "before.");
+      "Allocates NumPy arrays of at least `min_bytes` in memory of the bus, in this context. "
+      "Returns the previous handler.");
   module.def(
       "restore_numpy_handler",
       [](nb::object api, nb::object handler) { set_handler(table_of(api), handler); },
@@ -142,8 +142,8 @@ void bind_born(nb::module_& module) {
         return nb::make_tuple(use.blocks, use.bytes, use.born, use.elsewhere);
       },
       nb::sig("def born_use() -> tuple[int, int, int, int]"),
-      "Arrays of NumPy that are in such memory now, their bytes; how often memory was born, and "
-      "how often there was no room.");
+      "Returns the number of NumPy arrays now in memory of the bus, their bytes, the number of "
+      "allocations there, and the number of allocations elsewhere for want of room.");
 }
 
 }  // namespace tensorbus::python

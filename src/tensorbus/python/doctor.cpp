@@ -1,4 +1,4 @@
-// What this machine can do; tensorbus/doctor.py prints it.
+// The capabilities of this machine; tensorbus/doctor.py prints them.
 #include "tensorbus/bus/doctor.hpp"
 
 #include <nanobind/stl/optional.h>
@@ -12,8 +12,9 @@ namespace tensorbus::python {
 void bind_doctor(nb::module_& module) {
   module.def(
       "cuda_device_of",
-      [](std::uintptr_t address) { return device::cuda_device_of(reinterpret_cast<const void*>(address)); },
-      nb::arg("address"), "The ordinal of the GPU whose memory this is; -1 for any other address.");
+      [](std::uintptr_t address) { return cuda_device_of(reinterpret_cast<const void*>(address)); },
+      nb::arg("address"),
+      "Returns the ordinal of the GPU whose memory this is; -1 for any other address.");
   nb::class_<ProbeResult>(module, "Finding")
       .def_prop_ro("why_not", [](const ProbeResult& self) { return text_of(self.why_not); })
       .def_prop_ro("can", &ProbeResult::can);
@@ -73,8 +74,9 @@ void bind_doctor(nb::module_& module) {
   module.def(
       "elsewhere_text", [](const PathBytes& path) { return text_of(elsewhere_text(path.bytes)); },
       nb::arg("domain_path"),
-      "Names other buses of this user, as the end of a message; empty if there are none.");
-  module.def("probe_cuda", [] { return device::probe_cuda(); }, nb::call_guard<WithoutGil>());
+      "Returns a text that names other buses of this user, to end a message; \"\" if there are "
+      "none.");
+  module.def("probe_cuda", [] { return probe_cuda(); }, nb::call_guard<WithoutGil>());
 }
 
 }  // namespace tensorbus::python

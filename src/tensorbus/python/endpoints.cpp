@@ -1,4 +1,4 @@
-// Participants, publishers and subscribers. Everything that may wait or copy runs without the GIL.
+// Participants, publishers and subscribers. Calls that may wait or copy run without the GIL.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -34,7 +34,7 @@ nb::object told(const Published& published) {
   return nb::cast(published.subscribers);
 }
 
-// While a publisher is traced, takes the parents that the program has named, for one publish().
+// If the publisher is traced: sets the parents that the program has named, for one publish().
 class ParentsOfContext {
  public:
   explicit ParentsOfContext(const Publisher& publisher) : traced_(publisher.traced()) {
@@ -77,7 +77,7 @@ nb::object publish_as(Publisher& self, Outgoing& outgoing, nb::bytes fields,
   return result;
 }
 
-// The name of a publisher; "" means any.
+// Parses the name of a publisher; "" means any.
 std::optional<bus::PublisherName> publisher_named(const std::string& name) {
   if (name.empty()) return std::nullopt;
   const auto known = bus::parse_publisher_name(name);
@@ -91,7 +91,7 @@ nb::object publish(Publisher& self, Outgoing& outgoing, nb::bytes fields, Second
   return told;
 }
 
-// A tensor by itself needs no fields.
+// Returns the message of a single plain tensor, which needs no fields; nothing for other objects.
 std::optional<Message> lone_tensor(nb::handle value) {
   auto view = plain_view_of(value);
   if (!view) return std::nullopt;
@@ -111,7 +111,7 @@ nb::object publish_any(Publisher& self, nb::handle data, Seconds timeout,
   return publish_message(self, packer.tensors().take(std::span(fields)), timeout);
 }
 
-// The outcome, and how many rows were published; None if these are no rows of a plain array.
+// Returns the outcome and the number of published rows; None if `rows` is not a plain array.
 nb::object publish_many(Publisher& self, nb::handle rows, Seconds timeout) {
   const auto view = plain_view_of(rows);
   if (!view || view->layout.shape.empty()) return nb::none();
@@ -135,7 +135,7 @@ std::optional<Dims> plain_shape(nb::handle value) {
     if (!PyLong_CheckExact(size)) return std::nullopt;
     int overflow = 0;
     dims[i] = PyLong_AsLongLongAndOverflow(size, &overflow);
-    if (dims[i] < 0) return std::nullopt;  // or too large
+    if (dims[i] < 0) return std::nullopt;  // also if it is too large
   }
   return dims;
 }
@@ -161,13 +161,13 @@ Memory loan(Publisher& self, const std::string& dtype, const std::vector<std::in
   return memory_of(*std::move(loan));
 }
 
-// The same with a memoryview, which can be sliced.
+// Returns a loan as a memoryview, which can be sliced.
 nb::object loan_bytes(Publisher& self, std::int64_t bytes, Seconds timeout) {
   nb::object memory = nb::cast(loan(self, "uint8", {bytes}, -1, timeout));
   return checked(PyMemoryView_FromObject(memory.ptr()));
 }
 
-// A subscriber, as Python has it.
+// The subscriber of Python.
 struct SampleSubscriber : Subscriber {
   SampleSubscriber(const std::string& topic, const SubscriberOptions& options, bool no_writes,
                    const Participant& participant, const std::optional<bus::PublisherName>& only)
@@ -175,7 +175,7 @@ struct SampleSubscriber : Subscriber {
     platform::CopyOnWrite::look_for_handler();
   }
 
-  const bool strict;  // no library may write to what it receives
+  const bool strict;  // no library may write to received tensors
 };
 
 nb::object receive(SampleSubscriber& self, Seconds timeout) {
@@ -191,9 +191,9 @@ nb::object try_receive(SampleSubscriber& self) {
   return sample_or_outcome(outcome, std::move(sample), self.strict);
 }
 
-// Few enough that room for all of them is cheap to allocate.
+// Limits the allocation for one receive_many().
 constexpr std::size_t kMostAtOnce = 1024;
-// Of a subscriber in place of a device: tensors stay where they are. -1 is main memory.
+// `device` of a subscriber: tensors stay on their device. -1 is main memory.
 constexpr int kStays = -2;
 
 nb::object receive_many(SampleSubscriber& self, std::size_t most, Seconds timeout) {
@@ -273,7 +273,7 @@ nb::dict use_of(const ArenaUse& use) {
 }
 
 void bind_participant(nb::module_& module) {
-  nb::class_<Participant>(module, "Participant", "This process on one domain.")
+  nb::class_<Participant>(module, "Participant", "This process in a domain.")
       .def_static(
           "shared",
           [](const PathBytes& domain, std::size_t budget_bytes) {
@@ -289,15 +289,16 @@ void bind_participant(nb::module_& module) {
            })
       .def_prop_ro("domain", [](const Participant& self) { return PathBytes{self.domain_path()}; })
       .def_prop_ro("domain_changes", &Participant::domain_changes,
-                   "Grows when files of the domain may have come or gone.")
+                   "A counter that grows when files of the domain may have been added or removed.")
       .def("domain_fileno", &Participant::domain_descriptor,
-           "To poll: readable when domain_changes may have grown since it was cleared.")
+           "Returns a descriptor to poll: readable when domain_changes may have grown since it was "
+           "cleared.")
       .def("clear_domain_fileno", &Participant::clear_domain_descriptor)
       .def("subscribers_fileno", &Participant::subscribers_descriptor,
-           "To poll: readable when publishers of this participant have gained or lost subscribers "
-           "since take_changed_publishers().")
+           "Returns a descriptor to poll: readable when publishers of this participant have gained "
+           "or lost subscribers since take_changed_publishers().")
       .def("take_changed_publishers", &Participant::take_changed_publishers,
-           "The numbers of these publishers.")
+           "Returns the numbers of these publishers.")
       .def_prop_ro(
           "arena", [](const Participant& self) { return use_of(self.arena()); },
           nb::sig("def arena(self) -> dict[str, int]"));
@@ -333,39 +334,41 @@ void bind_publisher(nb::module_& module) {
                    "-1, timeout: float | None = None) -> Memory"))
       .def("loan_plain", loan_plain, nb::arg("dtype").none(), nb::arg("shape").none(),
            nb::sig("def loan_plain(self, dtype: object, shape: object) -> typing.Any"),
-           "A plain tensor of PyTorch or array of NumPy, if that is what this dtype and this "
-           "shape, a tuple or a list of ints, ask for; else None.")
+           "Returns a loan as a plain PyTorch tensor or NumPy array, by the library of the dtype; "
+           "None if that is not possible, or if the shape is not a tuple or list of ints.")
       .def("publish", publish, nb::arg("outgoing"), nb::arg("fields"), nb::arg("timeout").none(),
            nb::sig("def publish(self, outgoing: Outgoing, fields: bytes, "
                    "timeout: float | None) -> int | Outcome"),
-           "How many subscribers have it, if it was published.")
+           "Returns the number of subscribers that got the message, or why it was not published.")
       .def("publish_any", publish_any, nb::arg("data").none(), nb::arg("timeout").none(),
            nb::arg("stream").none() = nb::none(), nb::arg("plan").none() = nb::none(),
            nb::sig("def publish_any(self, data: object, timeout: float | None, "
                    "stream: int | None = None, plan: MessagePlan | None = None) "
                    "-> int | Outcome"),
-           "The same of a message; `stream`: on which all that lies on GPUs is written.")
+           "Like publish(), for any message. `stream`: the CUDA stream that writes all tensors on "
+           "GPUs.")
       .def("publish_many", publish_many, nb::arg("rows").none(), nb::arg("timeout").none(),
            nb::sig("def publish_many(self, rows: object, timeout: float | None) "
                    "-> tuple[Outcome, int] | None"),
-           "How many rows of a plain array were published, each as a message; None for any other "
-           "object.")
+           "Publishes each row of a plain array as a message. Returns the outcome and the number "
+           "of published rows; None for any other object.")
       .def("loan_bytes", loan_bytes, nb::arg("bytes"), nb::arg("timeout").none(),
            nb::sig("def loan_bytes(self, bytes: int, timeout: float | None) -> memoryview"),
-           "Memory to fill; Outgoing.add_at() takes tensors in it.")
+           "Returns memory to fill. Outgoing.add_at() adds tensors in it.")
       .def("publish_as", publish_as, nb::arg("outgoing"), nb::arg("fields"), nb::arg("fingerprint"),
            nb::arg("sequence"), nb::arg("timestamp_ns"), nb::arg("timeout").none(),
            nb::sig("def publish_as(self, outgoing: Outgoing, fields: bytes, fingerprint: int, "
                    "sequence: int, timestamp_ns: int, timeout: float | None) -> int | Outcome"),
-           "publish() of a mirror: with the number, at or beyond the next one, and the time of "
-           "the original.")
+           "publish() for a mirror, with the sequence number and the time of the original. The "
+           "number must not be lower than the next one.")
       .def("restart", &Publisher::restart, nb::arg("sequence"), nb::call_guard<WithoutGil>(),
-           "Forgets the history, and goes on with this number. False, and nothing, if it has "
-           "subscribers or is closed.")
+           "Drops the history, and continues with this sequence number. Does nothing and returns "
+           "False if the publisher has subscribers or is closed.")
       .def("begin_at", &Publisher::begin_at, nb::arg("sequence"), nb::call_guard<WithoutGil>(),
-           "Of a mirror that has not begun: the samples from this number on count as missed.")
+           "For a mirror that has not begun: samples from this sequence number on count as missed.")
       .def("break_off", &Publisher::break_off, nb::call_guard<WithoutGil>(),
-           "close() as if its process had died: streams go on with the next publisher.")
+           "Closes as if the process had died: streams of subscribers continue with the next "
+           "publisher.")
       .def_prop_ro("number", &Publisher::number)
       .def_prop_ro("traced", &Publisher::traced)
       .def_prop_ro("subscribers", &Publisher::subscribers)
@@ -406,7 +409,7 @@ void bind_subscriber(nb::module_& module) {
                  .pin = pin,
                  .device = device == kStays ? std::nullopt : std::optional(device_numbered(device)),
                  .node = node},
-                // A GPU reads pinned memory where it is: no page can be replaced.
+                // A GPU reads pinned memory in place: its pages cannot be replaced.
                 access == TensorAccess::kRead || pin, participant, publisher_named(publisher));
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
@@ -415,16 +418,16 @@ void bind_subscriber(nb::module_& module) {
           nb::arg("device") = kStays, nb::arg("publisher") = "", nb::arg("node") = "")
       .def("receive", receive, nb::arg("timeout").none(),
            nb::sig("def receive(self, timeout: float | None) -> Sample | Outcome"),
-           "A Sample, or the Outcome that says why there is none.")
+           "Returns a Sample, or the Outcome if there is none.")
       .def("try_receive", try_receive, nb::sig("def try_receive(self) -> Sample | Outcome"))
       .def("receive_many", receive_many, nb::arg("most"), nb::arg("timeout").none(),
            nb::sig("def receive_many(self, most: int, timeout: float | None) -> "
                    "list[Sample] | Outcome"),
-           "At least one, or the Outcome that says why there is none.")
+           "Returns at least one Sample, or the Outcome if there is none.")
       .def("receive_into", receive_into, nb::arg("array").none(), nb::arg("timeout").none(),
            nb::sig("def receive_into(self, array: object, timeout: float | None) "
                    "-> int | Outcome"),
-           "How many rows of the array are new: one at least.")
+           "Returns the number of rows written, at least one; or the Outcome.")
       .def("ready", &Subscriber::ready)
       .def("fileno", &Subscriber::event_descriptor)
       .def(
@@ -444,14 +447,14 @@ void bind_subscriber(nb::module_& module) {
 }  // namespace
 
 void bind_endpoints(nb::module_& module) {
-  nb::enum_<Outcome>(module, "Outcome", "What became of a call that may wait.")
+  nb::enum_<Outcome>(module, "Outcome", "The outcome of a call that may wait.")
       .value("DONE", Outcome::kDone)
       .value("TIMED_OUT", Outcome::kTimedOut)
       .value("INTERRUPTED", Outcome::kInterrupted)
       .value("CLOSED", Outcome::kClosed)
       .value("HOLD_LIMIT", Outcome::kHoldLimit)
       .value("SHUT_DOWN", Outcome::kShutDown);
-  nb::enum_<TensorAccess>(module, "Access", "What a subscriber may do with what it receives.")
+  nb::enum_<TensorAccess>(module, "Access", "How a subscriber may access received tensors.")
       .value("COPY_ON_WRITE", TensorAccess::kCopyOnWrite)
       .value("READ", TensorAccess::kRead)
       .value("PRIVATE", TensorAccess::kPrivate)

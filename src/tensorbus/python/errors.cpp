@@ -8,8 +8,8 @@
 namespace tensorbus::python {
 namespace {
 
-// The classes are Python's (tensorbus/_base/errors.py): a tuple of them by code. It is set once and
-// kept for ever, because errors are raised until the end of an interpreter, when imports no longer
+// The exception classes of Python (tensorbus/_base/errors.py): a tuple, by code. It is set once and
+// never freed, because errors are raised until the end of the interpreter, when imports no longer
 // work. Release when written pairs with acquire when read.
 std::atomic<PyObject*> known_errors{nullptr};
 
@@ -28,8 +28,8 @@ void raise_python_error(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
-    // A Ctrl-C reaches all processes of a terminal: it comes before the error that the end of
-    // another process is here.
+    // Ctrl-C reaches all processes of a terminal: KeyboardInterrupt takes precedence over the error
+    // that the end of another process causes here.
     if (PyErr_CheckSignals() != 0) return;
     try {  // the text may name a file by bytes that are not UTF-8
       const nb::str text = text_of(error.what(), "backslashreplace");
@@ -57,13 +57,13 @@ void bind_errors(nb::module_& module) {
       .value("TYPE_MISMATCH", Code::kTypeMismatch);
   module.def("know_errors", know_errors, nb::arg("by_code"),
              nb::sig("def know_errors(by_code: tuple[type[Exception], ...]) -> None"),
-             "Tells the exception of each Code.");
+             "Sets the exception class for each Code.");
   module.def(
       "raise_system_error",
       [](const std::string& what, int error_number) { throw_system(what, error_number); },
       nb::arg("what"), nb::arg("error_number"),
       nb::sig("def raise_system_error(what: str, error_number: int) -> None"),
-      "Raises the error of a system call of ours, which names the limit that it met.");
+      "Raises the error of a failed system call; its text names the limit that was reached.");
   nb::register_exception_translator(raise_python_error);
 }
 

@@ -1,4 +1,4 @@
-// Mapped files; tensorbus/_files reads what is in them.
+// Mapped files; tensorbus/_files reads their contents.
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -42,9 +42,10 @@ Memory memory_at(const std::shared_ptr<MappedFile>& self, std::string_view dtype
           platform::ReadOnlyNote::From::kFile};
 }
 
-// Reads the header of a .safetensors file. Returns the offset of the first tensor, the bytes of all
-// tensors, each tensor by name, and the metadata. For each tensor: the file's name of its element
-// type, the dtype (None if no tensor can have it) and its bytes, the shape, the offset.
+// Reads the header of a .safetensors file. Returns the offset of the first tensor, the size of all
+// tensors in bytes, the tensors by name, and the metadata. For each tensor: the file's name of its
+// element type, the dtype (None if it is not supported) and its size in bytes, the shape, the
+// offset.
 nb::tuple safetensors(int fd, const PathBytes& path) try {
   const FileContents found = run_without_gil([&] { return safetensors_contents(FileBytes(fd)); });
   nb::dict tensors;
@@ -85,7 +86,7 @@ void bind_files(nb::module_& module) {
       .value("READ_WRITE", MappedFile::Mode::kReadWrite)
       .value("COPY_ON_WRITE", MappedFile::Mode::kCopyOnWrite);
 
-  nb::class_<MappedFile>(module, "MappedFile", "A stretch of a file in memory.")
+  nb::class_<MappedFile>(module, "MappedFile", "A part of a file, mapped into memory.")
       .def(nb::new_([](int fd, const PathBytes& path, std::size_t offset, std::size_t bytes,
                        MappedFile::Mode mode) {
              return std::make_shared<MappedFile>(fd, path.bytes, offset, bytes, mode);
@@ -95,29 +96,29 @@ void bind_files(nb::module_& module) {
       .def("memory", memory_at, nb::arg("dtype"), nb::arg("shape"), nb::arg("offset"),
            nb::sig("def memory(self, dtype: str, shape: collections.abc.Sequence[int], offset: "
                    "int) -> Memory"),
-           "A contiguous tensor, `offset` bytes after the first that is mapped.")
+           "Returns a contiguous tensor, `offset` bytes after the first mapped byte.")
       .def("check", &MappedFile::check, nb::call_guard<WithoutGil>())
       .def("flush", &MappedFile::flush, nb::call_guard<WithoutGil>());
 
   module.def("safetensors", safetensors, nb::arg("fd"), nb::arg("path"),
              nb::sig("def safetensors(fd: int, path: str) -> tuple[int, int, dict[str, tuple[str, "
                      "str | None, int, list[int], int]], dict[str, str]]"),
-             "What the header of a .safetensors file says.");
+             "Returns the contents of the header of a .safetensors file.");
   module.def("flush_at", flush_at, nb::arg("address"),
-             "Flushes the file that this address is mapped from.");
+             "Flushes the file that is mapped at this address.");
   module.def(
       "is_in_file",
       [](std::size_t address) {
         return MappedFile::at(reinterpret_cast<const void*>(address)) != nullptr;
       },
-      nb::arg("address"), "Is this address mapped from a file, by map_file()?");
+      nb::arg("address"), "Returns True if map_file() has mapped a file at this address.");
   module.def(
       "allocate_file",
       [](int fd, const PathBytes& path, std::size_t bytes) {
         memory::allocate_file(fd, path.bytes, bytes);
       },
       nb::arg("fd"), nb::arg("path"), nb::arg("bytes"), nb::call_guard<WithoutGil>(),
-      "Makes a file of exactly so many bytes, with all its blocks.");
+      "Sets the size of a file to `bytes`, and allocates all its blocks.");
 }
 
 }  // namespace tensorbus::python

@@ -7,8 +7,8 @@
 
 namespace tensorbus::python {
 
-// Maps objects to indices: an open-addressed table of addresses, for the hundreds of lookups of a
-// large message. The caller keeps the objects alive. Not thread-safe.
+// Maps objects to indices: an open-addressed table of addresses, fast for the hundreds of lookups
+// of a large message. The caller keeps the objects alive. Not thread-safe.
 class IndexOf {
  public:
   // Returns -1 if the object was not entered.
@@ -29,7 +29,7 @@ class IndexOf {
 
   Slot& slot_of(const void* object) noexcept {
     const std::size_t mask = slots_.size() - 1;
-    // Fibonacci hashing (Knuth, TAOCP 3, 6.4): objects lie at multiples of 16.
+    // Fibonacci hashing (Knuth, TAOCP 3, 6.4): addresses of objects are multiples of 16.
     std::size_t at = (reinterpret_cast<std::uintptr_t>(object) * 0x9e3779b97f4a7c15ULL) >> 32;
     while (slots_[at & mask].first != nullptr && slots_[at & mask].first != object) ++at;
     return slots_[at & mask];
@@ -41,7 +41,7 @@ class IndexOf {
       if (slot.first != nullptr) slot_of(slot.first) = slot;
   }
 
-  std::vector<Slot> slots_;  // a power of two, or none
+  std::vector<Slot> slots_;  // the size is a power of two, or 0
   std::size_t count_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// The numbers of PyTorch's sparse and nested tensors that decide where other memory is read. They
-// are copied out of the memory of the bus first, then checked.
+// The indices of PyTorch's sparse and nested tensors, which determine where other memory is read.
+// They are first copied out of the memory of the bus, then checked.
 #include "tensorbus/tensor/indices.hpp"
 
 #include <nanobind/stl/string.h>
@@ -72,8 +72,9 @@ void bind_indices(nb::module_& module) {
              nb::sig("def private_copy(address: int, dtype: str, shape: "
                      "collections.abc.Sequence[int], strides: collections.abc.Sequence[int]) -> "
                      "Memory"),
-             "The elements, row-major, in memory of this process alone. Strides are in elements.");
-  // Each raises ProtocolError; see tensor/indices.hpp. The argument is a private_copy().
+             "Returns a row-major copy of the elements in private memory. Strides are in "
+             "elements.");
+  // Each check raises ProtocolError; see tensor/indices.hpp. The arguments are private_copy()s.
   module.def("check_coordinates", check_coordinates_in, nb::arg("indices"), nb::arg("sizes"),
              nb::arg("count"), nb::arg("coalesced"),
              nb::sig("def check_coordinates(indices: Memory, sizes: "

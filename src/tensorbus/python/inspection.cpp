@@ -1,4 +1,4 @@
-// What the participants of a domain have, as the dataclasses of tensorbus._inspection.report.
+// Inspection of the participants of a domain, as the dataclasses of tensorbus._inspection.report.
 #include "tensorbus/bus/inspection.hpp"
 
 #include <nanobind/stl/string.h>
@@ -62,8 +62,8 @@ const char* name_of(Access access) {
   return "read";
 }
 
-// Makes the dataclasses of a module. They are frozen: their fields are put where they are, which
-// is also faster than __init__.
+// Makes instances of the dataclasses of a module. They are frozen, so the fields are stored in
+// __dict__, which is also faster than __init__.
 class Converter {
  public:
   explicit Converter(const nb::module_& classes) : classes_(classes) {}
@@ -122,7 +122,7 @@ void bind_inspection(nb::module_& module) {
       },
       nb::arg("domain"), nb::arg("timeout"),
       nb::sig("def inspect(domain: str, timeout: float) -> typing.Any"),
-      "An Inspection of tensorbus._inspection.report.");
+      "Returns an Inspection of tensorbus._inspection.report.");
 }
 
 }  // namespace tensorbus::python

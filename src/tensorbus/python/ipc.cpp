@@ -1,4 +1,4 @@
-// Raw CUDA IPC handles; tensorbus/cuda.py checks what users give.
+// Raw CUDA IPC handles; tensorbus/cuda.py checks the arguments of users.
 #include "tensorbus/bus/ipc.hpp"
 
 #include <nanobind/stl/optional.h>
@@ -42,11 +42,11 @@ Memory opened(const nb::bytes& handle, std::size_t offset, const std::string& dt
 void bind_ipc(nb::module_& module) {
   module.def("ipc_handle_of", handle_of, nb::arg("address"), nb::arg("bytes"),
              nb::sig("def ipc_handle_of(address: int, bytes: int) -> tuple[bytes, int, int, int]"),
-             "The handle of the allocation that holds these bytes, their offset there, its size, "
-             "and the ordinal of its GPU.");
+             "Returns the handle of the allocation with these bytes, their offset in it, its size "
+             "in bytes, and the ordinal of its GPU.");
   module.def("open_ipc", opened, nb::arg("handle"), nb::arg("offset"), nb::arg("dtype"),
              nb::arg("shape"), nb::arg("strides").none(), nb::arg("device"),
-             "Strides are in elements, the offset is in bytes.");
+             "Opens memory by its handle. Strides are in elements, the offset is in bytes.");
 }
 
 }  // namespace tensorbus::python

@@ -1,6 +1,6 @@
-// Python objects that keep memory which other processes read. They are released on a thread of the
-// bus, which must not wait for the GIL. So they are put on a list. The main thread empties it in a
-// pending call, and every publishing thread empties it too.
+// Python objects that keep memory which other processes read. A thread of the bus releases them; it
+// must not wait for the GIL, so it puts them on a list. The main thread empties the list in a
+// pending call, and so does every publishing thread.
 #include "tensorbus/python/keepers.hpp"
 
 #include <atomic>
@@ -18,10 +18,10 @@ struct Node {
 
 std::atomic<Node*> waiting{nullptr};  // acquire and release: a taken node is complete
 
-// Held for moments, and never while waiting for the GIL. Never destroyed.
+// The mutex is held briefly, and never while waiting for the GIL. Never destroyed.
 struct Interpreter {
   platform::Mutex mutex;
-  bool ends TB_GUARDED_BY(mutex) = false;  // nothing is let go of any more
+  bool ends TB_GUARDED_BY(mutex) = false;  // no more objects are released
 };
 platform::Immortal<Interpreter> interpreter;
 
@@ -30,10 +30,10 @@ void put_aside(Node* node) noexcept {
   while (!waiting.compare_exchange_weak(node->next, node, std::memory_order_release,
                                         std::memory_order_relaxed)) {
   }
-  if (node->next != nullptr) return;  // the thread that added that one has requested the call
+  if (node->next != nullptr) return;  // the thread that added it has requested the call
 #ifdef Py_GIL_DISABLED
-  // A request may wait for the interpreter. It may stand still until all threads that run Python
-  // pause, and none of them may wait for our mutex meanwhile.
+  // Py_AddPendingCall() may wait until all threads that run Python have paused. So no thread that
+  // runs Python may wait for the mutex meanwhile.
   std::optional<WithoutGil> pause;
   if (PyThreadState_GetUnchecked() != nullptr) pause.emplace();
 #endif

@@ -43,14 +43,15 @@ void bind_listing(nb::module_& module) {
       .def_ro("pid", &QueueInfo::pid)
       .def_prop_ro("machine", [](const QueueInfo& self) { return text_of(self.machine); })
       .def_prop_ro("origin", [](const QueueInfo& self) { return text_of(self.origin); });
-  nb::class_<NodeName>(module, "NodeName", "A node's name in the domain, for as long as it lives.")
+  nb::class_<NodeName>(module, "NodeName",
+                       "The name of a node in the domain, while this object lives.")
       .def(nb::init<const std::string&, const Participant&>(), nb::arg("name"),
            nb::arg("participant"));
   module.def("list_publishers", &list_publishers, nb::arg("participant"),
              nb::call_guard<WithoutGil>());
   module.def("list_nodes", &list_nodes, nb::arg("participant"), nb::call_guard<WithoutGil>());
   module.def("list_queues", &list_queues, nb::arg("participant"), nb::call_guard<WithoutGil>(),
-             "The queues that have names, of living participants.");
+             "Returns the named queues of living participants.");
   module.def(
       "wait_for_topic",
       [](const std::string& topic, Seconds timeout, const Participant& participant) {
@@ -81,7 +82,8 @@ void bind_listing(nb::module_& module) {
         return MessageType(expected).why_not(MessageType(published));
       },
       nb::arg("expected"), nb::arg("published"),
-      "Why who expects the one definition cannot read messages of the other; empty if it can.");
+      "Returns why a reader that expects one definition cannot read messages of the other; \"\" if "
+      "it can.");
 }
 
 }  // namespace tensorbus::python

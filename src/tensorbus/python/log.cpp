@@ -1,7 +1,8 @@
-// The lines of the core, for Python's logging. A thread of the bus must not wait for the GIL, since
-// a thread that has it may wait for the bus. So lines are put on a list, and a thread, which lives
-// as long as there are any, hands them to the logger "tensorbus.core". Not a pending call, as for
-// keepers: it runs when the main thread next executes Python code, which may be hours later.
+// Passes log lines of the core to Python's logging. A thread of the bus must not wait for the GIL,
+// since a thread with the GIL may wait for the bus. So lines are put on a list. A thread, which
+// ends when the list is empty, passes them to the logger "tensorbus.core". A pending call, as for
+// keepers, is not enough: it runs when the main thread next executes Python code, which may be
+// hours later.
 #include "tensorbus/platform/log.hpp"
 
 #include <pthread.h>
@@ -22,20 +23,20 @@
 namespace tensorbus::python {
 namespace {
 
-constexpr std::size_t kMostLines = 1000;  // more go to stderr
+constexpr std::size_t kMostLines = 1000;  // that wait; further lines go to stderr
 
 struct Line {
   std::int32_t level;
   std::string text;
 };
 
-// The mutex is held for moments, and never while waiting for the GIL. Never destroyed.
+// The mutex is held briefly, and never while waiting for the GIL. Never destroyed.
 struct Lines {
   platform::Mutex mutex;
   std::vector<Line> waiting TB_GUARDED_BY(mutex);
   std::thread thread TB_GUARDED_BY(mutex);
-  bool running TB_GUARDED_BY(mutex) = false;  // else the thread, if there is one, has ended
-  bool ends TB_GUARDED_BY(mutex) = false;     // the interpreter: what comes now goes to stderr
+  bool running TB_GUARDED_BY(mutex) = false;  // if false, the thread ends or has ended
+  bool ends TB_GUARDED_BY(mutex) = false;     // the interpreter ends: new lines go to stderr
 };
 platform::Immortal<Lines> lines;
 
@@ -56,7 +57,7 @@ void hand_over(const Line& line) noexcept {
     const auto logging = nb::module_::import_("logging");
     logging.attr("getLogger")("tensorbus.core")
         .attr("log")(logging.attr(name_of(line.level)), "%s", text);
-  } catch (const std::exception&) {  // logging could not be imported, or a filter of it raised
+  } catch (const std::exception&) {  // the import of logging failed, or a filter raised
     to_stderr(line.level, line.text.c_str());
   }
 }
@@ -74,7 +75,7 @@ void hand_over_all() {
   }
 }
 
-// Returns false if the line has to go to stderr.
+// Returns false if the line must go to stderr.
 bool put_aside(std::int32_t level, const char* text) noexcept {
   try {
     const platform::MutexLock lock(lines->mutex);
@@ -82,7 +83,7 @@ bool put_aside(std::int32_t level, const char* text) noexcept {
     lines->waiting.push_back({level, text});
     if (lines->running) return true;
     try {
-      if (lines->thread.joinable()) lines->thread.join();  // it has nothing left to do
+      if (lines->thread.joinable()) lines->thread.join();  // it ends at once
       lines->thread = std::thread(hand_over_all);
       lines->running = true;
       return true;
@@ -98,7 +99,7 @@ void take_line(void*, std::int32_t level, const char* text) noexcept {
   if (!put_aside(level, text)) to_stderr(level, text);
 }
 
-// The interpreter is about to end: all that came before is logged, and the thread gone.
+// Called before the interpreter ends: all earlier lines are logged, and the thread has ended.
 void log_the_rest() {
   std::thread last;
   {
@@ -112,7 +113,7 @@ void log_the_rest() {
 
 void lock_lines() noexcept TB_ACQUIRE(lines->mutex) { lines->mutex.lock(); }
 void unlock_lines() noexcept TB_RELEASE(lines->mutex) { lines->mutex.unlock(); }
-// The thread is the parent's, and so are the lines: the parent logs them.
+// In a forked child: the thread and the lines belong to the parent, which logs them.
 void forget_lines() noexcept TB_RELEASE(lines->mutex) {
   if (lines->thread.joinable()) platform::abandon(std::move(lines->thread));
   lines->waiting.clear();

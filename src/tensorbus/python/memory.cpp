@@ -1,4 +1,4 @@
-// Memory of the bus for Python: by the buffer protocol and by DLPack.
+// Memory of the bus for Python, through the buffer protocol and DLPack.
 #include "tensorbus/python/memory.hpp"
 
 #include <nanobind/stl/optional.h>
@@ -16,7 +16,7 @@
 namespace tensorbus::python {
 namespace {
 
-// Returns the struct module's letter for an element; elements without one are shown as bits.
+// Returns the format of the struct module for an element; unsigned integers for other elements.
 const char* buffer_format(DType dtype) {
   switch (dtype) {
     case DType::kBool:
@@ -27,7 +27,7 @@ const char* buffer_format(DType dtype) {
       return "h";
     case DType::kInt32:
       return "i";
-    case DType::kInt64:  // not "q", which NumPy shows as another type of the same size
+    case DType::kInt64:  // not "q": NumPy maps it to another type of the same size
       return sizeof(long) == 8 ? "l" : "q";
     case DType::kUInt64:
       return sizeof(long) == 8 ? "L" : "Q";
@@ -56,7 +56,7 @@ const char* buffer_format(DType dtype) {
   }
 }
 
-// As in NumPy's array interface.
+// Returns the type string of NumPy's array interface.
 std::string type_string(DType dtype) {
   const std::string name(name_of(dtype));
   const char kind =
@@ -71,11 +71,11 @@ std::string type_string(DType dtype) {
   return (item_bytes(dtype) == 1 ? "|" : "<") + (kind + std::to_string(item_bytes(dtype)));
 }
 
-// The arrays that a Py_buffer points to; freed with it.
+// The arrays of a Py_buffer, freed with it.
 struct BufferShape {
   std::vector<Py_ssize_t> shape;
   std::vector<Py_ssize_t> strides;
-  WriteWatch writes;  // NumPy knows that it is read-only; what is made from the array may not
+  WriteWatch writes;  // tensors made from a read-only array may be writable
 };
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
@@ -129,7 +129,7 @@ std::pair<int, int> dlpack_device(const Memory& memory) {
                                  : std::pair(int{kDLCpu}, 0);
 }
 
-// The stream of __dlpack__: None and 1 are the legacy default stream, -1 means no stream.
+// `stream` as for __dlpack__: None and 1 are the legacy default stream, -1 means no stream.
 void use_memory_on(const Memory& memory, nb::handle stream) {
   const auto number = stream.is_none() ? 1 : nb::cast<std::intptr_t>(stream);
   if (number == 0) throw nb::value_error("stream: 0 is ambiguous, pass 1 or 2");
@@ -180,13 +180,13 @@ nb::capsule dlpack(const Memory& memory, nb::handle stream, Version max_version,
   return make_capsule(packed(memory), versioned, true);
 }
 
-// PyTorch before 2.10 knows none of these by DLPack.
+// PyTorch before 2.10 does not support these types in DLPack.
 bool is_new_in_dlpack(DType dtype) {
   const std::string_view name = name_of(dtype);
   return name.starts_with("float8") || name.starts_with("float4");
 }
 
-// The same as integers, for consumers without the element type, or that name it afterwards.
+// Returns the memory as integers, for consumers that do not know the element type, or set it later.
 Memory bits(Memory memory) {
   DType& dtype = memory.layout.dtype;
   if (!to_dlpack(dtype) || is_new_in_dlpack(dtype))
@@ -260,7 +260,7 @@ void WriteWatch::begin(const Memory& memory) {
   if (bytes.empty()) return;
   if (memory.on_write == OnWrite::kEndsProcess)
     note.emplace(bytes, memory.source, memory.from);
-  else if (platform::CopyOnWrite::is_possible(bytes))  // else it is read by this package alone
+  else if (platform::CopyOnWrite::is_possible(bytes))  // otherwise only this package reads it
     copy_on_write.emplace(bytes, memory.source, memory.sample);
 }
 
@@ -278,7 +278,7 @@ Memory memory_of(Loan loan) {
 Memory packed(const Memory& memory) {
   if (memory.device.is_cuda())
     throw Error(Code::kUnsupported, "this tensor is on a GPU: copy it there, by sample.copy()");
-  Layout once = memory.layout;  // repeated elements once
+  Layout once = memory.layout;  // with each repeated element once
   for (std::size_t i = 0; i < once.shape.size(); ++i)
     if (once.strides[i] == 0) once.shape[i] = std::min<std::int64_t>(once.shape[i], 1);
   if (once.packed_bytes() > span_of(once).bytes())
@@ -315,8 +315,8 @@ void bind_memory(nb::module_& module) {
 
   nb::class_<Memory>(
       module, "Memory", nb::type_slots(memory_slots),
-      "Memory of the bus: a received tensor, a loan, or a stretch of a file. Offers the "
-      "buffer protocol and DLPack; strides are in elements.")
+      "Memory of the bus: a received tensor, a loan, or a part of a file. Supports the buffer "
+      "protocol and DLPack. Strides are in elements.")
       .def_prop_ro("dtype", [](const Memory& self) { return name_of(self.layout.dtype); })
       .def_prop_ro(
           "shape", [](const Memory& self) { return to_tuple(self.layout.shape); },
@@ -329,20 +329,24 @@ void bind_memory(nb::module_& module) {
       .def_ro("writable", &Memory::writable)
       .def("__dlpack__", dlpack, nb::kw_only(), nb::arg("stream") = nb::none(),
            nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
-           nb::arg("copy") = nb::none(), "A DLPack capsule; whoever takes it keeps the memory.")
+           nb::arg("copy") = nb::none(),
+           "Returns a DLPack capsule. Its consumer keeps the memory alive.")
       .def("bits", bits,
-           "The same memory, as unsigned integers where DLPack had no name for the elements.")
+           "Returns the same memory, as unsigned integers if DLPack, or PyTorch before 2.10, has "
+           "no type for its elements.")
       .def("packed", packed,
-           "A copy that may be written to, without negative strides; what is repeated stays so.")
+           "Returns a writable copy without negative strides. Repeated elements (stride 0) stay "
+           "repeated.")
       .def("__dlpack_device__", dlpack_device)
       .def_prop_ro("__cuda_array_interface__", cuda_array_interface,
                    nb::sig("def __cuda_array_interface__(self) -> dict[str, typing.Any]"))
       .def_prop_ro(
           "device", [](const Memory& self) { return name_of(self.device); },
-          "\"cpu\", or \"cuda:0\" and so on.")
+          "\"cpu\", or the GPU, for example \"cuda:0\".")
       .def_prop_ro(
           "published_on", [](const Memory& self) { return name_of(self.published_on); },
-          "Where its publisher had it: another device if this process cannot use that one.")
+          "The device of the publisher's tensor; differs from `device` if this process cannot use "
+          "it.")
       .def("__repr__", repr);
 }
 

@@ -15,60 +15,61 @@
 
 namespace tensorbus::python {
 
-// Memory that Python reads or fills: a received tensor, a loan, or a part of a file.
+// Memory for Python to read or fill: a received tensor, a loan, or a part of a file.
 struct Memory {
   Layout layout;
   std::byte* first = nullptr;  // the first element
   bool writable = false;
   std::shared_ptr<void> owner;  // the lease, the loan or the mapped file
-  std::string_view source;      // a received tensor's topic, or a file's path; the owner keeps it
+  std::string_view source;      // topic of a received tensor, or path of a file; kept by the owner
   platform::ReadOnlyNote::From from = platform::ReadOnlyNote::From::kTopic;
-  // What a write does through a library without read-only tensors, if this is not `writable`.
+  // The effect of a write through a library without read-only tensors, if this is not `writable`.
   enum class OnWrite {
     kEndsProcess,
-    kPrivatePages,  // its pages become this process's own
-    kChangesCopy,   // the memory is a copy already, or a private mapping
+    kPrivatePages,  // the written pages become private copies of this process
+    kChangesCopy,   // changes a copy or a private mapping
   };
   OnWrite on_write = OnWrite::kEndsProcess;
-  // Of a tensor that overlaps others of its sample: the bytes of all of them. Else empty.
+  // For a tensor that overlaps others of its sample: the bytes of all of them. Otherwise empty.
   std::span<const std::byte> overlap{};
-  std::uint64_t sample = 0;  // of a received tensor: its sample's number in this process
+  std::uint64_t sample = 0;  // of a received tensor: the number of its sample in this process
   Device device{};
   Device published_on{};             // of a received tensor: Tensor::published_on()
-  const Tensor* received = nullptr;  // the owner's tensor, if the owner is a lease
+  const Tensor* received = nullptr;  // the tensor of the owner, if the owner is a lease
 };
 
 nb::tuple to_tuple(const Dims& dims);
 Memory memory_of(const Tensor& tensor, const ReceivedSample& sample);
 Memory memory_of(Loan loan);
-// Points `memory`, some of these bytes, at a copy of them, which keeps no lease.
+// Makes `memory`, which lies in `bytes`, refer to `copy`, a copy of these bytes. Drops the lease.
 void point_at_copy(Memory& memory, std::span<const std::byte> bytes,
                    const std::shared_ptr<std::byte[]>& copy);
-// Returns a copy with the alignment of the original, up to a cache line.
+// Returns a copy with the alignment of the original, modulo a cache line.
 std::shared_ptr<std::byte[]> copy_of(std::span<const std::byte> bytes);
-// Returns the bytes of its elements, and those between them.
+// Returns the bytes from the lowest to the highest element.
 std::span<const std::byte> touched_bytes(const Memory& memory);
-// Returns a copy in main memory that may be written to, without negative strides. Elements that are
-// repeated (stride 0) stay repeated. Throws Error(kUnsupported) if elements overlap in another way:
-// a copy could take any number of bytes.
+// Returns a writable copy in main memory, without negative strides. Repeated elements (stride 0)
+// stay repeated. Throws Error(kUnsupported) if elements overlap in another way: the size of a copy
+// would have no limit.
 Memory packed(const Memory& memory);
-// The device of a loan: -1 is main memory.
+// Returns the GPU with this ordinal; main memory for -1.
 Device device_numbered(int ordinal);
 // Throws Error(kUnsupported) if no dtype has this name.
 Layout layout_named(const std::string& dtype, const std::vector<std::int64_t>& shape);
 
-// Returns true if PyTorch's C interface can make a tensor over this memory. False if PyTorch is not
-// known yet or too old, if the element type must be named afterwards, or if there are flags.
+// Returns true if PyTorch's C interface can make a tensor over this memory. Returns false before
+// know_torch(), for an old PyTorch, for an element type that DLPack does not have, and for special
+// flags.
 bool can_be_plain_torch(const Layout& layout, const Device& device, const Device& published_on);
 bool can_be_plain_torch(const Memory& memory);
 nb::object make_plain_torch(Memory memory);
 
-// What a consumer of memory keeps that may write to it without knowing that it is read-only.
+// Kept by a consumer of memory that may write to it, because it does not know that it is read-only.
 struct WriteWatch {
   std::optional<platform::ReadOnlyNote> note;
   std::optional<platform::CopyOnWrite> copy_on_write;
 
-  // Has a write do what the memory says.
+  // From now on a write has the effect `memory.on_write`.
   void begin(const Memory& memory);
 };
 

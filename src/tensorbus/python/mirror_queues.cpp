@@ -1,4 +1,4 @@
-// Mirrors of queues of other machines, for bridges.
+// Mirrors of queues of other machines, used by bridges.
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -74,7 +74,7 @@ void offer(MirrorQueue& self, Outgoing& outgoing, const nb::bytes& fields, std::
 
 void bind_mirror_queues(nb::module_& module) {
   nb::class_<MirrorQueue>(module, "MirrorQueue",
-                          "A queue that stands for one of another machine, its home.")
+                          "A mirror of a queue of another machine, its home.")
       .def(
           "__init__",
           [](MirrorQueue* self, const std::string& name, std::uint32_t maxsize, bool redeliver,
@@ -88,28 +88,31 @@ void bind_mirror_queues(nb::module_& module) {
           },
           nb::kw_only(), nb::arg("name"), nb::arg("maxsize"), nb::arg("redeliver"),
           nb::arg("max_bytes"), nb::arg("origin"), nb::arg("participant"),
-          "`origin`: the machine, and the name of the queue there.")
+          "`origin`: the other machine, and the name of the queue on it.")
       .def_prop_ro("address", &MirrorQueue::address)
       .def("fileno", &MirrorQueue::descriptor,
-           "To poll: readable when there may be events since take_events().")
+           "Returns a descriptor to poll: readable when there may be new events since "
+           "take_events().")
       .def("take_events", take_events,
            nb::sig("def take_events(self) -> list[tuple[typing.Any, ...]]"),
-           "What has happened, in order: (\"demand\", gets), (\"put\", id, Sample, waits), "
+           "Returns the events in order: (\"demand\", gets), (\"put\", id, Sample, waits), "
            "(\"call\", id, verb, number), (\"cancel\", id), (\"taken\", tag), (\"spoilt\", tag), "
            "(\"done\", what), (\"died\", what), (\"passed\", items). `what` is the tag with "
-           "`redeliver`, without it how many items. The verb \"poll\" is a get that does not wait.")
+           "`redeliver`, otherwise the number of items. The verb \"poll\" is a get that does not "
+           "wait.")
       .def("offer", offer, nb::arg("outgoing"), nb::arg("fields"), nb::arg("tag"),
            nb::sig("def offer(self, outgoing: Outgoing, fields: bytes, tag: int) -> None"),
-           "Adds an item for local gets. Tags grow.")
+           "Adds an item for local gets. Tags must grow.")
       .def("withdraw", &MirrorQueue::withdraw, nb::arg("tag"), nb::call_guard<WithoutGil>(),
-           "Takes an item back that waits; False if it was offered or taken, or is gone.")
+           "Takes a waiting item back. Returns False if it was offered or taken, or is gone.")
       .def("surplus", &MirrorQueue::surplus, nb::call_guard<WithoutGil>(),
-           "The tags of the items that wait for no get, the latest first.")
+           "Returns the tags of waiting items that no get waits for, the latest first.")
       .def("answer", &MirrorQueue::answer, nb::arg("id"), nb::arg("outcome"),
            nb::arg("values") = MirrorQueue::Values{}, nb::call_guard<WithoutGil>(),
            nb::sig("def answer(self, id: int, outcome: Outcome, values: "
                    "collections.abc.Sequence[int] = (0, 0, 0, 0)) -> None"),
-           "Answers a put or a call, once; a poll after its item was offered, if there was one.")
+           "Answers a put or a call, once. Answer a poll after its item was offered, if there is "
+           "one.")
       .def(
           "deny",
           [](MirrorQueue& self, std::uint64_t id, Code code, const std::string& text) {
@@ -117,13 +120,13 @@ void bind_mirror_queues(nb::module_& module) {
           },
           nb::arg("id"), nb::arg("code"), nb::arg("text"), nb::call_guard<WithoutGil>(),
           "Answers a put or a call with an error.")
-      .def(
-          "end_gets", &MirrorQueue::end_gets, nb::arg("died") = nb::none(),
-          nb::call_guard<WithoutGil>(),
-          "Local gets end with SHUT_DOWN when nothing is left here; until the next \"died\" with "
-          "`redeliver`. `died`: how many of those the home had heard; if not all, nothing happens.")
+      .def("end_gets", &MirrorQueue::end_gets, nb::arg("died") = nb::none(),
+           nb::call_guard<WithoutGil>(),
+           "Ends local gets with SHUT_DOWN when nothing is left here, until the next \"died\" with "
+           "`redeliver`. `died`: the number of \"died\" events that the home has received; does "
+           "nothing if it is not all.")
       .def("close", &MirrorQueue::close, nb::call_guard<WithoutGil>(),
-           "All who wait get CLOSED, and the name is free.");
+           "Closes the mirror: pending calls end with CLOSED, and the name is free.");
 }
 
 }  // namespace tensorbus::python

@@ -6,7 +6,7 @@
 NB_MODULE(_core, module) {
   using namespace tensorbus::python;
   module.attr("version") = tensorbus::kVersion;
-  nb::set_leak_warnings(false);  // a program may end while it holds samples
+  nb::set_leak_warnings(false);  // a program may exit while it holds samples
   bind_errors(module);
   bind_waiting(module);
   bind_memory(module);
@@ -42,9 +42,9 @@ namespace {
 
 int (*fill_module)(PyObject*) = nullptr;  // of NB_MODULE
 
-// A second interpreter in this process would share state that nanobind and we keep once: classes,
-// exceptions, PyTorch. Not all versions of Python, nor all interpreters, check the slot
-// Py_mod_multiple_interpreters.
+// A second interpreter in this process would share state that nanobind and this extension keep once
+// per process: classes, exceptions, PyTorch. Not all versions of Python, nor all interpreters,
+// check the slot Py_mod_multiple_interpreters.
 int fill_module_of_main_interpreter(PyObject* module) {
   if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0) return fill_module(module);
   PyErr_SetString(

@@ -64,7 +64,7 @@ constexpr TensorFlags kKnownFlags = TensorFlags::kRequiresGrad | TensorFlags::kF
                                     TensorFlags::kFromNumpy | TensorFlags::kParameter |
                                     TensorFlags::kConjugate | TensorFlags::kNegative;
 
-// A Py_buffer that is released at the end.
+// A Py_buffer, released by the destructor.
 class Buffer {
  public:
   explicit Buffer(nb::handle value)
@@ -77,7 +77,8 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  // Returns nothing for unknown element types, and for strides that are not whole elements.
+  // Returns nothing for unknown element types, and for strides that are not multiples of an
+  // element.
   std::optional<TensorView> view(TensorFlags flags) const {
     const auto dtype = valid_ ? dtype_of_format(view_.format) : std::nullopt;
     if (!dtype || view_.suboffsets != nullptr) return std::nullopt;
@@ -121,7 +122,7 @@ int Outgoing::append(TensorView view, nb::object keeper) {
   return static_cast<int>(tensors_.size()) - 1;
 }
 
-// GPU memory may be read in place.
+// GPU memory may be read in place, so the view keeps it.
 int Outgoing::append_kept(TensorView view, nb::object keeper) {
   if (view.device.is_cuda()) view.keeper = keeper_of(keeper);
   return append(std::move(view), std::move(keeper));
@@ -176,7 +177,7 @@ int Outgoing::add_at(nb::handle loan, const std::string& dtype,
                      const std::vector<std::int64_t>& shape,
                      const std::vector<std::int64_t>& strides, TensorFlags flags,
                      std::int64_t offset) {
-  // The attribute raises if the memoryview was released; PyMemoryView_GET_BASE would not notice.
+  // The attribute raises if the memoryview was released; PyMemoryView_GET_BASE does not check this.
   const nb::object whole = PyMemoryView_Check(loan.ptr()) ? loan.attr("obj") : nb::none();
   const Memory* memory = nullptr;
   if (!nb::try_cast(whole, memory) || memory == nullptr)
@@ -203,13 +204,13 @@ void Outgoing::set_stream(std::uintptr_t stream) {
 void bind_outgoing(nb::module_& module) {
   const auto flags = nb::arg("flags");
   nb::class_<Outgoing>(module, "Outgoing",
-                       "The tensors of a message that is about to be published. Each method "
-                       "returns the index of the tensor that it added.")
+                       "The tensors of a message to be published. Each add method returns the "
+                       "index of its tensor.")
       .def(nb::init<>())
       .def("__len__", &Outgoing::size)
       .def("add", &Outgoing::add, nb::arg("value"), nb::sig("def add(self, value: object) -> int"),
-           "A torch.Tensor or numpy.ndarray of which there is no more to say than where it lies; "
-           "-1 for anything else.")
+           "Adds a plain torch.Tensor or numpy.ndarray: fully described by address and layout. "
+           "Returns -1 for any other object.")
       .def(
           "add_buffer",
           [](Outgoing& self, nb::handle value, unsigned bits) {
@@ -217,9 +218,11 @@ void bind_outgoing(nb::module_& module) {
           },
           nb::arg("value"), flags,
           nb::sig("def add_buffer(self, value: object, flags: int) -> int"),
-          "What offers the buffer protocol in elements that have a dtype; -1 for anything else.")
+          "Adds an object with the buffer protocol whose elements have a dtype. Returns -1 for any "
+          "other object.")
       .def("add_received", &Outgoing::add_received, nb::arg("memory"),
-           nb::sig("def add_received(self, memory: Memory) -> int"), "As it is.")
+           nb::sig("def add_received(self, memory: Memory) -> int"),
+           "Adds a Memory: received, or of this process.")
       .def(
           "add_capsule",
           [](Outgoing& self, nb::capsule capsule, unsigned bits) {
@@ -241,9 +244,9 @@ void bind_outgoing(nb::module_& module) {
                   "collections.abc.Sequence[int], flags: int, keeper: object, device: int = -1, "
                   "stream: int = 0) "
                   "-> int"),
-          "Strides are in elements. `keeper` lives until the memory was copied, or, on a GPU, as "
-          "long as somebody reads it. `device`: the "
-          "ordinal of a GPU, and the stream that writes it there; -1 is main memory.")
+          "Adds memory that the caller describes. Strides are in elements. `keeper` is kept until "
+          "the memory was copied; for GPU memory, as long as it is read. `device`: the ordinal of "
+          "the GPU, -1 for main memory. `stream`: the CUDA stream that writes the memory.")
       .def(
           "add_at",
           [](Outgoing& self, nb::handle loan, const std::string& dtype,
@@ -256,10 +259,10 @@ void bind_outgoing(nb::module_& module) {
           nb::sig("def add_at(self, loan: memoryview, dtype: str, shape: "
                   "collections.abc.Sequence[int], strides: collections.abc.Sequence[int], "
                   "flags: int, offset: int) -> int"),
-          "A tensor in a loan of bytes; strides in elements, `offset` of the first element in "
-          "bytes. InvalidArgument if it reaches outside.")
+          "Adds a tensor in a loan of bytes. Strides are in elements, the offset of the first "
+          "element is in bytes. Raises InvalidArgument if the tensor reaches outside of the loan.")
       .def("set_stream", &Outgoing::set_stream, nb::arg("stream"),
-           "On which all that lies on GPUs is written.");
+           "Sets the CUDA stream that writes all tensors on GPUs.");
 }
 
 }  // namespace tensorbus::python

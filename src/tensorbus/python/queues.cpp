@@ -26,7 +26,7 @@
 namespace tensorbus::python {
 namespace {
 
-// A queue and a request of it, as Python has them.
+// The queue and its request of Python.
 struct SampleQueue : Queue {
   explicit SampleQueue(Queue&& queue) : Queue(std::move(queue)) {
     platform::CopyOnWrite::look_for_handler();
@@ -56,7 +56,7 @@ Outcome put(SampleQueue& self, Outgoing& outgoing, const nb::bytes& fields, Seco
   return outcome;
 }
 
-// Items with tensors are never put so.
+// Returns false for items with tensors.
 bool put_now(SampleQueue& self, Outgoing& outgoing, const nb::bytes& fields) {
   if (outgoing.size() != 0) return false;
   const Message message = outgoing.take(fields);
@@ -78,7 +78,7 @@ nb::object get_while(SampleQueue& self, const SamplePending& unanswered, Seconds
   return sample_or_outcome(outcome, std::move(sample), self.strict);
 }
 
-// Puts an everyday value. Returns True, None for other values, which were not put, or why not.
+// Puts a plain value. Returns True, or the Outcome if it was not put; None for any other value.
 nb::object put_plain(SampleQueue& self, nb::handle item, Seconds timeout) {
   if (!is_plain(item)) return nb::none();
   std::vector<std::byte> fields;
@@ -94,12 +94,12 @@ nb::object plain_value_of(const Sample& sample) {
   return sample.tensors().empty() ? load_plain(sample.field_bytes()) : nb::object();
 }
 
-// Returns true for what a handler of signals may have raised, as KeyboardInterrupt: the item is not
-// to blame, and is handed back.
+// Returns true for an exception that a signal handler may have raised, like KeyboardInterrupt. The
+// item is valid then, and is returned to the caller.
 bool is_interruption(const nb::python_error& error) { return !error.matches(PyExc_Exception); }
 
-// Returns a tuple with an everyday value; the Sample of other items, or why there is none. If
-// unpickling was interrupted: the Sample, and what was raised.
+// Returns a tuple with a plain value, the Sample of any other item, or the Outcome. If unpickling
+// was interrupted: the Sample and the exception.
 nb::object get_item(SampleQueue& self, Seconds timeout) {
   Sample sample;
   const Outcome outcome = wait_hearing_signals(
@@ -114,7 +114,7 @@ nb::object get_item(SampleQueue& self, Seconds timeout) {
   return sample_or_outcome(outcome, std::move(sample), self.strict);
 }
 
-// Messages of fields alone, which `fields` keeps.
+// Puts messages without tensors. `fields` keeps their bytes.
 std::pair<std::size_t, Outcome> put_many(SampleQueue& self, const nb::list& fields,
                                          Seconds timeout) {
   std::vector<Message> messages;
@@ -131,7 +131,7 @@ std::pair<std::size_t, Outcome> put_many(SampleQueue& self, const nb::list& fiel
   return {count, outcome};
 }
 
-// Also of an item that cannot be unpickled: whoever reads it meets that again.
+// Returns nothing also for an item that cannot be unpickled: its reader gets the error again.
 nb::object value_or_nothing(const Sample& sample) {
   try {
     return plain_value_of(sample);
@@ -141,9 +141,9 @@ nb::object value_or_nothing(const Sample& sample) {
   }
 }
 
-// Waits for the first item, and takes those behind it that wait already. Once there is one, nothing
-// throws: what was taken is returned, first the values of everyday items, then the other Samples;
-// and what was raised if unpickling was interrupted.
+// Waits for the first item, and takes further items that are already there. Nothing throws after
+// that: returns all taken items, first the values of plain items, then the other Samples; and the
+// exception if unpickling was interrupted.
 nb::object get_many(SampleQueue& self, std::size_t max_count, Seconds timeout) {
   std::vector<Sample> items;
   const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
@@ -217,14 +217,13 @@ nb::dict stats_of(const SampleQueue& self) {
 }  // namespace
 
 void bind_queues(nb::module_& module) {
-  nb::class_<SamplePending>(module, "Pending", "A request of a queue that is under way.")
+  nb::class_<SamplePending>(module, "Pending", "A pending request to a queue.")
       .def("fileno", &Queue::Pending::descriptor)
       .def("cancel", &Queue::Pending::cancel, nb::call_guard<WithoutGil>(),
-           "Gives it up; an item that has come goes back.")
-      .def(
-          "take", take, nb::sig("def take(self) -> Sample | Outcome"),
-          "What became of it: the Sample of a get, else the Outcome; TIMED_OUT without `answered`: "
-          "not yet, the descriptor will be readable again.")
+           "Cancels the request. An item that has arrived returns to the queue.")
+      .def("take", take, nb::sig("def take(self) -> Sample | Outcome"),
+           "Returns the result: the Sample of a get, or the Outcome. TIMED_OUT without `answered`: "
+           "there is no result yet, and the descriptor will be readable again.")
       .def(
           "wait",
           [](SamplePending& self, double timeout, SamplePending* other) {
@@ -233,23 +232,22 @@ void bind_queues(nb::module_& module) {
             });
           },
           nb::arg("timeout"), nb::arg("other") = nb::none(),
-          "Waits until take() may succeed, or that of `other`, and serves the bus meanwhile in "
-          "this "
-          "thread. False if that cannot be done now: fileno() tells.")
+          "Waits until take(), or that of `other`, may succeed; serves the bus in this thread "
+          "meanwhile. Returns False if that is not possible now: poll fileno() instead.")
       .def_prop_ro("answered", &Queue::Pending::answered,
-                   "Whether a put or a call has its answer, or take() had that of a get.")
+                   "True if a put or a call has its reply, or take() has returned that of a get.")
       .def("request_cancel", &Queue::Pending::request_cancel, nb::call_guard<WithoutGil>(),
-           "Has the host give up a put or a call; take() still has its answer.")
+           "Asks the queue's server to cancel a put or a call; take() still returns its result.")
       .def_prop_ro("values", &Queue::Pending::values,
-                   "The four numbers in the answer to a call, after take().")
+                   "The four numbers in the reply to a call, after take().")
       .def("accept", &Queue::Pending::accept, nb::call_guard<WithoutGil>(),
-           "Accepts the item that take() has read, of a get with `hold`; TIMED_OUT: not yet, the "
-           "descriptor will be readable again.")
+           "For a get with `hold`: accepts the item that take() has read. TIMED_OUT: not yet, and "
+           "the descriptor will be readable again.")
       .def("spoil", &Queue::Pending::spoil, nb::call_guard<WithoutGil>(),
-           "Refuses that item for good, which counts as lost: nobody can read it.")
+           "For a get with `hold`: refuses the item, which no process can read. It counts as lost.")
       .def_prop_ro("number", &Queue::Pending::number,
-                   "Of that item, for done() and give_back(); 0 without `redeliver`.");
-  nb::class_<SampleQueue>(module, "Queue", "Items from any process to any other.")
+                   "The number of the item, for done() and give_back(); 0 without `redeliver`.");
+  nb::class_<SampleQueue>(module, "Queue", "A queue: carries items between any processes.")
       .def(
           "__init__",
           [](SampleQueue* self, std::uint32_t maxsize, bool redeliver, bool shared,
@@ -283,10 +281,12 @@ void bind_queues(nb::module_& module) {
           },
           nb::arg("address"), nb::arg("participant"), nb::arg("maxsize") = 0,
           nb::arg("redeliver") = false, nb::arg("shared") = false, nb::arg("max_bytes") = 0,
-          "One that was made so, without asking its process, which may be stopped or gone.")
+          "Returns the queue with this address and these options, without a request to its "
+          "process, which may be stopped or gone.")
       .def_static("addresses_of", &Queue::addresses_of, nb::arg("name"), nb::arg("participant"),
                   nb::call_guard<WithoutGil>(),
-                  "Addresses that `open` takes, of the queues of this name; some may be gone.")
+                  "Returns the addresses of the queues with this name, for open(). Some queues may "
+                  "be gone.")
       .def_prop_ro("address", &Queue::address)
       .def_prop_ro("maxsize", [](const SampleQueue& self) { return self.options().maxsize; })
       .def_prop_ro("max_bytes", [](const SampleQueue& self) { return self.options().max_bytes; })
@@ -300,7 +300,8 @@ void bind_queues(nb::module_& module) {
             self.strict = access == TensorAccess::kRead;
           },
           nb::arg("access"),
-          "How it gets items, if not as the queue was made. Before the first get.")
+          "Sets the access for items, if it differs from that of the queue. Call it before the "
+          "first get.")
       .def("put", put, nb::arg("outgoing"), nb::arg("fields"), nb::arg("timeout").none(),
            nb::sig("def put(self, outgoing: Outgoing, fields: bytes, timeout: float | None) -> "
                    "Outcome"))
@@ -308,31 +309,32 @@ void bind_queues(nb::module_& module) {
            nb::sig("def get(self, timeout: float | None) -> Sample | Outcome"))
       .def("put_now", put_now, nb::arg("outgoing"), nb::arg("fields"),
            nb::sig("def put_now(self, outgoing: Outgoing, fields: bytes) -> bool"),
-           "Puts the message if that takes no waiting. False if it did not, and `outgoing` keeps "
-           "it.")
+           "Puts the message if that is possible without waiting. Otherwise returns False, and "
+           "`outgoing` keeps it.")
       .def("get_while", get_while, nb::arg("unanswered"), nb::arg("timeout").none(),
            nb::sig("def get_while(self, unanswered: Pending, timeout: float | None) -> Sample | "
                    "Outcome"),
-           "get() that also ends, with CLOSED, when `unanswered` has its answer.")
+           "Like get(), but ends with CLOSED when `unanswered` has its reply.")
       .def("put_plain", put_plain, nb::arg("item").none(), nb::arg("timeout").none(),
            nb::sig("def put_plain(self, item: object, timeout: float | None) -> "
                    "typing.Literal[True] | Outcome | None"),
-           "Puts an everyday value, and returns True or why not; None for other values.")
+           "Puts a plain value. Returns True, or the Outcome if it was not put; None for any other "
+           "value.")
       .def("get_item", get_item, nb::arg("timeout").none(),
            nb::sig("def get_item(self, timeout: float | None) -> tuple[typing.Any] | Sample | "
                    "tuple[Sample, BaseException] | Outcome"),
-           "The value of an everyday item in a tuple, or the Sample of another one; with what was "
-           "raised, if a signal handler did so while it was unpickled.")
+           "Returns a plain item as a tuple with its value, any other item as a Sample. If a "
+           "signal handler raised during unpickling: the Sample and the exception.")
       .def("put_many", put_many, nb::arg("fields"), nb::arg("timeout").none(),
            nb::sig("def put_many(self, fields: list[bytes], timeout: float | None) -> tuple[int, "
                    "Outcome]"),
-           "Puts messages of fields alone, in order; how many are in the queue, and what kept the "
-           "next one out.")
+           "Puts messages without tensors, in order. Returns the number of messages put, and the "
+           "Outcome of the next one.")
       .def("get_many", get_many, nb::arg("max_count"), nb::arg("timeout").none(),
            nb::sig("def get_many(self, max_count: int, timeout: float | None) -> "
                    "tuple[list[typing.Any], list[Sample], BaseException | None] | Outcome"),
-           "The values of everyday items, up to the first other one, and the Samples from that one "
-           "on; and what was raised, if a signal handler did so meanwhile.")
+           "Returns the values of the plain items before the first other item, and the Samples "
+           "from that item on; and the exception if a signal handler raised meanwhile.")
       .def("start_put", start_put, nb::arg("outgoing"), nb::arg("fields"), nb::arg("waits") = true,
            nb::sig("def start_put(self, outgoing: Outgoing, fields: bytes, waits: bool = True) -> "
                    "Pending"))
@@ -342,28 +344,30 @@ void bind_queues(nb::module_& module) {
             return SamplePending(self.start_get(hold, waits), self.strict);
           },
           nb::arg("hold") = false, nb::arg("waits") = true, nb::call_guard<WithoutGil>(),
-          "With `hold`, take() reads the offered item; accept() or cancel() follows.")
+          "With `hold`, take() reads the offered item, and accept() or cancel() must follow.")
       .def(
           "start_call",
           [](SampleQueue& self, const std::string& verb, std::uint64_t number) {
             return SamplePending(self.start_call(verb_named(verb), number));
           },
           nb::arg("verb"), nb::arg("number") = 0, nb::call_guard<WithoutGil>(),
-          "state, join, shutdown, drain, close, done or give_back.")
+          "Starts a call: state, join, shutdown, drain, close, done or give_back.")
       .def(
           "done",
           [](SampleQueue& self, std::uint64_t number) {
             call(self, link::QueueVerb::kTaskDone, number);
           },
           nb::arg("number"),
-          "task_done() of an item that was held and accepted; without `redeliver` of so many (0: "
-          "one).")
+          "task_done() for an item that was held and accepted. Without `redeliver`, for `number` "
+          "items (0: one).")
       .def(
           "give_back",
           [](SampleQueue& self, std::uint64_t number) {
             call(self, link::QueueVerb::kGiveBack, number);
           },
-          nb::arg("number"), "The same as if this process had died with it in its hand.")
+          nb::arg("number"),
+          "Ends the holding of an item as if this process had died: with `redeliver` it returns to "
+          "the queue, otherwise it counts as lost.")
       .def(
           "start_join", [](SampleQueue& self) { return SamplePending(self.start_join()); },
           nb::call_guard<WithoutGil>())
@@ -391,8 +395,8 @@ void bind_queues(nb::module_& module) {
             return std::tuple(left.items, left.others, left.asked_here);
           },
           nb::arg("immediate"),
-          "The items that wait, how many other processes have asked for items, and if this one "
-          "has.")
+          "Returns the number of waiting items, the number of other processes that have requested "
+          "items, and whether this process has.")
       .def(
           "drain",
           [](SampleQueue& self, Seconds timeout) {

@@ -1,4 +1,4 @@
-// The memory of a received sample's tensors.
+// The memory of the tensors of a received sample.
 #include "tensorbus/python/sample_memory.hpp"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ std::vector<TensorBytes> find_special_bytes(const ReceivedSample& self) {
   return found;
 }
 
-// With the mutex.
+// Called with the mutex held.
 std::vector<TensorBytes>& special_bytes(const ReceivedSample& self) {
   auto& found = self.special.found;
   if (!found) found = find_special_bytes(self);
@@ -38,7 +38,7 @@ bool has_overlaps(const ReceivedSample& self) {
   return std::ranges::any_of(special_bytes(self), &TensorBytes::overlap);
 }
 
-// Points at other memory that shows these bytes of the sample, where the original would not do.
+// Makes `memory` refer to other memory with the same bytes if the original must not be shown.
 Memory shown(const ReceivedSample& self, Memory memory) {
   show_what_was_published(memory);
   const std::byte* const first = touched_bytes(memory).data();

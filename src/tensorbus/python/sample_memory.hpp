@@ -14,13 +14,13 @@ namespace tensorbus::python {
 using bus::for_each_run;
 using bus::PlacedBytes;
 
-// Returns the sample's tensors that `wanted` says, the lowest first.
+// Returns the tensors of the sample that `wanted` selects, by address.
 template <typename Wanted>
 std::vector<PlacedBytes> placed_tensors(const ReceivedSample& self, Wanted wanted) {
   return bus::placed_tensors(self.tensors(), wanted);
 }
 
-// for_each_run() for the ranges in which several of them overlap.
+// Like for_each_run(), but only for ranges in which several tensors overlap.
 template <typename Visit>
 void for_each_overlap(std::span<const PlacedBytes> placed, Visit visit) {
   for_each_run(placed, [&](std::byte* begin, std::byte* end, std::span<const PlacedBytes> members) {
@@ -28,18 +28,20 @@ void for_each_overlap(std::span<const PlacedBytes> placed, Visit visit) {
   });
 }
 
-// Tells a tracer that the program looks at this sample.
+// If the sample is traced: records that the program uses it.
 void note_use(const ReceivedSample& self) noexcept;
-// Returns true if the tensor is to be one of PyTorch; `library` is what the program asked for.
+// Returns true if the tensor must become a PyTorch tensor. `library` is the requested library;
+// empty: the library of the published tensor.
 bool is_for_torch(const Layout& layout, std::optional<std::string_view> library);
-// If this process has written to another sample in these pages, points at their bytes elsewhere.
+// If this process has written to another sample in these pages, makes `memory` refer to a second
+// mapping with the published bytes.
 void show_what_was_published(Memory& memory);
-// Throws Error(kProtocol) if there is no tensor of this index.
+// Returns the memory of a tensor. Throws Error(kProtocol) if the index is invalid.
 Memory memory(const ReceivedSample& self, std::size_t index);
-// Returns true if some of the tensors that are to be PyTorch's overlap in memory.
+// Returns true if tensors that must become PyTorch tensors overlap in memory.
 bool has_shared_storages(const ReceivedSample& self, std::optional<std::string_view> library);
-// For each range of memory in which several torch tensors overlap: returns its bytes, and these
-// tensors with their offsets in it.
+// Returns, for each range of memory in which several torch tensors overlap, its bytes, and the
+// indices and offsets of these tensors.
 nb::list shared_storages(const ReceivedSample& self, std::optional<std::string_view> library);
 
 }  // namespace tensorbus::python

@@ -27,11 +27,11 @@ nb::bytes field_bytes(const ReceivedSample& self) {
   return nb::bytes(bytes.data(), bytes.size());
 }
 
-// Below this a copy takes less time than a write that makes pages private.
+// Below this size a copy is faster than the page faults that make pages private.
 constexpr std::size_t kCopiedBytes = 65536;
 
-// A tensor's memory to which this process writes for itself: nothing else that it received shows
-// these writes. The memory stays shared until the first write.
+// The memory of a tensor with private writes of this process, which no other received tensor shows.
+// The memory stays shared until the first write.
 struct OwnWrites {
   OwnWrites(const Memory& memory, std::span<const std::byte> bytes)
       : owner(memory.owner), writes(bytes, memory.source, memory.sample) {}
@@ -40,7 +40,7 @@ struct OwnWrites {
   platform::CopyOnWrite writes;
 };
 
-// Points at memory that this process may write to, and that nothing else shows.
+// Makes `memory` refer to writable memory that nothing else shows.
 void make_own(Memory& memory, bool copied) {
   using platform::CopyOnWrite;
   const std::span<const std::byte> bytes = touched_bytes(memory);
@@ -60,7 +60,7 @@ void make_own(Memory& memory, bool copied) {
       std::move(memory.owner), again);
 }
 
-// Returns all tensors, each with writes of its own: of those that overlap, all but one are copied.
+// Returns writable memory for each tensor. Of tensors that overlap, all but one are copied.
 nb::list own_memories(const ReceivedSample& self) {
   std::vector<bool> copied(self.tensors().size());
   for_each_overlap(placed_tensors(self, [](const Tensor&) { return true; }),
@@ -76,7 +76,7 @@ nb::list own_memories(const ReceivedSample& self) {
   return list;
 }
 
-// A copy shows what `memory` shows.
+// Copies the contents that memory() shows: without private writes to other samples.
 ReceivedSample copy(const ReceivedSample& self) {
   ReceivedSample made(self.copy());
   for (std::size_t i = 0; i < self.tensors().size(); ++i) {
@@ -94,7 +94,7 @@ ReceivedSample copy(const ReceivedSample& self) {
 
 constexpr std::size_t kRangeAlignment = 64;
 
-// Lays the tensors out as one run of bytes: tensors that overlap in memory overlap there, too.
+// Arranges the tensors in one run of bytes. Tensors that overlap in memory overlap there, too.
 nb::tuple ranges(const ReceivedSample& self) {
   const auto tensors = self.tensors();
   for (const Tensor& tensor : tensors)
@@ -167,7 +167,7 @@ nb::list tensors(const ReceivedSample& self, std::optional<std::string_view> as)
 }  // namespace
 
 void bind_samples(nb::module_& module) {
-  nb::class_<ReceivedSample>(module, "Sample", "One received message.")
+  nb::class_<ReceivedSample>(module, "Sample", "A received message.")
       .def_prop_ro("sequence", [](const ReceivedSample& self) { return self.header().sequence; })
       .def_prop_ro("timestamp_ns",
                    [](const ReceivedSample& self) { return self.header().timestamp_ns; })
@@ -179,39 +179,42 @@ void bind_samples(nb::module_& module) {
       .def_prop_ro("publisher_number",
                    [](const ReceivedSample& self) { return self.header().publisher_number; })
       .def_prop_ro("origin", origin, nb::sig("def origin(self) -> tuple[str, str] | None"),
-                   "Of a mirror's sample: the machine, and the name there of its publisher.")
+                   "For a sample of a mirror: the original machine, and the name of the publisher "
+                   "on that machine.")
       .def("ranges", ranges,
            nb::sig("def ranges(self) -> tuple[list[memoryview], int, "
                    "list[tuple[str, tuple[int, ...], tuple[int, ...], int, int]]]"),
-           "The tensors as one run of bytes: its parts, each of which begins at the next multiple "
-           "of 64; the bytes of the run; and of each tensor dtype, shape, strides in elements, "
-           "flags, and the offset of its first element in the run.")
+           "Returns the tensors as one run of bytes: the parts of the run, each of which begins at "
+           "the next multiple of 64; the size of the run in bytes; and for each tensor its dtype, "
+           "shape, strides in elements, flags, and the offset of its first element in the run.")
       .def_prop_ro("published_on", published_on,
                    nb::sig("def published_on(self) -> tuple[str, ...]"))
       .def_prop_ro("fields", field_bytes)
       .def_prop_ro("tensor_count", [](const ReceivedSample& self) { return self.tensors().size(); })
-      .def("tensors", tensors, nb::arg("as_").none(),
-           nb::sig("def tensors(self, as_: str | None) -> list[typing.Any]"),
-           "Each a torch.Tensor, if that is wanted (None: if it was one) and nothing about it is "
-           "unusual; else its Memory.")
+      .def(
+          "tensors", tensors, nb::arg("as_").none(),
+          nb::sig("def tensors(self, as_: str | None) -> list[typing.Any]"),
+          "Returns each tensor as a torch.Tensor, if `as_` is \"torch\" (None: if it was published "
+          "as one) and it is a plain tensor; otherwise as a Memory.")
       .def("message", read_sample, nb::arg("library").none(), nb::arg("plan").none(),
            nb::sig("def message(self, library: str | None, plan: MessagePlan | None) -> "
                    "typing.Any"),
-           "What was published, with its tensors; of a message type, an instance of its class.")
+           "Returns the published message with its tensors; with a plan, an instance of the "
+           "message class.")
       .def("shared_storages", shared_storages, nb::arg("as_").none(),
            nb::sig("def shared_storages(self, as_: str | None) -> "
                    "list[tuple[Memory, list[tuple[int, int]]]]"),
-           "Memory in which several torch tensors overlap, with the index of each and its offset "
-           "there in bytes.")
+           "Returns the memory in which several torch tensors overlap, with the index of each "
+           "tensor and its offset in bytes.")
       .def("memory", memory, nb::arg("index"))
       .def("own_memories", own_memories, nb::sig("def own_memories(self) -> list[Memory]"),
-           "Of all tensors, to be written to: no other process, and nothing else that this one has "
-           "received, shows these writes.")
+           "Returns writable memory for each tensor. Writes are not visible to other processes or "
+           "in other received data.")
       .def("use_on", use_on, nb::arg("stream"), nb::arg("of") = -1, nb::call_guard<WithoutGil>())
       .def_prop_ro("intact", intact)
       .def_prop_ro(
           "traced", [](const ReceivedSample& self) { return self.traced() != nullptr; },
-          "Whether a tracer was there when it was received.")
+          "True if the sample was received while a tracer was active.")
       .def("copy", copy, nb::call_guard<WithoutGil>());
 }
 

@@ -91,7 +91,7 @@ std::vector<std::uint64_t> in_order(const std::set<std::uint64_t>& numbers) {
 }  // namespace
 
 void bind_shares(nb::module_& module) {
-  nb::class_<Handle>(module, "Handle", "The name of what somebody shares.")
+  nb::class_<Handle>(module, "Handle", "The name of a share.")
       .def_static(
           "from_bytes",
           [](nb::bytes bytes) {
@@ -105,14 +105,17 @@ void bind_shares(nb::module_& module) {
       .def_prop_ro("described", described,
                    nb::sig("def described(self) -> "
                            "list[tuple[str, list[int], list[int], int, int]]"),
-                   "Of the first tensors: dtype, shape, strides in elements, offset, flags.")
+                   "For each of the first tensors: dtype, shape, strides in elements, offset, "
+                   "flags.")
       .def(
           "kept_by",
           [](const Handle& self, const std::string& keeper) { return self.kept_by(id_of(keeper)); },
-          nb::arg("keeper"), "The same share, where the participant with this id keeps it.")
+          nb::arg("keeper"),
+          "Returns the handle of the same share, kept by the participant with this id.")
       .def("bytes", bytes_of)
       .def("text", &Handle::text);
-  nb::class_<Shared>(module, "Shared", "Keeps tensors for whoever has the handle.")
+  nb::class_<Shared>(module, "Shared",
+                     "Shared tensors: any process with the handle may attach to them.")
       .def_prop_ro("handle", [](const Shared& self) { return self.handle(); })
       .def_prop_ro("open", &Shared::open)
       .def("close", &Shared::close, nb::call_guard<WithoutGil>());
@@ -125,24 +128,26 @@ void bind_shares(nb::module_& module) {
       nb::arg("carrier"), nb::arg("keeper").none(), nb::arg("participant"),
       nb::sig("def share_once(outgoing: Outgoing, fields: bytes, shared: bool, carrier: int, "
               "keeper: str | None, participant: Participant) -> Handle"),
-      "Shares a message for one process, until it has attached; `keeper` keeps it, too.");
+      "Shares a message until one process has attached. `keeper` keeps it, too.");
   module.def("close_share", close_share, nb::arg("handle"), nb::arg("participant"),
              nb::call_guard<WithoutGil>());
   module.def("close_carried_by", close_carried_by, nb::arg("carrier"), nb::arg("participant"),
              nb::call_guard<WithoutGil>(),
-             "Ends what this process shares, or keeps, that was sent through this.");
+             "Ends the shares of this process, and those it keeps, that were sent through "
+             "`carrier`.");
   module.def(
       "carriers",
       [](double seconds, const Participant& participant) {
         return in_order(carriers(to_timeout(seconds), participant));
       },
       nb::arg("seconds"), nb::arg("participant"),
-      "What the shares of this process, and those that it keeps, went through, if they are open "
-      "for so long.");
+      "Returns the carriers of the shares of this process, and of those it keeps, that have been "
+      "open for at least `seconds`.");
   module.def(
       "unkept", [](const Participant& participant) { return in_order(unkept(participant)); },
       nb::arg("participant"),
-      "What the shares went through that end with this process, since their keeper does not read.");
+      "Returns the carriers of shares that end with this process because their keeper does not "
+      "read.");
   module.def("attach", attach_handle, nb::arg("handle"), nb::arg("access"),
              nb::arg("timeout").none(), nb::arg("participant"),
              nb::sig("def attach(handle: Handle, access: Access, timeout: float | None, "
@@ -153,7 +158,8 @@ void bind_shares(nb::module_& module) {
         return is_shared(reinterpret_cast<const void*>(address), bytes, participant);
       },
       nb::arg("address"), nb::arg("bytes"), nb::arg("participant"),
-      "Does this memory belong to the bus, so that others may be let write to it?");
+      "Returns True if this memory belongs to the bus, so that other processes can be allowed to "
+      "write to it.");
   module.def(
       "is_shared",
       [](const Memory& memory, const Participant& participant) {

@@ -1,6 +1,6 @@
-// Reads and makes tensors of PyTorch by its C interface for DLPack (PyTorch 2.10 and newer),
-// without linking PyTorch. This makes a message of a hundred tensors fast. Unusual tensors are left
-// to tensorbus/_tensors/torch_tensors.py and tensorbus/_codec/torch_records.py.
+// Reads and makes PyTorch tensors through its C interface for DLPack (PyTorch 2.10 and newer),
+// without linking PyTorch. This makes messages of many tensors fast. Unusual tensors are handled by
+// tensorbus/_tensors/torch_tensors.py and tensorbus/_codec/torch_records.py.
 #include "tensorbus/python/torch.hpp"
 
 #include <nanobind/stl/string.h>
@@ -17,12 +17,13 @@
 namespace tensorbus::python {
 namespace {
 
-// PyTorch's objects, set once by Python. Never freed: the interpreter may end before us.
+// Objects of PyTorch, set once by Python. Never freed: the interpreter may end before this
+// extension.
 struct Torch {
   PyTypeObject* tensor = nullptr;
   const DLPackExchangeAPI* api = nullptr;
   std::vector<std::pair<PyObject*, DType>> dtypes;  // torch.dtype objects are singletons
-  // Attributes of the class: looking them up here avoids a search in each tensor and its class.
+  // Attributes of the class, looked up once instead of in each tensor and its class.
   nb::object dtype;
   nb::object requires_grad;
   nb::object is_neg;
@@ -94,14 +95,14 @@ std::optional<TensorView> view_of_plain_torch(nb::handle value) {
   if (tensor.device.type != kDLCpu) return std::nullopt;
   const auto dtype = from_dlpack(tensor.dtype);
   if (!dtype) return std::nullopt;
-  // DLPack reports PyTorch's narrow integers as ordinary ones.
+  // DLPack reports PyTorch's integers of less than 8 bits as int8 or uint8.
   const bool is_byte = *dtype == DType::kInt8 || *dtype == DType::kUInt8;
   if (is_byte && dtype_of_torch(attribute(value, torch->dtype)) != dtype) return std::nullopt;
   if (attribute(value, torch->requires_grad).ptr() != Py_False) return std::nullopt;
   if (answers_true(value, torch->is_neg)) return std::nullopt;
   if (is_complex(*dtype) && answers_true(value, torch->is_conj)) return std::nullopt;
   const auto dims = static_cast<std::size_t>(tensor.ndim);
-  // A tensor without memory: it stands for zeros, or its storage was resized.
+  // A tensor without memory represents zeros, or its storage was resized.
   if (tensor.data == nullptr &&
       std::find(tensor.shape, tensor.shape + dims, 0) == tensor.shape + dims)
     return std::nullopt;
@@ -144,10 +145,10 @@ nb::object plain_torch(const Memory& memory) {
 void bind_torch(nb::module_& module) {
   module.def("plain_torch", plain_torch, nb::arg("memory"),
              nb::sig("def plain_torch(memory: Memory) -> typing.Any"),
-             "The plain tensor over this memory; None if it is to be an unusual one.");
+             "Returns the plain tensor over this memory; None if it needs an unusual one.");
   module.def("know_torch", know_torch, nb::arg("tensor"), nb::arg("dtypes"),
              nb::sig("def know_torch(tensor: type, dtypes: dict[typing.Any, str]) -> None"),
-             "Tells the class of plain tensors, and the names of their dtypes.");
+             "Sets the class of plain tensors, and the names of their dtypes.");
 }
 
 }  // namespace tensorbus::python

@@ -6,7 +6,7 @@
 
 namespace tensorbus::python {
 
-// Describes a torch.Tensor if its place and layout are all there is to send: exactly this class,
+// Describes a plain torch.Tensor, fully described by address and layout: exactly this class,
 // strided, in main memory, without gradients, conjugate or negative bit. Returns nothing for any
 // other object, and always before know_torch(). Uses PyTorch's C interface for DLPack; takes a
 // quarter of a microsecond.

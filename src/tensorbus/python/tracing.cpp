@@ -1,4 +1,4 @@
-// The tracer's side of tracing (docs/tracing.md).
+// The tracer (docs/tracing.md).
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -58,16 +58,16 @@ void bind_tracing(nb::module_& module) {
           },
           nb::arg("domain"), nb::arg("topics"))
       .def("poll", &Tracer::poll, nb::call_guard<WithoutGil>(),
-           "Asks new participants, hears answers, and reads what was written.")
+           "Sends requests to new participants, takes replies, and reads new records.")
       .def("sources", sources,
            nb::sig("def sources(self) -> list[tuple[str, int, str, str, str, int, int]]"),
-           "Of each participant that was asked: its id, pid, program, state (asked, traced, "
-           "refused, ended), "
-           "why it refused, records that were overwritten before they were read, and records that "
-           "were not completed.")
+           "Returns for each requested participant: its id, pid, program, state (asked, traced, "
+           "refused, ended), the reason of a refusal, the number of records overwritten before "
+           "they were read, and the number of incomplete records.")
       .def_prop_ro("topics", topics, nb::sig("def topics(self) -> dict[str, str]"),
-                   "The topics of the publishers that were seen, by the publisher's name.")
-      .def("take", take_records, nb::arg("source"), "The records of a source since the last call.");
+                   "The topics of observed publishers, by the name of the publisher.")
+      .def("take", take_records, nb::arg("source"),
+           "Returns the records of a source since the last call.");
 }
 
 }  // namespace tensorbus::python

@@ -5,7 +5,7 @@ namespace tensorbus::python {
 #ifdef Py_GIL_DISABLED
 namespace {
 
-// A function of Python that does nothing. Set when the module is made, and never freed.
+// A Python function that does nothing. Set when the module is made; never freed.
 PyObject* do_nothing = nullptr;
 
 }  // namespace

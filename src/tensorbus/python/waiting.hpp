@@ -5,17 +5,17 @@
 
 namespace tensorbus::python {
 
-// Without a GIL: frees the objects that this thread has made and other threads were the last to let
-// go of. CPython does so when this thread next runs Python; but it waits, perhaps for what they
-// hold. Returns false, with the error set, if a signal handler has raised meanwhile.
+// Without a GIL: frees objects that this thread has made and other threads have released last.
+// CPython frees them when this thread next runs Python; but this thread waits, perhaps for memory
+// that they hold. Returns false, with the error set, if a signal handler has raised meanwhile.
 #ifdef Py_GIL_DISABLED
 bool free_what_others_let_go_of();
 #else
-inline bool free_what_others_let_go_of() { return true; }  // it was freed at once
+inline bool free_what_others_let_go_of() { return true; }  // with a GIL they are freed at once
 #endif
 
-// Returns what wait(stop) returns, which runs without the GIL and stops when a signal handler
-// raises. Throws what that handler raised.
+// Calls wait(stop) without the GIL, and returns its result. The wait stops when a signal handler
+// raises; the exception of the handler is thrown.
 template <typename Wait>
 auto wait_hearing_signals(Seconds timeout, Wait wait) {
   std::optional<std::invoke_result_t<Wait, const platform::StopCondition&>> result;
@@ -25,7 +25,7 @@ auto wait_hearing_signals(Seconds timeout, Wait wait) {
       const WithGil acquire(release);
       return !free_what_others_let_go_of() || PyErr_CheckSignals() != 0;
     })));
-  } catch (const Error&) {  // from a wait that was given up; the handler's exception comes first
+  } catch (const Error&) {  // perhaps of a stopped wait: the handler's exception takes precedence
     if (PyErr_Occurred() == nullptr) throw;
   }
   if (PyErr_Occurred() != nullptr) throw nb::python_error();

@@ -1,7 +1,7 @@
-"""A queue of this machine for programs of another: what is asked of it, and what becomes of that.
+"""The state of a queue of this machine for programs of a peer.
 
-It knows no sockets and no clocks: it decides from messages of the peer and from answers of the
-queue (docs/bridge_protocol.md, section 8).
+It uses no sockets and no clocks: it reacts to messages of the peer and to results of the queue
+(docs/bridge_protocol.md, section 8).
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from tensorbus._core import Outcome
 
 logger = logging.getLogger("tensorbus.bridge")
 
-MOST_ASKED = 64  # items, of one queue for one peer at a time
-_MOST_OWED = 65_536  # puts and calls
-_CALLS = {"state": 0, "join": 0, "shutdown": 1, "drain": 0, "close": 0}  # and their largest number
-_POLL = "poll"  # of the calls: a get that does not wait
+MOST_ASKED = 64  # max. items requested at a time from one queue for one peer
+_MOST_OWED = 65_536  # max. puts and calls without a reply
+_CALLS = {"state": 0, "join": 0, "shutdown": 1, "drain": 0, "close": 0}  # calls, largest number
+_POLL = "poll"  # the call for a get that does not wait
 _CODE_OF = {Outcome.DONE: 0, Outcome.TIMED_OUT: 1, Outcome.SHUT_DOWN: 2}
 Values = tuple[int, int, int, int]
 NO_VALUES: Values = (0, 0, 0, 0)
 
 
 class Home(Protocol):
-    """The queue. It does what it is told in that order, and tells the export what came of it.
+    """The queue. It executes commands in order, and reports their results to the export.
 
-    A get is named by a number of the export's, a put or a call by the id that the peer gave it.
+    The export numbers its gets. The peer gives each put and call an id.
     """
 
     def get(self, get: int, *, waits: bool) -> None: ...
     def cancel_get(self, get: int) -> None:
-        """Also of an item that has come: it goes back."""
+        """Cancels a get. If its item has arrived, returns the item to the queue."""
         ...
 
     def accept(self, get: int) -> None:
-        """The item that has come is in this process's hand."""
+        """Accepts the item of a get: it is in the hand of this process."""
         ...
 
     def spoil(self, get: int) -> None:
-        """The item that has come counts as lost."""
+        """Counts the item of a get as lost."""
         ...
 
     def done(self, number: int) -> None: ...
@@ -49,7 +49,7 @@ class Home(Protocol):
     def put(self, id: int, item: Any, *, waits: bool) -> None: ...
     def call(self, id: int, verb: str, number: int) -> None: ...
     def cancel(self, id: int) -> None:
-        """Of a put or a call; it is still answered."""
+        """Cancels a put or a call, which is still answered."""
         ...
 
 
@@ -63,25 +63,25 @@ class Peer(Protocol):
         fields: bytes = b"",
         sample: _core.Sample | None = None,
     ) -> int:
-        """Returns the number of the message."""
+        """Sends a message, and returns its number."""
         ...
 
     def may_have_arrived(self, message: int) -> bool:
-        """Whether it was sent to its end."""
+        """Returns True if the message with this number was sent completely."""
         ...
 
 
 @dataclass
 class _Item:
-    """Offered to this bridge, and sent to the peer."""
+    """An item that the queue has offered to this bridge, and that was sent to the peer."""
 
     get: int
-    number: int  # at home
-    message: int
+    number: int  # of the item in the queue
+    message: int  # number of the message
 
 
 class QueueExport:
-    """Of one queue, for one peer.
+    """The export of one queue to one peer.
 
     Args:
         home: the queue.
@@ -95,23 +95,23 @@ class QueueExport:
         self._peer = peer
         self._name = name
         self._redeliver = redeliver
-        self._demand = 0
-        self._seen = 0
+        self._demand = 0  # see `demand` in the protocol
+        self._seen = 0  # see `demand`
         self._newest_get = 0
-        self._gets: dict[int, None] = {}  # that wait, the oldest first
+        self._gets: dict[int, None] = {}  # gets that wait, oldest first
         self._polls: dict[int, int] = {}  # id of the call, by get
         self._tag = 0  # of the newest item
-        self._items: dict[int, _Item] = {}  # by tag, until the peer says what became of them
-        self._in_hand: dict[int, int] = {}  # with `redeliver`: number at home, by tag
-        self._count_in_hand = 0  # without
-        self._count_passed = 0
-        self._owed: set[int] = set()  # puts and calls
-        self._come_back = 0  # items whose getters there are dead
-        self._newest_before_return = 0  # get, of the last one
-        self._over = False  # nothing is left for this bridge
-        self._paused = False
+        self._items: dict[int, _Item] = {}  # by tag, until the peer has decided on them
+        self._in_hand: dict[int, int] = {}  # with `redeliver`: number in the queue, by tag
+        self._count_in_hand = 0  # without `redeliver`
+        self._count_passed = 0  # without `redeliver`: finished, but not done yet
+        self._owed: set[int] = set()  # ids of puts and calls without a reply
+        self._come_back = 0  # items returned because their getters on the peer's machine died
+        self._newest_before_return = 0  # the newest get when the last item was returned
+        self._over = False  # the queue is shut down and has no item for this bridge
+        self._paused = False  # after a failed get, until go_on()
 
-    # What the peer says. Each raises ProtocolError if that makes no sense.
+    # Messages of the peer. Each raises ProtocolError if the message is invalid.
     def on_demand(self, count: int, seen: int) -> None:
         if not self._seen <= seen <= self._tag:
             raise ProtocolError(f"demand: it has seen {seen}, after {self._seen}, of {self._tag}")
@@ -134,7 +134,7 @@ class QueueExport:
             self._home.call(id, verb, number)
 
     def on_cancel(self, id: int) -> None:
-        if id in self._owed and id not in self._polls.values():  # a poll is answered soon
+        if id in self._owed and id not in self._polls.values():  # a poll is answered soon anyway
             self._home.cancel(id)
 
     def on_taken(self, tag: int) -> None:
@@ -170,16 +170,16 @@ class QueueExport:
         self._home.give_back(self._leaves_hand(which))
         self._come_back += 1
         self._newest_before_return = self._newest_get
-        self._over = False  # it may come again, also to another program of the peer's
+        self._over = False  # the item may be offered again, for another program of the peer
         self._ask()
 
     def on_passed(self, count: int) -> None:
         self._take_from_hand(count)
         self._count_passed += count
 
-    # What the home says.
+    # Results of the queue.
     def on_item(self, get: int, sample: Any, fields: bytes, number: int) -> None:
-        """A get has its item, which is this bridge's for as long as it is not refused."""
+        """A get has received its item, which is offered to this bridge until it is refused."""
         outcome = Outcome.DONE
         try:
             message = self._peer.send("item", self._tag + 1, fields=fields, sample=sample)
@@ -197,19 +197,19 @@ class QueueExport:
             self._ask()
 
     def on_no_item(self, get: int, outcome: Outcome) -> None:
-        """There is none: TIMED_OUT, or SHUT_DOWN: and there will be none."""
+        """A get has no item. SHUT_DOWN: there will be none; TIMED_OUT: not now."""
         poll = self._polls.pop(get, None)
         self._gets.pop(get, None)
-        # What came back after it was asked, the home may not have counted.
+        # SHUT_DOWN of an older get may not count items that were returned after the get began.
         if outcome is Outcome.SHUT_DOWN and get > self._newest_before_return and not self._over:
             self._over = True
             self._peer.send("over", self._come_back)
-        if poll is not None:  # the peer knows the end by now, and if it is one
+        if poll is not None:  # TIMED_OUT also for SHUT_DOWN: `over` tells the peer of the end
             self._answer(poll, Outcome.TIMED_OUT)
         self._ask()
 
     def on_failed_get(self, get: int) -> None:
-        """It has an error, which others may have, too: none is asked for until go_on()."""
+        """A get has failed. Others may fail, too: no new gets begin until go_on()."""
         poll = self._polls.pop(get, None)
         if poll is not None:
             return self._answer(poll, Outcome.TIMED_OUT)
@@ -221,7 +221,7 @@ class QueueExport:
         self._ask()
 
     def on_answer(self, id: int, outcome: Outcome, values: Values) -> None:
-        """Of a put or a call."""
+        """A put or a call has a result."""
         self._answer(id, outcome, values)
 
     def on_denied(self, id: int, code: int, text: str) -> None:
@@ -230,9 +230,9 @@ class QueueExport:
             self._peer.send("denied", id, code, text)
 
     def end(self) -> None:
-        """The session is over: the peer says nothing more. The home must do what it is told.
+        """Ends the export: the session is over. The queue must execute all these commands.
 
-        The puts come first: what comes back and is got again would make room for them.
+        Puts are cancelled first: returned items that are taken again would make room for them.
         """
         for id in self._owed - set(self._polls.values()):
             self._home.cancel(id)
@@ -241,7 +241,7 @@ class QueueExport:
         for item in self._items.values():
             if self._redeliver or not self._peer.may_have_arrived(item.message):
                 self._home.cancel_get(item.get)
-            else:  # a getter there may have it
+            else:  # a getter on the peer's machine may have it
                 self._home.accept(item.get)
                 self._count_in_hand += 1
         for number in self._in_hand.values():
@@ -251,7 +251,7 @@ class QueueExport:
         if self._count_passed:
             self._home.done(self._count_passed)
 
-    # As many gets wait at home as the peer's programs need, beside the items that are under way.
+    # Begins or cancels gets: the peer's demand minus the items that are under way to it.
     def _ask(self) -> None:
         under_way = sum(1 for tag in self._items if tag > self._seen)
         wanted = max(min(self._demand, MOST_ASKED) - under_way, 0)
@@ -269,7 +269,7 @@ class QueueExport:
 
     def _owe(self, id: int) -> None:
         if id in self._owed or len(self._owed) >= _MOST_OWED:
-            raise ProtocolError(f"the put or call {id} is one too many")
+            raise ProtocolError(f"the put or call {id}: its id is in use, or too many are pending")
         self._owed.add(id)
 
     def _answer(self, id: int, outcome: Outcome, values: Values = NO_VALUES) -> None:
@@ -291,5 +291,5 @@ class QueueExport:
 
     def _take_from_hand(self, count: int) -> None:
         if count > self._count_in_hand:
-            raise ProtocolError(f"{count} items, and {self._count_in_hand} are in hand")
+            raise ProtocolError(f"{count} items, but only {self._count_in_hand} are in hand")
         self._count_in_hand -= count

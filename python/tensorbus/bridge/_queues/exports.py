@@ -1,4 +1,4 @@
-"""The queues of this machine that programs of other machines use."""
+"""The exports of queues: queues of this machine that programs of other machines use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorbus.bridge._queues.lists import LocalQueues, public_name
 from tensorbus.bridge._rules import Rules
 from tensorbus.bridge._streams.channel import Channel, ChannelMessage
 
-KIND = "queue"  # of a channel; its key is that of the queue
+KIND = "queue"  # of a channel, whose key is the key of the queue
 
 
 class QueueExports:
@@ -25,20 +25,21 @@ class QueueExports:
     def __init__(self, local: LocalQueues, rules: Rules) -> None:
         self._local = local
         self._rules = rules
-        self._channels: dict[Channel, str] = {}  # and the key of the queue
+        self._channels: dict[Channel, str] = {}  # the keys of the queues, by channel
 
     def on_gone(self, keys: list[str]) -> None:
-        """Queues of this machine are gone."""
+        """Closes the channels of queues that are gone from this machine."""
         for channel, key in self._channels.items():
             if key in keys:
                 channel.close("the queue is closed, or its process is gone")
 
     async def serve(self, channel: Channel) -> None:
-        """
+        """Serves a channel until it is over.
+
         Raises:
             Closed: the channel is over.
-            InvalidArgument: the peer may not have this queue.
-            ProtocolError: the peer wrote nonsense.
+            InvalidArgument: the queue does not exist, or may not leave this machine.
+            ProtocolError: a message of the peer is invalid.
         """
         key = channel.key
         queue = self._local.opened(key)
@@ -54,7 +55,7 @@ class QueueExports:
         try:
             while True:
                 message = await channel.receive()
-                with suppress(Closed):  # closed here, and the peer has not heard of it
+                with suppress(Closed):  # closed here, and the peer does not know it yet
                     _tell(export, message)
         finally:
             del self._channels[channel]
@@ -83,7 +84,7 @@ def _tell(export: QueueExport, message: ChannelMessage) -> None:
             "passed": export.on_passed,
         }.get(verb)
         if told is None:
-            raise ProtocolError(f"a queue's channel: {verb!r}")
+            raise ProtocolError(f"the channel of a queue: {verb!r} is unknown")
         (which,) = message.numbers(1)
         told(which)
 

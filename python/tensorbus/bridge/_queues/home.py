@@ -1,4 +1,4 @@
-"""A queue of this machine as its bridge uses it: without waiting, and in the order of the calls."""
+"""A client of a queue of this machine that never blocks, and sends commands in order."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tensorbus.bridge._queues.export import NO_VALUES, QueueExport, Values
 from tensorbus.bridge._shortage import FIRST_WAIT, Again, Backoff, Watch, is_shortage
 from tensorbus.bridge._streams.channel import LOOK_AGAIN, ChannelMessage
 
-_OF_REQUEST = 2  # descriptors
-_LONGEST_PUT_DELAY = 0.5  # seconds; memory is often free soon
+_OF_REQUEST = 2  # descriptors of a request
+_LONGEST_PUT_DELAY = 0.5  # seconds between tries; memory is often free soon
 
-# Does something; returns the request whose descriptor will tell when to try again.
+# Executes a command. If it must be tried again: returns the request whose descriptor notifies.
 _Command = Callable[[], Pending | None]
 
 
 class _Request:
-    """A request of the queue that is under way. Its descriptors are charged until close().
+    """A pending request to the queue. Its descriptors are charged until close().
 
     Args:
-        start: sends it.
-        budget: of the peer; None: nothing is charged.
-        look: called when it may have been answered.
+        start: sends the request.
+        budget: of the peer; None: not charged.
+        look: called when a reply may have arrived.
     """
 
     def __init__(
@@ -65,25 +65,25 @@ class QueueHome:
     """A client of a queue, in the event loop. See `Home` of `_queues.export`."""
 
     def __init__(self, queue: _core.Queue, name: str, budget: PeerBudget) -> None:
-        self.export: QueueExport | None = None  # None: nobody is told anything
+        self.export: QueueExport | None = None  # None: results are dropped
         self._queue = queue
         self._budget = budget
         self._loop = asyncio.get_running_loop()
-        self._commands: deque[_Command] = deque()  # the socket takes no more
-        self._blocked: Watch | None = None
-        self._gets: dict[int, _Request] = {}  # also those whose item has come
+        self._commands: deque[_Command] = deque()  # wait while the socket is full
+        self._blocked: Watch | None = None  # of the first command
+        self._gets: dict[int, _Request] = {}  # also those whose item has arrived
         self._asked: dict[int, _Request] = {}  # puts and calls
-        self._puts: deque[tuple[int, ChannelMessage, bool]] = deque()  # there is no room
+        self._puts: deque[tuple[int, ChannelMessage, bool]] = deque()  # wait for memory
         self._putting: asyncio.TimerHandle | None = None
         self._put_delay = LOOK_AGAIN  # seconds
-        self._getting = Backoff(f"items of {name} are not asked for", budget.log.warning)
+        self._getting = Backoff(f"items of {name} are not requested", budget.log.warning)
         self._going_on: asyncio.TimerHandle | None = None
-        self._untold: deque[tuple[str, int]] = deque()
-        self._tell_all = Again(f"{name} is not told of items", self._tell_some, budget.log.warning)
-        self._told: set[_Request] = set()  # whose answers nobody needs
+        self._untold: deque[tuple[str, int]] = deque()  # `done` and `give_back`, not sent yet
+        self._tell_all = Again(f"{name} gets no results", self._tell_some, budget.log.warning)
+        self._told: set[_Request] = set()  # sent; their replies are not needed
 
     def finish(self) -> None:
-        """Nobody is told anything any more. What it was told to do is still done."""
+        """Drops all further results. Commands given before are still executed."""
         self.export = None
         if self._putting is not None:
             self._putting.cancel()
@@ -158,7 +158,7 @@ class QueueHome:
         request.unwatch()
         if isinstance(found, _core.Sample):
             if self.export is not None:
-                with suppress(Closed):  # the session is over, and so is this soon
+                with suppress(Closed):  # the session is over; finish() follows soon
                     self.export.on_item(get, found, found.fields, pending.number)
             return
         if found in (Outcome.TIMED_OUT, Outcome.SHUT_DOWN):
@@ -174,7 +174,7 @@ class QueueHome:
         if request is not None:
             request.close()
 
-    # No memory, or that of the item is gone, or the queue is.
+    # No memory is free, or the memory of the item is gone, or the queue is gone.
     def _fail_get(self, get: int, error: BaseException) -> None:
         self._end_get(get)
         if self.export is None:
@@ -192,18 +192,18 @@ class QueueHome:
             self._loop.call_soon(self._look_at_gets)
 
     def _look_at_gets(self) -> None:
-        if self._going_on is None:  # none of those that were asked for has failed
+        if self._going_on is None:  # no get has failed since _go_on()
             self._getting.succeeded()
 
     def _answer_offer(self, get: int, how: Callable[[Pending], Outcome | None]) -> Pending | None:
         pending = self._gets[get].pending
-        with suppress(Error):  # the home is gone
+        with suppress(Error):  # the queue is gone
             if how(pending) is Outcome.TIMED_OUT:
                 return pending
         self._end_get(get)
         return None
 
-    # What has no descriptor now is told later. So it keeps nothing back that gives descriptors up.
+    # Sent later if no descriptor is free. So it does not delay commands that release descriptors.
     def _tell(self, verb: str, number: int) -> None:
         self._untold.append((verb, number))
         if not self._tell_all.due:
@@ -214,7 +214,7 @@ class QueueHome:
             start = partial(self._queue.start_call, *self._untold[0])
             try:
                 self._told.add(_Request(start, None, self._forget_answered))
-            except Error as error:  # else the home is gone
+            except Error as error:  # not a shortage: the queue is gone
                 if is_shortage(error):
                     raise
             self._untold.popleft()
@@ -224,7 +224,7 @@ class QueueHome:
             request.close()
             self._told.remove(request)
 
-    # As far as there is memory for them, and descriptors.
+    # Starts waiting puts while memory and descriptors are free.
     def _put_all(self) -> None:
         self._putting = None
         while self._puts:
@@ -241,7 +241,7 @@ class QueueHome:
             self._put_delay = LOOK_AGAIN
             self._puts.popleft()
 
-    # False: there is no memory now, or no descriptor.
+    # Returns False if no memory or no descriptor is free now.
     def _start_put(self, id: int, outgoing: _core.Outgoing, fields: bytes, waits: bool) -> bool:
         try:
             self._ask(id, lambda: self._queue.start_put(outgoing, fields, waits))
@@ -295,7 +295,7 @@ class QueueHome:
         if request is not None:
             request.close()
 
-    # In order, also where one has to wait.
+    # Executes commands in order; a blocked command delays those after it.
     def _do(self, command: _Command) -> None:
         self._commands.append(command)
         if len(self._commands) == 1:
@@ -304,7 +304,7 @@ class QueueHome:
     def _run_commands(self) -> None:
         while self._commands:
             blocked = None
-            with suppress(Error):  # the home is gone
+            with suppress(Error):  # the queue is gone
                 blocked = self._commands[0]()
             if blocked is not None:
                 self._blocked = Watch(blocked.fileno, self._try_again)

@@ -1,4 +1,4 @@
-"""Which queues with a name there are: on this machine, told to peers, and told by them.
+"""Lists of named queues: those of this machine, those sent to peers, and those of peers.
 
 Queues whose name begins with "service:" are those of services.
 """
@@ -24,27 +24,28 @@ SERVICE_PREFIX = "service:"
 
 _MOST_IN_FRAME = 256
 _MOST_QUEUES = 65_536  # of one peer
-_OPENS_IN = 1.0  # seconds that a process has to answer, and until it is asked again
-_OPENED_AT_ONCE = 4  # each waits in a thread
+_OPENS_IN = 1.0  # seconds to wait for the reply of a process
+_OPENED_AT_ONCE = 4  # threads that open queues
 
 
 class Consumer(Protocol):
-    """What makes something of the queues of a peer."""
+    """A user of the list of a peer's queues."""
 
     def on_queues(self, added: list[QueueEntry], removed: list[str]) -> None:
-        """Queues of the peer's machine have come, and others, by key, have gone."""
+        """Queues of the peer's machine were added; others, given by key, were removed."""
         ...
 
 
 class LocalQueues:
-    """The queues of this machine with a name, but for mirrors and those for this machine only.
+    """The named queues of this machine, without mirrors and those with LOCAL_PREFIX.
 
-    A queue is in `entries` when its process has said what it is. A queue whose tensors may be
-    written to (`shared`) is not: no memory is shared between machines.
+    A queue is added to `entries` when it was opened: its process must reply. A queue with writable
+    tensors (`shared`) is not added, as memory is not shared between machines. Queues of services
+    are added unopened.
 
     Args:
         participant: this machine's bridge.
-        on_change: called with the entries that are new and the keys of those that are gone.
+        on_change: called with new entries, and the keys of removed entries.
     """
 
     def __init__(
@@ -61,15 +62,15 @@ class LocalQueues:
         self._threads = ThreadPoolExecutor(_OPENED_AT_ONCE, "tensorbus-open")
 
     def address_of(self, key: str) -> str:
-        """The address of a queue of `entries` in this domain."""
+        """Returns the address of a queue of `entries` in this domain."""
         return self._found[key].address
 
     def opened(self, key: str) -> _core.Queue | None:
-        """The queue of `entries`; None for a service, or if there is none."""
+        """Returns the opened queue with this key; None for a service, or if it does not exist."""
         return self._opened.get(key)
 
     def find(self) -> dict[str, _core.QueueInfo]:
-        """The queues that there are now, by key."""
+        """Returns the current queues, by key."""
         return {
             info.queue: info
             for info in _core.list_queues(self._participant)
@@ -79,7 +80,7 @@ class LocalQueues:
         }
 
     def found(self, found: dict[str, _core.QueueInfo]) -> None:
-        """Takes what find() has returned: queues may have come or gone."""
+        """Takes the result of find(): queues may have been added or removed."""
         gone = [key for key in self._found if key not in found]
         new = [info for key, info in found.items() if key not in self._found]
         self._found = found
@@ -100,7 +101,7 @@ class LocalQueues:
         self._opened.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    # True: it was an entry.
+    # Returns True if it was an entry.
     def _forget(self, key: str) -> bool:
         opening = self._opening.pop(key, None)
         if opening is not None:
@@ -135,13 +136,13 @@ class LocalQueues:
 
 
 class QueueLists:
-    """Of a session: tells the peer which queues it may see, and hears of those of the peer.
+    """The lists of a session: sends the queues that the peer may see, and receives the peer's.
 
     Args:
         link: to the peer.
         local: the queues of this machine, by key.
-        queues: hears of the peer's queues.
-        services: hears of the peer's services.
+        queues: notified of the peer's queues.
+        services: notified of the peer's services.
     """
 
     def __init__(
@@ -155,23 +156,24 @@ class QueueLists:
         self._local = local
         self._queues = queues
         self._services = services
-        self._there: dict[str, tuple[QueueEntry, Consumer]] = {}  # by key, at the peer
-        self._told_again: set[str] = set()  # of these, on this connection
+        self._there: dict[str, tuple[QueueEntry, Consumer]] = {}  # queues of the peer, by key
+        self._told_again: set[str] = set()  # keys of these that were named on this connection
 
     def connected(self) -> None:
-        """Tells the peer, on a new connection, which queues there are."""
+        """Sends all queues to the peer on a new connection."""
         self._told_again.clear()
         self._tell(list(self._local.values()), [], whole=True)
 
     def changed(self, added: list[QueueEntry], removed: list[str]) -> None:
-        """Queues of this machine have come and gone."""
+        """Queues of this machine were added or removed."""
         if self._link.connected:
             self._tell(added, removed, whole=False)
 
     def on_queues(self, told: Queues) -> None:
-        """
+        """Takes a list of the peer.
+
         Raises:
-            ProtocolError: the peer has too many.
+            ProtocolError: the peer has too many queues.
         """
         added: list[QueueEntry] = []
         for entry in told.added:
@@ -228,11 +230,11 @@ class QueueLists:
 
 
 def public_name(name: str) -> str:
-    """What the rules say something of: the name of a queue, or of a service."""
+    """Returns the name to which rules apply: that of the queue, or of the service."""
     return name[len(SERVICE_PREFIX) :] if name.startswith(SERVICE_PREFIX) else name
 
 
 def _parts(entries: list[Any]) -> Iterator[list[Any]]:
-    """As many at a time as fit into a frame."""
+    """Yields the entries in lists of the size for one frame."""
     for begin in range(0, len(entries), _MOST_IN_FRAME):
         yield entries[begin : begin + _MOST_IN_FRAME]

@@ -1,7 +1,7 @@
-"""A queue of another machine for programs of this one: what they do, and what they are told.
+"""The state of a mirrored queue: a queue of another machine for programs of this machine.
 
-It knows no sockets and no clocks: it decides from events of the mirror and from messages of the
-peer (docs/bridge_protocol.md, section 8).
+It uses no sockets and no clocks: it reacts to events of the mirror and to messages of the peer
+(docs/bridge_protocol.md, section 8).
 """
 
 from __future__ import annotations
@@ -17,23 +17,29 @@ _OUTCOMES = (Outcome.DONE, Outcome.TIMED_OUT, Outcome.SHUT_DOWN)  # by their cod
 
 
 class Local(Protocol):
-    """The mirror in the core: a queue of this domain, which decides nothing but who gets what."""
+    """The mirror in the core: a queue of this domain, which only assigns items to getters."""
 
     def take_events(self) -> list[tuple[Any, ...]]: ...
     def withdraw(self, tag: int) -> bool: ...
     def surplus(self) -> list[int]:
-        """Items that wait though no get does. What was offered before has been dealt by then."""
+        """Returns the tags of waiting items that no get waits for.
+
+        Items offered before the call have been assigned by then.
+        """
         ...
 
     def answer(self, id: int, outcome: Outcome, values: Values) -> None: ...
     def deny(self, id: int, code: Code, text: str) -> None: ...
     def end_gets(self, died: int) -> None:
-        """Unless more getters have died, with `redeliver`, with an item in their hand."""
+        """Ends waiting gets: the queue is shut down and empty.
+
+        Does nothing if, with `redeliver`, more than `died` getters have died with an item in hand.
+        """
         ...
 
 
 class QueueMirror:
-    """Of one queue of the peer's.
+    """The mirror of one queue of the peer.
 
     Args:
         local: the mirror in the core.
@@ -44,15 +50,15 @@ class QueueMirror:
         self._local = local
         self._peer = peer
         self._demand = 0  # gets that wait here
-        self._told = (0, 0)  # and beside those of which items, as the peer knows it
-        self._newest_tag = 0  # of what has come
-        self._seen = 0  # of what was offered here
-        self._offered: set[int] = set()  # tags, and nobody has decided
-        self._owed: set[int] = set()  # puts and calls
-        self._polls: set[int] = set()  # of these
+        self._told = (0, 0)  # the last demand sent to the peer: `_demand` and `_seen`
+        self._newest_tag = 0  # of the items received
+        self._seen = 0  # the newest tag offered to local gets
+        self._offered: set[int] = set()  # tags of offered items, neither taken nor refused yet
+        self._owed: set[int] = set()  # ids of puts and calls without a reply
+        self._polls: set[int] = set()  # ids of these that are polls
 
     def look(self) -> None:
-        """Takes what programs of this machine have done. Also after each offered()."""
+        """Takes the events of programs of this machine. Call it also after offered()."""
         surplus = self._local.surplus()
         events = self._local.take_events()
         for event in events:
@@ -62,7 +68,7 @@ class QueueMirror:
                 self._offered.remove(event[1])
         refused = [tag for tag in surplus if self._local.withdraw(tag)]
         self._offered.difference_update(refused)
-        self._tell_demand()  # before all else: or the peer asks for more in the meantime
+        self._tell_demand()  # first: otherwise the peer would request more items meanwhile
         for event in events:
             self._say(*event)
         for tag in refused:
@@ -76,9 +82,9 @@ class QueueMirror:
         elif kind != "demand" and (kind != "cancel" or which in self._owed):
             self._peer.send(kind, which)
 
-    # What the peer says. Each raises ProtocolError if that makes no sense.
+    # Messages of the peer. Each raises ProtocolError if the message is invalid.
     def on_item(self, tag: int) -> None:
-        """An item comes: offered() or spoilt() follows."""
+        """An item has arrived: offered(), refused() or spoilt() must follow."""
         if tag != self._newest_tag + 1:
             raise ProtocolError(f"item: {tag} after {self._newest_tag}")
         self._newest_tag = tag
@@ -96,28 +102,28 @@ class QueueMirror:
         self._local.deny(id, Code(code), text)
 
     def on_over(self, died: int) -> None:
-        self._local.end_gets(died)  # an item may have come back since, and may come here again
+        self._local.end_gets(died)  # an item returned since then may come here again
 
-    # What became of an item that has come.
+    # Results for an item that has arrived.
     def offered(self, tag: int) -> None:
         self._offered.add(tag)
         self._seen = tag
 
     def refused(self, tag: int) -> None:
-        """It has no place here now, and nobody waits for it."""
+        """No memory is free for the item now, and no get waits for it."""
         self._peer.send("refused", tag)
 
     def spoilt(self, tag: int) -> None:
-        """It cannot be held here."""
+        """The item can never be held here."""
         self._peer.send("spoilt", tag)
 
     @property
     def demand(self) -> int:
-        """Gets that wait here."""
+        """The number of gets that wait here."""
         return self._demand
 
     def is_poll(self, id: int) -> bool:
-        """Whether the answer belongs to a get, and so behind the items that have come."""
+        """Returns True for a poll: its answer must be taken after the items that came before."""
         return id in self._polls
 
     def _put(self, id: int, sample: _core.Sample, waits: bool) -> None:
@@ -140,7 +146,7 @@ class QueueMirror:
         self._owed.remove(id)
         self._polls.discard(id)
 
-    # If the peer would ask for more or fewer items than are waited for.
+    # Sends the demand if it changes the number of items that the peer should request.
     def _tell_demand(self) -> None:
         now = (self._demand, self._seen)
         if self._asked_for(*self._told) != self._asked_for(*now):

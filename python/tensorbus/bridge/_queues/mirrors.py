@@ -1,4 +1,4 @@
-"""What a session receives of queues: those of the peer's machine, on this machine."""
+"""The queue mirrors of a session: the peer's queues, on this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tensorbus.bridge._streams.channels import Channels
 from tensorbus.bridge._streams.link import Link
 from tensorbus.bridge._wire.frames import QueueEntry
 
-_OF_MIRROR = 1  # descriptors
+_OF_MIRROR = 1  # descriptors of a mirror
 
 
 class QueueMirrors:
@@ -39,17 +39,17 @@ class QueueMirrors:
     def __init__(self, link: Link, channels: Channels) -> None:
         self._link = link
         self._channels = channels
-        self._there: dict[str, QueueEntry] = {}  # at the peer
+        self._there: dict[str, QueueEntry] = {}  # queues of the peer, by key
         self._unmade: dict[str, QueueEntry] = {}  # not mirrored yet
-        self._nameless: set[str] = set()  # of these: another queue here has the name
+        self._nameless: set[str] = set()  # keys of these whose name is in use on this machine
         self._mirrors: dict[str, _LiveMirror] = {}
         self._make_all = Again(
             f"queues of {link.machine} wait", self._look, link.budget.log.warning
         )
 
     def on_queues(self, added: list[QueueEntry], removed: list[str]) -> None:
-        """Queues of the peer's machine have come and gone."""
-        for key in removed:  # of a mirror its channel says it, in order with the rest
+        """Queues of the peer's machine were added or removed."""
+        for key in removed:  # an existing mirror ends with its channel, after all messages
             self._there.pop(key, None)
             self._unmade.pop(key, None)
             self._nameless.discard(key)
@@ -59,17 +59,17 @@ class QueueMirrors:
             self._make_all()
 
     def look(self) -> None:
-        """Queues of this machine may have gone, and left their names."""
+        """Queues of this machine may have been removed: tries to make mirrors with their names."""
         if self._unmade:
             self._make_all.within(FIRST_WAIT if self._make_all.due else 0)
 
     def try_soon(self) -> None:
-        """The peer has given something back: there may be room for what waits."""
+        """Tries soon to make waiting mirrors: the peer has given something back."""
         if self._make_all.due:
             self._make_all.within(WHEN_ROOM)
 
     def close(self) -> None:
-        """They end as if their processes had died."""
+        """Ends all mirrors as if their processes had died."""
         self._make_all.cancel()
         self._there.clear()
         self._unmade.clear()
@@ -78,7 +78,7 @@ class QueueMirrors:
         self._mirrors.clear()
 
     def status(self) -> list[str]:
-        """The names of the queues that are mirrored."""
+        """Returns the names of the mirrored queues."""
         return sorted(mirror.entry.name for mirror in self._mirrors.values())
 
     def _look(self) -> bool:
@@ -108,7 +108,7 @@ class QueueMirrors:
             )
         except BaseException as error:
             link.budget.descriptors.give_back(_OF_MIRROR)
-            # TypeError: a number beyond what a queue has.
+            # TypeError: a number is out of range.
             if is_shortage(error) or not isinstance(error, (Error, TypeError)):
                 raise
             return self._warn(entry, str(error))
@@ -129,7 +129,7 @@ class QueueMirrors:
                 loop = asyncio.get_running_loop()
                 loop.call_later(LONGEST_WAIT, self._make_again, mirror.entry)
 
-    # The peer has ended the channel, and names the queue all the same.
+    # Makes the mirror again if the peer has ended the channel but still names the queue.
     def _make_again(self, entry: QueueEntry) -> None:
         if self._there.get(entry.key) is entry and entry.key not in self._mirrors:
             self._unmade[entry.key] = entry
@@ -140,7 +140,7 @@ class QueueMirrors:
 
 
 class _LiveMirror:
-    """One queue of the peer's: what its channel says, and what programs of this machine do."""
+    """The mirror of one queue: connects its channel with the programs of this machine."""
 
     def __init__(
         self, entry: QueueEntry, local: _core.MirrorQueue, channel: Channel, log: Log
@@ -150,14 +150,14 @@ class _LiveMirror:
         self._local = local
         self._channel = channel
         self._mirror = QueueMirror(local, channel)
-        # Items that are not offered yet, and answers that belong behind them.
+        # Items that are not offered yet, and answers that must follow them.
         self._come: deque[ChannelMessage] = deque()
         self._offering: asyncio.TimerHandle | None = None
         self._closed = False
         self._watch = Watch(local.fileno, self._look)
 
     def close(self) -> None:
-        """Who waits gets Closed."""
+        """Closes the mirror: pending calls raise Closed."""
         if self._closed:
             return
         self._closed = True
@@ -168,10 +168,11 @@ class _LiveMirror:
         self._local.close()
 
     async def run(self) -> None:
-        """
+        """Takes the messages of the channel until it is over.
+
         Raises:
             Closed: the channel is over.
-            ProtocolError: the peer wrote nonsense.
+            ProtocolError: a message of the peer is invalid.
         """
         while True:
             message = await self._channel.receive()
@@ -185,7 +186,7 @@ class _LiveMirror:
                 self._take_all()
 
     def _look(self) -> None:
-        with suppress(Closed):  # the channel is over, and the mirror soon
+        with suppress(Closed):  # the channel is over; the mirror ends soon
             self._mirror.look()
 
     def _is_of_poll(self, message: ChannelMessage) -> bool:
@@ -198,7 +199,7 @@ class _LiveMirror:
             self._log("%s: %s", self.entry.name, error)
             self._channel.abort()
 
-    # As far as there is memory.
+    # Takes waiting messages in order while memory is free.
     def _take_all(self) -> None:
         self._offering = None
         offered = False
@@ -216,7 +217,7 @@ class _LiveMirror:
         if offered:
             self._look()
 
-    # False: there is no memory now.
+    # Returns False if no memory is free now.
     def _offer(self, message: ChannelMessage) -> bool:
         (tag,) = message.numbers(1)
         try:
@@ -248,7 +249,7 @@ class _LiveMirror:
         elif verb == "over":
             mirror.on_over(*message.numbers(1))
         else:
-            raise ProtocolError(f"a queue's channel: {verb!r}")
+            raise ProtocolError(f"the channel of a queue: {verb!r} is unknown")
 
 
 def _denied(message: ChannelMessage) -> tuple[int, int, str]:

@@ -1,4 +1,4 @@
-"""What a bridge reads of a request, and writes: the address that the answer is for."""
+"""The only field of a request that a bridge reads and writes: the address for the answer."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from msgspec import DecodeError, Raw, msgpack
 
 from tensorbus._base.errors import ProtocolError
 
-MOST_CALLS = 256  # of a channel, under way; each takes two descriptors of the side that asks
+MOST_CALLS = 256  # max. calls of a channel under way; each needs descriptors of the other side
 
 _decoder = msgpack.Decoder(dict[str, Raw])
 _address = msgpack.Decoder(str)
 
 
 def reply_of(fields: bytes) -> str:
-    """Where the answer to a request is to go.
+    """Returns the address for the answer to a request.
 
     Raises:
-        ProtocolError: this is no request.
+        ProtocolError: it is not a request.
     """
     try:
         return _address.decode(_parts(fields)["reply"])
@@ -25,10 +25,10 @@ def reply_of(fields: bytes) -> str:
 
 
 def with_reply(fields: bytes, address: str) -> bytes:
-    """The request with another address; all else is as it was, to the byte.
+    """Returns the request with another address. The bytes of all other fields are unchanged.
 
     Raises:
-        ProtocolError: this is no request.
+        ProtocolError: it is not a request.
     """
     parts = _parts(fields)
     parts["reply"] = Raw(msgpack.encode(address))

@@ -1,4 +1,4 @@
-"""Services of other machines, for clients of this one: the side of a channel that is asked."""
+"""Mirrors of services of other machines, for clients of this machine."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tensorbus.bridge._streams.channels import Channels
 from tensorbus.bridge._streams.link import Link
 from tensorbus.bridge._wire.frames import QueueEntry
 
-_OF_MIRROR = 2  # descriptors
+_OF_MIRROR = 2  # descriptors of a mirror
 
 
 class ServiceMirrors:
-    """The services of a peer's machine, on this one.
+    """The service mirrors of a session: the peer's services, on this machine.
 
     Args:
         link: to the peer.
@@ -39,7 +39,7 @@ class ServiceMirrors:
         self._link = link
         self._channels = channels
         self._mirrors: dict[str, ServiceMirror] = {}  # by key
-        self._there: dict[str, QueueEntry] = {}  # at the peer
+        self._there: dict[str, QueueEntry] = {}  # queues of services of the peer, by key
         self._unmade: dict[str, QueueEntry] = {}  # not mirrored yet
         self._make_all = Again(
             f"services of {link.machine} wait",
@@ -48,11 +48,11 @@ class ServiceMirrors:
         )
 
     def status(self) -> list[str]:
-        """The names of the services."""
+        """Returns the names of the mirrored services."""
         return sorted({public_name(mirror.name) for mirror in self._mirrors.values()})
 
     def on_queues(self, added: list[QueueEntry], removed: list[str]) -> None:
-        """Services of the peer's machine have come and gone."""
+        """Services of the peer's machine were added or removed."""
         for key in removed:
             mirror = self._mirrors.pop(key, None)
             if mirror is not None:
@@ -65,12 +65,12 @@ class ServiceMirrors:
             self._make_all()
 
     def try_soon(self) -> None:
-        """The peer has given something back: there may be room for what waits."""
+        """Tries soon to make waiting mirrors: the peer has given something back."""
         if self._make_all.due:
             self._make_all.within(WHEN_ROOM)
 
     def close(self) -> None:
-        """No mirror is made any more; those that there are end with their channels."""
+        """Makes no more mirrors. Existing mirrors end with their channels."""
         self._make_all.cancel()
         self._there.clear()
         self._unmade.clear()
@@ -100,18 +100,18 @@ class ServiceMirrors:
             if self._mirrors.pop(entry.key, None) is not None:
                 asyncio.get_running_loop().call_later(LONGEST_WAIT, self._make_again, entry)
 
-    # The peer has ended the channel, and names the service all the same.
+    # Makes the mirror again if the peer has ended the channel but still names the service.
     def _make_again(self, entry: QueueEntry) -> None:
         if self._there.get(entry.key) is entry and entry.key not in self._mirrors:
             self.on_queues([entry], [])
 
 
 class ServiceMirror:
-    """A queue of this machine for the requests to one process of another that offers a service.
+    """A local queue for requests to one process of another machine that offers a service.
 
     Args:
         name: of the service's queue.
-        channel: to it.
+        channel: to the service.
         participant: this machine's bridge.
     """
 
@@ -127,14 +127,14 @@ class ServiceMirror:
             participant=participant,
         )
         self._answers = Answers(participant.domain, self._warn)
-        self._calls: dict[int, str] = {}  # under way, by number: where the answer is to go
+        self._calls: dict[int, str] = {}  # addresses for the answers, by number of the call
         self._newest = 0
         self._room = asyncio.Semaphore(MOST_CALLS)
         self._is_gone = False
         self._requests: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Until the service or the session has ended. Clients that still wait get `Closed` then."""
+        """Runs until the service or the session has ended. Pending calls then raise `Closed`."""
         try:
             self._requests = asyncio.ensure_future(self._take_requests())
             self._end_if_gone()
@@ -145,13 +145,14 @@ class ServiceMirror:
             try:
                 if self._requests is not None:
                     self._requests.cancel()
-                    self._requests = None  # it knows this object: a cycle would keep descriptors
-                await self._answers.finish()  # who hears first of the end takes them for lost
+                    self._requests = None  # refers to this object: a cycle would keep descriptors
+                # Before close(): a client that detects the end first would consider answers lost.
+                await self._answers.finish()
             finally:
                 self._queue.close()
 
     def service_is_gone(self) -> None:
-        """The peer has said so. What it has answered may still be under way."""
+        """The peer has removed the service. Its last answers may still be under way."""
         self._is_gone = True
         self._end_if_gone()
 
@@ -163,7 +164,7 @@ class ServiceMirror:
 
     async def _on_message(self, message: ChannelMessage) -> None:
         if message.verb != "answer":
-            raise ProtocolError(f"a channel of a service: {message.verb!r}")
+            raise ProtocolError(f"the channel of a service: {message.verb!r} is unknown")
         (number,) = message.numbers(1)
         reply = self._calls.pop(number, None)
         if reply is None:

@@ -1,4 +1,4 @@
-"""Services of this machine, for clients of others: the side of a channel that asks the service."""
+"""Serves clients of other machines: calls services of this machine for them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tensorbus.bridge._shares.threads import in_a_thread
 from tensorbus.bridge._shortage import Backoff
 from tensorbus.bridge._streams.channel import Channel, ChannelMessage
 
-_OF_CALL = 4  # descriptors
-_OPENS_IN = 1.0  # seconds that a process has to answer, and until it is asked again
+_OF_CALL = 4  # descriptors of a call
+_OPENS_IN = 1.0  # seconds to wait for the reply of a process
 
 
 class ServiceServer:
-    """Serves the channels of kind "service"; their key is that of the service's queue.
+    """Serves channels of kind "service". The key of a channel is that of the service's queue.
 
     Args:
         participant: this machine's bridge.
@@ -54,7 +54,7 @@ class ServiceServer:
         ):
             return
         address = self._queues.address_of(channel.key)
-        message = await channel.receive()  # a service that nobody calls is not opened
+        message = await channel.receive()  # the service is opened for the first call
         queue = await self._open(address, entry.name, channel.budget)
         calls = _Calls(channel, queue, self._participant.domain)
         try:
@@ -74,17 +74,17 @@ class ServiceServer:
                     )
                 backoff.succeeded()
                 return found
-            except Timeout:  # its process is stopped
+            except Timeout:  # the process is stopped: try again
                 pass
             except OutOfMemory as error:
                 await asyncio.sleep(backoff.failed(error))
 
 
 class _Calls:
-    """The calls of one channel: of one service, for one machine.
+    """The calls of one channel: for one service, from one machine.
 
-    A call is put to the service's queue in the order in which it came, with a queue of this bridge
-    for its answer. All else of it is a task.
+    Calls are put to the service's queue in the order of their arrival; the reply address is a
+    queue of this bridge. A task then waits for the answer.
     """
 
     def __init__(self, channel: Channel, queue: _core.Queue, domain: str) -> None:
@@ -97,15 +97,16 @@ class _Calls:
         self._service_is_gone = False
 
     async def begin(self, message: ChannelMessage) -> None:
-        """
+        """Begins a call.
+
         Raises:
-            ProtocolError: it is no call, or one too many.
+            ProtocolError: it is not a call, or the peer has too many calls.
         """
         if message.verb != "call":
-            raise ProtocolError(f"a channel of a service: {message.verb!r}")
+            raise ProtocolError(f"the channel of a service: {message.verb!r} is unknown")
         (number,) = message.numbers(1)
         if len(self._tasks) >= MOST_CALLS:
-            raise ProtocolError(f"a channel of a service: more than {MOST_CALLS} calls")
+            raise ProtocolError(f"the channel of a service: more than {MOST_CALLS} calls")
         await self._channel.budget.descriptors.wait_for(_OF_CALL)
         replies = None
         try:
@@ -128,7 +129,7 @@ class _Calls:
         task.add_done_callback(self._end)
 
     def close(self) -> None:
-        """Nobody waits for the answers any more."""
+        """Cancels all calls: the answers are not needed any more."""
         for task in self._tasks:
             task.cancel()
         if self._life is not None:
@@ -139,7 +140,7 @@ class _Calls:
     async def _call(self, number: int, putting: _core.Pending, replies: Replies) -> None:
         try:
             await WatchedRequest(putting, math.inf).answer()
-            del putting  # it has descriptors
+            del putting  # releases its descriptors
             found = await self._answer(replies)
         except Closed:
             self._service_is_gone = True
@@ -162,7 +163,7 @@ class _Calls:
         self._tell(number, error_item(error)[1])
 
     def _tell(self, number: int, fields: bytes, sample: _core.Sample | None = None) -> None:
-        with suppress(Closed):  # nobody waits any more
+        with suppress(Closed):  # the answer is not needed any more
             self._channel.send("answer", number, fields=fields, sample=sample)
 
     async def _answer(self, replies: Replies) -> _core.Sample:
@@ -174,7 +175,7 @@ class _Calls:
             raise Error(f"a queue answered {found}")
         return found
 
-    # The answers that had come before the service's end are sent before the last word.
+    # The channel is closed after the last call: answers received before the end are sent first.
     def _end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._channel.budget.descriptors.give_back(_OF_CALL)

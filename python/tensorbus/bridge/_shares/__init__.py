@@ -1,1 +1,1 @@
-"""Shares of another machine."""
+"""Shares between two machines."""

@@ -1,4 +1,4 @@
-"""Shares of other machines, for programs of this one: the side of a channel that wants them."""
+"""Fetches shares of other machines for programs of this machine."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from tensorbus._sharing.elsewhere import error_of
 from tensorbus.bridge._streams.channel import Channel
 
 _LONGEST = 1 << 40  # ms
-_OTHERS_ANSWER_IN = 1.0  # seconds, when one peer has said that the share is there
+_OTHERS_ANSWER_IN = 1.0  # seconds to wait for other peers after the first has replied `here`
 
-# A new channel of this kind and key to each peer.
+# Opens a channel with this kind and key to each peer.
 OpenAll = Callable[[str, str], Iterable[Channel]]
 
 
 class RemoteShare:
-    """One share: where it is, and the copy of it on this machine.
+    """A share of another machine, and its copy on this machine.
 
-    Each attach asks the process that shares it, which counts it, and knows whether it is open; the
-    tensors come once.
+    Each attach is a request to the process that shares it, which counts the use and checks that
+    the share is open. The tensors are transferred once.
 
     Args:
         handle: of the share.
-        participant: this machine's bridge, which has the copy.
+        participant: this machine's bridge, which owns the copy.
         open_all: opens channels.
-        on_fetched: called when the tensors have come.
+        on_fetched: called when the tensors have arrived.
     """
 
     def __init__(
@@ -51,11 +51,16 @@ class RemoteShare:
         return self._copy is not None
 
     async def attach(self, access: str, timeout: float | None) -> _core.Handle | None:
-        """The handle of the copy; None if no peer has the participant that shares it.
+        """Returns the handle of the copy; None if no peer has the participant that shares it.
+
+        Args:
+            access: as for `tensorbus.attach`.
+            timeout: in seconds; None: no limit.
 
         Raises:
-            AccessDenied: it is to be written to, or two peers say that they have it.
-            Error: what `tensorbus.attach` raises there.
+            AccessDenied: the access is "shared", or two peers claim to have the participant.
+            Closed: the channel or the session has ended.
+            Error: as raised by `tensorbus.attach` on the other machine.
         """
         async with self._turn:
             if self._channel is not None and self._channel.over:
@@ -65,12 +70,12 @@ class RemoteShare:
             except Closed:
                 self.close()
                 raise
-            except BaseException:  # of the share this says nothing: others are about to attach
-                self._leave_channel()  # an answer may be owed there
+            except BaseException:  # for example this caller's cancellation: the copy stays valid
+                self._leave_channel()  # an answer for this caller may still arrive there
                 raise
 
     def close(self) -> None:
-        """Forgets it. Who has attached keeps what they have."""
+        """Drops the channel and the copy. Programs that have attached keep the copy."""
         self._leave_channel()
         if self._copy is not None:
             self._copy.close()
@@ -89,8 +94,8 @@ class RemoteShare:
             return None
         if access == "shared":
             raise AccessDenied(
-                f"it is shared on the machine {channel.machine}, and nobody can write to it from "
-                "another one: attach with another access, to a copy"
+                f"it is shared on the machine {channel.machine} and cannot be written to from "
+                "another machine: attach with another access, to a copy"
             )
         milliseconds = 0 if timeout is None else max(1, min(int(timeout * 1000), _LONGEST))
         known = int(self._copy is not None)
@@ -108,11 +113,12 @@ class RemoteShare:
             case "refused", [int(code), str(text)]:
                 raise error_of(code, text)
             case _:
-                raise ProtocolError(f"a channel of a share: {message.verb!r}")
+                raise ProtocolError(f"the channel of a share: {message.verb!r} is unexpected")
         assert self._copy is not None
         return self._copy.handle
 
-    # On the peer that has the participant. The handle is told to nobody where two say so.
+    # Returns the channel to the peer that has the participant. If two peers claim to have it, the
+    # handle is sent to neither.
     async def _found(self) -> Channel | None:
         channels = list(self._open_all("share", self._handle.owner))
         waiting = {asyncio.ensure_future(_is_here(channel)) for channel in channels}
@@ -129,7 +135,7 @@ class RemoteShare:
                 if len(here) > 1:
                     raise AccessDenied(
                         f"the machines {here[0].machine} and {here[1].machine} both say that they "
-                        "have the process that shares it: neither is told the handle"
+                        "have the process that shares it: the handle is sent to neither"
                     )
                 if here:
                     until = min(until, now() + _OTHERS_ANSWER_IN)

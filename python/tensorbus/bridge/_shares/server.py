@@ -1,4 +1,4 @@
-"""Shares of this machine, for programs of others: the side of a channel that has them."""
+"""Serves shares of this machine to other machines."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tensorbus.bridge._streams.channel import Channel, ChannelMessage
 
 
 class ShareServer:
-    """Serves the channels of kind "share"; their key is the participant that is to have the share.
+    """Serves channels of kind "share". The key of a channel is the id of the sharing participant.
 
-    Whoever has the handle may have the tensors, as on this machine: its key is a secret.
+    The handle is a secret: it gives access to the tensors, as on this machine.
 
     Args:
         participant: this machine's bridge.
@@ -31,7 +31,7 @@ class ShareServer:
         while True:
             message = await channel.receive()
             if message.verb != "attach":
-                raise ProtocolError(f"a channel of a share: {message.verb!r}")
+                raise ProtocolError(f"the channel of a share: {message.verb!r} is unknown")
             known, milliseconds = message.numbers(2)
             timeout = milliseconds / 1000 if milliseconds else None
             try:

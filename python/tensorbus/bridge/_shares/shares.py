@@ -1,4 +1,4 @@
-"""What programs of this machine ask the bridge for: shares of other machines."""
+"""Answers requests of programs of this machine for shares of other machines."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tensorbus.bridge._shortage import Backoff
 
 logger = logging.getLogger("tensorbus.bridge")
 
-_KEPT = 30.0  # seconds after the last attach
-_MOST_AT_ONCE = 256
+_KEPT = 30.0  # seconds for which a copy is kept after the last attach
+_MOST_AT_ONCE = 256  # concurrent requests
 
 _ANY = calls.Types(None, None)
 
@@ -33,11 +33,11 @@ class Shares:
     """
 
     def __init__(self, participant: _core.Participant, open_all: OpenAll) -> None:
-        self.fetched = 0  # shares whose tensors came
+        self.fetched = 0  # shares whose tensors have arrived
         self._participant = participant
         self._open_all = open_all
         self._shares: dict[bytes, RemoteShare] = {}  # by handle
-        self._users: dict[bytes, int] = {}  # requests under way
+        self._users: dict[bytes, int] = {}  # pending requests, by handle
         self._forgetting: dict[bytes, asyncio.TimerHandle] = {}
         self._answers = Answers(
             participant.domain, lambda error: logger.warning("a share: %s", error)
@@ -46,7 +46,7 @@ class Shares:
         self._room = asyncio.Semaphore(_MOST_AT_ONCE)
 
     async def run(self) -> None:
-        """Runs until it is cancelled."""
+        """Runs until cancelled."""
         backoff = Backoff("no request for a share is taken", logger.warning)
         queue = None
         try:
@@ -145,6 +145,6 @@ class Shares:
         self.fetched += 1
 
     def status(self) -> dict[str, int]:
-        """For `tensorbus bridge status`."""
+        """Returns the part of `tensorbus bridge status` for shares."""
         kept = sum(share.has_copy for share in self._shares.values())
         return {"fetched": self.fetched, "kept": kept}

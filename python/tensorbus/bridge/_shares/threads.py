@@ -1,4 +1,4 @@
-"""Asking a process what the core asks only by waiting: it may be stopped."""
+"""Threads for blocking calls of the core, which may wait for a stopped process."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Result = TypeVar("Result")
 
 
 async def in_a_thread(function: Callable[[], Result]) -> Result:
-    """Calls what blocks, in a thread of its own. The bridge that ends does not wait for it.
+    """Calls a blocking function in its own thread. The end of the bridge does not wait for it.
 
     Raises:
-        OutOfMemory: there is no room for one more thread.
+        OutOfMemory: the thread cannot be started.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Result] = loop.create_future()

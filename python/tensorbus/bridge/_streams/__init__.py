@@ -1,1 +1,1 @@
-"""Streams and channels: what arrives exactly once, in order, as far as there is room."""
+"""Streams and channels: ordered delivery, exactly once, with flow control."""

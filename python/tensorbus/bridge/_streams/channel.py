@@ -1,4 +1,4 @@
-"""Channels: messages in both directions between two bridges, for what is asked and answered."""
+"""Channels: messages in both directions between two bridges, for requests and replies."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tensorbus.bridge._streams.sending_end import SendingEnd
 from tensorbus.bridge._streams.stream import Limits
 from tensorbus.bridge._wire.frames import Begin, Credit, Frame, Open
 
-# The stream of a frame: the number that the opener gave the channel, and which side sends.
+# Flags in the stream of a frame: which side sends. The other bits are the channel's number.
 BY_OPENER, BY_ACCEPTOR = 1 << 62, 1 << 63
 NUMBER = BY_OPENER - 1
 
 _NOTHING = Limits(0, 0, 0, 0)
-_CLOSE = "close"  # the last message of a side
-LOOK_AGAIN = 0.02  # seconds; of memory nobody tells
+_CLOSE = "close"  # the verb of the last message of a side
+LOOK_AGAIN = 0.02  # seconds between tries: free memory is not notified
 
 
 class _Words(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """The fields of a message: what it says, beside its tensors."""
+    """The fields of a message, without its tensors."""
 
     verb: str
     arguments: list[int | str]
@@ -38,7 +38,7 @@ _decoder = msgspec.msgpack.Decoder(_Words)
 
 
 class ChannelMessage:
-    """What has come through a channel: a verb, its arguments, and what a sample is made of."""
+    """A message received through a channel: a verb, its arguments, fields and tensors."""
 
     def __init__(self, incoming: IncomingMessage) -> None:
         try:
@@ -51,10 +51,10 @@ class ChannelMessage:
         self._incoming = incoming
 
     def numbers(self, count: int) -> list[int]:
-        """Its arguments, which are so many numbers from 0 to 2^63 - 1.
+        """Returns the arguments: `count` numbers from 0 to 2^63 - 1.
 
         Raises:
-            ProtocolError: they are not.
+            ProtocolError: the arguments are different.
         """
         numbers = [one for one in self.arguments if isinstance(one, int) and 0 <= one < 1 << 63]
         if len(numbers) != count or len(self.arguments) != count:
@@ -62,11 +62,11 @@ class ChannelMessage:
         return numbers
 
     def try_outgoing(self) -> _core.Outgoing | None:
-        """Its tensors, in memory of the bus, to be handed on. None: there is no memory now.
+        """Returns the tensors in memory of the bus, to be passed on; None if no memory is free.
 
         Raises:
-            OutOfMemory: they do not fit into the budget at all.
-            ProtocolError: they are none.
+            OutOfMemory: the tensors are larger than the budget.
+            ProtocolError: the tensors are invalid.
         """
         try:
             return self._incoming.outgoing()
@@ -78,24 +78,24 @@ class ChannelMessage:
             raise ProtocolError(f"BEGIN.tensors: {error}") from None
 
     async def outgoing(self) -> _core.Outgoing:
-        """The same. Waits while there is no memory."""
+        """Like try_outgoing(), but waits while no memory is free."""
         while (found := self.try_outgoing()) is None:
             await asyncio.sleep(LOOK_AGAIN)
         return found
 
 
 class Channel:
-    """Messages of one purpose with one peer. Both sides send, in order.
+    """Messages in both directions between this bridge and one peer, in order.
 
     Each message arrives exactly once while the session lives, over any number of connections.
 
     Args:
         link: to the peer.
-        number: that the opener gave it.
-        kind: what it is for.
-        key: what it is about.
-        opened_here: or by the peer.
-        on_over: called when nothing more comes or goes.
+        number: given by the opener.
+        kind: what serves the channel at the other side.
+        key: the object of the channel, for example a queue.
+        on_over: called when the channel has ended in both directions.
+        opened_here: opened by this bridge; otherwise by the peer.
     """
 
     def __init__(
@@ -116,10 +116,10 @@ class Channel:
         self.opened_here = opened_here
         self._link = link
         self._on_over = on_over
-        self._why: str | None = None  # it is over
+        self._why: str | None = None  # the reason when the channel is over
         self._closing = False
         self._resumed = True  # on this connection
-        self._next = 0  # message
+        self._next = 0  # number of the next message
         self._come = asyncio.Event()
         participant = link.participant
         self._receiving = ReceivingEnd(
@@ -143,18 +143,18 @@ class Channel:
         fields: bytes = b"",
         sample: _core.Sample | None = None,
     ) -> int:
-        """Sends a message when the peer has room for it; it waits for nothing.
+        """Queues a message, which is sent when the peer has room. Does not block.
 
-        Returns the number of the message, the first has 0.
+        Returns the number of the message; the first has 0.
 
         Args:
-            verb, arguments: what it says.
-            fields: and more of that, as bytes.
-            sample: whose tensors go along; its lease is kept until they have arrived.
+            verb, arguments: the content.
+            fields: further content, as bytes.
+            sample: its tensors are sent; its lease is kept until they have arrived.
 
         Raises:
             Closed: the channel is over, or was closed here.
-            Unsupported: the words have more than 1 MiB, or a tensor is on a GPU.
+            Unsupported: the content exceeds 1 MiB, or a tensor is on a GPU.
         """
         if self._why is not None or self._closing:
             raise Closed(self._why or "this channel is closed")
@@ -165,18 +165,20 @@ class Channel:
         return number
 
     def may_have_arrived(self, message: int) -> bool:
-        """Whether the message of this number was sent to its end, on any connection."""
+        """Returns True if the message with this number was sent completely on any connection."""
         return message < self._sending.written
 
     async def receive(self) -> ChannelMessage:
-        """The next message. If the peer has opened the channel, it comes when the peer has taken
-        most of what was sent.
+        """Waits for the next message, and returns it.
+
+        In a channel that the peer has opened, it first waits until the peer has taken most of the
+        sent messages.
 
         Raises:
             Closed: the peer has closed the channel, or the session has ended; the text says why.
-            ProtocolError: the peer wrote nonsense.
+            ProtocolError: the message is invalid.
         """
-        if not self.opened_here:  # or both sides could wait for each other
+        if not self.opened_here:  # only one side waits: otherwise both could wait for each other
             await self._sending.settled()
         while not self._receiving.ready:
             if self._why is not None:
@@ -193,24 +195,24 @@ class Channel:
         return message
 
     def close(self, why: str = "") -> None:
-        """Says the last word: what was sent before still arrives."""
+        """Ends this direction. Messages sent before still arrive."""
         if self._why is None and not self._closing:
             self.send(_CLOSE, why)
             self._closing = True
 
     def abort(self) -> None:
-        """Ends it at once: what is under way is lost."""
+        """Ends the channel at once. Messages under way are lost."""
         self._on_over(self)
         self.end("")
 
     @property
     def over(self) -> bool:
-        """Nothing more comes or goes."""
+        """True if the channel has ended in both directions."""
         return self._why is not None
 
     # For the session.
     def open(self) -> Frame:
-        """What the opener says on a new connection: how much may come."""
+        """Returns the frame that the opener sends on a new connection, with its limits."""
         limits = self._receiving.limits()
         return Open(self.kind, self.key, limits.next, limits.published, limits.samples, limits.cost)
 
@@ -223,7 +225,7 @@ class Channel:
         self._sending.lose_connection()
 
     def on_credit(self, limits: Limits) -> None:
-        """The first one on a connection says where to go on."""
+        """Takes new limits. The first ones on a connection say where to continue."""
         if self._resumed:
             self._sending.credit(limits)
         else:
@@ -244,7 +246,7 @@ class Channel:
             self._come.set()
 
     def end(self, why: str) -> None:
-        """Nothing more comes or goes."""
+        """Ends the channel in both directions; does not notify the peer."""
         if self._why is None:
             self._why = why or "the channel was closed"
             self._receiving.close()

@@ -15,17 +15,17 @@ from tensorbus.bridge._wire.frames import Closed as ClosedFrame
 
 _MOST_CHANNELS = 65_536  # of one peer
 
-# Serves a channel that the peer has opened, until it returns or raises.
+# Serves a channel that the peer has opened; the channel is closed when it returns or raises.
 Serve = Callable[[Channel], Awaitable[None]]
 
 
 class Channels:
-    """Opens channels to the peer, and serves those that the peer opens.
+    """Opens channels to the peer, and serves the channels that the peer opens.
 
     Args:
         link: to the peer.
-        served: what serves a channel, by kind.
-        on_error: called with a ProtocolError of the peer's.
+        served: the functions that serve channels, by kind.
+        on_error: called with a ProtocolError of the peer.
     """
 
     def __init__(
@@ -34,14 +34,14 @@ class Channels:
         self._link = link
         self._served = served
         self._on_error = on_error
-        self._channels: dict[int, Channel] = {}  # by the stream of what comes
-        self._newest = 0  # that was opened here
-        self._newest_of_peer = 0
-        self._opened_again: set[int] = set()  # by the peer, on this connection
+        self._channels: dict[int, Channel] = {}  # by the stream of received frames
+        self._newest = 0  # number of the newest channel opened here
+        self._newest_of_peer = 0  # number of the newest channel opened by the peer
+        self._opened_again: set[int] = set()  # streams that the peer opened on this connection
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open(self, kind: str, key: str) -> Channel:
-        """A new channel, also while there is no connection."""
+        """Opens a channel, also while there is no connection."""
         self._newest += 1
         channel = Channel(self._link, self._newest, kind, key, self._forget, opened_here=True)
         self._channels[self._newest | BY_ACCEPTOR] = channel
@@ -49,13 +49,13 @@ class Channels:
         return channel
 
     def run(self, task: Awaitable[None], channel: Channel) -> None:
-        """Runs what uses a channel. When it ends, the channel is closed; by an error, at once."""
+        """Runs the user of a channel. Then the channel is closed; after an error, at once."""
         running = asyncio.ensure_future(self._run(task, channel))
         self._tasks.add(running)
         running.add_done_callback(self._tasks.discard)
 
     def connected(self) -> None:
-        """Goes on with each on a new connection."""
+        """Opens the channels of this side again on a new connection."""
         self._opened_again.clear()
         for channel in self._channels.values():
             if channel.opened_here:
@@ -66,11 +66,14 @@ class Channels:
             channel.lose_connection()
 
     def drop_unopened(self) -> None:
-        """The peer has named all its channels on this connection."""
+        """Ends the peer's channels that were not opened on this connection.
+
+        Called when the peer has named all its channels.
+        """
         for stream, channel in list(self._channels.items()):
             if not channel.opened_here and stream not in self._opened_again:
                 self._remove(stream)
-                channel.end("the other side has left it")
+                channel.end("the other side has dropped the channel")
 
     def close(self, why: str) -> None:
         for channel in self._channels.values():
@@ -86,7 +89,7 @@ class Channels:
             raise ProtocolError(f"OPEN: of the channel {stream:#x}")
         channel = self._channels.get(stream)
         if channel is None:
-            if number <= self._newest_of_peer:  # it is over here
+            if number <= self._newest_of_peer:  # this channel is over
                 return self._link.send(ClosedFrame(""), number | BY_ACCEPTOR)
             self._newest_of_peer = number
             channel = self._accept(number, told)
@@ -113,7 +116,7 @@ class Channels:
             channel.on_begin(lane, begin)
 
     def chunk_target(self, lane: str, stream: int, length: int) -> memoryview | None:
-        """None: the channel is over."""
+        """Returns the buffer for the bytes of a CHUNK; None if the channel is over."""
         channel = self._found(stream, "CHUNK")
         return None if channel is None else channel.chunk_target(lane, length)
 
@@ -138,7 +141,7 @@ class Channels:
         why = ""
         try:
             await task
-            channel.close()  # what was sent before still arrives
+            channel.close()  # messages sent before still arrive
             while True:
                 await channel.receive()
         except Closed:
@@ -154,13 +157,13 @@ class Channels:
             self._forget(channel, why)
             channel.end(why)
 
-    # Tells the peer, if it does not know.
+    # Removes the channel. Notifies the peer unless it was removed before.
     def _forget(self, channel: Channel, why: str = "") -> None:
         ours, theirs = (BY_OPENER, BY_ACCEPTOR) if channel.opened_here else (BY_ACCEPTOR, BY_OPENER)
         if self._remove(channel.number | theirs):
             self._link.send(ClosedFrame(why), channel.number | ours)
 
-    # False: it was removed before.
+    # Returns False if it was removed before.
     def _remove(self, stream: int) -> bool:
         self._opened_again.discard(stream)
         channel = self._channels.pop(stream, None)
@@ -168,7 +171,7 @@ class Channels:
             self._link.budget.forget(channel.kind, channel.key)
         return channel is not None
 
-    # None: it is over, and late frames come, since the lanes have no common order.
+    # Returns None if the channel is over: late frames may come, as the lanes have no common order.
     def _found(self, stream: int, what: str) -> Channel | None:
         channel = self._channels.get(stream)
         if channel is None:

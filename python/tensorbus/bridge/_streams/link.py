@@ -1,4 +1,4 @@
-"""What the parts of a session have of it: the peer, the rules, and a way to send."""
+"""What all parts of a session share: the peer, the rules, and the connection."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tensorbus.bridge._wire.lane import Lane
 
 
 class Link:
-    """To one peer, over connections that come and go.
+    """The link to one peer, over changing connections.
 
     Args:
         machine: the other machine's name.
@@ -41,6 +41,6 @@ class Link:
         return self.express is not None
 
     def send(self, frame: Frame, stream: int = 0) -> None:
-        """Sends a control frame; without a connection, not."""
+        """Sends a control frame. Does nothing without a connection."""
         if self.express is not None:
             self.express.send(frame, stream)

@@ -1,4 +1,4 @@
-"""Messages between bridges: what is sent of a sample, and what arrives."""
+"""Messages between bridges: outgoing ones from samples, and incoming ones."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from tensorbus.bridge._streams.stream import cost_of
 from tensorbus.bridge._wire import frames
 from tensorbus.bridge._wire.frames import Begin, TensorEntry
 
-_ALIGNED = 64  # bytes: where each range of a sample begins
+_ALIGNED = 64  # alignment of each range of a sample, in bytes
 _ZEROS = memoryview(bytes(_ALIGNED))
 
-# Memory of the bus for so many bytes; OutOfMemory if there is none now.
+# Returns memory of the bus of this size in bytes. Raises OutOfMemory if none is free.
 Allocate = Callable[[int], memoryview]
 
 
 class OutgoingMessage:
-    """Fields, and the tensors of a received sample as the bytes that cross. It keeps the lease.
+    """Fields and the tensors of a received sample, as bytes to send. It keeps the lease.
 
     Args:
-        fields: what is sent beside the tensors; at most 1 MiB with their shapes.
-        core: whose tensors are sent; None: none.
+        fields: sent with the tensors; at most 1 MiB including the shapes of the tensors.
+        core: the sample whose tensors are sent; None: no tensors.
 
     Raises:
-        Unsupported: fields and shapes are too large.
+        Unsupported: fields and shapes are too large, or a tensor is on a GPU.
     """
 
     __slots__ = ("_ranges", "core", "fields", "lost", "size", "tensors")
@@ -72,7 +72,7 @@ class OutgoingMessage:
         )
 
     def pieces(self, most: int) -> deque[memoryview]:
-        """Its bytes, at most `most` at a time."""
+        """Returns the bytes of the tensors, in pieces of at most `most` bytes."""
         pieces: deque[memoryview] = deque()
         at = 0
         for part in self._ranges:
@@ -86,10 +86,10 @@ class OutgoingMessage:
 
 
 class IncomingMessage:
-    """A message of which not all bytes are there, or which nobody has taken yet.
+    """A message that is incomplete, or was not taken yet.
 
     Args:
-        begin: what it is; the peer's words.
+        begin: the frame from the peer; not trusted.
     """
 
     __slots__ = ("_allocate", "_filled", "_is_of_bus", "_view", "begin")
@@ -102,12 +102,12 @@ class IncomingMessage:
         self._is_of_bus = False
 
     def make_room(self, allocate: Allocate, budget: int, *, keeps: bool) -> None:
-        """Takes memory for its bytes. Without that they are thrown away.
+        """Allocates memory for the bytes. Without memory they are discarded.
 
         Args:
-            budget: bytes; a larger message gets none.
-            keeps: it waits in memory of this process where the bus has none: the credit bounds
-                that, and the kernel gives such memory when it is used.
+            budget: in bytes; a larger message gets no memory.
+            keeps: use memory of this process if the bus has none. The credit limits it, and the
+                kernel commits it only when it is written.
         """
         size = self.begin.size
         if not self.begin.tensors or size > budget:
@@ -122,25 +122,25 @@ class IncomingMessage:
 
     @property
     def has_no_memory(self) -> bool:
-        """Its bytes are thrown away."""
+        """True if the bytes are discarded."""
         return self._view is None and bool(self.begin.tensors)
 
     def target(self, length: int) -> memoryview:
-        """Where the next bytes of it go."""
+        """Returns the buffer for the next `length` bytes."""
         if self._view is None:
             return frames.discarded(length)
         return self._view[self._filled : self._filled + length]
 
     def filled(self, length: int) -> None:
-        """So many more bytes have come."""
+        """Counts `length` received bytes."""
         self._filled += length
 
     def outgoing(self) -> _core.Outgoing:
-        """Its tensors, to be handed on in the domain.
+        """Returns the tensors, to be passed on in the domain.
 
         Raises:
-            OutOfMemory: there is no memory of the bus now.
-            Error, TypeError: the peer wrote nonsense: tensors beyond their bytes, no dtype.
+            OutOfMemory: no memory of the bus is free.
+            Error, TypeError: the peer sent an invalid dtype, or a tensor outside its bytes.
         """
         outgoing = _core.Outgoing()
         if not self.begin.tensors:

@@ -1,4 +1,4 @@
-"""Which of the sending ends of a connection writes next."""
+"""The order in which the sending ends of a connection write."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections import deque
 from tensorbus.bridge._streams.sending_end import SendingEnd
 from tensorbus.bridge._wire.lane import BULK, EXPRESS, Lane
 
-# Frames that are written before the event loop turns to others: those of the bulk lane are large.
+# Frames written before other callbacks of the event loop run; frames of the bulk lane are large.
 _IN_A_ROW = {EXPRESS: 8, BULK: 1}
 
 
 class Pump:
-    """Writes on the lanes of a connection while the kernel takes it.
+    """Writes on the lanes of a connection while the kernel takes the bytes.
 
-    Ends of one priority take turns, those of a higher one go first.
+    Ends with a higher priority write first; ends with the same priority take turns.
     """
 
     def __init__(self) -> None:
@@ -28,13 +28,13 @@ class Pump:
         self.write(lane)
 
     def clear(self) -> None:
-        """The connection is gone."""
+        """Removes the lanes and all turns: the connection is gone."""
         self._lanes.clear()
         for turns in self._turns.values():
             turns.clear()
 
     def take_turn(self, end: SendingEnd) -> None:
-        """It may have something to write."""
+        """Enters an end that may have something to write."""
         turns = self._turns[end.lane]
         if end in turns:
             return
@@ -44,8 +44,8 @@ class Pump:
             self.write(lane)
 
     def write(self, lane: Lane) -> None:
-        """Writes what is due. A call while it writes on that lane changes nothing: over TLS the
-        event loop says that a lane is writable in the middle of a write."""
+        """Writes frames on a lane. Nested calls for the same lane do nothing: with TLS, asyncio
+        may report a lane as writable in the middle of a write."""
         if lane in self._writing:
             return
         self._writing.add(lane)
@@ -66,7 +66,7 @@ class Pump:
             asyncio.get_running_loop().call_soon(self.write, lane)
 
 
-# After those of the same priority.
+# Inserts the end after those of the same priority.
 def _enter(turns: deque[SendingEnd], end: SendingEnd) -> None:
     at = len(turns)
     while at > 0 and turns[at - 1].priority < end.priority:

@@ -1,4 +1,4 @@
-"""The receiving end of a stream: where its bytes go, and what the sender is told."""
+"""The receiving end of a stream: stores the received bytes, and sends limits to the sender."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tensorbus.bridge._streams.message import Allocate, IncomingMessage
 from tensorbus.bridge._streams.stream import Incoming, Limits, ReceivingStream, cost_of
 from tensorbus.bridge._wire.frames import Begin, Credit
 
-_TELL_AFTER = 0.02  # seconds; several small messages are settled by one CREDIT
-_SLOW_WINDOW = 256 << 10  # bytes
-_MOST_WINDOW = 64 << 20
+_TELL_AFTER = 0.02  # seconds, so that one CREDIT settles several small messages
+_SLOW_WINDOW = 256 << 10  # min. window in bytes; a slow network carries it in a short time
+_MOST_WINDOW = 64 << 20  # bytes
 
 
 class ReceivingEnd:
-    """Puts what comes in order, and keeps it until it is taken.
+    """Orders received messages, and keeps them until they are taken.
 
     Args:
         tell: sends the Credit of `credit()`.
-        allocate: memory of the bus for a message.
-        budget: bytes of it, of all streams of this bridge.
-        reliable: no message is left out for want of memory, and more may be under way.
+        allocate: returns memory of the bus for a message.
+        budget: bytes of the bus for all streams of this bridge.
+        reliable: do not discard a message while memory is short, and use a larger window.
         next: the sequence number to begin with.
     """
 
@@ -42,15 +42,15 @@ class ReceivingEnd:
         self._reliable = reliable
         self._receiving = ReceivingStream[IncomingMessage](next)
         self._telling: asyncio.TimerHandle | None = None
-        self.ready: deque[Incoming[IncomingMessage]] = deque()  # whole, in order, not taken
+        self.ready: deque[Incoming[IncomingMessage]] = deque()  # complete, in order, not taken
 
     @property
     def count(self) -> int:
-        """How many messages have come, whole and in order."""
+        """The number of messages received, complete and in order."""
         return self._receiving.index
 
     def limits(self) -> Limits:
-        """What is to be told to the sender now."""
+        """Returns the current limits for the sender."""
         return self._receiving.limits()
 
     def credit(self) -> Credit:
@@ -58,10 +58,10 @@ class ReceivingEnd:
         return Credit(limits.next, limits.published, limits.samples, limits.cost)
 
     def begin(self, lane: str, begin: Begin) -> bool:
-        """A message begins. True: something is ready.
+        """Begins a message. Returns True if a message is ready.
 
         Raises:
-            ProtocolError: it may not begin here and now.
+            ProtocolError: the message may not begin now.
         """
         cost = cost_of(begin.size, len(begin.fields))
         message = IncomingMessage(begin)
@@ -73,10 +73,10 @@ class ReceivingEnd:
         return begin.size == 0 and self._add(lane, 0)
 
     def chunk_target(self, lane: str, length: int) -> memoryview:
-        """Where the bytes of a CHUNK go.
+        """Returns the buffer for the bytes of a CHUNK.
 
         Raises:
-            ProtocolError: it is longer than what is missing.
+            ProtocolError: the CHUNK is longer than the missing bytes, or no message has begun.
         """
         sample = self._receiving.under_way(lane)
         if length > sample.missing:
@@ -84,12 +84,12 @@ class ReceivingEnd:
         return sample.payload.target(length)
 
     def on_chunk(self, lane: str, length: int) -> bool:
-        """They have come. True: something is ready."""
+        """Called when that buffer is filled. Returns True if a message is ready."""
         self._receiving.under_way(lane).payload.filled(length)
         return self._add(lane, length)
 
     def taken(self) -> None:
-        """The oldest that was ready is done with: the sender may send more."""
+        """Removes the oldest ready message; the sender may send more."""
         self.ready.popleft()
         self._receiving.mark_published()
         if self._receiving.worth_telling():
@@ -98,11 +98,14 @@ class ReceivingEnd:
             self._telling = asyncio.get_running_loop().call_later(_TELL_AFTER, self._say)
 
     def lose_lanes(self) -> None:
-        """The connection is gone, and with it what was under way."""
+        """Drops messages that are incomplete or not in order: the connection is gone."""
         self._receiving.lose_lanes()
 
     def close(self) -> None:
-        """Lets go of its owner, too: no cycle keeps that alive, and with it its descriptors."""
+        """Drops all messages, and the reference to the owner.
+
+        So no reference cycle keeps the owner and its descriptors alive.
+        """
         self._stop_telling()
         self.ready.clear()
         self._tell = _do_nothing
@@ -116,7 +119,8 @@ class ReceivingEnd:
         self.ready.extend(ready)
         return bool(ready)
 
-    # Under way may be the larger of two messages and what a slow network carries in a while.
+    # Grows the window to two messages like this one, up to _MOST_WINDOW. The minimum is
+    # _SLOW_WINDOW; reliable: an eighth of _MOST_WINDOW.
     def _widen(self, cost: int) -> None:
         least = min(2 * cost, _MOST_WINDOW)
         if self._reliable:

@@ -1,4 +1,4 @@
-"""The sending end of a stream: which message is written next, and on which lane."""
+"""The sending end of a stream: chooses the next message and its lane."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from tensorbus.bridge._wire import frames
 from tensorbus.bridge._wire.compression import compressed
 from tensorbus.bridge._wire.lane import BULK, EXPRESS, Lane
 
-_MOST_UNSETTLED = 4096  # messages of a channel, before the peer is heard again
-_MOST_BYTES = 64 << 20  # the same, of their fields
-_SMALL = 64 << 10  # bytes of a message that goes on the express lane
+_MOST_UNSETTLED = 4096  # unsettled messages of a channel at which settled() waits
+_MOST_BYTES = 64 << 20  # bytes of their fields above which settled() waits
+_SMALL = 64 << 10  # max. bytes of tensors of a message on the express lane
 
 
 class SendingEnd:
-    """Holds messages until the peer has settled them, and writes them as far as it allows.
+    """Holds messages until the peer has settled them, and writes them as the limits allow.
 
     Args:
-        stream: the number in their frames.
-        limits: what the peer allows.
-        priority: messages of a higher one go first.
-        compress: their bytes, if the peer can read that.
+        stream: the number in the frames.
+        limits: of the peer.
+        priority: ends with a higher priority write first.
         on_ready: called when there may be something to write on `lane`.
-        on_idle: called when all was written that there is.
+        on_idle: called when nothing may be written now.
+        compress: compress tensors, if the peer can read that.
     """
 
     def __init__(
@@ -47,55 +47,55 @@ class SendingEnd:
         self.stream = stream
         self.priority = priority
         self.lane = EXPRESS
-        self.room = asyncio.Event()  # may_take() may have changed
-        self.written = 0  # messages, to their end, on some connection; and their bytes
-        self.written_bytes = 0
+        self.room = asyncio.Event()  # set when may_take() may have changed
+        self.written = 0  # messages that were written completely on any connection
+        self.written_bytes = 0  # of their tensors
         self._compress = compress
         self._on_ready = on_ready
         self._on_idle = on_idle
         self._sending = SendingStream[OutgoingMessage](limits)
-        self._under_way: deque[memoryview] = deque()
-        self._index = 0  # of the message that it is of
-        self._size = 0
+        self._under_way: deque[memoryview] = deque()  # pieces of one message
+        self._index = 0  # of that message
+        self._size = 0  # of that message
 
     def may_take(self) -> bool:
-        """Whether a message like the last one could be sent at once."""
+        """Returns True if a message with the cost of the last one could be sent at once."""
         return self._sending.may_take()
 
     def take(self, sequence: int, message: OutgoingMessage) -> None:
-        """Sends a message when the peer allows it."""
+        """Takes a message, which is sent when the limits allow it."""
         self._sending.take(sequence, message.cost, message)
         self._on_ready(self)
 
     @property
     def taken(self) -> int:
-        """Messages, in all."""
+        """The total of messages taken."""
         return self._sending.taken
 
     @property
     def all_sent(self) -> bool:
-        """On this connection, of those that were taken."""
+        """True if all taken messages were sent on this connection."""
         return self._sending.all_sent
 
     async def settled(self) -> None:
-        """Waits while too much is kept here for a peer that does not take it."""
+        """Waits while too many messages, or too many bytes, are not settled by the peer."""
         while self._sending.unsettled >= _MOST_UNSETTLED or self._unsettled_bytes() > _MOST_BYTES:
             self.room.clear()
             await self.room.wait()
 
     def _unsettled_bytes(self) -> int:
-        """Of fields: tensors are leased, and lie elsewhere."""
+        """Returns the bytes of fields. Tensors do not count: they are leased, not copied."""
         if self._sending.unsettled <= MOST_SAMPLES_UNDER_WAY:
             return 0
         return sum(len(one.fields) for one in self._sending.held())
 
-    # The peer's words.
+    # Called for frames of the peer.
     def credit(self, limits: Limits) -> None:
         self._sending.credit(limits)
         self.tell()
 
     def resume(self, limits: Limits) -> None:
-        """On a new connection: what is not settled is sent again."""
+        """Continues on a new connection: messages that are not settled are sent again."""
         self._sending.resume(limits)
         self.tell()
 
@@ -104,7 +104,7 @@ class SendingEnd:
         self._under_way.clear()
 
     def close(self) -> None:
-        """Lets go of everything, its owner included: no cycle keeps that alive."""
+        """Drops all messages, and the reference to the owner, so that no cycle keeps it alive."""
         self._under_way.clear()
         self._sending.clear()
         self._on_idle = _do_nothing
@@ -115,7 +115,7 @@ class SendingEnd:
         self._on_ready(self)
 
     def write_to(self, lane: Lane) -> bool:
-        """Writes one frame or two. False: there is nothing to write now, on this lane."""
+        """Writes one or two frames. Returns False if nothing may be written on this lane now."""
         if lane.name != self.lane:
             return False
         if self._under_way:
@@ -150,7 +150,7 @@ class SendingEnd:
         self.room.set()
 
     def _end_message(self) -> None:
-        if self._index >= self.written:  # else it was sent on an earlier connection, too
+        if self._index >= self.written:  # otherwise already counted on an earlier connection
             self.written = self._index + 1
             self.written_bytes += self._size
         self.room.set()

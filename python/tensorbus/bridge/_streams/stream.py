@@ -1,7 +1,7 @@
 """Both ends of a stream, without sockets and clocks (docs/bridge_protocol.md, section 4).
 
-Indices count the samples of a stream; costs are bytes of tensors and fields and a constant. Limits
-are totals since the stream began.
+Indices count the samples of a stream. The cost of a sample is the bytes of its tensors and fields,
+and a constant. Limits are totals since the stream began.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from tensorbus._base.errors import ProtocolError
 
 Payload = TypeVar("Payload")
 
-_OVERHEAD = 256  # bytes that a sample without any content costs
+_OVERHEAD = 256  # cost of an empty sample, in bytes
 MOST_SAMPLES_UNDER_WAY = 64
 
 
 def cost_of(tensor_bytes: int, field_bytes: int) -> int:
-    """What a sample takes of the credit."""
+    """Returns the cost of a sample."""
     return tensor_bytes + field_bytes + _OVERHEAD
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a receiver says: how far it has come, and how much it can take."""
+    """The limits of a receiver: what it has received, and how much it accepts."""
 
     next: int  # every sequence number below it is settled
-    published: int  # samples, in all
-    samples: int  # that may come, in all
-    cost: int  # that may come, in all
+    published: int  # total of samples published
+    samples: int  # total of samples accepted
+    cost: int  # total cost accepted
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Outgoing(Generic[Payload]):
 
     index: int
     sequence: int
-    cost_until: int  # of all samples up to and with this one
+    cost_until: int  # total of all samples up to and including this one
     payload: Payload
 
 
@@ -50,9 +50,9 @@ class SendingStream(Generic[Payload]):
 
     limits: Limits
     _held: deque[Outgoing[Payload]] = field(default_factory=deque)
-    _sent: int = 0  # of those held, on this connection
-    _taken: int = 0  # in all
-    _cost: int = 0  # of all that were taken
+    _sent: int = 0  # number of held samples that were sent on this connection
+    _taken: int = 0  # total of samples
+    _cost: int = 0  # of all taken samples
     _last_cost: int = 0
     _connected: bool = True
 
@@ -61,34 +61,37 @@ class SendingStream(Generic[Payload]):
         return len(self._held)
 
     def held(self) -> Iterator[Payload]:
-        """What is not settled."""
+        """Returns the samples that are not settled."""
         return (item.payload for item in self._held)
 
     @property
     def all_sent(self) -> bool:
-        """Nothing that was taken waits to be sent on this connection."""
+        """True if all taken samples were sent on this connection."""
         return self._connected and self._sent == len(self._held)
 
     @property
     def taken(self) -> int:
-        """Samples, in all."""
+        """The total of samples taken."""
         return self._taken
 
     def may_take(self) -> bool:
-        """Whether a sample like the last one could be sent at once: take none otherwise."""
+        """Returns True if a sample with the cost of the last one could be sent at once.
+
+        Otherwise take none.
+        """
         if not self._connected or self._sent < len(self._held):
             return False
         return self._is_allowed(self._taken, self._cost + self._last_cost)
 
     def take(self, sequence: int, cost: int, payload: Payload) -> None:
-        """Takes a sample out of the export, to be sent when the limits allow it."""
+        """Takes a sample, which is sent when the limits allow it."""
         self._cost += cost
         self._last_cost = cost
         self._held.append(Outgoing(self._taken, sequence, self._cost, payload))
         self._taken += 1
 
     def next_to_send(self) -> Outgoing[Payload] | None:
-        """The sample that may be sent now; it counts as sent when `mark_sent` is called."""
+        """Returns the sample that may be sent now, or None. Call mark_sent() after sending it."""
         if not self._connected or self._sent >= len(self._held):
             return None
         item = self._held[self._sent]
@@ -97,17 +100,17 @@ class SendingStream(Generic[Payload]):
     def mark_sent(self) -> None:
         self._sent += 1
 
-    # One sample may be larger than all credit: when the receiver has no other.
+    # A sample may exceed the cost limit if the receiver has published all earlier samples.
     def _is_allowed(self, index: int, cost_until: int) -> bool:
         if index >= self.limits.samples:
             return False
         return index <= self.limits.published or cost_until <= self.limits.cost
 
     def credit(self, limits: Limits) -> list[Outgoing[Payload]]:
-        """Takes what the receiver says. Returns the samples that are settled by it.
+        """Takes new limits of the receiver. Returns the samples that they settle.
 
         Raises:
-            ProtocolError: it settles what was not sent, or takes back a limit.
+            ProtocolError: they settle samples that were not sent, or reduce a limit.
         """
         if limits.samples < self.limits.samples or limits.cost < self.limits.cost:
             raise ProtocolError("CREDIT: less than before")
@@ -121,16 +124,19 @@ class SendingStream(Generic[Payload]):
         return settled
 
     def clear(self) -> None:
-        """The stream is over: nothing is held any more."""
+        """Drops all samples: the stream is over."""
         self._held.clear()
         self._sent = 0
 
     def lose_connection(self) -> None:
-        """Nothing more is sent until the receiver has said where to go on."""
+        """Stops sending until resume()."""
         self._connected = False
 
     def resume(self, limits: Limits) -> list[Outgoing[Payload]]:
-        """WANT on a new connection: what is not settled by it is to be sent again."""
+        """Continues on a new connection; samples not settled by the limits are sent again.
+
+        Returns the samples that the limits settle.
+        """
         self._sent = len(self._held)  # all may have arrived
         settled = self.credit(limits)
         self._sent = 0
@@ -140,7 +146,7 @@ class SendingStream(Generic[Payload]):
 
 @dataclass(slots=True)
 class Incoming(Generic[Payload]):
-    """A sample that is under way, or waits for an earlier one."""
+    """A sample that is incomplete, or waits for an earlier one."""
 
     index: int
     sequence: int
@@ -151,26 +157,26 @@ class Incoming(Generic[Payload]):
 
 @dataclass
 class ReceivingStream(Generic[Payload]):
-    """The receiver's end: puts the samples of both lanes in order, and says how much may come.
+    """The receiver's end: orders the samples of both lanes, and limits the sender.
 
     Args:
         next: the sequence number to begin with.
-        window: the cost that may be under way or wait to be published.
+        window: the cost that may be under way or wait to be published, in bytes.
     """
 
     next: int = 0
     window: int = 1 << 20
     _under_way: dict[str, Incoming[Payload]] = field(default_factory=dict)  # by lane
-    _early: dict[int, Incoming[Payload]] = field(default_factory=dict)  # whole, by index
+    _early: dict[int, Incoming[Payload]] = field(default_factory=dict)  # complete, by index
     _index: int = 0  # of the next sample in order
-    _cost: int = 0  # of all before it
+    _cost: int = 0  # total of all samples before it
     _received: deque[int] = field(default_factory=deque)  # costs of those not yet published
     _published: int = 0
     _published_cost: int = 0
     _said: Limits = field(default_factory=lambda: Limits(0, 0, 0, 0))
 
     def limits(self) -> Limits:
-        """What is to be told to the sender now."""
+        """Returns the current limits for the sender, and assumes that they are sent."""
         samples = self._published + MOST_SAMPLES_UNDER_WAY
         cost = self._published_cost + self.window
         self._said = Limits(
@@ -182,10 +188,10 @@ class ReceivingStream(Generic[Payload]):
         return self._said
 
     def begin(self, lane: str, sample: Incoming[Payload]) -> None:
-        """A BEGIN on a lane.
+        """Takes a BEGIN on a lane.
 
         Raises:
-            ProtocolError: no sample can begin here, or not this one.
+            ProtocolError: the sample may not begin now.
         """
         if lane in self._under_way:
             raise ProtocolError("BEGIN: another sample of this stream is not complete")
@@ -200,10 +206,10 @@ class ReceivingStream(Generic[Payload]):
         self._under_way[lane] = sample
 
     def under_way(self, lane: str) -> Incoming[Payload]:
-        """The sample that a CHUNK on this lane is of.
+        """Returns the sample to which a CHUNK on this lane belongs.
 
         Raises:
-            ProtocolError: there is none.
+            ProtocolError: no sample has begun.
         """
         try:
             return self._under_way[lane]
@@ -211,10 +217,10 @@ class ReceivingStream(Generic[Payload]):
             raise ProtocolError("CHUNK: no sample has begun") from None
 
     def add(self, lane: str, count: int) -> list[Incoming[Payload]]:
-        """So many bytes more of the sample on this lane. Returns what is in order and whole now.
+        """Adds `count` received bytes. Returns the samples that are now complete and in order.
 
         Raises:
-            ProtocolError: it comes in another order than its sequence number says.
+            ProtocolError: the sequence numbers are not in the order of the indices.
         """
         sample = self.under_way(lane)
         sample.missing -= count
@@ -234,12 +240,12 @@ class ReceivingStream(Generic[Payload]):
         return ready
 
     def mark_published(self) -> None:
-        """The oldest sample that add() returned was published, or was given up."""
+        """Counts the oldest sample that add() returned as published or discarded."""
         self._published += 1
         self._published_cost += self._received.popleft()
 
     def lose_lanes(self) -> list[Incoming[Payload]]:
-        """The connection is gone: returns what it takes along. The sender sends it again."""
+        """Drops and returns the samples lost with the connection. The sender sends them again."""
         lost = list(self._all())
         self._under_way.clear()
         self._early.clear()
@@ -247,11 +253,11 @@ class ReceivingStream(Generic[Payload]):
 
     @property
     def index(self) -> int:
-        """How many samples have come, whole and in order."""
+        """The number of samples received, complete and in order."""
         return self._index
 
     def worth_telling(self) -> bool:
-        """Whether the sender may soon have to wait for what limits() says."""
+        """Returns True if the sender may soon wait for new limits()."""
         samples = self._published + MOST_SAMPLES_UNDER_WAY - self._said.samples
         cost = self._published_cost + self.window - self._said.cost
         return samples >= MOST_SAMPLES_UNDER_WAY // 4 or cost >= self.window // 4

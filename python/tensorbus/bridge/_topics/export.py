@@ -23,15 +23,17 @@ logger = logging.getLogger("tensorbus.bridge")
 
 
 class Export:
-    """Reads one publisher for one peer, and sends what it reads as far as the peer allows.
+    """Reads one publisher for one peer, and sends its samples as the peer's limits allow.
 
     Args:
-        publisher: what it reads.
+        stream: its number.
+        publisher: the publisher to read.
         limits: of the peer's WANT.
-        on_ready: see `SendingEnd`.
-        on_end: called when all was sent that there will ever be. What was not settled stays.
+        rule: for the topic.
         participant: this machine's bridge.
-        log: takes the lines of the log.
+        on_ready: see `SendingEnd`.
+        on_end: called when all samples were sent and none will follow. Unsettled samples stay.
+        log: writes lines of the log.
     """
 
     def __init__(
@@ -52,12 +54,12 @@ class Export:
             stream, limits, rule.priority, on_ready, self._tell_end, compress=rule.compress
         )
         self._complete = False  # the publisher was closed
-        self._told_end = False  # on this connection
+        self._told_end = False  # on_end was called on this connection
         self._on_end = on_end
         self._log = log
         self._backoff = Backoff(f"{publisher.topic} is not sent", log)
         self._next = limits.next
-        self._first: int | None = None  # sequence number that the stream begins with
+        self._first: int | None = None  # first sequence number of the stream
         self._rule = rule
         self._due = -math.inf
         self._left_out = 0
@@ -81,19 +83,19 @@ class Export:
         )
 
     def resume(self, limits: Limits) -> None:
-        """The peer wants it on a new connection."""
+        """Continues on a new connection, on which the peer has sent WANT."""
         self._told_end = False
         self.end.resume(limits)
 
     def publisher_is_gone(self) -> None:
-        """It is in the domain no longer: what is in the ring is the last."""
+        """The publisher has left the domain: no samples follow those in the ring."""
         self._gone = True
         if self._wait is not None:
             self._wait.wake()
 
     def close(self) -> None:
-        """Ends it; what was not settled goes back to the publisher."""
-        # A cancelled task knows this object: a cycle would keep the descriptors of the subscriber.
+        """Ends the export. Samples that are not settled are returned to the publisher."""
+        # The task refers to this object: a cycle would keep the descriptors of the subscriber.
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -102,7 +104,7 @@ class Export:
 
     @property
     def missed(self) -> int:
-        """Samples that were dropped before they were sent."""
+        """The number of samples that were dropped before they were sent."""
         missed: int = self._subscriber.stats["missed"]
         return missed
 
@@ -111,7 +113,7 @@ class Export:
             self._told_end = True
             self._on_end(self)
 
-    # Takes samples out of the ring when they could be sent, and never before.
+    # Takes a sample out of the ring only when it could be sent at once.
     async def _take_all(self) -> None:
         why = ""
         try:
@@ -119,14 +121,14 @@ class Export:
                 while not self.end.may_take():
                     self.end.room.clear()
                     await self.end.room.wait()
-                if not self._take(await self._receive()):  # no variable keeps its lease
+                if not self._take(await self._receive()):  # no variable: it would keep the lease
                     break
         except (Error, MemoryError) as error:
             why = str(error) or "no memory is left"
         self.ended = Ended(self._complete, self.end.taken, why)
         self.end.tell()
 
-    # False: there is none, and there will be none.
+    # Returns False for None: there will be no more samples.
     def _take(self, core: _core.Sample | None) -> bool:
         if core is None:
             return False
@@ -135,7 +137,7 @@ class Export:
         if core.sequence >= self._next and self._is_due(core):
             try:
                 message = OutgoingMessage(core.fields, core)
-            except Unsupported as error:  # this one cannot cross, others can
+            except Unsupported as error:  # other samples may cross
                 if not self.unsent:
                     self._log("%s: not sent: %s", self.publisher.topic, error)
                 self.unsent += 1
@@ -161,7 +163,7 @@ class Export:
         return True
 
     async def _receive(self) -> _core.Sample | None:
-        """The next sample; None if there will be none. It waits while there is no memory."""
+        """Waits for the next sample, also for memory; None if there will be no more."""
         while True:
             try:
                 found = await self._receive_at_once()
@@ -183,10 +185,10 @@ class Export:
                     if isinstance(found, _core.Sample):
                         return found
             finally:
-                self._wait = None  # it knows this object
+                self._wait = None  # it refers to this object
         self._complete = found is Outcome.CLOSED
         return None
 
-    # The link to the publisher has ended.
+    # Returns True if the link to the publisher has ended.
     def _is_alone(self) -> bool:
         return not self._subscriber.stats["publishers"]

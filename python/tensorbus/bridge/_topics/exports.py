@@ -1,4 +1,4 @@
-"""What a session sends: this machine's publishers that the peer wants."""
+"""The exports of a session: this machine's publishers that the peer wants."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from tensorbus.bridge._topics.export import Export
 from tensorbus.bridge._wire import frames
 from tensorbus.bridge._wire.frames import Credit, Ended, PublisherEntry, Publishers, Want
 
-_OF_EXPORT = 4  # descriptors
+_OF_EXPORT = 4  # descriptors of an export
 _KEYS_IN_FRAME = 256
-# Streams of one publisher that a peer may begin in 10 s. A mirror begins one a second at most.
+# Max. streams of one publisher that a peer may begin in 10 s. A mirror begins at most one a second.
 _MAX_WANTS, _WANTS_IN = 32, 10.0
 
 
 class Exports:
-    """The exports of a session, by the number of their stream.
+    """The exports of a session.
 
     Args:
         link: to the peer.
-        publishers: of this machine, as they are now, by key.
+        publishers: returns the publishers of this machine, by key.
     """
 
     def __init__(self, link: Link, publishers: Callable[[], Mapping[str, PublisherEntry]]) -> None:
         self._link = link
         self._publishers = publishers
-        self._exports: dict[int, Export] = {}
-        self._streams: dict[str, int] = {}  # of the exports, by the publisher's key
-        self._wanted_again: set[int] = set()  # on this connection
-        self._wants: Counter[str] = Counter()  # streams that have begun, by publisher
+        self._exports: dict[int, Export] = {}  # by stream
+        self._streams: dict[str, int] = {}  # of the exports, by the key of the publisher
+        self._wanted_again: set[int] = set()  # streams that were wanted on this connection
+        self._wants: Counter[str] = Counter()  # streams begun since _wants_since, by publisher
         self._wants_since = 0.0
 
     def connected(self) -> None:
-        """Tells the peer, on a new connection, which publishers there are."""
+        """Sends all publishers to the peer on a new connection."""
         self._wanted_again.clear()
         self._tell(list(self._publishers().values()), [], whole=True)
 
@@ -51,7 +51,7 @@ class Exports:
             self._drop(stream)
 
     def publishers_changed(self, added: list[PublisherEntry], removed: list[str]) -> None:
-        """Publishers of this machine have come and gone."""
+        """Publishers of this machine were added or removed."""
         for export in self._exports.values():
             if export.publisher.key in removed:
                 export.publisher_is_gone()
@@ -59,14 +59,19 @@ class Exports:
             self._tell(added, removed, whole=False)
 
     def drop_unwanted(self) -> None:
-        """The peer has said all that it wants on this connection."""
+        """Drops exports that were not wanted on this connection.
+
+        Called when the peer has sent WANT for all its streams.
+        """
         for stream in set(self._exports) - self._wanted_again:
             self._drop(stream)
 
     def on_want(self, want: Want, stream: int) -> None:
-        """
+        """Begins or continues a stream.
+
         Raises:
-            ProtocolError: the stream is wanted, or its publisher as another one.
+            ProtocolError: the stream, or its publisher as another stream, is already wanted; or the
+                peer wants the publisher too often.
         """
         limits = Limits(want.next, want.published, want.samples, want.cost)
         if stream in self._wanted_again:
@@ -78,18 +83,18 @@ class Exports:
         if known is not None and known.publisher.key == want.publisher:
             self._wanted_again.add(stream)
             return known.resume(limits)
-        for old in (stream, other):  # of an earlier connection
+        for old in (stream, other):  # streams of an earlier connection
             self._drop(old)
         self._count_want(want.publisher)
         try:
             self._export(stream, want.publisher, limits)
             self._wanted_again.add(stream)
-        except (Error, LookupError) as error:  # of a shortage, too: the peer wants it again
+        except (Error, LookupError) as error:  # also after a shortage: the peer tries again
             self._link.send(Ended(False, 0, str(error)), stream)
 
     def on_credit(self, credit: Credit, stream: int) -> None:
         export = self._exports.get(stream)
-        if export is not None:  # else it has ended, and the peer does not know yet
+        if export is not None:  # otherwise it has ended, and the peer does not know yet
             export.end.credit(Limits(credit.next, credit.published, credit.samples, credit.cost))
 
     def on_unwant(self, stream: int) -> None:
@@ -147,7 +152,7 @@ class Exports:
             export.close()
             self._link.budget.descriptors.give_back(_OF_EXPORT)
 
-    # The export stays until the peer has all of it, and says UNWANT.
+    # The export stays until the peer has received all samples and sends UNWANT.
     def _on_end(self, export: Export) -> None:
         if export.ended is not None:
             self._link.send(export.ended, export.end.stream)
@@ -164,7 +169,7 @@ class Exports:
 
 
 def _parts(publishers: list[PublisherEntry]) -> Iterator[list[PublisherEntry]]:
-    """As many at a time as fit into a frame."""
+    """Yields lists of publishers that fit into a frame."""
     part: list[PublisherEntry] = []
     size = 0
     for one in publishers:

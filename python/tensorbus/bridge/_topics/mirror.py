@@ -1,4 +1,4 @@
-"""The receiving end of a stream: a publisher that stands for one of another machine."""
+"""The receiving end of a stream: a local publisher that mirrors one of another machine."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tensorbus.bridge._wire.frames import Begin, Credit, Ended, PublisherEntry, 
 
 logger = logging.getLogger("tensorbus.bridge")
 
-_LOOK_AGAIN = 0.02  # seconds; for memory, and for room that a stopped subscriber makes
+_LOOK_AGAIN = 0.02  # seconds between tries, for memory and for stopped subscribers
 _LATEST = 2**63 - 1  # ns since the Unix epoch
 
 
 class Mirror:
-    """A publisher of another machine, on this one.
+    """The mirror of a publisher of another machine.
 
     Args:
         machine: the name of the other machine.
-        publisher: the publisher there.
+        publisher: the publisher of that machine.
         participant: this machine's bridge.
         tell: sends a CREDIT of this stream.
-        offset_of: the peer's clock minus ours, in ns.
-        log: takes the lines of the log.
+        offset_of: returns the peer's clock minus the own clock, in ns.
+        log: writes lines of the log.
     """
 
     def __init__(
@@ -43,18 +43,18 @@ class Mirror:
         log: Log = logger.warning,
     ) -> None:
         self.publisher = publisher
-        self.stream = 0  # 0: it is not wanted
-        self.received = 0  # samples, and their bytes
+        self.stream = 0  # 0: not wanted
+        self.received = 0  # samples
         self.received_bytes = 0
-        self.discarded = 0  # for want of memory
-        self.bad = 0  # that made no sense
+        self.discarded = 0  # samples for which there was no memory
+        self.bad = 0  # invalid samples
         self._machine = machine
         self._tell = tell
         self._offset_of = offset_of
         self._log = log
         self._ended: Ended | None = None
         self._again: asyncio.TimerHandle | None = None
-        # Of all that this bridge receives; a larger sample is thrown away.
+        # In bytes, for everything that this bridge receives. A larger sample is discarded.
         self._budget: int = participant.arena["budget_bytes"]
         self._watch: Watch | None = None
         self._core = _core.Publisher(
@@ -74,44 +74,44 @@ class Mirror:
 
     @property
     def number(self) -> int:
-        """Of the publisher, among those of this bridge."""
+        """The number of this publisher in the bridge."""
         number: int = self._core.number
         return number
 
     @property
     def subscribers(self) -> int:
-        """Local ones."""
+        """The number of local subscribers."""
         count: int = self._core.subscribers
         return count
 
-    # Wanting it.
+    # Demand.
     def want(self, stream: int) -> Want:
-        """Begins a stream, or goes on with it on a new connection."""
+        """Returns the WANT that begins a stream, or continues it on a new connection."""
         self.stream = stream
         limits = self._receiving.limits()
         return Want(self.publisher.key, limits.next, limits.published, limits.samples, limits.cost)
 
     def unwant(self) -> bool:
-        """Ends the stream. False: a subscriber has come meanwhile."""
+        """Ends the stream. Returns False if a subscriber has connected meanwhile."""
         if not self._core.restart(0):
             return False
         self._end_stream(0)
         return True
 
     def rest(self) -> None:
-        """The stream is over, and the publisher is not: a later stream goes on after it."""
+        """Ends the stream while the publisher exists: a later stream continues after it."""
         if not self.unwant():
             self._end_stream(self._receiving.limits().next)
 
     def credit(self) -> Credit:
-        """What the sender is to be told now."""
+        """Returns the CREDIT with the current limits."""
         return self._receiving.credit()
 
     def lose_lanes(self) -> None:
-        """The connection is gone, and with it what was under way."""
+        """Drops samples that are incomplete or not in order: the connection is gone."""
         self._receiving.lose_lanes()
 
-    # What comes.
+    # Frames of the stream.
     def begin(self, lane: str, begin: Begin) -> None:
         if self._receiving.begin(lane, begin):
             self.publish()
@@ -124,23 +124,28 @@ class Mirror:
             self.publish()
 
     def end(self, ended: Ended) -> None:
-        """The sender's last word on the stream."""
+        """Takes ENDED, the last frame of the stream."""
         self._ended = ended
 
     @property
     def error(self) -> str:
-        """The error of the sender's by which the stream has ended; else nothing."""
+        """The sender's error that has ended the stream; otherwise ""."""
         return "" if self._ended is None else self._ended.text
 
     @property
     def over(self) -> bool:
-        """The stream has ended, and all of it was published."""
+        """True if the stream has ended, and all its samples were published."""
         if self._ended is None or self._receiving.ready:
             return False
         return self._receiving.count >= self._ended.samples
 
     def close(self, *, complete: bool | None = None) -> None:
-        """Ends the publisher: as its original was closed, or as if its process had died."""
+        """Ends the publisher.
+
+        Args:
+            complete: close it; otherwise it ends as if its process had died. None: as the original
+                publisher ended.
+        """
         if complete is None:
             complete = self._ended is not None and self._ended.complete and self.over
         self._stop_looking()
@@ -160,7 +165,7 @@ class Mirror:
         core = self._core
         return ReceivingEnd(
             self._say,
-            lambda size: core.loan_bytes(size, 0),  # a message keeps it: it must not keep us
+            lambda size: core.loan_bytes(size, 0),  # not `self`: a message keeps the function
             self._budget,
             reliable=self.publisher.reliable,
             next=next,
@@ -171,14 +176,14 @@ class Mirror:
             self._tell(self)
 
     def publish(self) -> None:
-        """Publishes what has arrived, as far as there is room."""
+        """Publishes received samples while there is room."""
         ready = self._receiving.ready
         while ready:
             if not self._publish(ready[0]):
                 return self._look_again()
             self._receiving.taken()
 
-    # False: there is no room now.
+    # Returns False if there is no room now.
     def _publish(self, sample: Incoming[IncomingMessage]) -> bool:
         message = sample.payload
         begin = message.begin
@@ -202,10 +207,10 @@ class Mirror:
             )
         except OutOfMemory:
             return False
-        # The peer wrote nonsense: tensors beyond their bytes, no dtype, numbers beyond the core's.
+        # The peer sent an invalid dtype, a tensor outside its bytes, or a number out of range.
         except (Error, TypeError) as error:
             if not self.bad:
-                self._warn(f"a sample makes no sense: {error}")
+                self._warn(f"a sample is invalid: {error}")
             self.bad += 1
             return True
         if told is Outcome.TIMED_OUT:
@@ -214,12 +219,12 @@ class Mirror:
         self.received_bytes += begin.size
         return True
 
-    # Once for each mirror: the status counts the others.
+    # Called once per kind of problem: the status counts the samples.
     def _warn(self, what: str) -> None:
         self._log("%s of %s: %s", self.publisher.topic, self._machine, what)
 
-    # The descriptor tells of room in the rings; of memory, and of a subscriber that is stopped,
-    # nobody tells.
+    # The descriptor notifies of room in the rings. Free memory, and room for a stopped subscriber,
+    # are not notified: these need the timer.
     def _look_again(self) -> None:
         if self._again is None:
             loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""What a session receives: the peer's publishers, on this machine."""
+"""The mirrors of a session: the peer's publishers, on this machine."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from tensorbus.bridge._topics.mirror import Mirror
 from tensorbus.bridge._wire.frames import Begin, Ended, PublisherEntry, Publishers, Unwant
 
 _UNWANTED_AFTER = 1.0  # seconds without a local subscriber
-_AGAIN_AFTER = 1.0  # seconds, when a stream has failed for the first time
+_AGAIN_AFTER = 1.0  # seconds until the first retry of a failed stream
 _MOST_PUBLISHERS = 65_536  # of one peer
 
 
 @dataclass
 class _Rest:
-    """A stream that has failed, and is wanted again later."""
+    """The delay before a failed stream is wanted again."""
 
     why: str
     delay: float  # seconds
-    received: int  # samples, until then
+    received: int  # samples received when the stream failed
     timer: asyncio.TimerHandle
-    over: bool = False
+    over: bool = False  # the delay is over
 
 
 class Mirrors:
-    """The mirrors of a session. It wants what local subscribers want.
+    """The mirrors of a session. A stream is wanted while its mirror has local subscribers.
 
     Args:
         link: to the peer.
@@ -38,23 +38,23 @@ class Mirrors:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._mirrors: dict[str, Mirror] = {}
-        self._by_number: dict[int, Mirror] = {}  # of the publisher
+        self._mirrors: dict[str, Mirror] = {}  # by key
+        self._by_number: dict[int, Mirror] = {}  # by the number of the local publisher
         self._by_stream: dict[int, Mirror] = {}
-        self._there: dict[str, PublisherEntry] = {}  # at the peer: mirrored, or not yet
-        self._told_again: set[str] = set()  # of these, on this connection
-        self._newest = 0  # stream
-        self._unwanting: dict[str, asyncio.TimerHandle] = {}
-        self._unmade: dict[str, PublisherEntry] = {}
+        self._there: dict[str, PublisherEntry] = {}  # publishers of the peer, mirrored or not
+        self._told_again: set[str] = set()  # keys of these that were named on this connection
+        self._newest = 0  # number of the newest stream
+        self._unwanting: dict[str, asyncio.TimerHandle] = {}  # by key
+        self._unmade: dict[str, PublisherEntry] = {}  # not mirrored yet
         self._make_all = Again(
             f"topics of {link.machine} wait",
             lambda: make_all(self._unmade, self._make),
             link.budget.log.warning,
         )
-        self._resting: dict[str, _Rest] = {}  # publishers whose stream has failed
+        self._resting: dict[str, _Rest] = {}  # by key of a publisher whose stream has failed
 
     def connected(self) -> None:
-        """Tells the peer, on a new connection, where each stream goes on."""
+        """Sends WANT for each stream on a new connection."""
         self._told_again.clear()
         for stream, mirror in self._by_stream.items():
             self._link.send(mirror.want(stream), stream)
@@ -64,7 +64,7 @@ class Mirrors:
             mirror.lose_lanes()
 
     def close(self) -> None:
-        """They end as if their processes had died."""
+        """Ends all mirrors as if their processes had died."""
         self._make_all.cancel()
         for timer in (*self._unwanting.values(), *(one.timer for one in self._resting.values())):
             timer.cancel()
@@ -76,7 +76,7 @@ class Mirrors:
         self._by_stream.clear()
 
     def look_at_demand(self, numbers: Iterable[int]) -> None:
-        """Publishers of these numbers have gained or lost subscribers."""
+        """The publishers with these numbers have gained or lost subscribers."""
         for number in numbers:
             mirror = self._by_number.get(number)
             if mirror is None:
@@ -113,7 +113,7 @@ class Mirrors:
         self._end_if_over(mirror)
 
     def chunk_target(self, lane: str, stream: int, length: int) -> memoryview | None:
-        """None: the stream is over."""
+        """Returns the buffer for the bytes of a CHUNK; None if the stream is over."""
         mirror = self._by_stream.get(stream)
         if mirror is None:
             self._require_wanted_once(stream, "CHUNK")
@@ -150,7 +150,7 @@ class Mirrors:
         ]
 
     def try_soon(self) -> None:
-        """The peer has given something back: there may be room for what waits."""
+        """Tries soon to make waiting mirrors: the peer has given something back."""
         if self._make_all.due:
             self._make_all.within(WHEN_ROOM)
 
@@ -160,7 +160,7 @@ class Mirrors:
         key = publisher.key
         self._link.budget.remember(*_texts(publisher))
         self._there[key] = publisher
-        if key not in self._mirrors:  # else its stream has not ended yet
+        if key not in self._mirrors:  # otherwise its stream has not ended yet
             self._unmade[key] = publisher
 
     def _remove(self, key: str) -> None:
@@ -207,7 +207,7 @@ class Mirrors:
         del self._by_stream[stream]
         self._link.send(Unwant(), stream)
         if mirror.publisher.key not in self._there:
-            self._drop(mirror)  # the publisher has gone meanwhile
+            self._drop(mirror)  # the publisher was removed meanwhile
 
     def _end_if_over(self, mirror: Mirror) -> None:
         if mirror.over and self._by_stream.pop(mirror.stream, None) is not None:
@@ -222,11 +222,11 @@ class Mirrors:
     def _warn(self, publisher: PublisherEntry, why: str) -> None:
         self._link.budget.log.warning("%s of %s: %s", publisher.topic, self._link.machine, why)
 
-    # A stream that fails again and again is warned of once for each reason.
+    # Logs one warning per reason, even if a stream fails repeatedly.
     def _try_again(self, mirror: Mirror, why: str) -> None:
         rest = self._resting.get(mirror.publisher.key)
         if rest is not None and mirror.received > rest.received:
-            rest = None  # it had gone on
+            rest = None  # the stream had continued in between
         if rest is None or rest.why != why:
             self._warn(mirror.publisher, why)
         delay = _AGAIN_AFTER if rest is None else min(2 * rest.delay, LONGEST_WAIT)
@@ -234,7 +234,7 @@ class Mirrors:
         self._resting[mirror.publisher.key] = _Rest(why, delay, mirror.received, timer)
 
     def _rests(self, mirror: Mirror) -> bool:
-        """Its stream has failed, and is not asked for yet."""
+        """Returns True if the stream has failed, and the delay before a retry is not over."""
         rest = self._resting.get(mirror.publisher.key)
         return rest is not None and not rest.over
 
@@ -243,7 +243,7 @@ class Mirrors:
         if mirror.subscribers:
             self._want(mirror)
         elif not mirror.stream:
-            mirror.unwant()  # for the next subscriber it begins anew
+            mirror.unwant()  # starts anew for the next subscriber
 
     def _drop(self, mirror: Mirror) -> None:
         key = mirror.publisher.key
@@ -265,7 +265,7 @@ class Mirrors:
         self._link.send(mirror.credit(), mirror.stream)
         self._end_if_over(mirror)
 
-    # The lanes have no common order: of a stream that is over, frames may still come on the other.
+    # Frames of a stream that is over may still arrive, as the lanes have no common order.
     def _require_wanted_once(self, stream: int, what: str) -> None:
         if not 0 < stream <= self._newest:
             raise ProtocolError(f"{what}: nobody wanted the stream {stream}")

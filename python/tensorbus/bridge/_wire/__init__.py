@@ -1,1 +1,1 @@
-"""Frames, and the connections that carry them."""
+"""Frames and the connections that carry them."""

@@ -1,4 +1,4 @@
-"""Where bridges listen."""
+"""Addresses of bridges."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ DEFAULT_PORT = 7447
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """
+    """Returns the host and the port of an address.
+
+    Raises:
+        InvalidArgument: it is not an address.
+
     >>> host_and_port("gpu-host:7447"), host_and_port("[::1]")
     (('gpu-host', 7447), ('::1', 7447))
     """

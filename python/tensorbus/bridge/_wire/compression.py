@@ -1,4 +1,4 @@
-"""Bytes of tensors, compressed for slow networks: each chunk for itself (zstd, RFC 8878)."""
+"""Compression of tensors for slow networks: one zstd frame (RFC 8878) per chunk."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 from tensorbus._base.errors import ProtocolError
 
 ZSTD = "zstd"
-_LEVEL = 1  # of zstd: the fastest of its ordinary ones
+_LEVEL = 1  # the fastest regular level of zstd
 
 
 def codecs() -> list[str]:
-    """What this bridge can read and write: an extra brings it."""
+    """Returns the codecs that this bridge can read and write; zstandard is an extra."""
     return [ZSTD] if find_spec("zstandard") is not None else []
 
 
 def compressed(data: bytes | memoryview) -> bytes | None:
-    """None: it would not be shorter."""
+    """Returns the compressed bytes; None if they would not be shorter."""
     made: bytes = _coders()[0].compress(data)
     return made if len(made) < len(data) else None
 
 
 def decompressed(data: bytes, most: int) -> bytes:
-    """The bytes of a chunk of any origin.
+    """Returns the bytes of a compressed chunk. The data is not trusted.
 
     Raises:
-        ProtocolError: it is none, or has more than `most` bytes.
+        ProtocolError: the data is invalid, or has more than `most` bytes.
     """
     import zstandard
 

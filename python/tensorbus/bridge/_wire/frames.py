@@ -1,4 +1,4 @@
-"""The frames of two bridges: their layout, and reading them from any cut of the bytes."""
+"""The layout of frames, and a reader for frames in a stream of bytes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tensorbus.bridge._wire.compression import decompressed
 
 VERSION = 1
 MAGIC = "tensorbus-bridge"
-ANY = "*"  # in HELLO: whichever session there is
-MOST_BYTES = 1 << 20  # of a frame's body
+ANY = "*"  # HELLO.known: any session with this bridge
+MOST_BYTES = 1 << 20  # max. size of the body of a frame
 CHUNK = 7
 ZSTD = 14  # a compressed CHUNK
 
@@ -28,7 +28,7 @@ Dims = Annotated[list[Offset], msgspec.Meta(max_length=64)]
 
 
 class Frame(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
-    """The body of a frame: its fields, in order (docs/bridge_protocol.md, section 2)."""
+    """The body of a frame: its fields in order (docs/bridge_protocol.md, section 2)."""
 
 
 class Hello(Frame, frozen=True):
@@ -38,8 +38,8 @@ class Hello(Frame, frozen=True):
     machine: Name
     lane: Name  # "express" or "bulk"
     connection: Name  # the same for both lanes, chosen by the side that connects
-    known: Name  # the session that goes on, by the connection that it began with; ANY; "": none
-    codecs: list[Name]  # that it can read; "zstd" or nothing
+    known: Name  # name of the session to continue: its first connection; ANY; "" for none
+    codecs: list[Name]  # that the sender can read: "zstd" or none
 
 
 class PublisherEntry(Frame, frozen=True):
@@ -57,7 +57,7 @@ class PublisherEntry(Frame, frozen=True):
 class Publishers(Frame, frozen=True):
     added: list[PublisherEntry]
     removed: list[str]  # keys
-    whole: bool  # the first list is complete: what was not in it, or wanted since, is gone
+    whole: bool  # all were named on this connection; unnamed publishers, streams, channels are gone
 
 
 class Want(Frame, frozen=True):
@@ -80,7 +80,7 @@ class Credit(Frame, frozen=True):
 
 
 class TensorEntry(Frame, frozen=True):
-    """A tensor, in the bytes of its sample."""
+    """A tensor in the bytes of its sample."""
 
     dtype: Name
     shape: Dims
@@ -97,17 +97,17 @@ class Begin(Frame, frozen=True):
     fields: bytes
     tensors: list[TensorEntry]
     size: Count  # of the tensors, in bytes
-    lost: Count = 0  # by the sender, before the first sample of the stream; sent if not 0
+    lost: Count = 0  # samples lost by the sender before the stream's first sample; sent if not 0
 
 
 class Ended(Frame, frozen=True):
     complete: bool  # the publisher was closed
-    samples: Count  # of the stream, in all
-    text: str  # why the stream was refused; "": it was not
+    samples: Count  # total of the stream
+    text: str  # why the stream was refused or failed; "" if it was not
 
 
 class QueueEntry(Frame, frozen=True):
-    """A queue of the sender's machine, or a service: its name then begins with "service:"."""
+    """A queue of the sender's machine; that of a service if the name begins with "service:"."""
 
     key: Name
     name: Name
@@ -119,7 +119,7 @@ class QueueEntry(Frame, frozen=True):
 class Queues(Frame, frozen=True):
     added: list[QueueEntry]
     removed: list[str]  # keys
-    whole: bool  # as of Publishers
+    whole: bool  # all were named on this connection; unnamed queues are gone
 
 
 class Open(Frame, frozen=True):
@@ -132,7 +132,7 @@ class Open(Frame, frozen=True):
 
 
 class Closed(Frame, frozen=True):
-    text: str  # why; "": as was asked for
+    text: str  # the error; "" if there was none
 
 
 class Ping(Frame, frozen=True):
@@ -166,18 +166,18 @@ _discarded = memoryview(bytearray(MOST_BYTES))
 
 
 def discarded(length: int) -> memoryview:
-    """Where the bytes of a CHUNK go that nobody takes."""
+    """Returns a buffer for the bytes of a discarded CHUNK."""
     return _discarded[:length]
 
 
 def encode(frame: Frame, stream: int = 0) -> bytes:
-    """A frame with its header.
+    """Returns a frame with its header.
 
     Raises:
-        ValueError: it is larger than a frame may be.
+        ValueError: the frame is too large.
     """
     fields: object = frame
-    if isinstance(frame, Begin) and not frame.lost:  # other versions know no such field
+    if isinstance(frame, Begin) and not frame.lost:  # older versions do not know this field
         fields = msgspec.structs.astuple(frame)[:-1]
     body = _ENCODER.encode(fields)
     if len(body) > MOST_BYTES:
@@ -186,57 +186,57 @@ def encode(frame: Frame, stream: int = 0) -> bytes:
 
 
 def chunk_header(length: int, stream: int) -> bytes:
-    """The header of a CHUNK; its bytes follow."""
+    """Returns the header of a CHUNK, whose bytes must follow."""
     return _HEADER.pack(length, CHUNK, 0, 0, stream)
 
 
 def zstd_chunk(body: bytes, stream: int) -> bytes:
-    """The frame of a CHUNK that is compressed."""
+    """Returns the frame of a compressed CHUNK."""
     return _HEADER.pack(len(body), ZSTD, 0, 0, stream) + body
 
 
 class Handler(Protocol):
-    """What takes the frames."""
+    """The receiver of frames."""
 
     def on_frame(self, frame: Frame, stream: int) -> None: ...
     def chunk_target(self, stream: int, length: int) -> memoryview:
-        """Where the bytes of a CHUNK go: `length` bytes."""
+        """Returns the buffer for the bytes of a CHUNK: `length` bytes."""
         ...
 
     def on_chunk(self, stream: int, length: int) -> None:
-        """They are there."""
+        """Called when the buffer of chunk_target() is filled."""
         ...
 
 
 class FrameReader:
-    """Cuts frames out of a stream of bytes. Bytes of a CHUNK are received where they belong.
+    """Reads frames from a stream of bytes. Bytes of a CHUNK are received in place.
 
-    Ask for a buffer, fill a part of it, and say how much. A handler is called when its frame is
-    complete. Every error is the peer's: ProtocolError, after which nothing more may be read.
+    Fill a part of buffer(), then call filled(). The handler is called for each complete frame.
+    Errors of the peer raise ProtocolError; nothing more may be read then.
 
     Args:
         handler: gets the frames.
-        ahead: bytes that are received at once where no CHUNK is expected. Those of a CHUNK that
-            come with them are copied.
+        ahead: size in bytes of the buffer while no CHUNK is expected. Bytes of a CHUNK that arrive
+            in this buffer are copied.
     """
 
     def __init__(self, handler: Handler, ahead: int) -> None:
         self._handler = handler
         self._ahead = ahead
         self._buffer = bytearray(ahead)
-        self._begin = 0  # of what is not read yet
+        self._begin = 0  # of the bytes that are not read yet
         self._end = 0
-        self._chunk: memoryview | None = None  # what is missing of one
-        self._chunk_of = (0, 0)  # stream, length
+        self._chunk: memoryview | None = None  # the part of a CHUNK that is missing
+        self._chunk_of = (0, 0)  # its stream and length
 
     def buffer(self) -> memoryview:
-        """Where the next bytes are to go."""
+        """Returns the buffer for the next bytes."""
         if self._chunk is not None:
             return self._chunk
         return memoryview(self._buffer)[self._end :]
 
     def filled(self, count: int) -> None:
-        """So many bytes of that buffer have come."""
+        """Reads the first `count` bytes of buffer(), which have been received."""
         if self._chunk is not None:
             self._chunk = self._chunk[count:]
             if not self._chunk:
@@ -262,7 +262,7 @@ class FrameReader:
             return False
         begin = self._begin + HEADER_BYTES
         self._begin = begin + length
-        # A copy, which strings and bytes of the frame would be anyway.
+        # Copied: decoding copies strings and bytes of the frame anyway.
         body = bytes(memoryview(self._buffer)[begin : begin + length])
         if number == ZSTD:
             self._read_zstd(stream, body)
@@ -291,7 +291,7 @@ class FrameReader:
         self._chunk = None
         self._handler.on_chunk(*self._chunk_of)
 
-    # Of an incomplete frame what is there goes to the front, and there is room for all of it.
+    # Moves an incomplete frame to the front, and makes room for all of it.
     def _make_room(self) -> None:
         left = self._end - self._begin
         needed = self._ahead
@@ -306,10 +306,10 @@ class FrameReader:
 
 
 def decode(number: int, body: bytes) -> Frame:
-    """The frame of a body of any origin.
+    """Decodes the body of a frame. The body is not trusted.
 
     Raises:
-        ProtocolError: there is no such frame; the text names the field.
+        ProtocolError: the type or a field is invalid; the text names the field.
     """
     decoder: Any = _DECODERS.get(number)
     if decoder is None:

@@ -1,4 +1,4 @@
-"""One connection between two bridges: frames in, frames out, and whether the peer is there."""
+"""One connection between two bridges: receives and sends frames, and checks that the peer lives."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from tensorbus.bridge._clock import Clock
 
 EXPRESS, BULK = "express", "bulk"
-_AHEAD = 4 << 10  # bytes that are received at once where no CHUNK is expected
+_AHEAD = 4 << 10  # bytes received at once while no CHUNK is expected
 
 PING_EVERY = 1.0  # seconds
-SILENCE = 3.0  # seconds after which a connection is taken for dead
+SILENCE = 3.0  # seconds without received bytes after which a connection is considered dead
 _MOST_REASON = 500  # characters
-_LONG = 0.01  # seconds of processor time that frames of a peer take; then others have their turn
-_MOST_UNSENT = 16 << 20  # bytes of a peer that does not read
+_LONG = 0.01  # seconds of CPU time for received frames above which reading pauses equally long
+_MOST_UNSENT = 16 << 20  # bytes that wait for a peer that does not read
 
 
 class LaneOwner(Protocol):
-    """What a lane belongs to once it has said HELLO: a session."""
+    """The owner of a lane after HELLO: a session."""
 
     def on_frame(self, lane: Lane, frame: Frame, stream: int) -> None: ...
     def chunk_target(self, lane: Lane, stream: int, length: int) -> memoryview: ...
@@ -42,11 +42,11 @@ class LaneOwner(Protocol):
 
 
 class Lane(asyncio.BufferedProtocol):
-    """A connection. Before HELLO it belongs to `greeter`, then to the session that this returns.
+    """A connection. After HELLO its owner is the session that `greeter` returns.
 
     Args:
-        greeter: called with the lane and the peer's HELLO; it says whose lane this is.
-        gone: called with the lane, and why, if it ends before HELLO.
+        greeter: called with the lane and the peer's HELLO; returns the owner of the lane.
+        gone: called with the lane and the reason if the lane ends before HELLO.
     """
 
     def __init__(
@@ -64,19 +64,19 @@ class Lane(asyncio.BufferedProtocol):
         self.made = self._heard = self._loop.time()
         self._watching: asyncio.TimerHandle | None = None
         self._why = ""
-        self.refused = False  # a protocol error has ended it, here or at the peer
+        self.refused = False  # ended by a protocol error, here or at the peer
         self._silent = True
         self._transport: asyncio.Transport | None = None
         self.clock: Clock | None = None
-        self.name = ""  # of the lane, known with HELLO
+        self.name = ""  # EXPRESS or BULK, known after HELLO
         self.reads_zstd = False
         self.peer = Peer("", None)
 
     def begin(self, peer: Peer, writer: Writer, abort: Callable[[], None]) -> None:
-        """There is a connection now.
+        """Called when the connection is established.
 
         Args:
-            abort: ends it, at once.
+            abort: ends the connection at once.
         """
         self.peer = peer
         self._writer = writer
@@ -85,7 +85,7 @@ class Lane(asyncio.BufferedProtocol):
         self._watch()
 
     def connecting(self, abandon: Callable[[], object]) -> None:
-        """The connection is being made; `abandon` ends that."""
+        """Called while the connection is being established; `abandon` stops that."""
         self._abort = abandon
 
     # Called by asyncio.
@@ -94,7 +94,7 @@ class Lane(asyncio.BufferedProtocol):
         self._abort = transport.abort
         try:
             self._begin_over(transport)
-        except OSError as error:  # the peer has hung up, or no descriptor is left
+        except OSError as error:  # the peer has closed the connection, or no descriptor is left
             self.close(str(error))
 
     def _begin_over(self, transport: Any) -> None:
@@ -117,7 +117,7 @@ class Lane(asyncio.BufferedProtocol):
         return self._reader.buffer()
 
     def buffer_updated(self, count: int) -> None:
-        if self.closed:  # the reader may be in the middle of a frame that makes no sense
+        if self.closed:  # the reader may be in the middle of an invalid frame
             return
         self._heard = self._loop.time()
         self._silent = False
@@ -126,7 +126,7 @@ class Lane(asyncio.BufferedProtocol):
             self._reader.filled(count)
         except ProtocolError as error:
             self.refuse(error)
-        except SHORTAGES as error:  # the session goes on over the next connection
+        except SHORTAGES as error:  # the session continues over the next connection
             require_shortage(error)
             self.close(str(error) or "no memory is left")
         spent = thread_time() - began
@@ -183,37 +183,37 @@ class Lane(asyncio.BufferedProtocol):
 
     @property
     def closed(self) -> bool:
-        """The connection has ended, or is about to end: nothing more is read."""
+        """True if the connection has ended or is about to end: nothing more is read."""
         return bool(self._why) or self._abort is None
 
     @property
     def why(self) -> str:
-        """Why it was closed here; else nothing."""
+        """The reason if the connection was closed by this side; otherwise ""."""
         return self._why
 
     @property
     def silent(self) -> bool:
-        """The peer has sent nothing, and was not closed here."""
+        """True if the peer has sent nothing, and this side has not closed the connection."""
         return self._silent and not self._why
 
     # Called by the session.
     def refuse(self, error: ProtocolError) -> None:
-        """Ends the connection, and tells the peer why."""
+        """Ends the connection, and sends the reason to the peer."""
         self.refused = True
         self.send(Ended(False, 0, str(error)[:_MOST_REASON]))
         self.close(f"protocol error: {error}")
 
     def send(self, frame: Frame, stream: int = 0) -> None:
-        """Sends a control frame. It is dropped if the connection is gone, which is reported."""
+        """Sends a control frame. If the connection is gone, drops it: the owner is notified."""
         self.write(frames.encode(frame, stream))
 
     @property
     def writable(self) -> bool:
-        """Whether the kernel has taken all that was written."""
+        """True if the kernel has taken everything that was written."""
         return self._writer is not None and self._writer.unsent == 0
 
     def write(self, *parts: bytes | memoryview) -> None:
-        """Writes the parts, one after the other; they must not change until they are sent."""
+        """Writes the parts in order; they must not change until they are sent."""
         if self._writer is None or self._why:
             return
         self._writer.write(*parts)
@@ -221,7 +221,7 @@ class Lane(asyncio.BufferedProtocol):
             self.close("the peer does not read")
 
     def close(self, why: str) -> None:
-        """Ends the connection; the owner hears why, later."""
+        """Ends the connection. The owner is notified later, with the reason."""
         if self._why or self._abort is None:
             return
         self._why = why
@@ -231,7 +231,7 @@ class Lane(asyncio.BufferedProtocol):
         if not isinstance(frame, Hello):
             raise ProtocolError(f"{type(frame).__name__} before HELLO")
         if frame.magic != frames.MAGIC:
-            raise ProtocolError("HELLO.magic: this is no bridge")
+            raise ProtocolError("HELLO.magic: the peer is not a bridge")
         if frame.version != frames.VERSION:
             raise ProtocolError(
                 f"HELLO.version: {frame.version}; this bridge speaks {frames.VERSION}"
@@ -245,7 +245,7 @@ class Lane(asyncio.BufferedProtocol):
     def _watch(self) -> None:
         now = self._loop.time()
         if now - self._heard > SILENCE:
-            return self.close(f"nothing was heard for {SILENCE:.0f} s")
+            return self.close(f"no bytes were received for {SILENCE:.0f} s")
         if self._owner is not None:
             self.send(Ping(time.monotonic_ns()))
         self._watching = self._loop.call_later(PING_EVERY, self._watch)

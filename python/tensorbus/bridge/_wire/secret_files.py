@@ -1,4 +1,4 @@
-"""Files that hold a secret, which nobody but their owner may read."""
+"""Files with secrets, which only their owner may access."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from tensorbus._base.errors import AccessDenied
 
 
 def require_private(path: str | Path, what: str = "key") -> None:
-    """Raises AccessDenied if others than its owner may read a file, OSError if it is not there."""
+    """Checks that only the owner of a file may access it.
+
+    Raises:
+        AccessDenied: other users may access the file.
+        OSError: the file does not exist.
+    """
     if Path(path).stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise AccessDenied(f"{path}: others may read this {what}; chmod 600 it")

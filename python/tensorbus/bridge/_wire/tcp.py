@@ -1,4 +1,4 @@
-"""Lanes over TCP, with TLS where there are certificates."""
+"""Lanes over TCP, with TLS if certificates are configured."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tensorbus.bridge._shortage import Backoff
 from tensorbus.bridge._wire.addresses import host_and_port
 from tensorbus.bridge._wire.lane import SILENCE, Lane
 
-_LEAST_TIME = 1.0  # seconds, in which an address of several has to answer
+_LEAST_TIME = 1.0  # min. seconds to wait for each of several addresses
 
-# asyncio sends no alert when it refuses a certificate.
+# Added because asyncio sends no alert when it refuses a certificate.
 CLOSED_IN_TLS = (
     "the peer has closed the connection during the TLS handshake; its log says why (it may have "
     "refused this machine's certificate)"
@@ -25,7 +25,7 @@ class TcpNetwork:
     """Listens, accepts and connects. In the event loop of its bridge.
 
     Args:
-        server, client: of TLS; None: connections are not encrypted.
+        server, client: contexts of TLS; None: connections are not encrypted.
     """
 
     def __init__(self, server: ssl.SSLContext | None, client: ssl.SSLContext | None) -> None:
@@ -34,10 +34,10 @@ class TcpNetwork:
         self._listeners: list[socket.socket] = []
 
     async def listen(self, addresses: Sequence[str]) -> None:
-        """Listens on these; a name may stand for several.
+        """Listens on these addresses; a name may have several.
 
         Raises:
-            OSError: one is taken, or none of this host's.
+            OSError: an address is in use, or is not an address of this host.
         """
         for address in addresses:
             host, port = host_and_port(address)
@@ -59,12 +59,13 @@ class TcpNetwork:
         make: Callable[[], Lane],
         refused: Callable[[Lane, str, str], None],
     ) -> None:
-        """Accepts connections until it is cancelled.
+        """Accepts connections until cancelled.
 
         Args:
-            room: waits until one more may be accepted.
-            make: a lane for each.
-            refused: called with the lane, the address and the reason when TLS refuses one.
+            room: waits until one more connection may be accepted.
+            make: returns the lane for a connection.
+            refused: called with the lane, the address and the reason if a connection fails before
+                it is established, for example in TLS.
         """
         tasks = [
             asyncio.create_task(self._accept_from(listener, room, make, refused))
@@ -72,16 +73,16 @@ class TcpNetwork:
         ]
         try:
             await asyncio.gather(*tasks)
-            await asyncio.get_running_loop().create_future()  # without a listener: for ever
+            await asyncio.get_running_loop().create_future()  # without a listener: waits for ever
         finally:
             for task in tasks:
                 task.cancel()
 
     async def dial(self, address: str, _connection: str, _name: str, lane: Lane) -> None:
-        """Connects a lane. Of a name with several addresses the first that answers is taken.
+        """Connects a lane. If a name has several addresses, uses the first that replies.
 
         Raises:
-            OSError, asyncio.TimeoutError: nobody answers there.
+            OSError, asyncio.TimeoutError: no address replies.
         """
         host, port = host_and_port(address)
         connection = await _connected(host, port)
@@ -112,7 +113,7 @@ class TcpNetwork:
                 await room()
                 try:
                     connection, address = await loop.sock_accept(listener)
-                except (OSError, MemoryError) as error:  # also of a connection that has ended
+                except (OSError, MemoryError) as error:  # also if a waiting connection has ended
                     await asyncio.sleep(backoff.failed(error))
                     continue
                 backoff.succeeded()
@@ -126,7 +127,7 @@ class TcpNetwork:
             for task in accepting:
                 task.cancel()
 
-    # With `create_server` asyncio would keep for itself why a certificate was refused.
+    # Not `create_server`: with it asyncio would not report why a certificate was refused.
     async def _accept(
         self,
         connection: socket.socket,
@@ -148,7 +149,7 @@ class TcpNetwork:
             refused(lane, address, lane.why or why)
 
 
-# Each address has its share of the time: one that does not answer keeps no other from a try.
+# The time is divided between the addresses, so that each is tried even if others do not reply.
 async def _connected(host: str, port: int) -> socket.socket:
     loop = asyncio.get_running_loop()
     resolving = loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)

@@ -1,4 +1,4 @@
-"""Writing to a connection without waiting, and without a copy where the kernel takes the bytes."""
+"""Non-blocking writers for connections; TCP is written without a copy in user space."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-_MOST_AT_ONCE = 64  # parts of one call of the system
+_MOST_AT_ONCE = 64  # parts per system call
 
 
 class Writer(Protocol):
-    """What a lane writes with. It is writable if the kernel has taken all."""
+    """The writer of a lane."""
 
     @property
     def unsent(self) -> int:
-        """Bytes that wait."""
+        """Bytes that the kernel has not taken yet."""
         ...
 
     def write(self, *parts: bytes | memoryview) -> None: ...
@@ -24,10 +24,10 @@ class Writer(Protocol):
 
 
 class TransportWriter:
-    """For TLS: asyncio encrypts, which is a copy.
+    """The writer for TLS: asyncio encrypts, which copies.
 
-    All parts are handed over in one call. Between two calls the event loop may call the lane, which
-    then writes other frames.
+    write() passes all parts in one call. Between two calls the event loop may call the lane, which
+    would then write other frames.
     """
 
     def __init__(self, transport: asyncio.WriteTransport) -> None:
@@ -45,13 +45,13 @@ class TransportWriter:
 
 
 class SocketWriter:
-    """For TCP: what the kernel does not take at once waits where it lies, and is not copied.
+    """The writer for TCP: bytes that the kernel does not take at once stay in place, uncopied.
 
     Args:
-        descriptor: of the connection. The writer has one of its own, because an event loop watches
-            a descriptor for one user.
-        on_empty: called when the kernel has taken what waited.
-        on_error: called with the error of the connection.
+        descriptor: of the connection. The writer duplicates it, because an event loop allows one
+            user per descriptor.
+        on_empty: called when the kernel has taken all bytes that waited.
+        on_error: called with the text of the connection's error.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class SocketWriter:
         self._parts.clear()
         self._on_error(str(error))
 
-    # True: nothing waits any more.
+    # Returns True if nothing waits any more.
     def _send(self) -> bool:
         while self._parts:
             parts = [self._parts[i] for i in range(min(len(self._parts), _MOST_AT_ONCE))]

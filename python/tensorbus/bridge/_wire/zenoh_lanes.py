@@ -1,7 +1,7 @@
-"""Lanes over a network of Zenoh: bridges find each other there, also behind routers.
+"""Lanes over a Zenoh network: bridges find each other, also behind routers.
 
-Zenoh finds the bridges of a fleet and carries bytes. It promises nothing else that is needed here:
-a message that is missing ends the connection, and the session goes on over the next one.
+Zenoh is used only to find the bridges of a fleet and to carry bytes. A missing message ends the
+connection; the session continues over the next one.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from tensorbus.bridge._wire.secret_files import require_private
 
 logger = logging.getLogger("tensorbus.bridge")
 
-_THERE, _BACK = "there", "back"  # from the side that connects, and to it
+_THERE, _BACK = "there", "back"  # direction: from the side that connects, and to it
 _SEQUENCE = struct.Struct("<Q")
 _LAST = 2**64 - 1  # the sequence number of the message that ends a lane
-_AT_ONCE = 4 << 20  # bytes that are handed to Zenoh before it has taken them
-_MOST_BYTES = 64 << 10  # of a message; a slow network carries some in each SILENCE
+_AT_ONCE = 4 << 20  # bytes that may wait for Zenoh while the lane stays writable
+_MOST_BYTES = 64 << 10  # of a message; a slow network carries several per SILENCE
 _RETRY = 1.0  # seconds
 
-# Of zenoh: no memory is shared behind our back, and a lost router is looked for each second.
+# Settings of Zenoh: it shares no memory, and retries a lost router at least once a second.
 _SETTINGS = {
     "transport/shared_memory/enabled": "false",
     "connect/retry": '{"period_init_ms": 50, "period_max_ms": 1000, "period_increase_factor": 2}',
 }
 
-# What is secret in a file of Zenoh: names of other files, and what stands in the file itself.
+# Keys of a Zenoh file: names of secret files, and secrets in the file itself.
 _SECRET_FILES = (
     "transport/link/tls/listen_private_key",
     "transport/link/tls/connect_private_key",
@@ -54,23 +54,23 @@ _SECRETS = (
     "transport/auth/usrpwd/password",
 )
 
-_Key = tuple[str, str, str, str]  # the other bridge, the connection, the lane, and the way
+_Key = tuple[str, str, str, str]  # the other bridge, the connection, the lane, the direction
 
 
 class Fleet:
-    """The bridges of one name on a Zenoh network. In the event loop of its bridge.
+    """The bridges of one fleet on a Zenoh network. In the event loop of its bridge.
 
-    Small messages have a session of Zenoh for all peers, large ones a session for each: a peer that
-    does not read holds up nothing but its own.
+    All express lanes share one Zenoh session; the bulk lanes have one session per peer. So a peer
+    that does not read delays only its own bulk lane.
 
     Args:
-        config: a file of Zenoh's, JSON5: mode, endpoints, certificates. This bridge is a client of
+        config: a Zenoh file (JSON5): mode, endpoints, certificates. This bridge is a client of
             a router, or a router.
         name: of the fleet.
-        bridge: the id of this one.
-        found: called with the id of each bridge that has come.
-        lost: called with the id of each that has gone.
-        accept: a lane for a connection that another bridge begins.
+        bridge: the id of this bridge.
+        found: called with the id of each bridge that has joined.
+        lost: called with the id of each bridge that has left.
+        accept: returns a lane for a connection that another bridge begins.
     """
 
     def __init__(
@@ -89,17 +89,17 @@ class Fleet:
         self._lost = lost
         self._accept = accept
         self._loop = asyncio.get_running_loop()
-        self._express: Any = None  # a session of Zenoh
-        self._bulk: dict[str, Any] = {}  # sessions, by peer
-        self._met: dict[str, asyncio.Task[None]] = {}  # peers that are there
+        self._express: Any = None  # the Zenoh session of all express lanes
+        self._bulk: dict[str, Any] = {}  # Zenoh sessions, by peer
+        self._met: dict[str, asyncio.Task[None]] = {}  # by peer that is present
         self._lanes: dict[_Key, _ZenohLane] = {}
 
     async def run(self) -> None:
-        """Finds the others until it is cancelled.
+        """Finds other bridges until cancelled.
 
         Raises:
-            InvalidArgument: of the file.
-            AccessDenied: others may read a key or a password.
+            InvalidArgument: the file is invalid.
+            AccessDenied: other users may read a key or a password.
         """
         try:
             self._express = await self._open(self._settings())
@@ -109,8 +109,8 @@ class Fleet:
             others = alive.declare_subscriber(
                 f"{self._prefix}/alive/*", self._in_loop(self._on_token), history=True
             )
-            await self._loop.create_future()  # for ever
-            del small, token, others  # which live until here
+            await self._loop.create_future()  # waits for ever
+            del small, token, others  # kept alive until here
         finally:
             for meeting in self._met.values():
                 meeting.cancel()
@@ -124,14 +124,14 @@ class Fleet:
         self._begin((peer, connection, name, _BACK), lane)
 
     def _settings(self) -> Any:
-        """Those of the file, and what they must be."""
+        """Returns the settings of the file with `_SETTINGS`, after checking them."""
         try:
             config = zenoh.Config.from_file(self._config)
             for key, value in _SETTINGS.items():
                 config.insert_json5(key, value)
             if config.get_json("mode") not in ('"client"', '"router"'):
                 raise InvalidArgument(
-                    f"{self._config}: mode: expected client or router, since peers pass nothing on"
+                    f"{self._config}: mode: expected client or router: peers do not forward data"
                 )
         except zenoh.ZError as error:
             raise InvalidArgument(f"{self._config}: {error}") from None
@@ -141,7 +141,7 @@ class Fleet:
     def _check_secrets(self, config: Any) -> None:
         for key in _SECRET_FILES:
             path = json.loads(config.get_json(key))
-            if path is not None and Path(path).exists():  # Zenoh says it if a file is missing
+            if path is not None and Path(path).exists():  # Zenoh reports a missing file
                 require_private(path)
         if any(json.loads(config.get_json(key)) is not None for key in _SECRETS):
             require_private(self._config, "file, which has a key or a password")
@@ -152,7 +152,7 @@ class Fleet:
                 )
 
     def _client_settings(self) -> Any:
-        """Those of a session beside the first one, which may be the router."""
+        """Returns the settings of a further session: the first one may be a router."""
         config = self._settings()
         if config.get_json("mode") == '"router"':
             endpoints = config.get_json("listen/endpoints")
@@ -202,13 +202,13 @@ class Fleet:
             self._met[peer] = self._loop.create_task(self._meet(peer))
 
     async def _meet(self, peer: str) -> None:
-        """While another bridge is there."""
+        """Runs while another bridge is present."""
         session = await self._open(self._client_settings())
         try:
             large = self._subscribe(session, peer, BULK)
             self._bulk[peer] = session
             self._found(peer)
-            await self._loop.create_future()  # until it is cancelled
+            await self._loop.create_future()  # waits until cancelled
             del large
         finally:
             if self._bulk.get(peer) is session:
@@ -250,17 +250,18 @@ class Fleet:
 
 
 def _close(opening: asyncio.Future[Any]) -> None:
-    """Of a session that nobody waits for any more."""
+    """Closes a session that was opened after the caller was cancelled."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()
 
 
 class _ZenohLane:
-    """The bytes of a lane as messages of Zenoh, which are numbered. It is the lane's writer.
+    """Carries the bytes of a lane as numbered Zenoh messages. It is the writer of the lane.
 
     Args:
+        session: of Zenoh.
         to: the key to publish under.
-        on_end: called when it is over.
+        on_end: called when the lane has ended.
     """
 
     def __init__(self, lane: Lane, session: Any, to: str, on_end: Callable[[], Any]) -> None:
@@ -294,7 +295,7 @@ class _ZenohLane:
 
     # In the loop.
     def feed(self, data: bytes) -> None:
-        """A message of the peer."""
+        """Takes a message of the peer."""
         if self._lane.closed:
             return
         (sequence,) = _SEQUENCE.unpack_from(data)
@@ -324,7 +325,7 @@ class _ZenohLane:
         if was_full and self.unsent == 0:
             self._lane.resume_writing()
 
-    # In a thread of its own: it waits for Zenoh, which waits for the peer.
+    # In its own thread: it waits for Zenoh, which waits for the peer.
     def _put_all(self, session: Any, to: str) -> None:
         try:
             publisher = session.declare_publisher(

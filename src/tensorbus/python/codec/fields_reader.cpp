@@ -18,16 +18,16 @@ using internal::PackToken;
 using Kind = PackToken::Kind;
 
 constexpr std::int8_t kRecordCode = 3;
-// What is sent has at most 60 levels, each of which takes up to three.
+// The packer writes at most 60 levels, each of which takes up to three levels of MessagePack.
 constexpr int kMaxLevels = 256;
-// A list can announce many items in few bytes, and again at each level.
+// Limit of preallocated items: a list can announce many items in few bytes, at each level.
 constexpr std::uint64_t kMostInAdvance = internal::kMaxReserved;
 
 [[noreturn]] void refuse(const std::string& why) {
   throw Error(Code::kProtocol, "sample.fields: " + why);
 }
 
-// Counts a level while it is read.
+// Counts the nesting while a level is read.
 class Level {
  public:
   explicit Level(int& depth) : depth_(depth) {
@@ -59,7 +59,8 @@ nb::object key_of(std::span<const std::byte> bytes) {
   return made;
 }
 
-// A record "numpy.scalar" of one of NumPy's own dtypes; null for any other record.
+// Returns the scalar of a record "numpy.scalar" with a built-in dtype of NumPy; null for any other
+// record.
 nb::object scalar_in(std::span<const std::byte> payload) {
   PackCursor cursor(payload);
   if (cursor.list() != 3U || cursor.string() != std::string_view("numpy.scalar")) return {};
@@ -190,11 +191,11 @@ void FieldsReader::skip() {
   for (std::uint64_t i = 0; i < token.number * (is_map ? 2 : 1); ++i) skip();
 }
 
-// Returns false if the fields are no map of names.
+// Returns false if the fields are not a map with names as keys.
 bool FieldsReader::read_fields(const MessagePlan& plan, std::vector<nb::object>& values) {
   const auto pairs = cursor_.map();
   if (!pairs) return false;
-  std::size_t expected = 0;  // the writer has the same order, as a rule
+  std::size_t expected = 0;  // the writer usually has the same order
   for (std::size_t i = 0; i < *pairs; ++i) {
     const auto name = cursor_.string();
     if (!name) return false;
@@ -226,7 +227,7 @@ nb::object FieldsReader::read_typed(const MessagePlan& plan, nb::handle library)
 
 namespace {
 
-// Python's restorer, which has tensors of its own.
+// The restorer of Python, which provides the tensors.
 class PythonSource final : public TensorSource {
  public:
   explicit PythonSource(nb::handle restorer) : restorer_(restorer) {}
@@ -251,7 +252,7 @@ void bind_fields_reader(nb::module_& module) {
              nb::arg("plan").none() = nb::none(),
              nb::sig("def unpack(fields: bytes, restorer: typing.Any, "
                      "plan: MessagePlan | None = None) -> typing.Any"),
-             "The message of these fields; `restorer` has its tensors.");
+             "Returns the message with these fields. `restorer` provides its tensors.");
 }
 
 }  // namespace tensorbus::python

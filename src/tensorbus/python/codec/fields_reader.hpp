@@ -12,29 +12,30 @@
 
 namespace tensorbus::python {
 
-// Where the tensors of a message come from.
+// The source of the tensors of a message.
 class TensorSource {
  public:
-  // Returns the same object every time. Throws Error(kProtocol) if there is no such tensor.
+  // Returns the same object every time. Throws Error(kProtocol) if the index is invalid.
   virtual nb::object tensor(std::uint64_t index) = 0;
-  // Returns what Python restores a record with: see Hooks.
+  // Returns the restorer for records: see Hooks.
   virtual nb::handle restorer() = 0;
 
  protected:
   ~TensorSource() = default;
 };
 
-// Makes Python's objects of the fields of a message, in one pass. The bytes are of any origin:
-// whatever makes no sense throws Error(kProtocol). Uses the GIL.
+// Makes Python objects from the fields of a message, in one pass. The bytes are not trusted:
+// invalid bytes throw Error(kProtocol). Used with the GIL.
 class FieldsReader {
  public:
   FieldsReader(std::span<const std::byte> fields, TensorSource& source, int depth = 0)
       : cursor_(fields), source_(source), depth_(depth) {}
 
-  // Reads one value, which takes all bytes.
+  // Reads one value, which must take all bytes.
   nb::object read_whole();
-  // The same for fields by name: returns an instance of the class. Fields that it does not have are
-  // skipped, and need not be known here. Throws what the plan's received() raises.
+  // Reads fields by name, and returns an instance of the plan's class. Skips fields that the class
+  // does not have; their contents need not be supported here. Throws what the plan's received()
+  // raises.
   nb::object read_typed(const MessagePlan& plan, nb::handle library);
 
  private:

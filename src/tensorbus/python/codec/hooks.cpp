@@ -6,8 +6,8 @@
 namespace tensorbus::python {
 namespace {
 
-// Set once, and never freed: the interpreter may end before us. Release when written pairs with
-// acquire when read: a reader sees complete Hooks.
+// Set once and never freed: the interpreter may end before this extension. Release when written
+// pairs with acquire when read: a reader sees complete Hooks.
 std::atomic<const Hooks*> known_hooks{nullptr};
 
 void know_codec(nb::object lower, nb::object cannot_travel, nb::object blamed, nb::object refused,
@@ -38,7 +38,7 @@ void bind_hooks(nb::module_& module) {
                      "blamed: typing.Any, refused: typing.Any, restorer: typing.Any, "
                      "restore: typing.Any, extension: typing.Any, tensor_from: typing.Any, "
                      "shared_tensors: typing.Any) -> None"),
-             "Tells the functions to which messages leave what is rare.");
+             "Sets the Python functions that handle rare values in messages.");
 }
 
 }  // namespace tensorbus::python

@@ -4,31 +4,32 @@
 
 namespace tensorbus::python {
 
-// The functions of Python (tensorbus/_codec/fields.py) to which the codec leaves what is rare.
+// The Python functions (tensorbus/_codec/fields.py) that handle rare values for the codec.
 struct Hooks {
-  // lower(outgoing, value) takes a value apart: the index of the tensor that it is among those of
-  // `outgoing`, or a record: a tuple of its name and parts, which are packed in turn.
+  // lower(outgoing, value) converts a value: adds it to `outgoing` as a tensor and returns the
+  // index; or returns a record, a tuple of a name and parts, which are packed in turn.
   nb::object lower;
-  // cannot_travel(value, why) returns the error of a value that has no words.
+  // cannot_travel(value, why) returns the error for a value that cannot be packed.
   nb::object cannot_travel;
-  // blamed(error, value): a part of the record of this value was refused. Raises the error that
-  // names the value, where the part says nothing to a user.
+  // blamed(error, value) is called if a part of the record of this value was refused. Raises an
+  // error that names the value if the part means nothing to a user.
   nb::object blamed;
-  // refused(error, message): a message was refused. Raises the error that says where.
+  // refused(error, message) is called if a message was refused. Raises an error that names the
+  // place in the message.
   nb::object refused;
-  // restorer(sample, library, plan) makes what restore() needs.
+  // restorer(sample, library, plan) returns the restorer for restore().
   nb::object restorer;
-  // restore(restorer, record) makes a value of a record's name and parts.
+  // restore(restorer, record) returns the value of a record, given by its name and parts.
   nb::object restore;
-  // extension(bytes) makes a value of an extension that is not ours.
+  // extension(bytes) returns the value of an unknown MessagePack extension.
   nb::object extension;
-  // tensor_from(memory, library) makes a tensor about which something is unusual.
+  // tensor_from(memory, library) returns an unusual tensor.
   nb::object tensor_from;
   // shared_tensors(sample, library) returns the tensors that share memory, by index.
   nb::object shared_tensors;
 };
 
-// Throws Error(kInvalidArgument) before Python has set them.
+// Throws Error(kInvalidArgument) before know_codec().
 const Hooks& hooks();
 
 }  // namespace tensorbus::python

@@ -5,7 +5,7 @@
 namespace tensorbus::python {
 namespace {
 
-// Python tells what is wrong with the fields that came; or it finds that nothing is.
+// Lets Python report what is wrong with the received fields, or make the instance after all.
 nb::object make_by_python(const MessagePlan& plan, const std::vector<nb::object>& values,
                           nb::handle library) {
   nb::dict came;
@@ -21,8 +21,8 @@ bool is_complete(const MessagePlan& plan, const std::vector<nb::object>& values)
   return true;
 }
 
-// Converts the values whose classes are not those of their fields; `came` gets the original ones if
-// there are any. Returns false if one cannot be converted.
+// Converts the values whose classes differ from those of their fields. If there are any, `came`
+// gets the original values. Returns false if a value cannot be converted.
 bool restore(const MessagePlan& plan, std::vector<nb::object>& values,
              std::vector<nb::object>& came, nb::handle library) {
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -46,7 +46,7 @@ nb::tuple names_of_some(const MessagePlan& plan, const std::vector<nb::object>& 
   return nb::tuple(names);
 }
 
-// Calls the class with those fields that came and that __init__ takes.
+// Calls the class with the received fields that __init__ takes.
 nb::object call_class(const MessagePlan& plan, const std::vector<nb::object>& values) {
   std::vector<PyObject*> arguments;
   arguments.reserve(values.size());

@@ -6,9 +6,9 @@
 
 namespace tensorbus::python {
 
-// Makes an instance of the plan's class. `values` are those that came, by the place of their field;
-// null for a field that did not come. Throws what the plan's received() raises if one is missing,
-// or is of another type.
+// Makes an instance of the plan's class. `values` has the received value of each field of the plan;
+// null for a missing one. Throws what the plan's received() raises if a required value is missing,
+// or has the wrong type.
 nb::object make_instance(const MessagePlan& plan, std::vector<nb::object>& values,
                          nb::handle library);
 

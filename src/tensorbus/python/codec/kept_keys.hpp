@@ -12,13 +12,13 @@
 
 namespace tensorbus::python {
 
-// Strings that are keys of messages again and again are kept: their objects, with the hashes that
-// they remember. Never freed. With the GIL, or in a build of Python that has none.
+// A cache of str objects that are frequent keys of messages; they have their hashes, too. Never
+// freed. Used with the GIL, or in a build of Python without one.
 
 // Longer keys are not kept.
 inline constexpr std::size_t kLongestKept = 32;
 
-// The place of one key. What is kept is compact ASCII.
+// A slot of the cache. It keeps only compact ASCII strings.
 class KeptKey {
  public:
   // Returns the key of these bytes, borrowed; null if it is not kept.
@@ -30,7 +30,7 @@ class KeptKey {
         size == bytes.size() && std::memcmp(PyUnicode_1BYTE_DATA(key), bytes.data(), size) == 0;
     return same ? key : nullptr;
   }
-  // Keeps the key, perhaps. Without a GIL `made` may become another object of the same text.
+  // May keep the key. Without a GIL, `made` may be replaced by another object with the same text.
   void keep(nb::object& made) noexcept;
 
  private:
@@ -41,16 +41,16 @@ class KeptKey {
 #else
   PyObject* kept() const noexcept { return key_.load(std::memory_order_acquire); }
 
-  static inline nb::ft_mutex keeping;  // one at a time, of all places
+  static inline nb::ft_mutex keeping;  // held while a key is kept, for all slots
 
   std::atomic<PyObject*> key_{nullptr};
-  std::atomic<Py_hash_t> last_{0};  // of the key that came last and is not kept
+  std::atomic<Py_hash_t> last_{0};  // hash of the last key that was not kept
 #endif
 };
 
 inline constinit KeptKey kept_keys[512];
 
-// Returns the place of a key.
+// Returns the slot of a key.
 inline KeptKey& place_of_key(std::span<const std::byte> bytes) noexcept {
   constexpr int kBits = 9;
   static_assert(std::size(kept_keys) == 1 << kBits);
@@ -61,25 +61,25 @@ inline KeptKey& place_of_key(std::span<const std::byte> bytes) noexcept {
 }
 
 #ifndef Py_GIL_DISABLED
-// The last one is kept.
+// Keeps the last key.
 inline void KeptKey::keep(nb::object& made) noexcept {
   PyObject* const replaced = std::exchange(key_, Py_NewRef(made.ptr()));
   Py_XDECREF(replaced);
 }
 #else
-// A reader looks at a key before it holds it, so a key is never replaced. One is kept when it comes
-// twice in a row: keys that come once leave room. It is interned, and so immortal: threads that
-// read the same keys write to no common counter of references.
+// A reader compares a key before it holds a reference, so a kept key is never replaced. A key is
+// kept when it occurs twice in a row, so that unique keys take no slots. It is interned, and
+// thereby immortal: threads that read the same keys do not write to a shared reference count.
 inline void KeptKey::keep(nb::object& made) noexcept {
   const Py_hash_t hash = PyObject_Hash(made.ptr());
-  // Relaxed: a hint. If one is lost, the key is kept when it comes the next time.
+  // Relaxed: a hint. If it is lost, the key is kept later.
   if (kept() != nullptr || last_.exchange(hash, std::memory_order_relaxed) != hash) return;
   const nb::ft_lock_guard one_at_a_time(keeping);
   if (kept() != nullptr) return;
   PyObject* key = made.release().ptr();
   PyUnicode_InternInPlace(&key);
   made = checked(key);
-  // Release pairs with acquire in kept(): a reader that sees the key sees all of it.
+  // Release pairs with acquire in kept(): a reader sees the complete key.
   key_.store(Py_NewRef(key), std::memory_order_release);
 }
 #endif

@@ -21,7 +21,7 @@ FieldPlan field_of(const nb::tuple& told) {
   return field;
 }
 
-// A class holds its plan, and the plan its class: only the garbage collector ends that.
+// The class and its plan refer to each other: only the garbage collector frees them.
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (!nb::inst_ready(self)) return 0;
@@ -67,15 +67,15 @@ MessagePlan::MessagePlan(nb::object python_plan, nb::object of, const nb::list& 
 
 void bind_message_plan(nb::module_& module) {
   nb::class_<MessagePlan>(module, "MessagePlan", nb::type_slots(slots),
-                          "What is known of a message class.")
+                          "The description of a message class.")
       .def(nb::init<nb::object, nb::object, const nb::list&>(), nb::arg("plan"), nb::arg("cls"),
            nb::arg("fields"),
            nb::sig("def __init__(self, plan: object, cls: type, "
                    "fields: list[tuple[str, set[type] | None, typing.Any, typing.Any, bool, "
                    "bool]]) -> None"),
-           "`fields`: of each the name, the classes that need no conversion (None: all), what "
-           "lowers and what restores a value of another one, whether it is required, and whether "
-           "__init__ takes it.");
+           "`fields`: for each field its name, the classes that need no conversion (None: all), "
+           "the functions that lower and restore a value of any other class, whether it is "
+           "required, and whether __init__ takes it.");
 }
 
 }  // namespace tensorbus::python

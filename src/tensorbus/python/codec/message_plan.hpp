@@ -12,10 +12,10 @@ namespace tensorbus::python {
 // A field of a message class: see tensorbus/messages/_plan.py.
 struct FieldPlan {
   nb::object name;
-  std::vector<std::byte> key;  // the name, packed
-  nb::object exact;            // the set of classes whose values are as they should be; null: all
-  nb::object lower;            // makes what is packed of any other value
-  nb::object restore;          // the opposite
+  std::vector<std::byte> key;  // the packed name
+  nb::object exact;            // the set of classes that need no conversion; null: all
+  nb::object lower;            // converts a value of any other class before packing
+  nb::object restore;          // the opposite conversion
   bool required = false;
   bool in_init = false;
 
@@ -23,17 +23,17 @@ struct FieldPlan {
   std::string_view text() const noexcept;
 };
 
-// What is known of a message class.
+// The description of a message class.
 class MessagePlan {
  public:
   MessagePlan(nb::object plan, nb::object cls, const nb::list& fields);
 
-  nb::object plan;  // tensorbus.messages._plan.Plan, which does all that is rare
+  nb::object plan;  // tensorbus.messages._plan.Plan, which handles rare cases
   nb::object cls;
   std::vector<FieldPlan> fields;
-  nb::object names;  // a tuple of those that __init__ takes
+  nb::object names;  // a tuple of the names that __init__ takes
 
-  // Calls visit(object) for each nb::object that this holds.
+  // Calls visit(object) for each nb::object in this plan.
   template <typename Visit>
   void for_each_object(Visit visit) {
     visit(plan), visit(cls), visit(names);

@@ -29,7 +29,7 @@ void check_size(std::size_t bytes) {
                     " bytes; at most 4 GiB are possible. Send a tensor of them");
 }
 
-// Has MessagePack a word for this? Only with this kind of keys is a dict a map.
+// Returns true if MessagePack has a type for this key. Only a dict with these keys becomes a map.
 bool is_plain_key(PyObject* key) {
   const PyTypeObject* const type = Py_TYPE(key);
   if (type == &PyUnicode_Type || type == &PyBytes_Type || type == &PyBool_Type ||
@@ -54,7 +54,7 @@ Packer::Packer(nb::object tensors) : native_(nullptr), object_(std::move(tensors
   (void)nb::try_cast(object_, native_);
 }
 
-// Python may keep it, so it must be an object of its own then.
+// Python may keep the Outgoing, so it moves into a Python object first.
 const nb::object& Packer::python_tensors() {
   if (!object_) {
     object_ = nb::cast(std::move(*native_));
@@ -90,7 +90,8 @@ void Packer::pack(nb::handle value, int depth) {
   pack_rare(value, depth);
 }
 
-// Where the first of many items is a tensor, others are, as a rule: `left` items with this one.
+// If the first of many items is a tensor, the others usually are, too. `left`: the number of items
+// from this one on.
 void Packer::pack_item(nb::handle item, std::size_t left, int depth) {
   const std::size_t before = native_ != nullptr ? native_->size() : 0;
   pack(item, depth + 1);
@@ -161,7 +162,7 @@ bool Packer::pack_map(nb::handle dict, int depth) {
   return true;
 }
 
-// A dict with any keys is a record of pairs, each a list.
+// Packs a dict with any keys as a record of pairs; each pair is a list.
 void Packer::pack_pairs(nb::handle dict, int depth) {
   const nb::object pairs = checked(PyDict_Items(dict.ptr()));
   check_depth(dict, depth + 2);
@@ -268,7 +269,7 @@ std::vector<std::byte> Packer::pack_typed(nb::handle message, const MessagePlan&
       pack_fields(message, plan);
       return writer_.take();
     } catch (nb::python_error& error) {
-      // Python finds out what is wrong, and where.
+      // Packed again below: Python then reports what is wrong, and where.
       if (!error.matches(PyExc_Exception)) throw;
     }
     writer_ = internal::PackWriter();
@@ -288,8 +289,8 @@ void bind_packer(nb::module_& module) {
       },
       nb::arg("outgoing"), nb::arg("message").none(),
       nb::sig("def pack_message(outgoing: typing.Any, message: object) -> bytes"),
-      "The fields of a message whose tensors are added to `outgoing`, an Outgoing or an object "
-      "with its methods. They are empty if the message is nothing but one tensor.");
+      "Returns the fields of a message, and adds its tensors to `outgoing`: an Outgoing, or an "
+      "object with its methods. The fields are empty if the message is a single tensor.");
   module.def(
       "pack_value",
       [](nb::object outgoing, nb::handle value) {
@@ -298,7 +299,7 @@ void bind_packer(nb::module_& module) {
       },
       nb::arg("outgoing"), nb::arg("value").none(),
       nb::sig("def pack_value(outgoing: typing.Any, value: object) -> bytes"),
-      "The MessagePack of one value in a message, whose tensors are added to `outgoing`.");
+      "Returns the MessagePack of one value in a message, and adds its tensors to `outgoing`.");
 }
 
 }  // namespace tensorbus::python

@@ -13,23 +13,24 @@
 namespace tensorbus::python {
 
 // Packs a message in one pass: its tensors go into an Outgoing, the rest becomes MessagePack (the
-// table of extensions is in tensorbus/_codec/fields.py). What is rare is taken apart by Python.
-// For one message, with the GIL. Packing may run code of the program, which may change the
-// containers: references to their items are held. In a Python without a GIL a dict or a list is
-// locked while its items are packed, but for the time of such code, so that a message is what one
-// thread left, and not half of what another one is about to change.
+// table of extensions is in tensorbus/_codec/fields.py). Python converts rare values. For one
+// message, with the GIL. Packing may run code of the program, which may change the containers, so
+// the packer holds references to their items. In a Python without a GIL a dict or a list is locked
+// while its items are packed, except while code of the program runs. So a message does not contain
+// a change of another thread in part.
 class Packer {
  public:
   explicit Packer(Outgoing& tensors) : native_(&tensors) {}
-  // `tensors` is an Outgoing, or an object with its methods: then Python adds every tensor.
+  // `tensors` is an Outgoing, or an object with its methods. For the latter Python adds all
+  // tensors.
   explicit Packer(nb::object tensors);
 
-  // Returns the fields of a message: none if it is one tensor and nothing else.
-  // Throws what Python raises for a value that cannot travel.
+  // Returns the fields of a message; empty if it is a single tensor. Throws what Python raises for
+  // an unsupported value.
   std::vector<std::byte> pack_message(nb::handle message);
-  // The same for a message of a type.
+  // Like pack_message(), for a message class.
   std::vector<std::byte> pack_typed(nb::handle message, const MessagePlan& plan);
-  // Returns the MessagePack of one value. Errors do not say where in a message it is.
+  // Returns the MessagePack of one value. Errors do not name its place in a message.
   std::vector<std::byte> pack_value(nb::handle value);
 
   Outgoing& tensors() noexcept { return *native_; }
@@ -55,9 +56,9 @@ class Packer {
   const nb::object& python_tensors();
 
   Outgoing* native_;
-  nb::object object_;  // that of `native_`, once Python needs one; or in place of it
+  nb::object object_;  // the object of `native_`, once Python needs it; or used instead of it
   internal::PackWriter writer_;
-  // What Python took apart, which may come again, and how it was packed.
+  // Values that Python converted, and their bytes: a value may occur again.
   std::vector<std::pair<nb::object, std::vector<std::byte>>> rare_;
   IndexOf rare_indices_;
 };

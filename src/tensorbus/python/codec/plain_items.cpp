@@ -13,8 +13,8 @@ namespace {
 constexpr int kMostPlainDepth = 4;
 constexpr Py_ssize_t kMostPlainValues = 64;  // of a container
 
-// MessagePack: an extension of type 3: ["pickle", binary, []], both with lengths of 16 or of 32
-// bits.
+// The MessagePack of a plain item: an extension of type 3 with ["pickle", binary, []]. The lengths
+// of the extension and the binary have both 16 bits, or both 32 bits.
 constexpr std::string_view kPlainRecord = "\x03\x93\xa6pickle";
 constexpr std::size_t kPlainBegin = 3 + kPlainRecord.size() + 3;  // bytes before a short pickle
 constexpr std::size_t kShortAround =
@@ -23,8 +23,8 @@ constexpr std::size_t kMostShort = 0xFFFF - kShortAround;
 constexpr std::size_t kLongAround = kShortAround + 2;
 constexpr std::byte kNoTensors{0x90};
 
-// Of the module pickle. It is imported when it is needed, since it takes longer than all of ours.
-// Never freed.
+// Functions of the module pickle. It is imported on first use, because the import takes longer than
+// that of this package. Never freed.
 struct Pickle {
   nb::object dumps;
   nb::object loads;
@@ -38,7 +38,7 @@ const Pickle& pickle() {
   const nb::module_ found = nb::module_::import_("pickle");
   const auto* const made =
       new Pickle{found.attr("dumps"), found.attr("loads"), found.attr("HIGHEST_PROTOCOL")};
-  known_pickle.store(made, std::memory_order_release);  // of two threads' that were here, both do
+  known_pickle.store(made, std::memory_order_release);  // two threads may do this: both are valid
   return *made;
 }
 
@@ -72,7 +72,7 @@ bool is_plain_dict(PyObject* items, int depth) {
 bool is_plain_at(PyObject* item, int depth) {
   if (is_scalar(item)) return true;
   if (depth == kMostPlainDepth) return false;
-  // Without a GIL others may change its container, while this thread waits for the item's lock.
+  // Without a GIL another thread may change its container while this one waits for the item's lock.
   const nb::object held = nb::borrow(item);
   if (PyTuple_CheckExact(item) || PyList_CheckExact(item))
     return is_plain_sequence(item, depth + 1);
@@ -89,7 +89,7 @@ void append(std::string_view text, std::vector<std::byte>& to) {
   to.insert(to.end(), bytes.begin(), bytes.end());
 }
 
-// A marker and a length, with the most significant byte first.
+// Appends a marker and a big-endian length.
 void append_length(unsigned char marker, std::size_t length, int bytes,
                    std::vector<std::byte>& to) {
   to.push_back(std::byte{marker});
@@ -148,7 +148,7 @@ void bind_plain_items(nb::module_& module) {
   module.def(
       "is_plain", [](nb::handle item) { return is_plain(item); }, nb::arg("item").none(),
       nb::sig("def is_plain(item: object) -> bool"),
-      "Is that an everyday value, in which no tensor can be?");
+      "Returns True for a plain value, which cannot contain a tensor.");
   module.def(
       "plain_fields",
       [](nb::handle item) -> std::optional<nb::bytes> {
@@ -158,7 +158,7 @@ void bind_plain_items(nb::module_& module) {
         return nb::bytes(fields.data(), fields.size());
       },
       nb::arg("item").none(), nb::sig("def plain_fields(item: object) -> bytes | None"),
-      "The fields of the message of an everyday value; None for others.");
+      "Returns the fields of the message of a plain value; None for any other value.");
   module.def(
       "plain_pickle",
       [](const nb::bytes& fields) -> std::optional<nb::bytes> {
@@ -168,7 +168,8 @@ void bind_plain_items(nb::module_& module) {
         return nb::bytes(found->data(), found->size());
       },
       nb::arg("fields"), nb::sig("def plain_pickle(fields: bytes) -> bytes | None"),
-      "The pickle in such fields; None for others, and for one that names something of PyTorch's.");
+      "Returns the pickle in these fields; None for other fields, and if the pickle refers to "
+      "PyTorch.");
 }
 
 }  // namespace tensorbus::python

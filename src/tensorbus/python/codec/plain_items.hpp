@@ -9,19 +9,20 @@
 
 namespace tensorbus::python {
 
-// Everyday values as items, without looking for tensors: numbers, texts, small containers. Their
-// pickle is the C pickler's. The message is the one that Python's `pickler` makes of any object, in
-// a form that is recognised by its first bytes. With the GIL.
+// Plain values as items: numbers, texts, small containers. They need no search for tensors, and are
+// pickled by C's pickler. The message has the format of Python's `pickler`, in a form that is
+// recognised by its first bytes. Used with the GIL.
 
-// Returns true for an everyday value, in which no tensor can be.
+// Returns true for a plain value, which cannot contain a tensor.
 bool is_plain(nb::handle item);
-// Appends the fields of the message of such a value. Returns how many bytes. Throws what pickling
-// it raises.
+// Appends the fields of the message of a plain value. Returns their size in bytes. Throws what
+// pickling raises.
 std::size_t append_plain(nb::handle item, std::vector<std::byte>& to);
-// Returns the pickle in such fields; nothing for others, and for one that names something of
-// PyTorch's: of those, `pickler` looks at the numbers.
+// Returns the pickle in these fields. Returns nothing for other fields, and if the pickle refers to
+// PyTorch: `pickler` must check the indices in it.
 std::optional<std::span<const std::byte>> plain_pickle(std::span<const std::byte> fields);
-// Returns the value of such fields; an empty object for others. Throws what unpickling it raises.
+// Returns the value in these fields; an empty object for other fields. Throws what unpickling
+// raises.
 nb::object load_plain(std::span<const std::byte> fields);
 
 }  // namespace tensorbus::python

@@ -8,10 +8,10 @@
 
 namespace tensorbus::python {
 
-// The tensors of a received sample, each made when it is first asked for.
+// The tensors of a received sample, each made on first use.
 class SampleSource final : public TensorSource {
  public:
-  // `sample` is Python's object of `received`. `library`: whose tensors the program asked for.
+  // `sample` is the Python object of `received`. `library`: the library of the tensors to make.
   SampleSource(nb::handle sample, const ReceivedSample& received,
                std::optional<std::string_view> library, const MessagePlan* plan);
 
@@ -29,7 +29,7 @@ class SampleSource final : public TensorSource {
   const std::optional<std::string_view> library_;
   const MessagePlan* const plan_;
   std::vector<nb::object> made_;
-  nb::object restorer_;  // once something is rare
+  nb::object restorer_;  // made for the first rare value
   bool has_shared_ = false;
 };
 

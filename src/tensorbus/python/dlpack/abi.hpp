@@ -1,6 +1,6 @@
 #pragma once
 
-// The structs of dlpack.h 1.3, which are its ABI (https://dmlc.github.io/dlpack/latest/c_api.html).
+// The ABI of dlpack.h 1.3 (https://dmlc.github.io/dlpack/latest/c_api.html).
 
 #include <cstdint>
 
@@ -22,7 +22,7 @@ struct DLTensor {
   std::int32_t ndim;
   DLDataType dtype;
   std::int64_t* shape;
-  std::int64_t* strides;  // in elements; null in versions before 1.2: row-major
+  std::int64_t* strides;  // in elements; before version 1.2 null means row-major
   std::uint64_t byte_offset;
 };
 struct DLManagedTensor {
@@ -49,8 +49,8 @@ inline constexpr std::int32_t kDLCudaHost = 3;
 inline constexpr std::uint64_t kDLReadOnly = 1;
 inline constexpr std::uint64_t kDLIsCopied = 2;
 
-// A framework offers this as type(tensor).__dlpack_c_exchange_api__, for callers that exchange many
-// tensors. All functions except the allocator return 0, or -1 with a Python error set.
+// A framework provides this as type(tensor).__dlpack_c_exchange_api__, for callers that exchange
+// many tensors. All functions except the allocator return 0, or -1 with a Python error set.
 struct DLPackExchangeAPI {
   DLPackVersion version;
   DLPackExchangeAPI* older;
@@ -58,7 +58,7 @@ struct DLPackExchangeAPI {
                   void (*)(void*, const char*, const char*));
   int (*managed_from_object)(void* object, DLManagedTensorVersioned** out);
   int (*object_from_managed)(DLManagedTensorVersioned* tensor, void** out);
-  int (*view_of_object)(void* object, DLTensor* out);  // null if the framework has none
+  int (*view_of_object)(void* object, DLTensor* out);  // null if not supported
   int (*current_stream)(std::int32_t device_type, std::int32_t device_id, void** out);
 };
 

@@ -49,7 +49,7 @@ const char* name_for(const DLManagedTensorVersioned*) { return kVersionedName; }
 template <typename Tensor>
 nb::capsule capsule_of(Tensor* tensor) {
   PyObject* capsule = PyCapsule_New(tensor, name_for(tensor), [](PyObject* unused) {
-    // A consumer renames the capsule; if none did, we free the tensor.
+    // A consumer renames the capsule. Without a consumer, the tensor is freed here.
     const char* name = name_for(static_cast<Tensor*>(nullptr));
     if (!PyCapsule_IsValid(unused, name)) return;
     auto* ours = static_cast<Tensor*>(PyCapsule_GetPointer(unused, name));
@@ -62,7 +62,7 @@ nb::capsule capsule_of(Tensor* tensor) {
   return nb::borrow<nb::capsule>(checked(capsule));
 }
 
-// A GPU tensor is written on the legacy default stream: __dlpack__ without a stream says so.
+// __dlpack__ without a stream means that a GPU tensor is written on the legacy default stream.
 TensorView view_of(const DLTensor& tensor) {
   const bool on_device = tensor.device.type == kDLCuda;
   if (!on_device && tensor.device.type != kDLCpu && tensor.device.type != kDLCudaHost)
@@ -107,7 +107,7 @@ DLManagedTensorVersioned* make_managed(Memory memory) {
 nb::capsule make_capsule(const Memory& memory, bool versioned, bool copied) {
   Managed* managed = make(memory);
   if (!versioned) return capsule_of(&managed->plain);
-  // Consumers that know DLPack 1.0 know these flags.
+  // Consumers that support DLPack 1.0 know these flags.
   if (!memory.writable) managed->versioned.flags |= kDLReadOnly;
   if (copied) managed->versioned.flags |= kDLIsCopied;
   return capsule_of(&managed->versioned);

@@ -7,20 +7,20 @@
 
 namespace tensorbus::python {
 
-// Returns nothing for types without a name in DLPack.
+// Both return nothing for types that the other side does not have.
 std::optional<DLDataType> to_dlpack(DType dtype);
 std::optional<DType> from_dlpack(const DLDataType& type);
 
 // Makes a DLPack tensor over memory. It keeps the memory until its deleter is called, in any
-// thread, with or without the GIL. DLPack must have a name for its element type.
+// thread, with or without the GIL. DLPack must have the element type.
 DLManagedTensorVersioned* make_managed(Memory memory);
 
 // Makes a capsule: "dltensor_versioned", or "dltensor" for consumers older than DLPack 1.0.
-// `copied`: the memory was copied for this.
+// `copied`: the memory is a copy for this consumer.
 nb::capsule make_capsule(const Memory& memory, bool versioned, bool copied);
 
-// Describes the tensor of another library's capsule. Throws Error(kUnsupported) if it is neither in
-// main memory nor on a CUDA GPU, or if its element type is unknown here.
+// Describes the tensor in a capsule of another library. Throws Error(kUnsupported) if it is neither
+// in main memory nor on a CUDA GPU, or if its element type is unknown here.
 TensorView view_of_capsule(const nb::capsule& capsule);
 
 }  // namespace tensorbus::python

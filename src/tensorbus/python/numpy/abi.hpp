@@ -4,8 +4,8 @@
 
 #include <cstddef>
 
-// What is used of NumPy's binary interface, so that building needs no NumPy: the head of an array,
-// and places in the table of functions. Both are the same in NumPy 1.x (from 1.7 on) and 2.x:
+// The used part of NumPy's ABI, so that the build needs no NumPy: the head of an array, and indices
+// in the table of functions. Both are the same in NumPy 1.x (from 1.7 on) and 2.x:
 // https://numpy.org/doc/stable/reference/c-api/types-and-structures.html and
 // numpy/_core/code_generators/numpy_api.py.
 namespace tensorbus::python::numpy_abi {
@@ -20,10 +20,10 @@ struct Array {
   int flags;
 };
 
-inline constexpr int kContiguous = 0x0001;  // in C's order
+inline constexpr int kContiguous = 0x0001;  // row-major
 inline constexpr int kWriteable = 0x0400;
 
-// Of a table that PyArray_API points to.
+// Indices in the table of PyArray_API.
 inline constexpr std::size_t kGetVersion = 0;       // PyArray_GetNDArrayCVersion
 inline constexpr std::size_t kScalar = 60;          // PyArray_Scalar
 inline constexpr std::size_t kScalarAsCtype = 62;   // PyArray_ScalarAsCtype
@@ -40,7 +40,7 @@ using NewFromDescr = PyObject* (*)(PyTypeObject* type, PyObject* descr, int dims
 // Steals the reference to `base`.
 using SetBaseObject = int (*)(PyObject* array, PyObject* base);
 
-// The versions of the interface that are known: 1.x and 2.x.
+// Returns true for the known versions of the interface: 1.x and 2.x.
 inline constexpr bool is_known(unsigned version) {
   return version >> 24 == 1 || version >> 24 == 2;
 }

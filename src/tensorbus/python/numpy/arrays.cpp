@@ -1,5 +1,5 @@
-// Reads and makes arrays of NumPy by its binary interface, which takes a tenth of the time of the
-// buffer protocol. Unusual arrays are left to tensorbus/_tensors/numpy_arrays.py and
+// Reads and makes NumPy arrays through NumPy's ABI, which takes a tenth of the time of the buffer
+// protocol. Unusual arrays are handled by tensorbus/_tensors/numpy_arrays.py and
 // tensorbus/_codec/numpy_records.py.
 #include "tensorbus/python/numpy/arrays.hpp"
 
@@ -18,7 +18,7 @@ const Numpy* numpy_with_api() noexcept {
   return numpy != nullptr && numpy->api != nullptr ? numpy : nullptr;
 }
 
-// Keeps what the memory of an array is from, and what a write does that NumPy does not see.
+// Keeps the owner of an array's memory, and the effect of writes that NumPy does not prevent.
 struct WatchedOwner {
   explicit WatchedOwner(std::shared_ptr<void> kept) : owner(std::move(kept)) {}
 
@@ -44,7 +44,7 @@ std::optional<TensorView> view_of_plain_array(nb::handle value) {
   const auto dims = static_cast<std::size_t>(array.dims);
   const auto item = static_cast<std::int64_t>(item_bytes(kind->dtype));
   if ((array.flags & numpy_abi::kContiguous) != 0) {
-    // The strides of empty arrays, and of dimensions of size 1, are any numbers.
+    // Not array.strides: those of empty arrays, and of dimensions of size 1, have any values.
     Dims shape(dims);
     std::copy_n(array.shape, dims, shape.begin());
     return TensorView{array.data,

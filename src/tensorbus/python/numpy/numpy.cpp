@@ -60,8 +60,8 @@ const Numpy::Kind* Numpy::kind_of_scalar(const PyTypeObject* type) const noexcep
 void bind_numpy(nb::module_& module) {
   module.def("know_numpy", know_numpy, nb::arg("array"), nb::arg("api"), nb::arg("dtypes"),
              nb::sig("def know_numpy(array: type, api: object, dtypes: list[typing.Any]) -> None"),
-             "Tells the class of plain arrays, the capsule of NumPy's functions, and its dtypes "
-             "that have a name here.");
+             "Sets the class of plain arrays, the capsule of NumPy's C interface, and NumPy's "
+             "dtypes that have a name here.");
 }
 
 }  // namespace tensorbus::python

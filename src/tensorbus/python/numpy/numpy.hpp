@@ -10,18 +10,18 @@
 
 namespace tensorbus::python {
 
-// NumPy's objects, set once by Python. Never freed: the interpreter may end before us.
+// Objects of NumPy, set once by Python. Never freed: the interpreter may end before this extension.
 struct Numpy {
-  // One of NumPy's own dtypes in this machine's byte order. These objects are singletons.
+  // A built-in dtype of NumPy in this machine's byte order. These objects are singletons.
   struct Kind {
     DType dtype;
     PyObject* descr;
     PyTypeObject* scalar;
-    std::string code;  // as NumPy's array interface has it: "<f4"
+    std::string code;  // of NumPy's array interface, for example "<f4"
   };
 
   PyTypeObject* array = nullptr;
-  void* const* api = nullptr;  // null: NumPy's interface is another one than we know
+  void* const* api = nullptr;  // null: the version of NumPy's interface is unknown
   std::vector<Kind> kinds;
 
   template <typename Function>

@@ -8,12 +8,13 @@
 
 namespace tensorbus::python {
 
-// Scalars of the dtypes that NumPy has by itself, as the record "numpy.scalar": see
-// tensorbus/_codec/numpy_records.py, which does all others.
+// Scalars of NumPy's built-in dtypes, as the record "numpy.scalar". All other scalars are handled
+// by tensorbus/_codec/numpy_records.py.
 
-// Packs one. Returns false, and packs nothing, for any other object.
+// Packs a scalar. Returns false, and packs nothing, for any other object.
 bool pack_numpy_scalar(nb::handle value, internal::PackWriter& writer);
-// Makes one of its dtype's code and its bytes. Returns null if it is another dtype, or other bytes.
+// Makes a scalar from the code of its dtype and its bytes. Returns null for any other dtype, or if
+// the number of bytes is wrong.
 nb::object make_numpy_scalar(std::string_view code, std::span<const std::byte> bytes);
 
 }  // namespace tensorbus::python

@@ -1,4 +1,4 @@
-// Players of recordings; tensorbus/_recording has what users see.
+// Players of recordings; tensorbus/_recording is the public interface.
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -76,7 +76,7 @@ void bind_players(nb::module_& module) {
                 timeout, [&](const platform::StopCondition& stop) { return self.wait(stop); });
           },
           nb::arg("timeout").none(), nb::sig("def wait(self, timeout: float | None) -> Outcome"),
-          "DONE when all was published, or playing has failed.")
+          "Waits until all messages were published, or playing has failed: DONE.")
       .def(
           "wait_for_subscribers",
           [](Player& self, Seconds timeout) {
@@ -86,7 +86,7 @@ void bind_players(nb::module_& module) {
           },
           nb::arg("timeout").none(),
           nb::sig("def wait_for_subscribers(self, timeout: float | None) -> Outcome"),
-          "DONE when each topic has a subscriber.")
+          "Waits until each topic has a subscriber: DONE.")
       .def_prop_ro("stats", stats_of_player, nb::sig("def stats(self) -> dict[str, Any]"))
       .def("close", &Player::close, nb::call_guard<WithoutGil>());
 }

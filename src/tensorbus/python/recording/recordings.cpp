@@ -1,4 +1,4 @@
-// Recorders and recordings; tensorbus/_recording has what users see.
+// Recorders and recordings; tensorbus/_recording is the public interface.
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -48,8 +48,8 @@ nb::dict text_map(const recording::TextMap& map) {
   return dict;
 }
 
-// Of each topic: name, definitions of its types, publishers, messages, lost, the times of its first
-// and last message.
+// Returns for each topic: its name, the definitions of its types, the numbers of publishers,
+// messages and lost messages, and the times of its first and last message.
 nb::list topics_of(const Recording& self) {
   nb::list list;
   for (const RecordedTopic& topic : run_without_gil([&] { return self.topics(); })) {
@@ -61,7 +61,7 @@ nb::list topics_of(const Recording& self) {
   return list;
 }
 
-// The numbers of messages, as the bytes of an array of 32-bit numbers.
+// Returns the indices of messages, as the bytes of an array of 32-bit numbers.
 nb::bytes select(const Recording& self, const std::vector<std::string>& topics, std::uint64_t begin,
                  std::uint64_t end) {
   const auto found = run_without_gil([&] { return self.select(topics, begin, end); });
@@ -73,8 +73,8 @@ std::uint64_t time_of(const Recording& self, std::size_t index) {
   return self.contents().messages[index].log_time;
 }
 
-// `parts`: of each recording the topics (none: all), and the times from and before which its
-// messages are taken.
+// `parts`: for each recording its topics (none: all), and the times from and before which messages
+// are taken.
 nb::dict copy_recordings(const std::vector<std::tuple<const Recording*, std::vector<std::string>,
                                                       std::uint64_t, std::uint64_t>>& parts,
                          const PathBytes& path, bool overwrite,
@@ -97,7 +97,8 @@ nb::dict copy_recordings(const std::vector<std::tuple<const Recording*, std::vec
   return dict;
 }
 
-// Torch, which has no read-only tensors, is refused to write to what may be shared and is a file's.
+// Strict: PyTorch has no read-only tensors, but must not write to the file's memory, which may be
+// shared.
 ReceivedSample sample_in(const Recording& self, std::size_t index) {
   return ReceivedSample(self.sample(index), true);
 }
@@ -140,7 +141,7 @@ void bind_recordings(nb::module_& module) {
               "str, compress_topics: collections.abc.Mapping[str, str], domain: str) -> None"))
       .def("snapshot", snapshot, nb::arg("timeout").none(),
            nb::sig("def snapshot(self, timeout: float | None) -> str | Outcome"),
-           "The path of the file to which what was kept was written.")
+           "Writes the kept messages to a file. Returns its path, or the Outcome.")
       .def(
           "wait",
           [](Recorder& self, Seconds timeout) {
@@ -148,11 +149,11 @@ void bind_recordings(nb::module_& module) {
                 timeout, [&](const platform::StopCondition& stop) { return self.wait(stop); });
           },
           nb::arg("timeout").none(), nb::sig("def wait(self, timeout: float | None) -> Outcome"),
-          "DONE when it has ended by an error.")
+          "Waits for an error that ends the recorder: DONE.")
       .def_prop_ro("stats", stats_of_recorder, nb::sig("def stats(self) -> dict[str, Any]"))
       .def("close", &Recorder::close, nb::call_guard<WithoutGil>());
 
-  nb::class_<Recording>(module, "Recording", "A file that a Recorder has written, mapped.")
+  nb::class_<Recording>(module, "Recording", "A mapped file that a Recorder has written.")
       .def(
           "__init__",
           [](Recording* self, const PathBytes& path) {
@@ -163,12 +164,12 @@ void bind_recordings(nb::module_& module) {
       .def("__len__", [](const Recording& self) { return self.contents().messages.size(); })
       .def_prop_ro(
           "about", [](const Recording& self) { return text_map(self.contents().about); },
-          nb::sig("def about(self) -> dict[str, str]"), "What the recorder says of itself.")
+          nb::sig("def about(self) -> dict[str, str]"), "Metadata from the recorder.")
       .def_prop_ro(
           "topics", topics_of,
           nb::sig("def topics(self) -> list[tuple[str, list[str], int, int, int, int, int]]"),
-          "Of each topic: name, definitions of its types, publishers, messages, lost, the times of "
-          "its first and last message.")
+          "For each topic: its name, the definitions of its types, the numbers of publishers, "
+          "messages and lost messages, and the times of its first and last message.")
       .def_prop_ro("recovered",
                    [](const Recording& self) { return text_of(self.contents().recovered); })
       .def_prop_ro("damage", [](const Recording& self) { return text_of(self.contents().damage); })
@@ -176,9 +177,10 @@ void bind_recordings(nb::module_& module) {
       .def("select", select, nb::arg("topics"), nb::arg("begin"), nb::arg("end"),
            nb::sig("def select(self, topics: collections.abc.Sequence[str], begin: int, end: int) "
                    "-> bytes"),
-           "The numbers of the messages on these topics (none: all), recorded from `begin` to "
-           "before `end`: an array of unsigned 32-bit numbers.")
-      .def("time", time_of, nb::arg("index"), "When the message was recorded, ns since 1970.")
+           "Returns the indices of the messages on these topics (none: all) recorded from `begin` "
+           "to before `end`, as an array of unsigned 32-bit numbers.")
+      .def("time", time_of, nb::arg("index"),
+           "Returns the time of recording, in ns since the Unix epoch.")
       .def("sample", sample_in, nb::arg("index"))
       .def(
           "check", [](const Recording& self) { self.file().check(); },
@@ -189,9 +191,9 @@ void bind_recordings(nb::module_& module) {
                      "collections.abc.Sequence[str], int, int]], path: str, overwrite: bool, "
                      "compress: str | None, compress_topics: collections.abc.Mapping[str, str]) -> "
                      "dict[str, Any]"),
-             "Writes messages of several recordings to a new one. Of each recording: topics "
-             "(none: all), and the times from and before which its messages were recorded. "
-             "`compress`: None: what was compressed is compressed in the same way.");
+             "Writes messages of several recordings to a new one. `parts`: for each recording its "
+             "topics (none: all), and the times from and before which messages are taken. "
+             "`compress`: None keeps the compression of each message.");
 }
 
 }  // namespace tensorbus::python
