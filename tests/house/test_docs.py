@@ -15,7 +15,7 @@ import pytest
 from support.harness import PATIENCE
 from support.repository import ROOT
 
-PAGE = (ROOT / "docs/reliability.md").read_text()
+PAGE = (ROOT / "docs/internals/evidence.md").read_text()
 
 
 def test_the_tests_that_the_page_names_exist() -> None:
@@ -45,7 +45,7 @@ def test_every_kill_point_is_in_a_list_and_on_the_page() -> None:
     passed = {name for text in code for name in re.findall(r'kill_point\("([\w.]+)"\)', text)}
     lists = (ROOT / "src/tensorbus/platform/kill_point.hpp").read_text()
     assert passed == set(re.findall(r'"(\w+\.\w+)"', lists))
-    described = (ROOT / "docs/protocol.md").read_text()
+    described = (ROOT / "docs/internals/protocol.md").read_text()
     assert [name for name in sorted(passed) if f"`{name}`" not in described] == []
 
 

@@ -1,7 +1,7 @@
 """A queue of this machine for programs of another: what is asked of it, and what becomes of that.
 
 It knows no sockets and no clocks: it decides from messages of the peer and from answers of the
-queue (docs/bridge_protocol.md, section 8).
+queue (docs/internals/bridge_protocol.md, section 8).
 """
 
 from __future__ import annotations

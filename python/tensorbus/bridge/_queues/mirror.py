@@ -1,7 +1,7 @@
 """A queue of another machine for programs of this one: what they do, and what they are told.
 
 It knows no sockets and no clocks: it decides from events of the mirror and from messages of the
-peer (docs/bridge_protocol.md, section 8).
+peer (docs/internals/bridge_protocol.md, section 8).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ namespace tensorbus::bus {
 
 inline constexpr std::size_t kMostReportBytes = std::size_t{16} << 20;
 
-// A report as MessagePack (docs/protocol.md, section 9).
+// A report as MessagePack (docs/internals/protocol.md, section 9).
 [[gnu::cold]] std::vector<std::byte> encode_report(const ParticipantReport& report);
 // Decodes what a peer wrote. A list may have more fields than are known here: they are skipped.
 // Throws Error(kProtocol) for anything else than a report. Its structs take at most 16 times as

@@ -33,7 +33,7 @@ namespace tensorbus::bus {
 
 // A process on one domain: its endpoints, its arena, its connections, and the event loop that
 // serves them. tensorbus::Participant and the endpoints share it. Thread-safe: locks are taken in
-// the order of docs/threading.md; connections belong to the event loop and need none.
+// the order of docs/internals/threading.md; connections belong to the event loop and need none.
 class ParticipantCore {
  public:
   explicit ParticipantCore(const ParticipantOptions& options);

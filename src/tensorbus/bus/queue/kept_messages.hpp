@@ -11,7 +11,7 @@
 namespace tensorbus::bus {
 
 // What this participant keeps for others that shared it, in case they end before somebody attaches
-// (docs/protocol.md, section 6, "Kept messages"). On the event loop only.
+// (docs/internals/protocol.md, section 6, "Kept messages"). On the event loop only.
 class KeptMessages {
  public:
   explicit KeptMessages(ParticipantContext& context) : context_(context) {}

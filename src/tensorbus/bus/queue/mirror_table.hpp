@@ -13,10 +13,10 @@
 namespace tensorbus::bus {
 
 // The local half of a mirror, a queue that stands for one of another machine, its home
-// (docs/protocol.md, section 7, which lists the states). A QueueTable deals the items that the home
-// has sent to local clients, under the tags that the home gave them. Puts and calls are relayed:
-// the home answers each. The table sends nothing itself: it calls a `Port`, which has what
-// QueueTable asks for, and what the home must know, in order:
+// (docs/internals/protocol.md, section 7, which lists the states). A QueueTable deals the items
+// that the home has sent to local clients, under the tags that the home gave them. Puts and calls
+// are relayed: the home answers each. The table sends nothing itself: it calls a `Port`, which has
+// what QueueTable asks for, and what the home must know, in order:
 //
 //   void demand(std::size_t gets);         so many gets wait; also if items wait for nobody
 //   void cancelled(std::uint64_t id);      the client of this put or call gave up, or is dead

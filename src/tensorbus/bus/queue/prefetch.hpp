@@ -16,8 +16,8 @@
 namespace tensorbus::bus {
 
 // The items of one queue that getters in other processes may take without asking
-// (docs/protocol.md, section 7, "The ring of getters"), at the queue's host. On the event loop
-// only.
+// (docs/internals/protocol.md, section 7, "The ring of getters"), at the queue's host. On the event
+// loop only.
 class Prefetch {
  public:
   using Client = std::shared_ptr<PeerSession>;

@@ -14,7 +14,8 @@
 namespace tensorbus::bus {
 
 // How the publishers of one subscriber have ended, and which of them it has to join again
-// (docs/protocol.md, "The end of a stream"). Not thread-safe: its subscriber's mutex guards it.
+// (docs/internals/protocol.md, "The end of a stream"). Not thread-safe: its subscriber's mutex
+// guards it.
 class StreamEnd {
  public:
   using LinkRef = std::shared_ptr<link::BorrowerLink>;

@@ -14,7 +14,7 @@
 #include "tensorbus/link/wire/queue_messages.hpp"
 
 // The table of all control messages. The dispatch (dispatch.hpp), the fuzzers' seeds and the table
-// of docs/protocol.md, section 2 (tests/unit/link/control_messages_test.cpp) come from it.
+// of docs/internals/protocol.md, section 2, come from it (tests/unit/link/control_messages_test.cpp).
 namespace tensorbus::link {
 
 enum class TakenBy : std::uint8_t {
