@@ -49,6 +49,35 @@ def test_every_kill_point_is_in_a_list_and_on_the_page() -> None:
     assert [name for name in sorted(passed) if f"`{name}`" not in described] == []
 
 
+def source_of(file: str) -> Path:
+    """The file of a call on the page of the architecture."""
+    return ROOT / ("python/tensorbus" if file.endswith(".py") else "src/tensorbus") / file
+
+
+def test_the_calls_of_the_four_ways_are_counted_and_in_the_files_that_are_named() -> None:
+    page = (ROOT / "docs/internals/architecture.md").read_text()
+    ways = re.findall(r"^### (.*?)\n(.*?)^```text\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert len(ways) == 5  # queues have two
+    for way, text, drawing in ways:
+        lines = re.findall(r"^ ?(\d+)  (\S.*?) +(\S+\.(?:cpp|hpp|py))$", drawing, re.MULTILINE)
+        numbers = [int(number) for number, _, _ in lines]
+        assert numbers == list(range(1, len(numbers) + 1)), way
+        assert f"{len(numbers)} calls" in text, way
+        for number, calls, file in lines:
+            code = source_of(file).read_text()
+            names = [re.split(r"::|\.", call.split("(")[0])[-1] for call in calls.split(", ")]
+            assert [name for name in names if not re.search(rf"\b{name}\b", code)] == [], (
+                way,
+                number,
+            )
+
+
+def test_the_promises_for_users_are_short_and_name_no_tests() -> None:
+    page = (ROOT / "docs/reliability.md").read_text()
+    assert len(page.split()) <= 900
+    assert "test_" not in page
+
+
 @pytest.mark.parametrize("page", ["cortex", "handles", "messages", "nodes"])
 def test_the_example_of_the_page_runs(page: str) -> None:
     text = (ROOT / f"docs/{page}.md").read_text()
