@@ -14,7 +14,7 @@ IN_DOCSTRING = re.compile(r"\bdocs/((?:\w+/)*[\w-]+)\.md")
 
 def for_the_site(text: str, page: str, root: Path) -> str:
     """Examples have pages there, and plots lie beside them; of other files of the repository only
-    the name is left. Pages that are only named become links: of the same folder, or of one above."""
+    the name is left. Pages that are only named become links: of this folder, or of one above."""
     folder = str(Path(page).parent)
 
     def outside(link: re.Match[str]) -> str:
