@@ -70,7 +70,7 @@ set_source_files_properties("${PROJECT_SOURCE_DIR}/tests/unit/link/control_messa
                             PROPERTIES COMPILE_DEFINITIONS
                                        TENSORBUS_DOCS_DIR="${PROJECT_SOURCE_DIR}/docs")
 tensorbus_add_tests(model "${PROJECT_SOURCE_DIR}/tests/model")
-# The code of the rings and the wake page, compiled with atomics of a model (docs/reliability.md).
+# The code of the rings and the wake page, with atomics of a model (docs/internals/evidence.md).
 # Nothing else is compiled so, and the archive has it with std::atomic: from there comes the rest.
 tensorbus_add_tests(weak_memory "${PROJECT_SOURCE_DIR}/tests/model/weak_memory")
 file(GLOB weak_memory_sources CONFIGURE_DEPENDS

@@ -1,7 +1,7 @@
 #pragma once
 
-// Queues (docs/protocol.md, section 7), for both connections: what a raw client or host says and
-// hears of one, our own host, and our own client.
+// Queues (docs/internals/protocol.md, section 7), for both connections: what a raw client or host
+// says and hears of one, our own host, and our own client.
 
 #include <memory>
 #include <optional>

@@ -1,7 +1,7 @@
 #pragma once
 
-// Lending by message (docs/protocol.md, section 6), for both connections: what the raw peer says
-// and hears of it, and our own end, which asks and holds what it is lent.
+// Lending by message (docs/internals/protocol.md, section 6), for both connections: what the raw
+// peer says and hears of it, and our own end, which asks and holds what it is lent.
 
 #include <memory>
 #include <string>

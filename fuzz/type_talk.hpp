@@ -1,7 +1,7 @@
 #pragma once
 
-// Message types (docs/protocol.md, section 2), for both connections: those that we mean, and what a
-// peer may say of its own.
+// Message types (docs/internals/protocol.md, section 2), for both connections: those that we mean,
+// and what a peer may say of its own.
 
 #include <array>
 #include <cstdint>

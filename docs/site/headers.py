@@ -275,13 +275,13 @@ def code(text: str) -> str:
 
 def escaped(text: str) -> str:
     """For Markdown. What is in backticks stays as it is, and names of pages become links."""
-    parts = re.split(r"(`[^`\n]*`|\bdocs/\w+\.md)", text)
+    parts = re.split(r"(`[^`\n]*`|\bdocs/(?:\w+/)*[\w-]+\.md)", text)
     return "".join(one_escaped(part) for part in parts)
 
 
 def one_escaped(part: str) -> str:
     if part.startswith("`"):
         return part
-    if page := re.fullmatch(r"docs/(\w+\.md)", part):
+    if page := re.fullmatch(r"docs/(.*\.md)", part):
         return f"[{part}](/{page[1]})"
     return re.sub(r"([\\*_<>\[\]#|~])", r"\\\1", part)

@@ -19,7 +19,8 @@ LANGUAGES = {".py": "python", ".cpp": "cpp", ".cu": "cpp", ".c": "c", ".txt": "c
 def main(include: Path, target: Path) -> None:
     write_references(include, target / "reference")
     write_examples(target / "examples")
-    (target / "changelog.md").write_text((ROOT / "CHANGELOG.md").read_text())
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    (target / "changelog.md").write_text(changelog.replace("](docs/", "]("))
     copy_plots(target / "plots")
 
 

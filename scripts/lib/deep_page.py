@@ -1,4 +1,4 @@
-"""Puts what a part of scripts/deep found into docs/reliability.md, and prints it.
+"""Puts what a part of scripts/deep found into docs/internals/evidence.md, and prints it.
 
     python scripts/lib/deep_page.py PART RESULT SECONDS LOG PAGE    PAGE: true; false to print only
 
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE = ROOT / "docs" / "internals" / "evidence.md"
 BLOCK = re.compile(r"(<!-- deep: figures -->\n).*?(<!-- end -->)", re.DOTALL)
 ORDER = [
     "asan",

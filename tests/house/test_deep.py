@@ -1,4 +1,4 @@
-"""What scripts/deep writes into docs/reliability.md is what its parts have found."""
+"""What scripts/deep writes into docs/internals/evidence.md is what its parts have found."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import pytest
 from support.harness import PATIENCE
 from support.repository import ROOT
 
-PAGE = (ROOT / "docs/reliability.md").read_text()
+PAGE = (ROOT / "docs/internals/evidence.md").read_text()
 
 
 def test_the_tests_that_the_page_names_exist() -> None:
@@ -45,8 +45,37 @@ def test_every_kill_point_is_in_a_list_and_on_the_page() -> None:
     passed = {name for text in code for name in re.findall(r'kill_point\("([\w.]+)"\)', text)}
     lists = (ROOT / "src/tensorbus/platform/kill_point.hpp").read_text()
     assert passed == set(re.findall(r'"(\w+\.\w+)"', lists))
-    described = (ROOT / "docs/protocol.md").read_text()
+    described = (ROOT / "docs/internals/protocol.md").read_text()
     assert [name for name in sorted(passed) if f"`{name}`" not in described] == []
+
+
+def source_of(file: str) -> Path:
+    """The file of a call on the page of the architecture."""
+    return ROOT / ("python/tensorbus" if file.endswith(".py") else "src/tensorbus") / file
+
+
+def test_the_calls_of_the_four_ways_are_counted_and_in_the_files_that_are_named() -> None:
+    page = (ROOT / "docs/internals/architecture.md").read_text()
+    ways = re.findall(r"^### (.*?)\n(.*?)^```text\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert len(ways) == 5  # queues have two
+    for way, text, drawing in ways:
+        lines = re.findall(r"^ ?(\d+)  (\S.*?) +(\S+\.(?:cpp|hpp|py))$", drawing, re.MULTILINE)
+        numbers = [int(number) for number, _, _ in lines]
+        assert numbers == list(range(1, len(numbers) + 1)), way
+        assert f"{len(numbers)} calls" in text, way
+        for number, calls, file in lines:
+            code = source_of(file).read_text()
+            names = [re.split(r"::|\.", call.split("(")[0])[-1] for call in calls.split(", ")]
+            assert [name for name in names if not re.search(rf"\b{name}\b", code)] == [], (
+                way,
+                number,
+            )
+
+
+def test_the_promises_for_users_are_short_and_name_no_tests() -> None:
+    page = (ROOT / "docs/reliability.md").read_text()
+    assert len(page.split()) <= 900
+    assert "test_" not in page
 
 
 @pytest.mark.parametrize("page", ["cortex", "handles", "messages", "nodes"])

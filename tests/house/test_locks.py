@@ -1,4 +1,4 @@
-"""C++ members are touched with their lock held, as their annotations say (docs/threading.md)."""
+"""C++ members are touched with their lock held, as annotated (docs/internals/threading.md)."""
 
 from __future__ import annotations
 

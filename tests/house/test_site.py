@@ -159,6 +159,9 @@ def test_links_out_of_the_pages_lead_to_examples_or_nowhere(tmp_path: Path) -> N
     assert links.for_the_site(text, "tasks/page", tmp_path) == expected
     plot = "![a](../../bench/results/a.svg)"
     assert links.for_the_site(plot, "tasks/page", tmp_path) == "![a](/plots/a.svg)"
+    (tmp_path / "tasks/view.md").write_text("# View\n")
+    named = "[`view.md`](/tasks/view.md) [`tasks/view.md`](/tasks/view.md)"
+    assert links.for_the_site("`view.md` `tasks/view.md`", "tasks/page", tmp_path) == named
     code = "```\n`limits.md`\n```\n"
     assert links.for_the_site(code, "tasks/page", tmp_path) == code
 

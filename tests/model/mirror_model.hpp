@@ -1,10 +1,10 @@
 #pragma once
 
-// The protocol of a mirror (docs/protocol.md, section 7) as an explicit-state model: the table of
-// the mirror is the code itself (mirror_table.hpp); its clients, the bridge beside it and the home
-// are modelled, and so are the messages between bridge and home, which arrive in order at any later
-// time. Clients get, poll, put, call, give up, refuse, finish and die in every order. Messages of a
-// client are there at once: queue_model.hpp is about those.
+// The protocol of a mirror (docs/internals/protocol.md, section 7) as an explicit-state model: the
+// table of the mirror is the code itself (mirror_table.hpp); its clients, the bridge beside it and
+// the home are modelled, and so are the messages between bridge and home, which arrive in order at
+// any later time. Clients get, poll, put, call, give up, refuse, finish and die in every order.
+// Messages of a client are there at once: queue_model.hpp is about those.
 
 #include <array>
 #include <cstdint>

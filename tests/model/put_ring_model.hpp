@@ -1,10 +1,10 @@
 #pragma once
 
-// The rings of producers (docs/protocol.md, section 7) as an explicit-state model: producers and
-// the host take one step at a time that others can see, in every order. A producer may stop or die
-// between any two steps, which is to take no further one. The host pulls, decides, promises room
-// and falls asleep as QueueHost does; one getter waits from any moment on, one client asks for room
-// by message, and the queue is shut down at any moment.
+// The rings of producers (docs/internals/protocol.md, section 7) as an explicit-state model:
+// producers and the host take one step at a time that others can see, in every order. A producer
+// may stop or die between any two steps, which is to take no further one. The host pulls, decides,
+// promises room and falls asleep as QueueHost does; one getter waits from any moment on, one client
+// asks for room by message, and the queue is shut down at any moment.
 
 #include <algorithm>
 #include <array>

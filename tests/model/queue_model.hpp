@@ -1,11 +1,11 @@
 #pragma once
 
-// The protocol of a queue (docs/protocol.md, section 7) as an explicit-state model: the table of
-// the host is the code itself (queue_table.hpp), the clients are modelled, and every message to the
-// host is a step of its own. A client may give up, die, or do nothing for as long as others go on,
-// which is what a stop is. What the host sends is there at once: a client that hears it late is one
-// that acts late. Left out: closing the queue, memory that is gone (TAKE with `spoilt`), lack of
-// memory.
+// The protocol of a queue (docs/internals/protocol.md, section 7) as an explicit-state model: the
+// table of the host is the code itself (queue_table.hpp), the clients are modelled, and every
+// message to the host is a step of its own. A client may give up, die, or do nothing for as long as
+// others go on, which is what a stop is. What the host sends is there at once: a client that hears
+// it late is one that acts late. Left out: closing the queue, memory that is gone (TAKE with
+// `spoilt`), lack of memory.
 
 #include <algorithm>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // A request to a process that may have no room for the connection, as an explicit-state model
-// (docs/protocol.md, "No room for a connection"). The other process accepts, refuses, hangs up
-// without a word, answers and dies, and the requester reads, pauses and runs out of time, in every
-// order.
+// (docs/internals/protocol.md, "No room for a connection"). The other process accepts, refuses,
+// hangs up without a word, answers and dies, and the requester reads, pauses and runs out of time,
+// in every order.
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 A tensor that is sent through a pipe is shared for one attachment; the pipe carries its handle. The
 sender may end before the message is received. Therefore messages of a child are also kept by the
 *keeper*, the process that started the first of the others. The keeper's core does so in a thread of
-its own, so a child's send never waits for the keeper. docs/decisions/0024 has the states.
+its own, so a child's send never waits for the keeper. docs/internals/decisions/0024 has the states.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@
 
 namespace tensorbus::platform {
 
-// The places of the protocol at which a test can stop or kill a process. docs/protocol.md says what
-// a death at each place leaves behind. Tests use these lists and check that they are complete.
+// The places of the protocol at which a test can stop or kill a process. docs/internals/protocol.md
+// says what a death at each place leaves behind. Tests use these lists and check that they are
+// complete.
 inline constexpr std::array<std::string_view, 35> kKillPoints = {"socket.bound",
                                                                  "socket.listening",
                                                                  "hello.sent",

@@ -5,7 +5,7 @@
 #include <mutex>
 
 // Annotations that say which mutex guards what. Clang checks them (-Wthread-safety); other
-// compilers ignore them. How they are used and checked: docs/threading.md.
+// compilers ignore them. How they are used and checked: docs/internals/threading.md.
 #ifdef __clang__
 #define TB_ANNOTATION(x) __attribute__((x))
 #else

@@ -26,7 +26,7 @@ struct TensorEntry {
   ByteSpan span{};  // of the layout, computed by decode(); is not sent
 };
 
-// The tensors of a sample, and the small fields beside them (docs/protocol.md, section 4).
+// The tensors of a sample, and its small fields (docs/internals/protocol.md, section 4).
 struct Descriptor {
   OneOrMany<TensorEntry> tensors;
   std::optional<Origin> origin;

@@ -1,4 +1,4 @@
-"""What the core has for bridges: docs/bridge_protocol.md."""
+"""What the core has for bridges: docs/internals/bridge_protocol.md."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_a_frame_with_some_bytes_changed_is_a_frame_or_a_protocol_error(
 
 
 def test_the_page_has_the_frames_of_the_code() -> None:
-    page = (ROOT / "docs/bridge_protocol.md").read_text()
+    page = (ROOT / "docs/internals/bridge_protocol.md").read_text()
     rows = re.findall(r"^\| ([A-Z]+) \| (\d+) \|.*\| (.*) \|$", page, re.MULTILINE)
     described = {
         int(number): (name, re.findall(r"`(\w+)`", fields)) for name, number, fields in rows

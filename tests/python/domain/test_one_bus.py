@@ -1,4 +1,4 @@
-"""One user has one bus, and no other user gets between: docs/decisions/0019.
+"""One user has one bus, and no other user gets between: docs/internals/decisions/0019.
 
 Each case is run in a namespace of its own, with /run and /tmp that are empty, as whatever user.
 """

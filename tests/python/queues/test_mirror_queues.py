@@ -1,4 +1,4 @@
-"""Mirrors of queues of other machines (docs/protocol.md, section 7): here of another domain."""
+"""Mirrors of queues of another domain (docs/internals/protocol.md, section 7)."""
 
 from __future__ import annotations
 

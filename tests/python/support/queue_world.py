@@ -1,7 +1,8 @@
 """Two bridges with a queue between them, as a model: everything but the code of both ends is fake.
 
-The home and the mirror do what docs/protocol.md, section 7, and docs/bridge_protocol.md, section 8,
-say of them, as simply as possible. Everything can be pickled.
+The home and the mirror do what docs/internals/protocol.md, section 7, and
+docs/internals/bridge_protocol.md, section 8, say of them, as simply as possible. Everything can be
+pickled.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def test_ctrl_c_ends_such_a_wait(elsewhere: Elsewhere, what: str) -> None:
 
 
 def mark(domain: str, name: str, *texts: bytes) -> None:
-    """Writes a marker as docs/protocol.md has it, section 1."""
+    """Writes a marker as docs/internals/protocol.md has it, section 1."""
     content = b"".join(struct.pack("<I", len(text)) + text for text in texts)
     Path(domain, name).write_bytes(struct.pack("<I", os.getpid()) + content)
 

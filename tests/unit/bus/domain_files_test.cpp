@@ -1,5 +1,5 @@
-// Participants whose files somebody removes, and the directory with them: docs/protocol.md,
-// section 1.
+// Participants whose files somebody removes, and the directory with them:
+// docs/internals/protocol.md, section 1.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // Peers that hand over, rightly and wrongly, what a dead participant has left them
-// (docs/protocol.md, section 6).
+// (docs/internals/protocol.md, section 6).
 
 #include "tests/fakes/fake_session.hpp"
 #include "tests/unit/platform/test_support.hpp"

@@ -1,4 +1,5 @@
-// Lending by message (docs/protocol.md, section 6) to peers that ask for it rightly and wrongly.
+// Lending by message (docs/internals/protocol.md, section 6) to peers that ask for it rightly and
+// wrongly.
 
 #include <poll.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-// Peers that lend by message (docs/protocol.md, section 6) rightly and wrongly.
+// Peers that lend by message (docs/internals/protocol.md, section 6) rightly and wrongly.
 
 #include <poll.h>
 #include <sys/socket.h>

@@ -1,5 +1,5 @@
-// Queues (docs/protocol.md, section 7) against clients that speak to their host themselves, rightly
-// and wrongly.
+// Queues (docs/internals/protocol.md, section 7) against clients that speak to their host
+// themselves, rightly and wrongly.
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-// What bridges need of publishers and subscribers (docs/bridge_protocol.md).
+// What bridges need of publishers and subscribers (docs/internals/bridge_protocol.md).
 
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-// Connections for which the other process has no room (docs/protocol.md, "No room for a
+// Connections for which the other process has no room (docs/internals/protocol.md, "No room for a
 // connection").
 
 #include <atomic>

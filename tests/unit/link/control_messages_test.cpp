@@ -75,7 +75,7 @@ std::string table_of_the_code() {
 }
 
 std::string table_of_the_page() {
-  std::ifstream page(TENSORBUS_DOCS_DIR "/protocol.md");
+  std::ifstream page(TENSORBUS_DOCS_DIR "/internals/protocol.md");
   std::string table;
   std::string line;
   while (std::getline(page, line) && !line.starts_with("| type | number |")) {

@@ -20,7 +20,7 @@ TEST(SegmentIds, have_the_kind_that_they_were_made_with) {
   EXPECT_EQ(SegmentId::none().kind(), SegmentKind::kNone);
 }
 
-// docs/protocol.md: the numbers travel.
+// docs/internals/protocol.md: the numbers travel.
 TEST(SegmentIds, are_the_numbers_of_the_protocol) {
   EXPECT_EQ(SegmentId::host(7).number, 7U);
   EXPECT_EQ(SegmentId::device(2, 3).number, 0x40200003U);

@@ -1,4 +1,4 @@
-"""Both ends of a stream, without sockets and clocks (docs/bridge_protocol.md, section 4).
+"""Both ends of a stream, without sockets and clocks (docs/internals/bridge_protocol.md, section 4).
 
 Indices count the samples of a stream. The cost of a sample is the bytes of its tensors and fields,
 and a constant. Limits are totals since the stream began.

@@ -14,7 +14,7 @@ namespace tensorbus::bus {
 // Finds out by trials which stores make the copies of one publisher faster. This cannot be known in
 // advance. It depends on whether a subscriber on another core reads the copies (then each cache
 // line must be taken back from that core), how far away that core is, whether a copy fits into the
-// caches, and the processor (docs/decisions/0016-copies-are-tuned.md).
+// caches, and the processor (docs/internals/decisions/0016-copies-are-tuned.md).
 //
 // One kind of stores is used for a period of copies. Then the other kind is tried for kTrial
 // copies; it is used from then on if it took a tenth less time. While nothing changes, each period

@@ -10,7 +10,7 @@ namespace tensorbus::bus {
 // the current directory of its first use in this process, or in the process that forked it. A name
 // means a directory of this user: /run/user/<uid>/tensorbus/<name> if /run/user/<uid> exists, else
 // /tmp/tensorbus-<uid>/<name>. The path in /tmp is also used if living processes are there and none
-// in /run (docs/decisions/0019-one-user-has-one-bus.md).
+// in /run (docs/internals/decisions/0019-one-user-has-one-bus.md).
 std::string domain_path(const std::string& asked);
 // Returns the name or path itself.
 std::string domain_asked_for(const std::string& asked);

@@ -12,8 +12,8 @@
 namespace tensorbus::bus {
 
 // Escapes a topic name for use in a file name. Injective for names of up to 160 escaped bytes;
-// longer names are cut and hashed (docs/protocol.md, section 1). Throws Error(kInvalidArgument) for
-// an empty name or one of more than 2,048 bytes.
+// longer names are cut and hashed (docs/internals/protocol.md, section 1). Throws
+// Error(kInvalidArgument) for an empty name or one of more than 2,048 bytes.
 std::string escape_topic(std::string_view topic);
 
 // Returns the hash of the text as 32 hex digits.

@@ -15,8 +15,9 @@
 
 namespace tensorbus::link {
 
-// The get ring, by which the server of a queue lends items ahead to all getters (docs/protocol.md,
-// section 7, "The ring of getters"). The server makes the memory; all map it writable. Invariants:
+// The get ring, by which the server of a queue lends items ahead to all getters
+// (docs/internals/protocol.md, section 7, "The ring of getters"). The server makes the memory; all
+// map it writable. Invariants:
 // 1. The slot of a position has one claim. The process that swaps its taker from 0 has the item: a
 //    getter, or the server, which takes it back. So each item has one taker, known to the server.
 // 2. Getters claim positions in ascending order; the server takes back from the last one on.

@@ -16,8 +16,8 @@
 
 namespace tensorbus::link {
 
-// The ring by which one client puts items into one queue (docs/protocol.md, section 7, "Rings of
-// producers"). The client makes the memory; both ends map it writable. Invariants:
+// The ring by which one client puts items into one queue (docs/internals/protocol.md, section 7,
+// "Rings of producers"). The client makes the memory; both ends map it writable. Invariants:
 // 1. An entry is in the queue exactly if its position is below the tail. Only the client moves the
 //    tail, and never above the limit.
 // 2. Only the queue's server moves the limit. Both change one word by compare-and-swap, so a limit

@@ -13,7 +13,7 @@ namespace tensorbus::link {
 
 inline constexpr std::size_t kInlineBytes = 64;
 
-// The content of a slot besides its state. Offsets: docs/protocol.md, section 4.
+// The content of a slot besides its state. Offsets: docs/internals/protocol.md, section 4.
 struct Entry {
   std::uint64_t sequence = 0;
   std::uint64_t timestamp_ns = 0;
@@ -36,8 +36,8 @@ struct alignas(128) Slot {
 };
 static_assert(sizeof(Slot) == 128 && sizeof(Entry) == 120);
 
-// One ring from the owner to one borrower (docs/protocol.md, section 3). Position p lies in slot
-// p mod slots; slots is a power of two. Invariants:
+// One ring from the owner to one borrower (docs/internals/protocol.md, section 3). Position p lies
+// in slot p mod slots; slots is a power of two. Invariants:
 // 1. state(p): older, full(p) = 2p + 1, taken(p) = 2p + 2, newer; it only grows.
 // 2. Exactly one of pop(p) and drop(p) succeeds: both swap from full(p).
 // 3. The owner writes the words of p only after p - slots was taken.

@@ -15,7 +15,7 @@
 
 namespace tensorbus::link {
 
-// docs/protocol.md, section 3, "The wake page".
+// docs/internals/protocol.md, section 3, "The wake page".
 struct alignas(64) WakePageHeader {
   platform::Atomic<std::uint32_t> life;  // see platform/waiting/life_word.hpp
 };

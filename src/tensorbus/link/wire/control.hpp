@@ -11,9 +11,9 @@
 #include "tensorbus/memory/grant.hpp"
 #include "tensorbus/platform/error.hpp"
 
-// The common part of all control messages (docs/protocol.md, section 2). The headers in this folder
-// define the messages; control_messages.hpp lists them. Each message lists its fields once, in
-// visit(), for writing and reading.
+// The common part of all control messages (docs/internals/protocol.md, section 2). The headers in
+// this folder define the messages; control_messages.hpp lists them. Each message lists its fields
+// once, in visit(), for writing and reading.
 namespace tensorbus::link {
 
 inline constexpr std::uint32_t kControlMagic = 0x73756274;  // "tbus"

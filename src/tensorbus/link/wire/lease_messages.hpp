@@ -10,8 +10,8 @@
 #include "tensorbus/link/wire/control.hpp"
 #include "tensorbus/memory/segment_id.hpp"
 
-// Messages about leases (docs/protocol.md, section 6). Each side sends requests and replies; the
-// sender of a request numbers it.
+// Messages about leases (docs/internals/protocol.md, section 6). Each side sends requests and
+// replies; the sender of a request numbers it.
 namespace tensorbus::link {
 
 struct Attach {

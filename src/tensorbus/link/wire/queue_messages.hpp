@@ -4,7 +4,7 @@
 
 #include "tensorbus/link/wire/lease_messages.hpp"
 
-// Messages between the clients of a queue and its server (docs/protocol.md, section 7).
+// Messages between the clients of a queue and its server (docs/internals/protocol.md, section 7).
 namespace tensorbus::link {
 
 // Names a queue of the receiver.

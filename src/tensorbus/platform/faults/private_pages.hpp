@@ -16,7 +16,7 @@ namespace tensorbus::platform {
 
 // Pages of a read-only mapping that become private to this process at the first write (mmap,
 // MAP_PRIVATE). The SIGSEGV handler (write_fault.hpp) replaces them, so reading costs nothing. The
-// promises: docs/decisions/0023-a-write-is-the-readers-own.md.
+// promises: docs/internals/decisions/0023-a-write-is-the-readers-own.md.
 
 // A read-only shared mapping whose pages may become private. Made and destroyed in any thread.
 class CopyOnWriteMapping {

@@ -8,7 +8,7 @@ namespace tensorbus::platform {
 
 // What a forked child inherited stays unchanged until the child and its own children have ended or
 // called exec. Until then, nothing that was made before the fork is reused or returned to its
-// owner. See docs/protocol.md, section 8, and docs/decisions/0018.
+// owner. See docs/internals/protocol.md, section 8, and docs/internals/decisions/0018.
 
 // Counts the forks of this process whose children are watched.
 using ForkEpoch = std::uint64_t;

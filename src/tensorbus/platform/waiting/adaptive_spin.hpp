@@ -9,7 +9,7 @@
 
 namespace tensorbus::platform {
 
-// Initialized when the library is loaded (docs/threading.md, "Forks").
+// Initialized when the library is loaded (docs/internals/threading.md, "Forks").
 inline const bool kHasOneCore = ::sysconf(_SC_NPROCESSORS_ONLN) < 2;
 
 // Decides whether a waiting thread spins before it sleeps. Spinning pays between two processes that
