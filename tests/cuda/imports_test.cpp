@@ -11,7 +11,7 @@
 #include "tensorbus/platform/files/memfd.hpp"
 #include "tensorbus/platform/unix_socket.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 namespace {
 
 using namespace tensorbus::testing;
@@ -33,7 +33,7 @@ void send_handle(int wire, DevicePtr address) {
 }
 ExportPart part_of(const IpcMemHandle& handle, std::uint64_t bytes = kBytes) {
   const auto* const first = reinterpret_cast<const char*>(handle.bytes.data());
-  return {.segment = SegmentId::foreign(0),
+  return {.segment = memory::SegmentId::foreign(0),
           .kind = 1,
           .bytes = bytes,
           .device = device::Gpu::at(0).uuid(),
@@ -42,7 +42,7 @@ ExportPart part_of(const IpcMemHandle& handle, std::uint64_t bytes = kBytes) {
 std::optional<Code> why_not_found(ExportPart part) {
   ImportedMemory borrowed;
   borrowed.add_export(kOwner, false, std::move(part));
-  return code_of([&] { (void)borrowed.find(SegmentId::foreign(0), Grant::kRead); });
+  return code_of([&] { (void)borrowed.find(memory::SegmentId::foreign(0), memory::Grant::kRead); });
 }
 
 // What the other process has, and this one opens.
@@ -82,10 +82,11 @@ TEST(DeviceImports, that_cannot_be_opened_say_why) {
 TEST(DeviceImports, that_claim_to_be_of_this_process_are_believed_from_it_alone) {
   in_process([] {
     const device::Gpu& device = device::Gpu::at(0);
-    const DeviceImports::Own own({kOwner, SegmentId::foreign(0)}, {device, 0x1000, kBytes});
+    const DeviceImports::Own own({kOwner, memory::SegmentId::foreign(0)}, {device, 0x1000, kBytes});
     ImportedMemory from_here;
     from_here.add_export(kOwner, true, part_of({}));
-    EXPECT_EQ(from_here.find(SegmentId::foreign(0), Grant::kRead)->address(), 0x1000U);
+    EXPECT_EQ(from_here.find(memory::SegmentId::foreign(0), memory::Grant::kRead)->address(),
+              0x1000U);
     EXPECT_EQ(why_not_found(part_of({})), Code::kUnsupported);
   });
 }
@@ -98,14 +99,14 @@ TEST(DeviceImports, that_are_retired_stay_until_the_streams_that_had_them_have_p
     ImportedMemory borrowed;
     borrowed.set_timeline(platform::duplicate(owners.memfd().get()), nullptr);
     borrowed.add_export(kOwner, false, part_of(handle));
-    ImportedMemory::Ref leased = borrowed.find(SegmentId::foreign(0), Grant::kRead);
+    ImportedMemory::Ref leased = borrowed.find(memory::SegmentId::foreign(0), memory::Grant::kRead);
     stream.pause();
-    borrowed.retire(SegmentId::foreign(0));  // whatever its owner promised
-    EXPECT_EQ(borrowed.find(SegmentId::foreign(0), Grant::kRead), nullptr);
+    borrowed.retire(memory::SegmentId::foreign(0));  // whatever its owner promised
+    EXPECT_EQ(borrowed.find(memory::SegmentId::foreign(0), memory::Grant::kRead), nullptr);
     stream.launch([] {});
     (void)borrowed.timeline()->signal(ours);
     leased.reset();
-    borrowed.retire(SegmentId::foreign(0));  // it looks again at what was retired before
+    borrowed.retire(memory::SegmentId::foreign(0));  // it looks again at what was retired before
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     EXPECT_EQ(standin_open_mappings(), 1U);
     stream.resume();
@@ -119,16 +120,16 @@ TEST(DeviceImports, that_are_being_closed_are_waited_for) {
     const TestStream busy;
     ImportedMemory borrowed;
     borrowed.add_export(kOwner, false, part_of(handle));
-    (void)borrowed.find(SegmentId::foreign(0), Grant::kRead);
+    (void)borrowed.find(memory::SegmentId::foreign(0), memory::Grant::kRead);
     busy.pause();
     busy.launch([] {});
-    borrowed.retire(SegmentId::foreign(0));
+    borrowed.retire(memory::SegmentId::foreign(0));
     EXPECT_TRUE(eventually([] { return standin_calls("cuIpcCloseMemHandle") == 1; }));
     ExportPart again = part_of(handle);
-    again.segment = SegmentId::foreign(1);
+    again.segment = memory::SegmentId::foreign(1);
     borrowed.add_export(kOwner, false, std::move(again));
     auto found = std::async(std::launch::async, [&] {
-      return borrowed.find(SegmentId::foreign(1), Grant::kRead) != nullptr;
+      return borrowed.find(memory::SegmentId::foreign(1), memory::Grant::kRead) != nullptr;
     });
     EXPECT_EQ(found.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
     busy.resume();
@@ -142,7 +143,7 @@ TEST(DeviceImports, of_which_not_all_chunks_came_leave_no_descriptors_behind) {
   in_process([] {
     ImportedMemory borrowed;
     const std::size_t before = open_descriptors();
-    ExportPart part{.segment = SegmentId::foreign(0),
+    ExportPart part{.segment = memory::SegmentId::foreign(0),
                     .kind = 2,
                     .bytes = 2 * kBytes,
                     .chunks = 2,
@@ -150,7 +151,7 @@ TEST(DeviceImports, of_which_not_all_chunks_came_leave_no_descriptors_behind) {
                     .fd = platform::create_sealed_memfd("test", kBytes)};
     borrowed.add_export(kOwner, false, std::move(part));
     EXPECT_EQ(open_descriptors(), before + 1);
-    borrowed.retire(SegmentId::foreign(0));
+    borrowed.retire(memory::SegmentId::foreign(0));
     EXPECT_EQ(open_descriptors(), before);
   });
 }
@@ -160,11 +161,13 @@ TEST(DeviceImports, have_numbers_of_their_own) {
     ImportedMemory borrowed;
     const device::cu::Uuid& device = device::Gpu::at(0).uuid();
     EXPECT_EQ(code_of([&] {
-                borrowed.add(SegmentId::foreign(0), Grant::kRead, platform::Fd(), kBytes, device);
+                borrowed.add(memory::SegmentId::foreign(0), memory::Grant::kRead, platform::Fd(),
+                             kBytes, device);
               }),
               Code::kProtocol);
-    for (const SegmentId number :
-         {SegmentId::host(0), SegmentId::device(511, 0), SegmentId::file(0)}) {
+    for (const memory::SegmentId number :
+         {memory::SegmentId::host(0), memory::SegmentId::device(511, 0),
+          memory::SegmentId::file(0)}) {
       ExportPart part = part_of({});
       part.segment = number;
       EXPECT_EQ(code_of([&] { borrowed.add_export(kOwner, false, std::move(part)); }),
@@ -183,26 +186,34 @@ TEST(DeviceImports, of_a_device_that_is_not_seen_leave_no_descriptors_but_an_are
     const auto memory = [] { return platform::create_sealed_memfd("test", kBytes); };
     const device::cu::Uuid unknown{{99}};
     const auto send_both = [&](std::uint32_t number) {
-      borrowed.add(SegmentId::device(0, number), Grant::kRead, memory(), kBytes, unknown);
-      ExportPart part{.segment = SegmentId::foreign(number),
+      borrowed.add(memory::SegmentId::device(0, number), memory::Grant::kRead, memory(), kBytes,
+                   unknown);
+      ExportPart part{.segment = memory::SegmentId::foreign(number),
                       .kind = 2,
                       .bytes = kBytes,
                       .device = unknown,
                       .chunk_bytes = kBytes,
                       .fd = memory()};
       borrowed.add_export(kOwner, false, std::move(part));
-      EXPECT_EQ(code_of([&] { (void)borrowed.find(SegmentId::device(0, number), Grant::kRead); }),
+      EXPECT_EQ(code_of([&] {
+                  (void)borrowed.find(memory::SegmentId::device(0, number), memory::Grant::kRead);
+                }),
                 Code::kUnsupported);
-      EXPECT_EQ(code_of([&] { (void)borrowed.find(SegmentId::foreign(number), Grant::kRead); }),
+      EXPECT_EQ(code_of([&] {
+                  (void)borrowed.find(memory::SegmentId::foreign(number), memory::Grant::kRead);
+                }),
                 Code::kUnsupported);
     };
     send_both(0);
     const std::size_t before = open_descriptors();
     send_both(1);
     EXPECT_EQ(open_descriptors(), before + 1);
-    EXPECT_FALSE(borrowed.is_usable(SegmentId::foreign(1), Grant::kRead));
-    EXPECT_EQ(borrowed.hand_on(SegmentId::device(0, 1), Grant::kRead).bytes, kBytes);
-    EXPECT_EQ(code_of([&] { (void)borrowed.hand_on(SegmentId::foreign(1), Grant::kRead); }),
+    EXPECT_FALSE(borrowed.is_usable(memory::SegmentId::foreign(1), memory::Grant::kRead));
+    EXPECT_EQ(borrowed.hand_on(memory::SegmentId::device(0, 1), memory::Grant::kRead).bytes,
+              kBytes);
+    EXPECT_EQ(code_of([&] {
+                (void)borrowed.hand_on(memory::SegmentId::foreign(1), memory::Grant::kRead);
+              }),
               Code::kClosed);
   });
 }
@@ -210,7 +221,7 @@ TEST(DeviceImports, of_a_device_that_is_not_seen_leave_no_descriptors_but_an_are
 struct PoolName {
   standin::MemPoolPtrExportData data;
 };
-ExportPart part_of(platform::Fd pool, const PoolName& name, SegmentId segment) {
+ExportPart part_of(platform::Fd pool, const PoolName& name, memory::SegmentId segment) {
   const auto* const first = reinterpret_cast<const char*>(name.data.bytes.data());
   return {.segment = segment,
           .kind = 3,
@@ -261,7 +272,7 @@ void with_pool(Body body) {
 
 TEST(DeviceImports, of_a_pool_say_why_they_cannot_be_opened) {
   with_pool([](const auto& pool, const PoolName& name) {
-    constexpr SegmentId kSegment = SegmentId::foreign(0);
+    constexpr memory::SegmentId kSegment = memory::SegmentId::foreign(0);
     EXPECT_EQ(why_not_found(part_of(pool(), name, kSegment)), std::nullopt);
     EXPECT_EQ(why_not_found(part_of(pool(), {}, kSegment)), Code::kUnsupported);
     ExportPart larger = part_of(pool(), name, kSegment);
@@ -280,24 +291,26 @@ TEST(DeviceImports, of_a_pool_tell_when_they_are_closed) {
     ImportedMemory borrowed;
     std::vector<std::atomic<std::size_t>> open_when_told(3);
     for (auto& open : open_when_told) open = 99;
-    borrowed.tell_closed_by([&](SegmentId segment) {
+    borrowed.tell_closed_by([&](memory::SegmentId segment) {
       return std::shared_ptr<const void>(
-          &borrowed, [&told = open_when_told[segment.number - SegmentId::foreign(0).number]](
-                         const void*) { told = standin_open_mappings(); });
+          &borrowed,
+          [&told = open_when_told[segment.number - memory::SegmentId::foreign(0).number]](
+              const void*) { told = standin_open_mappings(); });
     });
     const auto told = [&](std::size_t i, std::size_t open) {
       return eventually([&] { return open_when_told[i] == open; });
     };
     for (std::uint32_t i = 0; i < 3; ++i)
-      borrowed.add_export(kOwner, false, part_of(pool(), name, SegmentId::foreign(i)));
-    ImportedMemory::Ref leased = borrowed.find(SegmentId::foreign(0), Grant::kRead);
-    EXPECT_EQ(borrowed.find(SegmentId::foreign(1), Grant::kRead)->address(), leased->address());
+      borrowed.add_export(kOwner, false, part_of(pool(), name, memory::SegmentId::foreign(i)));
+    ImportedMemory::Ref leased = borrowed.find(memory::SegmentId::foreign(0), memory::Grant::kRead);
+    EXPECT_EQ(borrowed.find(memory::SegmentId::foreign(1), memory::Grant::kRead)->address(),
+              leased->address());
     EXPECT_EQ(standin_calls("cuMemPoolImportPointer"), 1U);
-    borrowed.retire(SegmentId::foreign(2));
+    borrowed.retire(memory::SegmentId::foreign(2));
     EXPECT_TRUE(told(2, 1)) << "it was never opened";
-    borrowed.retire(SegmentId::foreign(1));
+    borrowed.retire(memory::SegmentId::foreign(1));
     EXPECT_TRUE(told(1, 1)) << "the first has it";
-    borrowed.retire(SegmentId::foreign(0));
+    borrowed.retire(memory::SegmentId::foreign(0));
     EXPECT_FALSE(borrowed.let_go_of_retired());
     EXPECT_EQ(open_when_told[0], 99U);
     leased.reset();
@@ -308,7 +321,7 @@ TEST(DeviceImports, of_a_pool_tell_when_they_are_closed) {
 
 class CudaExportBooks : public ::testing::Test {
  protected:
-  BlockRef lend(DevicePtr address, std::size_t bytes = kBytes) {
+  memory::BlockRef lend(DevicePtr address, std::size_t bytes = kBytes) {
     return exports->lend(device::Gpu::at(0), reinterpret_cast<std::byte*>(address), bytes, kept);
   }
   const std::shared_ptr<DeviceExports> exports = std::make_shared<DeviceExports>(kOwner);
@@ -319,9 +332,9 @@ TEST_F(CudaExportBooks, name_tensors_of_one_allocation_by_one_segment) {
   in_process([&] {
     const standin::test::Session session;
     const DevicePtr address = allocated();
-    const BlockRef one = lend(address, 100);
-    const BlockRef same = lend(address, 100);
-    BlockRef other = lend(address + 200, 100);
+    const memory::BlockRef one = lend(address, 100);
+    const memory::BlockRef same = lend(address, 100);
+    memory::BlockRef other = lend(address + 200, 100);
     EXPECT_EQ(one->segment(), other->segment());
     EXPECT_EQ(other->offset(), 200U);
     EXPECT_NE(one->generation(), same->generation());
@@ -343,9 +356,9 @@ TEST_F(CudaExportBooks, forget_what_is_idle_and_what_was_freed) {
     const auto now = DeviceExports::Clock::now();
     const DevicePtr address = allocated();
     const DevicePtr freed = allocated();
-    const SegmentId first = lend(address)->segment();
-    const SegmentId second = lend(freed)->segment();
-    const BlockRef in_use = lend(allocated());
+    const memory::SegmentId first = lend(address)->segment();
+    const memory::SegmentId second = lend(freed)->segment();
+    const memory::BlockRef in_use = lend(allocated());
     exports->retire_idle(now);
     EXPECT_TRUE(exports->take_retired().empty());
     EXPECT_OK(standin::cuMemFree_v2(freed));
@@ -361,12 +374,12 @@ TEST_F(CudaExportBooks, forget_what_is_idle_and_what_was_freed) {
 TEST_F(CudaExportBooks, have_room_for_so_many_that_are_in_use) {
   in_process([&] {
     const standin::test::Session session;
-    std::vector<BlockRef> blocks;
+    std::vector<memory::BlockRef> blocks;
     while (blocks.size() < DeviceExports::kMostSegments) blocks.push_back(lend(allocated()));
     EXPECT_TRUE(blocks.back());
     const DevicePtr one_more = allocated();
     EXPECT_FALSE(lend(one_more));
-    const SegmentId idle = blocks[7]->segment();
+    const memory::SegmentId idle = blocks[7]->segment();
     blocks[7] = {};
     EXPECT_TRUE(lend(one_more));
     EXPECT_EQ(exports->take_retired(), std::vector{idle});
@@ -374,4 +387,4 @@ TEST_F(CudaExportBooks, have_room_for_so_many_that_are_in_use) {
 }
 
 }  // namespace
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -219,7 +219,8 @@ Result write_nothing(Stream, device::cu::DevicePtr, std::uint64_t, unsigned) {
 TEST(CudaProbe, a_value_that_is_never_written_holds_up_nobody) {
   in_process({{"STANDIN_DEVICES", "1"}}, [] {
     driver().StreamWriteValue64 = write_nothing;
-    const device::CudaFindings found = device::probe_cuda(500ms);  // enough for a stream to end, too
+    const device::CudaFindings found =
+        device::probe_cuda(500ms);  // enough for a stream to end, too
     EXPECT_EQ(found.devices.at(0).stream_waits.why_not,
               "cuStreamWriteValue64 was accepted, but the host sees no value after 500 ms");
     // The host has written the value, and the stream that waited went on.
@@ -313,9 +314,11 @@ TEST(CudaProbe, peers_are_asked_for_in_pairs_and_tried) {
   in_process({{"STANDIN_WITHOUT", "vmm"}, {"STANDIN_DEVICES", "3"}}, [] {
     const device::CudaFindings found = device::probe_cuda(kPatience);
     ASSERT_EQ(found.peers.size(), 6U);
-    for (const device::PeerFinding& peer : found.peers) EXPECT_TRUE(peer.access.can());  // it says so
+    for (const device::PeerFinding& peer : found.peers)
+      EXPECT_TRUE(peer.access.can());  // it says so
   });
-  in_process({{"STANDIN_DEVICES", "1"}}, [] { EXPECT_TRUE(device::probe_cuda(kPatience).peers.empty()); });
+  in_process({{"STANDIN_DEVICES", "1"}},
+             [] { EXPECT_TRUE(device::probe_cuda(kPatience).peers.empty()); });
 }
 
 Result deny_peers(device::cu::DevicePtr address, std::size_t bytes,

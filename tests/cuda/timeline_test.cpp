@@ -16,7 +16,7 @@
 #include "tensorbus/device/memory/device_memory.hpp"
 #include "tests/unit/bus/test_support.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 namespace {
 
 using device::CudaDriver;
@@ -188,7 +188,7 @@ TEST(WriteMarks, hold_nobody_up_while_the_driver_waits_for_a_stream) {
     const GpuStream writer(Gpu::at(0), standin::test::new_stream());
     const GpuStream copier(Gpu::at(0), standin::test::new_stream());
     DeviceMemory memory({});
-    const BlockRef block = memory.allocate(Gpu::at(0), 4096);
+    const memory::BlockRef block = memory.allocate(Gpu::at(0), 4096);
     std::atomic<bool> published = false;
     std::thread publishing;
     const auto work = [&] {
@@ -204,4 +204,4 @@ TEST(WriteMarks, hold_nobody_up_while_the_driver_waits_for_a_stream) {
 }
 
 }  // namespace
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

@@ -123,6 +123,23 @@ def test_no_folder_holds_more_than_a_reader_can_hold() -> None:
     assert {folder: count for folder, count in counts.items() if count > MOST_FILES} == {}
 
 
+# Folders of which each file has the folder's namespace. The others hold classes of the public API,
+# too, which are in `tensorbus`.
+NAMED_BY_FOLDER = ("memory", "device", "link", "c", "python")
+OPENED = re.compile(r"^namespace (tensorbus[\w:]*) \{(?!\n(?:class|struct) \w+;\n\})", re.MULTILINE)
+
+
+@pytest.mark.parametrize("layer", NAMED_BY_FOLDER)
+def test_a_folder_is_its_namespace(layer: str) -> None:
+    others = {
+        path.relative_to(SOURCES).as_posix(): namespace
+        for path in code_files(SOURCES / layer)
+        for namespace in OPENED.findall(path.read_text())
+        if namespace.split("::")[:2] != ["tensorbus", layer]
+    }
+    assert others == {}
+
+
 def test_a_value_includes_only_other_values() -> None:
     headers = VALUES - {"tensorbus/version.hpp"}  # the build makes that one
     for header in headers:

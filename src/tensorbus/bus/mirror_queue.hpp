@@ -19,9 +19,10 @@
 
 namespace tensorbus {
 
-// A mirror: a queue that stands for one of another machine, its home (docs/internals/protocol.md,
-// section 7). Local programs use it as any queue. A bridge tells the home what they do, and the
-// mirror what the home answers. The object closes the mirror when it is destroyed. Thread-safe.
+// A mirror: a queue that represents a queue on another machine, its home
+// (docs/internals/protocol.md, section 7). Local programs use it like any queue. A bridge passes
+// the mirror's events to the home, and the home's replies to the mirror. The object closes the
+// mirror when it is destroyed. Thread-safe.
 class TENSORBUS_API MirrorQueue {
  public:
   using Kind = bus::MirrorEvent::Kind;

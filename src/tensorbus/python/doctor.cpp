@@ -12,7 +12,9 @@ namespace tensorbus::python {
 void bind_doctor(nb::module_& module) {
   module.def(
       "cuda_device_of",
-      [](std::uintptr_t address) { return cuda_device_of(reinterpret_cast<const void*>(address)); },
+      [](std::uintptr_t address) {
+        return device::cuda_device_of(reinterpret_cast<const void*>(address));
+      },
       nb::arg("address"),
       "Returns the ordinal of the GPU whose memory this is; -1 for any other address.");
   nb::class_<ProbeResult>(module, "Finding")
@@ -76,7 +78,7 @@ void bind_doctor(nb::module_& module) {
       nb::arg("domain_path"),
       "Returns a text that names other buses of this user, to end a message; \"\" if there are "
       "none.");
-  module.def("probe_cuda", [] { return probe_cuda(); }, nb::call_guard<WithoutGil>());
+  module.def("probe_cuda", [] { return device::probe_cuda(); }, nb::call_guard<WithoutGil>());
 }
 
 }  // namespace tensorbus::python

@@ -24,7 +24,6 @@ namespace {
 using bus::PlayTime;
 using bus::ReplayedChannel;
 using platform::Clock;
-using recording::MessageEntry;
 
 constexpr std::chrono::milliseconds kClockPeriod{10};
 constexpr std::chrono::nanoseconds kLoneGap = std::chrono::seconds(1);

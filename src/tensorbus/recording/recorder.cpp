@@ -34,7 +34,7 @@ void require_topics_to_compress(const RecorderOptions& options) {
       throw Error(Code::kInvalidArgument, "compress: topic '" + topic + "' is not recorded");
 }
 
-const RecorderOptions& checked_options(const RecorderOptions& options) {
+ParticipantOptions participant_options(const RecorderOptions& options) {
   if (options.topics.empty() && !options.all && options.pattern.empty())
     throw Error(Code::kInvalidArgument,
                 "topics: name at least one, or give a regular expression, or record all");
@@ -45,7 +45,7 @@ const RecorderOptions& checked_options(const RecorderOptions& options) {
   if (options.snapshot_time.count() != 0 && splits(options))
     throw Error(Code::kInvalidArgument, "snapshot: each is one file, which is not split");
   require_topics_to_compress(options);
-  return options;
+  return {.domain = options.domain};
 }
 
 recording::TextMap about_recorder(const RecorderOptions& options, const Participant& participant) {
@@ -75,7 +75,7 @@ struct Recorder::State {
   static constexpr const char* kMovedFrom = "this recorder was moved from";
 
   explicit State(const RecorderOptions& options)
-      : participant({.domain = checked_options(options).domain}),
+      : participant(participant_options(options)),
         keeps(options.snapshot_time.count() != 0),
         buffer(options.buffer_bytes, static_cast<std::uint64_t>(options.snapshot_time.count())),
         collector({options.topics, options.all, options.pattern, options.reliable, options.depth},

@@ -97,7 +97,7 @@ class Plain {
   std::uint64_t read() const { return Explorer::current()->read_plain(this); }
 
  private:
-  char address_ = 0;
+  [[maybe_unused]] char address_ = 0;
 };
 
 inline void require(bool holds, const char* what) {

@@ -7,7 +7,7 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
 
-namespace tensorbus::memory {
+namespace tensorbus::device {
 namespace {
 
 constexpr std::uint32_t kLegacy = 1;
@@ -108,4 +108,4 @@ TEST(ImportedExport, may_be_begun_anew_before_it_is_complete) {
 }
 
 }  // namespace
-}  // namespace tensorbus::memory
+}  // namespace tensorbus::device

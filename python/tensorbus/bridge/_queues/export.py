@@ -1,7 +1,7 @@
 """The state of a queue of this machine for programs of a peer.
 
-It knows no sockets and no clocks: it decides from messages of the peer and from answers of the
-queue (docs/internals/bridge_protocol.md, section 8).
+It uses no sockets and no clocks: it reacts to messages of the peer and to results of the queue
+(docs/internals/bridge_protocol.md, section 8).
 """
 
 from __future__ import annotations

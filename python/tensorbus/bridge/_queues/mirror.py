@@ -1,7 +1,7 @@
 """The state of a mirrored queue: a queue of another machine for programs of this machine.
 
-It knows no sockets and no clocks: it decides from events of the mirror and from messages of the
-peer (docs/internals/bridge_protocol.md, section 8).
+It uses no sockets and no clocks: it reacts to events of the mirror and to messages of the peer
+(docs/internals/bridge_protocol.md, section 8).
 """
 
 from __future__ import annotations

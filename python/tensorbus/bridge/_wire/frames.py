@@ -28,7 +28,7 @@ Dims = Annotated[list[Offset], msgspec.Meta(max_length=64)]
 
 
 class Frame(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
-    """The body of a frame: its fields, in order (docs/internals/bridge_protocol.md, section 2)."""
+    """The body of a frame: its fields in order (docs/internals/bridge_protocol.md, section 2)."""
 
 
 class Hello(Frame, frozen=True):

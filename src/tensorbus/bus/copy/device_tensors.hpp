@@ -50,7 +50,7 @@ class DeviceTensors {
   // The copies on one device.
   struct Copies {
     DevicePlan plan;
-    std::vector<device::GpuStream> streams{};                       // that write the tensors
+    std::vector<device::GpuStream> streams{};                         // that write the tensors
     std::vector<std::pair<std::size_t, const std::byte*>> tensors{};  // with their lowest bytes
   };
   static void fill(const Copies& copies, const memory::BlockRef& block, device::WriteMarks& marks);

@@ -37,7 +37,7 @@ void PeerLog::write(platform::LogLevel level, std::string_view topic, pid_t pid,
   }
 }
 
-void PeerLog::write_line(platform::LogLevel level, std::string line) {
+void PeerLog::write_line(platform::LogLevel level, const std::string& line) {
   const auto now = Clock::now();
   if (now >= until_) {
     until_ = now + kInterval;

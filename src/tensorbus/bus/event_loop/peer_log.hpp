@@ -25,7 +25,7 @@ class PeerLog {
              std::initializer_list<std::string_view> text) noexcept;
 
  private:
-  void write_line(platform::LogLevel level, std::string line);
+  void write_line(platform::LogLevel level, const std::string& line);
 
   using Clock = std::chrono::steady_clock;
   Clock::time_point until_{};

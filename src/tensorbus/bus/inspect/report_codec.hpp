@@ -9,7 +9,7 @@ namespace tensorbus::bus {
 
 inline constexpr std::size_t kMostReportBytes = std::size_t{16} << 20;
 
-// A report as MessagePack (docs/internals/protocol.md, section 9).
+// Encodes a report as MessagePack (docs/internals/protocol.md, section 9).
 [[gnu::cold]] std::vector<std::byte> encode_report(const ParticipantReport& report);
 // Decodes a report that a peer wrote. Skips unknown fields at the end of a list. Throws
 // Error(kProtocol) for any other content. The decoded structs take at most 16 times as many bytes

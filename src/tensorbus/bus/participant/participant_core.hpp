@@ -32,8 +32,8 @@
 namespace tensorbus::bus {
 
 // A process on one domain: its endpoints, its arena, its connections, and the event loop that
-// serves them. tensorbus::Participant and the endpoints share it. Thread-safe: locks are taken in
-// the order of docs/internals/threading.md; connections belong to the event loop and need none.
+// serves them. Shared by tensorbus::Participant and the endpoints. Thread-safe: locks are taken in
+// the order of docs/internals/threading.md; connections belong to the event loop and need no lock.
 class ParticipantCore {
  public:
   explicit ParticipantCore(const ParticipantOptions& options);

@@ -10,8 +10,9 @@
 
 namespace tensorbus::bus {
 
-// What this participant keeps for others that shared it, in case they end before somebody attaches
-// (docs/internals/protocol.md, section 6, "Kept messages"). On the event loop only.
+// What this participant keeps for other participants that shared it, in case they end before any
+// process attaches (docs/internals/protocol.md, section 6, "Kept messages"). On the event loop
+// only.
 class KeptMessages {
  public:
   explicit KeptMessages(ParticipantContext& context) : context_(context) {}

@@ -12,11 +12,11 @@
 
 namespace tensorbus::bus {
 
-// The local half of a mirror, a queue that stands for one of another machine, its home
+// The local half of a mirror: a queue that represents a queue on another machine, its home
 // (docs/internals/protocol.md, section 7, which lists the states). A QueueTable deals the items
 // that the home has sent to local clients, under the tags that the home gave them. Puts and calls
-// are relayed: the home answers each. The table sends nothing itself: it calls a `Port`, which has
-// what QueueTable asks for, and what the home must know, in order:
+// are relayed: the home replies to each. The table sends nothing itself. It calls a `Port`, which
+// has the functions that QueueTable needs, and these, which notify the home, in order:
 //
 //   void demand(std::size_t gets);       so many gets wait; also if items wait and no get does
 //   void cancelled(std::uint64_t id);    the client of this put or call gave up, or is dead

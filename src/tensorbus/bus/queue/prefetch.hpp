@@ -15,9 +15,9 @@
 
 namespace tensorbus::bus {
 
-// The items of one queue that getters in other processes may take without asking
-// (docs/internals/protocol.md, section 7, "The ring of getters"), at the queue's host. On the event
-// loop only.
+// The items of one queue that getters in other processes may take without a request
+// (docs/internals/protocol.md, section 7, "The ring of getters"), at the queue's server. On the
+// event loop only.
 class Prefetch {
  public:
   using Client = std::shared_ptr<PeerSession>;

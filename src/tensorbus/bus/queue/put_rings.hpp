@@ -21,8 +21,8 @@ inline std::uint64_t put_clock_ns() noexcept {
   return static_cast<std::uint64_t>(platform::Clock::now().time_since_epoch().count());
 }
 
-// The rings by which clients put items into one queue (docs/internals/protocol.md, section 7), at
-// its host. On the event loop only.
+// The rings through which clients put items into one queue (docs/internals/protocol.md, section 7),
+// at its server. On the event loop only.
 class PutRings {
  public:
   using Client = std::shared_ptr<PeerSession>;

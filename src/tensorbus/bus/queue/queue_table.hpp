@@ -22,9 +22,9 @@ namespace tensorbus::bus {
 inline constexpr std::chrono::milliseconds kOfferPatience{100};
 
 // The items of one queue and the requests that wait for them (docs/internals/protocol.md, section
-// 7, which lists the states and transitions). QueueItems has the items in their states; here is
-// decided when they move. put() and get() allocate, other transitions do not. The table sends
-// nothing itself: it calls a `Port`. On the event loop only.
+// 7, which lists the states and transitions). QueueItems holds the items by state; this class
+// decides when they move. put() and get() allocate memory, other transitions do not. The table
+// sends nothing itself: it calls a `Port`. On the event loop only.
 //
 //   void offer(const Request&, const Item&, std::uint64_t number);  throws Error if it was not sent
 //   void done(const Request&);                                      these may throw std::bad_alloc

@@ -107,10 +107,10 @@ std::deque<QueueClient::Request> QueueClient::start_puts(const std::list<SampleB
   const bool waits = waits_for(stop);
   std::deque<Request> started;
   const auto batch = items.size() > 1 ? batch_of_requests() : nullptr;
-  auto item = items.begin();
-  do {
-    started.push_back(start_put(*item, waits, PatientRequest::patience_of(stop)));
-  } while (waits && item++->descriptor().owners.empty() && item != items.end());
+  for (const SampleBuilder& item : items) {
+    started.push_back(start_put(item, waits, PatientRequest::patience_of(stop)));
+    if (!waits || !item.descriptor().owners.empty()) break;
+  }
   return started;
 }
 

@@ -92,7 +92,7 @@ bool QueueClient::take_here(std::vector<Sample>& items, std::size_t most, Access
       reserve_one(items);
       const auto number = context.queues->take_now(address_.queue, read, none_left);
       if (!number) return;
-      items.push_back(std::move(sample));
+      items.push_back(std::exchange(sample, {}));
       core_.taken_items().add(name(), *number);
     }
   };

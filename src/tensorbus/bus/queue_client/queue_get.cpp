@@ -142,8 +142,9 @@ QueueGet::QueueGet(ParticipantCore& core, const QueueAddress& address, Access ac
   asked_ = ask_host(
       core, address.host, mode.patience,
       [queue = address.queue, grant = grant_for(access), flags = flags_of(mode), answer = awaited_,
-       under_way, asking](ParticipantContext& context, const std::shared_ptr<PeerSession>& host,
-                          const QueueRequestRef& asked, PeerSession::OnAnswer on_answer) {
+       under_way = std::move(under_way),
+       asking](ParticipantContext& context, const std::shared_ptr<PeerSession>& host,
+               const QueueRequestRef& asked, PeerSession::OnAnswer on_answer) {
         *asking =
             std::make_shared<Asking>(context, host, queue, grant, flags, asked, answer, under_way);
         return host->get(queue, flags, std::move(on_answer));

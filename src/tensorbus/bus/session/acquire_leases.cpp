@@ -28,7 +28,7 @@ void hand_in(ParticipantContext& context, const LentRef& held, memory::Grant gra
 
 }  // namespace
 
-// Holds the sender's lease until the owners' leases are there (docs/internals/protocol.md,
+// Holds the sender's lease until the owners' leases have come (docs/internals/protocol.md,
 // invariant 5).
 std::vector<Id> collect(ParticipantContext& context, const std::shared_ptr<PeerSession>& from,
                         const link::Lent& lent, memory::Grant grant, Receiver receiver) noexcept {

@@ -16,7 +16,7 @@
 namespace tensorbus::bus {
 
 // Acquires leases from the owners of the blocks that one sample hands on
-// (docs/internals/protocol.md, section 6). Lives until the last answer. On the event loop only.
+// (docs/internals/protocol.md, section 6). Lives until the last reply. On the event loop only.
 class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
  public:
   using OnClaimed = std::function<void(std::variant<AcquiredLeases, Error>)>;

@@ -23,7 +23,8 @@ class KeptElsewhere;
 struct LentSample;
 
 // One end of a connection, opened by either side: the requests by which two participants lend each
-// other memory (docs/internals/protocol.md, section 6). Its connection owns it. Event loop only.
+// other memory (docs/internals/protocol.md, section 6). Owned by its connection. On the event loop
+// only.
 class PeerSession : public std::enable_shared_from_this<PeerSession> {
  public:
   // The get ring of a queue.

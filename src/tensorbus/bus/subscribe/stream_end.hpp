@@ -13,9 +13,9 @@
 
 namespace tensorbus::bus {
 
-// How the publishers of one subscriber have ended, and which of them it has to join again
-// (docs/internals/protocol.md, "The end of a stream"). Not thread-safe: its subscriber's mutex
-// guards it.
+// How the publishers of one subscriber have ended, and which of them it must join again
+// (docs/internals/protocol.md, "The end of a stream"). Not thread-safe: guarded by its subscriber's
+// mutex.
 class StreamEnd {
  public:
   using LinkRef = std::shared_ptr<link::BorrowerLink>;

@@ -205,6 +205,7 @@ class SubscriberCore {
       TB_REQUIRES(mutex_);
   void count_received(link::BorrowerLink& link, const link::Entry& entry) noexcept
       TB_REQUIRES(mutex_);
+  void count_gap(link::BorrowerLink& link, std::uint64_t sequence) noexcept TB_REQUIRES(mutex_);
   void count_missed_at_the_end(link::BorrowerLink& link, std::uint64_t count) noexcept
       TB_REQUIRES(mutex_);
   void count_missed(const link::BorrowerLink& link, std::uint64_t count) noexcept

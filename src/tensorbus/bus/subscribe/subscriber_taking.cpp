@@ -201,11 +201,18 @@ SubscriberCore::Taken SubscriberCore::drop(link::BorrowerLink& link, const link:
 }
 
 void SubscriberCore::count_received(link::BorrowerLink& link, const link::Entry& entry) noexcept {
-  if (link.next_sequence() == link::kNoSequence) [[unlikely]]
-    link.begin(entry.sequence);
-  if (entry.sequence > link.next_sequence()) note_missing(link, entry.sequence, {});
-  stats_.missed += link.gap_before(entry.sequence);
+  if (entry.sequence != link.next_sequence()) [[unlikely]]
+    count_gap(link, entry.sequence);
+  link.set_last(entry.sequence);
   ++stats_.received;
+}
+
+[[gnu::cold]] void SubscriberCore::count_gap(link::BorrowerLink& link,
+                                             std::uint64_t sequence) noexcept {
+  if (link.next_sequence() == link::kNoSequence) link.begin(sequence);
+  if (sequence <= link.next_sequence()) return;
+  note_missing(link, sequence, {});
+  stats_.missed += sequence - link.next_sequence();
 }
 
 // `count`: the number of samples missed by a link that was not stopped.

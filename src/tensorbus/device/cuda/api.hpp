@@ -9,7 +9,7 @@
 // those of its ABI. tests/cuda/api_test.cpp compares both with cuda.h if that is installed.
 //
 // Source: NVIDIA, "CUDA Driver API", version 13.0, https://docs.nvidia.com/cuda/cuda-driver-api/.
-namespace cu {
+namespace tensorbus::device::cu {
 
 using Device = int;  // an ordinal in this process
 using DevicePtr = std::uint64_t;

@@ -30,10 +30,12 @@ HostPin::~HostPin() {
 // Tries to pin a page that is mapped as a borrower maps it.
 void require_pinning() {
   try {
-    const platform::Fd memfd = platform::create_sealed_memfd("tensorbus-pin", platform::page_bytes());
+    const platform::Fd memfd =
+        platform::create_sealed_memfd("tensorbus-pin", platform::page_bytes());
     if (!platform::reserve_pages(memfd.get(), 0, platform::page_bytes()))
       throw Error(Code::kOutOfMemory, "the kernel has no memory for a page");
-    const platform::Mapping page(platform::reopen_read_only(memfd.get()).get(), platform::page_bytes(), platform::Mapping::Access::kRead);
+    const platform::Mapping page(platform::reopen_read_only(memfd.get()).get(),
+                                 platform::page_bytes(), platform::Mapping::Access::kRead);
     const HostPin pin(page.data(), page.size());
   } catch (const Error& error) {
     throw Error(Code::kUnsupported, std::string("pin: received memory cannot be pinned for GPUs "

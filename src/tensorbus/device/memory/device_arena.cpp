@@ -60,11 +60,11 @@ memory::BlockRef DeviceArena::allocate(std::size_t bytes, memory::Grant most) {
   Segment& segment = segments_.at(extent.segment);
   segment.idle_since.reset();
   const memory::BlockPlace place{.data = segment.mapping->data() + extent.offset,
-                         .bytes = extent.bytes,
-                         .offset = extent.offset,
-                         .segment = extent.segment,
-                         .kind = memory::BufferKind::kDevice,
-                         .pool = most};
+                                 .bytes = extent.bytes,
+                                 .offset = extent.offset,
+                                 .segment = extent.segment,
+                                 .kind = memory::BufferKind::kDevice,
+                                 .pool = most};
   memory::BlockRef block =
       blocks_.enter(std::move(room), shared_from_this(), place, std::move(taken->place));
   platform::kill_point("loan.allocated");
@@ -79,8 +79,7 @@ void DeviceArena::grow_for(std::size_t bytes, memory::Grant most) {
       std::max(least, std::min(rounded(options_.segment_bytes, granularity_), left));
   const memory::SegmentId id = free_number();
   GpuAllocation allocation(device_, size);
-  auto mapping = std::make_shared<const GpuMapping>(
-      allocation, cu::AccessFlags::kReadWrite);
+  auto mapping = std::make_shared<const GpuMapping>(allocation, cu::AccessFlags::kReadWrite);
   const auto at =
       segments_.try_emplace(id, Segment{std::move(allocation), std::move(mapping), most}).first;
   try {
@@ -100,7 +99,8 @@ memory::SegmentId DeviceArena::free_number() {
   check(segments_.size() < memory::SegmentId::kMostOfDevice);
   const auto ordinal = static_cast<std::uint32_t>(device_.ordinal());
   while (true) {
-    const memory::SegmentId id = memory::SegmentId::device(ordinal, next_segment_++ % memory::SegmentId::kMostOfDevice);
+    const memory::SegmentId id =
+        memory::SegmentId::device(ordinal, next_segment_++ % memory::SegmentId::kMostOfDevice);
     const bool untold = std::find(retired_.begin(), retired_.end(), id) != retired_.end();
     if (!untold && !segments_.contains(id)) return id;
   }
@@ -198,7 +198,7 @@ memory::BlockRef DeviceArena::find(const void* address) const noexcept {
 }
 
 memory::BlockRef DeviceArena::find(memory::SegmentId segment, std::uint64_t offset,
-                           std::uint64_t generation) const noexcept {
+                                   std::uint64_t generation) const noexcept {
   if (generation == 0) return {};  // no block has generation 0
   const platform::MutexLock lock(mutex_);
   return blocks_.find(segment, offset, generation);

@@ -41,8 +41,7 @@ class DeviceArena : public memory::BlockHome, public std::enable_shared_from_thi
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kIdle{5};
-  static std::shared_ptr<DeviceArena> create(const Gpu& device,
-                                             const DeviceArenaOptions& options,
+  static std::shared_ptr<DeviceArena> create(const Gpu& device, const DeviceArenaOptions& options,
                                              std::shared_ptr<WriteMarks> marks);
 
   // Blocks that streams still write to stay until those streams have finished.
@@ -56,7 +55,8 @@ class DeviceArena : public memory::BlockHome, public std::enable_shared_from_thi
   memory::BlockRef allocate(std::size_t bytes, memory::Grant most = memory::Grant::kRead);
   // See Arena.
   memory::BlockRef find(const void* address) const noexcept;
-  memory::BlockRef find(memory::SegmentId segment, std::uint64_t offset, std::uint64_t generation) const noexcept;
+  memory::BlockRef find(memory::SegmentId segment, std::uint64_t offset,
+                        std::uint64_t generation) const noexcept;
 
   memory::SharedSegment share_segment(memory::SegmentId id) const;
 
@@ -103,7 +103,8 @@ class DeviceArena : public memory::BlockHome, public std::enable_shared_from_thi
   mutable platform::Mutex mutex_;
   std::map<memory::SegmentId, Segment> segments_ TB_GUARDED_BY(mutex_);
   memory::LivingBlocks blocks_ TB_GUARDED_BY(mutex_);
-  std::array<memory::FreeExtents, 2> free_ TB_GUARDED_BY(mutex_);  // by the most that may be granted
+  std::array<memory::FreeExtents, 2> free_
+      TB_GUARDED_BY(mutex_);  // by the most that may be granted
   // Returned before they were completely written.
   struct Rested {
     std::uint64_t write_mark = 0;

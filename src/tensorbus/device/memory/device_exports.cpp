@@ -9,7 +9,6 @@
 
 namespace tensorbus::device {
 
-
 // The records of a new block, allocated before any step that would have to be undone.
 class DeviceExports::Room {
  public:
@@ -39,7 +38,7 @@ DeviceExports::~DeviceExports() {
 }
 
 memory::BlockRef DeviceExports::lend(const Gpu& device, const std::byte* first, std::size_t bytes,
-                             std::shared_ptr<const void> keeper) {
+                                     std::shared_ptr<const void> keeper) {
   try {
     DeferredReleaser::prepare();
     Room room(std::move(keeper));
@@ -71,7 +70,8 @@ bool DeviceExports::make_segment(ForeignMemory memory) {
   memory::SegmentId number;
   {
     const platform::MutexLock lock(mutex_);
-    if (next_segment_ == memory::SegmentId::kMostForeign || !make_way_for(memory, gone)) return false;
+    if (next_segment_ == memory::SegmentId::kMostForeign || !make_way_for(memory, gone))
+      return false;
     number = memory::SegmentId::foreign(next_segment_++);
   }
   auto own =
@@ -121,8 +121,8 @@ std::size_t DeviceExports::closing() const {
   return closing_.size();
 }
 
-memory::BlockRef DeviceExports::enter(Room& room, Segments::iterator segment, const std::byte* first,
-                              std::size_t bytes) noexcept {
+memory::BlockRef DeviceExports::enter(Room& room, Segments::iterator segment,
+                                      const std::byte* first, std::size_t bytes) noexcept {
   const std::byte* const base = segment->second.memory->range().data();
   ++segment->second.blocks;
   if (segment->second.hold)
@@ -159,7 +159,7 @@ bool DeviceExports::free(memory::Block& block) noexcept {
 }
 
 memory::BlockRef DeviceExports::find(memory::SegmentId segment, std::uint64_t offset,
-                             std::uint64_t generation) const noexcept {
+                                     std::uint64_t generation) const noexcept {
   const platform::MutexLock lock(mutex_);
   const auto found = blocks_.find(generation);
   if (found == blocks_.end()) return {};

@@ -34,9 +34,10 @@ class DeviceExports : public memory::BlockHome, public std::enable_shared_from_t
 
   // Returns a block of these bytes. Empty if other processes cannot get them for any reason.
   memory::BlockRef lend(const Gpu& device, const std::byte* first, std::size_t bytes,
-                std::shared_ptr<const void> keeper);
+                        std::shared_ptr<const void> keeper);
   // See Arena.
-  memory::BlockRef find(memory::SegmentId segment, std::uint64_t offset, std::uint64_t generation) const noexcept;
+  memory::BlockRef find(memory::SegmentId segment, std::uint64_t offset,
+                        std::uint64_t generation) const noexcept;
   // Returns the memory of a segment that has blocks.
   std::shared_ptr<const ForeignMemory> memory_of(memory::SegmentId segment) const;
 
@@ -87,13 +88,12 @@ class DeviceExports : public memory::BlockHome, public std::enable_shared_from_t
   bool free(memory::Block& block) noexcept override;
   Segments::iterator segment_holding(const ForeignMemory& memory) TB_REQUIRES(mutex_);
   bool make_segment(ForeignMemory memory) TB_EXCLUDES(mutex_);
-  bool make_way_for(const ForeignMemory& memory, std::vector<Segment>& gone)
-      TB_REQUIRES(mutex_);
+  bool make_way_for(const ForeignMemory& memory, std::vector<Segment>& gone) TB_REQUIRES(mutex_);
   void retire(Segments::iterator segment, std::vector<Segment>& gone) TB_REQUIRES(mutex_);
   static bool is_due(const Segment& segment, Clock::time_point now);
   std::size_t closing() const TB_REQUIRES(mutex_);
   memory::BlockRef enter(Room& room, Segments::iterator segment, const std::byte* first,
-                 std::size_t bytes) noexcept TB_REQUIRES(mutex_);
+                         std::size_t bytes) noexcept TB_REQUIRES(mutex_);
 
   const Id self_;
   std::function<void()> first_listener_;

@@ -75,8 +75,7 @@ bool DeviceImports::is_opened(const std::byte* address) {
 
 namespace {
 
-DeviceImports::Range open_once(const Gpu& device,
-                               const cu::IpcMemHandle& handle) {
+DeviceImports::Range open_once(const Gpu& device, const cu::IpcMemHandle& handle) {
   DeferredReleaser::prepare();
   return tables->open.find_or_open({device.ordinal(), handle.bytes},
                                    [&] { return OpenedMemory(device, handle); });
@@ -89,13 +88,11 @@ DeviceImports::Range open_once(const Gpu& device,
 
 }  // namespace
 
-DeviceImports::Range DeviceImports::open(const Gpu& device,
-                                         const cu::IpcMemHandle& handle) {
+DeviceImports::Range DeviceImports::open(const Gpu& device, const cu::IpcMemHandle& handle) {
   return std::make_shared<const Share>(open_once(device, handle));
 }
 
-DeviceImports::Range DeviceImports::open(const Gpu& device,
-                                         const cu::IpcMemHandle& handle,
+DeviceImports::Range DeviceImports::open(const Gpu& device, const cu::IpcMemHandle& handle,
                                          std::size_t bytes) {
   Range whole = open_once(device, handle);
   const bool fits = bytes <= whole->size();
@@ -104,8 +101,7 @@ DeviceImports::Range DeviceImports::open(const Gpu& device,
   return share;
 }
 
-DeviceImports::Range DeviceImports::open_pooled(const Gpu& device,
-                                                const platform::Fd& pool,
+DeviceImports::Range DeviceImports::open_pooled(const Gpu& device, const platform::Fd& pool,
                                                 const std::array<std::byte, 64>& name,
                                                 std::size_t bytes,
                                                 std::shared_ptr<const void> afterwards) {

@@ -47,8 +47,7 @@ class DeviceImports {
   // and device. Throws what OpenedMemory throws.
   static Range open(const Gpu& device, const cu::IpcMemHandle& handle);
   // Returns its first bytes. Also throws Error(kProtocol) if the allocation is smaller.
-  static Range open(const Gpu& device, const cu::IpcMemHandle& handle,
-                    std::size_t bytes);
+  static Range open(const Gpu& device, const cu::IpcMemHandle& handle, std::size_t bytes);
   // Opens an allocation of a pool by its name in the pool, also once for the process. `afterwards`
   // is released when this user has finished; if it was the last user, after the memory is freed.
   // Throws what platform::PooledMemory throws, and Error(kProtocol) if the allocation is smaller.

@@ -37,8 +37,9 @@ memory::BlockRef DeviceMemory::find(const void* address) const noexcept {
 }
 
 memory::BlockRef DeviceMemory::find(memory::SegmentId segment, std::uint64_t offset,
-                            std::uint64_t generation) const noexcept {
-  if (segment.kind() == memory::SegmentKind::kForeign) return exports_->find(segment, offset, generation);
+                                    std::uint64_t generation) const noexcept {
+  if (segment.kind() == memory::SegmentKind::kForeign)
+    return exports_->find(segment, offset, generation);
   const std::shared_ptr<DeviceArena> arena = arena_of(segment);
   return arena ? arena->find(segment, offset, generation) : memory::BlockRef();
 }

@@ -22,10 +22,12 @@ class DeviceMemory {
       : options_(options), exports_(std::make_shared<DeviceExports>(self)) {}
 
   // Throws what DeviceArena::create() and allocate() throw.
-  memory::BlockRef allocate(const Gpu& device, std::size_t bytes, memory::Grant most = memory::Grant::kRead);
+  memory::BlockRef allocate(const Gpu& device, std::size_t bytes,
+                            memory::Grant most = memory::Grant::kRead);
   // See Arena. The lookup by address only finds blocks of arenas.
   memory::BlockRef find(const void* address) const noexcept;
-  memory::BlockRef find(memory::SegmentId segment, std::uint64_t offset, std::uint64_t generation) const noexcept;
+  memory::BlockRef find(memory::SegmentId segment, std::uint64_t offset,
+                        std::uint64_t generation) const noexcept;
 
   // For a segment that has blocks.
   const Gpu& device_of(memory::SegmentId segment) const;

@@ -36,8 +36,8 @@ ImportedMemory::~ImportedMemory() {
   for (Ref& mapping : retired_) timeline_->keep(std::move(mapping));
 }
 
-void ImportedMemory::add(memory::SegmentId id, memory::Grant grant, platform::Fd fd, std::size_t bytes,
-                         const GpuUuid& device) {
+void ImportedMemory::add(memory::SegmentId id, memory::Grant grant, platform::Fd fd,
+                         std::size_t bytes, const GpuUuid& device) {
   if (id.kind() != memory::SegmentKind::kDevice || bytes == 0)
     throw Error(Code::kProtocol, "DEVICE_SEGMENT.segment: " + std::to_string(id.number) + " of " +
                                      std::to_string(bytes) + " bytes");

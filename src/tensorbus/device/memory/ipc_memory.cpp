@@ -14,7 +14,6 @@
 namespace tensorbus::device {
 namespace {
 
-
 std::string name_of(const Gpu& device) { return "cuda:" + std::to_string(device.ordinal()); }
 
 [[noreturn]] void refuse_export(const std::string& why) {

@@ -9,7 +9,6 @@
 namespace tensorbus::device {
 namespace {
 
-
 // Makes the block's next user wait for all these streams. Streams of a device with a broken context
 // run nothing any more.
 void note_uses(WriteMarks& marks, std::vector<GpuStream> streams, const memory::BlockRef& block) {
@@ -35,7 +34,8 @@ void let_go_later(const std::shared_ptr<DeviceMemory>& device_memory, const memo
 
 }  // namespace
 
-OwnBlock::OwnBlock(std::shared_ptr<DeviceMemory> device_memory, memory::BlockRef block, Intact intact)
+OwnBlock::OwnBlock(std::shared_ptr<DeviceMemory> device_memory, memory::BlockRef block,
+                   Intact intact)
     : device_memory_(std::move(device_memory)),
       block_(std::move(block)),
       device_(device_memory_->device_of(block_->segment())),

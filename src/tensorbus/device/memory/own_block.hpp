@@ -38,7 +38,7 @@ class OwnBlock final : public DeviceKeeper {
   const Intact intact_;
   platform::Mutex mutex_;
   std::vector<GpuStream> streams_ TB_GUARDED_BY(mutex_);  // that use the block
-  std::vector<OurStream> ours_ TB_GUARDED_BY(mutex_);               // some of these
+  std::vector<OurStream> ours_ TB_GUARDED_BY(mutex_);     // some of these
 };
 
 }  // namespace tensorbus::device

@@ -12,7 +12,6 @@
 namespace tensorbus::device {
 namespace {
 
-
 constexpr std::chrono::seconds kPatience{1};
 constexpr int kUnknown = -1;
 

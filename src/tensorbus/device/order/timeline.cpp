@@ -16,7 +16,6 @@
 namespace tensorbus::device {
 namespace {
 
-
 constexpr std::size_t kLenders = 0;  // page
 constexpr std::size_t kBorrowers = 1;
 constexpr std::size_t kTimelineBytes = TimelinePages::kBytes;

@@ -77,8 +77,7 @@ class Timeline {
   Slot slot_at_rest(const Gpu& device) TB_REQUIRES(mutex_);
   void write(const GpuStream& stream, Mark mark, OrderBy order) TB_REQUIRES(mutex_);
   void record(std::uint32_t slot, const GpuStream& stream) TB_REQUIRES(mutex_);
-  void wait_at(const TimelinePages::Counter& counter, const GpuStream& stream,
-               std::uint64_t value);
+  void wait_at(const TimelinePages::Counter& counter, const GpuStream& stream, std::uint64_t value);
   bool wait_in_stream(const GpuStream& stream, Mark theirs);
 
   const std::uint32_t fork_generation_ = platform::fork_generation();

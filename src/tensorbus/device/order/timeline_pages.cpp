@@ -10,7 +10,6 @@
 namespace tensorbus::device {
 namespace {
 
-
 platform::Mapping private_page() {
   constexpr std::size_t kBytes = TimelinePages::kBytes / 2;
   const platform::Fd memfd = platform::create_sealed_memfd("tensorbus-passed", kBytes);

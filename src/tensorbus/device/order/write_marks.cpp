@@ -2,7 +2,6 @@
 
 namespace tensorbus::device {
 
-
 Timeline& WriteMarks::own() {
   if (!made_) made_ = std::make_unique<Timeline>();
   own_.store(made_.get(), std::memory_order_release);

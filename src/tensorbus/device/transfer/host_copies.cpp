@@ -16,7 +16,6 @@
 namespace tensorbus::device {
 namespace {
 
-
 // Limits for unused copies, kept for borrowers that ask a little later, and because pinning their
 // pages takes long.
 constexpr std::size_t kMostResting = 4;
@@ -96,8 +95,8 @@ struct HostCopies::Copy {
   std::deque<OnCopied> waiting;
 };
 
-HostCopies::HostCopies(std::shared_ptr<memory::Arena> arena, std::shared_ptr<DeviceMemory> device_memory,
-                       std::function<void()> wake)
+HostCopies::HostCopies(std::shared_ptr<memory::Arena> arena,
+                       std::shared_ptr<DeviceMemory> device_memory, std::function<void()> wake)
     : arena_(std::move(arena)),
       device_memory_(std::move(device_memory)),
       notifier_(std::make_shared<Notifier>(std::move(wake))) {}
@@ -209,7 +208,9 @@ std::shared_ptr<HostCopies::Copy> HostCopies::make(const Range& range) {
       return copy;
     }
   }
-  const auto allocate = [&] { return arena_->allocate(Copy::block_bytes(bytes), memory::Grant::kRead); };
+  const auto allocate = [&] {
+    return arena_->allocate(Copy::block_bytes(bytes), memory::Grant::kRead);
+  };
   try {
     return std::make_shared<Copy>(allocate(), bytes, notifier_);
   } catch (const Error& error) {

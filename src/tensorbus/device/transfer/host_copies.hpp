@@ -38,7 +38,7 @@ class HostCopies {
     std::size_t bytes = 0;
   };
   struct Copied {
-    memory::BlockRef block;                   // of the arena
+    memory::BlockRef block;           // of the arena
     std::uint64_t offset = 0;         // of the range's first byte, in the segment of `block`
     int device = 0;                   // our ordinal of the range's device
     std::shared_ptr<const void> use;  // held while the copy is read

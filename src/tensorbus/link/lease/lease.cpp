@@ -116,8 +116,7 @@ bool is_broken(const device::GpuStream& stream) { return stream.device().is_brok
 
 // Returns a mark that is reached when all these streams have run their present work; none if none
 // of them runs any more.
-device::Mark signalled(const std::vector<device::GpuStream>& streams,
-                       device::Timeline& timeline) {
+device::Mark signalled(const std::vector<device::GpuStream>& streams, device::Timeline& timeline) {
   if (std::all_of(streams.begin(), streams.end(), is_broken)) return {};
   for (std::size_t i = 1; i < streams.size(); ++i) streams.front().join(streams[i]);
   return timeline.signal(streams.front());

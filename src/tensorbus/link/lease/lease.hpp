@@ -81,7 +81,7 @@ class Lease final : public device::DeviceKeeper, public std::enable_shared_from_
     std::vector<std::shared_ptr<Lease>> others;
     platform::Mutex mutex;
     std::vector<device::GpuStream> streams TB_GUARDED_BY(mutex);  // that use the lease
-    std::vector<OurStream> ours TB_GUARDED_BY(mutex);               // some of these
+    std::vector<OurStream> ours TB_GUARDED_BY(mutex);             // some of these
   };
   struct Written {  // at the owner's mark
     std::shared_ptr<PeerMemory> by;

@@ -122,12 +122,6 @@ std::uint64_t BorrowerLink::follow(std::uint64_t next) noexcept {
   return 0;
 }
 
-std::uint64_t BorrowerLink::gap_before(std::uint64_t sequence) noexcept {
-  const std::uint64_t missed = sequence > next_sequence_ ? sequence - next_sequence_ : 0;
-  next_sequence_ = sequence + 1;
-  return missed;
-}
-
 void BorrowerLink::enter(Lease& lease) {
   const auto index = static_cast<std::uint32_t>(lease.token());
   // Release: pairs with the load in find_lease(), which reads the places of the lease.

@@ -73,8 +73,8 @@ class BorrowerLink : public LeaseSource {
   // Makes the link replace an ended link to a mirror of the same publisher; `next` is that link's
   // next_sequence(). Returns the number of uncounted samples between both.
   std::uint64_t follow(std::uint64_t next) noexcept;
-  // Returns the number of samples missing between the last one and this one.
-  std::uint64_t gap_before(std::uint64_t sequence) noexcept;
+  // `sequence`: the number of the sample that was received last.
+  void set_last(std::uint64_t sequence) noexcept { next_sequence_ = sequence + 1; }
   // From now on pops only samples that are already in the ring. Does nothing if the link has ended.
   void stop_here() noexcept;
   bool stopped() const noexcept { return stopped_; }

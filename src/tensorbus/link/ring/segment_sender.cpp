@@ -119,8 +119,7 @@ void SegmentSender::send_export(memory::SegmentId segment) {
   channel_->send(message);
 }
 
-void SegmentSender::send_pooled(const DeviceExport& message,
-                                const device::ForeignMemory& memory) {
+void SegmentSender::send_pooled(const DeviceExport& message, const device::ForeignMemory& memory) {
   std::vector<platform::Fd> fds;
   fds.push_back(platform::duplicate(memory.pool().get()));
   holds_.add(message.segment, device_memory_->exports().held(message.segment));
@@ -146,8 +145,7 @@ void SegmentSender::send_chunks(DeviceExport message, const device::ForeignMemor
   }
 }
 
-device::Mark SegmentSender::mark_for(const PublishedRef& sample,
-                                     const device::GpuStream* writer) {
+device::Mark SegmentSender::mark_for(const PublishedRef& sample, const device::GpuStream* writer) {
   if (!sample || !sample->on_device()) return {};
   const platform::MutexLock lock(mutex_);
   device::Timeline& timeline = this->timeline();

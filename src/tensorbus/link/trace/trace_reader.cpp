@@ -8,9 +8,9 @@
 namespace tensorbus::link {
 namespace {
 
-const platform::Fd& verified(const platform::Fd& memfd) {
+int verified(const platform::Fd& memfd) {
   platform::verify_sealed_memfd(memfd.get(), kTraceBytes, "TRACED.ring");
-  return memfd;
+  return memfd.get();
 }
 
 // The mapping is read-only, so only loads are allowed.
@@ -26,7 +26,7 @@ bool is_known(TraceEvent event) noexcept {
 }  // namespace
 
 TraceReader::TraceReader(const platform::Fd& memfd)
-    : mapping_(verified(memfd).get(), kTraceBytes, platform::Mapping::Access::kRead) {}
+    : mapping_(verified(memfd), kTraceBytes, platform::Mapping::Access::kRead) {}
 
 void TraceReader::read(std::vector<TraceRecord>& records) {
   // Acquire: the earlier records were at least begun.

@@ -148,13 +148,17 @@ std::vector<std::string> RecordOutput::uncompressed() const {
     found.push_back("compress: nothing was recorded on topic '" + topic + "'");
   const std::string all(recording::name_of(options_.compression.all));
   for (const auto& [topic, count] : large_) {
-    const std::string why =
-        options_.compression.topics.contains(topic)
-            ? "512 MiB or more, which are never compressed"
-            : "1 MiB or more, which are compressed only if the topic is named (" + topic + "=" +
-                  all + ")";
-    found.push_back("compress: topic '" + topic + "': not compressed are " + std::to_string(count) +
-                    " messages of " + why);
+    std::string text = "compress: topic '" + topic + "': not compressed are ";
+    text.append(std::to_string(count)).append(" messages of ");
+    if (options_.compression.topics.contains(topic))
+      text += "512 MiB or more, which are never compressed";
+    else
+      text.append("1 MiB or more, which are compressed only if the topic is named (")
+          .append(topic)
+          .append("=")
+          .append(all)
+          .append(")");
+    found.push_back(std::move(text));
   }
   return found;
 }
