@@ -7,20 +7,20 @@
 #include <string>
 
 #include "fuzz/fuzz.hpp"
-#include "tensorbus/tensor/recording/chunk.hpp"
-#include "tensorbus/tensor/recording/message_head.hpp"
-#include "tensorbus/tensor/recording/read_contents.hpp"
+#include "tensorbus/tensor/mcap/chunk.hpp"
+#include "tensorbus/tensor/mcap/message_head.hpp"
+#include "tensorbus/tensor/mcap/read_contents.hpp"
 #include "tests/unit/tensor/file_test_support.hpp"
 #include "tests/unit/tensor/recording_test_support.hpp"
 
 namespace tensorbus::fuzz {
 namespace {
 
-using recording::Contents;
-using recording::kMessageHead;
-using recording::kRecordHead;
-using recording::MessageEntry;
-using recording::MessageHead;
+using tensor::mcap::Contents;
+using tensor::mcap::kMessageHead;
+using tensor::mcap::kRecordHead;
+using tensor::mcap::MessageEntry;
+using tensor::mcap::MessageHead;
 
 constexpr int kMostChanges = 8;
 
@@ -28,8 +28,8 @@ constexpr int kMostChanges = 8;
 std::string file_of(Input& input) {
   static const std::string whole = test::recorded();
   static const std::string killed = test::recorded(true);
-  static const std::string zstd = test::recorded_in_chunks(recording::Compression::kZstd);
-  static const std::string lz4 = test::recorded_in_chunks(recording::Compression::kLz4);
+  static const std::string zstd = test::recorded_in_chunks(tensor::mcap::Compression::kZstd);
+  static const std::string lz4 = test::recorded_in_chunks(tensor::mcap::Compression::kLz4);
   const std::uint8_t kind = input.byte() % 7;
   if (kind == 0) return std::string(text_of(input.rest()));
   std::string file = kind < 3 ? (kind == 1 ? whole : killed) : (kind < 5 ? zstd : lz4);
@@ -53,8 +53,8 @@ std::optional<MessageHead> head_of(std::span<const std::byte> data) {
   MessageHead head;
   const bool read = accepts(
       [&] {
-        const std::uint64_t bytes = recording::head_bytes_in(data, data.size());
-        head = recording::decode_head(data.first(bytes), data.size());
+        const std::uint64_t bytes = tensor::mcap::head_bytes_in(data, data.size());
+        head = tensor::mcap::decode_head(data.first(bytes), data.size());
       },
       Code::kInvalidArgument);
   return read ? std::optional(head) : std::nullopt;
@@ -63,15 +63,15 @@ std::optional<MessageHead> head_of(std::span<const std::byte> data) {
 // A head is written again as it was read.
 void require_same(const MessageHead& head, std::span<const std::byte> data) {
   std::vector<std::byte> again;
-  recording::encode_head(head, again);
+  tensor::mcap::encode_head(head, again);
   again.insert(again.end(), head.fields.begin(), head.fields.end());
-  check(again.size() == recording::head_bytes(head) && again.size() <= data.size());
-  const MessageHead read = recording::decode_head(again, data.size());
+  check(again.size() == tensor::mcap::head_bytes(head) && again.size() <= data.size());
+  const MessageHead read = tensor::mcap::decode_head(again, data.size());
   check(read.sequence == head.sequence && read.fingerprint == head.fingerprint);
   check(read.tensors.size() == head.tensors.size());
   for (std::size_t i = 0; i < head.tensors.size(); ++i)
     check(read.tensors[i].published_on == head.tensors[i].published_on);
-  for (const recording::PlacedTensor& tensor : head.tensors) {
+  for (const tensor::mcap::PlacedTensor& tensor : head.tensors) {
     const ByteSpan span = span_of(tensor.layout);
     if (span.bytes() == 0) continue;
     check(static_cast<std::int64_t>(tensor.offset) + span.begin >=
@@ -83,10 +83,10 @@ void require_same(const MessageHead& head, std::span<const std::byte> data) {
 // A chunk is unpacked, or refused; a message that lies in it can be read, or is refused.
 void read_packed(std::span<const std::byte> file, const MessageEntry& entry) {
   const auto read = [&] {
-    recording::RecordCursor cursor(file.subspan(entry.offset));
+    tensor::mcap::RecordCursor cursor(file.subspan(entry.offset));
     (void)cursor.number<std::uint8_t>();
-    const recording::UnpackedChunk chunk(cursor.take(cursor.number<std::uint64_t>()));
-    recording::RecordCursor record(chunk.records());
+    const tensor::mcap::UnpackedChunk chunk(cursor.take(cursor.number<std::uint64_t>()));
+    tensor::mcap::RecordCursor record(chunk.records());
     (void)record.take(std::uint64_t{entry.in_chunk} + kRecordHead + kMessageHead);
     const auto data = record.take(entry.bytes - kMessageHead);
     if (const auto head = head_of(data)) require_same(*head, data);
@@ -104,7 +104,7 @@ void run(Input input) {
   bool chunked = false;
   const auto read = [&] {
     try {
-      contents = recording::read_contents(test::Content(file).bytes());
+      contents = tensor::mcap::read_contents(test::Content(file).bytes());
     } catch (const Error& error) {
       chunked = error.code() == Code::kUnsupported;  // another compression
       if (!chunked) throw;
@@ -125,7 +125,8 @@ void run(Input input) {
         bytes.subspan(entry.offset + kRecordHead + kMessageHead, entry.bytes - kMessageHead);
     if (const auto head = head_of(data)) require_same(*head, data);
   }
-  for (const recording::Lost& lost : contents.lost) check(contents.channels.contains(lost.channel));
+  for (const tensor::mcap::Lost& lost : contents.lost)
+    check(contents.channels.contains(lost.channel));
 }
 
 }  // namespace

@@ -125,17 +125,22 @@ def test_no_folder_holds_more_than_a_reader_can_hold() -> None:
 
 # Folders of which each file has the folder's namespace. The others hold classes of the public API,
 # too, which are in `tensorbus`.
-NAMED_BY_FOLDER = ("memory", "device", "link", "c", "python")
+NAMED_BY_FOLDER = (
+    *("memory", "device", "link", "c", "python"),
+    *("tensor/mcap", "recording/play", "recording/read", "recording/record"),
+)
 OPENED = re.compile(r"^namespace (tensorbus[\w:]*) \{(?!\n(?:class|struct) \w+;\n\})", re.MULTILINE)
 
 
-@pytest.mark.parametrize("layer", NAMED_BY_FOLDER)
-def test_a_folder_is_its_namespace(layer: str) -> None:
+@pytest.mark.parametrize("folder", NAMED_BY_FOLDER)
+def test_a_folder_is_its_namespace(folder: str) -> None:
+    layer, *rooms = folder.split("/")
+    expected = ["tensorbus", layer, *(rooms if folder == "tensor/mcap" else [])]
     others = {
         path.relative_to(SOURCES).as_posix(): namespace
-        for path in code_files(SOURCES / layer)
+        for path in code_files(SOURCES / folder)
         for namespace in OPENED.findall(path.read_text())
-        if namespace.split("::")[:2] != ["tensorbus", layer]
+        if namespace.split("::")[: len(expected)] != expected
     }
     assert others == {}
 

@@ -21,9 +21,9 @@
 namespace tensorbus {
 namespace {
 
-using bus::PlayTime;
-using bus::ReplayedChannel;
 using platform::Clock;
+using recording::PlayTime;
+using recording::ReplayedChannel;
 
 constexpr std::chrono::milliseconds kClockPeriod{10};
 constexpr std::chrono::nanoseconds kLoneGap = std::chrono::seconds(1);
@@ -63,7 +63,7 @@ struct Player::State {
     require_recorded(recording, options);
     if (device) bus::DeviceCopier::require(*device);
     order = recording.select(options.topics, options.begin_ns, options.end_ns);
-    if (!options.clock.empty()) bus::leave_out_recorded_clock(recording, options, order);
+    if (!options.clock.empty()) recording::leave_out_recorded_clock(recording, options, order);
     make_publishers(options);
     if (!options.clock.empty())
       clock.emplace(options.clock, PublisherOptions{.history = 1}, participant);
@@ -72,18 +72,18 @@ struct Player::State {
   ~State() { end(); }
 
   void make_publishers(const PlayerOptions& options) {
-    const recording::Contents& contents = recording.contents();
+    const tensor::mcap::Contents& contents = recording.contents();
     for (const std::uint32_t number : order) {
       const std::uint16_t id = contents.messages[number].channel;
       if (channels.contains(id)) continue;
-      const recording::Channel& channel = contents.channels.at(id);
+      const tensor::mcap::Channel& channel = contents.channels.at(id);
       const auto schema = contents.schemas.find(channel.schema);
       const bool has_type =
-          schema != contents.schemas.end() && schema->second.encoding == recording::kEncoding;
+          schema != contents.schemas.end() && schema->second.encoding == tensor::mcap::kEncoding;
       channels[id] = std::make_unique<ReplayedChannel>(
           channel, has_type ? schema->second.definition : std::string(),
-          bus::played_name(channel.topic, options), recording.file().path(), first_sequence(number),
-          participant);
+          recording::played_name(channel.topic, options), recording.file().path(),
+          first_sequence(number), participant);
     }
   }
   std::uint64_t first_sequence(std::uint32_t number) const {
@@ -281,7 +281,8 @@ struct Player::State {
   PlayerStats stats TB_GUARDED_BY(mutex){};
 
   std::atomic<std::uint32_t> ended = 0;  // a futex: 1 when the thread has ended
-  const std::shared_ptr<bus::RecordProgress> progress = std::make_shared<bus::RecordProgress>();
+  const std::shared_ptr<recording::RecordProgress> progress =
+      std::make_shared<recording::RecordProgress>();
   std::atomic<bool> told = false;  // close() has thrown the error
 };
 

@@ -12,7 +12,7 @@
 #include "tensorbus/platform/log.hpp"
 #include "tensorbus/recording/record/look_pace.hpp"
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 namespace {
 
 constexpr std::uint64_t kToldTag = 0;
@@ -144,7 +144,7 @@ void RecordCollector::look_around() {
     if (finds_topics_ && is_wanted(info.topic))
       in_spite_of_shortage([&] { subscribe(info.topic); });
     if (!subscribed_.contains(info.topic)) continue;
-    const PublisherName name{info.participant, info.number};
+    const bus::PublisherName name{info.participant, info.number};
     if (known_.contains(name)) continue;
     known_[name] = {recorded_publisher(info), platform::Clock::now()};
   }
@@ -389,7 +389,7 @@ bool RecordCollector::drain(Topic& topic, std::size_t most) {
 
 void RecordCollector::collect(Topic& topic, Sample&& sample) {
   const SampleHeader& header = sample.header();
-  const PublisherName name{header.publisher, header.publisher_number};
+  const bus::PublisherName name{header.publisher, header.publisher_number};
   Source& source = source_of(name, topic.name, header.sequence);
   const std::uint64_t published = clock_.at_wall_time(header.timestamp_ns);
   source.time = std::max(source.time, topic.pace.came_at(published, clock_.now()));
@@ -400,7 +400,7 @@ void RecordCollector::collect(Topic& topic, Sample&& sample) {
 
 // Collects the samples missing before the last one received, or at the end of a publisher.
 void RecordCollector::collect_missing(Topic& topic) {
-  for (MissingSamples& one : topic.subscriber.take_missing()) {
+  for (bus::MissingSamples& one : topic.subscriber.take_missing()) {
     if (!one.why.empty()) ++topic.taken;  // the last of them was in the queue
     Source& source = source_of(one.publisher, topic.name, one.first);
     collected_.push_back({.source = &source, .time = source.time, .missing = std::move(one)});
@@ -450,7 +450,7 @@ void RecordCollector::put(Source& source, Sample&& sample, std::uint64_t time) {
 }
 
 // Some may be counted already: samples that were not copied are also missing before the next one.
-void RecordCollector::note_missing(Source& source, MissingSamples&& missing) {
+void RecordCollector::note_missing(Source& source, bus::MissingSamples&& missing) {
   if (missing.end <= source.seen) return;
   count_lost(missing.end - source.seen);
   source.seen = missing.end;
@@ -473,7 +473,7 @@ void RecordCollector::tell_of_last_lost() {
 }
 
 // `first`: the sequence of the first sample that was received or is missing.
-RecordCollector::Source& RecordCollector::source_of(const PublisherName& name,
+RecordCollector::Source& RecordCollector::source_of(const bus::PublisherName& name,
                                                     const std::string& topic, std::uint64_t first) {
   const auto [found, is_new] = sources_.try_emplace(name);
   if (is_new) {
@@ -483,13 +483,13 @@ RecordCollector::Source& RecordCollector::source_of(const PublisherName& name,
   return found->second;
 }
 
-std::shared_ptr<RecordedPublisher> RecordCollector::known_publisher(const PublisherName& name,
+std::shared_ptr<RecordedPublisher> RecordCollector::known_publisher(const bus::PublisherName& name,
                                                                     const std::string& topic) {
   if (!known_.contains(name)) look_around();
   const auto found = known_.find(name);
   if (found != known_.end()) return found->second.publisher;
   return std::make_shared<RecordedPublisher>(
-      RecordedPublisher{topic, "", {{"publisher", to_string(name)}}});
+      RecordedPublisher{topic, "", {{"publisher", bus::to_string(name)}}});
 }
 
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

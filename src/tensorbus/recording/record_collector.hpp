@@ -21,7 +21,7 @@
 #include "tensorbus/recording/record/record_buffer.hpp"
 #include "tensorbus/recording/record/record_clock.hpp"
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 
 // The topics to record, and how.
 struct CollectorOptions {
@@ -67,7 +67,7 @@ class RecordCollector {
     Source* source = nullptr;
     std::uint64_t time = 0;
     Sample sample{};
-    std::optional<MissingSamples> missing{};
+    std::optional<bus::MissingSamples> missing{};
   };
 
   template <typename Work>
@@ -93,10 +93,10 @@ class RecordCollector {
   void put_collected(std::uint64_t until = UINT64_MAX);
   void note_seen(Source& source, std::uint64_t sequence);
   void put(Source& source, Sample&& sample, std::uint64_t time);
-  void note_missing(Source& source, MissingSamples&& missing);
+  void note_missing(Source& source, bus::MissingSamples&& missing);
   void tell_of_last_lost();
-  Source& source_of(const PublisherName& name, const std::string& topic, std::uint64_t first);
-  std::shared_ptr<RecordedPublisher> known_publisher(const PublisherName& name,
+  Source& source_of(const bus::PublisherName& name, const std::string& topic, std::uint64_t first);
+  std::shared_ptr<RecordedPublisher> known_publisher(const bus::PublisherName& name,
                                                      const std::string& topic);
   void count_lost(std::uint64_t count) noexcept {
     lost_.fetch_add(count, std::memory_order_relaxed);  // only its value matters
@@ -116,8 +116,8 @@ class RecordCollector {
   // Used by the thread of run(), which appends with the mutex of end() held.
   std::vector<Topic*> by_tag_;
   platform::Mutex ending_;
-  std::map<PublisherName, Known> known_;  // of recorded topics
-  std::map<PublisherName, Source> sources_;
+  std::map<bus::PublisherName, Known> known_;  // of recorded topics
+  std::map<bus::PublisherName, Source> sources_;
   // Of all topics. put_collected() puts them into the buffer in the order of their times.
   std::vector<Collected> collected_;
   std::uint64_t collected_bytes_ = 0;
@@ -136,4 +136,4 @@ class RecordCollector {
   std::atomic<std::uint32_t> topics_ = 0;
 };
 
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

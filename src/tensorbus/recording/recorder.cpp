@@ -21,7 +21,7 @@
 namespace tensorbus {
 namespace {
 
-using bus::RecordedSample;
+using recording::RecordedSample;
 
 bool splits(const RecorderOptions& options) {
   return options.split_bytes != 0 || options.split_time.count() != 0;
@@ -48,7 +48,8 @@ ParticipantOptions participant_options(const RecorderOptions& options) {
   return {.domain = options.domain};
 }
 
-recording::TextMap about_recorder(const RecorderOptions& options, const Participant& participant) {
+tensor::mcap::TextMap about_recorder(const RecorderOptions& options,
+                                     const Participant& participant) {
   char host[256] = "";
   (void)::gethostname(host, sizeof host - 1);
   return {{"version", kVersion},
@@ -59,14 +60,15 @@ recording::TextMap about_recorder(const RecorderOptions& options, const Particip
           {"reliable", options.reliable ? "true" : "false"}};
 }
 
-bus::RecordOutputOptions files_of(const RecorderOptions& options, const Participant& participant) {
+recording::RecordOutputOptions files_of(const RecorderOptions& options,
+                                        const Participant& participant) {
   return {.path = options.path,
           .overwrite = options.overwrite,
           .numbered = splits(options) || options.snapshot_time.count() != 0,
           .split_bytes = options.split_bytes,
           .split_ns = static_cast<std::uint64_t>(options.split_time.count()),
           .about = about_recorder(options, participant),
-          .compression = bus::record_compression(options.compress, options.compress_topics)};
+          .compression = recording::record_compression(options.compress, options.compress_topics)};
 }
 
 }  // namespace
@@ -171,7 +173,7 @@ struct Recorder::State {
           buffer.release(held);
         }
       } catch (...) {
-        dropped += bus::samples_in(*kept);
+        dropped += recording::samples_in(*kept);
         throw;
       }
       output.finish();
@@ -185,7 +187,7 @@ struct Recorder::State {
   // Returns the bytes that the samples hold.
   std::uint64_t write(const std::vector<RecordedSample>& samples) {
     std::uint64_t held = 0;
-    taken += bus::samples_in(samples);
+    taken += recording::samples_in(samples);
     try {
       for (const RecordedSample& one : samples) {
         held += one.bytes;
@@ -216,10 +218,11 @@ struct Recorder::State {
 
   const Participant participant;
   const bool keeps;  // for snapshots
-  bus::RecordBuffer buffer;
-  bus::RecordCollector collector;
-  bus::RecordOutput output;  // used by the writing thread, except path_of()
-  const std::shared_ptr<bus::RecordProgress> progress = std::make_shared<bus::RecordProgress>();
+  recording::RecordBuffer buffer;
+  recording::RecordCollector collector;
+  recording::RecordOutput output;  // used by the writing thread, except path_of()
+  const std::shared_ptr<recording::RecordProgress> progress =
+      std::make_shared<recording::RecordProgress>();
   std::uint64_t taken = 0;  // samples taken by the writing thread
   std::atomic<std::uint64_t> messages = 0;
   std::atomic<std::uint64_t> bytes = 0;
@@ -257,7 +260,7 @@ Outcome Recorder::snapshot(std::string& path, const platform::StopCondition& sto
 }
 
 Outcome Recorder::wait(const platform::StopCondition& stop) {
-  bus::RecordProgress& progress = *state_->progress;
+  recording::RecordProgress& progress = *state_->progress;
   return stop.wait([&] { return progress.has_failed(); },
                    [&](std::chrono::nanoseconds most) { return progress.park_until_failed(most); });
 }

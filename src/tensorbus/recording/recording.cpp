@@ -13,13 +13,13 @@
 #include "tensorbus/bus/subscribe/sample_data.hpp"
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/recording/read/chunk_cache.hpp"
-#include "tensorbus/tensor/recording/message_head.hpp"
-#include "tensorbus/tensor/recording/read_contents.hpp"
+#include "tensorbus/tensor/mcap/message_head.hpp"
+#include "tensorbus/tensor/mcap/read_contents.hpp"
 
 namespace tensorbus {
 namespace {
 
-using recording::MessageEntry;
+using tensor::mcap::MessageEntry;
 
 constexpr std::size_t kMostMessages = UINT32_MAX;
 
@@ -43,12 +43,12 @@ platform::Fd open_recording(const std::string& path) {
   platform::throw_system("opening it", error_number, platform::During::kFile);
 }
 
-std::string value_in(const recording::TextMap& map, const char* key) {
+std::string value_in(const tensor::mcap::TextMap& map, const char* key) {
   const auto found = map.find(key);
   return found == map.end() ? std::string() : found->second;
 }
 
-std::shared_ptr<const link::Source> source_of_channel(const recording::Channel& channel) {
+std::shared_ptr<const link::Source> source_of_channel(const tensor::mcap::Channel& channel) {
   const auto name = bus::parse_publisher_name(value_in(channel.metadata, "publisher"));
   auto source = std::make_shared<link::Source>();
   if (name) std::tie(source->participant, source->publisher) = *name;
@@ -61,20 +61,20 @@ std::shared_ptr<const link::Source> source_of_channel(const recording::Channel& 
 }
 
 void require_record(std::span<const std::byte> record, const MessageEntry& entry) {
-  recording::RecordCursor cursor(record);
-  if (cursor.number<std::uint8_t>() != static_cast<std::uint8_t>(recording::Opcode::kMessage))
-    recording::refuse_record("the message is not there any more");
+  tensor::mcap::RecordCursor cursor(record);
+  if (cursor.number<std::uint8_t>() != static_cast<std::uint8_t>(tensor::mcap::Opcode::kMessage))
+    tensor::mcap::refuse_record("the message is not there any more");
   if (cursor.number<std::uint64_t>() != entry.bytes)
-    recording::refuse_record("the length of its record is not that of the index");
+    tensor::mcap::refuse_record("the length of its record is not that of the index");
   if (cursor.number<std::uint16_t>() != entry.channel)
-    recording::refuse_record("its channel is not that of the index");
+    tensor::mcap::refuse_record("its channel is not that of the index");
   (void)cursor.number<std::uint32_t>();
   if (cursor.number<std::uint64_t>() != entry.log_time)
-    recording::refuse_record("its time is not that of the index");
+    tensor::mcap::refuse_record("its time is not that of the index");
 }
 
 std::uint64_t publish_time_in(std::span<const std::byte> record) {
-  recording::RecordCursor cursor(record.last(sizeof(std::uint64_t)));
+  tensor::mcap::RecordCursor cursor(record.last(sizeof(std::uint64_t)));
   return cursor.number<std::uint64_t>();
 }
 
@@ -85,31 +85,31 @@ Recording::Recording(const std::string& path) {
   const platform::Fd fd = with_errors_about(file, [&] { return open_recording(path); });
   const std::size_t size = with_errors_about(file, [&] {
     const FileBytes bytes(fd.get());
-    contents_ = std::make_shared<const recording::Contents>(recording::read_contents(bytes));
+    contents_ = std::make_shared<const tensor::mcap::Contents>(tensor::mcap::read_contents(bytes));
     if (contents_->messages.size() > kMostMessages)
       throw Error(Code::kUnsupported, "it has more than 4,294,967,295 messages");
     for (const auto& [id, channel] : contents_->channels) sources_[id] = source_of_channel(channel);
     return bytes.size();
   });
-  chunks_ = std::make_shared<bus::ChunkCache>();
+  chunks_ = std::make_shared<recording::ChunkCache>();
   file_ = std::make_shared<memory::MappedFile>(fd.get(), path, 0, size,
                                                memory::MappedFile::Mode::kRead);
 }
 
 Sample Recording::sample(std::size_t index) const {
   if (index >= contents_->messages.size())
-    recording::refuse_record(memory::about_file(file_->path()) + "it has " +
-                             std::to_string(contents_->messages.size()) +
-                             " messages, but none with number " + std::to_string(index));
+    tensor::mcap::refuse_record(memory::about_file(file_->path()) + "it has " +
+                                std::to_string(contents_->messages.size()) +
+                                " messages, but none with number " + std::to_string(index));
   const MessageEntry& entry = contents_->messages[index];
   return with_errors_about(memory::about_file(file_->path()) + "message " + std::to_string(index) +
                                ", at byte " + std::to_string(entry.offset) + ": ",
                            [&] { return sample_at(entry); });
 }
 
-recording::Compression Recording::compression(std::size_t index) const {
+tensor::mcap::Compression Recording::compression(std::size_t index) const {
   const MessageEntry& entry = contents_->messages.at(index);
-  if (!entry.is_packed()) return recording::Compression::kNone;
+  if (!entry.is_packed()) return tensor::mcap::Compression::kNone;
   return chunks_->get(file_->bytes(), entry.offset)->compression();
 }
 
@@ -123,25 +123,25 @@ Sample Recording::sample_at(const MessageEntry& entry) const {
 Sample Recording::sample_in(std::span<const std::byte> records, std::uint64_t at,
                             const MessageEntry& entry,
                             const std::shared_ptr<const void>& keeper) const {
-  constexpr std::size_t kBefore = recording::kRecordHead + recording::kMessageHead;
-  const recording::Channel& channel = contents_->channels.at(entry.channel);
-  if (channel.encoding != recording::kEncoding)
+  constexpr std::size_t kBefore = tensor::mcap::kRecordHead + tensor::mcap::kMessageHead;
+  const tensor::mcap::Channel& channel = contents_->channels.at(entry.channel);
+  if (channel.encoding != tensor::mcap::kEncoding)
     throw Error(Code::kUnsupported,
                 "it is encoded as '" + channel.encoding + "': Tensorbus reads its own messages");
-  if (at > records.size() || records.size() - at < recording::kRecordHead ||
-      entry.bytes > records.size() - at - recording::kRecordHead)
-    recording::refuse_record("it does not lie in its chunk");
-  const auto record = records.subspan(at, recording::kRecordHead + entry.bytes);
+  if (at > records.size() || records.size() - at < tensor::mcap::kRecordHead ||
+      entry.bytes > records.size() - at - tensor::mcap::kRecordHead)
+    tensor::mcap::refuse_record("it does not lie in its chunk");
+  const auto record = records.subspan(at, tensor::mcap::kRecordHead + entry.bytes);
   require_record(record, entry);
   const auto data = record.subspan(kBefore);
   // Copied before it is checked, so that a process that writes to the file cannot change it.
   std::vector<std::byte> head;
-  if (data.size() >= recording::kHeadStart) {
-    const auto start = data.first(recording::kHeadStart);
-    const std::size_t bytes = recording::head_bytes_in(start, data.size());
+  if (data.size() >= tensor::mcap::kHeadStart) {
+    const auto start = data.first(tensor::mcap::kHeadStart);
+    const std::size_t bytes = tensor::mcap::head_bytes_in(start, data.size());
     head.assign(data.begin(), data.begin() + static_cast<std::ptrdiff_t>(bytes));
   }
-  const recording::MessageHead decoded = recording::decode_head(head, data.size());
+  const tensor::mcap::MessageHead decoded = tensor::mcap::decode_head(head, data.size());
   const auto& source = sources_.at(entry.channel);
   const SampleHeader header{.sequence = decoded.sequence,
                             .timestamp_ns = publish_time_in(record.first(kBefore)),
@@ -176,7 +176,7 @@ std::vector<RecordedTopic> Recording::topics() const {
     ++topic.publishers;
     const auto schema = contents_->schemas.find(channel.schema);
     if (schema == contents_->schemas.end()) continue;
-    const bool is_own = schema->second.encoding == recording::kEncoding;
+    const bool is_own = schema->second.encoding == tensor::mcap::kEncoding;
     const std::string& type = is_own ? schema->second.definition : schema->second.name;
     if (type.empty()) continue;
     const auto place = std::ranges::lower_bound(topic.types, type);
@@ -189,7 +189,7 @@ std::vector<RecordedTopic> Recording::topics() const {
     if (topic.messages++ == 0) topic.begin_ns = entry.log_time;
     topic.end_ns = entry.log_time;
   }
-  for (const recording::Lost& lost : contents_->lost)
+  for (const tensor::mcap::Lost& lost : contents_->lost)
     of_channel.at(lost.channel)->lost += lost.count;
   std::vector<RecordedTopic> all;
   for (auto& [name, topic] : topics) all.push_back(std::move(topic));

@@ -12,15 +12,15 @@
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/memory/file/mapped_file.hpp"
 #include "tensorbus/platform/export.hpp"
-#include "tensorbus/tensor/recording/compression.hpp"
-#include "tensorbus/tensor/recording/contents.hpp"
+#include "tensorbus/tensor/mcap/compression.hpp"
+#include "tensorbus/tensor/mcap/contents.hpp"
 
 namespace tensorbus {
 
 namespace link {
 struct Source;
 }
-namespace bus {
+namespace recording {
 class ChunkCache;
 }
 
@@ -35,13 +35,13 @@ class TENSORBUS_API Recording {
   // kOutOfMemory, kSystem.
   explicit Recording(const std::string& path);
 
-  const recording::Contents& contents() const noexcept { return *contents_; }
+  const tensor::mcap::Contents& contents() const noexcept { return *contents_; }
   const memory::MappedFile& file() const noexcept { return *file_; }
   // Returns the message with this number, in the order of the times. Throws Error(kInvalidArgument)
   // that says what is damaged, Error(kUnsupported) if another program wrote it.
   Sample sample(std::size_t index) const;
   // Returns the compression of the chunk that contains this message. Throws as sample() does.
-  recording::Compression compression(std::size_t index) const;
+  tensor::mcap::Compression compression(std::size_t index) const;
   std::vector<RecordedTopic> topics() const;  // sorted by name
   // Returns the numbers of the messages on these topics (none: all), recorded from `begin` to
   // before `end`.
@@ -49,15 +49,15 @@ class TENSORBUS_API Recording {
                                     std::uint64_t end) const;
 
  private:
-  Sample sample_at(const recording::MessageEntry& entry) const;
+  Sample sample_at(const tensor::mcap::MessageEntry& entry) const;
   Sample sample_in(std::span<const std::byte> records, std::uint64_t at,
-                   const recording::MessageEntry& entry,
+                   const tensor::mcap::MessageEntry& entry,
                    const std::shared_ptr<const void>& keeper) const;
 
   std::shared_ptr<memory::MappedFile> file_;
-  std::shared_ptr<const recording::Contents> contents_;
+  std::shared_ptr<const tensor::mcap::Contents> contents_;
   std::map<std::uint16_t, std::shared_ptr<const link::Source>> sources_;  // of channels
-  std::shared_ptr<bus::ChunkCache> chunks_;
+  std::shared_ptr<recording::ChunkCache> chunks_;
 };
 
 }  // namespace tensorbus

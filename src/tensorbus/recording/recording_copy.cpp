@@ -11,8 +11,8 @@
 namespace tensorbus {
 namespace {
 
-using bus::RecordedPublisher;
-using bus::RecordedSample;
+using recording::RecordedPublisher;
+using recording::RecordedSample;
 
 constexpr std::size_t kMostAtOnce = 512;
 constexpr std::uint64_t kMostBytesAtOnce = std::uint64_t{32} << 20;
@@ -57,8 +57,8 @@ class RecordingCopier {
   }
 
  private:
-  recording::TextMap about() const {
-    recording::TextMap map;
+  tensor::mcap::TextMap about() const {
+    tensor::mcap::TextMap map;
     if (!parts_.empty()) map = parts_.front().recording.contents().about;
     map["copied"] = std::to_string(platform::wall_clock_ns());
     map["format"] = "1";
@@ -78,7 +78,7 @@ class RecordingCopier {
   bool has_packed() const {
     return std::ranges::any_of(parts_, [](const RecordingPart& part) {
       return std::ranges::any_of(part.recording.contents().messages,
-                                 &recording::MessageEntry::is_packed);
+                                 &tensor::mcap::MessageEntry::is_packed);
     });
   }
 
@@ -86,9 +86,9 @@ class RecordingCopier {
     std::vector<CopiedEntry> entries;
     for (std::uint32_t i = 0; i < parts_.size(); ++i) {
       const RecordingPart& part = parts_[i];
-      const recording::Contents& contents = part.recording.contents();
+      const tensor::mcap::Contents& contents = part.recording.contents();
       for (std::uint32_t j = 0; j < contents.lost.size(); ++j) {
-        const recording::Lost& lost = contents.lost[j];
+        const tensor::mcap::Lost& lost = contents.lost[j];
         const std::string& topic = contents.channels.at(lost.channel).topic;
         const bool wanted = part.topics.empty() || std::ranges::count(part.topics, topic) > 0;
         if (wanted && lost.log_time >= part.begin_ns && lost.log_time < part.end_ns)
@@ -105,8 +105,8 @@ class RecordingCopier {
   std::shared_ptr<RecordedPublisher> publisher_of(std::uint32_t part, std::uint16_t id) {
     auto& publisher = channels_[part][id];
     if (publisher) return publisher;
-    const recording::Contents& contents = parts_[part].recording.contents();
-    const recording::Channel& channel = contents.channels.at(id);
+    const tensor::mcap::Contents& contents = parts_[part].recording.contents();
+    const tensor::mcap::Channel& channel = contents.channels.at(id);
     const auto schema = contents.schemas.find(channel.schema);
     publisher = std::make_shared<RecordedPublisher>(RecordedPublisher{
         channel.topic, schema == contents.schemas.end() ? std::string() : schema->second.definition,
@@ -115,7 +115,7 @@ class RecordingCopier {
   }
 
   void add_lost(const CopiedEntry& entry) {
-    const recording::Lost& lost = parts_[entry.part].recording.contents().lost[entry.number];
+    const tensor::mcap::Lost& lost = parts_[entry.part].recording.contents().lost[entry.number];
     RecordedSample& told = staged_.emplace_back();
     told.publisher = publisher_of(entry.part, lost.channel);
     told.log_time = lost.log_time;
@@ -141,7 +141,7 @@ class RecordingCopier {
     }
     copied.has_sample = true;
     copied.log_time = entry.log_time;
-    copied.bytes = bus::bytes_of(copied.sample);
+    copied.bytes = recording::bytes_of(copied.sample);
     staged_bytes_ += copied.bytes;
     staged_.push_back(std::move(copied));
   }
@@ -156,7 +156,7 @@ class RecordingCopier {
   const std::span<const RecordingPart> parts_;
   const CopyOptions& options_;
   std::vector<std::map<std::uint16_t, std::shared_ptr<RecordedPublisher>>> channels_;  // of parts
-  bus::RecordOutput output_;
+  recording::RecordOutput output_;
   std::vector<RecordedSample> staged_;
   std::uint64_t staged_bytes_ = 0;
   CopiedMessages copied_;

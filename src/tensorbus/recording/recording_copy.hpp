@@ -26,7 +26,7 @@ struct CopyOptions {
   // true: messages of compressed chunks are compressed in the same way, and others are not, except
   // those of topics that `compression` names. false: `compression` applies to all.
   bool keep_compression = true;
-  bus::RecordCompression compression{};
+  recording::RecordCompression compression{};
 };
 
 struct CopiedMessages {

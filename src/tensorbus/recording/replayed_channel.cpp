@@ -8,10 +8,10 @@
 #include "tensorbus/link/lease/mirror_origin.hpp"
 #include "tensorbus/link/ring/link_segment.hpp"
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 namespace {
 
-using recording::TextMap;
+using tensor::mcap::TextMap;
 
 constexpr std::size_t kMostName = 255;  // bytes of a machine's name
 
@@ -30,7 +30,7 @@ std::uint32_t number_in(const TextMap& map, const char* key, std::uint32_t least
   return std::clamp(value, least, most);
 }
 
-PublisherOptions options_of(const recording::Channel& channel, const std::string& definition) {
+PublisherOptions options_of(const tensor::mcap::Channel& channel, const std::string& definition) {
   const PublisherOptions usual;
   PublisherOptions options;
   options.depth = number_in(channel.metadata, "depth", 1, link::kMaxDepth, usual.depth);
@@ -47,17 +47,18 @@ std::string machine_name(const std::string& file) {
   return (kReplay + name).substr(0, kMostName);
 }
 
-link::MirrorOrigin origin_of(const recording::Channel& channel, const std::string& file) {
+link::MirrorOrigin origin_of(const tensor::mcap::Channel& channel, const std::string& file) {
   std::string publisher = text_in(channel.metadata, "publisher");
-  if (!parse_publisher_name(publisher)) publisher = to_string(PublisherName{});
+  if (!bus::parse_publisher_name(publisher)) publisher = bus::to_string(bus::PublisherName{});
   return {machine_name(file), std::move(publisher)};
 }
 
 }  // namespace
 
-ReplayedChannel::ReplayedChannel(const recording::Channel& channel, const std::string& definition,
-                                 const std::string& topic, const std::string& file,
-                                 std::uint64_t first, const Participant& participant)
+ReplayedChannel::ReplayedChannel(const tensor::mcap::Channel& channel,
+                                 const std::string& definition, const std::string& topic,
+                                 const std::string& file, std::uint64_t first,
+                                 const Participant& participant)
     : publisher_(topic, options_of(channel, definition), participant, origin_of(channel, file),
                  first),  // else the first subscriber would count earlier numbers as missed
       next_(first) {}
@@ -71,10 +72,10 @@ Published ReplayedChannel::publish(const Sample& sample, const platform::StopCon
     message.tensors.push_back(
         {.data = tensor.data(), .layout = tensor.layout(), .device = tensor.device()});
   }
-  const Stamp stamp{header.sequence + raised_by_, header.timestamp_ns};
+  const bus::Stamp stamp{header.sequence + raised_by_, header.timestamp_ns};
   const Published result = publisher_.publish_as(message, stamp, stop);
   if (result.outcome == Outcome::kDone) next_ = stamp.sequence + 1;
   return result;
 }
 
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

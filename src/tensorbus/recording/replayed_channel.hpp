@@ -8,9 +8,9 @@
 #include "tensorbus/bus/publisher.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
-#include "tensorbus/tensor/recording/contents.hpp"
+#include "tensorbus/tensor/mcap/contents.hpp"
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 
 // The beginning of the machine's name in the origin of a replayed sample.
 inline constexpr const char* kReplay = "replay:";
@@ -21,7 +21,7 @@ inline constexpr const char* kReplay = "replay:";
 class ReplayedChannel {
  public:
   // `first`: the number of the first sample to be published. Throws as Publisher does.
-  ReplayedChannel(const recording::Channel& channel, const std::string& definition,
+  ReplayedChannel(const tensor::mcap::Channel& channel, const std::string& definition,
                   const std::string& topic, const std::string& file, std::uint64_t first,
                   const Participant& participant);
 
@@ -38,4 +38,4 @@ class ReplayedChannel {
   std::uint64_t raised_by_ = 0;
 };
 
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

@@ -10,7 +10,7 @@
 #include "failing_new.hpp"
 #include "tests/unit/bus/test_support.hpp"
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 namespace {
 
 using namespace tensorbus::testing;
@@ -65,4 +65,4 @@ TEST(AllocationOfRecordCollectors, that_fails_leaves_no_publisher_that_waits) {
 }
 
 }  // namespace
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

@@ -8,11 +8,11 @@
 #include <string>
 
 #include "failing_new.hpp"
-#include "tensorbus/tensor/recording/read_contents.hpp"
+#include "tensorbus/tensor/mcap/read_contents.hpp"
 #include "tests/unit/tensor/file_test_support.hpp"
 #include "tests/unit/tensor/recording_test_support.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 namespace {
 
 using testing::Fails;
@@ -76,4 +76,4 @@ TEST(AllocationOfRecordings, that_fails_leaves_a_file_that_can_be_read) {
 }
 
 }  // namespace
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "tensorbus/tensor/recording/mcap.hpp"
+#include "tensorbus/tensor/mcap/mcap.hpp"
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 namespace {
 
 // Its pages would become memory if it were copied.
@@ -19,9 +19,9 @@ TEST(ChunkCache, a_chunk_that_is_larger_than_any_is_refused_and_not_copied) {
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(mapped, MAP_FAILED);
   std::vector<std::byte> head;
-  recording::RecordWriter out(head);
-  out.begin(recording::Opcode::kChunk);
-  out.end(kBytes - recording::kRecordHead);
+  tensor::mcap::RecordWriter out(head);
+  out.begin(tensor::mcap::Opcode::kChunk);
+  out.end(kBytes - tensor::mcap::kRecordHead);
   std::ranges::copy(head, static_cast<std::byte*>(mapped));
   ChunkCache cache;
   std::string why;
@@ -36,4 +36,4 @@ TEST(ChunkCache, a_chunk_that_is_larger_than_any_is_refused_and_not_copied) {
 }
 
 }  // namespace
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 namespace {
 
 using namespace std::chrono_literals;
@@ -79,4 +79,4 @@ TEST(LookPaceTest, a_publisher_that_was_stopped_for_a_moment_changes_nothing) {
 }
 
 }  // namespace
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

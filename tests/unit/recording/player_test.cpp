@@ -31,8 +31,8 @@ const std::string kPixels(5000, 'x');
 using Numbers = std::vector<std::uint64_t>;
 
 TEST(PlayTimeTest, each_due_time_is_counted_from_the_start) {
-  bus::PlayTime time(2.0);
-  const bus::PlayTime::TimePoint start{};
+  recording::PlayTime time(2.0);
+  const recording::PlayTime::TimePoint start{};
   time.start(1'000, start);
   EXPECT_EQ(time.due(1'000), start);
   EXPECT_EQ(time.due(3'000), start + 1'000ns);
@@ -41,17 +41,17 @@ TEST(PlayTimeTest, each_due_time_is_counted_from_the_start) {
   time.set_rate(0.5, start + 500ns);
   EXPECT_EQ(time.at(start + 500ns), 2'000U);
   EXPECT_EQ(time.due(3'000), start + 2'500ns);
-  EXPECT_LT(time.due(UINT64_MAX), bus::PlayTime::TimePoint::max());
-  EXPECT_EQ(bus::PlayTime(1e300).at(start + 1s), 1'000'000'000'000'000'000U);
+  EXPECT_LT(time.due(UINT64_MAX), recording::PlayTime::TimePoint::max());
+  EXPECT_EQ(recording::PlayTime(1e300).at(start + 1s), 1'000'000'000'000'000'000U);
 }
 
 class PlayerTest : public ::testing::Test {
  protected:
   // Records a message each hour, on "one", with the number i + first.
-  void record(std::uint64_t count, std::uint64_t first = 0, const recording::TextMap& more = {},
+  void record(std::uint64_t count, std::uint64_t first = 0, const tensor::mcap::TextMap& more = {},
               Device published_on = Device::host()) {
-    recording::RecordingWriter writer(file.path(), true, {{"version", "test"}});
-    recording::TextMap metadata{{"publisher", kRecorded}, {"node", "camera"}, {"depth", "4"}};
+    tensor::mcap::RecordingWriter writer(file.path(), true, {{"version", "test"}});
+    tensor::mcap::TextMap metadata{{"publisher", kRecorded}, {"node", "camera"}, {"depth", "4"}};
     metadata.insert(more.begin(), more.end());
     const auto channel = writer.add_channel("one", "robot.One\nlabel: str", metadata);
     for (std::uint64_t i = 0; i < count; ++i) {
@@ -248,7 +248,7 @@ class PlayerOfAClockTest : public PlayerTest {
   void record_beside(const Value& fields) {
     const auto bytes = fields.encode();
     const std::string_view packed(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    recording::RecordingWriter writer(file.path(), true, {{"version", "test"}});
+    tensor::mcap::RecordingWriter writer(file.path(), true, {{"version", "test"}});
     const auto one = writer.add_channel("one", "", {});
     const std::array clocks{writer.add_channel("clock", "", {{"publisher", kRecorded}}),
                             writer.add_channel("clock", "", {})};

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 namespace {
 
 constexpr std::uint64_t kHour = std::uint64_t{3600} * 1'000'000'000;
@@ -60,4 +60,4 @@ TEST(ARecordBuffer, of_snapshots_loses_an_eighth_of_a_topic_that_has_too_many_an
 }
 
 }  // namespace
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

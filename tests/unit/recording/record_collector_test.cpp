@@ -15,7 +15,7 @@
 #include "tests/unit/bus/test_support.hpp"
 #include "tests/unit/platform/test_support.hpp"
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 namespace {
 
 using namespace tensorbus::testing;
@@ -266,4 +266,4 @@ TEST(ARecordCollectorForWantOfMemory, ends_with_the_reason) {
 }
 
 }  // namespace
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

@@ -12,10 +12,10 @@
 #include "tensorbus/recording/recording.hpp"
 #include "tests/unit/tensor/recording_test_support.hpp"
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 namespace {
 
-using recording::Compression;
+using tensor::mcap::Compression;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
@@ -24,7 +24,7 @@ constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 class Output {
  public:
   explicit Output(RecordOutputOptions options) : output_(with_path(std::move(options))) {
-    recording::RecordingWriter writer(source_.path(), true, {});
+    tensor::mcap::RecordingWriter writer(source_.path(), true, {});
     writer.add_message(test::message_of(writer.add_channel("topic", "", {}), 0, "pixels", "\xc0"));
     writer.finish();
     output_.begin();
@@ -88,4 +88,4 @@ TEST(RecordOutputTest, topics_that_are_not_compressed_whole_are_named_with_the_r
 }
 
 }  // namespace
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

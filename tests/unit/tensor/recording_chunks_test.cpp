@@ -6,15 +6,15 @@
 #include <optional>
 #include <stdexcept>
 
-#include "tensorbus/tensor/recording/chunk.hpp"
-#include "tensorbus/tensor/recording/chunk_builder.hpp"
-#include "tensorbus/tensor/recording/crc32.hpp"
-#include "tensorbus/tensor/recording/read_contents.hpp"
-#include "tensorbus/tensor/recording/summary.hpp"
+#include "tensorbus/tensor/mcap/chunk.hpp"
+#include "tensorbus/tensor/mcap/chunk_builder.hpp"
+#include "tensorbus/tensor/mcap/crc32.hpp"
+#include "tensorbus/tensor/mcap/read_contents.hpp"
+#include "tensorbus/tensor/mcap/summary.hpp"
 #include "tests/unit/tensor/file_test_support.hpp"
 #include "tests/unit/tensor/recording_test_support.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 namespace {
 
 using test::Content;
@@ -356,4 +356,4 @@ TEST(Chunks, a_large_chunk_is_written_before_the_end_and_all_at_the_end) {
 }
 
 }  // namespace
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tensorbus/tensor/recording/crc32.hpp"
-#include "tensorbus/tensor/recording/read_contents.hpp"
-#include "tensorbus/tensor/recording/summary.hpp"
+#include "tensorbus/tensor/mcap/crc32.hpp"
+#include "tensorbus/tensor/mcap/read_contents.hpp"
+#include "tensorbus/tensor/mcap/summary.hpp"
 #include "tests/unit/tensor/file_test_support.hpp"
 #include "tests/unit/tensor/recording_test_support.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 namespace {
 
 using test::Content;
@@ -377,4 +377,4 @@ TEST(RecordingTest, where_there_is_no_room_the_file_ends_with_a_whole_message) {
 }
 
 }  // namespace
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

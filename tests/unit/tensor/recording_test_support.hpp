@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "tensorbus/platform/fd.hpp"
-#include "tensorbus/tensor/recording/recording_writer.hpp"
+#include "tensorbus/tensor/mcap/recording_writer.hpp"
 
 namespace tensorbus::test {
 
@@ -39,9 +39,9 @@ inline std::span<const std::byte> span_of_text(std::string_view text) {
 }
 
 // A message of one tensor of bytes, and fields. Both outlive it.
-inline recording::OutgoingMessage message_of(std::uint16_t channel, std::uint64_t sequence,
-                                             std::string_view tensor, std::string_view fields) {
-  recording::OutgoingMessage message{
+inline tensor::mcap::OutgoingMessage message_of(std::uint16_t channel, std::uint64_t sequence,
+                                                std::string_view tensor, std::string_view fields) {
+  tensor::mcap::OutgoingMessage message{
       .channel = channel,
       .log_time = 1'000 + sequence,
       .publish_time = 900 + sequence,
@@ -56,7 +56,7 @@ inline recording::OutgoingMessage message_of(std::uint16_t channel, std::uint64_
 // Two channels, messages of several sizes, and some that were lost; without an end if `killed`.
 inline std::string recorded(bool killed = false) {
   const NamelessFile file;
-  recording::RecordingWriter writer(file.path(), true, {{"version", "test"}});
+  tensor::mcap::RecordingWriter writer(file.path(), true, {{"version", "test"}});
   const std::uint16_t first = writer.add_channel("one", "robot.One\nlabel: str", {{"node", "n"}});
   const std::uint16_t second = writer.add_channel("two", "", {});
   const std::string tensor(300, 'x');
@@ -73,9 +73,9 @@ inline std::string recorded(bool killed = false) {
 }
 
 // Forty messages, every second one compressed, in a file with chunks; without an end if `killed`.
-inline std::string recorded_in_chunks(recording::Compression how, bool killed = false) {
+inline std::string recorded_in_chunks(tensor::mcap::Compression how, bool killed = false) {
   const NamelessFile file;
-  recording::RecordingWriter writer(file.path(), true, {{"version", "test"}}, true);
+  tensor::mcap::RecordingWriter writer(file.path(), true, {{"version", "test"}}, true);
   const std::uint16_t first = writer.add_channel("one", "robot.One\nlabel: str", {{"node", "n"}});
   const std::uint16_t second = writer.add_channel("two", "", {});
   std::string tensor;

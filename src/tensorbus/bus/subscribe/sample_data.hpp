@@ -17,7 +17,7 @@
 #include "tensorbus/link/ring/sample_ring.hpp"
 #include "tensorbus/link/trace/traced_sample.hpp"
 #include "tensorbus/tensor/descriptor.hpp"
-#include "tensorbus/tensor/recording/message_head.hpp"
+#include "tensorbus/tensor/mcap/message_head.hpp"
 
 namespace tensorbus::bus {
 
@@ -82,7 +82,7 @@ struct SampleData {
   // Returns a sample whose read-only tensors lie in a mapped file, at these offsets from `data`.
   // `fields` point into `head`, which the sample takes. An unaligned tensor is copied.
   static Sample of_file(const SampleHeader& header, std::shared_ptr<const link::Source> source,
-                        std::vector<std::byte> head, const recording::MessageHead& decoded,
+                        std::vector<std::byte> head, const tensor::mcap::MessageHead& decoded,
                         const std::byte* data, const std::shared_ptr<const void>& keeper);
   // Records in the ring that the sample was received, and later when it is used and released.
   // Without memory for this it is not traced.

@@ -24,7 +24,7 @@ std::shared_ptr<const std::byte> aligned_copy(const std::byte* begin, std::size_
 }  // namespace
 
 Sample SampleData::of_file(const SampleHeader& header, std::shared_ptr<const link::Source> source,
-                           std::vector<std::byte> head, const recording::MessageHead& decoded,
+                           std::vector<std::byte> head, const tensor::mcap::MessageHead& decoded,
                            const std::byte* data, const std::shared_ptr<const void>& keeper) {
   auto parts = std::make_unique<SampleData>();
   parts->header = header;

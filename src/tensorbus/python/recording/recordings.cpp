@@ -42,7 +42,7 @@ nb::object snapshot(Recorder& self, Seconds timeout) {
   return outcome == Outcome::kDone ? nb::cast(PathBytes{path}) : nb::cast(outcome);
 }
 
-nb::dict text_map(const recording::TextMap& map) {
+nb::dict text_map(const tensor::mcap::TextMap& map) {
   nb::dict dict;
   for (const auto& [key, value] : map) dict[text_of(key)] = text_of(value);
   return dict;

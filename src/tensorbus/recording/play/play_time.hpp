@@ -6,7 +6,7 @@
 
 #include "tensorbus/platform/clock.hpp"
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 
 // Converts between recorded time and the steady clock: recorded time runs `rate` times as fast.
 // Each due time is computed from one start, so delays do not accumulate. For one thread, or guarded
@@ -48,4 +48,4 @@ class PlayTime {
   TimePoint started_{};
 };
 
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

@@ -6,7 +6,7 @@
 
 #include "tensorbus/platform/log.hpp"
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 namespace {
 
 // Returns true for {"time_ns": int, "rate": ..., "paused": ...}; the last two may be missing.
@@ -28,7 +28,7 @@ std::string played_name(const std::string& topic, const PlayerOptions& options) 
 
 void leave_out_recorded_clock(const Recording& recording, const PlayerOptions& options,
                               std::vector<std::uint32_t>& order) {
-  const recording::Contents& contents = recording.contents();
+  const tensor::mcap::Contents& contents = recording.contents();
   std::set<std::uint16_t> channels;
   for (const auto& [id, channel] : contents.channels)
     if (played_name(channel.topic, options) == options.clock) channels.insert(id);
@@ -55,4 +55,4 @@ void leave_out_recorded_clock(const Recording& recording, const PlayerOptions& o
   order.erase(left_out.begin(), left_out.end());
 }
 
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

@@ -7,7 +7,7 @@
 
 #include "tensorbus/recording/recording.hpp"
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 
 // Returns the name under which a recorded topic is published.
 std::string played_name(const std::string& topic, const PlayerOptions& options);
@@ -18,4 +18,4 @@ std::string played_name(const std::string& topic, const PlayerOptions& options);
 void leave_out_recorded_clock(const Recording& recording, const PlayerOptions& options,
                               std::vector<std::uint32_t>& order);
 
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

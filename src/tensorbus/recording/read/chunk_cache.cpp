@@ -5,26 +5,26 @@
 #include <string>
 #include <utility>
 
-#include "tensorbus/tensor/recording/mcap.hpp"
+#include "tensorbus/tensor/mcap/mcap.hpp"
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 namespace {
 
-using recording::UnpackedChunk;
+using tensor::mcap::UnpackedChunk;
 
 constexpr std::size_t kMostChunks = 4;
 
 // Copied before it is unpacked, so that a process that writes to the file cannot change it.
 std::vector<std::byte> content_at(std::span<const std::byte> file, std::uint64_t offset) {
-  if (offset > file.size() || file.size() - offset < recording::kRecordHead)
-    recording::refuse_record("its chunk does not lie in the file");
-  recording::RecordCursor cursor(file.subspan(offset));
-  if (cursor.number<std::uint8_t>() != static_cast<std::uint8_t>(recording::Opcode::kChunk))
-    recording::refuse_record("the chunk is not there any more");
+  if (offset > file.size() || file.size() - offset < tensor::mcap::kRecordHead)
+    tensor::mcap::refuse_record("its chunk does not lie in the file");
+  tensor::mcap::RecordCursor cursor(file.subspan(offset));
+  if (cursor.number<std::uint8_t>() != static_cast<std::uint8_t>(tensor::mcap::Opcode::kChunk))
+    tensor::mcap::refuse_record("the chunk is not there any more");
   const auto length = cursor.number<std::uint64_t>();
-  if (length > recording::kMostChunkBytes + recording::kMostChunkHead)
-    recording::refuse_record("a chunk of " + std::to_string(length) +
-                             " bytes, which is larger than any");
+  if (length > tensor::mcap::kMostChunkBytes + tensor::mcap::kMostChunkHead)
+    tensor::mcap::refuse_record("a chunk of " + std::to_string(length) +
+                                " bytes, which is larger than any");
   const auto bytes = cursor.take(length);
   return {bytes.begin(), bytes.end()};
 }
@@ -55,4 +55,4 @@ void ChunkCache::keep(std::uint64_t offset, std::shared_ptr<const UnpackedChunk>
   kept_.push_back({offset, std::move(chunk)});
 }
 
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

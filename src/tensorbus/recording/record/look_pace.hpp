@@ -7,7 +7,7 @@
 
 #include "tensorbus/platform/clock.hpp"
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 
 // Decides when a recorder polls a topic, and finds out when its samples were published.
 //
@@ -82,4 +82,4 @@ class LookPace {
   Clock::time_point wakes_until_{};  // not lazy until then
 };
 
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

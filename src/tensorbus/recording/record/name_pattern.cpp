@@ -4,7 +4,7 @@
 
 #include "tensorbus/platform/error.hpp"
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 namespace {
 
 void compile(regex_t& into, const std::string& whole, const std::string& pattern) {
@@ -29,4 +29,4 @@ bool NamePattern::matches(const std::string& name) const noexcept {
   return ::regexec(&compiled_, name.c_str(), 0, nullptr, 0) == 0;
 }
 
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 
 // A POSIX extended regular expression, of libc, for whole names of topics. libstdc++'s would be a
 // tenth of the library, and use stack in proportion to the length of a name.
@@ -22,4 +22,4 @@ class NamePattern {
   regex_t compiled_{};
 };
 
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

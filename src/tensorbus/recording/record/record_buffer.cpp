@@ -5,7 +5,7 @@
 #include <new>
 #include <utility>
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 namespace {
 
 // Limits for one write: few system calls for small samples, and large ones are returned soon.
@@ -179,4 +179,4 @@ std::uint64_t RecordBuffer::bytes() const {
   return bytes_;
 }
 
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

@@ -12,7 +12,7 @@
 #include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/recording/record/recorded_sample.hpp"
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 
 // The samples that wait to be written: one thread puts them, another takes them. Their bytes are
 // bounded, including those being written. With `keep_ns` they wait for a snapshot: the oldest are
@@ -77,4 +77,4 @@ class RecordBuffer {
   bool stopped_ TB_GUARDED_BY(mutex_) = false;
 };
 
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

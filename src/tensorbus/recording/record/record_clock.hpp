@@ -5,7 +5,7 @@
 
 #include "tensorbus/platform/clock.hpp"
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 
 // The time of a recorder, in nanoseconds since 1970: the wall clock at its beginning, continued by
 // the steady clock. So a step of the wall clock changes no interval in the recording. Thread-safe.
@@ -29,4 +29,4 @@ class RecordClock {
   const std::uint64_t steady_ = steady_ns();
 };
 
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

@@ -7,20 +7,20 @@
 
 #include "tensorbus/memory/file/mapped_file.hpp"
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 namespace {
 
-using recording::Compression;
+using tensor::mcap::Compression;
 
 constexpr std::size_t kDigits = 4;
 // Sizes of a message: from kLarge on it is compressed only if its topic is named, from kMostPacked
 // on never.
 constexpr std::uint64_t kLarge = std::uint64_t{1} << 20;
-constexpr std::uint64_t kMostPacked = recording::kMostChunkBytes / 2;
+constexpr std::uint64_t kMostPacked = tensor::mcap::kMostChunkBytes / 2;
 
 Compression compression_option(const std::string& name) {
   try {
-    return recording::compression_named(name);
+    return tensor::mcap::compression_named(name);
   } catch (const Error& error) {
     throw Error(Code::kInvalidArgument, std::string("compress: ") + error.what());
   }
@@ -48,8 +48,8 @@ Compression RecordCompression::of(const std::string& topic, std::uint64_t bytes)
 }
 
 void RecordCompression::require_libraries() const {
-  recording::require_library(all);
-  for (const auto& [topic, how] : topics) recording::require_library(how);
+  tensor::mcap::require_library(all);
+  for (const auto& [topic, how] : topics) tensor::mcap::require_library(how);
 }
 
 RecordOutput::RecordOutput(RecordOutputOptions options) : options_(std::move(options)) {
@@ -146,7 +146,7 @@ std::vector<std::string> RecordOutput::uncompressed() const {
   std::vector<std::string> found;
   for (const std::string& topic : unmet_)
     found.push_back("compress: nothing was recorded on topic '" + topic + "'");
-  const std::string all(recording::name_of(options_.compression.all));
+  const std::string all(tensor::mcap::name_of(options_.compression.all));
   for (const auto& [topic, count] : large_) {
     std::string text = "compress: topic '" + topic + "': not compressed are ";
     text.append(std::to_string(count)).append(" messages of ");
@@ -185,4 +185,4 @@ std::uint64_t RecordOutput::bytes() const noexcept {
   return earlier_bytes_ + (writer_ ? writer_->bytes() : 0);
 }
 
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

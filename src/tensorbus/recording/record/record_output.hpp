@@ -10,16 +10,16 @@
 
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/recording/record/recorded_sample.hpp"
-#include "tensorbus/tensor/recording/recording_writer.hpp"
+#include "tensorbus/tensor/mcap/recording_writer.hpp"
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 
 struct RecordCompression {
-  recording::Compression all = recording::Compression::kNone;  // except for large messages
-  std::map<std::string, recording::Compression> topics{};      // for these, large messages too
+  tensor::mcap::Compression all = tensor::mcap::Compression::kNone;  // except for large messages
+  std::map<std::string, tensor::mcap::Compression> topics{};  // for these, large messages too
 
   bool any() const noexcept;
-  recording::Compression of(const std::string& topic, std::uint64_t bytes) const;
+  tensor::mcap::Compression of(const std::string& topic, std::uint64_t bytes) const;
   // Throws Error(kUnsupported) for a library that cannot be loaded.
   void require_libraries() const;
 };
@@ -34,7 +34,7 @@ struct RecordOutputOptions {
   bool numbered = false;          // the files are "NAME-0001.mcap", "NAME-0002.mcap", ...
   std::uint64_t split_bytes = 0;  // a file that would be larger is ended; 0: none
   std::uint64_t split_ns = 0;     // the same for its duration
-  recording::TextMap about{};     // of the recorder
+  tensor::mcap::TextMap about{};  // of the recorder
   RecordCompression compression{};
   bool chunks = false;  // samples have their own compression
 };
@@ -72,17 +72,17 @@ class TENSORBUS_API RecordOutput {
 
  private:
   std::size_t number_at() const noexcept;
-  recording::Compression compression_of(const RecordedSample& sample) const;
+  tensor::mcap::Compression compression_of(const RecordedSample& sample) const;
   bool is_full(const RecordedSample& next) const noexcept;
 
   const RecordOutputOptions options_;
   std::set<std::string> unmet_;  // topics with a chosen compression and no sample so far
   std::map<std::string, std::uint64_t> large_;  // uncompressed messages by topic
-  std::optional<recording::RecordingWriter> writer_;
+  std::optional<tensor::mcap::RecordingWriter> writer_;
   std::uint32_t files_ = 0;
   std::uint64_t first_time_ = 0;  // of a message in the file; 0: none
   std::uint64_t earlier_messages_ = 0;
   std::uint64_t earlier_bytes_ = 0;
 };
 
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

@@ -8,7 +8,7 @@
 #include "tensorbus/platform/mutex.hpp"
 #include "tensorbus/platform/waiting/futex.hpp"
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 
 // The state of the threads of a recorder or a player, which it outlives: the threads use it last.
 // Thread-safe.
@@ -54,4 +54,4 @@ class RecordProgress {
   std::atomic<std::uint32_t> failed_ = 0;  // a futex: 1 when they have ended with an error
 };
 
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

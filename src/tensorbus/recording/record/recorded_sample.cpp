@@ -5,17 +5,17 @@
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/subscribe/tensor_runs.hpp"
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 
 namespace {
 
-recording::TextMap metadata_of(const PublisherInfo& info) {
-  recording::TextMap map{{"publisher", to_string({info.participant, info.number})},
-                         {"pid", std::to_string(info.pid)},
-                         {"depth", std::to_string(info.depth)},
-                         {"history", std::to_string(info.history)},
-                         {"reliable", info.reliable ? "true" : "false"},
-                         {"fingerprint", std::to_string(info.type.fingerprint())}};
+tensor::mcap::TextMap metadata_of(const PublisherInfo& info) {
+  tensor::mcap::TextMap map{{"publisher", bus::to_string({info.participant, info.number})},
+                            {"pid", std::to_string(info.pid)},
+                            {"depth", std::to_string(info.depth)},
+                            {"history", std::to_string(info.history)},
+                            {"reliable", info.reliable ? "true" : "false"},
+                            {"fingerprint", std::to_string(info.type.fingerprint())}};
   if (!info.node.empty()) map["node"] = info.node;
   if (!info.machine.empty()) map["machine"] = info.machine;
   if (!info.origin.empty()) map["origin"] = info.origin;
@@ -35,22 +35,22 @@ std::uint64_t bytes_of(const Sample& sample) {
   return bytes;
 }
 
-recording::OutgoingMessage outgoing(const RecordedSample& recorded) {
+tensor::mcap::OutgoingMessage outgoing(const RecordedSample& recorded) {
   const Sample& sample = recorded.sample;
   const auto tensors = sample.tensors();
-  recording::OutgoingMessage message{.channel = recorded.publisher->channel,
-                                     .log_time = recorded.log_time,
-                                     .publish_time = sample.header().timestamp_ns,
-                                     .head = {.fingerprint = sample.header().fingerprint,
-                                              .sequence = sample.header().sequence,
-                                              .fields = sample.field_bytes()}};
+  tensor::mcap::OutgoingMessage message{.channel = recorded.publisher->channel,
+                                        .log_time = recorded.log_time,
+                                        .publish_time = sample.header().timestamp_ns,
+                                        .head = {.fingerprint = sample.header().fingerprint,
+                                                 .sequence = sample.header().sequence,
+                                                 .fields = sample.field_bytes()}};
   for (const Tensor& tensor : tensors)
     message.head.tensors.push_back({tensor.layout(), 0, tensor.published_on()});
   message.run_of.assign(tensors.size(), tensors.size());  // no run: it has no bytes
-  const auto placed = placed_tensors(tensors, [](const Tensor&) { return true; });
-  for_each_run(std::span(placed), [&](const std::byte* begin, const std::byte* end,
-                                      std::span<const PlacedBytes> members) {
-    for (const PlacedBytes& one : members) {
+  const auto placed = bus::placed_tensors(tensors, [](const Tensor&) { return true; });
+  bus::for_each_run(std::span(placed), [&](const std::byte* begin, const std::byte* end,
+                                           std::span<const bus::PlacedBytes> members) {
+    for (const bus::PlacedBytes& one : members) {
       message.run_of[one.tensor] = message.runs.size();
       message.head.tensors[one.tensor].offset =
           static_cast<std::uint64_t>(tensors[one.tensor].data() - begin);
@@ -60,4 +60,4 @@ recording::OutgoingMessage outgoing(const RecordedSample& recorded) {
   return message;
 }
 
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

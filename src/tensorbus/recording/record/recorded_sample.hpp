@@ -10,17 +10,17 @@
 #include <vector>
 
 #include "tensorbus/bus/subscribe/sample.hpp"
-#include "tensorbus/tensor/recording/compression.hpp"
-#include "tensorbus/tensor/recording/mcap.hpp"
-#include "tensorbus/tensor/recording/recording_writer.hpp"
+#include "tensorbus/tensor/mcap/compression.hpp"
+#include "tensorbus/tensor/mcap/mcap.hpp"
+#include "tensorbus/tensor/mcap/recording_writer.hpp"
 
-namespace tensorbus::bus {
+namespace tensorbus::recording {
 
 // A publisher whose samples are recorded. Constant after construction, except for its channel.
 struct RecordedPublisher {
   std::string topic;
   std::string definition;  // of its message type; empty: any, or unknown
-  recording::TextMap metadata;
+  tensor::mcap::TextMap metadata;
   // Used by the writing thread: the publisher's channel, and the number of the file that has it.
   std::uint16_t channel = 0;
   std::uint32_t file = 0;
@@ -32,10 +32,10 @@ std::shared_ptr<RecordedPublisher> recorded_publisher(const PublisherInfo& info)
 struct RecordedSample {
   std::shared_ptr<RecordedPublisher> publisher{};
   Sample sample{};
-  bool has_sample = false;                              // false: only reports missing samples
-  std::uint64_t bytes = 0;                              // held
-  std::uint64_t log_time = 0;                           // nanoseconds since 1970
-  std::optional<recording::Compression> compression{};  // empty: by the output's options
+  bool has_sample = false;                                 // false: only reports missing samples
+  std::uint64_t bytes = 0;                                 // held
+  std::uint64_t log_time = 0;                              // nanoseconds since 1970
+  std::optional<tensor::mcap::Compression> compression{};  // empty: by the output's options
   std::uint64_t first_lost = 0;  // sequence of the first missing sample before it
   std::uint64_t lost = 0;        // number of missing samples
   std::string why_lost{};        // reason for the last of them; empty: no room
@@ -49,6 +49,6 @@ std::size_t samples_in(const Range& recorded) {
 // Returns the bytes of its tensors and fields.
 std::uint64_t bytes_of(const Sample& sample);
 // Describes a sample for the file. The result points into the sample's memory.
-recording::OutgoingMessage outgoing(const RecordedSample& recorded);
+tensor::mcap::OutgoingMessage outgoing(const RecordedSample& recorded);
 
-}  // namespace tensorbus::bus
+}  // namespace tensorbus::recording

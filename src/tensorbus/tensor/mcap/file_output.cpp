@@ -1,4 +1,4 @@
-#include "tensorbus/tensor/recording/file_output.hpp"
+#include "tensorbus/tensor/mcap/file_output.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -18,7 +18,7 @@
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/memory_room.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 namespace {
 
 using Piece = std::span<const std::byte>;
@@ -112,4 +112,4 @@ void FileOutput::cut(std::uint64_t end) noexcept {
   [[maybe_unused]] const int cut = ::ftruncate(fd_.get(), static_cast<off_t>(end));
 }
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

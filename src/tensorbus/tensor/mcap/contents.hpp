@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "tensorbus/tensor/recording/mcap.hpp"
+#include "tensorbus/tensor/mcap/mcap.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 
 // The contents of a recording except the messages themselves.
 
@@ -79,4 +79,4 @@ struct Contents {
   std::string damage{};
 };
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

@@ -1,10 +1,10 @@
-#include "tensorbus/tensor/recording/message_record.hpp"
+#include "tensorbus/tensor/mcap/message_record.hpp"
 
 #include <array>
 
-#include "tensorbus/tensor/recording/mcap.hpp"
+#include "tensorbus/tensor/mcap/mcap.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 namespace {
 
 constexpr std::size_t kLargeBytes = std::size_t{1} << 20;
@@ -52,4 +52,4 @@ void encode_start(const OutgoingMessage& message, const MessageRecord& record,
   encode_head(record.head, bytes);
 }
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

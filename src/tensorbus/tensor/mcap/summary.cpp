@@ -1,10 +1,10 @@
-#include "tensorbus/tensor/recording/summary.hpp"
+#include "tensorbus/tensor/mcap/summary.hpp"
 
 #include <cstring>
 
-#include "tensorbus/tensor/recording/crc32.hpp"
+#include "tensorbus/tensor/mcap/crc32.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 namespace {
 
 constexpr std::string_view kIndexMagic = "TBX1";
@@ -199,4 +199,4 @@ void encode_summary(const Summary& summary, std::uint64_t begin, std::vector<std
   encode_footer(begin, offsets, start, bytes);
 }
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

@@ -9,7 +9,7 @@
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/fd.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 
 // A file that grows at its end by pieces of memory. For one thread.
 class TENSORBUS_API FileOutput {
@@ -33,4 +33,4 @@ class TENSORBUS_API FileOutput {
   std::uint64_t end_ = 0;
 };
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

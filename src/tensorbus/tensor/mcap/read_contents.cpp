@@ -1,16 +1,16 @@
-#include "tensorbus/tensor/recording/read_contents.hpp"
+#include "tensorbus/tensor/mcap/read_contents.hpp"
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
-#include "tensorbus/tensor/recording/chunk.hpp"
-#include "tensorbus/tensor/recording/crc32.hpp"
-#include "tensorbus/tensor/recording/file_window.hpp"
-#include "tensorbus/tensor/recording/scan.hpp"
-#include "tensorbus/tensor/recording/summary.hpp"
+#include "tensorbus/tensor/mcap/chunk.hpp"
+#include "tensorbus/tensor/mcap/crc32.hpp"
+#include "tensorbus/tensor/mcap/file_window.hpp"
+#include "tensorbus/tensor/mcap/scan.hpp"
+#include "tensorbus/tensor/mcap/summary.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 namespace {
 
 constexpr std::uint64_t kAtOnce = std::uint64_t{1} << 16;  // bytes of the summary
@@ -288,4 +288,4 @@ Contents read_contents(const FileBytes& file) {
   return contents;
 }
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

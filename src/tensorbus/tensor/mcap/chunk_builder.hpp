@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "tensorbus/tensor/recording/chunk.hpp"
-#include "tensorbus/tensor/recording/message_record.hpp"
+#include "tensorbus/tensor/mcap/chunk.hpp"
+#include "tensorbus/tensor/mcap/message_record.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 
 // Collects messages for a compressed chunk; copies them. For one thread.
 class ChunkBuilder {
@@ -38,4 +38,4 @@ MessageTimes times_of(std::span<const MessageEntry> entries, std::uint64_t begin
 // Returns the head of a chunk with these messages, without sizes.
 ChunkHead head_of(std::span<const MessageEntry> entries, Compression how);
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

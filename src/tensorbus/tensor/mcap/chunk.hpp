@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "tensorbus/platform/export.hpp"
-#include "tensorbus/tensor/recording/compression.hpp"
-#include "tensorbus/tensor/recording/contents.hpp"
+#include "tensorbus/tensor/mcap/compression.hpp"
+#include "tensorbus/tensor/mcap/contents.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 
 // A chunk: an MCAP record that contains other records, perhaps compressed.
 
@@ -71,4 +71,4 @@ class TENSORBUS_API UnpackedChunk {
   Compression compression_ = Compression::kNone;
 };
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

@@ -1,13 +1,13 @@
-#include "tensorbus/tensor/recording/chunk.hpp"
+#include "tensorbus/tensor/mcap/chunk.hpp"
 
 #include <algorithm>
 #include <new>
 #include <string>
 
-#include "tensorbus/tensor/recording/crc32.hpp"
-#include "tensorbus/tensor/recording/mcap.hpp"
+#include "tensorbus/tensor/mcap/crc32.hpp"
+#include "tensorbus/tensor/mcap/mcap.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 namespace {
 
 constexpr std::align_val_t kChunkAlignment{4096};
@@ -104,4 +104,4 @@ UnpackedChunk::UnpackedChunk(std::span<const std::byte> content) {
     refuse_record("a damaged chunk: its checksum differs");
 }
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

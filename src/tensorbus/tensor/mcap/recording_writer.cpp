@@ -1,4 +1,4 @@
-#include "tensorbus/tensor/recording/recording_writer.hpp"
+#include "tensorbus/tensor/mcap/recording_writer.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/version.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 namespace {
 
 constexpr std::size_t kMostIds = 65'535;
@@ -307,4 +307,4 @@ void RecordingWriter::stage_end() {
   put_made(begin);
 }
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

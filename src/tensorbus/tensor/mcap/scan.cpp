@@ -1,4 +1,4 @@
-#include "tensorbus/tensor/recording/scan.hpp"
+#include "tensorbus/tensor/mcap/scan.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -6,11 +6,11 @@
 #include <string>
 #include <utility>
 
-#include "tensorbus/tensor/recording/chunk.hpp"
-#include "tensorbus/tensor/recording/file_window.hpp"
-#include "tensorbus/tensor/recording/summary.hpp"
+#include "tensorbus/tensor/mcap/chunk.hpp"
+#include "tensorbus/tensor/mcap/file_window.hpp"
+#include "tensorbus/tensor/mcap/summary.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 namespace {
 
 struct Record {
@@ -21,7 +21,7 @@ struct Record {
   std::uint64_t content() const noexcept { return at + kRecordHead; }
   std::uint64_t end() const noexcept { return content() + bytes; }
   bool is(Opcode wanted) const noexcept { return opcode == static_cast<std::uint8_t>(wanted); }
-  bool is_unknown() const noexcept { return recording::is_unknown(static_cast<Opcode>(opcode)); }
+  bool is_unknown() const noexcept { return tensor::mcap::is_unknown(static_cast<Opcode>(opcode)); }
 };
 
 std::string at_byte(std::uint64_t at) { return "byte " + std::to_string(at); }
@@ -358,4 +358,4 @@ void note_metadata(std::span<const std::byte> content, Contents& contents) {
 
 Contents scan(const FileBytes& file) { return Scanner(file).run(); }
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

@@ -15,7 +15,7 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/utf8.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 
 // The records of MCAP (https://mcap.dev/spec) that recordings use: an opcode, the length of the
 // content (u64), the content. Numbers are little-endian.
@@ -154,4 +154,4 @@ class RecordCursor {
   std::span<const std::byte> rest_;
 };
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

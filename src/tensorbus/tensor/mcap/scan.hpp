@@ -5,9 +5,9 @@
 #include <span>
 
 #include "tensorbus/tensor/files/file_bytes.hpp"
-#include "tensorbus/tensor/recording/contents.hpp"
+#include "tensorbus/tensor/mcap/contents.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 
 // Finds the records of a file without a valid end, from its beginning on. `recovered` and `damage`
 // of the contents say what was found. Throws as read_contents() does.
@@ -18,4 +18,4 @@ bool add_schema(Schema schema, Contents& contents);
 // Adds a metadata record about the recorder or about lost messages. Ignores others.
 void note_metadata(std::span<const std::byte> content, Contents& contents);
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "tensorbus/platform/export.hpp"
-#include "tensorbus/tensor/recording/chunk_builder.hpp"
-#include "tensorbus/tensor/recording/contents.hpp"
-#include "tensorbus/tensor/recording/file_output.hpp"
-#include "tensorbus/tensor/recording/message_record.hpp"
-#include "tensorbus/tensor/recording/summary.hpp"
+#include "tensorbus/tensor/mcap/chunk_builder.hpp"
+#include "tensorbus/tensor/mcap/contents.hpp"
+#include "tensorbus/tensor/mcap/file_output.hpp"
+#include "tensorbus/tensor/mcap/message_record.hpp"
+#include "tensorbus/tensor/mcap/summary.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 
 // Writes a recording: an MCAP file (docs/recording.md). Added items are staged; a commit writes
 // them without copying the bytes of tensors and fields, which must stay in place until then. If the
@@ -109,4 +109,4 @@ class TENSORBUS_API RecordingWriter {
   bool finished_ = false;
 };
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

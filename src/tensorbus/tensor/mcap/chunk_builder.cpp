@@ -1,12 +1,12 @@
-#include "tensorbus/tensor/recording/chunk_builder.hpp"
+#include "tensorbus/tensor/mcap/chunk_builder.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "tensorbus/tensor/recording/crc32.hpp"
-#include "tensorbus/tensor/recording/mcap.hpp"
+#include "tensorbus/tensor/mcap/crc32.hpp"
+#include "tensorbus/tensor/mcap/mcap.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 
 void ChunkBuilder::add(const OutgoingMessage& message) {
   if (empty()) begun_ = std::chrono::steady_clock::now();
@@ -61,4 +61,4 @@ ChunkHead head_of(std::span<const MessageEntry> entries, Compression how) {
   return {.first_time = first->log_time, .last_time = last->log_time, .compression = how};
 }
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

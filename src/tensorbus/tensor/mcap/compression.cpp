@@ -1,4 +1,4 @@
-#include "tensorbus/tensor/recording/compression.hpp"
+#include "tensorbus/tensor/mcap/compression.hpp"
 
 #include <dlfcn.h>
 
@@ -6,9 +6,9 @@
 #include <atomic>
 #include <memory>
 
-#include "tensorbus/tensor/recording/mcap.hpp"
+#include "tensorbus/tensor/mcap/mcap.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 namespace {
 
 constexpr int kZstdLevel = 1;            // the fastest of the regular levels of its manual
@@ -194,4 +194,4 @@ void decompress(Compression how, std::span<const std::byte> bytes, std::span<std
   }
 }
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

@@ -9,7 +9,7 @@
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/tensor/layout.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 
 // The data of a recorded message begins with its head: a description, a table of tensors, and the
 // fields (docs/recording.md). The bytes of the tensors follow.
@@ -41,4 +41,4 @@ TENSORBUS_API std::uint64_t head_bytes_in(std::span<const std::byte> start,
 // Throws Error(kInvalidArgument) that names what is wrong.
 TENSORBUS_API MessageHead decode_head(std::span<const std::byte> bytes, std::uint64_t data_bytes);
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

@@ -9,7 +9,7 @@
 
 #include "tensorbus/platform/export.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 
 // How the records of a chunk are compressed. The libraries are loaded at first use; nothing else in
 // the core depends on them.
@@ -29,4 +29,4 @@ void compress(Compression how, std::span<const std::byte> bytes, std::vector<std
 // when decompressed; else as require_library() does.
 void decompress(Compression how, std::span<const std::byte> bytes, std::span<std::byte> to);
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

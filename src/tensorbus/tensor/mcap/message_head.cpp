@@ -1,14 +1,14 @@
-#include "tensorbus/tensor/recording/message_head.hpp"
+#include "tensorbus/tensor/mcap/message_head.hpp"
 
 #include <array>
 #include <cstring>
 #include <string>
 #include <string_view>
 
-#include "tensorbus/tensor/recording/crc32.hpp"
-#include "tensorbus/tensor/recording/mcap.hpp"
+#include "tensorbus/tensor/mcap/crc32.hpp"
+#include "tensorbus/tensor/mcap/mcap.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 namespace {
 
 constexpr std::string_view kHeadMagic = "TBR1";
@@ -140,4 +140,4 @@ MessageHead decode_head(std::span<const std::byte> bytes, std::uint64_t data_byt
   return head;
 }
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

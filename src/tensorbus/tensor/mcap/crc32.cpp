@@ -1,9 +1,9 @@
-#include "tensorbus/tensor/recording/crc32.hpp"
+#include "tensorbus/tensor/mcap/crc32.hpp"
 
 #include <array>
 #include <cstring>
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 namespace {
 
 constexpr std::size_t kSlices = 8;  // bytes at a time
@@ -44,4 +44,4 @@ std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t before) noex
   return ~value;
 }
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

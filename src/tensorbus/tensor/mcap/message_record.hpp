@@ -5,10 +5,10 @@
 #include <span>
 #include <vector>
 
-#include "tensorbus/tensor/recording/compression.hpp"
-#include "tensorbus/tensor/recording/message_head.hpp"
+#include "tensorbus/tensor/mcap/compression.hpp"
+#include "tensorbus/tensor/mcap/message_head.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 
 struct OutgoingMessage {
   std::uint16_t channel = 0;
@@ -47,4 +47,4 @@ void for_each_piece(const OutgoingMessage& message, const MessageRecord& record,
   }
 }
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

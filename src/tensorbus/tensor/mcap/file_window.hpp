@@ -8,7 +8,7 @@
 
 #include "tensorbus/tensor/files/file_bytes.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 
 // Reads parts of a file in ascending order with few system calls.
 class FileWindow {
@@ -37,4 +37,4 @@ class FileWindow {
   std::uint64_t begin_ = 0;
 };
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "tensorbus/tensor/recording/chunk.hpp"
-#include "tensorbus/tensor/recording/contents.hpp"
+#include "tensorbus/tensor/mcap/chunk.hpp"
+#include "tensorbus/tensor/mcap/contents.hpp"
 
-namespace tensorbus::recording {
+namespace tensorbus::tensor::mcap {
 
 // An index of some thousand messages: an attachment that follows them.
 struct IndexPlace {
@@ -46,4 +46,4 @@ struct Summary {
 // Appends the summary, which begins at byte `begin` of the file, and the end of the file.
 void encode_summary(const Summary& summary, std::uint64_t begin, std::vector<std::byte>& bytes);
 
-}  // namespace tensorbus::recording
+}  // namespace tensorbus::tensor::mcap
