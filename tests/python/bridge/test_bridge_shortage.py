@@ -17,6 +17,8 @@ from support.failing_calls import FailingCalls
 from support.harness import PATIENCE, eventually
 from tensorbus import _core
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # each call fails once, in turn
+
 TOO_MANY = 500  # calls of one operation
 SLACK = 8  # descriptors; fewer than calls that fail
 

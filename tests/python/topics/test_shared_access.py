@@ -92,7 +92,7 @@ def test_a_loan_is_for_its_own_kind_of_publisher(wrap: Any) -> None:
     ):
         ordinary_loan = loan_with(ordinary, "numpy", 1)
         shared_loan = loan_with(shared, "numpy", 2)
-        with pytest.raises(tb.InvalidArgument, match=r"of one that is not.*publish a copy"):
+        with pytest.raises(tb.InvalidArgument, match=r"belongs to one that is not.*publish a copy"):
             shared.publish(wrap(ordinary_loan))
         for loan in (shared_loan, loan_with(also_shared, "numpy", 3)):
             with pytest.raises(tb.InvalidArgument, match=r"loan.*shared.*publish a copy"):
