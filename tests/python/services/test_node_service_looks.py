@@ -124,7 +124,7 @@ def test_a_stopped_service_is_found_when_it_goes_on(elsewhere: Elsewhere, run: R
         assert other.hear() == "ready"
         other.stop()
         with tb.Client("fragile", timeout=PATIENCE) as client:
-            with pytest.raises(tb.Timeout, match="'fragile' (has not answered )?in time"):
+            with pytest.raises(tb.Timeout, match=r"'fragile' (has not answered )?in time"):
                 await client.call_async(1, timeout=0.05)
             calling = await started(client.call_async(2))
             await turns(1000)
@@ -160,7 +160,7 @@ def test_a_call_in_time_does_not_try_all_servers_that_are_stopped(
     stopped = ManyStopped(monkeypatch, address)
     with tb.Client("fragile", timeout=0.05) as client:
         call = client.call_sync if kind == "sync" else lambda x: asyncio.run(client.call_async(x))
-        with pytest.raises(tb.Timeout, match="'fragile' (has not answered )?in time"):
+        with pytest.raises(tb.Timeout, match=r"'fragile' (has not answered )?in time"):
             call(1)
         assert stopped.tries <= 2
     other.kill()

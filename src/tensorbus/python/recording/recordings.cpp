@@ -87,7 +87,7 @@ nb::dict copy_recordings(const std::vector<std::tuple<const Recording*, std::vec
       .path = path.bytes,
       .overwrite = overwrite,
       .keep_compression = !compress,
-      .compression = bus::record_compression(compress.value_or(""), compress_topics)};
+      .compression = recording::record_compression(compress.value_or(""), compress_topics)};
   const CopiedMessages copied = run_without_gil([&] { return copy_messages(taken, options); });
   nb::dict dict;
   dict["messages"] = copied.messages;
