@@ -20,6 +20,7 @@ from tensorbus._tensors.numpy_arrays import (
     ml_dtype,
     of_each,
     over_bytes,
+    span_of,
 )
 
 if TYPE_CHECKING:
@@ -225,12 +226,26 @@ def _check_text(array: Any) -> None:
         _check_text(array[name])
     if dtype.kind != "U" or dtype.itemsize == 0:
         return
-    points = elements_of(array)[..., None].view(f"{dtype.str[0]}u4")
+    points = _elements_of_text(array)[..., None].view(f"{dtype.str[0]}u4")
     if points.size and points.max() > sys.maxunicode:
         raise MessageError(
             f"an array of {dtype} with the code point {points.max():#x}: the highest is "
             f"{sys.maxunicode:#x}"
         )
+
+
+def _elements_of_text(array: Any) -> Any:
+    """The array, in which elements that share memory need not be repeated.
+
+    Raises:
+        Unsupported: elements overlap partially, and are many more than the memory has bytes.
+    """
+    try:
+        return elements_of(array)
+    except Unsupported:
+        if array.size > span_of(array):
+            raise
+        return array
 
 
 def _restore_scalar(restorer: Restorer, description: Any, data: bytes) -> Any:

@@ -125,3 +125,22 @@ def test_so_is_one_of_structures_and_a_scalar() -> None:
             publisher._core.publish(Outgoing(), fields, None)
             with pytest.raises((tb.MessageError, tb.ProtocolError)):
                 _ = subscriber.receive().data
+
+
+def overlapping_in_parts(raw: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Two elements that are two bytes apart."""
+    return np.ndarray((2,), "<U1", raw, strides=(2,))
+
+
+def test_text_whose_elements_overlap_in_parts_arrives_as_it_is() -> None:
+    array = overlapping_in_parts(np.array([0x00020000, 0x0000_0001], "<u4"))
+    with joined() as (publisher, subscriber):
+        publisher.publish(array)
+        arrived = subscriber.receive().data
+    assert (arrived.strides, arrived.tolist()) == ((2,), array.tolist())
+
+
+def test_text_whose_elements_overlap_in_parts_is_checked() -> None:
+    array = overlapping_in_parts(np.array([0x0011_0000, 0], "<u4"))
+    with joined() as (publisher, _), pytest.raises(tb.Error, match="code point 0x110000"):
+        publisher.publish(array)
