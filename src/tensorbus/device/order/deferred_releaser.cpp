@@ -33,8 +33,9 @@ struct KeptForGood {
 constinit std::atomic<KeptForGood*> kept_for_good{nullptr};
 
 void keep_for_good(DeferredReleaser::Kept kept) noexcept {
-  auto* const added = new (std::nothrow) KeptForGood{std::move(kept)};
+  auto* const added = new (std::nothrow) KeptForGood;
   if (added == nullptr) return platform::leak(std::move(kept));
+  added->kept.swap(kept);
   added->next = kept_for_good.load();
   while (!kept_for_good.compare_exchange_weak(added->next, added)) {
   }
