@@ -48,7 +48,10 @@ bool InboundConnections::accept_next(const platform::Fd& listener) {
       if (!reserve_) throw;
       reserve_.reset();
       platform::Fd peer = platform::accept_from(listener.get());
-      if (!peer) continue;  // takes the reserve back before another thread takes the descriptor
+      if (!peer) {
+        reserve_ = platform::make_event();
+        return false;
+      }
       turn_away(peer, shortage);
       // Reuses its descriptor number, which no other thread can get in the meantime.
       if (::dup3(context_.wake_page->memfd().get(), peer.get(), O_CLOEXEC) >= 0)
