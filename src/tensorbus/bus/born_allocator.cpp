@@ -33,7 +33,8 @@ platform::Immortal<BornBlocks> born_blocks;
 std::atomic<std::uint64_t> born_count{0};
 std::atomic<std::uint64_t> elsewhere_count{0};
 
-// Returns whole pages: memory that may be published shares no page, and is found by its address.
+// Returns whole pages: memory that may be published shares no page with other memory, and is found
+// by its address.
 memory::BlockRef born_block(bus::ParticipantCore& core, std::size_t bytes) {
   try {
     // NumPy allocates with the GIL, which a publishing thread may need before it goes on.

@@ -20,7 +20,7 @@ struct HostFindings {
   ProbeResult shared_memory;  // sealed memfds, which a borrower can only read
   ProbeResult huge_pages;     // shared memory can use them, which is faster; not required
   std::string domain_path;
-  ProbeResult domain;  // in its directory sockets can be made and reached, or it could be made
+  ProbeResult domain;  // sockets work in its directory, or the directory can be made
   bool domain_exists = false;
   std::vector<std::string> other_domains;  // of this user, with living processes
 

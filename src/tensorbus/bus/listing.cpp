@@ -57,7 +57,8 @@ MessageType type_of(std::string definition) {
   }
 }
 
-// A node on another machine has no marker here, but its publishers that a bridge mirrors have.
+// A node on another machine has no marker here. Those of its publishers that a bridge mirrors have
+// markers.
 bool is_mirror_of_node(const Found& found) {
   return is_topic(found.marker) && !found.advertisement.machine.empty() &&
          !found.advertisement.node.empty();

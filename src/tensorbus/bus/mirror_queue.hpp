@@ -40,9 +40,9 @@ class TENSORBUS_API MirrorQueue {
 
   // Returns a descriptor to poll: readable when events may have come since take_events().
   int descriptor();
-  // `value` is an id (kPut, kCall, kPoll, kCancel), a tag (kTaken, kSpoilt), a number of waiting
-  // gets (kDemand) or items (kPassed), or for kDone and kDied a tag with `redeliver` and a number
-  // of items without.
+  // `value` depends on the kind. kPut, kCall, kPoll, kCancel: an id. kTaken, kSpoilt: a tag.
+  // kDemand: the number of waiting gets. kPassed: a number of items. kDone, kDied: with `redeliver`
+  // a tag, without it a number of items.
   struct Event {
     Kind kind{};
     std::uint64_t value = 0;
@@ -66,8 +66,8 @@ class TENSORBUS_API MirrorQueue {
   void answer(std::uint64_t id, Outcome outcome, const Values& values = {});
   void deny(std::uint64_t id, const Error& why);
   // Local gets end with kShutDown when no item is left here, until a kDied with `redeliver`.
-  // `died`: the number of these events of which the home was notified; without effect if it is less
-  // than all. Empty: of all.
+  // `died`: the number of these events that the home has received. If it is smaller than the number
+  // of all of them, the call has no effect. Empty: all were received.
   void end_gets(std::optional<std::uint64_t> died = {});
   // All waiting requests end with kClosed.
   void close();

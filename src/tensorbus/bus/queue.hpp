@@ -56,7 +56,7 @@ class TENSORBUS_API Queue {
   const QueueOptions& options() const;
   bool made_here() const;
   // Sets the access of this object's items. Default: kShared if the queue is shared, else kRead.
-  // Before the first get.
+  // Must be called before the first get.
   void receive_with(Access access);
 
   Outcome put(const Message& item, const platform::StopCondition& stop = kForever);
@@ -90,14 +90,14 @@ class TENSORBUS_API Queue {
     // Returns or throws, once, what put(), get() or join() would. `item` is for a get. After
     // kTimedOut without answered() the descriptor will be readable again.
     Outcome take(Sample& item);
-    // Waits until take() may succeed, or that of `other`, and serves the bus in this thread during
-    // the wait. Returns false if that is not possible now; then poll the descriptors.
+    // Waits until take() of this request or of `other` may succeed, and serves the bus in this
+    // thread during the wait. Returns false if that is not possible now; then poll the descriptors.
     bool wait(const platform::StopCondition& stop, Pending* other = nullptr);
-    // Returns true if the reply to a put or a call has come, or if take() has returned that to a
-    // get.
+    // Returns true if the reply to a put or a call has come. For a get, returns true if take() has
+    // returned its final outcome.
     bool answered() const noexcept;
     void cancel() noexcept;
-    // Requests the server to cancel a put or a call, and goes on waiting for its reply.
+    // Asks the server to cancel a put or a call, and goes on waiting for its reply.
     void request_cancel();
     // Returns the numbers in the reply to a call, after take() (queue_messages.hpp).
     std::array<std::uint64_t, 4> values() const noexcept;

@@ -55,17 +55,17 @@ class TENSORBUS_API Shared {
 TENSORBUS_API Shared share(const Message& message, const ShareOptions& options = {},
                            const Participant& participant = Participant::shared());
 
-// Shares a message for one process to attach, without an end in time: until then, or until the
-// share is closed by its handle or by `carrier`, a number for the channel through which the handle
-// is sent (0: none). `keeper` keeps it, too, under handle.kept_by(keeper): it can be attached there
-// when this process has ended. On return the keeper's socket has the share, though the keeper may
-// be stopped, or may never read it.
+// Shares a message for one process to attach, without a time limit. The share ends when a process
+// has attached it, or when it is closed by its handle or by `carrier`, a number for the channel
+// through which the handle is sent (0: none). `keeper` keeps it, too, under
+// handle.kept_by(keeper): it can be attached there when this process has ended. On return the
+// keeper's socket has the share, though the keeper may be stopped, or may never read it.
 TENSORBUS_API Handle share_once(const Message& message, bool shared, std::uint64_t carrier,
                                 const std::optional<Id>& keeper, const Participant& participant);
 TENSORBUS_API void close_share(const Handle& handle, const Participant& participant);
 // Ends the shares, own or kept for other participants, that were sent through this carrier.
 TENSORBUS_API void close_carried_by(std::uint64_t carrier, const Participant& participant);
-// Returns the carriers of shares that this process has, or keeps, for at least this time.
+// Returns the carriers of shares that this process has had, or kept, for at least this time.
 TENSORBUS_API std::set<std::uint64_t> carriers(std::chrono::nanoseconds open_for,
                                                const Participant& participant);
 // Returns the carriers of shares that end with this process, because their keeper does not read.

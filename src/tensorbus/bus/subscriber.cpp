@@ -24,7 +24,7 @@ namespace {
 std::string held_by_children() {
   const std::size_t kept = link::KeptLease::count();
   if (kept == 0) return "";
-  return " (" + std::to_string(kept) + " leases of this process only by forked children)";
+  return " (" + std::to_string(kept) + " leases of this process are held only by forked children)";
 }
 
 }  // namespace

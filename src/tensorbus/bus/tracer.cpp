@@ -81,7 +81,7 @@ void Tracer::note_publisher(const std::string& file) {
   publishers_.emplace(bus::to_string({marker->participant, marker->publisher}), told->name);
 }
 
-// Asks a participant with a full backlog at the next call; the same if it cannot be reached.
+// A participant that cannot be reached, or whose backlog is full, is asked at the next call.
 void Tracer::ask(const Id& participant) {
   auto asked = std::make_unique<Asked>();
   asked->about.participant = participant;

@@ -20,8 +20,8 @@ class Connection {
 
   // Both are called on the event loop; on_end is called at most once, and last. An Error that
   // on_message throws ends the connection. If on_message meets a limit (Error(kOutOfMemory),
-  // std::bad_alloc), it gets the same message again later, before later messages; for about a
-  // second if the peer has hung up.
+  // std::bad_alloc), it is called again later with the same message, until it succeeds; other
+  // messages wait. If the peer has hung up, this is repeated for about a second only.
   Connection(EventLoop& loop, platform::Fd socket, OnMessage on_message, OnEnd on_end);
   ~Connection();
   Connection(const Connection&) = delete;

@@ -193,7 +193,7 @@ void InboundConnection::greet(link::Channel::Received& received) {
     context_.log.write(platform::LogLevel::kWarning, {}, account_.pid(),
                        {"refused its connection: ", limit.what()});
     refuse(0, limit.code(), limit.what());
-    throw Error(Code::kClosed, "");  // ends the connection without blaming the peer
+    throw Error(Code::kClosed, "");  // ends the connection; the peer made no error
   } catch (const Error& error) {
     if (error.code() != Code::kOutOfMemory) refuse(0, error.code(), error.what());
     throw;

@@ -94,7 +94,7 @@ class InboundConnection {
   std::shared_ptr<PeerSession> session_;
   std::optional<link::Peer> peer_;  // empty before HELLO
   bool greeted_ = false;            // HELLO was replied to
-  // For the report for which this connection was opened, until the peer hangs up.
+  // The charge for the report that INSPECT requested, until the peer hangs up.
   std::optional<memory::PeerCharge> inspection_;
   // Whether a tracer has opened the connection.
   enum class Traced : std::uint8_t { kNot, kRefused, kOn } traced_ = Traced::kNot;

@@ -45,8 +45,8 @@ class InboundConnections {
   EventLoop::Task& dropping_ended_;
   EventLoop::Task& dropping_silent_;
   platform::Fd newcomer_;  // accepted, but no memory for its connection yet
-  // Closed while a connection is accepted that can only be refused for want of a descriptor. Empty:
-  // it could not be reopened yet.
+  // A descriptor in reserve. It is closed to accept a connection that must be refused because no
+  // other descriptor is free, and then reopened. Empty: it could not be reopened yet.
   platform::Fd reserve_ = platform::make_event();
   std::vector<std::unique_ptr<InboundConnection>> connections_;
 };

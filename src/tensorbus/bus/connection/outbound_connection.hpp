@@ -40,8 +40,8 @@ class OutboundConnection {
   const Id& owner() const noexcept { return owner_; }
 
   void subscribe(const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t publisher);
-  // The owner is gone, or this participant closes. Takes back what was lent to the owner at once,
-  // or when its lineage has ended; then `on_end` is called once more.
+  // The owner is gone, or this participant closes. Memory that was lent to the owner is taken back
+  // now, or when the owner's lineage has ended; in the second case `on_end` is called once more.
   void end(const std::string& why);
   // Returns true if the owner lives but had no room for the connection: it may be asked again.
   bool turned_away() const noexcept { return refusal_ == Code::kOutOfMemory; }

@@ -49,8 +49,9 @@ OutboundConnections::Found OutboundConnections::find_or_connect(const Id& owner)
   return {};
 }
 
-// Called before a connection is opened: an owner that has replied may have handled requests, and is
-// not left for want of descriptors.
+// Called before a connection is opened. Throws unless there are descriptors for its socket and for
+// every HELLO to come: once an owner has replied, it may have handled requests, and the connection
+// must not fail because descriptors are short.
 void OutboundConnections::require_descriptors() const {
   constexpr std::size_t kOfHello = 2;
   const auto waiting = static_cast<std::size_t>(
@@ -71,7 +72,7 @@ OutboundConnection* OutboundConnections::adopt(const Id& owner, platform::Fd soc
   auto made = std::make_shared<OutboundConnection>(
       context_, owner, std::move(socket),
       [this](OutboundConnection& gone, const std::string& why) {
-        // Its lineage has ended.
+        // The second call: its lineage has ended.
         if (gone.ended()) return context_.loop.schedule(dropping_departed_);
         forget(gone, why);
       },

@@ -33,7 +33,8 @@ void CopyPlan::add(std::size_t tensor, const TensorView& view, ByteSpan span,
   copies_.push_back({tensor, &view, span, {}, 0, false});
 }
 
-// By ascending address; at the same address the longest first, because it may cover the others.
+// Sorts by ascending address; at the same address the longest copy comes first, because it may
+// cover the others.
 void CopyPlan::sort() {
   const auto goes_before = [](const Copy& a, const Copy& b) {
     return begin_of(a) != begin_of(b) ? begin_of(a) < begin_of(b) : end_of(a) > end_of(b);

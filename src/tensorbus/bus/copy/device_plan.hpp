@@ -16,7 +16,7 @@ class DevicePlan {
   void add(const std::byte* begin, std::size_t bytes, std::size_t packed_bytes);
   // Gives each range its place; returns the size of the block in bytes.
   std::size_t lay_out();
-  // Throws Error(kUnsupported) for a range with too small a part of elements.
+  // Throws Error(kUnsupported) if too few bytes of a range belong to elements.
   void require_dense() const;
   // Returns the place in the block of the copy of an added byte.
   std::size_t place_of(const std::byte* byte) const;

@@ -30,7 +30,7 @@ class DeviceTensors {
   // Copies these tensors into one block of each device, which `allocate` returns. The copies run on
   // the GPU, in stream order, and get their marks at once, because the message may fail later.
   // Calls `placed` with the place of each tensor's lowest byte. Returns the number of copied bytes.
-  // Throws Error(kUnsupported) for a view with too small a part of elements.
+  // Throws Error(kUnsupported) if too few bytes of a view belong to elements.
   using Allocate = std::function<memory::BlockRef(const Device&, std::size_t)>;
   using Placed =
       std::function<void(std::size_t tensor, const memory::BlockRef&, std::size_t offset)>;

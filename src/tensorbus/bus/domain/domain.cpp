@@ -14,7 +14,8 @@
 namespace tensorbus::bus {
 namespace {
 
-// A sweep can defeat single attempts. If all fail, the cause is another one; 1,000 take 20 ms.
+// A sweep can defeat single attempts. If all fail, a sweep is not the cause. 1,000 attempts take
+// 20 ms.
 constexpr int kListenAttempts = 1000;
 
 std::shared_ptr<const platform::Fd> opened(const std::string& path) {
@@ -139,8 +140,8 @@ bool Domain::is_dead(const Id& participant) const { return is_dead(socket_name(p
 bool Domain::is_dead(const std::string& socket) const {
   try {
     return platform::connect_in(*directory(), socket).outcome == platform::Connect::kDead;
-    // No descriptors, or another user's socket: other participants will find out.
   } catch (const Error&) {
+    // No descriptors, or another user's socket: other participants will find out.
     return false;
   }
 }

@@ -69,7 +69,8 @@ class Domain {
   bool has_marked(const std::string& name) const;
   // Returns the names and contents of this participant's markers whose names have this prefix.
   std::vector<std::pair<std::string, std::string>> marked(std::string_view beginning) const;
-  // Makes removed markers of this participant again. Returns true if there were any.
+  // Makes those markers of this participant again that were removed. Returns true if there were
+  // any.
   bool restore_markers() const;
   // Returns the inode of a file, to recognise the file later; 0 if there is none.
   ino_t inode_of(const std::string& name) const noexcept {

@@ -28,7 +28,7 @@ class CompletionState {
   }
   // Called by the waiting thread: waits until this or `other` is done, and runs handlers during the
   // wait if no other thread does. Returns kDone, kTimedOut or kInterrupted. Before each sleep it
-  // calls first_sleep(most), which may sleep in another way, or returns nothing without a sleep.
+  // calls first_sleep(most). This may sleep in another way; if it does not, it returns nothing.
   template <typename Sleep>
   Outcome wait_driving(const platform::StopCondition& stop, EventLoop::Driver& driver,
                        CompletionState* other, const Sleep& first_sleep) {
@@ -57,7 +57,7 @@ class CompletionState {
   static constexpr std::uint32_t kSleeps = 2;  // not done, and a thread waits for it
 
   // On an older kernel the end of `other` is seen at the caller's next check. `other` is also null
-  // for a caller whose wait signals must end: a wait for two words does not end at every signal.
+  // if signals must end the wait, because a wait for two words does not end at every signal.
   platform::FutexWait sleep(std::chrono::nanoseconds most, CompletionState* other) noexcept {
     const platform::FutexWord word = to_sleep_on();
     if (other == nullptr || !platform::can_wait_for_any())

@@ -131,7 +131,7 @@ class EventLoop {
   platform::Fd kick_;  // wakes a Driver, which alone clears it: other threads may see it first
   std::atomic<bool> kicked_{false};
   platform::Mutex turn_;
-  std::atomic<std::thread::id> running_{};  // relaxed: compared with the own id only
+  std::atomic<std::thread::id> running_{};  // relaxed: a thread seeks only its own id
   // The thread that waits for poller_ instead of the loop's own thread; empty if none does.
   std::atomic<std::thread::id> driver_{};
   platform::AdaptiveSpin spin_{1};  // for a Driver that has the place

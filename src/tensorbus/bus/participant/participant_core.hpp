@@ -43,8 +43,8 @@ class ParticipantCore {
 
   const Id& id() const noexcept { return context_.self; }
   const Domain& domain() const noexcept { return domain_; }
-  // Counts changes of the domain directory, and scans after which a change may have been missed.
-  // Any thread.
+  // Grows with each scan of the domain directory: after each change, and also without one, because
+  // a change may have been missed. Any thread.
   std::uint64_t domain_changes() const noexcept {
     return domain_changes_.load(std::memory_order_acquire);  // pairs with scan()
   }

@@ -347,7 +347,8 @@ PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits limits, link::Waker
   auto kept = history_.end() - std::min<std::ptrdiff_t>(std::ssize(history_), limits.depth);
   std::uint64_t first = kept == history_.end() ? next_sequence_ : kept->entry.sequence;
   if (!begun_) first = link::kNoSequence;
-  // Skips samples that it has had; it counts those that it has lost.
+  // A subscriber that resumes has had the samples before this number, and counts those that it has
+  // lost.
   if (resume_at <= next_sequence_) {
     while (kept != history_.end() && kept->entry.sequence < resume_at) ++kept;
     first = resume_at;

@@ -63,8 +63,9 @@ class PublisherCore {
   // subscribers or the publisher is closed. A mirror that continues with 0 has not begun: its first
   // number is not known.
   bool restart(std::uint64_t sequence);
-  // For a mirror that has not begun: its first sample has this number, or the samples from this
-  // number to its first one are lost. Without this call a mirror begins with its first sample.
+  // For a mirror that has not begun. If its first sample has a larger number than this one, the
+  // samples from this number to before that sample are lost. Without this call a mirror begins with
+  // its first sample.
   void begin_at(std::uint64_t sequence);
 
   // Returns true if publish() would not wait for room now; else arms the descriptor.
@@ -130,7 +131,8 @@ class PublisherCore {
   // Sets a function that is called, under mutex_, when the first sample is dropped after a
   // take_drops() that returned nothing.
   void on_drops(std::function<void()> told) { drops_told_ = std::move(told); }
-  // The samples dropped for a link since the last call. take_drops() returns none without drops.
+  // The samples dropped for a link since the last take_drops(), which leaves out links without
+  // drops.
   struct Dropped {
     std::shared_ptr<const link::OwnerLink> link;
     link::Drops drops;
@@ -184,7 +186,7 @@ class PublisherCore {
   std::function<void()> link_stopped_;
   std::function<void()> subscribers_changed_;
   std::function<void()> drops_told_;
-  std::atomic<bool> changed_{false};  // relaxed: the function called after it orders it
+  std::atomic<bool> changed_{false};  // relaxed: subscribers_changed_() orders it
   link::ByteCounter in_flight_;
   CopyTuner copies_;
   link::Sleeper sleeper_;  // parks in publish() and wait_for_subscribers()

@@ -21,7 +21,7 @@ namespace tensorbus::bus {
 // writes its descriptor. Destroying it before mark_done() undoes everything. For one thread.
 class SampleBuilder {
  public:
-  // Allocates blocks for copies. Throws without memory.
+  // Allocates blocks for copies. Throws if memory is short.
   class Allocator {
    public:
     virtual memory::BlockRef allocate(std::size_t bytes) const = 0;

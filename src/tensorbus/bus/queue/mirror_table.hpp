@@ -94,7 +94,7 @@ class MirrorTable {
     return true;
   }
 
-  // Adds an item. Throws Error(kInvalidArgument) if the tag is in use.
+  // Adds an item. Throws Error(kInvalidArgument) if an item with this tag is already waiting.
   template <typename Port>
   void offer(Port& port, std::uint64_t tag, Item item) {
     table_.add(port, tag, std::move(item));
@@ -254,7 +254,7 @@ class MirrorTable {
   Table table_;
   bool redeliver_;
   std::list<Request> arriving_;               // PUTs whose leases are being acquired
-  std::map<std::uint64_t, Relayed> relayed_;  // puts and calls without a reply of the home
+  std::map<std::uint64_t, Relayed> relayed_;  // puts and calls to which the home has not replied
   Polls polls_;                               // gets that do not wait, and have no item yet
   std::uint64_t last_id_ = 0;
   std::uint64_t died_ = 0;  // number of items; with `redeliver`

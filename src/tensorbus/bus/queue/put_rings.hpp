@@ -45,8 +45,8 @@ class PutRings {
   std::size_t promised() const noexcept;
   // Takes all room back: entries already put stay, and no more can be put before promise().
   void take_back() noexcept;
-  // Promises room for `room` more items, divided among the rings; too small amounts are not
-  // promised. `most`: the maxsize of the queue, 0 for no limit.
+  // Promises room for at most `room` more items, divided among the rings. A ring gets no promise
+  // while its part is too small. `most`: the maxsize of the queue, 0 for no limit.
   void promise(std::size_t room, std::size_t most) noexcept;
   // Sets whether clients wake the server for their next entry. Returns true if entries wait
   // already.

@@ -203,7 +203,7 @@ bool QueueHost::lend_ahead(Hosted& queue, const LentRef& item, std::uint64_t num
     return true;
   } catch (const Error& error) {
     if (error.code() == Code::kOutOfMemory) throw;
-    return false;  // the error is the reply to a request
+    return false;  // a request for this item gets the error
   }
 }
 

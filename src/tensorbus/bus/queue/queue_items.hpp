@@ -89,7 +89,7 @@ class QueueItems {
     wait_again(std::move(item));
     ++unfinished_;
   }
-  // Adds an item under a number. Returns false if the number is in use.
+  // Adds an item under a number. Returns false if an item of this number is already waiting.
   bool add(std::uint64_t number, Item item) {
     if (!waiting_.try_emplace(number, Entry{.item = std::move(item), .number = number}).second)
       return false;
@@ -174,7 +174,7 @@ class QueueItems {
     wait_again(std::move(item));
     return true;
   }
-  // Throws Error(kInvalidArgument) if the client does not have this item, or as many items.
+  // Throws Error(kInvalidArgument) if the client does not have this item, or has fewer items.
   void finish(const Client& client, std::uint64_t number) {
     Hands& hands = known(client);
     if (redeliver_) {

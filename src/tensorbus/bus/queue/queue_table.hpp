@@ -380,7 +380,7 @@ class QueueTable {
            (max_bytes_ == 0 || (bytes <= max_bytes_ && this->bytes() <= max_bytes_ - bytes));
   }
 
-  // Returns true if no item waits, and none may come back from clients other than this one.
+  // Returns true if no item waits, and none may come back that this client could get.
   bool is_drained_for(const Client& client) const {
     return !any_waits() && (end_ == End::kAtOnce || !items_.may_come_back(client));
   }

@@ -74,7 +74,7 @@ bool QueueClient::take_ahead(std::vector<Sample>& items, std::size_t most, Acces
         std::this_thread::yield();
       }
     }
-  } catch (const std::exception&) {  // the taken items are returned; the next call fails again
+  } catch (const std::exception&) {  // the caller gets what was taken; its next call may fail
   }
   return false;
 }
@@ -98,7 +98,7 @@ bool QueueClient::take_here(std::vector<Sample>& items, std::size_t most, Access
   };
   try {
     (void)core_.run_now(take_all, after_messages);
-  } catch (const std::exception&) {  // the taken items are returned; the next call fails again
+  } catch (const std::exception&) {  // the caller gets what was taken; its next call may fail
   }
   return none_left;
 }
@@ -133,7 +133,7 @@ bool QueueClient::take_soon(Sample& item, Access access, const StopCondition& st
     if ((yields || look % kLooksAtTheClock == 0) && over()) break;
   }
   if (looks) rings_->prefetch->looked(!taken.empty());
-  if (none_left && taken.empty() && !waits_for(stop)) {  // everything sent until now has arrived
+  if (none_left && taken.empty() && !waits_for(stop)) {  // also looks for unread messages
     none_left = false;
     none_left = take_here(taken, 1, access, true);
   }
@@ -179,7 +179,7 @@ Outcome QueueClient::get_many(std::vector<Sample>& items, std::size_t most, Acce
   try {
     for (std::size_t batch = kFirst; items.size() < end; batch = std::min(2 * batch, kMost))
       if (!get_waiting(items, std::min(batch, end - items.size()), access)) break;
-  } catch (const std::exception&) {  // the taken items are returned; the next call fails again
+  } catch (const std::exception&) {  // the caller gets what was taken; its next call may fail
   }
   return Outcome::kDone;
 }
@@ -218,7 +218,7 @@ bool QueueClient::get_waiting(std::vector<Sample>& items, std::size_t count, Acc
       channel = gets.front().host_channel();
       batch = std::make_unique<link::Channel::Batch>(channel);  // for the acceptances that follow
     }
-  } catch (const std::exception&) {  // the taken items are returned; the next call fails again
+  } catch (const std::exception&) {  // the caller gets what was taken; its next call may fail
   }
   for (QueueGet& get : gets) get.cancel();
   batch.reset();

@@ -14,9 +14,9 @@
 namespace tensorbus::bus {
 
 // A get() under way. Waits for the server's offer, reads it in the calling thread, and then accepts
-// it, or refuses it so that the item returns to the queue. Sends exactly one of both. If the memory
-// of an offer does not arrive because its owner is stopped, the offer is refused and another one is
-// requested. For one thread.
+// it, or refuses it so that the item returns to the queue. Sends exactly one of the two. If the
+// memory of an offer does not arrive because its owner is stopped, the offer is refused and another
+// one is requested. For one thread.
 class QueueGet {
  public:
   // How a get requests an item.
@@ -31,9 +31,9 @@ class QueueGet {
   QueueGet(ParticipantCore& core, const QueueAddress& address, Access access, Mode mode,
            std::shared_ptr<UnderWay::Request> under_way = nullptr);
 
-  // Returns kDone with an item, which the server counts as taken; kTimedOut if no item has come;
-  // kShutDown if none will come; kInterrupted. Throws an Error that came instead. If memory
-  // was short, the offer was refused.
+  // Returns kDone with an item, which the server counts as taken; kTimedOut if no item has come, or
+  // if the server has none; kShutDown if none will come; kInterrupted. Throws an Error that came
+  // instead. If memory was short, the offer was refused.
   // `driver`: runs handlers during the wait. `life`: once it is done without an offer, returns
   // kClosed.
   Outcome take(Sample& item, const platform::StopCondition& stop,

@@ -8,7 +8,7 @@
 namespace tensorbus::bus {
 namespace {
 
-// While it lives, producers wake its thread instead of the event loop.
+// While it lives, producers wake the thread that made it instead of the event loop.
 class RingSleepers {
  public:
   RingSleepers(ParticipantCore& core, const link::QueueName& queue) : core_(core), queue_(queue) {}

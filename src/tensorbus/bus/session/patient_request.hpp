@@ -17,7 +17,7 @@ class PatientRequest : public std::enable_shared_from_this<PatientRequest> {
  public:
   // How long a request is sent again if its call has no time-out.
   static constexpr std::chrono::nanoseconds kPatience = std::chrono::seconds(5);
-  // Returns this time for a call that ends by this condition.
+  // Returns how long a request is sent again if its call ends by this condition.
   static std::chrono::nanoseconds patience_of(const platform::StopCondition& stop) {
     constexpr auto kForever = std::chrono::nanoseconds::max();
     const auto left = stop.remaining(kForever);

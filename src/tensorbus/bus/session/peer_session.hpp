@@ -54,7 +54,7 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   void know(const Id& peer);
   const std::shared_ptr<const link::Source>& source() const noexcept { return source_; }
   const std::shared_ptr<link::PeerMemory>& peer_memory() const noexcept { return peer_memory_; }
-  // Returns true if memory was requested or lent in this session.
+  // Returns true if any request was sent or received in this session.
   bool used() const noexcept { return used_; }
   // Counts as used from now on: the connection stays.
   void mark_used() noexcept { used_ = true; }
@@ -218,10 +218,10 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   std::unordered_map<std::uint32_t, Asked> asked_;
   std::uint32_t next_request_ = 1;
   std::unordered_map<std::uint64_t, link::PublishedRef> lent_;
-  // Leases of lent_ that the peer has returned, by token, with marks: kept until its stream reaches
-  // them.
+  // By token, the marks of those leases in lent_ that the peer has returned. A lease is kept until
+  // the peer's stream reaches its mark.
   std::unordered_map<std::uint64_t, std::uint64_t> returning_;
-  // By the peer, in segments of this participant.
+  // Ranges that the peer has pinned, in segments of this participant.
   std::multimap<memory::SegmentId, memory::Range> pinned_;
   std::uint64_t next_token_ = 1;  // 0: a lease on no memory
   std::size_t staging_ = 0;       // open STAGE requests

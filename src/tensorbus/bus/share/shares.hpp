@@ -41,7 +41,7 @@ class Shares {
   };
   struct Name {
     std::uint64_t number = 0;
-    std::uint64_t key = 0;  // random: does not match a guessed number or another share
+    std::uint64_t key = 0;  // random: does not match if the number is guessed, or another share's
   };
 
   struct Added {
@@ -105,7 +105,7 @@ class Shares {
 
   mutable platform::Mutex mutex_;
   Table shares_ TB_GUARDED_BY(mutex_);
-  // For shares with an end in time.
+  // The ends of shares that have a time limit.
   std::set<std::pair<Clock::time_point, std::uint64_t>> ends_ TB_GUARDED_BY(mutex_);
   std::uint64_t next_ TB_GUARDED_BY(mutex_) = 1;
 };

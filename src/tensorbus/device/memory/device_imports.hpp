@@ -50,7 +50,7 @@ class DeviceImports {
   static Range open(const Gpu& device, const cu::IpcMemHandle& handle, std::size_t bytes);
   // Opens an allocation of a pool by its name in the pool, also once for the process. `afterwards`
   // is released when this user has finished; if it was the last user, after the memory is freed.
-  // Throws what platform::PooledMemory throws, and Error(kProtocol) if the allocation is smaller.
+  // Throws what PooledMemory throws, and Error(kProtocol) if the allocation is smaller.
   static Range open_pooled(const Gpu& device, const platform::Fd& pool,
                            const std::array<std::byte, 64>& name, std::size_t bytes,
                            std::shared_ptr<const void> afterwards);

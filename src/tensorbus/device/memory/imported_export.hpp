@@ -16,7 +16,7 @@ namespace tensorbus::device {
 // An owner's description of another allocator's memory, in one message or one for each chunk.
 struct ExportPart {
   memory::SegmentId segment = 0;
-  std::uint32_t kind = 0;  // a platform::ForeignMemory::Kind
+  std::uint32_t kind = 0;  // a ForeignMemory::Kind
   std::uint64_t bytes = 0;
   GpuUuid device{};
   std::string handle{};     // of an allocation, or its name in its pool
