@@ -264,7 +264,7 @@ class Sample:
 
     def ranges(self) -> tuple[list[memoryview], int, list[tuple[str, tuple[int, ...], tuple[int, ...], int, int]]]:
         """
-        Returns the tensors as one run of bytes: the parts of the run; the size of the run in bytes; and for each tensor its dtype, shape, strides in elements, flags, and the offset of its first element in the run. Each part begins at a multiple of 64 bytes.
+        Returns the tensors as one run of bytes: the parts of the run; the size of the run in bytes; and for each tensor its dtype, shape, strides in elements, flags, and the offset of its first element in the run. Each part begins at the next multiple of 64 bytes after the end of the part before.
         """
 
     @property

@@ -187,7 +187,8 @@ void bind_samples(nb::module_& module) {
                    "list[tuple[str, tuple[int, ...], tuple[int, ...], int, int]]]"),
            "Returns the tensors as one run of bytes: the parts of the run; the size of the run in "
            "bytes; and for each tensor its dtype, shape, strides in elements, flags, and the "
-           "offset of its first element in the run. Each part begins at a multiple of 64 bytes.")
+           "offset of its first element in the run. Each part begins at the next multiple of 64 "
+           "bytes after the end of the part before.")
       .def_prop_ro("published_on", published_on,
                    nb::sig("def published_on(self) -> tuple[str, ...]"))
       .def_prop_ro("fields", field_bytes)
