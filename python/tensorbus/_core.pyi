@@ -37,7 +37,7 @@ def know_errors(by_code: tuple[type[Exception], ...]) -> None:
 
 def raise_system_error(what: str, error_number: int) -> None:
     """
-    Raises the error of a failed system call; its text names the limit that was reached.
+    Raises the error of a failed system call. If a limit was reached, the text names it.
     """
 
 class TensorFlags(enum.IntFlag):
@@ -148,7 +148,7 @@ def allocate_file(fd: int, path: str, bytes: int) -> None:
 
 def plain_torch(memory: Memory) -> Any:
     """
-    Returns the plain tensor over this memory; None if it needs an unusual one.
+    Returns a plain torch.Tensor over this memory; None if a plain one is not possible.
     """
 
 def know_torch(tensor: type, dtypes: dict[Any, str]) -> None:
@@ -169,7 +169,7 @@ def check_nested(sizes: Memory, strides: Memory, offsets: Memory, elements: int)
 
 class Outgoing:
     """
-    The tensors of a message to be published. Each add method returns the index of its tensor.
+    The tensors of a message to be published. Each add method returns the index of the added tensor.
     """
 
     def __init__(self) -> None: ...
@@ -178,7 +178,7 @@ class Outgoing:
 
     def add(self, value: object) -> int:
         """
-        Adds a plain torch.Tensor or numpy.ndarray: fully described by address and layout. Returns -1 for any other object.
+        Adds a plain torch.Tensor or numpy.ndarray: nothing but its elements and layout must be sent. Returns -1 for any other object.
         """
 
     def add_buffer(self, value: object, flags: int) -> int:
@@ -187,7 +187,7 @@ class Outgoing:
         """
 
     def add_received(self, memory: Memory) -> int:
-        """Adds a Memory: received, or of this process."""
+        """Adds a Memory as it is: a received one, or one of this process."""
 
     def add_capsule(self, capsule: CapsuleType, flags: int) -> int: ...
 
@@ -227,7 +227,7 @@ def pack_message(outgoing: Any, message: object) -> bytes:
 
 def pack_value(outgoing: Any, value: object) -> bytes:
     """
-    Returns the MessagePack of one value in a message, and adds its tensors to `outgoing`.
+    Returns one value of a message as MessagePack, and adds its tensors to `outgoing`.
     """
 
 def unpack(fields: bytes, restorer: Any, plan: MessagePlan | None = None) -> Any:
@@ -264,7 +264,7 @@ class Sample:
 
     def ranges(self) -> tuple[list[memoryview], int, list[tuple[str, tuple[int, ...], tuple[int, ...], int, int]]]:
         """
-        Returns the tensors as one run of bytes: the parts of the run, each of which begins at the next multiple of 64; the size of the run in bytes; and for each tensor its dtype, shape, strides in elements, flags, and the offset of its first element in the run.
+        Returns the tensors as one run of bytes: the parts of the run; the size of the run in bytes; and for each tensor its dtype, shape, strides in elements, flags, and the offset of its first element in the run. Each part begins at the next multiple of 64 bytes after the end of the part before.
         """
 
     @property
@@ -278,7 +278,7 @@ class Sample:
 
     def tensors(self, as_: str | None) -> list[Any]:
         """
-        Returns each tensor as a torch.Tensor, if `as_` is "torch" (None: if it was published as one) and it is a plain tensor; otherwise as a Memory.
+        Returns each tensor: as a torch.Tensor if `as_` is "torch" (None: if it was published as one) and a plain torch.Tensor is possible, otherwise as a Memory.
         """
 
     def message(self, library: str | None, plan: MessagePlan | None) -> Any:
@@ -288,7 +288,7 @@ class Sample:
 
     def shared_storages(self, as_: str | None) -> list[tuple[Memory, list[tuple[int, int]]]]:
         """
-        Returns the memory in which several torch tensors overlap, with the index of each tensor and its offset in bytes.
+        Returns each range of memory in which several torch tensors overlap, with the index of each of these tensors and its offset in bytes.
         """
 
     def memory(self, index: int) -> Memory: ...
@@ -368,7 +368,9 @@ class Participant:
         """
 
     def take_changed_publishers(self) -> list[int]:
-        """Returns the numbers of these publishers."""
+        """
+        Returns the numbers of publishers that have gained or lost subscribers since the last call.
+        """
 
     @property
     def arena(self) -> dict[str, int]: ...
@@ -380,12 +382,12 @@ class Publisher:
 
     def loan_plain(self, dtype: object, shape: object) -> Any:
         """
-        Returns a loan as a plain PyTorch tensor or NumPy array, by the library of the dtype; None if that is not possible, or if the shape is not a tuple or list of ints.
+        Returns a loan as a plain PyTorch tensor or NumPy array: `dtype` is a torch.dtype, a dtype of NumPy or a name. Returns None for any other dtype, if a plain tensor is not possible, or if the shape is not a tuple or list of ints.
         """
 
     def publish(self, outgoing: Outgoing, fields: bytes, timeout: float | None) -> int | Outcome:
         """
-        Returns the number of subscribers that got the message, or why it was not published.
+        Returns the number of subscribers that got the message, or the Outcome if it was not published.
         """
 
     def publish_any(self, data: object, timeout: float | None, stream: int | None = None, plan: MessagePlan | None = None) -> int | Outcome:
@@ -395,7 +397,7 @@ class Publisher:
 
     def publish_many(self, rows: object, timeout: float | None) -> tuple[Outcome, int] | None:
         """
-        Publishes each row of a plain array as a message. Returns the outcome and the number of published rows; None for any other object.
+        Publishes each row of a plain array or tensor as a message. Returns the outcome and the number of published rows; None for any other object.
         """
 
     def loan_bytes(self, bytes: int, timeout: float | None) -> memoryview:
@@ -403,7 +405,7 @@ class Publisher:
 
     def publish_as(self, outgoing: Outgoing, fields: bytes, fingerprint: int, sequence: int, timestamp_ns: int, timeout: float | None) -> int | Outcome:
         """
-        publish() for a mirror, with the sequence number and the time of the original. The number must not be lower than the next one.
+        Like publish(), for a mirror: with the sequence number and the time of the original. The number must not be lower than the next one.
         """
 
     def restart(self, sequence: int) -> bool:
@@ -418,7 +420,7 @@ class Publisher:
 
     def break_off(self) -> None:
         """
-        Closes as if the process had died: streams of subscribers continue with the next publisher.
+        Closes the publisher as if its process had died: streams of subscribers continue with the next publisher.
         """
 
     @property
@@ -468,7 +470,7 @@ class Subscriber:
 
 def set_numpy_handler(api: object, participant: Participant, min_bytes: int) -> object:
     """
-    Allocates NumPy arrays of at least `min_bytes` in memory of the bus, in this context. Returns the previous handler.
+    Sets NumPy's memory handler of this context: it allocates arrays of at least `min_bytes` in memory of the bus. Returns the previous handler.
     """
 
 def restore_numpy_handler(api: object, handler: object) -> None: ...
@@ -477,7 +479,7 @@ def born(dtype: str, shape: Sequence[int], participant: Participant) -> Memory: 
 
 def born_use() -> tuple[int, int, int, int]:
     """
-    Returns the number of NumPy arrays now in memory of the bus, their bytes, the number of allocations there, and the number of allocations elsewhere for want of room.
+    Returns the number of NumPy arrays that are in memory of the bus now, their bytes, how many arrays were allocated there, and how many were allocated elsewhere because the bus had no room.
     """
 
 class Handle:
@@ -514,7 +516,7 @@ class Handle:
     def text(self) -> str: ...
 
 class Shared:
-    """Shared tensors: any process with the handle may attach to them."""
+    """Keeps shared tensors: any process with the handle may attach to them."""
 
     @property
     def handle(self) -> Handle: ...
@@ -528,7 +530,7 @@ def share(outgoing: Outgoing, fields: bytes, uses: int, ttl: float | None, share
 
 def share_once(outgoing: Outgoing, fields: bytes, shared: bool, carrier: int, keeper: str | None, participant: Participant) -> Handle:
     """
-    Shares a message until one process has attached. `keeper` keeps it, too.
+    Shares a message for one process: the share ends when that process has attached. `keeper` keeps it, too.
     """
 
 def close_share(handle: Handle, participant: Participant) -> None: ...
@@ -540,7 +542,7 @@ def close_carried_by(carrier: int, participant: Participant) -> None:
 
 def carriers(seconds: float, participant: Participant) -> list[int]:
     """
-    Returns the carriers of the shares of this process, and of those it keeps, that have been open for at least `seconds`.
+    Returns the carriers of shares that have been open for at least `seconds`: shares of this process, and those it keeps.
     """
 
 def unkept(participant: Participant) -> list[int]:
@@ -589,13 +591,13 @@ class Pending:
 
     def wait(self, timeout: float, other: Pending | None = None) -> bool:
         """
-        Waits until take(), or that of `other`, may succeed; serves the bus in this thread meanwhile. Returns False if that is not possible now: poll fileno() instead.
+        Waits until take() of this request, or of `other`, may succeed. This thread serves the bus meanwhile. Returns False if it cannot do so now: poll fileno() instead.
         """
 
     @property
     def answered(self) -> bool:
         """
-        True if a put or a call has its reply, or take() has returned that of a get.
+        True if a put or a call has its reply, or if take() has returned the reply to a get.
         """
 
     def request_cancel(self) -> None:
@@ -614,7 +616,7 @@ class Pending:
 
     def spoil(self) -> None:
         """
-        For a get with `hold`: refuses the item, which no process can read. It counts as lost.
+        For a get with `hold`: refuses an item that no process can read. The item counts as lost.
         """
 
     @property
@@ -634,7 +636,7 @@ class Queue:
     @staticmethod
     def at(address: str, participant: Participant, maxsize: int = 0, redeliver: bool = False, shared: bool = False, max_bytes: int = 0) -> Queue:
         """
-        Returns the queue with this address and these options, without a request to its process, which may be stopped or gone.
+        Returns the queue with this address and these options. Sends no request to its process, which may be stopped or gone.
         """
 
     @staticmethod
@@ -685,17 +687,17 @@ class Queue:
 
     def get_item(self, timeout: float | None) -> tuple[Any] | Sample | tuple[Sample, BaseException] | Outcome:
         """
-        Returns a plain item as a tuple with its value, any other item as a Sample. If a signal handler raised during unpickling: the Sample and the exception.
+        Returns a tuple with the value of a plain item, the Sample of any other item, or the Outcome. If a signal handler raised during unpickling: a tuple of the Sample and the exception.
         """
 
     def put_many(self, fields: list[bytes], timeout: float | None) -> tuple[int, Outcome]:
         """
-        Puts messages without tensors, in order. Returns the number of messages put, and the Outcome of the next one.
+        Puts messages without tensors, in order. Returns the number of messages put, and DONE or the Outcome of the first message that was not put.
         """
 
     def get_many(self, max_count: int, timeout: float | None) -> tuple[list[Any], list[Sample], BaseException | None] | Outcome:
         """
-        Returns the values of the plain items before the first other item, and the Samples from that item on; and the exception if a signal handler raised meanwhile.
+        Returns the values of plain items up to the first other item, the Samples of that item and all later ones, and the exception if a signal handler raised meanwhile; or the Outcome.
         """
 
     def start_put(self, outgoing: Outgoing, fields: bytes, waits: bool = True) -> Pending: ...
@@ -710,12 +712,12 @@ class Queue:
 
     def done(self, number: int) -> None:
         """
-        task_done() for an item that was held and accepted. Without `redeliver`, for `number` items (0: one).
+        Like task_done(), for the item with this number, which was held and accepted. Without `redeliver`, for `number` items (0: one).
         """
 
     def give_back(self, number: int) -> None:
         """
-        Ends the holding of an item as if this process had died: with `redeliver` it returns to the queue, otherwise it counts as lost.
+        Gives up items in hand as if this process had died: with `redeliver` the item with this number returns to the queue; otherwise `number` items (0: one) count as lost.
         """
 
     def start_join(self) -> Pending: ...
@@ -770,7 +772,7 @@ class MirrorQueue:
 
     def answer(self, id: int, outcome: Outcome, values: Sequence[int] = (0, 0, 0, 0)) -> None:
         """
-        Answers a put or a call, once. Answer a poll after its item was offered, if there is one.
+        Answers a put or a call, once. If a poll gets an item, offer the item before the answer.
         """
 
     def deny(self, id: int, code: Code, text: str) -> None:
@@ -778,7 +780,7 @@ class MirrorQueue:
 
     def end_gets(self, died: int | None = None) -> None:
         """
-        Ends local gets with SHUT_DOWN when nothing is left here, until the next "died" with `redeliver`. `died`: the number of "died" events that the home has received; does nothing if it is not all.
+        From now on local gets end with SHUT_DOWN when no item is left here; with `redeliver`, until the next "died". `died`: the number of "died" events that the home has received. Does nothing if there were more.
         """
 
     def close(self) -> None:
@@ -788,7 +790,7 @@ class MirrorQueue:
 
 def ipc_handle_of(address: int, bytes: int) -> tuple[bytes, int, int, int]:
     """
-    Returns the handle of the allocation with these bytes, their offset in it, its size in bytes, and the ordinal of its GPU.
+    Returns the handle of the allocation that contains these bytes, the offset of the bytes in it, its size in bytes, and the ordinal of its GPU.
     """
 
 def open_ipc(handle: bytes, offset: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None, device: int) -> Memory:
@@ -869,7 +871,9 @@ class QueueInfo:
     def origin(self) -> str: ...
 
 class NodeName:
-    """The name of a node in the domain, while this object lives."""
+    """
+    The name of a node in the domain. The node has it while this object lives.
+    """
 
     def __init__(self, name: str, participant: Participant) -> None: ...
 
@@ -888,7 +892,7 @@ def fingerprint_of(definition: str) -> int: ...
 
 def why_not(expected: str, published: str) -> str:
     """
-    Returns why a reader that expects one definition cannot read messages of the other; "" if it can.
+    Returns the reason why a reader that expects the definition `expected` cannot read messages of `published`; "" if it can.
     """
 
 def inspect(domain: str, timeout: float) -> Any:
@@ -1028,7 +1032,7 @@ def probe_host(domain: str) -> HostFindings: ...
 
 def elsewhere_text(domain_path: str) -> str:
     """
-    Returns a text that names other buses of this user, to end a message; "" if there are none.
+    Returns a text that names other buses of this user, for the end of an error message; "" if there are none.
     """
 
 def probe_cuda() -> CudaFindings: ...
@@ -1042,12 +1046,12 @@ class Tracer:
 
     def poll(self) -> None:
         """
-        Sends requests to new participants, takes replies, and reads new records.
+        Asks new participants for a trace, takes their replies, and reads new records.
         """
 
     def sources(self) -> list[tuple[str, int, str, str, str, int, int]]:
         """
-        Returns for each requested participant: its id, pid, program, state (asked, traced, refused, ended), the reason of a refusal, the number of records overwritten before they were read, and the number of incomplete records.
+        Returns for each participant that was asked for a trace: its id, pid, program, state (asked, traced, refused, ended), the reason of a refusal, the number of records that were overwritten before they were read, and the number of incomplete records.
         """
 
     @property
@@ -1066,7 +1070,7 @@ class Recorder:
         """Writes the kept messages to a file. Returns its path, or the Outcome."""
 
     def wait(self, timeout: float | None) -> Outcome:
-        """Waits for an error that ends the recorder: DONE."""
+        """Waits until an error has ended the recorder; then returns DONE."""
 
     @property
     def stats(self) -> dict[str, Any]: ...
@@ -1113,7 +1117,7 @@ class Recording:
 
 def copy_recordings(parts: Sequence[tuple[Recording, Sequence[str], int, int]], path: str, overwrite: bool, compress: str | None, compress_topics: Mapping[str, str]) -> dict[str, Any]:
     """
-    Writes messages of several recordings to a new one. `parts`: for each recording its topics (none: all), and the times from and before which messages are taken. `compress`: None keeps the compression of each message.
+    Writes messages of several recordings to a new one. `parts`: for each recording its topics (none: all), and two times: messages from the first to before the second are taken. `compress`: None keeps the compression of each message.
     """
 
 class Player:
@@ -1130,10 +1134,12 @@ class Player:
     def set_rate(self, rate: float) -> None: ...
 
     def wait(self, timeout: float | None) -> Outcome:
-        """Waits until all messages were published, or playing has failed: DONE."""
+        """
+        Waits until all messages were published, or playing has failed; then returns DONE.
+        """
 
     def wait_for_subscribers(self, timeout: float | None) -> Outcome:
-        """Waits until each topic has a subscriber: DONE."""
+        """Waits until each topic has a subscriber; then returns DONE."""
 
     @property
     def stats(self) -> dict[str, Any]: ...

@@ -235,10 +235,10 @@ def _check_text(array: Any) -> None:
 
 
 def _elements_of_text(array: Any) -> Any:
-    """The array, in which elements that share memory need not be repeated.
+    """Returns the elements to check. Elements that share memory may be left out.
 
     Raises:
-        Unsupported: elements overlap partially, and are many more than the memory has bytes.
+        Unsupported: elements overlap partially, and are more than the memory has bytes.
     """
     try:
         return elements_of(array)

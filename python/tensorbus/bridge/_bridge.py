@@ -45,9 +45,9 @@ _STATUS_EVERY = 1.0  # seconds
 _MOST_STRANGERS = 64  # connections that have not sent HELLO yet
 _TIME_FOR_HELLO = 0.5  # seconds to wait for HELLO while other connections wait
 _MAX_REFUSED = 3  # consecutive connections that protocol errors have ended
-_COLLECT_AFTER = 0.1  # seconds after the end of a session; its tasks have ended by then
+_COLLECT_AFTER = 0.1  # seconds after the end of a session; all its tasks have ended by then
 
-# The status of the bridge, published once a second for programs on this machine only.
+# The topic of the bridge's status, published once a second for programs on this machine only.
 STATUS_TOPIC = LOCAL_PREFIX + "bridge"
 
 _Key = tuple[str, str]  # key of a session: the peer's machine and bridge id
@@ -157,8 +157,8 @@ class Bridge:
             "gone": self._gone.status(),
         }
 
-    # The own status publisher must exist before this call: otherwise two bridges that start at
-    # the same time could overlook each other.
+    # The status publisher of this bridge must exist before the call: otherwise two bridges that
+    # start at the same time could overlook each other.
     def _require_alone(self, publisher: Publisher[Any]) -> None:
         """
         Raises:
@@ -189,7 +189,7 @@ class Bridge:
         self._participant.clear_domain_fileno()
         self._look.within(_SETTLE)
 
-    # The state changes only after both lists have been read: a failed look is repeated as a whole.
+    # No state changes before both lists have been read, so that a failed call can be repeated.
     def _look_at_domain(self) -> None:
         found = {
             info.publisher: PublisherEntry(
@@ -238,7 +238,7 @@ class Bridge:
             self._log.warning("%s: refused: %s", address, why)
 
     async def _room_for_stranger(self) -> None:
-        """Waits for room for one more connection without a HELLO; closes the oldest if needed."""
+        """Waits until one more connection may wait for HELLO; closes the oldest one if needed."""
         most = max(1, min(_MOST_STRANGERS, self._budget.descriptors.limit // 16))
         while len(self._pending) >= most:
             oldest = next(iter(self._pending))
@@ -342,7 +342,8 @@ class Bridge:
                 lane.close("a lane of the connection was not connected")
             raise
 
-    # The key has the machine: a certificate proves only the machine, a bridge may claim any id.
+    # Both parts of the key must match: a certificate proves only the name of the machine, and a
+    # bridge may claim any id.
     def _session_with(self, peer: _Key) -> Session | None:
         machine, bridge = peer
         if machine or not bridge:
@@ -399,8 +400,8 @@ class Bridge:
         key = (hello.machine, hello.bridge)
         session = self._sessions.get(key)
         if session is not None and session.connected:
-            # A HELLO that names the session means that the peer has lost its connection; this
-            # side has not detected that yet.
+            # If HELLO names the session, the peer has lost the old connection, and this side has
+            # not detected that yet.
             is_second = session.initiator == initiator and known != session.name
             if session.initiator < initiator or is_second:
                 raise ProtocolError(
@@ -439,7 +440,7 @@ class Bridge:
             session.ending.cancel()
         if any(one.machine == session.machine and one.connected for one in self._sessions.values()):
             return self._end(session, "the bridge there was started again")
-        if session.refused == _MAX_REFUSED:  # the two ends of the session differ
+        if session.refused == _MAX_REFUSED:  # the peer has another session of the same name
             return self._end(session, f"protocol errors have ended {_MAX_REFUSED} connections")
         session.ending = asyncio.get_running_loop().call_later(
             self.config.timeout, self._end, session, "no connection came back in time"
@@ -453,7 +454,8 @@ class Bridge:
         if all(one.machine != session.machine for one in self._sessions.values()):
             self._gone.add(session.machine, session.address, why)
         self._changed.set()
-        # The objects of a session form reference cycles, and the queue mirrors hold descriptors.
+        # The objects of a session form reference cycles, which keep the descriptors of its queue
+        # mirrors open.
         asyncio.get_running_loop().call_later(_COLLECT_AFTER, gc.collect)
 
 

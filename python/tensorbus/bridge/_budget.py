@@ -18,14 +18,14 @@ from tensorbus.bridge._shortage import FIRST_WAIT, LONGEST_WAIT
 
 logger = logging.getLogger("tensorbus.bridge")
 
-_RESERVE = 8  # an eighth of each resource is reserved, not for peers
+_RESERVE = 8  # peers may not use an eighth of each resource
 _MEASURED_FOR = 0.1  # seconds for which a measured usage is valid
 _MOST_ENDPOINTS = 16_383  # of one participant
 _UNLIMITED = 1 << 30
 _MOST_REMEMBERED = 64 << 20  # bytes
 _MOST_ATTACHING, _MOST_OPENING = 256, 64  # concurrent attaches to shares, and opens of services
 _ENTRY_BYTES = 512  # cost of an entry in addition to its texts
-_MOST_LINES = 50  # log lines at once, then one per _LINE_AFTER
+_MOST_LINES = 50  # log lines at once; after that one per _LINE_AFTER
 _LINE_AFTER = 1.0  # seconds
 
 
@@ -69,7 +69,7 @@ class Pool:
 
 
 class Share:
-    """The share of one peer in a pool."""
+    """The part of a pool that one peer has taken."""
 
     def __init__(self, pool: Pool, machine: str, on_room: Callable[[], None]) -> None:
         self.taken = 0
@@ -80,7 +80,7 @@ class Share:
     def take(self, count: int) -> None:
         """
         Raises:
-            OutOfMemory: the share is used up.
+            OutOfMemory: the peer may not take so many.
         """
         left = self._pool.left - count
         if self.taken + count > 2 * left:
@@ -97,7 +97,7 @@ class Share:
         self._on_room()
 
     async def wait_for(self, count: int) -> None:
-        """Takes `count`; waits until the share allows it."""
+        """Like take(), but waits until the peer may take `count`."""
         delay = FIRST_WAIT
         while True:
             try:
@@ -174,7 +174,7 @@ class PeerBudget:
         self.log = LogLines(machine)
         self.descriptors = Share(budget.descriptors, machine, self._go_on)
         self.endpoints = Share(budget.endpoints, machine, self._go_on)
-        # Limit threads that wait for processes of this machine, which may be stopped.
+        # These limit threads that wait for processes of this machine, which may be stopped.
         self.attaching = asyncio.Semaphore(_MOST_ATTACHING)
         self.opening = asyncio.Semaphore(_MOST_OPENING)
         self._on_room: list[Callable[[], None]] = []

@@ -1,4 +1,4 @@
-"""The offset between the clock of another machine and the own clock."""
+"""The offset between the clock of another machine and the clock of this machine."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections import deque
 from dataclasses import dataclass
 
 _KEPT = 64  # exchanges
-_DRIFT_NS = 10_000_000  # max. drift of two clocks while exchanges are kept, if no clock is set
+_DRIFT_NS = 10_000_000  # max. drift of two clocks over the kept exchanges, unless a clock is set
 
 
 @dataclass(frozen=True)
 class Offset:
     """The estimated offset of a peer's clock."""
 
-    offset_ns: int = 0  # the peer's clock minus the own clock
+    offset_ns: int = 0  # the peer's clock minus this machine's clock
     uncertainty_ns: int | None = None  # None: the offset is unknown
 
 
@@ -31,7 +31,7 @@ class Clock:
         """Adds an exchange. All times are in ns.
 
         Args:
-            sent, now: when PING was sent and PONG arrived, by the own clock.
+            sent, now: when PING was sent and PONG arrived, by this machine's clock.
             received, replied: when PING arrived and PONG was sent, by the peer's clock.
         """
         way = (now - sent) - (replied - received)

@@ -77,7 +77,7 @@ class BridgeConfig:
         tls: certificates. Without them connections are not encrypted, and any program that
             reaches the port may read and publish; `trust_network` must allow this explicitly.
         trust_network: see `tls`.
-        timeout: seconds for which streams wait for a new connection after a cut.
+        timeout: seconds for which streams wait for a new connection after one was lost.
         budget: bytes of memory for data from other machines.
         rules: what may cross.
         zenoh: a Zenoh configuration file. The bridge connects to all bridges of its fleet on that

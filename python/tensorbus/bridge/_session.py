@@ -43,8 +43,8 @@ _OF_CONNECTION = 4  # descriptors of a connection
 class Session:
     """The session with one peer. It outlives connections.
 
-    The bridge ends the session if it has no connection for too long. Used in the event loop of the
-    bridge. A ProtocolError raised for a frame closes the connection of that frame.
+    The bridge ends the session if it has no connection for too long. It is used in the event loop
+    of the bridge. A ProtocolError raised for a frame closes the connection of that frame.
 
     Args:
         peer: the id of the other bridge.
@@ -106,7 +106,7 @@ class Session:
 
     # Connections.
     def connect(self, express: Lane, connection: str, initiator: str) -> None:
-        """Continues over a new connection, whose express lane is given."""
+        """Continues over a new connection, whose express lane is `express`."""
         self.disconnect("there is a new connection")
         if self.ending is not None:
             self.ending.cancel()
@@ -167,8 +167,10 @@ class Session:
 
     @contextmanager
     def whole_or_cut(self) -> Iterator[None]:
-        """Guards messages to the peer. If a shortage interrupts them, the connection is cut: on
-        the next connection everything is sent again."""
+        """Cuts the connection if a shortage interrupts the messages sent inside the context.
+
+        On the next connection everything is sent again.
+        """
         try:
             yield
         except SHORTAGES as error:

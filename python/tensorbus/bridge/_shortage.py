@@ -1,4 +1,4 @@
-"""Retries after shortages of descriptors, memory, disk space and threads."""
+"""Retries after shortages of descriptors, memory, disk space and threads, which end some time."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Backoff:
     """The delays between tries, and one log line at the start and the end of a shortage.
 
     Args:
-        what: a sentence: what is not done while the shortage lasts.
+        what: a sentence that says what is not done while the shortage lasts.
         log: writes the lines.
     """
 
@@ -133,8 +133,8 @@ class Again:
 def make_all(unmade: dict[str, Entry], make: Callable[[Entry], object]) -> bool:
     """Calls `make` for the entries and removes them, for a limited time.
 
-    If a shortage interrupts `make`, the entry moves to the end of `unmade`. Returns True if entries
-    are left that were not tried.
+    If a shortage interrupts `make`, the entry moves to the end of `unmade`. Returns True if the
+    time was over before all entries were tried.
 
     Raises:
         MemoryError, OSError, RuntimeError: the shortage that interrupted `make` for an entry.
@@ -161,7 +161,7 @@ class Watch:
     """Calls a function when a descriptor is readable. In the event loop.
 
     While the loop cannot watch the descriptor, the function is called periodically instead: it
-    must check whether there is something to do.
+    must check itself whether there is something to do.
 
     Args:
         fileno: returns the descriptor.

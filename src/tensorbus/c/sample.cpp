@@ -24,7 +24,7 @@ const Tensor& tensor_of(const tb_sample* sample, std::uint32_t index) {
   return tensors[index];
 }
 
-// The id of a machine is derived from its name.
+// The id of a machine is computed from its name.
 Origin origin_of(const link::MirrorOrigin& mirrored, std::uint64_t sequence) {
   Origin origin;
   origin.host = *Id::parse(bus::hash_hex(mirrored.machine));

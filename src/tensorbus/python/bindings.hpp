@@ -76,8 +76,8 @@ inline nb::str text_of(std::string_view bytes, const char* errors = "replace") {
       checked(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), errors)));
 }
 
-// A path of the system: bytes, which need not be UTF-8. In Python it is a str, converted like
-// os.fsdecode() and os.fsencode() do.
+// A path of the system: bytes, which need not be UTF-8. In Python it is a str, which is converted
+// as by os.fsdecode() and os.fsencode().
 struct PathBytes {
   std::string bytes;
 };
@@ -134,7 +134,7 @@ class WithGil {
 };
 
 // The access to received tensors in Python: the core's Access, and whether a write through a
-// library without read-only tensors makes a private copy of the page.
+// library without read-only tensors makes a private copy of the written page.
 enum class TensorAccess { kCopyOnWrite, kRead, kPrivate, kShared };
 
 inline Access core_access(TensorAccess access) {
@@ -147,12 +147,12 @@ inline Access core_access(TensorAccess access) {
 struct TensorBytes {
   std::span<const std::byte> bytes;
   bool overlap;                       // of several tensors
-  bool copied;                        // cannot become private pages: all tensors show one copy
+  bool copied;                        // too small for private pages: all tensors show one copy
   std::shared_ptr<std::byte[]> copy;  // made on first use
 };
 
-// The bytes of a sample that overlap or are copied, by address. Guarded by the mutex in a Python
-// without a GIL, otherwise by the GIL.
+// The bytes of a sample that overlap or are copied, sorted by address. Guarded by the mutex in a
+// Python without a GIL, otherwise by the GIL.
 struct SpecialBytes {
   SpecialBytes() = default;
   // The bytes are the same after a move. No other thread uses the sample during the move.
@@ -162,7 +162,7 @@ struct SpecialBytes {
   std::optional<std::vector<TensorBytes>> found;  // empty: not looked for yet
 };
 
-// The sample of Python.
+// A Sample, as the class Sample of Python.
 struct ReceivedSample : Sample {
   ReceivedSample() = default;
   explicit ReceivedSample(Sample&& sample, bool no_writes = false)

@@ -118,8 +118,8 @@ void bind_born(nb::module_& module) {
       nb::arg("api"), nb::arg("participant"), nb::arg("min_bytes"),
       nb::sig("def set_numpy_handler(api: object, participant: Participant, min_bytes: int) -> "
               "object"),
-      "Allocates NumPy arrays of at least `min_bytes` in memory of the bus, in this context. "
-      "Returns the previous handler.");
+      "Sets NumPy's memory handler of this context: it allocates arrays of at least `min_bytes` "
+      "in memory of the bus. Returns the previous handler.");
   module.def(
       "restore_numpy_handler",
       [](nb::object api, nb::object handler) { set_handler(table_of(api), handler); },
@@ -142,8 +142,9 @@ void bind_born(nb::module_& module) {
         return nb::make_tuple(use.blocks, use.bytes, use.born, use.elsewhere);
       },
       nb::sig("def born_use() -> tuple[int, int, int, int]"),
-      "Returns the number of NumPy arrays now in memory of the bus, their bytes, the number of "
-      "allocations there, and the number of allocations elsewhere for want of room.");
+      "Returns the number of NumPy arrays that are in memory of the bus now, their bytes, how "
+      "many arrays were allocated there, and how many were allocated elsewhere because the bus "
+      "had no room.");
 }
 
 }  // namespace tensorbus::python

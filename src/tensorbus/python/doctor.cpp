@@ -76,8 +76,8 @@ void bind_doctor(nb::module_& module) {
   module.def(
       "elsewhere_text", [](const PathBytes& path) { return text_of(elsewhere_text(path.bytes)); },
       nb::arg("domain_path"),
-      "Returns a text that names other buses of this user, to end a message; \"\" if there are "
-      "none.");
+      "Returns a text that names other buses of this user, for the end of an error message; \"\" "
+      "if there are none.");
   module.def("probe_cuda", [] { return device::probe_cuda(); }, nb::call_guard<WithoutGil>());
 }
 

@@ -34,7 +34,7 @@ nb::object told(const Published& published) {
   return nb::cast(published.subscribers);
 }
 
-// If the publisher is traced: sets the parents that the program has named, for one publish().
+// For one publish() of a traced publisher: sets the parents that the program has named.
 class ParentsOfContext {
  public:
   explicit ParentsOfContext(const Publisher& publisher) : traced_(publisher.traced()) {
@@ -111,7 +111,8 @@ nb::object publish_any(Publisher& self, nb::handle data, Seconds timeout,
   return publish_message(self, packer.tensors().take(std::span(fields)), timeout);
 }
 
-// Returns the outcome and the number of published rows; None if `rows` is not a plain array.
+// Returns the outcome and the number of published rows; None if `rows` is not a plain array or
+// tensor with at least one dimension.
 nb::object publish_many(Publisher& self, nb::handle rows, Seconds timeout) {
   const auto view = plain_view_of(rows);
   if (!view || view->layout.shape.empty()) return nb::none();
@@ -167,7 +168,7 @@ nb::object loan_bytes(Publisher& self, std::int64_t bytes, Seconds timeout) {
   return checked(PyMemoryView_FromObject(memory.ptr()));
 }
 
-// The subscriber of Python.
+// A Subscriber, as the class Subscriber of Python.
 struct SampleSubscriber : Subscriber {
   SampleSubscriber(const std::string& topic, const SubscriberOptions& options, bool no_writes,
                    const Participant& participant, const std::optional<bus::PublisherName>& only)
@@ -191,7 +192,7 @@ nb::object try_receive(SampleSubscriber& self) {
   return sample_or_outcome(outcome, std::move(sample), self.strict);
 }
 
-// Limits the allocation for one receive_many().
+// Samples that one receive_many() returns at most: room for all of them is allocated first.
 constexpr std::size_t kMostAtOnce = 1024;
 // `device` of a subscriber: tensors stay on their device. -1 is main memory.
 constexpr int kStays = -2;
@@ -298,7 +299,8 @@ void bind_participant(nb::module_& module) {
            "Returns a descriptor to poll: readable when publishers of this participant have gained "
            "or lost subscribers since take_changed_publishers().")
       .def("take_changed_publishers", &Participant::take_changed_publishers,
-           "Returns the numbers of these publishers.")
+           "Returns the numbers of publishers that have gained or lost subscribers since the last "
+           "call.")
       .def_prop_ro(
           "arena", [](const Participant& self) { return use_of(self.arena()); },
           nb::sig("def arena(self) -> dict[str, int]"));
@@ -334,12 +336,14 @@ void bind_publisher(nb::module_& module) {
                    "-1, timeout: float | None = None) -> Memory"))
       .def("loan_plain", loan_plain, nb::arg("dtype").none(), nb::arg("shape").none(),
            nb::sig("def loan_plain(self, dtype: object, shape: object) -> typing.Any"),
-           "Returns a loan as a plain PyTorch tensor or NumPy array, by the library of the dtype; "
-           "None if that is not possible, or if the shape is not a tuple or list of ints.")
+           "Returns a loan as a plain PyTorch tensor or NumPy array: `dtype` is a torch.dtype, a "
+           "dtype of NumPy or a name. Returns None for any other dtype, if a plain tensor is not "
+           "possible, or if the shape is not a tuple or list of ints.")
       .def("publish", publish, nb::arg("outgoing"), nb::arg("fields"), nb::arg("timeout").none(),
            nb::sig("def publish(self, outgoing: Outgoing, fields: bytes, "
                    "timeout: float | None) -> int | Outcome"),
-           "Returns the number of subscribers that got the message, or why it was not published.")
+           "Returns the number of subscribers that got the message, or the Outcome if it was not "
+           "published.")
       .def("publish_any", publish_any, nb::arg("data").none(), nb::arg("timeout").none(),
            nb::arg("stream").none() = nb::none(), nb::arg("plan").none() = nb::none(),
            nb::sig("def publish_any(self, data: object, timeout: float | None, "
@@ -350,8 +354,8 @@ void bind_publisher(nb::module_& module) {
       .def("publish_many", publish_many, nb::arg("rows").none(), nb::arg("timeout").none(),
            nb::sig("def publish_many(self, rows: object, timeout: float | None) "
                    "-> tuple[Outcome, int] | None"),
-           "Publishes each row of a plain array as a message. Returns the outcome and the number "
-           "of published rows; None for any other object.")
+           "Publishes each row of a plain array or tensor as a message. Returns the outcome and "
+           "the number of published rows; None for any other object.")
       .def("loan_bytes", loan_bytes, nb::arg("bytes"), nb::arg("timeout").none(),
            nb::sig("def loan_bytes(self, bytes: int, timeout: float | None) -> memoryview"),
            "Returns memory to fill. Outgoing.add_at() adds tensors in it.")
@@ -359,16 +363,16 @@ void bind_publisher(nb::module_& module) {
            nb::arg("sequence"), nb::arg("timestamp_ns"), nb::arg("timeout").none(),
            nb::sig("def publish_as(self, outgoing: Outgoing, fields: bytes, fingerprint: int, "
                    "sequence: int, timestamp_ns: int, timeout: float | None) -> int | Outcome"),
-           "publish() for a mirror, with the sequence number and the time of the original. The "
-           "number must not be lower than the next one.")
+           "Like publish(), for a mirror: with the sequence number and the time of the original. "
+           "The number must not be lower than the next one.")
       .def("restart", &Publisher::restart, nb::arg("sequence"), nb::call_guard<WithoutGil>(),
            "Drops the history, and continues with this sequence number. Does nothing and returns "
            "False if the publisher has subscribers or is closed.")
       .def("begin_at", &Publisher::begin_at, nb::arg("sequence"), nb::call_guard<WithoutGil>(),
            "For a mirror that has not begun: samples from this sequence number on count as missed.")
       .def("break_off", &Publisher::break_off, nb::call_guard<WithoutGil>(),
-           "Closes as if the process had died: streams of subscribers continue with the next "
-           "publisher.")
+           "Closes the publisher as if its process had died: streams of subscribers continue with "
+           "the next publisher.")
       .def_prop_ro("number", &Publisher::number)
       .def_prop_ro("traced", &Publisher::traced)
       .def_prop_ro("subscribers", &Publisher::subscribers)

@@ -28,8 +28,8 @@ void raise_python_error(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
-    // Ctrl-C reaches all processes of a terminal: KeyboardInterrupt takes precedence over the error
-    // that the end of another process causes here.
+    // Ctrl-C reaches all processes of a terminal. If it ends another process, that may cause an
+    // error here: KeyboardInterrupt takes precedence over this error.
     if (PyErr_CheckSignals() != 0) return;
     try {  // the text may name a file by bytes that are not UTF-8
       const nb::str text = text_of(error.what(), "backslashreplace");
@@ -63,7 +63,7 @@ void bind_errors(nb::module_& module) {
       [](const std::string& what, int error_number) { throw_system(what, error_number); },
       nb::arg("what"), nb::arg("error_number"),
       nb::sig("def raise_system_error(what: str, error_number: int) -> None"),
-      "Raises the error of a failed system call; its text names the limit that was reached.");
+      "Raises the error of a failed system call. If a limit was reached, the text names it.");
   nb::register_exception_translator(raise_python_error);
 }
 

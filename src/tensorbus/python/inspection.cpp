@@ -1,4 +1,4 @@
-// Inspection of the participants of a domain, as the dataclasses of tensorbus._inspection.report.
+// The inspection of a domain's participants, as the dataclasses of tensorbus._inspection.report.
 #include "tensorbus/bus/inspection.hpp"
 
 #include <nanobind/stl/string.h>

@@ -42,8 +42,8 @@ Memory opened(const nb::bytes& handle, std::size_t offset, const std::string& dt
 void bind_ipc(nb::module_& module) {
   module.def("ipc_handle_of", handle_of, nb::arg("address"), nb::arg("bytes"),
              nb::sig("def ipc_handle_of(address: int, bytes: int) -> tuple[bytes, int, int, int]"),
-             "Returns the handle of the allocation with these bytes, their offset in it, its size "
-             "in bytes, and the ordinal of its GPU.");
+             "Returns the handle of the allocation that contains these bytes, the offset of the "
+             "bytes in it, its size in bytes, and the ordinal of its GPU.");
   module.def("open_ipc", opened, nb::arg("handle"), nb::arg("offset"), nb::arg("dtype"),
              nb::arg("shape"), nb::arg("strides").none(), nb::arg("device"),
              "Opens memory by its handle. Strides are in elements, the offset is in bytes.");

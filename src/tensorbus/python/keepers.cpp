@@ -1,4 +1,4 @@
-// Python objects that keep memory which other processes read. A thread of the bus releases them; it
+// Python objects that keep memory which other processes read. A thread of the bus releases them. It
 // must not wait for the GIL, so it puts them on a list. The main thread empties the list in a
 // pending call, and so does every publishing thread.
 #include "tensorbus/python/keepers.hpp"
@@ -30,7 +30,7 @@ void put_aside(Node* node) noexcept {
   while (!waiting.compare_exchange_weak(node->next, node, std::memory_order_release,
                                         std::memory_order_relaxed)) {
   }
-  if (node->next != nullptr) return;  // the thread that added it has requested the call
+  if (node->next != nullptr) return;  // the thread that added the first node requests the call
 #ifdef Py_GIL_DISABLED
   // Py_AddPendingCall() may wait until all threads that run Python have paused. So no thread that
   // runs Python may wait for the mutex meanwhile.

@@ -44,7 +44,7 @@ void bind_listing(nb::module_& module) {
       .def_prop_ro("machine", [](const QueueInfo& self) { return text_of(self.machine); })
       .def_prop_ro("origin", [](const QueueInfo& self) { return text_of(self.origin); });
   nb::class_<NodeName>(module, "NodeName",
-                       "The name of a node in the domain, while this object lives.")
+                       "The name of a node in the domain. The node has it while this object lives.")
       .def(nb::init<const std::string&, const Participant&>(), nb::arg("name"),
            nb::arg("participant"));
   module.def("list_publishers", &list_publishers, nb::arg("participant"),
@@ -82,8 +82,8 @@ void bind_listing(nb::module_& module) {
         return MessageType(expected).why_not(MessageType(published));
       },
       nb::arg("expected"), nb::arg("published"),
-      "Returns why a reader that expects one definition cannot read messages of the other; \"\" if "
-      "it can.");
+      "Returns the reason why a reader that expects the definition `expected` cannot read "
+      "messages of `published`; \"\" if it can.");
 }
 
 }  // namespace tensorbus::python

@@ -1,7 +1,7 @@
 // Passes log lines of the core to Python's logging. A thread of the bus must not wait for the GIL,
 // since a thread with the GIL may wait for the bus. So lines are put on a list. A thread, which
-// ends when the list is empty, passes them to the logger "tensorbus.core". A pending call, as for
-// keepers, is not enough: it runs when the main thread next executes Python code, which may be
+// ends when the list is empty, passes them to the logger "tensorbus.core". A pending call, as in
+// keepers.cpp, is not enough: it runs when the main thread next executes Python code, which may be
 // hours later.
 #include "tensorbus/platform/log.hpp"
 
@@ -35,7 +35,7 @@ struct Lines {
   platform::Mutex mutex;
   std::vector<Line> waiting TB_GUARDED_BY(mutex);
   std::thread thread TB_GUARDED_BY(mutex);
-  bool running TB_GUARDED_BY(mutex) = false;  // if false, the thread ends or has ended
+  bool running TB_GUARDED_BY(mutex) = false;  // if false, there is no thread, or it is ending
   bool ends TB_GUARDED_BY(mutex) = false;     // the interpreter ends: new lines go to stderr
 };
 platform::Immortal<Lines> lines;

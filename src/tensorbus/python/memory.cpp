@@ -75,7 +75,7 @@ std::string type_string(DType dtype) {
 struct BufferShape {
   std::vector<Py_ssize_t> shape;
   std::vector<Py_ssize_t> strides;
-  WriteWatch writes;  // tensors made from a read-only array may be writable
+  WriteWatch writes;  // NumPy makes the array read-only, but a tensor made from it may not be
 };
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
@@ -260,7 +260,7 @@ void WriteWatch::begin(const Memory& memory) {
   if (bytes.empty()) return;
   if (memory.on_write == OnWrite::kEndsProcess)
     note.emplace(bytes, memory.source, memory.from);
-  else if (platform::CopyOnWrite::is_possible(bytes))  // otherwise only this package reads it
+  else if (platform::CopyOnWrite::is_possible(bytes))  // otherwise only this package reads `memory`
     copy_on_write.emplace(bytes, memory.source, memory.sample);
 }
 

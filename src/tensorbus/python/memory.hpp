@@ -41,16 +41,16 @@ struct Memory {
 nb::tuple to_tuple(const Dims& dims);
 Memory memory_of(const Tensor& tensor, const ReceivedSample& sample);
 Memory memory_of(Loan loan);
-// Makes `memory`, which lies in `bytes`, refer to `copy`, a copy of these bytes. Drops the lease.
+// Makes `memory`, a part of `bytes`, refer to `copy`, a copy of `bytes`. The lease is released.
 void point_at_copy(Memory& memory, std::span<const std::byte> bytes,
                    const std::shared_ptr<std::byte[]>& copy);
-// Returns a copy with the alignment of the original, modulo a cache line.
+// Returns a copy with the same address modulo a cache line, so with the same alignment up to that.
 std::shared_ptr<std::byte[]> copy_of(std::span<const std::byte> bytes);
 // Returns the bytes from the lowest to the highest element.
 std::span<const std::byte> touched_bytes(const Memory& memory);
 // Returns a writable copy in main memory, without negative strides. Repeated elements (stride 0)
-// stay repeated. Throws Error(kUnsupported) if elements overlap in another way: the size of a copy
-// would have no limit.
+// stay repeated. Throws Error(kUnsupported) if elements overlap in another way, because the size of
+// a copy would have no limit, and for memory on a GPU.
 Memory packed(const Memory& memory);
 // Returns the GPU with this ordinal; main memory for -1.
 Device device_numbered(int ordinal);
@@ -58,8 +58,8 @@ Device device_numbered(int ordinal);
 Layout layout_named(const std::string& dtype, const std::vector<std::int64_t>& shape);
 
 // Returns true if PyTorch's C interface can make a tensor over this memory. Returns false before
-// know_torch(), for an old PyTorch, for an element type that DLPack does not have, and for special
-// flags.
+// know_torch(), for an old PyTorch, and for tensors that need more: on a GPU or published on one,
+// with negative strides or flags, or of an element type that DLPack or PyTorch does not have.
 bool can_be_plain_torch(const Layout& layout, const Device& device, const Device& published_on);
 bool can_be_plain_torch(const Memory& memory);
 nb::object make_plain_torch(Memory memory);
@@ -69,7 +69,7 @@ struct WriteWatch {
   std::optional<platform::ReadOnlyNote> note;
   std::optional<platform::CopyOnWrite> copy_on_write;
 
-  // From now on a write has the effect `memory.on_write`.
+  // From now on a write to the memory has the effect `memory.on_write`.
   void begin(const Memory& memory);
 };
 

@@ -111,8 +111,8 @@ void bind_mirror_queues(nb::module_& module) {
            nb::arg("values") = MirrorQueue::Values{}, nb::call_guard<WithoutGil>(),
            nb::sig("def answer(self, id: int, outcome: Outcome, values: "
                    "collections.abc.Sequence[int] = (0, 0, 0, 0)) -> None"),
-           "Answers a put or a call, once. Answer a poll after its item was offered, if there is "
-           "one.")
+           "Answers a put or a call, once. If a poll gets an item, offer the item before the "
+           "answer.")
       .def(
           "deny",
           [](MirrorQueue& self, std::uint64_t id, Code code, const std::string& text) {
@@ -122,9 +122,9 @@ void bind_mirror_queues(nb::module_& module) {
           "Answers a put or a call with an error.")
       .def("end_gets", &MirrorQueue::end_gets, nb::arg("died") = nb::none(),
            nb::call_guard<WithoutGil>(),
-           "Ends local gets with SHUT_DOWN when nothing is left here, until the next \"died\" with "
-           "`redeliver`. `died`: the number of \"died\" events that the home has received; does "
-           "nothing if it is not all.")
+           "From now on local gets end with SHUT_DOWN when no item is left here; with "
+           "`redeliver`, until the next \"died\". `died`: the number of \"died\" events that the "
+           "home has received. Does nothing if there were more.")
       .def("close", &MirrorQueue::close, nb::call_guard<WithoutGil>(),
            "Closes the mirror: pending calls end with CLOSED, and the name is free.");
 }

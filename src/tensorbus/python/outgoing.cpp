@@ -205,12 +205,12 @@ void bind_outgoing(nb::module_& module) {
   const auto flags = nb::arg("flags");
   nb::class_<Outgoing>(module, "Outgoing",
                        "The tensors of a message to be published. Each add method returns the "
-                       "index of its tensor.")
+                       "index of the added tensor.")
       .def(nb::init<>())
       .def("__len__", &Outgoing::size)
       .def("add", &Outgoing::add, nb::arg("value"), nb::sig("def add(self, value: object) -> int"),
-           "Adds a plain torch.Tensor or numpy.ndarray: fully described by address and layout. "
-           "Returns -1 for any other object.")
+           "Adds a plain torch.Tensor or numpy.ndarray: nothing but its elements and layout must "
+           "be sent. Returns -1 for any other object.")
       .def(
           "add_buffer",
           [](Outgoing& self, nb::handle value, unsigned bits) {
@@ -222,7 +222,7 @@ void bind_outgoing(nb::module_& module) {
           "other object.")
       .def("add_received", &Outgoing::add_received, nb::arg("memory"),
            nb::sig("def add_received(self, memory: Memory) -> int"),
-           "Adds a Memory: received, or of this process.")
+           "Adds a Memory as it is: a received one, or one of this process.")
       .def(
           "add_capsule",
           [](Outgoing& self, nb::capsule capsule, unsigned bits) {

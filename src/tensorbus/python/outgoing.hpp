@@ -11,8 +11,8 @@
 
 namespace tensorbus::python {
 
-// Describes a plain torch.Tensor or numpy.ndarray: fully described by address and layout. Returns
-// nothing for any other object.
+// Describes a plain torch.Tensor or numpy.ndarray: nothing but its elements and layout must be
+// sent. Returns nothing for any other object.
 std::optional<TensorView> plain_view_of(nb::handle value);
 // Describes a writable plain array or tensor. Returns nothing for any other object.
 std::optional<TensorView> writable_view_of(nb::handle value);
@@ -26,7 +26,7 @@ class Outgoing {
   int add(nb::handle value);
   // Adds an object with the buffer protocol. Returns -1 if its elements have no dtype.
   int add_buffer(nb::handle value, TensorFlags flags);
-  // Adds a Memory: received, or of this process.
+  // Adds a Memory as it is: a received one, or one of this process.
   int add_received(nb::object memory);
   int add_capsule(nb::capsule capsule, TensorFlags flags);
   // Adds memory that the caller describes. Strides are in elements. `keeper` is kept until the

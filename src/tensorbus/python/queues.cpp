@@ -26,7 +26,7 @@
 namespace tensorbus::python {
 namespace {
 
-// The queue and its request of Python.
+// A Queue and its Pending, as the classes Queue and Pending of Python.
 struct SampleQueue : Queue {
   explicit SampleQueue(Queue&& queue) : Queue(std::move(queue)) {
     platform::CopyOnWrite::look_for_handler();
@@ -94,8 +94,8 @@ nb::object plain_value_of(const Sample& sample) {
   return sample.tensors().empty() ? load_plain(sample.field_bytes()) : nb::object();
 }
 
-// Returns true for an exception that a signal handler may have raised, like KeyboardInterrupt. The
-// item is valid then, and is returned to the caller.
+// Returns true for an exception that a signal handler may have raised, like KeyboardInterrupt. Then
+// the item is not the cause, and the caller gets it.
 bool is_interruption(const nb::python_error& error) { return !error.matches(PyExc_Exception); }
 
 // Returns a tuple with a plain value, the Sample of any other item, or the Outcome. If unpickling
@@ -141,9 +141,9 @@ nb::object value_or_nothing(const Sample& sample) {
   }
 }
 
-// Waits for the first item, and takes further items that are already there. Nothing throws after
-// that: returns all taken items, first the values of plain items, then the other Samples; and the
-// exception if unpickling was interrupted.
+// Waits for the first item, and takes further items that are already there. After that nothing
+// throws, so that no item is lost: returns the values of plain items up to the first other item,
+// the Samples of that item and all later ones, and the exception if unpickling was interrupted.
 nb::object get_many(SampleQueue& self, std::size_t max_count, Seconds timeout) {
   std::vector<Sample> items;
   const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
@@ -232,10 +232,11 @@ void bind_queues(nb::module_& module) {
             });
           },
           nb::arg("timeout"), nb::arg("other") = nb::none(),
-          "Waits until take(), or that of `other`, may succeed; serves the bus in this thread "
-          "meanwhile. Returns False if that is not possible now: poll fileno() instead.")
+          "Waits until take() of this request, or of `other`, may succeed. This thread serves the "
+          "bus meanwhile. Returns False if it cannot do so now: poll fileno() instead.")
       .def_prop_ro("answered", &Queue::Pending::answered,
-                   "True if a put or a call has its reply, or take() has returned that of a get.")
+                   "True if a put or a call has its reply, or if take() has returned the reply to "
+                   "a get.")
       .def("request_cancel", &Queue::Pending::request_cancel, nb::call_guard<WithoutGil>(),
            "Asks the queue's server to cancel a put or a call; take() still returns its result.")
       .def_prop_ro("values", &Queue::Pending::values,
@@ -244,7 +245,8 @@ void bind_queues(nb::module_& module) {
            "For a get with `hold`: accepts the item that take() has read. TIMED_OUT: not yet, and "
            "the descriptor will be readable again.")
       .def("spoil", &Queue::Pending::spoil, nb::call_guard<WithoutGil>(),
-           "For a get with `hold`: refuses the item, which no process can read. It counts as lost.")
+           "For a get with `hold`: refuses an item that no process can read. The item counts as "
+           "lost.")
       .def_prop_ro("number", &Queue::Pending::number,
                    "The number of the item, for done() and give_back(); 0 without `redeliver`.");
   nb::class_<SampleQueue>(module, "Queue", "A queue: carries items between any processes.")
@@ -281,7 +283,7 @@ void bind_queues(nb::module_& module) {
           },
           nb::arg("address"), nb::arg("participant"), nb::arg("maxsize") = 0,
           nb::arg("redeliver") = false, nb::arg("shared") = false, nb::arg("max_bytes") = 0,
-          "Returns the queue with this address and these options, without a request to its "
+          "Returns the queue with this address and these options. Sends no request to its "
           "process, which may be stopped or gone.")
       .def_static("addresses_of", &Queue::addresses_of, nb::arg("name"), nb::arg("participant"),
                   nb::call_guard<WithoutGil>(),
@@ -323,18 +325,20 @@ void bind_queues(nb::module_& module) {
       .def("get_item", get_item, nb::arg("timeout").none(),
            nb::sig("def get_item(self, timeout: float | None) -> tuple[typing.Any] | Sample | "
                    "tuple[Sample, BaseException] | Outcome"),
-           "Returns a plain item as a tuple with its value, any other item as a Sample. If a "
-           "signal handler raised during unpickling: the Sample and the exception.")
+           "Returns a tuple with the value of a plain item, the Sample of any other item, or the "
+           "Outcome. If a signal handler raised during unpickling: a tuple of the Sample and the "
+           "exception.")
       .def("put_many", put_many, nb::arg("fields"), nb::arg("timeout").none(),
            nb::sig("def put_many(self, fields: list[bytes], timeout: float | None) -> tuple[int, "
                    "Outcome]"),
-           "Puts messages without tensors, in order. Returns the number of messages put, and the "
-           "Outcome of the next one.")
+           "Puts messages without tensors, in order. Returns the number of messages put, and DONE "
+           "or the Outcome of the first message that was not put.")
       .def("get_many", get_many, nb::arg("max_count"), nb::arg("timeout").none(),
            nb::sig("def get_many(self, max_count: int, timeout: float | None) -> "
                    "tuple[list[typing.Any], list[Sample], BaseException | None] | Outcome"),
-           "Returns the values of the plain items before the first other item, and the Samples "
-           "from that item on; and the exception if a signal handler raised meanwhile.")
+           "Returns the values of plain items up to the first other item, the Samples of that "
+           "item and all later ones, and the exception if a signal handler raised meanwhile; or "
+           "the Outcome.")
       .def("start_put", start_put, nb::arg("outgoing"), nb::arg("fields"), nb::arg("waits") = true,
            nb::sig("def start_put(self, outgoing: Outgoing, fields: bytes, waits: bool = True) -> "
                    "Pending"))
@@ -358,16 +362,16 @@ void bind_queues(nb::module_& module) {
             call(self, link::QueueVerb::kTaskDone, number);
           },
           nb::arg("number"),
-          "task_done() for an item that was held and accepted. Without `redeliver`, for `number` "
-          "items (0: one).")
+          "Like task_done(), for the item with this number, which was held and accepted. Without "
+          "`redeliver`, for `number` items (0: one).")
       .def(
           "give_back",
           [](SampleQueue& self, std::uint64_t number) {
             call(self, link::QueueVerb::kGiveBack, number);
           },
           nb::arg("number"),
-          "Ends the holding of an item as if this process had died: with `redeliver` it returns to "
-          "the queue, otherwise it counts as lost.")
+          "Gives up items in hand as if this process had died: with `redeliver` the item with "
+          "this number returns to the queue; otherwise `number` items (0: one) count as lost.")
       .def(
           "start_join", [](SampleQueue& self) { return SamplePending(self.start_join()); },
           nb::call_guard<WithoutGil>())

@@ -38,7 +38,8 @@ bool has_overlaps(const ReceivedSample& self) {
   return std::ranges::any_of(special_bytes(self), &TensorBytes::overlap);
 }
 
-// Makes `memory` refer to other memory with the same bytes if the original must not be shown.
+// Returns `memory` as the program may see it. It refers to other memory if this process has written
+// to the original through another sample, or if the original is too small for private pages.
 Memory shown(const ReceivedSample& self, Memory memory) {
   show_what_was_published(memory);
   const std::byte* const first = touched_bytes(memory).data();

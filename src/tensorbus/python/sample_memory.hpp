@@ -14,7 +14,7 @@ namespace tensorbus::python {
 using bus::for_each_run;
 using bus::PlacedBytes;
 
-// Returns the tensors of the sample that `wanted` selects, by address.
+// Returns the tensors of the sample that `wanted` selects, sorted by address.
 template <typename Wanted>
 std::vector<PlacedBytes> placed_tensors(const ReceivedSample& self, Wanted wanted) {
   return bus::placed_tensors(self.tensors(), wanted);
@@ -30,8 +30,8 @@ void for_each_overlap(std::span<const PlacedBytes> placed, Visit visit) {
 
 // If the sample is traced: records that the program uses it.
 void note_use(const ReceivedSample& self) noexcept;
-// Returns true if the tensor must become a PyTorch tensor. `library` is the requested library;
-// empty: the library of the published tensor.
+// Returns true if the tensor must become a PyTorch tensor. `library` is the requested library; if
+// it is empty, the tensor becomes what it was when it was published.
 bool is_for_torch(const Layout& layout, std::optional<std::string_view> library);
 // If this process has written to another sample in these pages, makes `memory` refer to a second
 // mapping with the published bytes.

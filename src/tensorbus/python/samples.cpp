@@ -30,8 +30,8 @@ nb::bytes field_bytes(const ReceivedSample& self) {
 // Below this size a copy is faster than the page faults that make pages private.
 constexpr std::size_t kCopiedBytes = 65536;
 
-// The memory of a tensor with private writes of this process, which no other received tensor shows.
-// The memory stays shared until the first write.
+// The memory of a tensor to which this process may write. Its writes are private: other processes
+// and other received tensors do not show them. The memory stays shared until the first write.
 struct OwnWrites {
   OwnWrites(const Memory& memory, std::span<const std::byte> bytes)
       : owner(memory.owner), writes(bytes, memory.source, memory.sample) {}
@@ -76,7 +76,8 @@ nb::list own_memories(const ReceivedSample& self) {
   return list;
 }
 
-// Copies the contents that memory() shows: without private writes to other samples.
+// Copies the contents that memory() shows: without writes that this process made through other
+// samples.
 ReceivedSample copy(const ReceivedSample& self) {
   ReceivedSample made(self.copy());
   for (std::size_t i = 0; i < self.tensors().size(); ++i) {
@@ -184,18 +185,18 @@ void bind_samples(nb::module_& module) {
       .def("ranges", ranges,
            nb::sig("def ranges(self) -> tuple[list[memoryview], int, "
                    "list[tuple[str, tuple[int, ...], tuple[int, ...], int, int]]]"),
-           "Returns the tensors as one run of bytes: the parts of the run, each of which begins at "
-           "the next multiple of 64; the size of the run in bytes; and for each tensor its dtype, "
-           "shape, strides in elements, flags, and the offset of its first element in the run.")
+           "Returns the tensors as one run of bytes: the parts of the run; the size of the run in "
+           "bytes; and for each tensor its dtype, shape, strides in elements, flags, and the "
+           "offset of its first element in the run. Each part begins at the next multiple of 64 "
+           "bytes after the end of the part before.")
       .def_prop_ro("published_on", published_on,
                    nb::sig("def published_on(self) -> tuple[str, ...]"))
       .def_prop_ro("fields", field_bytes)
       .def_prop_ro("tensor_count", [](const ReceivedSample& self) { return self.tensors().size(); })
-      .def(
-          "tensors", tensors, nb::arg("as_").none(),
-          nb::sig("def tensors(self, as_: str | None) -> list[typing.Any]"),
-          "Returns each tensor as a torch.Tensor, if `as_` is \"torch\" (None: if it was published "
-          "as one) and it is a plain tensor; otherwise as a Memory.")
+      .def("tensors", tensors, nb::arg("as_").none(),
+           nb::sig("def tensors(self, as_: str | None) -> list[typing.Any]"),
+           "Returns each tensor: as a torch.Tensor if `as_` is \"torch\" (None: if it was "
+           "published as one) and a plain torch.Tensor is possible, otherwise as a Memory.")
       .def("message", read_sample, nb::arg("library").none(), nb::arg("plan").none(),
            nb::sig("def message(self, library: str | None, plan: MessagePlan | None) -> "
                    "typing.Any"),
@@ -204,8 +205,8 @@ void bind_samples(nb::module_& module) {
       .def("shared_storages", shared_storages, nb::arg("as_").none(),
            nb::sig("def shared_storages(self, as_: str | None) -> "
                    "list[tuple[Memory, list[tuple[int, int]]]]"),
-           "Returns the memory in which several torch tensors overlap, with the index of each "
-           "tensor and its offset in bytes.")
+           "Returns each range of memory in which several torch tensors overlap, with the index "
+           "of each of these tensors and its offset in bytes.")
       .def("memory", memory, nb::arg("index"))
       .def("own_memories", own_memories, nb::sig("def own_memories(self) -> list[Memory]"),
            "Returns writable memory for each tensor. Writes are not visible to other processes or "

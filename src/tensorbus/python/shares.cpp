@@ -115,7 +115,7 @@ void bind_shares(nb::module_& module) {
       .def("bytes", bytes_of)
       .def("text", &Handle::text);
   nb::class_<Shared>(module, "Shared",
-                     "Shared tensors: any process with the handle may attach to them.")
+                     "Keeps shared tensors: any process with the handle may attach to them.")
       .def_prop_ro("handle", [](const Shared& self) { return self.handle(); })
       .def_prop_ro("open", &Shared::open)
       .def("close", &Shared::close, nb::call_guard<WithoutGil>());
@@ -128,7 +128,8 @@ void bind_shares(nb::module_& module) {
       nb::arg("carrier"), nb::arg("keeper").none(), nb::arg("participant"),
       nb::sig("def share_once(outgoing: Outgoing, fields: bytes, shared: bool, carrier: int, "
               "keeper: str | None, participant: Participant) -> Handle"),
-      "Shares a message until one process has attached. `keeper` keeps it, too.");
+      "Shares a message for one process: the share ends when that process has attached. `keeper` "
+      "keeps it, too.");
   module.def("close_share", close_share, nb::arg("handle"), nb::arg("participant"),
              nb::call_guard<WithoutGil>());
   module.def("close_carried_by", close_carried_by, nb::arg("carrier"), nb::arg("participant"),
@@ -141,8 +142,8 @@ void bind_shares(nb::module_& module) {
         return in_order(carriers(to_timeout(seconds), participant));
       },
       nb::arg("seconds"), nb::arg("participant"),
-      "Returns the carriers of the shares of this process, and of those it keeps, that have been "
-      "open for at least `seconds`.");
+      "Returns the carriers of shares that have been open for at least `seconds`: shares of this "
+      "process, and those it keeps.");
   module.def(
       "unkept", [](const Participant& participant) { return in_order(unkept(participant)); },
       nb::arg("participant"),

@@ -23,7 +23,7 @@ struct Torch {
   PyTypeObject* tensor = nullptr;
   const DLPackExchangeAPI* api = nullptr;
   std::vector<std::pair<PyObject*, DType>> dtypes;  // torch.dtype objects are singletons
-  // Attributes of the class, looked up once instead of in each tensor and its class.
+  // Attributes of the class. They are looked up once, not again for each tensor.
   nb::object dtype;
   nb::object requires_grad;
   nb::object is_neg;
@@ -145,7 +145,7 @@ nb::object plain_torch(const Memory& memory) {
 void bind_torch(nb::module_& module) {
   module.def("plain_torch", plain_torch, nb::arg("memory"),
              nb::sig("def plain_torch(memory: Memory) -> typing.Any"),
-             "Returns the plain tensor over this memory; None if it needs an unusual one.");
+             "Returns a plain torch.Tensor over this memory; None if a plain one is not possible.");
   module.def("know_torch", know_torch, nb::arg("tensor"), nb::arg("dtypes"),
              nb::sig("def know_torch(tensor: type, dtypes: dict[typing.Any, str]) -> None"),
              "Sets the class of plain tensors, and the names of their dtypes.");

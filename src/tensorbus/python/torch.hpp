@@ -6,10 +6,10 @@
 
 namespace tensorbus::python {
 
-// Describes a plain torch.Tensor, fully described by address and layout: exactly this class,
-// strided, in main memory, without gradients, conjugate or negative bit. Returns nothing for any
-// other object, and always before know_torch(). Uses PyTorch's C interface for DLPack; takes a
-// quarter of a microsecond.
+// Describes a plain torch.Tensor: nothing but its elements and layout must be sent. It is of
+// exactly this class, strided, in main memory, without gradients, conjugate or negative bit.
+// Returns nothing for any other object, and always before know_torch(). Uses PyTorch's C interface
+// for DLPack; takes a quarter of a microsecond.
 std::optional<TensorView> view_of_plain_torch(nb::handle value);
 
 // Returns the dtype of a torch.dtype; nothing for any other object, and always before know_torch().

@@ -58,12 +58,12 @@ void bind_tracing(nb::module_& module) {
           },
           nb::arg("domain"), nb::arg("topics"))
       .def("poll", &Tracer::poll, nb::call_guard<WithoutGil>(),
-           "Sends requests to new participants, takes replies, and reads new records.")
+           "Asks new participants for a trace, takes their replies, and reads new records.")
       .def("sources", sources,
            nb::sig("def sources(self) -> list[tuple[str, int, str, str, str, int, int]]"),
-           "Returns for each requested participant: its id, pid, program, state (asked, traced, "
-           "refused, ended), the reason of a refusal, the number of records overwritten before "
-           "they were read, and the number of incomplete records.")
+           "Returns for each participant that was asked for a trace: its id, pid, program, state "
+           "(asked, traced, refused, ended), the reason of a refusal, the number of records that "
+           "were overwritten before they were read, and the number of incomplete records.")
       .def_prop_ro("topics", topics, nb::sig("def topics(self) -> dict[str, str]"),
                    "The topics of observed publishers, by the name of the publisher.")
       .def("take", take_records, nb::arg("source"),

@@ -5,9 +5,10 @@
 
 namespace tensorbus::python {
 
-// Without a GIL: frees objects that this thread has made and other threads have released last.
-// CPython frees them when this thread next runs Python; but this thread waits, perhaps for memory
-// that they hold. Returns false, with the error set, if a signal handler has raised meanwhile.
+// Without a GIL: frees objects that this thread has made, and whose last references other threads
+// have released. CPython frees them when this thread next runs Python; but this thread waits,
+// perhaps for memory that they hold. Returns false, with the error set, if a signal handler has
+// raised meanwhile.
 #ifdef Py_GIL_DISABLED
 bool free_what_others_let_go_of();
 #else
@@ -25,7 +26,7 @@ auto wait_hearing_signals(Seconds timeout, Wait wait) {
       const WithGil acquire(release);
       return !free_what_others_let_go_of() || PyErr_CheckSignals() != 0;
     })));
-  } catch (const Error&) {  // perhaps of a stopped wait: the handler's exception takes precedence
+  } catch (const Error&) {  // perhaps of a stopped wait: then the handler's exception is thrown
     if (PyErr_Occurred() == nullptr) throw;
   }
   if (PyErr_Occurred() != nullptr) throw nb::python_error();

@@ -18,7 +18,7 @@ logger = logging.getLogger("tensorbus.bridge")
 
 MOST_ASKED = 64  # max. items requested at a time from one queue for one peer
 _MOST_OWED = 65_536  # max. puts and calls without a reply
-_CALLS = {"state": 0, "join": 0, "shutdown": 1, "drain": 0, "close": 0}  # calls, largest number
+_CALLS = {"state": 0, "join": 0, "shutdown": 1, "drain": 0, "close": 0}  # with max. number
 _POLL = "poll"  # the call for a get that does not wait
 _CODE_OF = {Outcome.DONE: 0, Outcome.TIMED_OUT: 1, Outcome.SHUT_DOWN: 2}
 Values = tuple[int, int, int, int]
@@ -37,7 +37,7 @@ class Home(Protocol):
         ...
 
     def accept(self, get: int) -> None:
-        """Accepts the item of a get: it is in the hand of this process."""
+        """Accepts the item of a get. From then on this process has the item in hand."""
         ...
 
     def spoil(self, get: int) -> None:
@@ -95,8 +95,8 @@ class QueueExport:
         self._peer = peer
         self._name = name
         self._redeliver = redeliver
-        self._demand = 0  # see `demand` in the protocol
-        self._seen = 0  # see `demand`
+        self._demand = 0  # gets that wait on the peer's machine
+        self._seen = 0  # the newest tag that the peer had offered to them by then
         self._newest_get = 0
         self._gets: dict[int, None] = {}  # gets that wait, oldest first
         self._polls: dict[int, int] = {}  # id of the call, by get
@@ -104,7 +104,7 @@ class QueueExport:
         self._items: dict[int, _Item] = {}  # by tag, until the peer has decided on them
         self._in_hand: dict[int, int] = {}  # with `redeliver`: number in the queue, by tag
         self._count_in_hand = 0  # without `redeliver`
-        self._count_passed = 0  # without `redeliver`: finished, but not done yet
+        self._count_passed = 0  # without `redeliver`: not in hand any more, and not done yet
         self._owed: set[int] = set()  # ids of puts and calls without a reply
         self._come_back = 0  # items returned because their getters on the peer's machine died
         self._newest_before_return = 0  # the newest get when the last item was returned
@@ -200,11 +200,11 @@ class QueueExport:
         """A get has no item. SHUT_DOWN: there will be none; TIMED_OUT: not now."""
         poll = self._polls.pop(get, None)
         self._gets.pop(get, None)
-        # SHUT_DOWN of an older get may not count items that were returned after the get began.
+        # A get that began before an item was returned may report SHUT_DOWN although the item waits.
         if outcome is Outcome.SHUT_DOWN and get > self._newest_before_return and not self._over:
             self._over = True
             self._peer.send("over", self._come_back)
-        if poll is not None:  # TIMED_OUT also for SHUT_DOWN: `over` tells the peer of the end
+        if poll is not None:  # also for SHUT_DOWN: `over` reports that the queue is shut down
             self._answer(poll, Outcome.TIMED_OUT)
         self._ask()
 
@@ -232,7 +232,8 @@ class QueueExport:
     def end(self) -> None:
         """Ends the export: the session is over. The queue must execute all these commands.
 
-        Puts are cancelled first: returned items that are taken again would make room for them.
+        Puts are cancelled first. Otherwise other processes could take returned items, and so make
+        room for these puts.
         """
         for id in self._owed - set(self._polls.values()):
             self._home.cancel(id)

@@ -19,7 +19,8 @@ from tensorbus.bridge._streams.channel import LOOK_AGAIN, ChannelMessage
 _OF_REQUEST = 2  # descriptors of a request
 _LONGEST_PUT_DELAY = 0.5  # seconds between tries; memory is often free soon
 
-# Executes a command. If it must be tried again: returns the request whose descriptor notifies.
+# Executes a command. Returns None, or a request: its descriptor is readable when the command must
+# be tried again.
 _Command = Callable[[], Pending | None]
 
 
@@ -79,7 +80,9 @@ class QueueHome:
         self._getting = Backoff(f"items of {name} are not requested", budget.log.warning)
         self._going_on: asyncio.TimerHandle | None = None
         self._untold: deque[tuple[str, int]] = deque()  # `done` and `give_back`, not sent yet
-        self._tell_all = Again(f"{name} gets no results", self._tell_some, budget.log.warning)
+        self._tell_all = Again(
+            f"items of {name} are not finished or returned", self._tell_some, budget.log.warning
+        )
         self._told: set[_Request] = set()  # sent; their replies are not needed
 
     def finish(self) -> None:
@@ -203,7 +206,8 @@ class QueueHome:
         self._end_get(get)
         return None
 
-    # Sent later if no descriptor is free. So it does not delay commands that release descriptors.
+    # If no descriptor is free, it is sent later, and does not delay commands that release
+    # descriptors.
     def _tell(self, verb: str, number: int) -> None:
         self._untold.append((verb, number))
         if not self._tell_all.due:

@@ -24,7 +24,7 @@ SERVICE_PREFIX = "service:"
 
 _MOST_IN_FRAME = 256
 _MOST_QUEUES = 65_536  # of one peer
-_OPENS_IN = 1.0  # seconds to wait for the reply of a process
+_OPENS_IN = 1.0  # seconds to wait for the reply of a process before the next try
 _OPENED_AT_ONCE = 4  # threads that open queues
 
 
@@ -37,11 +37,11 @@ class Consumer(Protocol):
 
 
 class LocalQueues:
-    """The named queues of this machine, without mirrors and those with LOCAL_PREFIX.
+    """The named queues of this machine. Mirrors and queues with LOCAL_PREFIX do not count.
 
-    A queue is added to `entries` when it was opened: its process must reply. A queue with writable
-    tensors (`shared`) is not added, as memory is not shared between machines. Queues of services
-    are added unopened.
+    A queue is added to `entries` after it was opened, for which its process must reply. A queue
+    with writable tensors (`shared`) is not added: no memory is shared between machines. Queues of
+    services are added without opening them.
 
     Args:
         participant: this machine's bridge.
@@ -136,7 +136,7 @@ class LocalQueues:
 
 
 class QueueLists:
-    """The lists of a session: sends the queues that the peer may see, and receives the peer's.
+    """Sends the list of queues that the peer may see, and receives the list of the peer's queues.
 
     Args:
         link: to the peer.
@@ -235,6 +235,6 @@ def public_name(name: str) -> str:
 
 
 def _parts(entries: list[Any]) -> Iterator[list[Any]]:
-    """Yields the entries in lists of the size for one frame."""
+    """Yields the entries in lists that fit into a frame each."""
     for begin in range(0, len(entries), _MOST_IN_FRAME):
         yield entries[begin : begin + _MOST_IN_FRAME]

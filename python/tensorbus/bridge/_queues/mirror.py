@@ -17,7 +17,7 @@ _OUTCOMES = (Outcome.DONE, Outcome.TIMED_OUT, Outcome.SHUT_DOWN)  # by their cod
 
 
 class Local(Protocol):
-    """The mirror in the core: a queue of this domain, which only assigns items to getters."""
+    """The mirror in the core: a queue of this domain. It only decides which get has which item."""
 
     def take_events(self) -> list[tuple[Any, ...]]: ...
     def withdraw(self, tag: int) -> bool: ...
@@ -68,7 +68,7 @@ class QueueMirror:
                 self._offered.remove(event[1])
         refused = [tag for tag in surplus if self._local.withdraw(tag)]
         self._offered.difference_update(refused)
-        self._tell_demand()  # first: otherwise the peer would request more items meanwhile
+        self._tell_demand()  # before the events: otherwise the peer could request too many items
         for event in events:
             self._say(*event)
         for tag in refused:
@@ -123,7 +123,7 @@ class QueueMirror:
         return self._demand
 
     def is_poll(self, id: int) -> bool:
-        """Returns True for a poll: its answer must be taken after the items that came before."""
+        """Returns True for a poll: take items that came before its answer first."""
         return id in self._polls
 
     def _put(self, id: int, sample: _core.Sample, waits: bool) -> None:
@@ -146,7 +146,7 @@ class QueueMirror:
         self._owed.remove(id)
         self._polls.discard(id)
 
-    # Sends the demand if it changes the number of items that the peer should request.
+    # Sends the demand, if it changes the number of items that the peer requests from the queue.
     def _tell_demand(self) -> None:
         now = (self._demand, self._seen)
         if self._asked_for(*self._told) != self._asked_for(*now):

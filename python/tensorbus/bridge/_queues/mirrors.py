@@ -59,12 +59,12 @@ class QueueMirrors:
             self._make_all()
 
     def look(self) -> None:
-        """Queues of this machine may have been removed: tries to make mirrors with their names."""
+        """Makes waiting mirrors: queues of this machine may be gone, which makes names free."""
         if self._unmade:
             self._make_all.within(FIRST_WAIT if self._make_all.due else 0)
 
     def try_soon(self) -> None:
-        """Tries soon to make waiting mirrors: the peer has given something back."""
+        """Makes waiting mirrors soon. Called when the peer has given something back."""
         if self._make_all.due:
             self._make_all.within(WHEN_ROOM)
 
@@ -108,7 +108,7 @@ class QueueMirrors:
             )
         except BaseException as error:
             link.budget.descriptors.give_back(_OF_MIRROR)
-            # TypeError: a number is out of range.
+            # A TypeError means that a number is out of range.
             if is_shortage(error) or not isinstance(error, (Error, TypeError)):
                 raise
             return self._warn(entry, str(error))

@@ -65,7 +65,7 @@ class ServiceMirrors:
             self._make_all()
 
     def try_soon(self) -> None:
-        """Tries soon to make waiting mirrors: the peer has given something back."""
+        """Makes waiting mirrors soon. Called when the peer has given something back."""
         if self._make_all.due:
             self._make_all.within(WHEN_ROOM)
 
@@ -146,13 +146,14 @@ class ServiceMirror:
                 if self._requests is not None:
                     self._requests.cancel()
                     self._requests = None  # refers to this object: a cycle would keep descriptors
-                # Before close(): a client that detects the end first would consider answers lost.
+                # Before close(): a client that detects the end before its answer has arrived
+                # considers the answer lost.
                 await self._answers.finish()
             finally:
                 self._queue.close()
 
     def service_is_gone(self) -> None:
-        """The peer has removed the service. Its last answers may still be under way."""
+        """Called when the peer has removed the service. Its last answers may still be under way."""
         self._is_gone = True
         self._end_if_gone()
 

@@ -28,7 +28,7 @@ from tensorbus.bridge._shortage import Backoff
 from tensorbus.bridge._streams.channel import Channel, ChannelMessage
 
 _OF_CALL = 4  # descriptors of a call
-_OPENS_IN = 1.0  # seconds to wait for the reply of a process
+_OPENS_IN = 1.0  # seconds to wait for the reply of a process before the next try
 
 
 class ServiceServer:
@@ -54,7 +54,7 @@ class ServiceServer:
         ):
             return
         address = self._queues.address_of(channel.key)
-        message = await channel.receive()  # the service is opened for the first call
+        message = await channel.receive()  # the service is not opened before the first call
         queue = await self._open(address, entry.name, channel.budget)
         calls = _Calls(channel, queue, self._participant.domain)
         try:
@@ -175,7 +175,8 @@ class _Calls:
             raise Error(f"a queue answered {found}")
         return found
 
-    # The channel is closed after the last call: answers received before the end are sent first.
+    # If the service is gone, the channel is closed after the last call. So answers that came before
+    # the end are sent first.
     def _end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._channel.budget.descriptors.give_back(_OF_CALL)

@@ -21,8 +21,8 @@ OpenAll = Callable[[str, str], Iterable[Channel]]
 class RemoteShare:
     """A share of another machine, and its copy on this machine.
 
-    Each attach is a request to the process that shares it, which counts the use and checks that
-    the share is open. The tensors are transferred once.
+    Each attach sends a request to the process that shares it. That process counts the attach, and
+    checks that the share is open. The tensors are transferred once.
 
     Args:
         handle: of the share.
@@ -70,8 +70,8 @@ class RemoteShare:
             except Closed:
                 self.close()
                 raise
-            except BaseException:  # for example this caller's cancellation: the copy stays valid
-                self._leave_channel()  # an answer for this caller may still arrive there
+            except BaseException:  # says nothing about the share: the copy stays valid
+                self._leave_channel()  # the answer for this caller may still arrive in this channel
                 raise
 
     def close(self) -> None:

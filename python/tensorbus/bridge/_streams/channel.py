@@ -23,7 +23,7 @@ NUMBER = BY_OPENER - 1
 
 _NOTHING = Limits(0, 0, 0, 0)
 _CLOSE = "close"  # the verb of the last message of a side
-LOOK_AGAIN = 0.02  # seconds between tries: free memory is not notified
+LOOK_AGAIN = 0.02  # seconds between tries: there is no notification of free memory
 
 
 class _Words(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -54,7 +54,7 @@ class ChannelMessage:
         """Returns the arguments: `count` numbers from 0 to 2^63 - 1.
 
         Raises:
-            ProtocolError: the arguments are different.
+            ProtocolError: there are fewer or more arguments, or other ones.
         """
         numbers = [one for one in self.arguments if isinstance(one, int) and 0 <= one < 1 << 63]
         if len(numbers) != count or len(self.arguments) != count:
@@ -92,7 +92,7 @@ class Channel:
     Args:
         link: to the peer.
         number: given by the opener.
-        kind: what serves the channel at the other side.
+        kind: selects the function that serves the channel on the side that did not open it.
         key: the object of the channel, for example a queue.
         on_over: called when the channel has ended in both directions.
         opened_here: opened by this bridge; otherwise by the peer.
@@ -178,7 +178,7 @@ class Channel:
             Closed: the peer has closed the channel, or the session has ended; the text says why.
             ProtocolError: the message is invalid.
         """
-        if not self.opened_here:  # only one side waits: otherwise both could wait for each other
+        if not self.opened_here:  # the opener does not wait: both sides could wait for each other
             await self._sending.settled()
         while not self._receiving.ready:
             if self._why is not None:
@@ -195,7 +195,7 @@ class Channel:
         return message
 
     def close(self, why: str = "") -> None:
-        """Ends this direction. Messages sent before still arrive."""
+        """Sends the last message of this side. Messages sent before still arrive."""
         if self._why is None and not self._closing:
             self.send(_CLOSE, why)
             self._closing = True

@@ -49,7 +49,7 @@ class Channels:
         return channel
 
     def run(self, task: Awaitable[None], channel: Channel) -> None:
-        """Runs the user of a channel. Then the channel is closed; after an error, at once."""
+        """Runs a task, and then closes its channel: at once if the task has raised an error."""
         running = asyncio.ensure_future(self._run(task, channel))
         self._tasks.add(running)
         running.add_done_callback(self._tasks.discard)

@@ -15,7 +15,7 @@ _IN_A_ROW = {EXPRESS: 8, BULK: 1}
 class Pump:
     """Writes on the lanes of a connection while the kernel takes the bytes.
 
-    Ends with a higher priority write first; ends with the same priority take turns.
+    A sending end with a higher priority writes first. Those with the same priority take turns.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Pump:
             turns.clear()
 
     def take_turn(self, end: SendingEnd) -> None:
-        """Enters an end that may have something to write."""
+        """Queues a sending end that may have something to write."""
         turns = self._turns[end.lane]
         if end in turns:
             return
@@ -44,8 +44,11 @@ class Pump:
             self.write(lane)
 
     def write(self, lane: Lane) -> None:
-        """Writes frames on a lane. Nested calls for the same lane do nothing: with TLS, asyncio
-        may report a lane as writable in the middle of a write."""
+        """Writes frames on a lane.
+
+        Nested calls for the same lane do nothing: with TLS, asyncio may report a lane as writable
+        in the middle of a write.
+        """
         if lane in self._writing:
             return
         self._writing.add(lane)
@@ -66,7 +69,7 @@ class Pump:
             asyncio.get_running_loop().call_soon(self.write, lane)
 
 
-# Inserts the end after those of the same priority.
+# Inserts the sending end after those with the same priority.
 def _enter(turns: deque[SendingEnd], end: SendingEnd) -> None:
     at = len(turns)
     while at > 0 and turns[at - 1].priority < end.priority:

@@ -12,18 +12,19 @@ from tensorbus.bridge._streams.stream import Incoming, Limits, ReceivingStream, 
 from tensorbus.bridge._wire.frames import Begin, Credit
 
 _TELL_AFTER = 0.02  # seconds, so that one CREDIT settles several small messages
-_SLOW_WINDOW = 256 << 10  # min. window in bytes; a slow network carries it in a short time
+_SLOW_WINDOW = 256 << 10  # min. window in bytes: what a slow network carries in a short time
 _MOST_WINDOW = 64 << 20  # bytes
 
 
 class ReceivingEnd:
-    """Orders received messages, and keeps them until they are taken.
+    """Puts received messages in order, and keeps them until they are taken.
 
     Args:
         tell: sends the Credit of `credit()`.
         allocate: returns memory of the bus for a message.
-        budget: bytes of the bus for all streams of this bridge.
-        reliable: do not discard a message while memory is short, and use a larger window.
+        budget: bytes of memory of the bus for all streams of this bridge. Larger messages are
+            discarded.
+        reliable: discard no message because memory is short, and use a larger window.
         next: the sequence number to begin with.
     """
 
@@ -102,9 +103,9 @@ class ReceivingEnd:
         self._receiving.lose_lanes()
 
     def close(self) -> None:
-        """Drops all messages, and the reference to the owner.
+        """Drops the messages that are ready, and the reference to the owner.
 
-        So no reference cycle keeps the owner and its descriptors alive.
+        So no reference cycle keeps the owner alive, and with it its descriptors.
         """
         self._stop_telling()
         self.ready.clear()
@@ -119,8 +120,8 @@ class ReceivingEnd:
         self.ready.extend(ready)
         return bool(ready)
 
-    # Grows the window to two messages like this one, up to _MOST_WINDOW. The minimum is
-    # _SLOW_WINDOW; reliable: an eighth of _MOST_WINDOW.
+    # The window has room for two messages like this one, but at most _MOST_WINDOW. It has at least
+    # _SLOW_WINDOW; if `reliable`, at least an eighth of _MOST_WINDOW. It never shrinks.
     def _widen(self, cost: int) -> None:
         least = min(2 * cost, _MOST_WINDOW)
         if self._reliable:

@@ -18,7 +18,7 @@ from tensorbus.bridge._wire.compression import compressed
 from tensorbus.bridge._wire.lane import BULK, EXPRESS, Lane
 
 _MOST_UNSETTLED = 4096  # unsettled messages of a channel at which settled() waits
-_MOST_BYTES = 64 << 20  # bytes of their fields above which settled() waits
+_MOST_BYTES = 64 << 20  # bytes of fields in such messages above which settled() waits
 _SMALL = 64 << 10  # max. bytes of tensors of a message on the express lane
 
 
@@ -28,7 +28,7 @@ class SendingEnd:
     Args:
         stream: the number in the frames.
         limits: of the peer.
-        priority: ends with a higher priority write first.
+        priority: sending ends with a higher priority write first.
         on_ready: called when there may be something to write on `lane`.
         on_idle: called when nothing may be written now.
         compress: compress tensors, if the peer can read that.
@@ -78,7 +78,7 @@ class SendingEnd:
         return self._sending.all_sent
 
     async def settled(self) -> None:
-        """Waits while too many messages, or too many bytes, are not settled by the peer."""
+        """Waits while this side keeps too many messages or bytes that the peer has not settled."""
         while self._sending.unsettled >= _MOST_UNSETTLED or self._unsettled_bytes() > _MOST_BYTES:
             self.room.clear()
             await self.room.wait()

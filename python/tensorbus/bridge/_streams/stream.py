@@ -1,7 +1,7 @@
 """Both ends of a stream, without sockets and clocks (docs/internals/bridge_protocol.md, section 4).
 
-Indices count the samples of a stream. The cost of a sample is the bytes of its tensors and fields,
-and a constant. Limits are totals since the stream began.
+Indices count the samples of a stream. The cost of a sample is the number of bytes of its tensors
+and fields, plus a constant. Limits are totals since the stream began.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class SendingStream(Generic[Payload]):
     def may_take(self) -> bool:
         """Returns True if a sample with the cost of the last one could be sent at once.
 
-        Otherwise take none.
+        If it returns False, the caller must not take a sample.
         """
         if not self._connected or self._sent < len(self._held):
             return False
@@ -100,7 +100,7 @@ class SendingStream(Generic[Payload]):
     def mark_sent(self) -> None:
         self._sent += 1
 
-    # A sample may exceed the cost limit if the receiver has published all earlier samples.
+    # If the receiver has published all earlier samples, the next one may exceed the cost limit.
     def _is_allowed(self, index: int, cost_until: int) -> bool:
         if index >= self.limits.samples:
             return False
@@ -157,7 +157,7 @@ class Incoming(Generic[Payload]):
 
 @dataclass
 class ReceivingStream(Generic[Payload]):
-    """The receiver's end: orders the samples of both lanes, and limits the sender.
+    """The receiver's end: puts the samples of both lanes in order, and limits the sender.
 
     Args:
         next: the sequence number to begin with.
@@ -176,7 +176,7 @@ class ReceivingStream(Generic[Payload]):
     _said: Limits = field(default_factory=lambda: Limits(0, 0, 0, 0))
 
     def limits(self) -> Limits:
-        """Returns the current limits for the sender, and assumes that they are sent."""
+        """Returns the current limits for the sender. The caller must send them."""
         samples = self._published + MOST_SAMPLES_UNDER_WAY
         cost = self._published_cost + self.window
         self._said = Limits(
@@ -257,7 +257,7 @@ class ReceivingStream(Generic[Payload]):
         return self._index
 
     def worth_telling(self) -> bool:
-        """Returns True if the sender may soon wait for new limits()."""
+        """Returns True if the sender may have to wait soon unless it gets the new limits()."""
         samples = self._published + MOST_SAMPLES_UNDER_WAY - self._said.samples
         cost = self._published_cost + self.window - self._said.cost
         return samples >= MOST_SAMPLES_UNDER_WAY // 4 or cost >= self.window // 4

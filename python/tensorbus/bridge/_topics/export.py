@@ -95,7 +95,7 @@ class Export:
 
     def close(self) -> None:
         """Ends the export. Samples that are not settled are returned to the publisher."""
-        # The task refers to this object: a cycle would keep the descriptors of the subscriber.
+        # The task refers to this object: a reference cycle would keep the subscriber's descriptors.
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -128,7 +128,7 @@ class Export:
         self.ended = Ended(self._complete, self.end.taken, why)
         self.end.tell()
 
-    # Returns False for None: there will be no more samples.
+    # Returns False if `core` is None: there will be no more samples.
     def _take(self, core: _core.Sample | None) -> bool:
         if core is None:
             return False
@@ -163,7 +163,7 @@ class Export:
         return True
 
     async def _receive(self) -> _core.Sample | None:
-        """Waits for the next sample, also for memory; None if there will be no more."""
+        """Waits for the next sample, and for memory. Returns None if there will be none."""
         while True:
             try:
                 found = await self._receive_at_once()

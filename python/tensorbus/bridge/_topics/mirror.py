@@ -29,7 +29,7 @@ class Mirror:
         publisher: the publisher of that machine.
         participant: this machine's bridge.
         tell: sends a CREDIT of this stream.
-        offset_of: returns the peer's clock minus the own clock, in ns.
+        offset_of: returns the peer's clock minus this machine's clock, in ns.
         log: writes lines of the log.
     """
 
@@ -54,7 +54,7 @@ class Mirror:
         self._log = log
         self._ended: Ended | None = None
         self._again: asyncio.TimerHandle | None = None
-        # In bytes, for everything that this bridge receives. A larger sample is discarded.
+        # Bytes of memory for everything that this bridge receives. A larger sample is discarded.
         self._budget: int = participant.arena["budget_bytes"]
         self._watch: Watch | None = None
         self._core = _core.Publisher(
@@ -99,7 +99,7 @@ class Mirror:
         return True
 
     def rest(self) -> None:
-        """Ends the stream while the publisher exists: a later stream continues after it."""
+        """Ends the stream, but not the publisher: a later stream continues after this one."""
         if not self.unwant():
             self._end_stream(self._receiving.limits().next)
 
@@ -165,7 +165,7 @@ class Mirror:
         core = self._core
         return ReceivingEnd(
             self._say,
-            lambda size: core.loan_bytes(size, 0),  # not `self`: a message keeps the function
+            lambda size: core.loan_bytes(size, 0),  # not `self`: a message keeps this function
             self._budget,
             reliable=self.publisher.reliable,
             next=next,
@@ -219,12 +219,12 @@ class Mirror:
         self.received_bytes += begin.size
         return True
 
-    # Called once per kind of problem: the status counts the samples.
+    # Called for the first sample with each kind of problem. The status counts all such samples.
     def _warn(self, what: str) -> None:
         self._log("%s of %s: %s", self.publisher.topic, self._machine, what)
 
-    # The descriptor notifies of room in the rings. Free memory, and room for a stopped subscriber,
-    # are not notified: these need the timer.
+    # The descriptor reports room in the rings. Nothing reports free memory, or that a stopped
+    # subscriber goes on: for these there is the timer.
     def _look_again(self) -> None:
         if self._again is None:
             loop = asyncio.get_running_loop()

@@ -51,7 +51,7 @@ class Mirrors:
             lambda: make_all(self._unmade, self._make),
             link.budget.log.warning,
         )
-        self._resting: dict[str, _Rest] = {}  # by key of a publisher whose stream has failed
+        self._resting: dict[str, _Rest] = {}  # by key of the publisher whose stream has failed
 
     def connected(self) -> None:
         """Sends WANT for each stream on a new connection."""
@@ -150,7 +150,7 @@ class Mirrors:
         ]
 
     def try_soon(self) -> None:
-        """Tries soon to make waiting mirrors: the peer has given something back."""
+        """Makes waiting mirrors soon. Called when the peer has given something back."""
         if self._make_all.due:
             self._make_all.within(WHEN_ROOM)
 
@@ -226,7 +226,7 @@ class Mirrors:
     def _try_again(self, mirror: Mirror, why: str) -> None:
         rest = self._resting.get(mirror.publisher.key)
         if rest is not None and mirror.received > rest.received:
-            rest = None  # the stream had continued in between
+            rest = None  # samples have arrived since the last failure
         if rest is None or rest.why != why:
             self._warn(mirror.publisher, why)
         delay = _AGAIN_AFTER if rest is None else min(2 * rest.delay, LONGEST_WAIT)
@@ -243,7 +243,7 @@ class Mirrors:
         if mirror.subscribers:
             self._want(mirror)
         elif not mirror.stream:
-            mirror.unwant()  # starts anew for the next subscriber
+            mirror.unwant()  # so that the stream starts anew for the next subscriber
 
     def _drop(self, mirror: Mirror) -> None:
         key = mirror.publisher.key

@@ -38,7 +38,7 @@ class Hello(Frame, frozen=True):
     machine: Name
     lane: Name  # "express" or "bulk"
     connection: Name  # the same for both lanes, chosen by the side that connects
-    known: Name  # name of the session to continue: its first connection; ANY; "" for none
+    known: Name  # the session to continue, by its first connection; ANY; "" for none
     codecs: list[Name]  # that the sender can read: "zstd" or none
 
 
@@ -132,7 +132,7 @@ class Open(Frame, frozen=True):
 
 
 class Closed(Frame, frozen=True):
-    text: str  # the error; "" if there was none
+    text: str  # why the channel has ended; "" if not by an error
 
 
 class Ping(Frame, frozen=True):
@@ -211,8 +211,8 @@ class Handler(Protocol):
 class FrameReader:
     """Reads frames from a stream of bytes. Bytes of a CHUNK are received in place.
 
-    Fill a part of buffer(), then call filled(). The handler is called for each complete frame.
-    Errors of the peer raise ProtocolError; nothing more may be read then.
+    Fill a part of buffer(), then call filled(). The handler is called for each complete frame. All
+    errors are errors of the peer: after a ProtocolError nothing more may be read.
 
     Args:
         handler: gets the frames.
@@ -236,7 +236,7 @@ class FrameReader:
         return memoryview(self._buffer)[self._end :]
 
     def filled(self, count: int) -> None:
-        """Reads the first `count` bytes of buffer(), which have been received."""
+        """Reads frames after `count` bytes were received into buffer()."""
         if self._chunk is not None:
             self._chunk = self._chunk[count:]
             if not self._chunk:
@@ -262,7 +262,7 @@ class FrameReader:
             return False
         begin = self._begin + HEADER_BYTES
         self._begin = begin + length
-        # Copied: decoding copies strings and bytes of the frame anyway.
+        # A copy costs little: decoding copies strings and bytes of the frame anyway.
         body = bytes(memoryview(self._buffer)[begin : begin + length])
         if number == ZSTD:
             self._read_zstd(stream, body)

@@ -1,4 +1,4 @@
-"""One connection between two bridges: receives and sends frames, and checks that the peer lives."""
+"""One connection between two bridges: receives and sends frames, and checks if the peer lives."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _AHEAD = 4 << 10  # bytes received at once while no CHUNK is expected
 PING_EVERY = 1.0  # seconds
 SILENCE = 3.0  # seconds without received bytes after which a connection is considered dead
 _MOST_REASON = 500  # characters
-_LONG = 0.01  # seconds of CPU time for received frames above which reading pauses equally long
-_MOST_UNSENT = 16 << 20  # bytes that wait for a peer that does not read
+_LONG = 0.01  # seconds of CPU time; if received bytes take more, reading pauses for that time
+_MOST_UNSENT = 16 << 20  # unsent bytes above which the connection is closed
 
 
 class LaneOwner(Protocol):
@@ -85,7 +85,7 @@ class Lane(asyncio.BufferedProtocol):
         self._watch()
 
     def connecting(self, abandon: Callable[[], object]) -> None:
-        """Called while the connection is being established; `abandon` stops that."""
+        """Called before the connection is established; `abandon` stops the attempt."""
         self._abort = abandon
 
     # Called by asyncio.
@@ -204,7 +204,7 @@ class Lane(asyncio.BufferedProtocol):
         self.close(f"protocol error: {error}")
 
     def send(self, frame: Frame, stream: int = 0) -> None:
-        """Sends a control frame. If the connection is gone, drops it: the owner is notified."""
+        """Sends a control frame. Drops it if the connection is gone; on_lost() reports that."""
         self.write(frames.encode(frame, stream))
 
     @property

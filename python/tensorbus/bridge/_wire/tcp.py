@@ -14,7 +14,7 @@ from tensorbus.bridge._wire.lane import SILENCE, Lane
 
 _LEAST_TIME = 1.0  # min. seconds to wait for each of several addresses
 
-# Added because asyncio sends no alert when it refuses a certificate.
+# Says more than the error: asyncio sends no alert when it refuses a certificate.
 CLOSED_IN_TLS = (
     "the peer has closed the connection during the TLS handshake; its log says why (it may have "
     "refused this machine's certificate)"
@@ -34,7 +34,7 @@ class TcpNetwork:
         self._listeners: list[socket.socket] = []
 
     async def listen(self, addresses: Sequence[str]) -> None:
-        """Listens on these addresses; a name may have several.
+        """Listens on these addresses, and on all addresses of a name.
 
         Raises:
             OSError: an address is in use, or is not an address of this host.
@@ -149,7 +149,7 @@ class TcpNetwork:
             refused(lane, address, lane.why or why)
 
 
-# The time is divided between the addresses, so that each is tried even if others do not reply.
+# Each address gets its part of the time, so that all are tried even if some do not reply.
 async def _connected(host: str, port: int) -> socket.socket:
     loop = asyncio.get_running_loop()
     resolving = loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)

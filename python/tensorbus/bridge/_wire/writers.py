@@ -16,7 +16,7 @@ class Writer(Protocol):
 
     @property
     def unsent(self) -> int:
-        """Bytes that the kernel has not taken yet."""
+        """The number of bytes that were not sent yet."""
         ...
 
     def write(self, *parts: bytes | memoryview) -> None: ...
@@ -26,8 +26,8 @@ class Writer(Protocol):
 class TransportWriter:
     """The writer for TLS: asyncio encrypts, which copies.
 
-    write() passes all parts in one call. Between two calls the event loop may call the lane, which
-    would then write other frames.
+    write() passes all parts in one call. Between two calls the event loop could call the lane,
+    which would write other frames between the parts.
     """
 
     def __init__(self, transport: asyncio.WriteTransport) -> None:

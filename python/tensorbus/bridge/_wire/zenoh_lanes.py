@@ -30,11 +30,11 @@ logger = logging.getLogger("tensorbus.bridge")
 _THERE, _BACK = "there", "back"  # direction: from the side that connects, and to it
 _SEQUENCE = struct.Struct("<Q")
 _LAST = 2**64 - 1  # the sequence number of the message that ends a lane
-_AT_ONCE = 4 << 20  # bytes that may wait for Zenoh while the lane stays writable
+_AT_ONCE = 4 << 20  # bytes that may wait for Zenoh before the lane counts as not writable
 _MOST_BYTES = 64 << 10  # of a message; a slow network carries several per SILENCE
 _RETRY = 1.0  # seconds
 
-# Settings of Zenoh: it shares no memory, and retries a lost router at least once a second.
+# Settings of Zenoh: it shares no memory, and tries to reach a lost router at least once a second.
 _SETTINGS = {
     "transport/shared_memory/enabled": "false",
     "connect/retry": '{"period_init_ms": 50, "period_max_ms": 1000, "period_increase_factor": 2}',
@@ -90,8 +90,8 @@ class Fleet:
         self._accept = accept
         self._loop = asyncio.get_running_loop()
         self._express: Any = None  # the Zenoh session of all express lanes
-        self._bulk: dict[str, Any] = {}  # Zenoh sessions, by peer
-        self._met: dict[str, asyncio.Task[None]] = {}  # by peer that is present
+        self._bulk: dict[str, Any] = {}  # the Zenoh sessions of bulk lanes, by peer
+        self._met: dict[str, asyncio.Task[None]] = {}  # by id of each bridge that is present
         self._lanes: dict[_Key, _ZenohLane] = {}
 
     async def run(self) -> None:
@@ -152,7 +152,7 @@ class Fleet:
                 )
 
     def _client_settings(self) -> Any:
-        """Returns the settings of a further session: the first one may be a router."""
+        """Returns the settings of a second session: a client, even if the first is a router."""
         config = self._settings()
         if config.get_json("mode") == '"router"':
             endpoints = config.get_json("listen/endpoints")
@@ -250,7 +250,7 @@ class Fleet:
 
 
 def _close(opening: asyncio.Future[Any]) -> None:
-    """Closes a session that was opened after the caller was cancelled."""
+    """Closes a session that has opened after its caller was cancelled."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()
 

@@ -20,7 +20,8 @@ using Kind = PackToken::Kind;
 constexpr std::int8_t kRecordCode = 3;
 // The packer writes at most 60 levels, each of which takes up to three levels of MessagePack.
 constexpr int kMaxLevels = 256;
-// Limit of preallocated items: a list can announce many items in few bytes, at each level.
+// At most so many items are allocated in advance: a list can announce many items in few bytes, and
+// do so at each level.
 constexpr std::uint64_t kMostInAdvance = internal::kMaxReserved;
 
 [[noreturn]] void refuse(const std::string& why) {

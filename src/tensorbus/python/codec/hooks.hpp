@@ -23,7 +23,7 @@ struct Hooks {
   nb::object restore;
   // extension(bytes) returns the value of an unknown MessagePack extension.
   nb::object extension;
-  // tensor_from(memory, library) returns an unusual tensor.
+  // tensor_from(memory, library) returns a tensor that the codec cannot make itself.
   nb::object tensor_from;
   // shared_tensors(sample, library) returns the tensors that share memory, by index.
   nb::object shared_tensors;

@@ -5,7 +5,8 @@
 namespace tensorbus::python {
 namespace {
 
-// Lets Python report what is wrong with the received fields, or make the instance after all.
+// Calls Python, which raises the error of the received fields. If it finds none, it returns the
+// instance.
 nb::object make_by_python(const MessagePlan& plan, const std::vector<nb::object>& values,
                           nb::handle library) {
   nb::dict came;

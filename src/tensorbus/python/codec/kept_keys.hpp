@@ -12,8 +12,8 @@
 
 namespace tensorbus::python {
 
-// A cache of str objects that are frequent keys of messages; they have their hashes, too. Never
-// freed. Used with the GIL, or in a build of Python without one.
+// A cache of str objects that are frequent keys of messages. An object also keeps its hash, so that
+// it is not computed again. Never freed. Used with the GIL, or in a build of Python without one.
 
 // Longer keys are not kept.
 inline constexpr std::size_t kLongestKept = 32;
@@ -61,7 +61,7 @@ inline KeptKey& place_of_key(std::span<const std::byte> bytes) noexcept {
 }
 
 #ifndef Py_GIL_DISABLED
-// Keeps the last key.
+// The newest key replaces the kept one.
 inline void KeptKey::keep(nb::object& made) noexcept {
   PyObject* const replaced = std::exchange(key_, Py_NewRef(made.ptr()));
   Py_XDECREF(replaced);

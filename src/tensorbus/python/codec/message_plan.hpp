@@ -28,7 +28,7 @@ class MessagePlan {
  public:
   MessagePlan(nb::object plan, nb::object cls, const nb::list& fields);
 
-  nb::object plan;  // tensorbus.messages._plan.Plan, which handles rare cases
+  nb::object plan;  // the tensorbus.messages._plan.Plan, which handles rare cases
   nb::object cls;
   std::vector<FieldPlan> fields;
   nb::object names;  // a tuple of the names that __init__ takes

@@ -299,7 +299,7 @@ void bind_packer(nb::module_& module) {
       },
       nb::arg("outgoing"), nb::arg("value").none(),
       nb::sig("def pack_value(outgoing: typing.Any, value: object) -> bytes"),
-      "Returns the MessagePack of one value in a message, and adds its tensors to `outgoing`.");
+      "Returns one value of a message as MessagePack, and adds its tensors to `outgoing`.");
 }
 
 }  // namespace tensorbus::python

@@ -16,13 +16,12 @@ namespace tensorbus::python {
 // table of extensions is in tensorbus/_codec/fields.py). Python converts rare values. For one
 // message, with the GIL. Packing may run code of the program, which may change the containers, so
 // the packer holds references to their items. In a Python without a GIL a dict or a list is locked
-// while its items are packed, except while code of the program runs. So a message does not contain
-// a change of another thread in part.
+// while its items are packed, except while code of the program runs. So a message never shows a
+// container in the middle of a change by another thread.
 class Packer {
  public:
   explicit Packer(Outgoing& tensors) : native_(&tensors) {}
-  // `tensors` is an Outgoing, or an object with its methods. For the latter Python adds all
-  // tensors.
+  // `tensors` is an Outgoing, or an object with its methods. Python adds all tensors of the latter.
   explicit Packer(nb::object tensors);
 
   // Returns the fields of a message; empty if it is a single tensor. Throws what Python raises for
@@ -56,7 +55,7 @@ class Packer {
   const nb::object& python_tensors();
 
   Outgoing* native_;
-  nb::object object_;  // the object of `native_`, once Python needs it; or used instead of it
+  nb::object object_;  // the object of `native_`, once Python needs it; or the one used instead
   internal::PackWriter writer_;
   // Values that Python converted, and their bytes: a value may occur again.
   std::vector<std::pair<nb::object, std::vector<std::byte>>> rare_;

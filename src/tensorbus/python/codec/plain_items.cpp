@@ -13,8 +13,8 @@ namespace {
 constexpr int kMostPlainDepth = 4;
 constexpr Py_ssize_t kMostPlainValues = 64;  // of a container
 
-// The MessagePack of a plain item: an extension of type 3 with ["pickle", binary, []]. The lengths
-// of the extension and the binary have both 16 bits, or both 32 bits.
+// The MessagePack of a plain item: an extension of type 3 with ["pickle", binary, []]. The length
+// of the extension and the length of the binary both have 16 bits, or both have 32 bits.
 constexpr std::string_view kPlainRecord = "\x03\x93\xa6pickle";
 constexpr std::size_t kPlainBegin = 3 + kPlainRecord.size() + 3;  // bytes before a short pickle
 constexpr std::size_t kShortAround =
@@ -23,8 +23,8 @@ constexpr std::size_t kMostShort = 0xFFFF - kShortAround;
 constexpr std::size_t kLongAround = kShortAround + 2;
 constexpr std::byte kNoTensors{0x90};
 
-// Functions of the module pickle. It is imported on first use, because the import takes longer than
-// that of this package. Never freed.
+// Functions of the module pickle. The module is imported on first use, because its import takes
+// longer than the import of this package. Never freed.
 struct Pickle {
   nb::object dumps;
   nb::object loads;

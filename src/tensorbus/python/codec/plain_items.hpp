@@ -10,8 +10,8 @@
 namespace tensorbus::python {
 
 // Plain values as items: numbers, texts, small containers. They need no search for tensors, and are
-// pickled by C's pickler. The message has the format of Python's `pickler`, in a form that is
-// recognised by its first bytes. Used with the GIL.
+// pickled by the C implementation of the module pickle. The message is in the format that the
+// module `pickler` of Python writes; its first bytes identify a plain item. Used with the GIL.
 
 // Returns true for a plain value, which cannot contain a tensor.
 bool is_plain(nb::handle item);

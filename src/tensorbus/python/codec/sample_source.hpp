@@ -30,7 +30,6 @@ class SampleSource final : public TensorSource {
   const MessagePlan* const plan_;
   std::vector<nb::object> made_;
   nb::object restorer_;  // made for the first rare value
-  bool has_shared_ = false;
 };
 
 // Returns the message of a sample, with its tensors.

@@ -7,12 +7,12 @@
 
 namespace tensorbus::python {
 
-// Both return nothing for types that the other side does not have.
+// Each returns nothing for a type that the other side does not have.
 std::optional<DLDataType> to_dlpack(DType dtype);
 std::optional<DType> from_dlpack(const DLDataType& type);
 
 // Makes a DLPack tensor over memory. It keeps the memory until its deleter is called, in any
-// thread, with or without the GIL. DLPack must have the element type.
+// thread, with or without the GIL. The element type must be one of DLPack's.
 DLManagedTensorVersioned* make_managed(Memory memory);
 
 // Makes a capsule: "dltensor_versioned", or "dltensor" for consumers older than DLPack 1.0.

@@ -44,7 +44,7 @@ std::optional<TensorView> view_of_plain_array(nb::handle value) {
   const auto dims = static_cast<std::size_t>(array.dims);
   const auto item = static_cast<std::int64_t>(item_bytes(kind->dtype));
   if ((array.flags & numpy_abi::kContiguous) != 0) {
-    // Not array.strides: those of empty arrays, and of dimensions of size 1, have any values.
+    // Not array.strides: strides of empty arrays, and of dimensions of size 1, may have any value.
     Dims shape(dims);
     std::copy_n(array.shape, dims, shape.begin());
     return TensorView{array.data,

@@ -76,7 +76,7 @@ void bind_players(nb::module_& module) {
                 timeout, [&](const platform::StopCondition& stop) { return self.wait(stop); });
           },
           nb::arg("timeout").none(), nb::sig("def wait(self, timeout: float | None) -> Outcome"),
-          "Waits until all messages were published, or playing has failed: DONE.")
+          "Waits until all messages were published, or playing has failed; then returns DONE.")
       .def(
           "wait_for_subscribers",
           [](Player& self, Seconds timeout) {
@@ -86,7 +86,7 @@ void bind_players(nb::module_& module) {
           },
           nb::arg("timeout").none(),
           nb::sig("def wait_for_subscribers(self, timeout: float | None) -> Outcome"),
-          "Waits until each topic has a subscriber: DONE.")
+          "Waits until each topic has a subscriber; then returns DONE.")
       .def_prop_ro("stats", stats_of_player, nb::sig("def stats(self) -> dict[str, Any]"))
       .def("close", &Player::close, nb::call_guard<WithoutGil>());
 }

@@ -73,8 +73,8 @@ std::uint64_t time_of(const Recording& self, std::size_t index) {
   return self.contents().messages[index].log_time;
 }
 
-// `parts`: for each recording its topics (none: all), and the times from and before which messages
-// are taken.
+// `parts`: for each recording its topics (none: all), and two times: messages from the first to
+// before the second are taken.
 nb::dict copy_recordings(const std::vector<std::tuple<const Recording*, std::vector<std::string>,
                                                       std::uint64_t, std::uint64_t>>& parts,
                          const PathBytes& path, bool overwrite,
@@ -97,8 +97,8 @@ nb::dict copy_recordings(const std::vector<std::tuple<const Recording*, std::vec
   return dict;
 }
 
-// Strict: PyTorch has no read-only tensors, but must not write to the file's memory, which may be
-// shared.
+// `strict` is true: no library may write to the memory of a file, which may be shared. PyTorch,
+// which has no read-only tensors, would.
 ReceivedSample sample_in(const Recording& self, std::size_t index) {
   return ReceivedSample(self.sample(index), true);
 }
@@ -149,7 +149,7 @@ void bind_recordings(nb::module_& module) {
                 timeout, [&](const platform::StopCondition& stop) { return self.wait(stop); });
           },
           nb::arg("timeout").none(), nb::sig("def wait(self, timeout: float | None) -> Outcome"),
-          "Waits for an error that ends the recorder: DONE.")
+          "Waits until an error has ended the recorder; then returns DONE.")
       .def_prop_ro("stats", stats_of_recorder, nb::sig("def stats(self) -> dict[str, Any]"))
       .def("close", &Recorder::close, nb::call_guard<WithoutGil>());
 
@@ -192,8 +192,8 @@ void bind_recordings(nb::module_& module) {
                      "compress: str | None, compress_topics: collections.abc.Mapping[str, str]) -> "
                      "dict[str, Any]"),
              "Writes messages of several recordings to a new one. `parts`: for each recording its "
-             "topics (none: all), and the times from and before which messages are taken. "
-             "`compress`: None keeps the compression of each message.");
+             "topics (none: all), and two times: messages from the first to before the second are "
+             "taken. `compress`: None keeps the compression of each message.");
 }
 
 }  // namespace tensorbus::python
