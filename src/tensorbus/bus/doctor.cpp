@@ -41,8 +41,7 @@ void try_pidfd() {
   const platform::Fd own = platform::open_own_pidfd();
   if (!own) platform::throw_system_of_needed("pidfd_open", errno);
   if (!platform::is_pidfd(own.get()))
-    throw Error(Code::kUnsupported,
-                "/proc/self/fd does not identify a pidfd: is /proc mounted?");
+    throw Error(Code::kUnsupported, "/proc/self/fd does not identify a pidfd: is /proc mounted?");
   pollfd ended{own.get(), POLLIN, 0};
   const int count = ::poll(&ended, 1, 0);
   if (count < 0) throw_system("poll of a pidfd", errno);

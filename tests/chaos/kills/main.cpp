@@ -117,7 +117,8 @@ std::vector<std::string> leftovers(const std::string& domain) {
       left.push_back("shared memory: " + entry.path().string());
   const Ledger ledger = Ledger::now();
   for (const auto& [what, count] : ledger.counts) {
-    // One of each is the process's own, to look after forked children (platform/fork/inherited.hpp).
+    // One of each is the process's own, to look after forked children
+    // (platform/fork/inherited.hpp).
     const bool own = what.find("memfd:tensorbus-forks") != std::string::npos ||
                      what == "descriptors: anon_inode";
     if (own && count == 1) continue;

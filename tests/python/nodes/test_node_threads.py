@@ -7,7 +7,6 @@ import os
 import resource
 import sys
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -306,13 +305,13 @@ def test_the_priority_is_that_of_the_thread() -> None:
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
 
 
-def test_a_loop_of_two_processes_stays_on_its_grid(elsewhere: Elsewhere) -> None:
+def test_a_loop_of_two_processes_answers_every_message(elsewhere: Elsewhere) -> None:
     def control() -> None:
         def on_state(message: float, header: tb.Header) -> None:
             command.publish(message + 1)
 
         with tb.Node("controller") as node:
-            command = node.create_publisher("command")
+            command = node.create_publisher("command", reliable=True, history=20)
             node.create_subscriber("state", callback=on_state, mode="sync")
             node.spawn_thread(lambda stop: (hear(), node.stop()))
             tell("ready")
@@ -322,7 +321,7 @@ def test_a_loop_of_two_processes_stays_on_its_grid(elsewhere: Elsewhere) -> None
     assert other.hear() == "ready"
     answers: list[float] = []
     with tb.Node("plant") as node:
-        state = node.create_publisher("state")
+        state = node.create_publisher("state", reliable=True)
         node.create_subscriber("command", callback=lambda m, h: answers.append(m), mode="sync")
         connected(state)
         numbers = iter(range(20))
@@ -335,6 +334,5 @@ def test_a_loop_of_two_processes_stays_on_its_grid(elsewhere: Elsewhere) -> None
         node.create_timer(0.002, tick, mode="sync")
         node.spin(0)
         eventually(lambda: len(answers) == 20)
-        assert time.monotonic() > 0
     assert answers == list(range(1, 21))
     other.tell()
