@@ -9,6 +9,7 @@ not_emulated=(
   'memory/Peers.of_one_process_leave_addresses_to_the_program$'
   'bus/PrivateMemory.(that_cannot_be_mapped_is_named|of_a_sample_that_was_put_aside_goes_back)'
   'system/Limits.a_loan_names_the_address_space_it_lacks$'
+  'recording/ARecordCollectorForWantOfMemory.ends_with_the_reason$'
   # qemu-user does nothing for MADV_DONTDUMP.
   'platform/Mapping.is_left_out_of_core_dumps$'
   'platform/Mapping.that_copies_on_write_needs_no_writable_descriptor_and_changes_nothing$'
@@ -20,6 +21,7 @@ not_emulated=(
   'bus/Domain.of_another_user_is_refused$'
   # They fork beside busy threads, where qemu-user itself may lock up.
   'memory/Peers.can_be_counted_by_a_child_that_was_forked_at_any_moment$'
+  'platform/BackgroundThread.is_started_by_a_child_that_was_forked_while_it_was_started$'
   # qemu-user refuses lists of robust futexes (set_robust_list).
   'platform/LifeWord.(a_|the_end|garbage)'
   # The kernel shall give an address again that was in use before: it does not under qemu-user.
@@ -32,9 +34,11 @@ not_emulated=(
   'bus/Sweep.hurts_no_newborn$'
   'bus/Inspect.keeps_nothing_open$'
   'bus/ManySilentOwners.leave_descriptors_to_the_program_and_honest_ones_are_found$'
+  'bus/TurnedAway.a_call_says_what_was_short_also_if_refusals_are_slow$'
   'system/kill_storm$'
   'model/.*(EveryStep|EveryOrder)'
   'weak_memory/MemoryOrders.each_is_needed$'
+  'weak_memory/.*EveryReadThatItsOrderAllows.keeps_the_promises/put_for_a_sleeping_thread$'
 )
 # The same, with pages that are larger than those of the machine below.
 not_with_large_pages=(
@@ -55,6 +59,22 @@ setup_cross_compiler() {
   command -v aarch64-linux-gnu-g++ >/dev/null || missing+=(g++-aarch64-linux-gnu)
   command -v qemu-aarch64-static >/dev/null || missing+=(qemu-user-static)
   install_debian_packages "${missing[@]}"
+}
+
+# Libraries that Tensorbus loads when a program needs them: Debian's packages for arm64, unpacked.
+arm64_libraries=build/arm64-libraries
+unpack_arm64_libraries() {
+  local folder=$PWD/$arm64_libraries package options
+  if [[ -f $folder/made ]]; then return; fi
+  options=(-o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State::Status=/dev/null
+    -o "Dir::State::Lists=$folder/lists" -o "Dir::Cache=$folder/cache")
+  mkdir -p "$folder/lists/partial" "$folder/cache/archives/partial"
+  logged arm64-libraries apt-get "${options[@]}" update
+  # shellcheck disable=SC2016
+  logged arm64-libraries bash -euc 'cd "$1" && apt-get "${@:2}" download libzstd1 liblz4-1' \
+    bash "$folder" "${options[@]}"
+  for package in "$folder"/*.deb; do dpkg-deb --extract "$package" "$folder"; done
+  touch "$folder/made"
 }
 
 left_out() { # left_out BYTES: a regular expression
