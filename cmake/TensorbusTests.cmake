@@ -58,8 +58,12 @@ function(tensorbus_add_tests label folder)
   if(label IN_LIST TENSORBUS_LONG_TESTS)
     set(cost 1)
   endif()
+  set(timeout 120)
+  if(label MATCHES "model|weak_memory") # They wait for nothing: under a sanitizer they take minutes.
+    set(timeout 600)
+  endif()
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${label}/"
-                       PROPERTIES TIMEOUT 120 LABELS ${label} COST ${cost})
+                       PROPERTIES TIMEOUT ${timeout} LABELS ${label} COST ${cost})
 endfunction()
 
 foreach(layer IN LISTS TENSORBUS_LAYERS)

@@ -38,7 +38,6 @@ not_emulated=(
   'system/kill_storm$'
   'model/.*(EveryStep|EveryOrder)'
   'weak_memory/MemoryOrders.each_is_needed$'
-  'weak_memory/.*EveryReadThatItsOrderAllows.keeps_the_promises/put_for_a_sleeping_thread$'
 )
 # The same, with pages that are larger than those of the machine below.
 not_with_large_pages=(
