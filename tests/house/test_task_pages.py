@@ -197,6 +197,12 @@ def http(place: Path, method: str, path: str, body: bytes = b"") -> tuple[int, b
         return answer.status, answer.read()
 
 
+def listens(place: Path) -> bool:
+    """Says whether a process accepts connections there: the socket's file is older than that."""
+    with closing(socket.socket(socket.AF_UNIX)) as connection:
+        return connection.connect_ex(str(place)) == 0
+
+
 def is_noticed_to_leave(web: subprocess.Popen[str], place: Path, image: bytes) -> bool:
     """An HTTP client closes its connection soon after its request: does the handler print that?"""
     with socket.socket(socket.AF_UNIX) as client:
@@ -226,7 +232,7 @@ def test_a_web_server_whose_service_is_killed(folder: Path) -> None:
 
     with running(*server) as web, ThreadPoolExecutor(16) as clients:
         with running(*python(folder / "classifier.py")) as service:
-            eventually(place.exists)
+            eventually(lambda: listens(place))
             while http(place, "GET", "/ready")[0] != 200:  # each waits for a second
                 pass
             assert set(clients.map(classify, range(100))) == {(200, 10)}

@@ -91,6 +91,7 @@ def test_what_is_no_dictionary_is_refused(model: torch.nn.Module) -> None:
         tb.load_state_dict(make_model(), shared.handle)
 
 
+@pytest.mark.timeout(300)  # it imports PyTorch in four processes
 def test_the_example_runs_and_its_workers_agree(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLE, "--width", "48", "--layers", "1", "--workers", "1", "2",
