@@ -79,8 +79,8 @@ void take_turns(const Size& size, Take take) {
       take(static_cast<Turn>((round + turn) % kTurns), round);
 }
 
-void send(TwoProcesses& both, tensorbus::Publisher& publisher, const Floor& floor, const Size& size,
-          bool reads, int repetition) {
+void send(TwoProcesses& both, tensorbus::bus::Publisher& publisher, const Floor& floor,
+          const Size& size, bool reads, int repetition) {
   const std::vector<std::byte> source(size.bytes, std::byte{1});
   std::vector<std::byte> heap(size.bytes);
   const tensorbus::Layout layout = size.layout();
@@ -130,7 +130,7 @@ void read_all(const std::byte* bytes, std::size_t count) {
   asm volatile("" : : "r"(sum));
 }
 
-void receive(TwoProcesses& both, tensorbus::Subscriber& subscriber, const Floor& floor,
+void receive(TwoProcesses& both, tensorbus::bus::Subscriber& subscriber, const Floor& floor,
              const Size& size, bool reads) {
   std::uint64_t ack = 0;
   take_turns(size, [&](Turn turn, std::uint64_t round) {
@@ -156,12 +156,12 @@ void run(TwoProcesses& both, const Floor& floor, const Size& size, bool reads, i
     both.ack(0);
   both.meet();
   if (both.is_sender()) {
-    tensorbus::Publisher publisher("copied", {}, participant);
+    tensorbus::bus::Publisher publisher("copied", {}, participant);
     require(publisher.wait_for_subscribers(1, 10s) == Outcome::kDone, "no subscriber came");
     send(both, publisher, floor, size, reads, repetition);
   } else {
     // Awake: it is the copy that is measured, and not what waking somebody takes.
-    tensorbus::Subscriber subscriber("copied", {.spin = 10s}, participant);
+    tensorbus::bus::Subscriber subscriber("copied", {.spin = 10s}, participant);
     require(subscriber.wait_for_publishers(1, 10s) == Outcome::kDone, "no publisher came");
     receive(both, subscriber, floor, size, reads);
   }

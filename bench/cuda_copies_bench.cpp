@@ -112,13 +112,13 @@ class Topic {
   TwoProcesses& both_;
   std::string name_;
   Device device_;
-  std::optional<tensorbus::Publisher> publisher_;
-  std::optional<tensorbus::Subscriber> subscriber_;
+  std::optional<tensorbus::bus::Publisher> publisher_;
+  std::optional<tensorbus::bus::Subscriber> subscriber_;
 };
 
 // Both ends find the same.
 bool can_pin(const tensorbus::Participant& participant) try {
-  const tensorbus::Subscriber subscriber("pin", {.pin = true}, participant);
+  const tensorbus::bus::Subscriber subscriber("pin", {.pin = true}, participant);
   return true;
 } catch (const tensorbus::Error& error) {
   if (error.code() != tensorbus::Code::kUnsupported) throw;

@@ -21,7 +21,7 @@ using tensorbus::Sample;
 using tensorbus::TensorView;
 
 // As a program has it that works with the tensor on a stream.
-Sample next(tensorbus::Subscriber& subscriber) {
+Sample next(tensorbus::bus::Subscriber& subscriber) {
   Sample sample;
   while (subscriber.try_receive(sample) != Outcome::kDone) {
   }
@@ -93,8 +93,8 @@ class RoundTrip {
   Layout layout_;
   Device device_;
   std::uint64_t done_ = 0;
-  std::optional<tensorbus::Publisher> publisher_;
-  std::optional<tensorbus::Subscriber> subscriber_;
+  std::optional<tensorbus::bus::Publisher> publisher_;
+  std::optional<tensorbus::bus::Subscriber> subscriber_;
 };
 
 // Of the first device, in bytes; both ends find the same.

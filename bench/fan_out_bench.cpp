@@ -41,7 +41,8 @@ struct Run {
   int repetition;
 };
 
-void publish_all(Board& board, tensorbus::Publisher& publisher, const Run& run, double rss_before) {
+void publish_all(Board& board, tensorbus::bus::Publisher& publisher, const Run& run,
+                 double rss_before) {
   Histogram ticks;
   for (std::uint64_t message = 1; message <= run.pace.warm_up + run.pace.messages; ++message) {
     tensorbus::Loan loan = publisher.loan(kSmall);
@@ -60,7 +61,8 @@ void publish_all(Board& board, tensorbus::Publisher& publisher, const Run& run, 
           {"descriptors", open_descriptors()}});
 }
 
-void receive_awake(Board& board, std::vector<tensorbus::Subscriber>& subscribers, const Run& run) {
+void receive_awake(Board& board, std::vector<tensorbus::bus::Subscriber>& subscribers,
+                   const Run& run) {
   for (std::uint64_t message = 1; message <= run.pace.warm_up + run.pace.messages; ++message) {
     for (auto& subscriber : subscribers) {
       Sample sample;
@@ -71,7 +73,7 @@ void receive_awake(Board& board, std::vector<tensorbus::Subscriber>& subscribers
   }
 }
 
-void receive_asleep(Line& taken, tensorbus::Subscriber& subscriber, const Run& run) {
+void receive_asleep(Line& taken, tensorbus::bus::Subscriber& subscriber, const Run& run) {
   for (std::uint64_t message = 1; message <= run.pace.warm_up + run.pace.messages; ++message) {
     Sample sample;
     require(subscriber.receive(sample, 30s) == Outcome::kDone, "no sample came");
@@ -87,7 +89,7 @@ void measure(const Run& run, bool awake) {
   for (int i = 0; i < run.receivers; ++i)
     processes.start(cores.receiver, [&] {
       const tensorbus::Participant participant({.domain = domain.path()});
-      std::vector<tensorbus::Subscriber> subscribers;
+      std::vector<tensorbus::bus::Subscriber> subscribers;
       for (int n = 0; n < (awake ? run.subscribers : 1); ++n)
         subscribers.emplace_back("fan", tensorbus::SubscriberOptions{.spin = 0s}, participant);
       if (awake) return receive_awake(*board, subscribers, run);
@@ -96,7 +98,7 @@ void measure(const Run& run, bool awake) {
   processes.start(cores.sender, [&] {
     const tensorbus::Participant participant({.domain = domain.path()});
     const double before = rss_bytes();
-    tensorbus::Publisher publisher("fan", {}, participant);
+    tensorbus::bus::Publisher publisher("fan", {}, participant);
     require(publisher.wait_for_subscribers(static_cast<std::uint32_t>(run.subscribers), 30s) ==
                 Outcome::kDone,
             "not all subscribers came");

@@ -49,8 +49,8 @@ void run(const std::string& domain, int repetition, const Idle& idle) {
   (void)Memory();  // what the measuring itself touches is not to count
   const Memory before;
   const tensorbus::Participant participant({.domain = domain});
-  tensorbus::Publisher publisher("idle", {}, participant);
-  tensorbus::Subscriber subscriber("idle", {}, participant);
+  tensorbus::bus::Publisher publisher("idle", {}, participant);
+  tensorbus::bus::Subscriber subscriber("idle", {}, participant);
   require(subscriber.wait_for_publishers(1, 10s) == tensorbus::Outcome::kDone, "not connected");
   std::this_thread::sleep_for(idle.before);
   report_idle("participant", repetition, before, idle.time);

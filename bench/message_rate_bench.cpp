@@ -95,12 +95,12 @@ template <typename Publish, typename Take>
 void bus_rate(TwoProcesses& both, const tensorbus::Participant& participant, const char* name,
               std::uint64_t messages, int repetition, Publish publish, Take take) {
   if (both.is_sender()) {
-    tensorbus::Publisher publisher(name, {.depth = kDepth, .reliable = true}, participant);
+    tensorbus::bus::Publisher publisher(name, {.depth = kDepth, .reliable = true}, participant);
     require(publisher.wait_for_subscribers(1, 10s) == Outcome::kDone, "no subscriber came");
     return send_all(both, name, messages, repetition,
                     [&](std::uint64_t message) { publish(publisher, message); });
   }
-  tensorbus::Subscriber subscriber(name, {}, participant);
+  tensorbus::bus::Subscriber subscriber(name, {}, participant);
   require(subscriber.wait_for_publishers(1, 10s) == Outcome::kDone, "no publisher came");
   std::array<Sample, 64> samples;
   std::size_t taken = 0;
@@ -128,7 +128,7 @@ void rows_rate(TwoProcesses& both, const tensorbus::Participant& participant, co
                                          {static_cast<std::int64_t>(count), 8});
   };
   if (both.is_sender()) {
-    tensorbus::Publisher publisher(name, {.depth = depth, .reliable = true}, participant);
+    tensorbus::bus::Publisher publisher(name, {.depth = depth, .reliable = true}, participant);
     require(publisher.wait_for_subscribers(1, 10s) == Outcome::kDone, "no subscriber came");
     return send_all(both, name, messages, repetition, [&](std::uint64_t message) {
       Row& row = rows[(message - 1) % at_once];
@@ -138,7 +138,7 @@ void rows_rate(TwoProcesses& both, const tensorbus::Participant& participant, co
       require(publisher.publish_many({rows.data(), layout(count)}).count == count, "no room");
     });
   }
-  tensorbus::Subscriber subscriber(name, {}, participant);
+  tensorbus::bus::Subscriber subscriber(name, {}, participant);
   require(subscriber.wait_for_publishers(1, 10s) == Outcome::kDone, "no publisher came");
   std::size_t taken = 0;
   std::size_t looked_at = 0;
@@ -158,11 +158,11 @@ void rows_rate(TwoProcesses& both, const tensorbus::Participant& participant, co
 }
 
 using Samples = std::array<Sample, 64>;
-std::size_t one(tensorbus::Subscriber& subscriber, Samples& samples) {
+std::size_t one(tensorbus::bus::Subscriber& subscriber, Samples& samples) {
   samples[0] = Sample();
   return subscriber.receive(samples[0], 10s) == Outcome::kDone ? 1 : 0;
 }
-std::size_t batch(tensorbus::Subscriber& subscriber, Samples& samples) {
+std::size_t batch(tensorbus::bus::Subscriber& subscriber, Samples& samples) {
   std::size_t count = 0;
   (void)subscriber.receive_many(samples, count, 10s);
   return count;
@@ -181,7 +181,7 @@ int main(int count, char** values) {
       ring_rate(both, *ring, kRingTimes * messages, repetition);
       bus_rate(
           both, participant, "64 B loans", messages, repetition,
-          [](tensorbus::Publisher& publisher, std::uint64_t message) {
+          [](tensorbus::bus::Publisher& publisher, std::uint64_t message) {
             tensorbus::Loan loan = publisher.loan(kSmall);
             write_ticks(loan.data(), message);
             publisher.publish(std::move(loan));
@@ -190,7 +190,7 @@ int main(int count, char** values) {
       std::array<std::byte, 64> bytes{};
       bus_rate(
           both, participant, "64 B copied", messages, repetition,
-          [&](tensorbus::Publisher& publisher, std::uint64_t message) {
+          [&](tensorbus::bus::Publisher& publisher, std::uint64_t message) {
             write_ticks(bytes.data(), message);
             publisher.publish(tensorbus::TensorView{bytes.data(), kSmall});
           },
@@ -199,7 +199,7 @@ int main(int count, char** values) {
       std::array<std::byte, 56> packed{std::byte{0xc4}, std::byte{54}};  // MessagePack: binary
       tensorbus::Message fields;
       fields.fields = packed;
-      const auto publish_fields = [&](tensorbus::Publisher& publisher, std::uint64_t message) {
+      const auto publish_fields = [&](tensorbus::bus::Publisher& publisher, std::uint64_t message) {
         write_ticks(packed.data() + 2, message);
         publisher.publish(fields);
       };

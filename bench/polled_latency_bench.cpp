@@ -51,7 +51,7 @@ class BusRow {
     }
   }
 
-  tensorbus::Publisher& publisher() { return *publisher_; }
+  tensorbus::bus::Publisher& publisher() { return *publisher_; }
 
   template <typename Prepare, typename Send>
   void run(const Pace& pace, Rows& rows, Prepare prepare, Send send) {
@@ -99,11 +99,11 @@ class BusRow {
 
   TwoProcesses& both_;
   const char* name_;
-  std::optional<tensorbus::Publisher> publisher_;
-  std::optional<tensorbus::Subscriber> subscriber_;
+  std::optional<tensorbus::bus::Publisher> publisher_;
+  std::optional<tensorbus::bus::Subscriber> subscriber_;
 };
 
-std::uint64_t publish_now(tensorbus::Publisher& publisher, Loan& loan) {
+std::uint64_t publish_now(tensorbus::bus::Publisher& publisher, Loan& loan) {
   const std::uint64_t begin = ticks_before();
   publisher.publish(std::move(loan));
   return begin;

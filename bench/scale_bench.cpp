@@ -89,7 +89,7 @@ void publish_topics(Board& board, const std::string& domain, std::size_t topics,
                     std::chrono::milliseconds idle) {
   const double before = pss_bytes();
   const tensorbus::Participant participant({.domain = domain});
-  std::deque<tensorbus::Publisher> publishers;
+  std::deque<tensorbus::bus::Publisher> publishers;
   for (std::size_t i = 0; i < topics; ++i)
     publishers.emplace_back(topic(i), tensorbus::PublisherOptions{}, participant);
   ++board.here;
@@ -104,7 +104,7 @@ void subscribe_topics(Board& board, const std::string& domain, std::size_t topic
   const double before = pss_bytes();
   const tensorbus::Participant participant({.domain = domain});
   note_now(board.begin_ns);
-  std::deque<tensorbus::Subscriber> subscribers;
+  std::deque<tensorbus::bus::Subscriber> subscribers;
   for (std::size_t i = 0; i < topics; ++i)
     subscribers.emplace_back(topic(i), tensorbus::SubscriberOptions{}, participant);
   for (auto& subscriber : subscribers)
@@ -132,9 +132,9 @@ void take_part(Board& board, const std::string& domain, std::size_t index, int p
   std::uint64_t unset = 0;
   board.begin_ns.compare_exchange_strong(unset, monotonic_ns());
   const tensorbus::Participant participant({.domain = domain});
-  tensorbus::Publisher publisher(topic(index), {}, participant);
-  tensorbus::Subscriber subscriber(topic((index + 1) % static_cast<std::size_t>(processes)), {},
-                                   participant);
+  tensorbus::bus::Publisher publisher(topic(index), {}, participant);
+  tensorbus::bus::Subscriber subscriber(topic((index + 1) % static_cast<std::size_t>(processes)),
+                                        {}, participant);
   require(subscriber.wait_for_publishers(1, kPatience) == Outcome::kDone, "no publisher came");
   require(publisher.wait_for_subscribers(1, kPatience) == Outcome::kDone, "no subscriber came");
   note_use(board, index, processes, before, idle);

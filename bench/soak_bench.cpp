@@ -32,7 +32,7 @@ void report_use(const char* name, int when, const tensorbus::Participant& partic
           {"arena_blocks", static_cast<double>(arena.blocks)}});
 }
 
-void publish(tensorbus::Publisher& publisher, std::uint64_t messages) {
+void publish(tensorbus::bus::Publisher& publisher, std::uint64_t messages) {
   for (std::uint64_t message = 1; message <= messages; ++message) {
     tensorbus::Loan loan = publisher.loan(kSmall);
     write_ticks(loan.data(), message);
@@ -40,7 +40,7 @@ void publish(tensorbus::Publisher& publisher, std::uint64_t messages) {
   }
 }
 
-void take(tensorbus::Subscriber& subscriber, std::uint64_t messages) {
+void take(tensorbus::bus::Subscriber& subscriber, std::uint64_t messages) {
   for (std::uint64_t message = 1; message <= messages; ++message) {
     Sample sample;
     require(subscriber.receive(sample, 10s) == Outcome::kDone, "no sample came");
@@ -48,13 +48,13 @@ void take(tensorbus::Subscriber& subscriber, std::uint64_t messages) {
   }
 }
 
-void send(TwoProcesses& both, tensorbus::Publisher& publisher, std::uint64_t messages) {
+void send(TwoProcesses& both, tensorbus::bus::Publisher& publisher, std::uint64_t messages) {
   publish(publisher, messages);
   both.wait_for_ack(messages);
   (void)publisher.stats();  // takes back what came back
 }
 
-void receive(TwoProcesses& both, tensorbus::Subscriber& subscriber, std::uint64_t messages) {
+void receive(TwoProcesses& both, tensorbus::bus::Subscriber& subscriber, std::uint64_t messages) {
   take(subscriber, messages);
   both.ack(messages);
 }
@@ -79,14 +79,14 @@ int main(int, char**) {
       }
     };
     if (both.is_sender()) {
-      tensorbus::Publisher publisher("soak", {.depth = kDepth, .reliable = true}, participant);
+      tensorbus::bus::Publisher publisher("soak", {.depth = kDepth, .reliable = true}, participant);
       require(publisher.wait_for_subscribers(1, 10s) == Outcome::kDone, "no subscriber came");
       publish(publisher, kDepth);
       both.meet();
       run(publisher, send);
       both.meet();
     } else {
-      tensorbus::Subscriber subscriber("soak", {}, participant);
+      tensorbus::bus::Subscriber subscriber("soak", {}, participant);
       require(subscriber.wait_for_publishers(1, 10s) == Outcome::kDone, "no publisher came");
       both.meet();
       take(subscriber, kDepth);

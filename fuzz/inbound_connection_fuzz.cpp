@@ -27,8 +27,8 @@ class Owner {
     const std::array<PublisherOptions, 2> options = {
         {{.type = our_type()}, {.depth = 2, .history = 3, .reliable = true, .shared = true}}};
     for (std::uint32_t i = 0; i < options.size(); ++i)
-      publishers_[i] = std::make_shared<bus::PublisherCore>("topic", i + 1, options[i], world.arena,
-                                                            world.own_page);
+      publishers_[i] =
+          std::make_shared<bus::Sender>("topic", i + 1, options[i], world.arena, world.own_page);
     publish(1, 0);
     connection_.emplace(
         world.context, std::move(socket),
@@ -66,7 +66,7 @@ class Owner {
   }
 
   void publish(std::size_t which, std::uint8_t words) {
-    bus::PublisherCore& publisher = *publishers_[which];
+    bus::Sender& publisher = *publishers_[which];
     const std::vector<std::uint64_t> numbers(words);
     const std::vector<TensorView> tensors(words == 0 ? 0 : 1,
                                           TensorView::of(numbers.data(), {words}));
@@ -91,7 +91,7 @@ class Owner {
 
  private:
   World& world_;
-  std::array<std::shared_ptr<bus::PublisherCore>, 2> publishers_;
+  std::array<std::shared_ptr<bus::Sender>, 2> publishers_;
   std::optional<bus::InboundConnection> connection_;
   std::optional<Attaching> attaching_;
   std::optional<Queueing> queueing_;

@@ -13,7 +13,7 @@
 #include "fuzz/type_talk.hpp"
 #include "fuzz/wild_descriptor.hpp"
 #include "tensorbus/bus/connection/outbound_connection.hpp"
-#include "tensorbus/bus/subscribe/subscriber_core.hpp"
+#include "tensorbus/bus/subscribe/receiver.hpp"
 
 namespace tensorbus::fuzz {
 namespace {
@@ -40,7 +40,7 @@ class Borrower {
       options[i].depth = 2;
       options[i].max_held = kMaxHeld;
       subscribers_[i] =
-          std::make_shared<bus::SubscriberCore>("topic", options[i], world.own_page, nullptr);
+          std::make_shared<bus::Receiver>("topic", options[i], world.own_page, nullptr);
       connection_->subscribe(subscribers_[i], i + 1);
     }
     attaching_.emplace(world, connection_->session());
@@ -129,7 +129,7 @@ class Borrower {
   std::optional<Attaching> attaching_;
   std::optional<Queueing> queueing_;
   bool ended_ = false;
-  std::array<std::shared_ptr<bus::SubscriberCore>, 2> subscribers_;
+  std::array<std::shared_ptr<bus::Receiver>, 2> subscribers_;
   std::array<std::uint64_t, 2> told_{};
   std::vector<Sample> held_;
 };

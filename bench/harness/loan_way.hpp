@@ -77,8 +77,8 @@ class LoanWay {
   TwoProcesses& both_;
   const Size size_;
   tensorbus::Layout layout_;
-  std::optional<tensorbus::Publisher> publisher_;
-  std::optional<tensorbus::Subscriber> subscriber_;
+  std::optional<tensorbus::bus::Publisher> publisher_;
+  std::optional<tensorbus::bus::Subscriber> subscriber_;
 };
 
 }  // namespace bench

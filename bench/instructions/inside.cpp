@@ -3,5 +3,5 @@
 
 void bench::count_inside(const std::string& domain) {
   using namespace tensorbus;
-  count_calls<Participant, Publisher, Subscriber, Loan, Sample>("inside", domain);
+  count_calls<Participant, bus::Publisher, bus::Subscriber, Loan, Sample>("inside", domain);
 }

@@ -15,7 +15,7 @@ using standin::test::receive;
 void put_and_die(const FreshDomain& domain, int wire, bool written, int device = 0) {
   const Client c(domain);
   const TestStream stream(device);
-  Queue queue = c.open();
+  bus::Queue queue = c.open();
   if (!written) stream.pause();
   for (std::uint64_t seed = 1; seed <= 3; ++seed) put_filled(queue, c.us, stream, seed, device);
   if (written) standin_finish();
@@ -41,7 +41,7 @@ TEST_P(CudaHeirs, that_host_a_queue_hand_on_what_a_dead_producer_has_put) {
                             [&](int wire) {
                               const Client c(domain);
                               const TestStream stream(1);
-                              Queue queue = c.open();
+                              bus::Queue queue = c.open();
                               die_now(domain, wire);
                               std::vector<Sample> items;
                               for (std::uint64_t seed = 1; seed <= 3; ++seed) {
@@ -58,7 +58,7 @@ TEST_P(CudaHeirs, hand_nothing_on_that_was_half_written) {
   while_the_first_is_killed([&](int wire) { put_and_die(domain, wire, false); },
                             [&](int wire) {
                               const Client c(domain);
-                              Queue queue = c.open();
+                              bus::Queue queue = c.open();
                               die_now(domain, wire);
                               Sample item;
                               for (int i = 0; i < 3; ++i)
@@ -74,7 +74,7 @@ TEST(CudaHeirs, do_not_have_memory_of_other_allocators) {
       [&](int wire) {
         const Client c(domain);
         const TestStream stream;
-        Queue queue = c.open();
+        bus::Queue queue = c.open();
         const Foreign memory = allocation();
         memory.write(stream, 5, 0);
         EXPECT_EQ(queue.put({{memory.view(stream, 0)}}, kLong), Outcome::kDone);
@@ -85,7 +85,7 @@ TEST(CudaHeirs, do_not_have_memory_of_other_allocators) {
       },
       [&](int wire) {
         const Client c(domain);
-        Queue queue = c.open();
+        bus::Queue queue = c.open();
         die_now(domain, wire);
         Sample item;
         EXPECT_EQ(queue.get(item, kLong), Outcome::kClosed);
@@ -102,7 +102,7 @@ TEST(CudaHeirs, of_a_participant_that_left_wait_for_what_its_process_still_write
         stream.pause();
         {
           const Client c(domain);
-          Queue queue = c.open();
+          bus::Queue queue = c.open();
           put_filled(queue, c.us, stream, 5);
           standin::test::send(wire, c.us.id());
         }
@@ -113,7 +113,7 @@ TEST(CudaHeirs, of_a_participant_that_left_wait_for_what_its_process_still_write
       [&](int wire) {
         const Client c(domain);
         const TestStream stream;
-        Queue queue = c.open();
+        bus::Queue queue = c.open();
         await_death(domain, receive<Id>(wire));
         Sample item;
         EXPECT_EQ(queue.get(item, std::chrono::milliseconds(200)), Outcome::kTimedOut);
@@ -131,11 +131,11 @@ TEST(CudaHeirs, keep_what_was_left_mapped_until_their_streams_have_passed) {
                             [&](int wire) {
                               const TestStream stream;
                               std::optional<Client> c(std::in_place, domain);
-                              Queue queue = c->open();
+                              std::optional<bus::Queue> queue(c->open());
                               die_now(domain, wire);
                               stream.pause();
-                              const Found found = read_on(stream, next_item(queue).tensor());
-                              queue = c->open();
+                              const Found found = read_on(stream, next_item(*queue).tensor());
+                              queue.emplace(c->open());
                               c.reset();
                               EXPECT_EQ(standin_open_mappings(), 1U);
                               stream.resume();
@@ -168,12 +168,12 @@ TEST(CudaHeirs, publish_and_share_what_a_dead_publisher_has_left) {
         Reader r(domain);
         const Sample sample = r.next();
         die_now(domain, wire);
-        Publisher onwards("onwards", {.history = 1}, r.us);
+        bus::Publisher onwards("onwards", {.history = 1}, r.us);
         onwards.publish({{view_of(sample.tensor(), r.stream)}});
         const Shared shared = share({{view_of(sample.tensor(), r.stream)}}, {}, r.us);
         EXPECT_EQ(onwards.stats().bytes_copied, 0U);
         const Participant other = domain.join();
-        Subscriber last("onwards", {}, other);
+        bus::Subscriber last("onwards", {}, other);
         const auto received = last.receive(kLong);
         ASSERT_TRUE(received);
         expect_on_device(r.stream, received->tensor(), 5);
@@ -189,12 +189,12 @@ TEST(CudaHeirs, publish_and_share_nothing_that_was_half_written) {
       [&](int wire) {
         Reader r(domain);
         const Sample sample = r.next();
-        Publisher onwards("onwards", {.history = 1}, r.us);
+        bus::Publisher onwards("onwards", {.history = 1}, r.us);
         onwards.publish({{view_of(sample.tensor(), r.stream)}});
         const Shared shared = share({{view_of(sample.tensor(), r.stream)}}, {}, r.us);
         die_now(domain, wire);
         const Participant other = domain.join();
-        Subscriber last("onwards", {}, other);
+        bus::Subscriber last("onwards", {}, other);
         EXPECT_TRUE(eventually([&] {
           EXPECT_FALSE(last.try_receive());
           return last.stats().gone == 1;
@@ -242,7 +242,7 @@ TEST(CudaHeirs, answer_nobody_who_was_not_lent_it) {
       [&](int wire) {
         const Client c(domain);
         const TestStream stream;
-        Queue queue = c.open();
+        bus::Queue queue = c.open();
         const Id dead = receive<Id>(wire);
         tell(wire);
         await_death(domain, dead);

@@ -51,7 +51,7 @@ TEST(DeviceArena, a_segment_that_a_stream_still_writes_does_not_go_back) {
   const FreshDomain domain;
   in_process([&] {
     const Participant us = domain.join();
-    Publisher publisher("frames", {}, us);
+    bus::Publisher publisher("frames", {}, us);
     const TestStream slow;
     const Loan other = publisher.loan<std::uint8_t>({kSegment}, Device::cuda());
     slow.pause();
@@ -98,7 +98,7 @@ TEST(DeviceArena, a_block_may_outlive_its_participant) {
   const FreshDomain domain;
   in_process([&] {
     std::optional<Participant> us = domain.join();
-    std::optional<Publisher> publisher(std::in_place, "frames", PublisherOptions{}, *us);
+    std::optional<bus::Publisher> publisher(std::in_place, "frames", PublisherOptions{}, *us);
     std::optional<Loan> small = publisher->loan<std::uint8_t>({4096}, Device::cuda());
     std::optional<Loan> large = publisher->loan<std::uint8_t>({kSegment}, Device::cuda());
     publisher.reset();
@@ -111,9 +111,9 @@ TEST(DeviceArena, a_block_may_outlive_its_participant) {
 // What a stream of one device finds in memory of another.
 standin::Result copied_to_another_device(const FreshDomain& domain) {
   const Participant us = domain.join();
-  Publisher publisher("frames", {}, us);
+  bus::Publisher publisher("frames", {}, us);
   const Participant other = domain.join();
-  Subscriber subscriber("frames", {}, other);
+  bus::Subscriber subscriber("frames", {}, other);
   EXPECT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
   const TestStream writer(0);
   publish_filled(publisher, writer, 6);

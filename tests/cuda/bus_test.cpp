@@ -108,7 +108,7 @@ TEST_P(CudaBus, memory_is_used_again_when_the_readers_stream_has_passed) {
 TEST_P(CudaBus, what_nobody_took_is_used_again_when_its_writer_has_passed) {
   const FreshDomain domain;
   in_process([&] {
-    Publisher publisher("frames", {}, domain.join());
+    bus::Publisher publisher("frames", {}, domain.join());
     const TestStream slow;
     slow.pause();
     publish_filled(publisher, slow, 1);

@@ -139,7 +139,7 @@ TEST_P(CudaKillPoints, a_death_leaves_the_subscriber_whole_and_the_topic_to_othe
           }
           return reader.subscriber.stats().publishers == 0;
         }));
-        Publisher other("frames", {}, reader.us);
+        bus::Publisher other("frames", {}, reader.us);
         ASSERT_EQ(other.wait_for_subscribers(1, kLong), Outcome::kDone);
         Loan loan = other.loan<std::uint64_t>({kWords});
         write_pattern(words_of(loan), 6);
@@ -153,7 +153,7 @@ void leave_while_reading(const FreshDomain& domain, int wire, bool whole_partici
   const TestStream stream;
   Found found;
   std::optional<Participant> us = domain.join();
-  std::optional<Subscriber> subscriber(std::in_place, "frames", SubscriberOptions{}, *us);
+  std::optional<bus::Subscriber> subscriber(std::in_place, "frames", SubscriberOptions{}, *us);
   {
     const auto sample = subscriber->receive(kLong);
     ASSERT_TRUE(sample);
@@ -209,7 +209,8 @@ TEST_P(WhoLeaves, while_its_stream_waits_is_let_go_on_when_the_publisher_dies) {
       [&](int wire) {
         const TestStream stream;
         std::optional<Participant> us = domain.join();
-        std::optional<Subscriber> subscriber(std::in_place, "frames", SubscriberOptions{}, *us);
+        std::optional<bus::Subscriber> subscriber(std::in_place, "frames", SubscriberOptions{},
+                                                  *us);
         auto sample = subscriber->receive(kLong);
         ASSERT_TRUE(sample);
         (void)read_on(stream, sample->tensor());
@@ -228,7 +229,7 @@ TEST_P(CudaDeaths, a_publisher_that_leaves_has_its_kernels_write_to_the_end) {
     const TestStream stream;
     stream.pause();
     {
-      Publisher publisher("frames", {}, domain.join());
+      bus::Publisher publisher("frames", {}, domain.join());
       publish_filled(publisher, stream, 1);
     }
     stream.resume();

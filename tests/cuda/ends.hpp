@@ -86,11 +86,12 @@ inline std::span<const std::uint64_t> words_of(const Tensor& tensor) {
   return {reinterpret_cast<const std::uint64_t*>(tensor.data()), tensor.layout().elements()};
 }
 
-inline Loan loan_of(Publisher& publisher, int device = 0) {
+inline Loan loan_of(bus::Publisher& publisher, int device = 0) {
   return publisher.loan<std::uint64_t>({kWords}, Device::cuda(device));
 }
 
-inline void publish_filled(Publisher& publisher, const TestStream& stream, std::uint64_t seed) {
+inline void publish_filled(bus::Publisher& publisher, const TestStream& stream,
+                           std::uint64_t seed) {
   Loan loan = loan_of(publisher);
   stream.launch([words = words_of(loan), seed] { write_pattern(words, seed); });
   ASSERT_EQ(publisher.publish(std::move(loan), stream.get()).outcome, Outcome::kDone);
@@ -117,7 +118,7 @@ struct Writer {
   }
 
   Participant us;
-  Publisher publisher;
+  bus::Publisher publisher;
   TestStream stream;
 };
 struct Reader {
@@ -131,7 +132,7 @@ struct Reader {
   }
 
   Participant us;
-  Subscriber subscriber;
+  bus::Subscriber subscriber;
   TestStream stream;
 };
 

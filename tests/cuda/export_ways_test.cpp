@@ -141,7 +141,7 @@ TEST(DeviceExports, are_handed_on_by_who_received_them) {
   const FreshDomain domain;
   auto end = start_process({}, [&] {
     const Participant us = domain.join();
-    Subscriber subscriber("onward", {}, us);
+    bus::Subscriber subscriber("onward", {}, us);
     const TestStream stream;
     const auto sample = subscriber.receive(kLong);
     ASSERT_TRUE(sample);
@@ -163,7 +163,7 @@ TEST(DeviceExports, are_handed_on_by_who_received_them) {
       },
       [&](int wire) {
         Reader r(domain);
-        Publisher onward("onward", {.history = 1}, r.us);
+        bus::Publisher onward("onward", {.history = 1}, r.us);
         EXPECT_EQ(onward.wait_for_subscribers(1, kLong), Outcome::kDone);
         {
           const Sample sample = r.next();
@@ -222,7 +222,7 @@ TEST(DeviceExports, go_through_a_queue) {
         const TestStream stream;
         Foreign memory = chunks();
         memory.write(stream, 4, kBytes);
-        Queue queue({.name = "frames"}, us);
+        bus::Queue queue({.name = "frames"}, us);
         EXPECT_EQ(queue.put({.tensors = {memory.view(stream, kBytes)}}), Outcome::kDone);
         memory.let_go();
         tell(wire);
@@ -233,7 +233,7 @@ TEST(DeviceExports, go_through_a_queue) {
         const Participant us = domain.join();
         const TestStream stream;
         wait_for(wire);
-        Queue queue = Queue::open("frames", kLong, us);
+        bus::Queue queue = bus::Queue::open("frames", kLong, us);
         {
           Sample item;
           EXPECT_EQ(queue.get(item, kLong), Outcome::kDone);
@@ -265,7 +265,7 @@ void expect_staged(const MakeMemory& make, const Environment& of_reader, const c
       [&](int wire) {
         const Participant us = domain.join();
         if (failing != nullptr) standin_fail(failing, 0, 801);
-        Subscriber subscriber("frames", {}, us);
+        bus::Subscriber subscriber("frames", {}, us);
         for (std::uint64_t seed = 1; seed <= 8; ++seed) {
           const auto sample = subscriber.receive(kLong);
           ASSERT_TRUE(sample);

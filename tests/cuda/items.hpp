@@ -15,7 +15,7 @@ class HostProcess {
  public:
   explicit HostProcess(const FreshDomain& domain, const Environment& environment = {})
       : child_(start_process(environment, [&] {
-          const Queue queue({.name = "items"}, domain.join());
+          const bus::Queue queue({.name = "items"}, domain.join());
           wait_for(wire_.ends[1]);
           EXPECT_EQ(standin_calls("cuInit"), 0U);
         })) {}
@@ -44,7 +44,7 @@ class HostProcess {
 // Who puts, or gets, or attaches.
 struct Client {
   explicit Client(const FreshDomain& domain) : us(domain.join()) {}
-  Queue open() const { return Queue::open("items", kLong, us); }
+  bus::Queue open() const { return bus::Queue::open("items", kLong, us); }
   Participant us;
 };
 
@@ -61,7 +61,7 @@ inline TensorView filled(const Loan& loan, const TestStream& stream, std::uint64
 }
 
 // The loan may go: whoever has the item keeps its memory.
-inline void put_filled(Queue& queue, const Participant& us, const TestStream& stream,
+inline void put_filled(bus::Queue& queue, const Participant& us, const TestStream& stream,
                        std::uint64_t seed, int device = 0) {
   const Loan loan = standing_loan(us, device);
   EXPECT_EQ(queue.put({{filled(loan, stream, seed)}}, kLong), Outcome::kDone);
@@ -75,7 +75,7 @@ inline void expect_on_device(const TestStream& stream, const Tensor& tensor, std
   EXPECT_TRUE(tensor.intact());
 }
 
-inline Sample next_item(Queue& queue) {
+inline Sample next_item(bus::Queue& queue) {
   Sample item;
   EXPECT_EQ(queue.get(item, kLong), Outcome::kDone);
   return item;

@@ -21,7 +21,7 @@ TEST_P(CudaQueueHosts, pass_tensors_on_by_reference_and_leave_the_gpu_alone) {
       [&](int wire) {
         const Client c(domain);
         const TestStream stream(1);
-        Queue queue = c.open();
+        bus::Queue queue = c.open();
         for (std::uint64_t seed = 1; seed <= 20; ++seed) put_filled(queue, c.us, stream, seed, 1);
         wait_for(wire);
         EXPECT_EQ(standin_calls("cuMemcpyAsync"), 0U) << "nobody asked for a copy";
@@ -31,7 +31,7 @@ TEST_P(CudaQueueHosts, pass_tensors_on_by_reference_and_leave_the_gpu_alone) {
       [&](int wire) {
         const Client c(domain);
         const TestStream stream(1);
-        Queue queue = c.open();
+        bus::Queue queue = c.open();
         for (std::uint64_t seed = 1; seed <= 20; ++seed) {
           const Sample item = next_item(queue);
           EXPECT_EQ(item.tensor().device(), Device::cuda(1));
@@ -49,7 +49,7 @@ TEST(CudaItems, are_waited_for_by_the_stream_that_reads_them) {
       [&](int wire) {
         const Client c(domain);
         const TestStream stream;
-        Queue queue = c.open();
+        bus::Queue queue = c.open();
         stream.pause();
         put_filled(queue, c.us, stream, 7);
         wait_for(wire);
@@ -59,7 +59,7 @@ TEST(CudaItems, are_waited_for_by_the_stream_that_reads_them) {
       [&](int wire) {
         const Client c(domain);
         const TestStream stream;
-        Queue queue = c.open();
+        bus::Queue queue = c.open();
         const Sample item = next_item(queue);
         const Found found = read_on(stream, item.tensor());
         EXPECT_FALSE(stream.idle());
@@ -79,13 +79,13 @@ TEST(CudaItems, and_shares_are_mapped_by_the_thread_that_wants_them) {
         const Loan loan = standing_loan(c.us, 0);
         const Shared shared = share({{filled(loan, stream, 5)}}, {}, c.us);
         send_handle(wire, shared.handle());
-        Queue queue = c.open();
+        bus::Queue queue = c.open();
         put_filled(queue, c.us, stream, 6);
         wait_for(wire);
       },
       [&](int wire) {
         const Client c(domain);
-        Queue queue({.name = "items"}, c.us);  // its own client, too
+        bus::Queue queue({.name = "items"}, c.us);  // its own client, too
         const TestStream stream;
         const Sample attached = attach(receive_handle(wire), {.timeout = kLong}, c.us);
         expect_on_device(stream, attached.tensor(), 5);
@@ -99,7 +99,7 @@ TEST(CudaItems, and_shares_are_mapped_by_the_thread_that_wants_them) {
       });
 }
 
-bool is_readable(const Queue::Pending& pending, std::chrono::milliseconds patience) {
+bool is_readable(const bus::Queue::Pending& pending, std::chrono::milliseconds patience) {
   pollfd descriptor{pending.descriptor(), POLLIN, 0};
   return ::poll(&descriptor, 1, static_cast<int>(patience.count())) == 1;
 }
@@ -110,7 +110,7 @@ constexpr std::chrono::milliseconds kPatience =
 void put_slowly(const FreshDomain& domain, int wire) {
   const Client c(domain);
   const TestStream stream;
-  Queue queue = c.open();
+  bus::Queue queue = c.open();
   stream.pause();
   put_filled(queue, c.us, stream, 5);
   tell(wire);
@@ -125,9 +125,9 @@ TEST(CudaItems, of_an_event_loop_are_announced_once_more_when_their_copy_has_com
   in_two_processes([&](int wire) { put_slowly(domain, wire); },
                    [&](int wire) {
                      const Client c(domain);
-                     Queue queue = c.open();
+                     bus::Queue queue = c.open();
                      wait_for(wire);
-                     Queue::Pending pending = queue.start_get();
+                     bus::Queue::Pending pending = queue.start_get();
                      EXPECT_TRUE(is_readable(pending, kPatience));
                      Sample item;
                      EXPECT_EQ(pending.take(item), Outcome::kTimedOut);
@@ -149,11 +149,11 @@ TEST(CudaItems, that_nobody_waits_for_any_more_go_back_without_their_copy) {
       [&](int wire) { put_slowly(domain, wire); },
       [&](int wire) {
         const Client c(domain);
-        Queue queue = c.open();
+        bus::Queue queue = c.open();
         wait_for(wire);
         Sample item;
         {
-          Queue::Pending pending = queue.start_get();
+          bus::Queue::Pending pending = queue.start_get();
           EXPECT_TRUE(is_readable(pending, kPatience));
           EXPECT_EQ(pending.take(item), Outcome::kTimedOut);
         }
@@ -177,7 +177,7 @@ TEST(CudaItems, that_there_is_no_room_to_map_go_back) {
       [&](int wire) {
         const Client c(domain);
         const TestStream stream;
-        Queue queue = c.open();
+        bus::Queue queue = c.open();
         put_filled(queue, c.us, stream, 5);
         tell(wire);
         wait_for(wire);
@@ -185,13 +185,13 @@ TEST(CudaItems, that_there_is_no_room_to_map_go_back) {
       [&](int wire) {
         const Client c(domain);
         const TestStream stream;
-        Queue queue = c.open();
+        bus::Queue queue = c.open();
         wait_for(wire);
         Sample item;
         standin_fail("cuMemMap", 0, 2);
         EXPECT_EQ(code_of([&] { (void)queue.get(item, kLong); }), Code::kOutOfMemory);
         EXPECT_TRUE(eventually([&] { return queue.stats().items == 1; }));
-        Queue::Pending pending = queue.start_get();
+        bus::Queue::Pending pending = queue.start_get();
         EXPECT_TRUE(is_readable(pending, kPatience));
         EXPECT_EQ(code_of([&] { (void)pending.take(item); }), Code::kOutOfMemory);
         EXPECT_TRUE(eventually([&] { return queue.stats().items == 1; }));

@@ -27,7 +27,7 @@ struct NoGpuReader {
     return sample ? std::move(*sample) : Sample();
   }
   Participant us;
-  Subscriber subscriber;
+  bus::Subscriber subscriber;
 };
 
 inline std::optional<std::uint64_t> seed_in(const Tensor& tensor) {

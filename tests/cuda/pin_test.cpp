@@ -30,7 +30,7 @@ std::size_t pins() {
   return standin_calls("cuMemHostRegister_v2") - standin_calls("cuMemHostUnregister");
 }
 
-void publish(Publisher& publisher, std::uint64_t seed, std::size_t elements = kElements) {
+void publish(bus::Publisher& publisher, std::uint64_t seed, std::size_t elements = kElements) {
   Loan loan = publisher.loan<std::uint64_t>({static_cast<std::int64_t>(elements)});
   write_pattern(words_of(loan), seed);
   ASSERT_EQ(publisher.publish(std::move(loan)).outcome, Outcome::kDone);
@@ -46,7 +46,7 @@ struct PinningReader {
   }
 
   Participant us;
-  Subscriber subscriber;
+  bus::Subscriber subscriber;
 };
 
 struct HostWriter {
@@ -56,7 +56,7 @@ struct HostWriter {
   void wait_for_reader() { EXPECT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone); }
 
   Participant us;
-  Publisher publisher;
+  bus::Publisher publisher;
 };
 
 TEST(CudaPins, received_blocks_are_pinned_once_and_stay_so_for_the_next_sample_there) {
@@ -339,7 +339,7 @@ TEST(CudaPins, that_the_driver_refuses_are_asked_for_again_later) {
 TEST(CudaPins, that_cannot_be_had_are_refused_at_once) {
   const FreshDomain domain;
   const auto subscribe = [&](SubscriberOptions options) {
-    return code_of([&] { const Subscriber subscriber("frames", options, domain.join()); });
+    return code_of([&] { const bus::Subscriber subscriber("frames", options, domain.join()); });
   };
   in_process([&] {
     EXPECT_EQ(subscribe({.access = Access::kPrivate, .pin = true}), Code::kInvalidArgument);

@@ -18,7 +18,7 @@ struct PrivateReader : Reader {
   }
   std::size_t used_bytes() const { return us.arena(Device::cuda(0)).used_bytes; }
 
-  Subscriber own;
+  bus::Subscriber own;
 };
 
 std::span<std::uint64_t> own_words_of(const Tensor& tensor) {
@@ -135,9 +135,9 @@ TEST(CudaPrivateCopies, go_onwards_by_reference) {
       },
       [&](int wire) {
         PrivateReader r(domain);
-        Publisher onwards("onwards", {}, r.us);
+        bus::Publisher onwards("onwards", {}, r.us);
         const Participant other = domain.join();
-        Subscriber last("onwards", {}, other);
+        bus::Subscriber last("onwards", {}, other);
         EXPECT_EQ(onwards.wait_for_subscribers(1, kLong), Outcome::kDone);
         {
           const Sample mine = r.next_own();
@@ -169,7 +169,7 @@ TEST(CudaPrivateCopies, of_what_its_writer_died_over_are_not_intact) {
       },
       [&](int wire) {
         const Participant us = domain.join();
-        Subscriber own("frames", {.access = Access::kPrivate}, us);
+        bus::Subscriber own("frames", {.access = Access::kPrivate}, us);
         const TestStream stream;
         const auto mine = own.receive(kLong);
         ASSERT_TRUE(mine);
@@ -194,7 +194,7 @@ TEST(CudaPrivateCopies, wait_for_room_on_the_device) {
       },
       [&](int wire) {
         const Participant us = domain.join();
-        Subscriber own("frames", {.access = Access::kPrivate}, us);
+        bus::Subscriber own("frames", {.access = Access::kPrivate}, us);
         const TestStream stream;
         standin_fail("cuMemCreate", 0, 2);
         for (int i = 0; i < 3; ++i) try {

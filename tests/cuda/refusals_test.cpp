@@ -23,7 +23,7 @@ TEST(CudaRefusals, what_another_participant_received_is_not_copied) {
       [&](int wire) {
         Reader r(domain);
         const Participant other = domain.join();
-        Publisher publisher("others", {}, other);
+        bus::Publisher publisher("others", {}, other);
         const Sample sample = r.next();
         TensorView view = TensorView::of(words_of(sample.tensor()).data(), {kWords});
         view.device = Device::cuda();
@@ -77,11 +77,11 @@ TEST(CudaRefusals, a_segment_keeps_its_descriptor_until_it_is_retired) {
 TEST(CudaRefusals, without_a_driver_a_loan_says_why) {
   const FreshDomain domain;
   in_process({{"TENSORBUS_CUDA_DRIVER", "off"}}, [&] {
-    Publisher publisher("frames", {}, domain.join());
+    bus::Publisher publisher("frames", {}, domain.join());
     EXPECT_EQ(code_of([&] { (void)loan_of(publisher); }), Code::kUnsupported);
   });
   in_process({{"STANDIN_DEVICES", "0"}}, [&] {
-    Publisher publisher("frames", {}, domain.join());
+    bus::Publisher publisher("frames", {}, domain.join());
     EXPECT_EQ(code_of([&] { (void)loan_of(publisher); }), Code::kUnsupported);
   });
 }
@@ -89,7 +89,7 @@ TEST(CudaRefusals, without_a_driver_a_loan_says_why) {
 TEST(CudaRefusals, a_child_of_a_process_that_used_cuda_is_told_to_be_spawned) {
   const FreshDomain domain;
   in_process([&] {
-    Publisher publisher("frames", {}, domain.join());
+    bus::Publisher publisher("frames", {}, domain.join());
     (void)loan_of(publisher);
     in_process([&] { EXPECT_EQ(code_of([&] { (void)device::Gpu::at(0); }), Code::kForked); });
   });
@@ -98,7 +98,8 @@ TEST(CudaRefusals, a_child_of_a_process_that_used_cuda_is_told_to_be_spawned) {
 TEST(CudaRefusals, more_than_the_budget_of_a_device_is_refused_by_its_name) {
   const FreshDomain domain;
   in_process([&] {
-    Publisher publisher("frames", {}, domain.join({.cuda_budget_bytes = std::size_t{8} << 20}));
+    bus::Publisher publisher("frames", {},
+                             domain.join({.cuda_budget_bytes = std::size_t{8} << 20}));
     const Loan most = publisher.loan<std::uint8_t>({7 << 20}, Device::cuda());
     try {
       (void)publisher.loan<std::uint8_t>({7 << 20}, Device::cuda());

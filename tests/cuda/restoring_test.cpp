@@ -186,9 +186,9 @@ TEST(CudaRestoring, it_is_published_onwards_by_reference_any_number_of_times) {
       },
       [&](int wire) {
         Restoring r(domain);
-        Publisher onwards("onwards", {}, r.us);
+        bus::Publisher onwards("onwards", {}, r.us);
         const Participant other = domain.join();
-        Subscriber last("onwards", {}, other);
+        bus::Subscriber last("onwards", {}, other);
         EXPECT_EQ(onwards.wait_for_subscribers(1, kLong), Outcome::kDone);
         standin_hold_copies(true);
         {
@@ -356,7 +356,7 @@ TEST(CudaRestoring, a_device_that_there_is_not_is_refused_at_once) {
   const auto expect_refused = [&](int ordinal) {
     const Participant us = domain.join();
     try {
-      const Subscriber subscriber("frames", {.device = Device::cuda(ordinal)}, us);
+      const bus::Subscriber subscriber("frames", {.device = Device::cuda(ordinal)}, us);
       ADD_FAILURE() << "it was made";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::kUnsupported);

@@ -107,7 +107,7 @@ TEST_P(CudaShared, what_is_not_in_memory_for_it_is_copied_there) {
       [&](int wire) {
         Writer w(domain, 0, kOpen);
         w.wait_for_reader();
-        Publisher closed("others", {}, w.us);
+        bus::Publisher closed("others", {}, w.us);
         Loan mine = loan_of(closed);  // only read by others
         w.stream.launch([words = words_of(mine)] { write_pattern(words, 1); });
         EXPECT_EQ(code_of([&] { w.publisher.publish(on(w.stream, mine)); }),
@@ -146,7 +146,7 @@ TEST_P(CudaShared, what_was_written_is_handed_on_when_it_is) {
       },
       [&](int wire) {
         Sharer s(domain);
-        Publisher onwards("onwards", kOpen, s.us);
+        bus::Publisher onwards("onwards", kOpen, s.us);
         EXPECT_EQ(onwards.wait_for_subscribers(1, kLong), Outcome::kDone);
         const Sample sample = s.next();
         s.stream.launch([] { std::this_thread::sleep_for(50ms); });  // what a kernel may take
@@ -167,14 +167,14 @@ TEST_P(CudaShared, memory_of_a_process_is_shared_to_be_written) {
             empty(Layout::contiguous(DType::kUInt64, {kWords}), true, us, Device::cuda());
         EXPECT_TRUE(is_shared(own.data(), kWords * 8, us));
         stream.launch([words = words_of(own)] { write_pattern(words, 1); });
-        Queue queue({.shared = true, .name = "items"}, us);
+        bus::Queue queue({.shared = true, .name = "items"}, us);
         EXPECT_EQ(queue.put({.tensors = {on(stream, own)}}, kLong), Outcome::kDone);
         wait_for(wire);
         EXPECT_EQ(seed_of(std::span<const std::uint64_t>(words_of(own))), 2U);
       },
       [&](int wire) {
         const Participant us = domain.join();
-        Queue queue = Queue::open("items", kLong, us);
+        bus::Queue queue = bus::Queue::open("items", kLong, us);
         Sample item;
         ASSERT_EQ(queue.get(item, kLong), Outcome::kDone);
         const TestStream stream;
@@ -195,7 +195,7 @@ TEST_P(CudaShared, who_cannot_use_the_device_is_told) {
         wait_for(wire);
       },
       [&](int wire) {
-        Subscriber subscriber("frames", {.access = Access::kShared}, domain.join());
+        bus::Subscriber subscriber("frames", {.access = Access::kShared}, domain.join());
         EXPECT_EQ(code_of([&] { (void)subscriber.receive(kLong); }), Code::kUnsupported);
         EXPECT_EQ(subscriber.stats().staged, 0U);
         tell(wire);

@@ -93,7 +93,7 @@ TEST(CudaStaging, an_owner_that_leaves_while_it_copies_waits_for_nobody) {
       [&](int wire) {
         const TestStream stream(1);
         std::optional<Participant> us = domain.join();
-        std::optional<Publisher> publisher(std::in_place, "frames", PublisherOptions{}, *us);
+        std::optional<bus::Publisher> publisher(std::in_place, "frames", PublisherOptions{}, *us);
         EXPECT_EQ(publisher->wait_for_subscribers(1, kLong), Outcome::kDone);
         const std::size_t before = standin_calls("cuMemcpyAsync");
         Loan loan = loan_of(*publisher, 1);

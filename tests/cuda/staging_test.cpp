@@ -100,7 +100,7 @@ TEST(CudaStaging, there_is_one_copy_for_all_who_need_one) {
       },
       [&](int wire) {
         NoGpuReader first(domain);
-        Subscriber second("frames", {}, first.us);
+        bus::Subscriber second("frames", {}, first.us);
         NoGpuReader third(domain);
         for (const std::uint64_t seed : {5U, 6U}) {
           EXPECT_EQ(seed_in(first.next().tensor()), seed);
@@ -125,7 +125,7 @@ TEST(CudaStaging, a_private_subscriber_writes_to_its_own_pages) {
       },
       [&](int wire) {
         const Participant us = domain.join();
-        Subscriber other("frames", {}, us);
+        bus::Subscriber other("frames", {}, us);
         NoGpuReader b(domain, {.access = Access::kPrivate});
         const Sample sample = b.next();
         const Tensor& tensor = sample.tensor();
@@ -176,9 +176,9 @@ TEST(CudaStaging, the_copy_is_handed_on_by_reference) {
       },
       [&](int wire) {
         NoGpuReader b(domain);
-        Publisher onwards("onwards", {}, b.us);
+        bus::Publisher onwards("onwards", {}, b.us);
         const Participant other = domain.join();
-        Subscriber last("onwards", {}, other);
+        bus::Subscriber last("onwards", {}, other);
         EXPECT_EQ(onwards.wait_for_subscribers(1, kLong), Outcome::kDone);
         {
           const Sample sample = b.next();
@@ -197,7 +197,7 @@ TEST(CudaStaging, what_somebody_who_sees_the_device_hands_on_is_copied_by_its_ow
   const FreshDomain domain;
   auto relay = start_process({}, [&] {
     Reader r(domain);
-    Publisher onwards("onwards", {}, r.us);
+    bus::Publisher onwards("onwards", {}, r.us);
     EXPECT_EQ(onwards.wait_for_subscribers(1, kLong), Outcome::kDone);
     const Sample sample = r.next();
     const Tensor& tensor = sample.tensor();
@@ -216,7 +216,7 @@ TEST(CudaStaging, what_somebody_who_sees_the_device_hands_on_is_copied_by_its_ow
       },
       [&](int wire) {
         const Participant us = domain.join();
-        Subscriber last("onwards", {}, us);
+        bus::Subscriber last("onwards", {}, us);
         const auto sample = last.receive(kLong);
         ASSERT_TRUE(sample);
         EXPECT_EQ(seed_in(sample->tensor()), 5U);
@@ -238,7 +238,7 @@ TEST(CudaStaging, shares_and_queues_come_the_same_way) {
         TensorView view = loan.view();
         view.stream = w.stream.get();
         const Shared shared = share({{view}}, {}, w.us);
-        Queue queue({.name = "items"}, w.us);
+        bus::Queue queue({.name = "items"}, w.us);
         EXPECT_EQ(queue.put({{view}}), Outcome::kDone);
         std::array<char, 4096> line{};
         const std::string handle = shared.handle().text();
@@ -252,7 +252,7 @@ TEST(CudaStaging, shares_and_queues_come_the_same_way) {
         const Sample attached = attach(Handle::parse(line.data()), {.timeout = kLong}, us);
         EXPECT_EQ(seed_in(attached.tensor()), 5U);
         EXPECT_EQ(attached.tensor().published_on(), Device::cuda(1));
-        Queue queue = Queue::open("items", kLong, us);
+        bus::Queue queue = bus::Queue::open("items", kLong, us);
         Sample item;
         EXPECT_EQ(queue.get(item, kLong), Outcome::kDone);
         EXPECT_EQ(seed_in(item.tensor()), 5U);

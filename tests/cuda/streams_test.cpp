@@ -16,8 +16,8 @@ TEST_P(CudaStreams, what_is_let_go_during_a_capture_comes_back_after_it) {
   const FreshDomain domain;
   in_process([&] {
     const Participant us = domain.join();
-    Publisher publisher("frames", {}, us);
-    Subscriber subscriber("frames", {}, us);
+    bus::Publisher publisher("frames", {}, us);
+    bus::Subscriber subscriber("frames", {}, us);
     ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
     const TestStream stream;
     publish_filled(publisher, stream, 1);
@@ -51,7 +51,8 @@ TEST_P(CudaStreams, a_copy_for_a_message_that_came_to_nothing_ends_before_its_me
     standin::DevicePtr large = 0;
     EXPECT_OK(standin::cuMemAlloc_v2(&large, 16 << 20));
     const TestStream slow;
-    Publisher publisher("frames", {}, domain.join({.cuda_budget_bytes = std::size_t{8} << 20}));
+    bus::Publisher publisher("frames", {},
+                             domain.join({.cuda_budget_bytes = std::size_t{8} << 20}));
     standin::DevicePtr foreign = 0;
     EXPECT_OK(standin::cuMemAlloc_v2(&foreign, kWords * 8));
     const auto view_of = [](standin::DevicePtr address, std::int64_t words) {
@@ -154,7 +155,7 @@ TEST_P(CudaStreamsOfTwoKinds, agree) {
 TEST_P(CudaStreams, the_default_stream_of_a_thread_is_refused) {
   const FreshDomain domain;
   in_process([&] {
-    Publisher publisher("frames", {}, domain.join());
+    bus::Publisher publisher("frames", {}, domain.join());
     const TestStream stream;
     EXPECT_EQ(code_of([&] {
                 publisher.publish(loan_of(publisher), reinterpret_cast<void*>(std::uintptr_t{2}));
@@ -167,8 +168,8 @@ TEST_P(CudaStreams, what_is_captured_into_a_graph_is_refused) {
   const FreshDomain domain;
   in_process([&] {
     const Participant us = domain.join();
-    Publisher publisher("frames", {}, us);
-    Subscriber subscriber("frames", {}, us);
+    bus::Publisher publisher("frames", {}, us);
+    bus::Subscriber subscriber("frames", {}, us);
     ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
     const TestStream stream;
     const TestStream captured;
@@ -197,8 +198,8 @@ TEST_P(CudaStreams, a_capture_in_a_program_keeps_nobody_else_in_it_from_memory) 
   const FreshDomain domain;
   in_process([&] {
     const Participant us = domain.join();
-    Publisher publisher("frames", {}, us);
-    Subscriber subscriber("frames", {}, us);
+    bus::Publisher publisher("frames", {}, us);
+    bus::Subscriber subscriber("frames", {}, us);
     ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
     const TestStream stream;
     const TestStream captured;

@@ -53,7 +53,7 @@ class FakeOwner : public ::testing::Test {
     while (peer->next()) {
     }
     // The subscriber's links to other publishers still work.
-    Publisher publisher("topic", {}, borrower);
+    bus::Publisher publisher("topic", {}, borrower);
     ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
     publish_patterns(publisher, 1, 1);
     EXPECT_EQ(next_seeds(*subscriber, 1), Seeds{1});
@@ -74,7 +74,7 @@ class FakeOwner : public ::testing::Test {
   const Domain domain{fresh.path()};
   const Id self = Id::random();
   const platform::Fd listener = domain.listen(self);
-  std::optional<Subscriber> subscriber;
+  std::optional<bus::Subscriber> subscriber;
   std::optional<FakePeer> peer;
   std::uint32_t number = 0;
   std::uint32_t asked_to_write = 0;

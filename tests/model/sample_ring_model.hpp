@@ -124,7 +124,7 @@ class SampleRingModel {
   std::size_t ends() const { return ends_; }
 
  private:
-  // --- The owner: PublisherCore::push_to_all() with one OwnerLink, again and again. ---
+  // --- The owner: Sender::push_to_all() with one OwnerLink, again and again. ---
 
   void owner_step(State s) {
     const int slot = s.oldest % sizes_.slots;

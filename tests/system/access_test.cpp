@@ -69,8 +69,8 @@ TEST_F(PrivateAccess, leaves_a_stream_whole_for_others) {
   ASSERT_EQ(reliable.ask("publisher stream reliable depth=4"), "ok");
   ASSERT_EQ(two.ask("subscriber stream private"), "ok");
   const Participant here = domain.join();
-  Subscriber reading("stream", {}, here);
-  Subscriber writing("stream", {.access = Access::kPrivate}, here);
+  bus::Subscriber reading("stream", {}, here);
+  bus::Subscriber writing("stream", {.access = Access::kPrivate}, here);
   ASSERT_EQ(reliable.ask("await_subscribers 3"), "ok");
   constexpr std::uint64_t kCount = 1000;
   reliable.tell("publish 1000 words=700");

@@ -40,7 +40,7 @@ class DeadPublisher : public Death {
     });
   }
 
-  Subscriber subscriber{"topic", {}, here};
+  bus::Subscriber subscriber{"topic", {}, here};
   Peer peer{domain};
 };
 
@@ -84,7 +84,7 @@ TEST_F(DeadPublisher, ends_no_wait_before_its_time) {
   EXPECT_TRUE(gone());
   Sample sample;
   EXPECT_EQ(subscriber.receive(sample, 5ms), Outcome::kTimedOut);
-  Publisher next("topic", {}, here);
+  bus::Publisher next("topic", {}, here);
   ASSERT_EQ(next.wait_for_subscribers(1, kLong), Outcome::kDone);
   publish_patterns(next, 9, 1);
   EXPECT_EQ(next_seeds(subscriber, 1), Seeds{9});
@@ -100,7 +100,7 @@ class DeadSubscriber : public Death {
     return eventually([&] { return used_bytes(here, {&publisher}) == 0; });
   }
 
-  Publisher publisher{"topic", {}, here};
+  bus::Publisher publisher{"topic", {}, here};
   Peer peer{domain};
 };
 
@@ -201,7 +201,7 @@ TEST_F(DeadSubscriber, in_the_middle_of_a_batch_gives_all_of_it_back) {
 
 TEST_F(DeadSubscriber, in_the_middle_of_giving_a_batch_back_frees_its_publisher) {
   Peer dying(domain, "release.token_written:3:kill");
-  Publisher reliable("reliable", {.depth = 6, .reliable = true}, here);
+  bus::Publisher reliable("reliable", {.depth = 6, .reliable = true}, here);
   ASSERT_EQ(dying.ask("subscriber reliable"), "ok");
   ASSERT_EQ(reliable.wait_for_subscribers(1, kLong), Outcome::kDone);
   for (std::int64_t number = 0; number < 6; ++number) reliable.publish(Value(number), {});
@@ -213,7 +213,7 @@ TEST_F(DeadSubscriber, in_the_middle_of_giving_a_batch_back_frees_its_publisher)
 }
 
 TEST_F(DeadSubscriber, frees_a_publisher_that_waits_for_it) {
-  Publisher reliable("reliable", {.depth = 2, .reliable = true}, here);
+  bus::Publisher reliable("reliable", {.depth = 2, .reliable = true}, here);
   ASSERT_EQ(peer.ask("subscriber reliable"), "ok");
   ASSERT_EQ(reliable.wait_for_subscribers(1, kLong), Outcome::kDone);
   publish_patterns(reliable, 0, 2);
@@ -227,7 +227,7 @@ TEST_F(DeadSubscriber, frees_a_publisher_that_waits_for_it) {
 
 TEST_F(DeadSubscriber, costs_the_others_nothing) {
   connect();
-  Subscriber other("topic", {}, here);
+  bus::Subscriber other("topic", {}, here);
   ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     if (seed == 100) peer.signal(SIGKILL);
@@ -272,7 +272,7 @@ class Unwoken : public Death {
     return std::nullopt;
   }
 
-  Subscriber subscriber{"topic", {}, here};
+  bus::Subscriber subscriber{"topic", {}, here};
   const int fd = subscriber.event_descriptor();
 };
 

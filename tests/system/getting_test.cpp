@@ -68,7 +68,7 @@ class Getting : public ::testing::TestWithParam<GetPlace> {
 
   const FreshDomain domain;
   const Participant host = domain.join();
-  Queue queue{{.redeliver = GetParam().redeliver}, host};
+  bus::Queue queue{{.redeliver = GetParam().redeliver}, host};
 };
 
 TEST_P(Getting, a_dead_getter_has_what_it_had_taken) {

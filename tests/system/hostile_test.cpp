@@ -55,11 +55,11 @@ class Hostile : public ::testing::Test {
     (void)polled.event_descriptor();
     EXPECT_EQ(publisher.wait_for_subscribers(3, kLong), Outcome::kDone);
     EXPECT_EQ(sure.wait_for_subscribers(1, kLong), Outcome::kDone);
-    for (Subscriber* subscriber : {&parked, &polled, &own_pages, &sure_here})
+    for (bus::Subscriber* subscriber : {&parked, &polled, &own_pages, &sure_here})
       EXPECT_EQ(subscriber->wait_for_publishers(1, kLong), Outcome::kDone);
     publish_patterns(publisher, 1,
                      1);  // everybody has the segment then, and each link all of its own
-    for (Subscriber* subscriber : {&parked, &polled, &own_pages})
+    for (bus::Subscriber* subscriber : {&parked, &polled, &own_pages})
       EXPECT_EQ(next_seeds(*subscriber, 1), Seeds{1});
     go_on();
   }
@@ -68,12 +68,12 @@ class Hostile : public ::testing::Test {
   void go_on() {
     for (std::size_t words : {std::size_t{64}, std::size_t{100'000}})
       ASSERT_EQ(publish_pattern(publisher, seed_++, words).outcome, Outcome::kDone);
-    for (Subscriber* subscriber : {&parked, &polled, &own_pages}) take_all(*subscriber);
+    for (bus::Subscriber* subscriber : {&parked, &polled, &own_pages}) take_all(*subscriber);
     ASSERT_EQ(publish_pattern(sure, seed_, 64).outcome, Outcome::kDone);
     ASSERT_EQ(next_seeds(sure_here, 1), Seeds{seed_});
   }
   // Whatever a hostile publisher sent can be read; what ours sent is whole and in order.
-  void take_all(Subscriber& subscriber) {
+  void take_all(bus::Subscriber& subscriber) {
     Sample sample;
     while (subscriber.try_receive(sample) == Outcome::kDone) {
       if (sample.header().publisher != owner.id()) {
@@ -100,14 +100,14 @@ class Hostile : public ::testing::Test {
   const FreshDomain domain;
   const Participant owner = domain.join({.warm_bytes = 0});  // segments go when they are empty
   const Participant borrower = domain.join();
-  Publisher publisher{"topic", {.depth = 8, .history = 2}, owner};
-  Publisher sure{"sure", {.depth = 2, .reliable = true}, owner};
-  Subscriber parked{"topic", {}, borrower};
-  Subscriber polled{"topic", {}, borrower};
-  Subscriber own_pages{"topic", {.access = Access::kPrivate}, borrower};
-  Subscriber sure_here{"sure", {}, borrower};
-  std::map<Subscriber*, std::uint64_t> next_;
-  std::map<Subscriber*, std::uint64_t> received_;
+  bus::Publisher publisher{"topic", {.depth = 8, .history = 2}, owner};
+  bus::Publisher sure{"sure", {.depth = 2, .reliable = true}, owner};
+  bus::Subscriber parked{"topic", {}, borrower};
+  bus::Subscriber polled{"topic", {}, borrower};
+  bus::Subscriber own_pages{"topic", {.access = Access::kPrivate}, borrower};
+  bus::Subscriber sure_here{"sure", {}, borrower};
+  std::map<bus::Subscriber*, std::uint64_t> next_;
+  std::map<bus::Subscriber*, std::uint64_t> received_;
   std::uint64_t seed_ = 1;
   std::uint64_t strange_ = 0;
   volatile std::uint64_t sum_ = 0;
@@ -136,7 +136,7 @@ TEST_F(Hostile, processes_hurt_nobody_else) {
   EXPECT_GT(strange_, 0U) << "no sample of theirs was even received; refused "
                           << parked.stats().refused << ", the last: " << parked.stats().last_refusal
                           << ", bad " << parked.stats().bad;
-  for (Subscriber* subscriber : {&parked, &polled, &own_pages})
+  for (bus::Subscriber* subscriber : {&parked, &polled, &own_pages})
     EXPECT_GT(received_[subscriber], 0U);
   EXPECT_TRUE(eventually([&] {
     go_on();
@@ -153,7 +153,7 @@ TEST_F(Hostile, processes_hurt_nobody_else) {
     return mappings_now().size() <= mappings.size();
   })) << listed(mappings_now())
       << "\nthere were " << listed(mappings);
-  Publisher fresh("topic", {}, domain.join());
+  bus::Publisher fresh("topic", {}, domain.join());
   EXPECT_EQ(fresh.wait_for_subscribers(3, kLong), Outcome::kDone);
 }
 

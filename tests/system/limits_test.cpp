@@ -61,8 +61,8 @@ class Limited {
 
 // Can this participant send to itself?
 bool works(const Participant& participant) {
-  Publisher publisher("works", {}, participant);
-  Subscriber subscriber("works", {}, participant);
+  bus::Publisher publisher("works", {}, participant);
+  bus::Subscriber subscriber("works", {}, participant);
   if (publisher.wait_for_subscribers(1, kLong) != Outcome::kDone) return false;
   publish_pattern(publisher, 7);
   return next_seeds(subscriber, 1) == Seeds{7};
@@ -124,7 +124,7 @@ TEST_F(Limits, a_publisher_names_the_descriptors_it_lacks_and_leaves_nothing_beh
     const auto files = domain.files();
     {
       const Limited limited(RLIMIT_NOFILE, kNoDescriptor);
-      const auto make = [&] { const Publisher publisher("topic", {}, here); };
+      const auto make = [&] { const bus::Publisher publisher("topic", {}, here); };
       if (!refuses(make, Code::kOutOfMemory, {"RLIMIT_NOFILE is"})) return false;
       const auto join = [&] { (void)domain.join(); };
       if (!refuses(join, Code::kOutOfMemory, {"RLIMIT_NOFILE is"})) return false;
@@ -136,7 +136,7 @@ TEST_F(Limits, a_publisher_names_the_descriptors_it_lacks_and_leaves_nothing_beh
 TEST_F(Limits, a_participant_without_descriptors_can_still_go) {
   in_child([&] {
     std::optional<Participant> here = domain.join();
-    std::optional<Publisher> publisher(std::in_place, "topic", PublisherOptions{}, *here);
+    std::optional<bus::Publisher> publisher(std::in_place, "topic", PublisherOptions{}, *here);
     const Limited limited(RLIMIT_NOFILE, first_free_descriptor());
     publisher.reset();
     here.reset();
@@ -146,7 +146,7 @@ TEST_F(Limits, a_participant_without_descriptors_can_still_go) {
 
 TEST_F(Limits, a_subscriber_without_descriptors_connects_when_it_has_some) {
   const Participant here = domain.join();
-  Publisher publisher("topic", {.history = 3}, here);
+  bus::Publisher publisher("topic", {.history = 3}, here);
   publish_patterns(publisher, 1, 3);
   Peer peer(domain);
   for (const char* extra : {"0", "1", "2", "3", "4", "5", "6"}) {
@@ -165,7 +165,7 @@ TEST_F(Limits, whoever_connects_to_a_publisher_without_descriptors_waits) {
   const Participant here = domain.join();
   for (const char* extra : {"0", "1", "2", "3", "4", "5", "6"}) {
     ASSERT_EQ(peer.ask(std::string("limit descriptors extra=") + extra), "ok");
-    Subscriber subscriber("topic", {}, here);
+    bus::Subscriber subscriber("topic", {}, here);
     (void)subscriber.wait_for_publishers(1, 50ms);
     const std::string refusal = subscriber.stats().last_refusal;
     if (!refusal.empty()) {
@@ -181,8 +181,8 @@ TEST_F(Limits, whoever_connects_to_a_publisher_without_descriptors_waits) {
 TEST_F(Limits, a_sample_whose_segment_cannot_be_passed_is_counted_and_the_next_one_arrives) {
   in_child([&] {
     const Participant here = domain.join();
-    Publisher publisher("topic", {}, here);
-    Subscriber subscriber("topic", {}, here);
+    bus::Publisher publisher("topic", {}, here);
+    bus::Subscriber subscriber("topic", {}, here);
     if (publisher.wait_for_subscribers(1, kLong) != Outcome::kDone) return false;
     Loan loan = pattern_loan(publisher, 1);
     {
@@ -198,8 +198,8 @@ TEST_F(Limits, a_sample_whose_segment_cannot_be_passed_is_counted_and_the_next_o
 TEST_F(Limits, a_reliable_publisher_throws_instead_and_drops_nothing) {
   in_child([&] {
     const Participant here = domain.join();
-    Publisher publisher("topic", {.reliable = true}, here);
-    Subscriber subscriber("topic", {}, here);
+    bus::Publisher publisher("topic", {.reliable = true}, here);
+    bus::Subscriber subscriber("topic", {}, here);
     if (publisher.wait_for_subscribers(1, kLong) != Outcome::kDone) return false;
     Loan loan = pattern_loan(publisher, 1);
     {
@@ -215,7 +215,7 @@ TEST_F(Limits, a_reliable_publisher_throws_instead_and_drops_nothing) {
 
 TEST_F(Limits, a_borrower_without_descriptors_gets_its_samples_when_it_has_one) {
   const Participant here = domain.join();
-  Publisher publisher("topic", {}, here);
+  bus::Publisher publisher("topic", {}, here);
   Peer peer(domain);
   ASSERT_EQ(peer.ask("subscriber topic"), "ok");
   ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
@@ -231,7 +231,7 @@ TEST_F(Limits, a_borrower_without_descriptors_gets_its_samples_when_it_has_one) 
 TEST_F(Limits, a_borrower_without_address_space_gets_its_samples_when_it_has_some) {
   if (kSanitized) GTEST_SKIP() << "RLIMIT_AS is not for sanitizers";
   const Participant here = domain.join();
-  Publisher publisher("topic", {}, here);
+  bus::Publisher publisher("topic", {}, here);
   Peer peer(domain);
   ASSERT_EQ(peer.ask("subscriber topic"), "ok");
   ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
@@ -264,7 +264,7 @@ TEST_F(Limits, a_loan_names_the_address_space_it_lacks) {
   if (kSanitized) GTEST_SKIP() << "RLIMIT_AS is not for sanitizers";
   in_child([&] {
     const Participant here = domain.join();
-    Publisher publisher("topic", {}, here);
+    bus::Publisher publisher("topic", {}, here);
     {
       const std::size_t limit = mapped_bytes() + 32 * kMiB;
       const Limited limited(RLIMIT_AS, limit);
@@ -282,8 +282,8 @@ TEST_F(Limits, a_private_sample_names_the_mappings_it_lacks_and_is_there_when_th
   if (kSanitized) GTEST_SKIP() << "sanitizers need mappings, too";
   in_child([&] {
     const Participant here = domain.join();
-    Publisher publisher("topic", {}, here);
-    Subscriber subscriber("topic", {.access = Access::kPrivate}, here);
+    bus::Publisher publisher("topic", {}, here);
+    bus::Subscriber subscriber("topic", {.access = Access::kPrivate}, here);
     if (publisher.wait_for_subscribers(1, kLong) != Outcome::kDone) return false;
     publish_pattern(publisher, 1);
     if (next_seeds(subscriber, 1) != Seeds{1}) return false;
@@ -317,10 +317,10 @@ TEST_F(Limits, a_file_size_limit_is_named_and_never_a_signal) {
         return false;
     }
     const Participant here = domain.join();
-    Publisher publisher("topic", {}, here);
+    bus::Publisher publisher("topic", {}, here);
     {
       const Limited limited(RLIMIT_FSIZE, 4096);
-      Subscriber subscriber("topic", {}, here);
+      bus::Subscriber subscriber("topic", {}, here);
       if (!eventually([&] { return subscriber.stats().refused != 0; })) return false;
       if (subscriber.stats().last_refusal.find("RLIMIT_FSIZE") == std::string::npos) return false;
     }
@@ -354,7 +354,7 @@ TEST_F(Limits, a_directory_that_may_not_be_written_to_says_what_to_do) {
     }
     std::optional<Participant> here = domain.join();
     ::chmod(domain.path().c_str(), 0500);
-    const auto make = [&] { const Publisher publisher("topic", {}, *here); };
+    const auto make = [&] { const bus::Publisher publisher("topic", {}, *here); };
     const auto join = [&] { (void)domain.join(); };
     if (!refuses(make, Code::kPermission, {"chmod 700", "TENSORBUS_DOMAIN"})) return false;
     if (!refuses(join, Code::kPermission, {"chmod 700", "TENSORBUS_DOMAIN"})) return false;
@@ -376,7 +376,7 @@ TEST_F(Limits, a_read_only_directory_says_so) {
     const Participant here = domain.join();
     if (!works(here)) return false;
     if (::mount(path, path, nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY, nullptr) < 0) return false;
-    const auto make = [&] { const Publisher publisher("topic", {}, here); };
+    const auto make = [&] { const bus::Publisher publisher("topic", {}, here); };
     return refuses(make, Code::kPermission, {"read-only", "TENSORBUS_DOMAIN"});
   });
 }
@@ -393,7 +393,7 @@ TEST_F(Limits, a_full_directory_says_so) {
       return false;
     if (!inodes(2, MS_REMOUNT)) return false;
     const Participant here = domain.join();
-    const auto make = [&] { const Publisher publisher("topic", {}, here); };
+    const auto make = [&] { const bus::Publisher publisher("topic", {}, here); };
     if (!refuses(make, Code::kOutOfMemory, {"full", "make room"})) return false;
     return inodes(10, MS_REMOUNT) && works(here);
   });
@@ -409,7 +409,7 @@ TEST_F(Limits, a_full_cgroup_is_named) {
       procs << ::getpid() << std::flush;
       if (!procs) ::_exit(kSkipped);
       const Participant here = domain.join();
-      Publisher publisher("topic", {}, here);
+      bus::Publisher publisher("topic", {}, here);
       const auto loan = [&] { (void)publisher.loan<std::uint8_t>({100 * kMiB}); };
       return refuses(loan, Code::kOutOfMemory, {"memory.limit_in_bytes of cgroup", "leaves"}) &&
              works(here);
@@ -428,9 +428,9 @@ TEST_F(Limits, without_an_inotify_instance_publishers_are_found_all_the_same) {
     const Participant here = domain.join();
     const Participant there = domain.join();
     for (const int fd : instances) ::close(fd);
-    Subscriber subscriber("topic", {}, here);
+    bus::Subscriber subscriber("topic", {}, here);
     (void)subscriber.wait_for_publishers(1, 20ms);
-    Publisher publisher("topic", {}, there);
+    bus::Publisher publisher("topic", {}, there);
     if (publisher.wait_for_subscribers(1, kLong) != Outcome::kDone) return false;
     publish_pattern(publisher, 1);
     return next_seeds(subscriber, 1) == Seeds{1};

@@ -110,7 +110,7 @@ class PeerProcess {
   std::string publish(const Arguments& with) {
     const std::size_t words = with.get("words", 64);
     for (std::uint64_t i = 0; i < std::stoull(with.first); ++i, ++seed_) {
-      for (Publisher& publisher : publishers_) {
+      for (bus::Publisher& publisher : publishers_) {
         Published published;
         if (with.get("copy", 0) != 0) {
           std::vector<std::uint64_t> own(words);
@@ -137,14 +137,14 @@ class PeerProcess {
     seed_ += count;
     const TensorView view =
         TensorView::of(rows.data(), {static_cast<std::int64_t>(count), kRowWords});
-    for (Publisher& publisher : publishers_)
+    for (bus::Publisher& publisher : publishers_)
       if (const auto done = publisher.publish_many(view); done.count != count)
         return name_of(done.outcome);
     return "ok";
   }
   // "publish_kept": what was received or attached last goes on, by reference, on every publisher.
   std::string publish_kept() {
-    for (Publisher& publisher : publishers_)
+    for (bus::Publisher& publisher : publishers_)
       if (publisher.publish(kept_view()).outcome != Outcome::kDone) return "not published";
     return "ok";
   }
@@ -168,14 +168,14 @@ class PeerProcess {
   }
   // "put <address> count=5": the numbers from 0 on, one by one; "tensor" adds a tensor of each.
   std::string put(const Arguments& with) {
-    Queue queue = Queue::open(with.first, kLong, participants_.back());
+    bus::Queue queue = bus::Queue::open(with.first, kLong, participants_.back());
     for (std::uint64_t number = 0; number < with.get("count", 1); ++number)
       if (put_number(queue, number, with.get("tensor", 0) != 0) != Outcome::kDone) return "not put";
     return "ok";
   }
   // "get <address> count=5": says each number when it has it.
   std::string get(const Arguments& with) {
-    Queue queue = Queue::open(with.first, kLong, participants_.back());
+    bus::Queue queue = bus::Queue::open(with.first, kLong, participants_.back());
     Sample sample;
     for (std::uint64_t i = 0; i < with.get("count", 1); ++i) {
       if (queue.get(sample, kLong) != Outcome::kDone) return "not got";
@@ -196,7 +196,7 @@ class PeerProcess {
   // Takes so many samples from every subscriber; "keep" holds them, "scribble" writes to them.
   std::string receive(const Arguments& with) {
     std::string seeds = "ok";
-    for (Subscriber& subscriber : subscribers_) {
+    for (bus::Subscriber& subscriber : subscribers_) {
       for (std::uint64_t i = 0; i < std::stoull(with.first); ++i) {
         auto sample = subscriber.receive(kLong);
         if (!sample) return "nothing came after" + seeds.substr(2);
@@ -213,7 +213,7 @@ class PeerProcess {
   std::string receive_into(const Arguments& with) {
     std::string seeds = "ok";
     const std::size_t all = std::stoull(with.first);
-    for (Subscriber& subscriber : subscribers_) {
+    for (bus::Subscriber& subscriber : subscribers_) {
       std::vector<std::uint64_t> rows(all * kRowWords);
       std::size_t count = 0;
       for (std::size_t taken = 0; taken < all; taken += count) {
@@ -242,7 +242,7 @@ class PeerProcess {
   // says how that ended and what the descriptor says then.
   std::string look() {
     std::string seen = "ok";
-    for (Subscriber& subscriber : subscribers_) {
+    for (bus::Subscriber& subscriber : subscribers_) {
       pollfd descriptor{subscriber.event_descriptor(), POLLIN, 0};
       Sample sample;
       Outcome outcome = Outcome::kDone;
@@ -259,7 +259,7 @@ class PeerProcess {
   // What ready() of every subscriber says, and then its descriptor.
   std::string ready() {
     std::string seen = "ok";
-    for (Subscriber& subscriber : subscribers_) {
+    for (bus::Subscriber& subscriber : subscribers_) {
       pollfd descriptor{subscriber.event_descriptor(), POLLIN, 0};
       seen += subscriber.ready() ? " yes" : " no";
       seen += ::poll(&descriptor, 1, 0) == 1 ? " readable" : " silent";
@@ -296,7 +296,7 @@ class PeerProcess {
     return seeds;
   }
   std::string await_refusal() {
-    for (Subscriber& subscriber : subscribers_)
+    for (bus::Subscriber& subscriber : subscribers_)
       if (!eventually([&] { return subscriber.stats().refused != 0; })) return "nobody refused";
     return "ok " + subscribers_.back().stats().last_refusal;
   }
@@ -309,7 +309,7 @@ class PeerProcess {
     return seeds;
   }
   std::string await_subscribers(const Arguments& with) {
-    for (Publisher& publisher : publishers_) {
+    for (bus::Publisher& publisher : publishers_) {
       const auto count = static_cast<std::uint32_t>(std::stoul(with.first));
       const Outcome outcome = publisher.wait_for_subscribers(count, kLong);
       if (outcome != Outcome::kDone) return name_of(outcome);
@@ -317,7 +317,7 @@ class PeerProcess {
     return "ok";
   }
   std::string await_publishers(const Arguments& with) {
-    for (Subscriber& subscriber : subscribers_) {
+    for (bus::Subscriber& subscriber : subscribers_) {
       const auto count = static_cast<std::uint32_t>(std::stoul(with.first));
       const Outcome outcome = subscriber.wait_for_publishers(count, kLong);
       if (outcome != Outcome::kDone) return name_of(outcome);
@@ -344,7 +344,7 @@ class PeerProcess {
     ::_exit(0);
   }
   std::string used() {
-    for (Publisher& publisher : publishers_) (void)publisher.stats();
+    for (bus::Publisher& publisher : publishers_) (void)publisher.stats();
     std::size_t bytes = 0;
     for (const Participant& participant : participants_) bytes += participant.arena().used_bytes;
     return "ok " + std::to_string(bytes);
@@ -372,8 +372,8 @@ class PeerProcess {
 
   const std::string domain_;
   std::deque<Participant> participants_;
-  std::deque<Publisher> publishers_;
-  std::deque<Subscriber> subscribers_;
+  std::deque<bus::Publisher> publishers_;
+  std::deque<bus::Subscriber> subscribers_;
   std::vector<Sample> kept_;
   std::vector<Shared> shares_;
   std::vector<Loan> loans_;

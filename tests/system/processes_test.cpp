@@ -79,7 +79,7 @@ TEST_F(Processes, a_reliable_stream_loses_nothing) {
   Peer publisher(domain);
   ASSERT_EQ(publisher.ask("publisher topic reliable depth=4"), "ok");
   const Participant here = domain.join();
-  Subscriber subscriber("topic", {}, here);
+  bus::Subscriber subscriber("topic", {}, here);
   ASSERT_EQ(publisher.ask("await_subscribers 1"), "ok");
   publisher.tell("publish 5000 words=300");
   EXPECT_EQ(next_seeds(subscriber, 5000), seeds_from(0, 5000));
@@ -141,8 +141,8 @@ TEST_F(Processes, a_stopped_subscriber_holds_up_no_one) {
   Peer stopped(domain);
   ASSERT_EQ(stopped.ask("subscriber topic depth=2"), "ok");
   const Participant here = domain.join();
-  Publisher publisher("topic", {}, here);
-  Subscriber subscriber("topic", {}, here);
+  bus::Publisher publisher("topic", {}, here);
+  bus::Subscriber subscriber("topic", {}, here);
   ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
   stopped.signal(SIGSTOP);
   ASSERT_TRUE(stopped.wait_until_stopped());

@@ -68,7 +68,7 @@ class Putting : public ::testing::TestWithParam<PutPlace> {
 
   const FreshDomain domain;
   const Participant host = domain.join();
-  Queue queue{{}, host};
+  bus::Queue queue{{}, host};
 };
 
 TEST_P(Putting, what_a_dead_producer_had_put_is_there_and_nothing_else) {

@@ -11,7 +11,7 @@
 
 namespace tensorbus::testing {
 
-inline Outcome put_number(Queue& queue, std::uint64_t number, bool with_tensor,
+inline Outcome put_number(bus::Queue& queue, std::uint64_t number, bool with_tensor,
                           const platform::StopCondition& stop = kLong) {
   std::array<std::uint64_t, 64> words{};
   write_pattern(words, number);

@@ -140,7 +140,7 @@ class Steps : public ::testing::TestWithParam<Place> {
     {
       Peer fresh(domain);
       ASSERT_EQ(fresh.ask("publisher fresh seed=5"), "ok");
-      Subscriber subscriber("fresh", {}, participants[2]);
+      bus::Subscriber subscriber("fresh", {}, participants[2]);
       ASSERT_EQ(fresh.ask("await_subscribers 1"), "ok");
       ASSERT_EQ(fresh.ask("publish 2"), "ok");
       EXPECT_EQ(next_seeds(subscriber, 2), seeds_from(5, 2));
@@ -151,8 +151,8 @@ class Steps : public ::testing::TestWithParam<Place> {
   }
 
   std::size_t used() {
-    std::vector<Publisher*> all{&*between};
-    for (Publisher& publisher : publishers) all.push_back(&publisher);
+    std::vector<bus::Publisher*> all{&*between};
+    for (bus::Publisher& publisher : publishers) all.push_back(&publisher);
     std::size_t bytes = 0;
     for (const Participant& participant : participants) bytes += used_bytes(participant, all);
     return bytes;
@@ -165,9 +165,9 @@ class Steps : public ::testing::TestWithParam<Place> {
 
   const FreshDomain domain;
   std::vector<Participant> participants;
-  std::optional<Publisher> between;
-  std::optional<Subscriber> between_here;
-  std::vector<Publisher> publishers;
+  std::optional<bus::Publisher> between;
+  std::optional<bus::Subscriber> between_here;
+  std::vector<bus::Publisher> publishers;
   std::atomic<bool> done{false};
   std::size_t descriptors = 0;
   std::size_t used_before = 0;
@@ -189,7 +189,7 @@ class StepsOfAPublisher : public Steps {
 
   // Everything that came is whole and in order. It is held until the end.
   void receive_all() {
-    for (Subscriber& subscriber : subscribers) {
+    for (bus::Subscriber& subscriber : subscribers) {
       std::map<std::pair<Id, std::uint32_t>, std::uint64_t> next;
       while (auto sample = subscriber.try_receive()) {
         const SampleHeader& header = sample->header();
@@ -203,7 +203,7 @@ class StepsOfAPublisher : public Steps {
     }
   }
   void everybody_forgets_it() {
-    for (Subscriber& subscriber : subscribers)
+    for (bus::Subscriber& subscriber : subscribers)
       EXPECT_TRUE(eventually([&] {
         receive_all();
         return subscriber.stats().publishers == 0;
@@ -213,7 +213,7 @@ class StepsOfAPublisher : public Steps {
     held.clear();
   }
 
-  std::vector<Subscriber> subscribers;
+  std::vector<bus::Subscriber> subscribers;
   std::vector<Sample> held;
 };
 
@@ -277,10 +277,10 @@ class StepsOfASubscriber : public Steps {
                                               "receive 4", "look", "close_subscribers"});
   }
   void meanwhile() override {
-    for (Publisher& publisher : publishers) (void)publish_pattern(publisher, ++seed);
+    for (bus::Publisher& publisher : publishers) (void)publish_pattern(publisher, ++seed);
   }
   void everybody_forgets_it() {
-    for (Publisher& publisher : publishers)
+    for (bus::Publisher& publisher : publishers)
       EXPECT_TRUE(eventually([&] { return publisher.subscribers() == 0; }));
   }
 
@@ -423,7 +423,7 @@ class NothingFound : public ::testing::Test {
 
   const FreshDomain domain;
   const Participant here = domain.join();
-  Publisher publisher{"topic", {}, here};
+  bus::Publisher publisher{"topic", {}, here};
   Peer polling{domain, "receive.nothing_found:1:stop"};
 };
 

@@ -38,8 +38,8 @@ std::atomic<std::uint64_t> elsewhere_count{0};
 memory::BlockRef born_block(bus::ParticipantCore& core, std::size_t bytes) {
   try {
     // NumPy allocates with the GIL, which a publishing thread may need before it goes on.
-    memory::BlockRef block = core.allocate_without_waiting(std::max(bytes, platform::page_bytes()),
-                                                           memory::Grant::kRead);
+    memory::BlockRef block = core.memory().allocate_without_waiting(
+        std::max(bytes, platform::page_bytes()), memory::Grant::kRead);
     block->mark_born();
     born_count.fetch_add(1, std::memory_order_relaxed);
     return block;

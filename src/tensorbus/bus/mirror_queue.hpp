@@ -1,7 +1,9 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,30 +12,34 @@
 #include <tensorbus/outcome.hpp>
 #include <vector>
 
-#include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/participant/sample_read.hpp"
 #include "tensorbus/bus/queue/mirror_events.hpp"
+#include "tensorbus/bus/session/queue_requests.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/link/lease/mirror_origin.hpp"
 #include "tensorbus/platform/export.hpp"
+#include "tensorbus/platform/mutex.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 
 // A mirror: a queue that represents a queue on another machine, its home
 // (docs/internals/protocol.md, section 7). Local programs use it like any queue. A bridge passes
 // the mirror's events to the home, and the home's replies to the mirror. The object closes the
-// mirror when it is destroyed. Thread-safe.
+// mirror when it is destroyed. Thread-safe. After a fork it belongs to the parent: programs hold it
+// in a ForkSafe.
 class TENSORBUS_API MirrorQueue {
  public:
-  using Kind = bus::MirrorEvent::Kind;
+  static constexpr const char* kMovedFrom = "this queue was moved from";
+  using Kind = MirrorEvent::Kind;
   using Values = std::array<std::uint64_t, 4>;
 
   // Throws Error(kInvalidArgument) if the domain has a queue of this name, or if a name of the
   // origin is missing. The mirror is never `shared`.
   MirrorQueue(const QueueOptions& options, const link::MirrorOrigin& origin,
               const Participant& participant = Participant::shared());
-  MirrorQueue(MirrorQueue&&) noexcept;
-  MirrorQueue& operator=(MirrorQueue&&) noexcept;
+  MirrorQueue(const MirrorQueue&) = delete;
+  MirrorQueue& operator=(const MirrorQueue&) = delete;
   ~MirrorQueue();
 
   const std::string& address() const;
@@ -73,8 +79,25 @@ class TENSORBUS_API MirrorQueue {
   void close();
 
  private:
-  struct State;
-  bus::ForkSafe<State> state_;
+  struct PendingPut {
+    Event event;
+    SampleRead reading;
+  };
+
+  explicit MirrorQueue(const Participant& participant);
+  void post(std::function<void(MirrorHost&)> task) const;
+  template <typename T>
+  T ask(std::function<T(MirrorHost&)> ask) const;
+  bool read_put(std::vector<Event>& taken) TB_REQUIRES(mutex_);
+
+  const std::shared_ptr<ParticipantCore> participant_;
+  const std::shared_ptr<MirrorEvents> events_;
+  MadeMirror mirror_;  // without a host: not made, or closed
+  std::string text_;   // the address as text
+  std::string marker_;
+  std::atomic<std::uint64_t> last_tag_{0};  // relaxed: one thread offers items
+  platform::Mutex mutex_;
+  std::optional<PendingPut> put_ TB_GUARDED_BY(mutex_);
 };
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

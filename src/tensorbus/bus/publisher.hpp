@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,33 +12,31 @@
 #include <tensorbus/value.hpp>
 #include <vector>
 
-#include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/bus/participant.hpp"
 #include "tensorbus/bus/publish/loan.hpp"
+#include "tensorbus/bus/publish/sample_builder.hpp"
 #include "tensorbus/link/lease/mirror_origin.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 
-namespace memory {
-class BlockRef;
-}
-namespace bus {
-struct Stamp;
-}
+class LoanedSample;
+class Sender;
 
-// A program's publisher, for the C interface and the Python extension. It lends memory, makes
-// samples, and closes the publisher when it is destroyed; bus::PublisherCore delivers the samples.
-// include/tensorbus/publisher.hpp describes the calls and their errors. Thread-safe.
-class TENSORBUS_API Publisher {
+// A program's publisher: it lends memory and makes samples, which its Sender delivers.
+// include/tensorbus/publisher.hpp describes the calls and their errors. Thread-safe. After a fork
+// it belongs to the parent: programs hold it in a ForkSafe.
+class TENSORBUS_API Publisher final : SampleBuilder::Allocator {
  public:
+  static constexpr const char* kMovedFrom = "this publisher was moved from";
+
   // `origin`: for a mirror. `first`: the sequence number of its first sample.
   explicit Publisher(const std::string& topic, const PublisherOptions& options = {},
                      const Participant& participant = Participant::shared(),
                      link::MirrorOrigin origin = {}, std::uint64_t first = 0);
-  Publisher(Publisher&&) noexcept;
-  Publisher& operator=(Publisher&&) noexcept;
+  Publisher(Publisher&&) noexcept = default;
+  Publisher& operator=(Publisher&&) = delete;
   ~Publisher();  // close()
 
   Loan loan(const Layout& layout, Device device = Device::host());
@@ -59,8 +58,8 @@ class TENSORBUS_API Publisher {
   // first message is an outcome; the next call throws the Error.
   PublishedMany publish_many(const TensorView& rows, const platform::StopCondition& stop);
   PublishedMany publish_many(const TensorView& rows);
-  // For a mirror: see bus::PublisherCore.
-  Published publish_as(const Message& message, const bus::Stamp& as,
+  // For a mirror: see Sender.
+  Published publish_as(const Message& message, const Stamp& as,
                        const platform::StopCondition& stop);
   bool restart(std::uint64_t sequence);
   void begin_at(std::uint64_t sequence);
@@ -78,12 +77,34 @@ class TENSORBUS_API Publisher {
   void close();
 
  private:
-  struct State;
-  Published publish(std::span<const TensorView> tensors, const Message& rest,
-                    const platform::StopCondition& stop, const memory::BlockRef* loan,
-                    const bus::Stamp* as = nullptr);
+  using Tensors = std::span<const TensorView>;
 
-  bus::ForkSafe<State> state_;
+  memory::BlockRef allocate(std::size_t bytes) const override;
+  memory::BlockRef allocate_on(const Device& device, std::size_t bytes) const override;
+  bool waits_for_memory(const platform::StopCondition& stop) const;
+  template <typename Work>
+  Outcome with_room(const platform::StopCondition& stop, const Work& work) const;
+
+  Published publish(Tensors tensors, const Message& rest, const platform::StopCondition& stop,
+                    const memory::BlockRef* loan, const Stamp* as = nullptr);
+  Published publish_now(Tensors tensors, const Message& rest, const platform::StopCondition& stop,
+                        const memory::BlockRef* loan, const Stamp* as);
+  std::optional<Published> publish_alone(const TensorView& tensor, std::uint64_t fingerprint,
+                                         const platform::StopCondition& stop);
+  template <typename Sample>
+  Published send(Sample& sample, const platform::StopCondition& stop, const Stamp* as = nullptr);
+  void publish_together(const TensorView& rows, const Layout& row, std::size_t step,
+                        const platform::StopCondition& stop, PublishedMany& done);
+
+  bool copy(LoanedSample& sample, const Layout& layout, const ByteSpan& span, const std::byte* data,
+            std::uint64_t fingerprint) const;
+  bool take(LoanedSample& sample, const Layout& layout, const ByteSpan& span, const std::byte* data,
+            memory::BlockRef block, std::uint64_t fingerprint) const;
+  bool take(LoanedSample& sample, const Layout& layout, const ByteSpan& span, const std::byte* data,
+            link::PublishedRef& issued, std::uint64_t fingerprint = 0) const;
+
+  std::shared_ptr<ParticipantCore> participant_;
+  std::shared_ptr<Sender> sender_;
 };
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

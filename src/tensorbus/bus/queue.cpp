@@ -16,192 +16,171 @@
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/waiting/poller.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 namespace {
 constexpr std::chrono::nanoseconds kNow{};
 }  // namespace
 
-struct Queue::State {
-  static constexpr const char* kMovedFrom = "this queue was moved from";
-  const std::shared_ptr<bus::ParticipantCore> participant;
-  const QueueOptions options;
-  bus::QueueAddress address{};
-  std::string text{};    // the address as text
-  std::string marker{};  // of a named queue that was made here
-  bool made_here = false;
-  std::optional<Access> wanted{};  // set by receive_with()
-  std::shared_ptr<const bus::QueueRings> rings{};
+Queue::Queue(const Participant& participant, QueueOptions options)
+    : participant_(participant.core()), options_(std::move(options)) {}
 
-  ~State() {
-    if (made_here) close({});
-  }
-  bus::QueueClient client() const { return {*participant, address, rings}; }
-  std::size_t put_at_once(std::span<const Message> items,
-                          const platform::StopCondition& stop) const {
-    return stop.timeout() > kNow ? rings->putter->put_soon(items) : rings->putter->put_now(items);
-  }
-  bool put_at_once(const bus::SampleBuilder& item, const platform::StopCondition& stop) const {
-    return stop.timeout() > kNow ? rings->putter->put_soon(item) : rings->putter->put_now(item);
-  }
-  Access access() const noexcept {
-    if (wanted) return *wanted;
-    return options.shared ? Access::kShared : Access::kRead;
-  }
-  bus::SampleBuilder prepare(const Message& item) const {
-    return {item.tensors, item, participant->supplies(grant())};
-  }
-  // Without a time-out the wait for memory has no bound, and possibly no process frees any: then
-  // only the first attempt counts.
-  Outcome when_there_is_room(const platform::StopCondition& stop,
-                             const std::function<void()>& prepare) const {
-    if (stop.timeout() != kForever) return participant->when_there_is_room(stop, prepare);
-    prepare();
-    return Outcome::kDone;
-  }
-  // Appends as many as there is memory for. Returns the error that stopped it, if any.
-  std::exception_ptr prepare_all(std::span<const Message> items, std::list<bus::SampleBuilder>& to,
-                                 const platform::StopCondition& stop, Outcome& outcome) const {
-    try {
-      for (const Message& item : items) {
-        outcome = when_there_is_room(
-            stop, [&] { to.emplace_back(item.tensors, item, participant->supplies(grant())); });
-        if (outcome != Outcome::kDone) break;
-      }
-    } catch (...) {
-      return std::current_exception();
-    }
-    return nullptr;
-  }
-  memory::Grant grant() const noexcept {
-    return options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
-  }
-  void close(const GiveUp& give_up) const {
-    if (!marker.empty()) participant->domain().remove_file(marker);
-    client().close(give_up);
-  }
-};
-
-Queue::Queue(bus::ForkSafe<State> state) : state_(std::move(state)) {}
-Queue::Queue(Queue&&) noexcept = default;
-Queue& Queue::operator=(Queue&&) noexcept = default;
-Queue::~Queue() = default;
-
+// The delegation makes the destructor close the queue if a later step throws.
 Queue::Queue(const QueueOptions& options, const Participant& participant,
-             const link::MirrorOrigin& origin) {
+             const link::MirrorOrigin& origin)
+    : Queue(participant, options) {
   platform::with_memory_errors([&] {
-    state_.emplace(participant.core(), options);
-    State& state = *state_;
-    bus::ParticipantCore& core = *state.participant;
-    state.address = {core.id(), bus::make_queue(core, options)};
-    state.made_here = true;
-    state.rings = core.kept<bus::KeptQueueRings>().of(state.address);
-    state.text = bus::to_text(state.address);
+    address_ = {participant_->id(), make_queue(*participant_, options)};
+    made_here_ = true;
+    rings_ = participant_->kept<KeptQueueRings>().of(address_);
+    text_ = to_text(address_);
     if (options.name.empty()) return;
-    state.marker = bus::add_queue_marker(core.domain(), options.name, state.address,
-                                         {.machine = origin.machine, .origin = origin.publisher});
+    marker_ = add_queue_marker(participant_->domain(), options.name, address_,
+                               {.machine = origin.machine, .origin = origin.publisher});
   });
 }
 
-Queue Queue::elsewhere(const Participant& participant, QueueOptions options,
-                       const bus::QueueAddress& address) {
-  bus::ForkSafe<State> state;
-  state.emplace(participant.core(), std::move(options), address, bus::to_text(address));
-  state->rings = participant.core()->kept<bus::KeptQueueRings>().of(address);
-  return Queue(std::move(state));
+Queue::Queue(const Participant& participant, QueueOptions options, const QueueAddress& address)
+    : Queue(participant, std::move(options)) {
+  address_ = address;
+  text_ = to_text(address);
+  rings_ = participant_->kept<KeptQueueRings>().of(address);
+}
+
+Queue::~Queue() {
+  if (participant_ && made_here_) close();
+}
+
+QueueClient Queue::client() const { return {*participant_, address_, rings_}; }
+
+Access Queue::access() const noexcept {
+  if (wanted_) return *wanted_;
+  return options_.shared ? Access::kShared : Access::kRead;
+}
+
+memory::Grant Queue::grant() const noexcept {
+  return options_.shared ? memory::Grant::kWrite : memory::Grant::kRead;
+}
+
+std::size_t Queue::put_at_once(std::span<const Message> items,
+                               const platform::StopCondition& stop) const {
+  return stop.timeout() > kNow ? rings_->putter->put_soon(items) : rings_->putter->put_now(items);
+}
+
+bool Queue::put_at_once(const SampleBuilder& item, const platform::StopCondition& stop) const {
+  return stop.timeout() > kNow ? rings_->putter->put_soon(item) : rings_->putter->put_now(item);
+}
+
+// Without a time-out the wait for memory has no bound, and possibly no process frees any: then
+// only the first attempt counts.
+Outcome Queue::when_there_is_room(const platform::StopCondition& stop,
+                                  const std::function<void()>& prepare) const {
+  if (stop.timeout() != kForever) return participant_->memory().when_there_is_room(stop, prepare);
+  prepare();
+  return Outcome::kDone;
+}
+
+// Appends as many as there is memory for. Returns the error that stopped it, if any.
+std::exception_ptr Queue::prepare_all(std::span<const Message> items, std::list<SampleBuilder>& to,
+                                      const platform::StopCondition& stop, Outcome& outcome) const {
+  try {
+    for (const Message& item : items) {
+      outcome = when_there_is_room(stop, [&] {
+        to.emplace_back(item.tensors, item, participant_->memory().supplies(grant()));
+      });
+      if (outcome != Outcome::kDone) break;
+    }
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
 }
 
 Queue Queue::open(const std::string& address_or_name, const platform::StopCondition& stop,
                   const Participant& participant) {
   return platform::with_memory_errors([&] {
-    bus::ParticipantCore& core = *participant.core();
-    const bool named = !bus::is_queue_address(address_or_name);
-    auto [address, told] =
-        named ? bus::open_named_queue(core, address_or_name, stop)
-              : bus::open_queue(core, bus::parse_queue_address(address_or_name), stop);
+    ParticipantCore& core = *participant.core();
+    const bool named = !is_queue_address(address_or_name);
+    auto [address, told] = named ? open_named_queue(core, address_or_name, stop)
+                                 : open_queue(core, parse_queue_address(address_or_name), stop);
     address.queue.key = told.third;
-    return elsewhere(participant,
-                     {.maxsize = static_cast<std::uint32_t>(told.first),
-                      .redeliver = (told.second & 1) != 0,
-                      .shared = (told.second & 2) != 0,
-                      .name = named ? address_or_name : "",
-                      .max_bytes = told.fourth},
-                     address);
+    return Queue(participant,
+                 {.maxsize = static_cast<std::uint32_t>(told.first),
+                  .redeliver = (told.second & 1) != 0,
+                  .shared = (told.second & 2) != 0,
+                  .name = named ? address_or_name : "",
+                  .max_bytes = told.fourth},
+                 address);
   });
 }
 
 Queue Queue::at(const std::string& address, const QueueOptions& options,
                 const Participant& participant) {
   return platform::with_memory_errors(
-      [&] { return elsewhere(participant, options, bus::parse_queue_address(address)); });
+      [&] { return Queue(participant, options, parse_queue_address(address)); });
 }
 
 std::vector<std::string> Queue::addresses_of(const std::string& name,
                                              const Participant& participant) {
   return platform::with_memory_errors([&] {
     std::vector<std::string> all;
-    for (const bus::QueueAddress& queue : bus::marked_queues(participant.core()->domain(), name))
-      all.push_back(bus::to_text(queue));
+    for (const QueueAddress& queue : marked_queues(participant.core()->domain(), name))
+      all.push_back(to_text(queue));
     return all;
   });
 }
 
-void Queue::receive_with(Access access) { state_->wanted = access; }
+void Queue::receive_with(Access access) { wanted_ = access; }
 
-const std::string& Queue::address() const { return state_->text; }
+const std::string& Queue::address() const { return text_; }
 
-const QueueOptions& Queue::options() const { return state_->options; }
+const QueueOptions& Queue::options() const { return options_; }
 
-bool Queue::made_here() const { return state_->made_here; }
+bool Queue::made_here() const { return made_here_; }
 
 Outcome Queue::put(const Message& item, const platform::StopCondition& stop) {
-  const State& state = *state_;
   return platform::with_memory_errors([&] {
-    if (state.put_at_once({&item, 1}, stop) == 1) return Outcome::kDone;
-    std::optional<bus::SampleBuilder> prepared;
-    const Outcome ready = state.when_there_is_room(stop, [&] {
-      prepared.emplace(item.tensors, item, state.participant->supplies(state.grant()));
+    if (put_at_once({&item, 1}, stop) == 1) return Outcome::kDone;
+    std::optional<SampleBuilder> prepared;
+    const Outcome ready = when_there_is_room(stop, [&] {
+      prepared.emplace(item.tensors, item, participant_->memory().supplies(grant()));
     });
     if (ready != Outcome::kDone) return ready;
     const Outcome outcome =
-        state.put_at_once(*prepared, stop) ? Outcome::kDone : state.client().put(*prepared, stop);
+        put_at_once(*prepared, stop) ? Outcome::kDone : client().put(*prepared, stop);
     if (outcome == Outcome::kDone) prepared->mark_done();
     return outcome;
   });
 }
 
 Outcome Queue::get(Sample& item, const platform::StopCondition& stop) {
-  const State& state = *state_;
-  return platform::with_memory_errors(
-      [&] { return state.client().get(item, state.access(), stop); });
+  return platform::with_memory_errors([&] { return client().get(item, access(), stop); });
 }
 
 bool Queue::put_now(const Message& item) {
-  return platform::with_memory_errors(
-      [&] { return state_->rings->putter->put_now({&item, 1}) == 1; });
+  return platform::with_memory_errors([&] { return rings_->putter->put_now({&item, 1}) == 1; });
 }
 
 Outcome Queue::put_many(std::span<const Message> items, std::size_t& count,
                         const platform::StopCondition& stop) {
   constexpr std::size_t kBatch = 128;
-  const State& state = *state_;
   count = 0;
   return platform::with_memory_errors([&] {
     Outcome outcome = Outcome::kDone;
     while (outcome == Outcome::kDone) {
-      count += state.put_at_once(items.subspan(count), stop);
+      count += put_at_once(items.subspan(count), stop);
       if (count == items.size()) break;
       const std::size_t batch =
-          state.rings->putter->has_ring() ? 1 : kBatch;  // the next item needs no request
-      std::list<bus::SampleBuilder> prepared;
-      const std::exception_ptr why_not_all = state.prepare_all(
+          rings_->putter->has_ring() ? 1 : kBatch;  // the next item needs no request
+      std::list<SampleBuilder> prepared;
+      const std::exception_ptr why_not_all = prepare_all(
           items.subspan(count, std::min(batch, items.size() - count)), prepared, stop, outcome);
       const auto on_put = [&] {
         prepared.front().mark_done();
         prepared.pop_front();
         ++count;
       };
-      while (!prepared.empty() && state.put_at_once(prepared.front(), stop)) on_put();
-      const Outcome put = state.client().put_many(prepared, stop, on_put);
+      while (!prepared.empty() && put_at_once(prepared.front(), stop)) on_put();
+      const Outcome put = client().put_many(prepared, stop, on_put);
       if (put != Outcome::kDone) outcome = put;
       if (outcome == Outcome::kDone && why_not_all) std::rethrow_exception(why_not_all);
     }
@@ -211,17 +190,16 @@ Outcome Queue::put_many(std::span<const Message> items, std::size_t& count,
 
 Outcome Queue::get_many(std::vector<Sample>& items, std::size_t most,
                         const platform::StopCondition& stop) {
-  const State& state = *state_;
   return platform::with_memory_errors(
-      [&] { return state.client().get_many(items, most, state.access(), stop); });
+      [&] { return client().get_many(items, most, access(), stop); });
 }
 
 struct Queue::Pending::Impl {
-  std::shared_ptr<bus::ParticipantCore> participant;
-  platform::Fd event{};                 // made by descriptor()
-  bus::QueueClient::Request told{};     // for a put or a call
-  std::optional<bus::QueueGet> item{};  // for a get
-  link::Reply reply{};                  // to a call, after take()
+  std::shared_ptr<ParticipantCore> participant;
+  platform::Fd event{};            // made by descriptor()
+  QueueClient::Request told{};     // for a put or a call
+  std::optional<QueueGet> item{};  // for a get
+  link::Reply reply{};             // to a call, after take()
   const std::uint32_t fork_generation = platform::fork_generation();
 
   ~Impl() {
@@ -261,14 +239,12 @@ struct Queue::Pending::Impl {
     item->on_ready(notify());
   }
   // Returns the completion to wait for; null if take() waits for another event by now.
-  bus::CompletionState* awaited() const noexcept {
-    return item ? item->awaited() : told.awaited.get();
-  }
+  CompletionState* awaited() const noexcept { return item ? item->awaited() : told.awaited.get(); }
   Outcome take_reply() {
     const Outcome outcome = told.awaited->wait(kNow);
     if (outcome != Outcome::kDone) return outcome;
     reply = told.awaited->take();
-    return bus::QueueClient::outcome_of(reply);
+    return QueueClient::outcome_of(reply);
   }
   Outcome take_item(Sample& to) {
     const Outcome outcome = platform::with_memory_errors([&] { return item->take(to, kNow); });
@@ -317,10 +293,10 @@ Outcome Queue::Pending::take(Sample& item) {
 }
 
 bool Queue::Pending::wait(const platform::StopCondition& stop, Pending* other) {
-  bus::CompletionState* const first = impl_->awaited();
-  bus::CompletionState* const second = other != nullptr ? other->impl_->awaited() : nullptr;
+  CompletionState* const first = impl_->awaited();
+  CompletionState* const second = other != nullptr ? other->impl_->awaited() : nullptr;
   if (first == nullptr || (other != nullptr && second == nullptr)) return false;
-  bus::EventLoop::Driver driver(impl_->participant->loop(), false);
+  EventLoop::Driver driver(impl_->participant->loop(), false);
   const auto sleep = [&](auto most) {
     return impl_->item ? impl_->item->sleep_on_rings(stop, most, second) : std::nullopt;
   };
@@ -330,9 +306,8 @@ bool Queue::Pending::wait(const platform::StopCondition& stop, Pending* other) {
 
 Outcome Queue::get_while(Sample& item, const Pending& unanswered,
                          const platform::StopCondition& stop) {
-  const State& state = *state_;
   return platform::with_memory_errors(
-      [&] { return state.client().get(item, state.access(), stop, unanswered.impl_->awaited()); });
+      [&] { return client().get(item, access(), stop, unanswered.impl_->awaited()); });
 }
 
 Outcome Queue::Pending::accept() {
@@ -348,37 +323,34 @@ void Queue::Pending::spoil() {
 }
 
 Queue::Pending Queue::start_put(const Message& item, bool waits) {
-  const State& state = *state_;
   return platform::with_memory_errors([&] {
-    std::unique_ptr<Pending::Impl> impl(new Pending::Impl{state.participant});
+    std::unique_ptr<Pending::Impl> impl(new Pending::Impl{participant_});
     if (put_now(item)) {
-      impl->told.awaited = bus::QueueClient::answered();
+      impl->told.awaited = QueueClient::answered();
       return Pending(std::move(impl));
     }
-    bus::SampleBuilder prepared = state.prepare(item);
-    if (state.rings->putter->put_now(prepared))
-      impl->told.awaited = bus::QueueClient::answered();
+    SampleBuilder prepared(item.tensors, item, participant_->memory().supplies(grant()));
+    if (rings_->putter->put_now(prepared))
+      impl->told.awaited = QueueClient::answered();
     else
-      impl->told = state.client().start_put(prepared, waits);
+      impl->told = client().start_put(prepared, waits);
     prepared.mark_done();
     return Pending(std::move(impl));
   });
 }
 
 Queue::Pending Queue::start_get(bool holds, bool waits) {
-  const State& state = *state_;
   return platform::with_memory_errors([&] {
-    std::unique_ptr<Pending::Impl> impl(new Pending::Impl{state.participant});
-    impl->item.emplace(state.client().start_get(state.access(), {waits, holds}));
+    std::unique_ptr<Pending::Impl> impl(new Pending::Impl{participant_});
+    impl->item.emplace(client().start_get(access(), {waits, holds}));
     return Pending(std::move(impl));
   });
 }
 
 Queue::Pending Queue::start_call(link::QueueVerb verb, std::uint64_t number) {
-  const State& state = *state_;
   return platform::with_memory_errors([&] {
-    std::unique_ptr<Pending::Impl> impl(new Pending::Impl{state.participant});
-    impl->told = state.client().start_call(verb, number);
+    std::unique_ptr<Pending::Impl> impl(new Pending::Impl{participant_});
+    impl->told = client().start_call(verb, number);
     return Pending(std::move(impl));
   });
 }
@@ -386,41 +358,38 @@ Queue::Pending Queue::start_call(link::QueueVerb verb, std::uint64_t number) {
 Queue::Pending Queue::start_join() { return start_call(link::QueueVerb::kJoin); }
 
 void Queue::call(link::QueueVerb verb, std::uint64_t number, const GiveUp& give_up) {
-  const State& state = *state_;
-  platform::with_memory_errors([&] { (void)state.client().call(verb, give_up, number); });
+  platform::with_memory_errors([&] { (void)client().call(verb, give_up, number); });
 }
 
 void Queue::task_done(const GiveUp& give_up) {
-  const State& state = *state_;
-  platform::with_memory_errors([&] { state.client().task_done(give_up); });
+  platform::with_memory_errors([&] { client().task_done(give_up); });
 }
 
 Outcome Queue::join(const platform::StopCondition& stop) {
-  const State& state = *state_;
-  return platform::with_memory_errors([&] { return state.client().join(stop); });
+  return platform::with_memory_errors([&] { return client().join(stop); });
 }
 
 Queue::Remaining Queue::shutdown(bool immediate, const GiveUp& give_up) {
-  const State& state = *state_;
   return platform::with_memory_errors([&] {
-    const link::Reply told = state.client().shut_down(immediate, give_up);
+    const link::Reply told = client().shut_down(immediate, give_up);
     return Remaining{told.first, told.second, told.third != 0};
   });
 }
 
 Outcome Queue::drain(const platform::StopCondition& stop) {
-  const State& state = *state_;
-  return platform::with_memory_errors([&] { return state.client().drain(stop); });
+  return platform::with_memory_errors([&] { return client().drain(stop); });
 }
 
 QueueStats Queue::stats(const GiveUp& give_up) const {
-  const State& state = *state_;
   return platform::with_memory_errors([&] {
-    const link::Reply told = state.client().state(give_up);
+    const link::Reply told = client().state(give_up);
     return QueueStats{told.first, told.second, told.third, told.fourth};
   });
 }
 
-void Queue::close(const GiveUp& give_up) { state_->close(give_up); }
+void Queue::close(const GiveUp& give_up) {
+  if (!marker_.empty()) participant_->domain().remove_file(marker_);
+  client().close(give_up);
+}
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

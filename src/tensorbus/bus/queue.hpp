@@ -3,7 +3,11 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <exception>
+#include <functional>
+#include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <tensorbus/message.hpp>
@@ -11,27 +15,26 @@
 #include <tensorbus/stats.hpp>
 #include <vector>
 
-#include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/publish/sample_builder.hpp"
+#include "tensorbus/bus/queue_client/queue_request.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/link/lease/mirror_origin.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 
-namespace bus {
-struct QueueAddress;
-}
-namespace link {
-enum class QueueVerb : std::uint32_t;
-}
+class QueueClient;
+struct QueueRings;
 
-// A program's end of a queue, for the C interface and the Python extension. The object that made
-// the queue closes it when it is destroyed; bus::QueueClient talks to the queue's server.
-// include/tensorbus/queue.hpp describes the calls and their errors. Thread-safe.
+// A program's end of a queue: prepares items, and uses the rings or a QueueClient to put and get
+// them. The object that made the queue closes it when it is destroyed. include/tensorbus/queue.hpp
+// describes the calls and their errors. Thread-safe. After a fork it belongs to the parent:
+// programs hold it in a ForkSafe.
 class TENSORBUS_API Queue {
  public:
+  static constexpr const char* kMovedFrom = "this queue was moved from";
   static constexpr std::chrono::nanoseconds kForever = std::chrono::nanoseconds::max();
 
   // `origin`: for a service that represents a service on another machine; written into the marker.
@@ -48,8 +51,8 @@ class TENSORBUS_API Queue {
   // Returns addresses by which open() finds the queues of this name. Their servers may have died.
   static std::vector<std::string> addresses_of(
       const std::string& name, const Participant& participant = Participant::shared());
-  Queue(Queue&&) noexcept;
-  Queue& operator=(Queue&&) noexcept;
+  Queue(Queue&&) noexcept = default;
+  Queue& operator=(Queue&&) = delete;
   ~Queue();  // close(), if this object made the queue
 
   const std::string& address() const;
@@ -140,12 +143,28 @@ class TENSORBUS_API Queue {
   void close(const GiveUp& give_up = {});
 
  private:
-  struct State;
-  explicit Queue(bus::ForkSafe<State> state);
-  // Returns a queue that another object has made.
-  static Queue elsewhere(const Participant& participant, QueueOptions options,
-                         const bus::QueueAddress& address);
-  bus::ForkSafe<State> state_;
+  Queue(const Participant& participant, QueueOptions options);
+  // Of a queue that another object has made.
+  Queue(const Participant& participant, QueueOptions options, const QueueAddress& address);
+  QueueClient client() const;
+  Access access() const noexcept;
+  memory::Grant grant() const noexcept;
+  std::size_t put_at_once(std::span<const Message> items,
+                          const platform::StopCondition& stop) const;
+  bool put_at_once(const SampleBuilder& item, const platform::StopCondition& stop) const;
+  Outcome when_there_is_room(const platform::StopCondition& stop,
+                             const std::function<void()>& prepare) const;
+  std::exception_ptr prepare_all(std::span<const Message> items, std::list<SampleBuilder>& to,
+                                 const platform::StopCondition& stop, Outcome& outcome) const;
+
+  std::shared_ptr<ParticipantCore> participant_;
+  QueueOptions options_;
+  QueueAddress address_;
+  std::string text_;    // the address as text
+  std::string marker_;  // of a named queue that was made here
+  bool made_here_ = false;
+  std::optional<Access> wanted_;  // set by receive_with()
+  std::shared_ptr<const QueueRings> rings_;
 };
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

@@ -34,14 +34,15 @@ using AwaitedHeld = std::shared_ptr<bus::Completion<bus::LentRef>>;
 // Requests a shared sample from its owner; `awaited` gets it, or the error.
 void ask_for(bus::ParticipantCore& core, const Handle& handle, Access access,
              std::chrono::nanoseconds patience, const AwaitedHeld& awaited) {
-  const bus::Receiver receiver{[awaited](bus::LentRef held) { awaited->set(std::move(held)); },
-                               [awaited](const Error& error) { awaited->fail(error); }};
+  const bus::LentCallbacks callbacks{
+      [awaited](bus::LentRef held) { awaited->set(std::move(held)); },
+      [awaited](const Error& error) { awaited->fail(error); }};
   const memory::Grant grant =
       access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
   const auto absent = "participant " + handle.owner.hex() + " is not in the domain " +
                       core.domain().path() + ": it has exited, or the handle is of another domain";
   core.post([owner = handle.owner, name = bus::Shares::Name{handle.number, handle.key}, grant,
-             patience, receiver, absent](bus::ParticipantContext& context) {
+             patience, callbacks, absent](bus::ParticipantContext& context) {
     const auto reached = std::make_shared<std::shared_ptr<bus::PeerSession>>();
     (void)bus::PatientRequest::start(
         context, owner, patience,
@@ -50,13 +51,13 @@ void ask_for(bus::ParticipantCore& core, const Handle& handle, Access access,
           *reached = other;
           other->attach(name, grant, std::move(on_answer));
         },
-        [&context, reached, grant, receiver](bus::PeerSession::Answer& answer) {
+        [&context, reached, grant, callbacks](bus::PeerSession::Answer& answer) {
           if (const auto* lent = std::get_if<link::Lent>(&answer))
-            bus::collect(context, *reached, *lent, grant, receiver);
+            bus::collect(context, *reached, *lent, grant, callbacks);
           else if (const auto* error = std::get_if<Error>(&answer))
-            receiver.on_error(*error);
+            callbacks.on_error(*error);
           else
-            receiver.on_error(Error(Code::kProtocol, "the reply does not match the request"));
+            callbacks.on_error(Error(Code::kProtocol, "the reply does not match the request"));
         },
         absent);
   });
@@ -142,8 +143,8 @@ Loan empty(const Layout& layout, bool shared, const Participant& participant, De
     const auto& core = participant.core();
     const ByteSpan span = span_of(layout);
     const memory::Grant most = shared ? memory::Grant::kWrite : memory::Grant::kRead;
-    memory::BlockRef block = !device.is_host() ? core->allocate(device, span.bytes(), most)
-                                               : core->allocate(span.bytes(), most);
+    memory::BlockRef block = !device.is_host() ? core->memory().allocate(device, span.bytes(), most)
+                                               : core->memory().allocate(span.bytes(), most);
     block->make_persistent();
     return Loan(std::move(block), layout, span, device, core);
   });
@@ -173,7 +174,7 @@ Shared share(const Message& message, const ShareOptions& options, const Particip
     const memory::Grant grant = options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
     bus::ForkSafe<Shared::State> state;
     state.emplace(core);
-    bus::SampleBuilder sample(message.tensors, message, core->supplies(grant));
+    bus::SampleBuilder sample(message.tensors, message, core->memory().supplies(grant));
     Handle& handle = state->handle;
     handle.owner = core->id();
     describe(handle, message.tensors, sample.descriptor());
@@ -190,7 +191,7 @@ Handle share_once(const Message& message, bool shared, std::uint64_t carrier,
   return platform::with_memory_errors([&] {
     const auto& core = participant.core();
     const memory::Grant grant = shared ? memory::Grant::kWrite : memory::Grant::kRead;
-    bus::SampleBuilder sample(message.tensors, message, core->supplies(grant));
+    bus::SampleBuilder sample(message.tensors, message, core->memory().supplies(grant));
     Handle handle;
     handle.owner = core->id();
     describe(handle, message.tensors, sample.descriptor());

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,26 +10,29 @@
 #include <vector>
 
 #include "tensorbus/bus/domain/topic_name.hpp"
-#include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/bus/participant.hpp"
 #include "tensorbus/bus/subscribe/missing_samples.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 
-// A program's subscriber, for the C interface and the Python extension. It closes the subscriber
-// when it is destroyed; bus::SubscriberCore receives. include/tensorbus/subscriber.hpp describes
-// the calls and their errors. Thread-safe.
+class Receiver;
+
+// A program's subscriber: its Receiver has the links and takes samples from them.
+// include/tensorbus/subscriber.hpp describes the calls and their errors. Thread-safe. After a fork
+// it belongs to the parent: programs hold it in a ForkSafe.
 class TENSORBUS_API Subscriber {
  public:
+  static constexpr const char* kMovedFrom = "this subscriber was moved from";
+
   // `only`: the one publisher that it joins; empty: all of the topic.
   explicit Subscriber(const std::string& topic, const SubscriberOptions& options = {},
                       const Participant& participant = Participant::shared(),
-                      const std::optional<bus::PublisherName>& only = {});
-  Subscriber(Subscriber&&) noexcept;
-  Subscriber& operator=(Subscriber&&) noexcept;
+                      const std::optional<PublisherName>& only = {});
+  Subscriber(Subscriber&&) noexcept = default;
+  Subscriber& operator=(Subscriber&&) = delete;
   ~Subscriber();  // close()
 
   // Returns the next sample, or nothing. Goes on after signals. Throws Error(kInvalidArgument) when
@@ -50,11 +53,11 @@ class TENSORBUS_API Subscriber {
   bool ready();
 
   int event_descriptor();
-  // For a program that looks by itself every few milliseconds: SubscriberCore::notify_lazily().
+  // For a program that looks by itself every few milliseconds: Receiver::notify_lazily().
   void notify_lazily(bool lazily);
   bool has_set_aside() const;
   void refuse_set_aside(const char* why);
-  // For a program that ends: SubscriberCore::stop_here(), has_left(), miss_what_is_left().
+  // For a program that ends: Receiver::stop_here(), has_left(), miss_what_is_left().
   void stop_here() noexcept;
   bool has_left() const;
   void miss_what_is_left() noexcept;
@@ -64,13 +67,13 @@ class TENSORBUS_API Subscriber {
   void close();
   // With Device::host(): returns the samples since the last call that it does not get, at most
   // 1,024 gaps.
-  std::vector<bus::MissingSamples> take_missing();
+  std::vector<MissingSamples> take_missing();
 
  private:
-  struct State;
   std::optional<Sample> sample_of(Outcome outcome, Sample&& sample) const;
 
-  bus::ForkSafe<State> state_;
+  std::shared_ptr<ParticipantCore> participant_;
+  std::shared_ptr<Receiver> receiver_;
 };
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

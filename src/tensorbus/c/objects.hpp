@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/bus/listing.hpp"
 #include "tensorbus/bus/participant.hpp"
 #include "tensorbus/bus/publish/loan.hpp"
@@ -23,10 +24,10 @@ struct tb_participant {
   tensorbus::Participant participant;
 };
 struct tb_publisher {
-  tensorbus::Publisher publisher;
+  tensorbus::bus::ForkSafe<tensorbus::bus::Publisher> publisher;
 };
 struct tb_subscriber {
-  tensorbus::Subscriber subscriber;
+  tensorbus::bus::ForkSafe<tensorbus::bus::Subscriber> subscriber;
 };
 struct tb_loan {
   tensorbus::Loan loan;
@@ -37,10 +38,10 @@ struct tb_sample {
   std::atomic<std::uint32_t> references{1};
 };
 struct tb_queue {
-  tensorbus::Queue queue;
+  tensorbus::bus::ForkSafe<tensorbus::bus::Queue> queue;
 };
 struct tb_pending {
-  tensorbus::Queue::Pending pending;
+  tensorbus::bus::Queue::Pending pending;
 };
 struct tb_share {
   tensorbus::Shared shared;

@@ -38,8 +38,8 @@ tb_status tb_publisher_create(tb_participant* participant, const char* topic,
   return done([&] {
     const auto given = taken_or<tb_publisher_options>(options, TB_PUBLISHER_OPTIONS_INIT);
     hand_out(publisher, "publisher", [&] {
-      return new tb_publisher{
-          Publisher(text_of(topic, "topic"), options_of(given), participant_of(participant))};
+      return new tb_publisher{bus::ForkSafe<bus::Publisher>(
+          std::in_place, text_of(topic, "topic"), options_of(given), participant_of(participant))};
     });
   });
 }
@@ -52,7 +52,7 @@ tb_status tb_publisher_loan(tb_publisher* publisher, const tb_layout* layout, in
     hand_out(loan, "loan", [&] {
       return new tb_loan{
           required(publisher, "publisher")
-              .publisher.loan(layout_of(required(layout, "layout")), device_of(device))};
+              .publisher->loan(layout_of(required(layout, "layout")), device_of(device))};
     });
   });
 }
@@ -61,8 +61,9 @@ tb_status tb_publisher_publish_loan(tb_publisher* publisher, tb_loan** loan, voi
                                     tb_published* published) {
   return guarded([&] {
     tb_loan*& given = required(loan, "loan");
-    const Published done = required(publisher, "publisher")
-                               .publisher.publish(std::move(required(given, "*loan").loan), stream);
+    const Published done =
+        required(publisher, "publisher")
+            .publisher->publish(std::move(required(given, "*loan").loan), stream);
     if (done.outcome == Outcome::kDone) delete std::exchange(given, nullptr);
     return told(done, published);
   });
@@ -72,7 +73,7 @@ tb_status tb_publisher_publish(tb_publisher* publisher, const tb_message* messag
                                tb_published* published) {
   return guarded([&] {
     const Message taken_over = message_of(required(message, "message"));
-    return told(required(publisher, "publisher").publisher.publish(taken_over), published);
+    return told(required(publisher, "publisher").publisher->publish(taken_over), published);
   });
 }
 
@@ -82,7 +83,7 @@ tb_status tb_publisher_publish_within(tb_publisher* publisher, const tb_message*
   return guarded([&] {
     const Message taken_over = message_of(required(message, "message"));
     return told(required(publisher, "publisher")
-                    .publisher.publish(taken_over, stop_of(timeout_ns, give_up)),
+                    .publisher->publish(taken_over, stop_of(timeout_ns, give_up)),
                 published);
   });
 }
@@ -92,8 +93,8 @@ tb_status tb_publisher_publish_many(tb_publisher* publisher, const tb_tensor* ro
                                     tb_published_many* published) {
   return guarded([&] {
     const TensorView view = view_of(required(rows, "rows"));
-    const PublishedMany done =
-        required(publisher, "publisher").publisher.publish_many(view, stop_of(timeout_ns, give_up));
+    const PublishedMany done = required(publisher, "publisher")
+                                   .publisher->publish_many(view, stop_of(timeout_ns, give_up));
     give(published, {.struct_size = 0,
                      .subscribers = done.subscribers,
                      .count = done.count,
@@ -106,19 +107,19 @@ tb_status tb_publisher_wait_for_subscribers(tb_publisher* publisher, uint32_t co
                                             int64_t timeout_ns) {
   return guarded([&] {
     return status_of(required(publisher, "publisher")
-                         .publisher.wait_for_subscribers(count, stop_of(timeout_ns)));
+                         .publisher->wait_for_subscribers(count, stop_of(timeout_ns)));
   });
 }
 
 tb_status tb_publisher_get_stats(const tb_publisher* publisher, tb_publisher_stats* stats) {
   return done([&] {
-    const PublisherStats found = required(publisher, "publisher").publisher.stats();
+    const PublisherStats found = required(publisher, "publisher").publisher->stats();
     give(&required(stats, "stats"), c_stats(found));
   });
 }
 
 void tb_publisher_close(tb_publisher* publisher) {
-  (void)done([&] { required(publisher, "publisher").publisher.close(); });
+  (void)done([&] { required(publisher, "publisher").publisher->close(); });
 }
 
 void tb_name_parents(const tb_sample* const* samples, uint32_t count) {

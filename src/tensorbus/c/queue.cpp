@@ -10,7 +10,9 @@ using namespace tensorbus::c;
 
 namespace {
 
-Queue& queue_of(tb_queue* queue) { return required(queue, "queue").queue; }
+using QueueHandle = bus::ForkSafe<bus::Queue>;
+
+bus::Queue& queue_of(tb_queue* queue) { return *required(queue, "queue").queue; }
 
 QueueOptions options_of(const tb_queue_options* options) {
   const auto given = taken_or<tb_queue_options>(options, TB_QUEUE_OPTIONS_INIT);
@@ -21,7 +23,7 @@ QueueOptions options_of(const tb_queue_options* options) {
           .max_bytes = given.max_bytes};
 }
 
-tb_status started(Queue::Pending pending, tb_pending** target) {
+tb_status started(bus::Queue::Pending pending, tb_pending** target) {
   (void)pending.descriptor();  // made now, because this call can report an error
   hand_out(target, "pending", [&] { return new tb_pending{std::move(pending)}; });
   return TB_OK;
@@ -32,8 +34,10 @@ tb_status started(Queue::Pending pending, tb_pending** target) {
 tb_status tb_queue_create(tb_participant* participant, const tb_queue_options* options,
                           tb_queue** queue) {
   return done([&] {
-    hand_out(queue, "queue",
-             [&] { return new tb_queue{Queue(options_of(options), participant_of(participant))}; });
+    hand_out(queue, "queue", [&] {
+      return new tb_queue{
+          QueueHandle(std::in_place, options_of(options), participant_of(participant))};
+    });
   });
 }
 
@@ -41,8 +45,10 @@ tb_status tb_queue_open(tb_participant* participant, const char* address_or_name
                         int64_t timeout_ns, const tb_give_up* give_up, tb_queue** queue) {
   return done([&] {
     hand_out(queue, "queue", [&] {
-      return new tb_queue{Queue::open(text_of(address_or_name, "address_or_name"),
-                                      stop_of(timeout_ns, give_up), participant_of(participant))};
+      return new tb_queue{
+          QueueHandle(std::in_place,
+                      bus::Queue::open(text_of(address_or_name, "address_or_name"),
+                                       stop_of(timeout_ns, give_up), participant_of(participant)))};
     });
   });
 }
@@ -51,8 +57,9 @@ tb_status tb_queue_at(tb_participant* participant, const char* address,
                       const tb_queue_options* options, tb_queue** queue) {
   return done([&] {
     hand_out(queue, "queue", [&] {
-      return new tb_queue{
-          Queue::at(text_of(address, "address"), options_of(options), participant_of(participant))};
+      return new tb_queue{QueueHandle(
+          std::in_place, bus::Queue::at(text_of(address, "address"), options_of(options),
+                                        participant_of(participant)))};
     });
   });
 }
@@ -62,14 +69,14 @@ void tb_queue_destroy(tb_queue* queue) { delete queue; }
 const char* tb_queue_address(const tb_queue* queue) {
   const char* address = "";
   (void)done([&] {
-    if (queue != nullptr) address = queue->queue.address().c_str();
+    if (queue != nullptr) address = queue->queue->address().c_str();
   });
   return address;
 }
 
 tb_status tb_queue_get_options(const tb_queue* queue, tb_queue_options* options) {
   return done([&] {
-    const QueueOptions& found = required(queue, "queue").queue.options();
+    const QueueOptions& found = required(queue, "queue").queue->options();
     give(&required(options, "options"), {.struct_size = 0,
                                          .maxsize = found.maxsize,
                                          .redeliver = found.redeliver ? 1 : 0,
@@ -81,7 +88,7 @@ tb_status tb_queue_get_options(const tb_queue* queue, tb_queue_options* options)
 
 int32_t tb_queue_made_here(const tb_queue* queue) {
   bool made_here = false;
-  (void)done([&] { made_here = queue != nullptr && queue->queue.made_here(); });
+  (void)done([&] { made_here = queue != nullptr && queue->queue->made_here(); });
   return made_here ? 1 : 0;
 }
 
@@ -122,7 +129,7 @@ tb_status tb_queue_join(tb_queue* queue, int64_t timeout_ns, const tb_give_up* g
 tb_status tb_queue_get_stats(const tb_queue* queue, const tb_give_up* give_up,
                              tb_queue_stats* stats) {
   return done([&] {
-    const QueueStats found = required(queue, "queue").queue.stats(give_up_of(give_up));
+    const QueueStats found = required(queue, "queue").queue->stats(give_up_of(give_up));
     give(&required(stats, "stats"), c_stats(found));
   });
 }
@@ -158,7 +165,7 @@ tb_status tb_queue_get_while(tb_queue* queue, const tb_pending* unanswered, int6
                              const tb_give_up* give_up, tb_sample** item) {
   return guarded([&] {
     tb_sample*& target = required(item, "item");
-    const Queue::Pending& other = required(unanswered, "unanswered").pending;
+    const bus::Queue::Pending& other = required(unanswered, "unanswered").pending;
     Sample got;
     const Outcome outcome = queue_of(queue).get_while(got, other, stop_of(timeout_ns, give_up));
     if (outcome == Outcome::kDone) target = sample_of(std::move(got));
@@ -174,7 +181,7 @@ int tb_pending_descriptor(const tb_pending* pending) {
 
 tb_status tb_pending_take(tb_pending* pending, tb_sample** item) {
   return guarded([&] {
-    Queue::Pending& asked = required(pending, "pending").pending;
+    bus::Queue::Pending& asked = required(pending, "pending").pending;
     if (asked.is_get()) (void)required(item, "item");
     Sample got;
     const Outcome outcome = asked.take(got);

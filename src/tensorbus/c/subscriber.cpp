@@ -36,8 +36,8 @@ tb_status tb_subscriber_create(tb_participant* participant, const char* topic,
   return done([&] {
     const auto given = taken_or<tb_subscriber_options>(options, TB_SUBSCRIBER_OPTIONS_INIT);
     hand_out(subscriber, "subscriber", [&] {
-      return new tb_subscriber{
-          Subscriber(text_of(topic, "topic"), options_of(given), participant_of(participant))};
+      return new tb_subscriber{bus::ForkSafe<bus::Subscriber>(
+          std::in_place, text_of(topic, "topic"), options_of(given), participant_of(participant))};
     });
   });
 }
@@ -47,7 +47,7 @@ void tb_subscriber_destroy(tb_subscriber* subscriber) { delete subscriber; }
 tb_status tb_subscriber_receive(tb_subscriber* subscriber, int64_t timeout_ns,
                                 const tb_give_up* give_up, tb_sample** sample) {
   return guarded([&] {
-    Subscriber& from = required(subscriber, "subscriber").subscriber;
+    bus::Subscriber& from = *required(subscriber, "subscriber").subscriber;
     tb_sample*& target = required(sample, "sample");
     Sample received;
     const Outcome outcome = timeout_ns <= 0 ? from.try_receive(received)
@@ -61,7 +61,7 @@ tb_status tb_subscriber_receive_many(tb_subscriber* subscriber, tb_sample** samp
                                      size_t capacity, int64_t timeout_ns, const tb_give_up* give_up,
                                      size_t* count) {
   return guarded([&] {
-    Subscriber& from = required(subscriber, "subscriber").subscriber;
+    bus::Subscriber& from = *required(subscriber, "subscriber").subscriber;
     std::size_t& given = required(count, "count") = 0;
     if (capacity != 0) (void)required(samples, "samples");
     std::array<Sample, 64> few;
@@ -77,7 +77,7 @@ tb_status tb_subscriber_receive_many(tb_subscriber* subscriber, tb_sample** samp
 tb_status tb_subscriber_receive_into(tb_subscriber* subscriber, void* rows, const tb_layout* layout,
                                      int64_t timeout_ns, const tb_give_up* give_up, size_t* count) {
   return guarded([&] {
-    Subscriber& from = required(subscriber, "subscriber").subscriber;
+    bus::Subscriber& from = *required(subscriber, "subscriber").subscriber;
     std::size_t& given = required(count, "count") = 0;
     (void)required(static_cast<std::byte*>(rows), "rows");
     return status_of(from.receive_into(rows, layout_of(required(layout, "layout")), given,
@@ -87,14 +87,14 @@ tb_status tb_subscriber_receive_into(tb_subscriber* subscriber, void* rows, cons
 
 int32_t tb_subscriber_ready(tb_subscriber* subscriber) {
   int32_t ready = 0;
-  (void)done([&] { ready = required(subscriber, "subscriber").subscriber.ready() ? 1 : 0; });
+  (void)done([&] { ready = required(subscriber, "subscriber").subscriber->ready() ? 1 : 0; });
   return ready;
 }
 
 tb_status tb_subscriber_event_descriptor(tb_subscriber* subscriber, int* descriptor) {
   return done([&] {
     required(descriptor, "descriptor") =
-        required(subscriber, "subscriber").subscriber.event_descriptor();
+        required(subscriber, "subscriber").subscriber->event_descriptor();
   });
 }
 
@@ -102,20 +102,20 @@ tb_status tb_subscriber_wait_for_publishers(tb_subscriber* subscriber, uint32_t 
                                             int64_t timeout_ns) {
   return guarded([&] {
     return status_of(required(subscriber, "subscriber")
-                         .subscriber.wait_for_publishers(count, stop_of(timeout_ns)));
+                         .subscriber->wait_for_publishers(count, stop_of(timeout_ns)));
   });
 }
 
 tb_status tb_subscriber_get_stats(const tb_subscriber* subscriber, tb_subscriber_stats* stats) {
   return done([&] {
-    const SubscriberStats found = required(subscriber, "subscriber").subscriber.stats();
+    const SubscriberStats found = required(subscriber, "subscriber").subscriber->stats();
     give(&required(stats, "stats"), c_stats(found));
   });
 }
 
 tb_status tb_subscriber_last_refusal(const tb_subscriber* subscriber, char* text, size_t bytes) {
   return done([&] {
-    const std::string why = required(subscriber, "subscriber").subscriber.stats().last_refusal;
+    const std::string why = required(subscriber, "subscriber").subscriber->stats().last_refusal;
     if (bytes == 0) return;
     const std::size_t kept = std::min(why.size(), bytes - 1);
     std::memcpy(&required(text, "text"), why.data(), kept);
@@ -124,5 +124,5 @@ tb_status tb_subscriber_last_refusal(const tb_subscriber* subscriber, char* text
 }
 
 void tb_subscriber_close(tb_subscriber* subscriber) {
-  (void)done([&] { required(subscriber, "subscriber").subscriber.close(); });
+  (void)done([&] { required(subscriber, "subscriber").subscriber->close(); });
 }

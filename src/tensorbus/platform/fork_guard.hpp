@@ -5,10 +5,12 @@
 #include <type_traits>
 #include <utility>
 
+#include "tensorbus/platform/export.hpp"
+
 namespace tensorbus::platform {
 
 namespace internal {
-extern std::atomic<std::uint32_t> fork_generation;
+extern TENSORBUS_API std::atomic<std::uint32_t> fork_generation;
 }
 
 // Counts the forks between the first process and this one. An object stores the value at its

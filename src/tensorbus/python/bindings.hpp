@@ -52,6 +52,16 @@ void bind_tracing(nb::module_& module);
 void bind_recordings(nb::module_& module);
 void bind_players(nb::module_& module);
 
+// Returns a function of a handle that calls this function of its object.
+template <typename Handle, typename T, typename Result, typename... Args>
+auto through(Result (T::*function)(Args...)) {
+  return [function](const Handle& self, Args... args) { return ((*self).*function)(args...); };
+}
+template <typename Handle, typename T, typename Result>
+auto through(Result (T::*function)() const) {
+  return [function](const Handle& self) { return ((*self).*function)(); };
+}
+
 // Takes over the new reference that a call of Python's C interface returned. Throws the Python
 // exception if it is null. tests/house/test_extension_calls.py checks that the sources call
 // nb::steal() nowhere else.

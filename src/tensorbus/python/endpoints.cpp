@@ -24,6 +24,8 @@
 namespace tensorbus::python {
 namespace {
 
+using PublisherHandle = bus::ForkSafe<bus::Publisher>;
+
 // Returns the type of a definition; "" means any message.
 MessageType type_of(const std::string& definition) {
   return definition.empty() ? MessageType() : MessageType(definition);
@@ -37,7 +39,7 @@ nb::object told(const Published& published) {
 // For one publish() of a traced publisher: sets the parents that the program has named.
 class ParentsOfContext {
  public:
-  explicit ParentsOfContext(const Publisher& publisher) : traced_(publisher.traced()) {
+  explicit ParentsOfContext(const bus::Publisher& publisher) : traced_(publisher.traced()) {
     if (!traced_) [[likely]]
       return;
     const nb::object named = nb::module_::import_("tensorbus._topics.parents").attr("named")();
@@ -59,19 +61,19 @@ class ParentsOfContext {
   const bool traced_;
 };
 
-nb::object publish_message(Publisher& self, const Message& message, Seconds timeout) {
+nb::object publish_message(bus::Publisher& self, const Message& message, Seconds timeout) {
   const ParentsOfContext parents(self);
   return told(wait_hearing_signals(
       timeout, [&](const platform::StopCondition& stop) { return self.publish(message, stop); }));
 }
 
-nb::object publish_as(Publisher& self, Outgoing& outgoing, nb::bytes fields,
+nb::object publish_as(const PublisherHandle& self, Outgoing& outgoing, nb::bytes fields,
                       std::uint64_t fingerprint, std::uint64_t sequence, std::uint64_t timestamp_ns,
                       Seconds timeout) {
   Message message = outgoing.take(fields);
   message.fingerprint = fingerprint;
   nb::object result = told(wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
-    return self.publish_as(message, {sequence, timestamp_ns}, stop);
+    return self->publish_as(message, {sequence, timestamp_ns}, stop);
   }));
   outgoing.clear();
   return result;
@@ -85,8 +87,9 @@ std::optional<bus::PublisherName> publisher_named(const std::string& name) {
   return known;
 }
 
-nb::object publish(Publisher& self, Outgoing& outgoing, nb::bytes fields, Seconds timeout) {
-  nb::object told = publish_message(self, outgoing.take(fields), timeout);
+nb::object publish(const PublisherHandle& self, Outgoing& outgoing, nb::bytes fields,
+                   Seconds timeout) {
+  nb::object told = publish_message(*self, outgoing.take(fields), timeout);
   outgoing.clear();
   return told;
 }
@@ -100,25 +103,26 @@ std::optional<Message> lone_tensor(nb::handle value) {
   return message;
 }
 
-nb::object publish_any(Publisher& self, nb::handle data, Seconds timeout,
+nb::object publish_any(const PublisherHandle& self, nb::handle data, Seconds timeout,
                        std::optional<std::uintptr_t> stream, const MessagePlan* plan) {
   if (plan == nullptr)
-    if (const auto message = lone_tensor(data)) return publish_message(self, *message, timeout);
+    if (const auto message = lone_tensor(data)) return publish_message(*self, *message, timeout);
   Outgoing made;
   Packer packer(made);
   const auto fields = plan != nullptr ? packer.pack_typed(data, *plan) : packer.pack_message(data);
   if (stream) packer.tensors().set_stream(*stream);
-  return publish_message(self, packer.tensors().take(std::span(fields)), timeout);
+  return publish_message(*self, packer.tensors().take(std::span(fields)), timeout);
 }
 
 // Returns the outcome and the number of published rows; None if `rows` is not a plain array or
 // tensor with at least one dimension.
-nb::object publish_many(Publisher& self, nb::handle rows, Seconds timeout) {
+nb::object publish_many(const PublisherHandle& self, nb::handle rows, Seconds timeout) {
   const auto view = plain_view_of(rows);
   if (!view || view->layout.shape.empty()) return nb::none();
-  const ParentsOfContext parents(self);
+  const ParentsOfContext parents(*self);
   const PublishedMany done = wait_hearing_signals(
-      timeout, [&](const platform::StopCondition& stop) { return self.publish_many(*view, stop); });
+      timeout,
+      [&](const platform::StopCondition& stop) { return self->publish_many(*view, stop); });
   return nb::make_tuple(done.outcome, done.count);
 }
 
@@ -141,54 +145,54 @@ std::optional<Dims> plain_shape(nb::handle value) {
   return dims;
 }
 
-nb::object loan_plain(Publisher& self, nb::handle dtype, nb::handle shape) {
+nb::object loan_plain(const PublisherHandle& self, nb::handle dtype, nb::handle shape) {
   const auto of_torch = dtype_of_torch(dtype);
   const auto known = of_torch ? of_torch : dtype_of_numpy(dtype);
   auto sizes = known ? plain_shape(shape) : std::nullopt;
   if (!sizes) return nb::none();
   const Layout layout = Layout::contiguous(*known, *std::move(sizes));
-  Memory memory = memory_of(run_without_gil([&] { return self.loan(layout); }));
+  Memory memory = memory_of(run_without_gil([&] { return self->loan(layout); }));
   if (!of_torch) return make_plain_array(std::move(memory));
   return can_be_plain_torch(memory) ? make_plain_torch(std::move(memory)) : nb::none();
 }
 
-Memory loan(Publisher& self, const std::string& dtype, const std::vector<std::int64_t>& shape,
-            int device, Seconds timeout) {
+Memory loan(const PublisherHandle& self, const std::string& dtype,
+            const std::vector<std::int64_t>& shape, int device, Seconds timeout) {
   const Layout layout = layout_named(dtype, shape);
   const Device on = device_numbered(device);
-  if (!timeout) return memory_of(run_without_gil([&] { return self.loan(layout, on); }));
+  if (!timeout) return memory_of(run_without_gil([&] { return self->loan(layout, on); }));
   auto loan = wait_hearing_signals(
-      timeout, [&](const platform::StopCondition& stop) { return self.loan(layout, on, stop); });
+      timeout, [&](const platform::StopCondition& stop) { return self->loan(layout, on, stop); });
   return memory_of(*std::move(loan));
 }
 
 // Returns a loan as a memoryview, which can be sliced.
-nb::object loan_bytes(Publisher& self, std::int64_t bytes, Seconds timeout) {
+nb::object loan_bytes(const PublisherHandle& self, std::int64_t bytes, Seconds timeout) {
   nb::object memory = nb::cast(loan(self, "uint8", {bytes}, -1, timeout));
   return checked(PyMemoryView_FromObject(memory.ptr()));
 }
 
-// A Subscriber, as the class Subscriber of Python.
-struct SampleSubscriber : Subscriber {
-  SampleSubscriber(const std::string& topic, const SubscriberOptions& options, bool no_writes,
+// The class Subscriber of Python.
+struct SubscriberHandle : bus::ForkSafe<bus::Subscriber> {
+  SubscriberHandle(const std::string& topic, const SubscriberOptions& options, bool no_writes,
                    const Participant& participant, const std::optional<bus::PublisherName>& only)
-      : Subscriber(topic, options, participant, only), strict(no_writes) {
+      : ForkSafe(std::in_place, topic, options, participant, only), strict(no_writes) {
     platform::CopyOnWrite::look_for_handler();
   }
 
   const bool strict;  // no library may write to received tensors
 };
 
-nb::object receive(SampleSubscriber& self, Seconds timeout) {
+nb::object receive(SubscriberHandle& self, Seconds timeout) {
   Sample sample;
   const Outcome outcome = wait_hearing_signals(
-      timeout, [&](const platform::StopCondition& stop) { return self.receive(sample, stop); });
+      timeout, [&](const platform::StopCondition& stop) { return self->receive(sample, stop); });
   return sample_or_outcome(outcome, std::move(sample), self.strict);
 }
 
-nb::object try_receive(SampleSubscriber& self) {
+nb::object try_receive(SubscriberHandle& self) {
   Sample sample;
-  const Outcome outcome = self.try_receive(sample);
+  const Outcome outcome = self->try_receive(sample);
   return sample_or_outcome(outcome, std::move(sample), self.strict);
 }
 
@@ -197,11 +201,11 @@ constexpr std::size_t kMostAtOnce = 1024;
 // `device` of a subscriber: tensors stay on their device. -1 is main memory.
 constexpr int kStays = -2;
 
-nb::object receive_many(SampleSubscriber& self, std::size_t most, Seconds timeout) {
+nb::object receive_many(SubscriberHandle& self, std::size_t most, Seconds timeout) {
   std::vector<Sample> samples(std::min(most, kMostAtOnce));
   std::size_t count = 0;
   const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
-    return self.receive_many(samples, count, stop);
+    return self->receive_many(samples, count, stop);
   });
   if (outcome != Outcome::kDone) return nb::cast(outcome);
   nb::list list;
@@ -210,7 +214,7 @@ nb::object receive_many(SampleSubscriber& self, std::size_t most, Seconds timeou
   return list;
 }
 
-nb::object receive_into(SampleSubscriber& self, nb::handle array, Seconds timeout) {
+nb::object receive_into(SubscriberHandle& self, nb::handle array, Seconds timeout) {
   const auto view = writable_view_of(array);
   if (!view)
     throw Error(Code::kInvalidArgument,
@@ -218,7 +222,7 @@ nb::object receive_into(SampleSubscriber& self, nb::handle array, Seconds timeou
                 "writable");
   std::size_t count = 0;
   const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
-    return self.receive_into(const_cast<void*>(view->data), view->layout, count, stop);
+    return self->receive_into(const_cast<void*>(view->data), view->layout, count, stop);
   });
   return outcome == Outcome::kDone ? nb::cast(count) : nb::cast(outcome);
 }
@@ -307,24 +311,25 @@ void bind_participant(nb::module_& module) {
 }
 
 void bind_publisher(nb::module_& module) {
-  nb::class_<Publisher>(module, "Publisher")
+  nb::class_<PublisherHandle>(module, "Publisher")
       .def(
           "__init__",
-          [](Publisher* self, const std::string& topic, const Participant& participant,
+          [](PublisherHandle* self, const std::string& topic, const Participant& participant,
              std::uint32_t depth, std::uint32_t history, bool reliable, Seconds lag_timeout,
              bool shared, bool isolated, const std::string& type, const std::string& node,
              const std::pair<std::string, std::string>& origin) {
             const WithoutGil release;
-            new (self) Publisher(topic,
-                                 {.depth = depth,
-                                  .history = history,
-                                  .reliable = reliable,
-                                  .lag_timeout = to_timeout(lag_timeout),
-                                  .shared = shared,
-                                  .isolated = isolated,
-                                  .type = type_of(type),
-                                  .node = node},
-                                 participant, {origin.first, origin.second});
+            new (self)
+                PublisherHandle(std::in_place, topic,
+                                PublisherOptions{.depth = depth,
+                                                 .history = history,
+                                                 .reliable = reliable,
+                                                 .lag_timeout = to_timeout(lag_timeout),
+                                                 .shared = shared,
+                                                 .isolated = isolated,
+                                                 .type = type_of(type),
+                                                 .node = node},
+                                participant, link::MirrorOrigin{origin.first, origin.second});
           },
           nb::arg("topic"), nb::arg("participant"), nb::kw_only(), nb::arg("depth"),
           nb::arg("history"), nb::arg("reliable"), nb::arg("lag_timeout").none(), nb::arg("shared"),
@@ -365,43 +370,46 @@ void bind_publisher(nb::module_& module) {
                    "sequence: int, timestamp_ns: int, timeout: float | None) -> int | Outcome"),
            "Like publish(), for a mirror: with the sequence number and the time of the original. "
            "The number must not be lower than the next one.")
-      .def("restart", &Publisher::restart, nb::arg("sequence"), nb::call_guard<WithoutGil>(),
+      .def("restart", through<PublisherHandle>(&bus::Publisher::restart), nb::arg("sequence"),
+           nb::call_guard<WithoutGil>(),
            "Drops the history, and continues with this sequence number. Does nothing and returns "
            "False if the publisher has subscribers or is closed.")
-      .def("begin_at", &Publisher::begin_at, nb::arg("sequence"), nb::call_guard<WithoutGil>(),
+      .def("begin_at", through<PublisherHandle>(&bus::Publisher::begin_at), nb::arg("sequence"),
+           nb::call_guard<WithoutGil>(),
            "For a mirror that has not begun: samples from this sequence number on count as missed.")
-      .def("break_off", &Publisher::break_off, nb::call_guard<WithoutGil>(),
+      .def("break_off", through<PublisherHandle>(&bus::Publisher::break_off),
+           nb::call_guard<WithoutGil>(),
            "Closes the publisher as if its process had died: streams of subscribers continue with "
            "the next publisher.")
-      .def_prop_ro("number", &Publisher::number)
-      .def_prop_ro("traced", &Publisher::traced)
-      .def_prop_ro("subscribers", &Publisher::subscribers)
+      .def_prop_ro("number", through<PublisherHandle>(&bus::Publisher::number))
+      .def_prop_ro("traced", through<PublisherHandle>(&bus::Publisher::traced))
+      .def_prop_ro("subscribers", through<PublisherHandle>(&bus::Publisher::subscribers))
       .def(
           "wait_for_subscribers",
-          [](Publisher& self, std::uint32_t count, Seconds timeout) {
+          [](const PublisherHandle& self, std::uint32_t count, Seconds timeout) {
             return wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
-              return self.wait_for_subscribers(count, stop);
+              return self->wait_for_subscribers(count, stop);
             });
           },
           nb::arg("count"), nb::arg("timeout").none())
-      .def("ready", &Publisher::ready, nb::call_guard<WithoutGil>())
-      .def("fileno", &Publisher::event_descriptor)
+      .def("ready", through<PublisherHandle>(&bus::Publisher::ready), nb::call_guard<WithoutGil>())
+      .def("fileno", through<PublisherHandle>(&bus::Publisher::event_descriptor))
       .def_prop_ro(
-          "stats", [](const Publisher& self) { return stats_of(self.stats()); },
+          "stats", [](const PublisherHandle& self) { return stats_of(self->stats()); },
           nb::sig("def stats(self) -> dict[str, int]"))
-      .def("close", &Publisher::close, nb::call_guard<WithoutGil>());
+      .def("close", through<PublisherHandle>(&bus::Publisher::close), nb::call_guard<WithoutGil>());
 }
 
 void bind_subscriber(nb::module_& module) {
-  nb::class_<SampleSubscriber>(module, "Subscriber")
+  nb::class_<SubscriberHandle>(module, "Subscriber")
       .def(
           "__init__",
-          [](SampleSubscriber* self, const std::string& topic, const Participant& participant,
+          [](SubscriberHandle* self, const std::string& topic, const Participant& participant,
              std::uint32_t depth, std::uint32_t max_held, bool reliable, bool end_of_stream,
              double spin, TensorAccess access, const std::string& type, bool pin, int device,
              const std::string& publisher, const std::string& node) {
             const WithoutGil release;
-            new (self) SampleSubscriber(
+            new (self) SubscriberHandle(
                 topic,
                 {.depth = depth,
                  .max_held = max_held,
@@ -432,20 +440,21 @@ void bind_subscriber(nb::module_& module) {
            nb::sig("def receive_into(self, array: object, timeout: float | None) "
                    "-> int | Outcome"),
            "Returns the number of rows written, at least one; or the Outcome.")
-      .def("ready", &Subscriber::ready)
-      .def("fileno", &Subscriber::event_descriptor)
+      .def("ready", through<SubscriberHandle>(&bus::Subscriber::ready))
+      .def("fileno", through<SubscriberHandle>(&bus::Subscriber::event_descriptor))
       .def(
           "wait_for_publishers",
-          [](SampleSubscriber& self, std::uint32_t count, Seconds timeout) {
+          [](SubscriberHandle& self, std::uint32_t count, Seconds timeout) {
             return wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
-              return self.wait_for_publishers(count, stop);
+              return self->wait_for_publishers(count, stop);
             });
           },
           nb::arg("count"), nb::arg("timeout").none())
       .def_prop_ro(
-          "stats", [](const SampleSubscriber& self) { return stats_of(self.stats()); },
+          "stats", [](const SubscriberHandle& self) { return stats_of(self->stats()); },
           nb::sig("def stats(self) -> dict[str, Any]"))
-      .def("close", &Subscriber::close, nb::call_guard<WithoutGil>());
+      .def("close", through<SubscriberHandle>(&bus::Subscriber::close),
+           nb::call_guard<WithoutGil>());
 }
 
 }  // namespace

@@ -16,6 +16,9 @@
 namespace tensorbus::python {
 namespace {
 
+using bus::MirrorQueue;
+using MirrorQueueHandle = bus::ForkSafe<MirrorQueue>;
+
 const char* name_of(link::QueueVerb verb) {
   switch (verb) {
     case link::QueueVerb::kState:
@@ -57,40 +60,45 @@ nb::tuple told(MirrorQueue::Event&& event) {
   }
 }
 
-nb::list take_events(MirrorQueue& self) {
+nb::list take_events(const MirrorQueueHandle& self) {
   nb::list list;
-  for (MirrorQueue::Event& event : run_without_gil([&] { return self.take_events(); }))
+  for (MirrorQueue::Event& event : run_without_gil([&] { return self->take_events(); }))
     list.append(told(std::move(event)));
   return list;
 }
 
-void offer(MirrorQueue& self, Outgoing& outgoing, const nb::bytes& fields, std::uint64_t tag) {
+void offer(const MirrorQueueHandle& self, Outgoing& outgoing, const nb::bytes& fields,
+           std::uint64_t tag) {
   const Message message = outgoing.take(fields);
-  run_without_gil([&] { self.offer(message, tag); });
+  run_without_gil([&] { self->offer(message, tag); });
   outgoing.clear();
 }
 
 }  // namespace
 
 void bind_mirror_queues(nb::module_& module) {
-  nb::class_<MirrorQueue>(module, "MirrorQueue",
-                          "A mirror of a queue of another machine, its home.")
+  nb::class_<MirrorQueueHandle>(module, "MirrorQueue",
+                                "A mirror of a queue of another machine, its home.")
       .def(
           "__init__",
-          [](MirrorQueue* self, const std::string& name, std::uint32_t maxsize, bool redeliver,
-             std::uint64_t max_bytes, const std::pair<std::string, std::string>& origin,
-             const Participant& participant) {
+          [](MirrorQueueHandle* self, const std::string& name, std::uint32_t maxsize,
+             bool redeliver, std::uint64_t max_bytes,
+             const std::pair<std::string, std::string>& origin, const Participant& participant) {
             const WithoutGil release;
             platform::CopyOnWrite::look_for_handler();
-            new (self) MirrorQueue(
-                {.maxsize = maxsize, .redeliver = redeliver, .name = name, .max_bytes = max_bytes},
-                {origin.first, origin.second}, participant);
+            new (self)
+                MirrorQueueHandle(std::in_place,
+                                  QueueOptions{.maxsize = maxsize,
+                                               .redeliver = redeliver,
+                                               .name = name,
+                                               .max_bytes = max_bytes},
+                                  link::MirrorOrigin{origin.first, origin.second}, participant);
           },
           nb::kw_only(), nb::arg("name"), nb::arg("maxsize"), nb::arg("redeliver"),
           nb::arg("max_bytes"), nb::arg("origin"), nb::arg("participant"),
           "`origin`: the other machine, and the name of the queue on it.")
-      .def_prop_ro("address", &MirrorQueue::address)
-      .def("fileno", &MirrorQueue::descriptor,
+      .def_prop_ro("address", through<MirrorQueueHandle>(&MirrorQueue::address))
+      .def("fileno", through<MirrorQueueHandle>(&MirrorQueue::descriptor),
            "Returns a descriptor to poll: readable when there may be new events since "
            "take_events().")
       .def("take_events", take_events,
@@ -103,29 +111,32 @@ void bind_mirror_queues(nb::module_& module) {
       .def("offer", offer, nb::arg("outgoing"), nb::arg("fields"), nb::arg("tag"),
            nb::sig("def offer(self, outgoing: Outgoing, fields: bytes, tag: int) -> None"),
            "Adds an item for local gets. Tags must grow.")
-      .def("withdraw", &MirrorQueue::withdraw, nb::arg("tag"), nb::call_guard<WithoutGil>(),
+      .def("withdraw", through<MirrorQueueHandle>(&MirrorQueue::withdraw), nb::arg("tag"),
+           nb::call_guard<WithoutGil>(),
            "Takes a waiting item back. Returns False if it was offered or taken, or is gone.")
-      .def("surplus", &MirrorQueue::surplus, nb::call_guard<WithoutGil>(),
+      .def("surplus", through<MirrorQueueHandle>(&MirrorQueue::surplus),
+           nb::call_guard<WithoutGil>(),
            "Returns the tags of waiting items that no get waits for, the latest first.")
-      .def("answer", &MirrorQueue::answer, nb::arg("id"), nb::arg("outcome"),
-           nb::arg("values") = MirrorQueue::Values{}, nb::call_guard<WithoutGil>(),
+      .def("answer", through<MirrorQueueHandle>(&MirrorQueue::answer), nb::arg("id"),
+           nb::arg("outcome"), nb::arg("values") = MirrorQueue::Values{},
+           nb::call_guard<WithoutGil>(),
            nb::sig("def answer(self, id: int, outcome: Outcome, values: "
                    "collections.abc.Sequence[int] = (0, 0, 0, 0)) -> None"),
            "Answers a put or a call, once. If a poll gets an item, offer the item before the "
            "answer.")
       .def(
           "deny",
-          [](MirrorQueue& self, std::uint64_t id, Code code, const std::string& text) {
-            self.deny(id, Error(code, text));
+          [](const MirrorQueueHandle& self, std::uint64_t id, Code code, const std::string& text) {
+            self->deny(id, Error(code, text));
           },
           nb::arg("id"), nb::arg("code"), nb::arg("text"), nb::call_guard<WithoutGil>(),
           "Answers a put or a call with an error.")
-      .def("end_gets", &MirrorQueue::end_gets, nb::arg("died") = nb::none(),
-           nb::call_guard<WithoutGil>(),
+      .def("end_gets", through<MirrorQueueHandle>(&MirrorQueue::end_gets),
+           nb::arg("died") = nb::none(), nb::call_guard<WithoutGil>(),
            "From now on local gets end with SHUT_DOWN when no item is left here; with "
            "`redeliver`, until the next \"died\". `died`: the number of \"died\" events that the "
            "home has received. Does nothing if there were more.")
-      .def("close", &MirrorQueue::close, nb::call_guard<WithoutGil>(),
+      .def("close", through<MirrorQueueHandle>(&MirrorQueue::close), nb::call_guard<WithoutGil>(),
            "Closes the mirror: pending calls end with CLOSED, and the name is free.");
 }
 

@@ -26,66 +26,66 @@
 namespace tensorbus::python {
 namespace {
 
-// A Queue and its Pending, as the classes Queue and Pending of Python.
-struct SampleQueue : Queue {
-  explicit SampleQueue(Queue&& queue) : Queue(std::move(queue)) {
+// The classes Queue and Pending of Python.
+struct QueueHandle : bus::ForkSafe<bus::Queue> {
+  explicit QueueHandle(bus::Queue&& queue) : ForkSafe(std::in_place, std::move(queue)) {
     platform::CopyOnWrite::look_for_handler();
   }
 
   bool strict = false;  // no library may write to the items' tensors
 };
-struct SamplePending : Queue::Pending {
-  explicit SamplePending(Queue::Pending&& pending, bool no_writes = false)
+struct SamplePending : bus::Queue::Pending {
+  explicit SamplePending(bus::Queue::Pending&& pending, bool no_writes = false)
       : Pending(std::move(pending)), strict(no_writes) {}
 
   bool strict;
 };
 
-SampleQueue open_queue(const std::string& address_or_name, Seconds timeout,
+QueueHandle open_queue(const std::string& address_or_name, Seconds timeout,
                        const Participant& participant) {
-  return SampleQueue(wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
-    return Queue::open(address_or_name, stop, participant);
+  return QueueHandle(wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+    return bus::Queue::open(address_or_name, stop, participant);
   }));
 }
 
-Outcome put(SampleQueue& self, Outgoing& outgoing, const nb::bytes& fields, Seconds timeout) {
+Outcome put(QueueHandle& self, Outgoing& outgoing, const nb::bytes& fields, Seconds timeout) {
   const Message message = outgoing.take(fields);
   const Outcome outcome = wait_hearing_signals(
-      timeout, [&](const platform::StopCondition& stop) { return self.put(message, stop); });
+      timeout, [&](const platform::StopCondition& stop) { return self->put(message, stop); });
   outgoing.clear();
   return outcome;
 }
 
 // Returns false for items with tensors.
-bool put_now(SampleQueue& self, Outgoing& outgoing, const nb::bytes& fields) {
+bool put_now(QueueHandle& self, Outgoing& outgoing, const nb::bytes& fields) {
   if (outgoing.size() != 0) return false;
   const Message message = outgoing.take(fields);
-  return run_without_gil([&] { return self.put_now(message); });
+  return run_without_gil([&] { return self->put_now(message); });
 }
 
-nb::object get(SampleQueue& self, Seconds timeout) {
+nb::object get(QueueHandle& self, Seconds timeout) {
   Sample sample;
   const Outcome outcome = wait_hearing_signals(
-      timeout, [&](const platform::StopCondition& stop) { return self.get(sample, stop); });
+      timeout, [&](const platform::StopCondition& stop) { return self->get(sample, stop); });
   return sample_or_outcome(outcome, std::move(sample), self.strict);
 }
 
-nb::object get_while(SampleQueue& self, const SamplePending& unanswered, Seconds timeout) {
+nb::object get_while(QueueHandle& self, const SamplePending& unanswered, Seconds timeout) {
   Sample sample;
   const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
-    return self.get_while(sample, unanswered, stop);
+    return self->get_while(sample, unanswered, stop);
   });
   return sample_or_outcome(outcome, std::move(sample), self.strict);
 }
 
 // Puts a plain value. Returns True, or the Outcome if it was not put; None for any other value.
-nb::object put_plain(SampleQueue& self, nb::handle item, Seconds timeout) {
+nb::object put_plain(QueueHandle& self, nb::handle item, Seconds timeout) {
   if (!is_plain(item)) return nb::none();
   std::vector<std::byte> fields;
   fields.reserve(link::PutSlot::kMostBytes);
   append_plain(item, fields);
   const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
-    return self.put({.tensors = {}, .fields = fields}, stop);
+    return self->put({.tensors = {}, .fields = fields}, stop);
   });
   return outcome == Outcome::kDone ? nb::cast(true) : nb::cast(outcome);
 }
@@ -100,10 +100,10 @@ bool is_interruption(const nb::python_error& error) { return !error.matches(PyEx
 
 // Returns a tuple with a plain value, the Sample of any other item, or the Outcome. If unpickling
 // was interrupted: the Sample and the exception.
-nb::object get_item(SampleQueue& self, Seconds timeout) {
+nb::object get_item(QueueHandle& self, Seconds timeout) {
   Sample sample;
   const Outcome outcome = wait_hearing_signals(
-      timeout, [&](const platform::StopCondition& stop) { return self.get(sample, stop); });
+      timeout, [&](const platform::StopCondition& stop) { return self->get(sample, stop); });
   try {
     if (outcome == Outcome::kDone)
       if (const nb::object value = plain_value_of(sample)) return nb::make_tuple(value);
@@ -115,7 +115,7 @@ nb::object get_item(SampleQueue& self, Seconds timeout) {
 }
 
 // Puts messages without tensors. `fields` keeps their bytes.
-std::pair<std::size_t, Outcome> put_many(SampleQueue& self, const nb::list& fields,
+std::pair<std::size_t, Outcome> put_many(QueueHandle& self, const nb::list& fields,
                                          Seconds timeout) {
   std::vector<Message> messages;
   messages.reserve(fields.size());
@@ -126,7 +126,7 @@ std::pair<std::size_t, Outcome> put_many(SampleQueue& self, const nb::list& fiel
   }
   std::size_t count = 0;
   const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
-    return self.put_many(messages, count, stop);
+    return self->put_many(messages, count, stop);
   });
   return {count, outcome};
 }
@@ -144,11 +144,11 @@ nb::object value_or_nothing(const Sample& sample) {
 // Waits for the first item, and takes further items that are already there. After that nothing
 // throws, so that no item is lost: returns the values of plain items up to the first other item,
 // the Samples of that item and all later ones, and the exception if unpickling was interrupted.
-nb::object get_many(SampleQueue& self, std::size_t max_count, Seconds timeout) {
+nb::object get_many(QueueHandle& self, std::size_t max_count, Seconds timeout) {
   std::vector<Sample> items;
   const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
     items.reserve(std::min<std::size_t>(max_count, 64));
-    return self.get_many(items, max_count, stop);
+    return self->get_many(items, max_count, stop);
   });
   if (outcome != Outcome::kDone) return nb::cast(outcome);
   nb::list values;
@@ -168,10 +168,10 @@ nb::object get_many(SampleQueue& self, std::size_t max_count, Seconds timeout) {
   return nb::make_tuple(values, rest, raised);
 }
 
-SamplePending start_put(SampleQueue& self, Outgoing& outgoing, const nb::bytes& fields,
+SamplePending start_put(QueueHandle& self, Outgoing& outgoing, const nb::bytes& fields,
                         bool waits) {
   const Message message = outgoing.take(fields);
-  Queue::Pending started = run_without_gil([&] { return self.start_put(message, waits); });
+  bus::Queue::Pending started = run_without_gil([&] { return self->start_put(message, waits); });
   outgoing.clear();
   return SamplePending(std::move(started));
 }
@@ -195,17 +195,17 @@ link::QueueVerb verb_named(const std::string& name) {
   throw Error(Code::kInvalidArgument, "a queue has no call \"" + name + "\"");
 }
 
-void call(SampleQueue& self, link::QueueVerb verb, std::uint64_t number) {
+void call(QueueHandle& self, link::QueueVerb verb, std::uint64_t number) {
   wait_hearing_signals(std::nullopt, [&](const platform::StopCondition& stop) {
-    self.call(verb, number, stop.give_up());
+    self->call(verb, number, stop.give_up());
     return Outcome::kDone;
   });
 }
 
-nb::dict stats_of(const SampleQueue& self) {
+nb::dict stats_of(const QueueHandle& self) {
   const QueueStats stats = wait_hearing_signals(
       std::nullopt,
-      [&](const platform::StopCondition& stop) { return self.stats(stop.give_up()); });
+      [&](const platform::StopCondition& stop) { return self->stats(stop.give_up()); });
   nb::dict dict;
   dict["items"] = stats.items;
   dict["unfinished"] = stats.unfinished;
@@ -218,8 +218,8 @@ nb::dict stats_of(const SampleQueue& self) {
 
 void bind_queues(nb::module_& module) {
   nb::class_<SamplePending>(module, "Pending", "A pending request to a queue.")
-      .def("fileno", &Queue::Pending::descriptor)
-      .def("cancel", &Queue::Pending::cancel, nb::call_guard<WithoutGil>(),
+      .def("fileno", &bus::Queue::Pending::descriptor)
+      .def("cancel", &bus::Queue::Pending::cancel, nb::call_guard<WithoutGil>(),
            "Cancels the request. An item that has arrived returns to the queue.")
       .def("take", take, nb::sig("def take(self) -> Sample | Outcome"),
            "Returns the result: the Sample of a get, or the Outcome. TIMED_OUT without `answered`: "
@@ -234,34 +234,34 @@ void bind_queues(nb::module_& module) {
           nb::arg("timeout"), nb::arg("other") = nb::none(),
           "Waits until take() of this request, or of `other`, may succeed. This thread serves the "
           "bus meanwhile. Returns False if it cannot do so now: poll fileno() instead.")
-      .def_prop_ro("answered", &Queue::Pending::answered,
+      .def_prop_ro("answered", &bus::Queue::Pending::answered,
                    "True if a put or a call has its reply, or if take() has returned the reply to "
                    "a get.")
-      .def("request_cancel", &Queue::Pending::request_cancel, nb::call_guard<WithoutGil>(),
+      .def("request_cancel", &bus::Queue::Pending::request_cancel, nb::call_guard<WithoutGil>(),
            "Asks the queue's server to cancel a put or a call; take() still returns its result.")
-      .def_prop_ro("values", &Queue::Pending::values,
+      .def_prop_ro("values", &bus::Queue::Pending::values,
                    "The four numbers in the reply to a call, after take().")
-      .def("accept", &Queue::Pending::accept, nb::call_guard<WithoutGil>(),
+      .def("accept", &bus::Queue::Pending::accept, nb::call_guard<WithoutGil>(),
            "For a get with `hold`: accepts the item that take() has read. TIMED_OUT: not yet, and "
            "the descriptor will be readable again.")
-      .def("spoil", &Queue::Pending::spoil, nb::call_guard<WithoutGil>(),
+      .def("spoil", &bus::Queue::Pending::spoil, nb::call_guard<WithoutGil>(),
            "For a get with `hold`: refuses an item that no process can read. The item counts as "
            "lost.")
-      .def_prop_ro("number", &Queue::Pending::number,
+      .def_prop_ro("number", &bus::Queue::Pending::number,
                    "The number of the item, for done() and give_back(); 0 without `redeliver`.");
-  nb::class_<SampleQueue>(module, "Queue", "A queue: carries items between any processes.")
+  nb::class_<QueueHandle>(module, "Queue", "A queue: carries items between any processes.")
       .def(
           "__init__",
-          [](SampleQueue* self, std::uint32_t maxsize, bool redeliver, bool shared,
+          [](QueueHandle* self, std::uint32_t maxsize, bool redeliver, bool shared,
              const std::string& name, std::uint64_t max_bytes, const Participant& participant,
              const std::pair<std::string, std::string>& origin) {
             const WithoutGil release;
-            new (self) SampleQueue(Queue({.maxsize = maxsize,
-                                          .redeliver = redeliver,
-                                          .shared = shared,
-                                          .name = name,
-                                          .max_bytes = max_bytes},
-                                         participant, {origin.first, origin.second}));
+            new (self) QueueHandle(bus::Queue({.maxsize = maxsize,
+                                               .redeliver = redeliver,
+                                               .shared = shared,
+                                               .name = name,
+                                               .max_bytes = max_bytes},
+                                              participant, {origin.first, origin.second}));
           },
           nb::kw_only(), nb::arg("maxsize"), nb::arg("redeliver"), nb::arg("shared"),
           nb::arg("name"), nb::arg("max_bytes"), nb::arg("participant"),
@@ -274,31 +274,31 @@ void bind_queues(nb::module_& module) {
           "at",
           [](const std::string& address, const Participant& participant, std::uint32_t maxsize,
              bool redeliver, bool shared, std::uint64_t max_bytes) {
-            return SampleQueue(Queue::at(address,
-                                         {.maxsize = maxsize,
-                                          .redeliver = redeliver,
-                                          .shared = shared,
-                                          .max_bytes = max_bytes},
-                                         participant));
+            return QueueHandle(bus::Queue::at(address,
+                                              {.maxsize = maxsize,
+                                               .redeliver = redeliver,
+                                               .shared = shared,
+                                               .max_bytes = max_bytes},
+                                              participant));
           },
           nb::arg("address"), nb::arg("participant"), nb::arg("maxsize") = 0,
           nb::arg("redeliver") = false, nb::arg("shared") = false, nb::arg("max_bytes") = 0,
           "Returns the queue with this address and these options. Sends no request to its "
           "process, which may be stopped or gone.")
-      .def_static("addresses_of", &Queue::addresses_of, nb::arg("name"), nb::arg("participant"),
-                  nb::call_guard<WithoutGil>(),
+      .def_static("addresses_of", &bus::Queue::addresses_of, nb::arg("name"),
+                  nb::arg("participant"), nb::call_guard<WithoutGil>(),
                   "Returns the addresses of the queues with this name, for open(). Some queues may "
                   "be gone.")
-      .def_prop_ro("address", &Queue::address)
-      .def_prop_ro("maxsize", [](const SampleQueue& self) { return self.options().maxsize; })
-      .def_prop_ro("max_bytes", [](const SampleQueue& self) { return self.options().max_bytes; })
-      .def_prop_ro("redeliver", [](const SampleQueue& self) { return self.options().redeliver; })
-      .def_prop_ro("made_here", &Queue::made_here)
-      .def_prop_ro("shared", [](const SampleQueue& self) { return self.options().shared; })
+      .def_prop_ro("address", [](const QueueHandle& self) { return self->address(); })
+      .def_prop_ro("maxsize", [](const QueueHandle& self) { return self->options().maxsize; })
+      .def_prop_ro("max_bytes", [](const QueueHandle& self) { return self->options().max_bytes; })
+      .def_prop_ro("redeliver", [](const QueueHandle& self) { return self->options().redeliver; })
+      .def_prop_ro("made_here", [](const QueueHandle& self) { return self->made_here(); })
+      .def_prop_ro("shared", [](const QueueHandle& self) { return self->options().shared; })
       .def(
           "receive_with",
-          [](SampleQueue& self, TensorAccess access) {
-            self.receive_with(core_access(access));
+          [](QueueHandle& self, TensorAccess access) {
+            self->receive_with(core_access(access));
             self.strict = access == TensorAccess::kRead;
           },
           nb::arg("access"),
@@ -344,21 +344,21 @@ void bind_queues(nb::module_& module) {
                    "Pending"))
       .def(
           "start_get",
-          [](SampleQueue& self, bool hold, bool waits) {
-            return SamplePending(self.start_get(hold, waits), self.strict);
+          [](QueueHandle& self, bool hold, bool waits) {
+            return SamplePending(self->start_get(hold, waits), self.strict);
           },
           nb::arg("hold") = false, nb::arg("waits") = true, nb::call_guard<WithoutGil>(),
           "With `hold`, take() reads the offered item, and accept() or cancel() must follow.")
       .def(
           "start_call",
-          [](SampleQueue& self, const std::string& verb, std::uint64_t number) {
-            return SamplePending(self.start_call(verb_named(verb), number));
+          [](QueueHandle& self, const std::string& verb, std::uint64_t number) {
+            return SamplePending(self->start_call(verb_named(verb), number));
           },
           nb::arg("verb"), nb::arg("number") = 0, nb::call_guard<WithoutGil>(),
           "Starts a call: state, join, shutdown, drain, close, done or give_back.")
       .def(
           "done",
-          [](SampleQueue& self, std::uint64_t number) {
+          [](QueueHandle& self, std::uint64_t number) {
             call(self, link::QueueVerb::kTaskDone, number);
           },
           nb::arg("number"),
@@ -366,35 +366,35 @@ void bind_queues(nb::module_& module) {
           "`redeliver`, for `number` items (0: one).")
       .def(
           "give_back",
-          [](SampleQueue& self, std::uint64_t number) {
+          [](QueueHandle& self, std::uint64_t number) {
             call(self, link::QueueVerb::kGiveBack, number);
           },
           nb::arg("number"),
           "Gives up items in hand as if this process had died: with `redeliver` the item with "
           "this number returns to the queue; otherwise `number` items (0: one) count as lost.")
       .def(
-          "start_join", [](SampleQueue& self) { return SamplePending(self.start_join()); },
+          "start_join", [](QueueHandle& self) { return SamplePending(self->start_join()); },
           nb::call_guard<WithoutGil>())
       .def("task_done",
-           [](SampleQueue& self) {
+           [](QueueHandle& self) {
              wait_hearing_signals(std::nullopt, [&](const platform::StopCondition& stop) {
-               self.task_done(stop.give_up());
+               self->task_done(stop.give_up());
                return Outcome::kDone;
              });
            })
       .def(
           "join",
-          [](SampleQueue& self, Seconds timeout) {
+          [](QueueHandle& self, Seconds timeout) {
             return wait_hearing_signals(
-                timeout, [&](const platform::StopCondition& stop) { return self.join(stop); });
+                timeout, [&](const platform::StopCondition& stop) { return self->join(stop); });
           },
           nb::arg("timeout").none())
       .def(
           "shutdown",
-          [](SampleQueue& self, bool immediate) {
-            const Queue::Remaining left =
+          [](QueueHandle& self, bool immediate) {
+            const bus::Queue::Remaining left =
                 wait_hearing_signals(std::nullopt, [&](const platform::StopCondition& stop) {
-                  return self.shutdown(immediate, stop.give_up());
+                  return self->shutdown(immediate, stop.give_up());
                 });
             return std::tuple(left.items, left.others, left.asked_here);
           },
@@ -403,15 +403,15 @@ void bind_queues(nb::module_& module) {
           "items, and whether this process has.")
       .def(
           "drain",
-          [](SampleQueue& self, Seconds timeout) {
+          [](QueueHandle& self, Seconds timeout) {
             return wait_hearing_signals(
-                timeout, [&](const platform::StopCondition& stop) { return self.drain(stop); });
+                timeout, [&](const platform::StopCondition& stop) { return self->drain(stop); });
           },
           nb::arg("timeout").none())
       .def_prop_ro("stats", stats_of, nb::sig("def stats(self) -> dict[str, int]"))
-      .def("close", [](SampleQueue& self) {
+      .def("close", [](QueueHandle& self) {
         wait_hearing_signals(std::nullopt, [&](const platform::StopCondition& stop) {
-          self.close(stop.give_up());
+          self->close(stop.give_up());
           return Outcome::kDone;
         });
       });

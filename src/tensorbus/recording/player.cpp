@@ -266,7 +266,7 @@ struct Player::State {
   const std::optional<Device> device;  // to which GPU tensors are copied
   std::vector<std::uint32_t> order;    // constant after construction, as are the next two
   std::map<std::uint16_t, std::unique_ptr<ReplayedChannel>> channels;
-  std::optional<Publisher> clock;
+  std::optional<bus::Publisher> clock;
 
   mutable platform::Mutex mutex;
   std::atomic<std::uint32_t> commands = 0;  // a futex: the number of commands

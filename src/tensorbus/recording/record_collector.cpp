@@ -55,7 +55,7 @@ struct RecordCollector::Source {
 
 struct RecordCollector::Topic {
   std::string name;
-  Subscriber subscriber;
+  bus::Subscriber subscriber;
   std::uint64_t taken = 0;                                   // samples received, or not copied
   bool has_more = false;                                     // it may have more samples
   std::optional<platform::Clock::time_point> short_since{};  // since then only shortage
@@ -120,9 +120,10 @@ void RecordCollector::subscribe(const std::string& name) {
                                   .max_held = kMostHeld,
                                   .reliable = options_.reliable,
                                   .device = Device::host()};
-  auto topic = std::make_unique<Topic>(Topic{.name = name,
-                                             .subscriber = Subscriber(name, options, participant_),
-                                             .pace = LookPace(clock_.now())});
+  auto topic =
+      std::make_unique<Topic>(Topic{.name = name,
+                                    .subscriber = bus::Subscriber(name, options, participant_),
+                                    .pace = LookPace(clock_.now())});
   poller_.add(topic->subscriber.event_descriptor(), kFirstTopicTag + by_tag_.size());
   topic->has_more = true;
   const platform::MutexLock lock(ending_);

@@ -29,11 +29,11 @@ class ReplayedChannel {
   // follow the last one, e.g. after the file begins again. Throws as Publisher::publish_as() does.
   Published publish(const Sample& sample, const platform::StopCondition& stop);
 
-  const Publisher& publisher() const noexcept { return publisher_; }
-  Publisher& publisher() noexcept { return publisher_; }
+  const bus::Publisher& publisher() const noexcept { return publisher_; }
+  bus::Publisher& publisher() noexcept { return publisher_; }
 
  private:
-  Publisher publisher_;
+  bus::Publisher publisher_;
   std::uint64_t next_;
   std::uint64_t raised_by_ = 0;
 };

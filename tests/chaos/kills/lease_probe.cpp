@@ -75,7 +75,7 @@ void LeaseProbe::kill_one(Activity& activity, Role leaves, std::chrono::microsec
 }
 
 void LeaseProbe::add_to(Report& report) const {
-  Subscriber("idle", {}, participant_).close();
+  bus::Subscriber("idle", {}, participant_).close();
   const PublisherStats stats = publisher_.stats();
   const ArenaUse use = participant_.arena();
   report.must_stay["who is measured: subscribers"] = stats.subscribers;

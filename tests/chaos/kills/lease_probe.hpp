@@ -35,7 +35,7 @@ class LeaseProbe {
   const std::string domain_;
   Tally& tally_;
   Participant participant_;
-  Publisher publisher_;
+  bus::Publisher publisher_;
 };
 
 }  // namespace tensorbus::kills

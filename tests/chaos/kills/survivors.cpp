@@ -181,7 +181,8 @@ void Survivors::storm() {
 
 Report Survivors::report() {
   // Who closes a subscriber also closes the connections that nobody needs any more.
-  for (const Participant& participant : participants_) Subscriber("idle", {}, participant).close();
+  for (const Participant& participant : participants_)
+    bus::Subscriber("idle", {}, participant).close();
   Report report;
   report.totals = {{"published", tally_.published},
                    {"timed out", tally_.timed_out},

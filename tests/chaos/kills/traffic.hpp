@@ -67,7 +67,7 @@ class Writer {
 
   const Topic& topic() const noexcept { return *topic_; }
   std::uint64_t name() const noexcept { return name_; }
-  Publisher& publisher() noexcept { return publisher_; }
+  bus::Publisher& publisher() noexcept { return publisher_; }
   // The sequence of the next sample.
   std::uint64_t next() const noexcept { return next_.load(std::memory_order_acquire); }
 
@@ -81,7 +81,7 @@ class Writer {
   std::uint64_t name_;
   std::chrono::nanoseconds timeout_;
   Tally* tally_;
-  Publisher publisher_;
+  bus::Publisher publisher_;
   std::atomic<std::uint64_t> next_{0};
 };
 
@@ -93,7 +93,7 @@ class Reader {
   ~Reader();  // looks at what it holds once more
 
   const Topic& topic() const noexcept { return *topic_; }
-  Subscriber& subscriber() noexcept { return subscriber_; }
+  bus::Subscriber& subscriber() noexcept { return subscriber_; }
   std::size_t held() const noexcept { return held_.size(); }
 
   // The same as the subscriber's. A sample that comes is checked and held.
@@ -120,7 +120,7 @@ class Reader {
   const Access access_;
   Tally* tally_;
   std::deque<Sample> held_;
-  Subscriber subscriber_;
+  bus::Subscriber subscriber_;
   mutable std::mutex mutex_;
   std::map<std::pair<Id, std::uint32_t>, Heard> heard_;
 };

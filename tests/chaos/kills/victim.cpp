@@ -127,7 +127,7 @@ int be_a_victim(const std::string& domain, std::uint64_t seed, Role role) {
 
 int be_a_hoarder(const std::string& domain, Role leaves) {
   const Participant participant(participant_options(domain));
-  Subscriber subscriber(kHoardTopic, {}, participant);
+  bus::Subscriber subscriber(kHoardTopic, {}, participant);
   std::vector<Sample> held;
   while (held.size() < kHoard)
     if (auto sample = subscriber.receive(1s)) held.push_back(std::move(*sample));

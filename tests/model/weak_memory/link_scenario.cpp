@@ -30,7 +30,7 @@ void LinkScenario::begin() {
   publisher_ = link::Waker(WakePages::of_peer(), publishers_sleeper_->index());
 }
 
-// --- The publisher: OwnerLink and PublisherCore::push_to_all(). ---
+// --- The publisher: OwnerLink and Sender::push_to_all(). ---
 
 std::uint32_t LinkScenario::in_ring() {
   const std::uint64_t outstanding = leases_->outstanding();
@@ -93,7 +93,7 @@ void LinkScenario::publish_all() {
   }
 }
 
-// --- The subscriber: BorrowerLink and SubscriberCore. ---
+// --- The subscriber: BorrowerLink and Receiver. ---
 
 bool LinkScenario::receive_one() {
   Entry entry;
@@ -103,7 +103,7 @@ bool LinkScenario::receive_one() {
   require(entry.sequence >= expected_, "a sample comes twice");
   expected_ = entry.sequence + 1;
   ++received_;
-  // SubscriberCore::settle(): the swap of the pop is a fence.
+  // Receiver::settle(): the swap of the pop is a fence.
   if (options_.publisher_sleeps) publisher_.wake_if_sleeping();
   require(blocks_[entry.offset].read() == entry.sequence, "memory of another sample");
   if (options_.keeps) return true;

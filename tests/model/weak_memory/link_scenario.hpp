@@ -20,7 +20,7 @@ namespace tensorbus::model {
 
 // One link: a publisher, and a subscriber that returns what it has read. The rings, the wake page
 // and all their orders are the code of src/tensorbus/link; what is between them here is what
-// OwnerLink, PublisherCore, BorrowerLink and SubscriberCore do with private memory.
+// OwnerLink, Sender, BorrowerLink and Receiver do with private memory.
 class LinkScenario : public Scenario {
  public:
   struct Options {

@@ -71,11 +71,11 @@ class OneProcess : public Allocation {
     return options;
   }
   std::size_t used() { return used_bytes(here, {&publisher}); }
-  void connect(Subscriber& subscriber) {
+  void connect(bus::Subscriber& subscriber) {
     ASSERT_EQ(subscriber.wait_for_publishers(1, kLong), Outcome::kDone);
   }
   // The next sample arrives, and when it is let go nothing is in use.
-  void works(Subscriber& subscriber) {
+  void works(bus::Subscriber& subscriber) {
     const std::uint64_t seed = next_++;
     ASSERT_EQ(publish_pattern(publisher, seed).outcome, Outcome::kDone);
     EXPECT_EQ(next_seeds(subscriber, 1), Seeds{seed});
@@ -84,16 +84,16 @@ class OneProcess : public Allocation {
 
   const Participant here = domain.join(small_segments());
   const Participant there = domain.join();
-  Publisher publisher{"topic", {.depth = 2, .shared = true}, here};
+  bus::Publisher publisher{"topic", {.depth = 2, .shared = true}, here};
   std::uint64_t next_ = 1'000'000;
 };
 
 TEST_F(OneProcess, makes_publishers_and_subscribers_that_leave_nothing_behind) {
   const std::set<std::string> files = domain.files();
-  fail_each_allocation([&] { const Publisher another("elsewhere", {}, here); },
+  fail_each_allocation([&] { const bus::Publisher another("elsewhere", {}, here); },
                        [&](bool) { EXPECT_EQ(domain.files(), files); });
-  fail_each_allocation([&] { const Subscriber another("elsewhere", {}, here); }, [](bool) {});
-  Subscriber subscriber("topic", {}, there);
+  fail_each_allocation([&] { const bus::Subscriber another("elsewhere", {}, here); }, [](bool) {});
+  bus::Subscriber subscriber("topic", {}, there);
   connect(subscriber);
   works(subscriber);
 }
@@ -103,8 +103,8 @@ class Publishing : public OneProcess {
  protected:
   template <typename Publish>
   void all_or_nothing(Publish publish) {
-    Subscriber first("topic", {}, there);
-    Subscriber second("topic", {}, there);
+    bus::Subscriber first("topic", {}, there);
+    bus::Subscriber second("topic", {}, there);
     connect(first);
     connect(second);
     std::uint64_t seed = 0;
@@ -117,7 +117,7 @@ class Publishing : public OneProcess {
                            const std::size_t expected = threw ? 0 : 2 - unsent;
                            Seeds seeds;
                            EXPECT_TRUE(eventually([&] {  // their segment may be on its way still
-                             for (Subscriber* subscriber : {&first, &second})
+                             for (bus::Subscriber* subscriber : {&first, &second})
                                for (const auto& came : seeds_now(*subscriber))
                                  seeds.push_back(came);
                              return seeds.size() == expected;
@@ -151,7 +151,7 @@ TEST_F(Publishing, of_a_copy_reaches_all_or_nobody) {
 }
 
 TEST_F(Publishing, of_loans_and_copies_in_one_message_leaves_the_loans_to_be_published) {
-  Subscriber subscriber("topic", {}, there);
+  bus::Subscriber subscriber("topic", {}, there);
   connect(subscriber);
   const std::vector<std::uint64_t> own(1000);
   const Value fields = Value::Map{{"one", TensorIndex{0}}, {"two", TensorIndex{1}}};
@@ -182,27 +182,27 @@ TEST_F(Publishing, of_loans_and_copies_in_one_message_leaves_the_loans_to_be_pub
 }
 
 TEST_F(Publishing, that_fails_is_not_in_the_history) {
-  Publisher keeper("kept", {.depth = 100, .history = 100}, here);
+  bus::Publisher keeper("kept", {.depth = 100, .history = 100}, here);
   Seeds expected;
   std::uint64_t seed = 0;
   fail_each_allocation([&] { publish_pattern(keeper, ++seed); },
                        [&](bool threw) {
                          if (!threw) expected.emplace_back(seed);
                        });
-  Subscriber subscriber("kept", {}, there);
+  bus::Subscriber subscriber("kept", {}, there);
   EXPECT_EQ(next_seeds(subscriber, expected.size()), expected);
 }
 
 TEST_F(Publishing, reliably_reaches_everybody_or_throws) {
-  Publisher reliable("reliable", {.depth = 4, .reliable = true}, here);
-  Subscriber first("reliable", {}, there);
-  Subscriber second("reliable", {}, here);
+  bus::Publisher reliable("reliable", {.depth = 4, .reliable = true}, here);
+  bus::Subscriber first("reliable", {}, there);
+  bus::Subscriber second("reliable", {}, here);
   ASSERT_EQ(reliable.wait_for_subscribers(2, kLong), Outcome::kDone);
   std::uint64_t seed = 0;
   fail_each_allocation([&] { publish_pattern(reliable, ++seed, 300'000); },
                        [&](bool threw) {
                          const Seeds expected = threw ? Seeds{} : Seeds{seed};
-                         for (Subscriber* subscriber : {&first, &second})
+                         for (bus::Subscriber* subscriber : {&first, &second})
                            EXPECT_EQ(threw ? seeds_now(*subscriber) : next_seeds(*subscriber, 1),
                                      expected);
                        });
@@ -212,7 +212,7 @@ TEST_F(Publishing, reliably_reaches_everybody_or_throws) {
 class ReceiveOptions : public OneProcess, public ::testing::WithParamInterface<Access> {};
 
 TEST_P(ReceiveOptions, loses_no_sample) {
-  Subscriber subscriber("topic", {.access = GetParam()}, there);
+  bus::Subscriber subscriber("topic", {.access = GetParam()}, there);
   connect(subscriber);
   const std::vector<std::uint64_t> own(1000);
   std::uint64_t seed = 0;
@@ -248,7 +248,7 @@ INSTANTIATE_TEST_SUITE_P(With, ReceiveOptions,
                          ::testing::Values(Access::kRead, Access::kPrivate, Access::kShared));
 
 TEST_F(OneProcess, receives_the_rest_of_a_batch_that_memory_was_too_short_for) {
-  Subscriber subscriber("topic", {.depth = 8}, there);
+  bus::Subscriber subscriber("topic", {.depth = 8}, there);
   connect(subscriber);
   const auto publish = [&] {
     for (std::int64_t number = 0; number < 3; ++number) {
@@ -284,7 +284,7 @@ TEST_F(OneProcess, receives_the_rest_of_a_batch_that_memory_was_too_short_for) {
 }
 
 TEST_F(OneProcess, gives_back_memory_without_taking_any) {
-  Subscriber subscriber("topic", {}, there);
+  bus::Subscriber subscriber("topic", {}, there);
   connect(subscriber);
   std::vector<Loan> loans;
   std::vector<Sample> samples;
@@ -311,8 +311,8 @@ TEST_F(OneProcess, gives_back_memory_without_taking_any) {
 }
 
 TEST_F(OneProcess, closes_without_memory) {
-  std::optional<Publisher> closing;
-  std::optional<Subscriber> subscriber;
+  std::optional<bus::Publisher> closing;
+  std::optional<bus::Subscriber> subscriber;
   std::vector<Sample> held;
   const auto open = [&] {
     closing.emplace("closing", PublisherOptions{.depth = 4, .history = 2}, here);
@@ -354,10 +354,10 @@ TEST_F(Allocation, that_fails_in_the_thread_of_a_participant_delays_a_connection
       ASSERT_LT(n, kTooMany);
       SCOPED_TRACE("allocation " + std::to_string(n));
       {
-        Publisher publisher("topic", {.depth = 4, .history = 1}, here);
+        bus::Publisher publisher("topic", {.depth = 4, .history = 1}, here);
         publish_patterns(publisher, 1, 1);
         fail_allocation(Whose::kService, fails, n);
-        Subscriber subscriber("topic", {}, there);
+        bus::Subscriber subscriber("topic", {}, there);
         ASSERT_TRUE(
             eventually([&] { return allocation_failed() || subscriber.stats().publishers == 1; }));
         if (fails == Fails::kFromThenOn && allocation_failed())

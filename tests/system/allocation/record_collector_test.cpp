@@ -28,7 +28,7 @@ Ran run_with_failure(Fails fails, std::size_t n) {
   const Participant owner = domain.join();
   const Participant recording = domain.join();
   RecordBuffer buffer(std::uint64_t{1} << 20);
-  Publisher publisher("topic", {.depth = kDepth, .reliable = true, .timeout = kLong}, owner);
+  bus::Publisher publisher("topic", {.depth = kDepth, .reliable = true, .timeout = kLong}, owner);
   RecordCollector collector({.topics = {"topic"}, .reliable = true, .depth = kDepth}, recording,
                             buffer);
   EXPECT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);

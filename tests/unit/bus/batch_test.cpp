@@ -45,8 +45,8 @@ class Batch : public ::testing::Test {
   const FreshDomain domain;
   const Participant owner = domain.join();
   const Participant borrower = domain.join();
-  std::optional<Publisher> publisher;
-  std::optional<Subscriber> subscriber;
+  std::optional<bus::Publisher> publisher;
+  std::optional<bus::Subscriber> subscriber;
   std::array<Sample, 64> samples;
   std::size_t count = 0;
 };
@@ -135,7 +135,7 @@ TEST_F(Batch, of_fields_and_tensors_keeps_their_order) {
 
 TEST_F(Batch, has_the_publishers_take_turns) {
   connect({.depth = 64});
-  Publisher other("topic", {.depth = 64}, owner);
+  bus::Publisher other("topic", {.depth = 64}, owner);
   ASSERT_EQ(subscriber->wait_for_publishers(2, kLong), Outcome::kDone);
   publish_patterns(other, 99, 1);  // until the segment has come, its publisher's turns are passed
   ASSERT_EQ(receive(1), Outcome::kDone);
@@ -161,7 +161,7 @@ TEST_F(Batch, gives_its_publisher_room) {
 
 TEST_F(Batch, finds_what_one_by_one_would_find) {
   connect({.depth = 16, .reliable = true}, {.max_held = 24});
-  Subscriber one_by_one("topic", {}, borrower);
+  bus::Subscriber one_by_one("topic", {}, borrower);
   ASSERT_EQ(publisher->wait_for_subscribers(2, kLong), Outcome::kDone);
   std::minstd_rand random(7);
   Seeds single;

@@ -38,9 +38,9 @@ class DomainFiles : public ::testing::Test {
   void heals_after(const std::function<void()>& what) {
     const Participant owner = join();
     const Participant borrower = join();
-    Publisher publisher("topic", {}, owner);
-    Subscriber subscriber("topic", {}, borrower);
-    Queue queue({.name = "jobs"}, owner);
+    bus::Publisher publisher("topic", {}, owner);
+    bus::Subscriber subscriber("topic", {}, borrower);
+    bus::Queue queue({.name = "jobs"}, owner);
     const NodeName node("camera", owner);
     const Shared shared = share({}, {}, owner);
     ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
@@ -49,11 +49,11 @@ class DomainFiles : public ::testing::Test {
     what();
     EXPECT_TRUE(eventually([&] { return files() == before; }));
     const Participant newcomer = join();
-    Subscriber another("topic", {}, newcomer);
+    bus::Subscriber another("topic", {}, newcomer);
     ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
     EXPECT_EQ(attach(shared.handle(), {.timeout = kLong}, newcomer).tensors().size(), 0U);
     EXPECT_EQ(wait_for_node("camera", kLong, newcomer), Outcome::kDone);
-    (void)Queue::open("jobs", kLong, newcomer);
+    (void)bus::Queue::open("jobs", kLong, newcomer);
     publish_patterns(publisher, 1, 3);
     EXPECT_EQ(next_seeds(subscriber, 3), seeds_from(1, 3));
     EXPECT_EQ(next_seeds(another, 3), seeds_from(1, 3));
@@ -107,14 +107,14 @@ TEST_F(DomainFiles, come_back_when_a_directory_above_is_renamed) {
 TEST_F(DomainFiles, come_back_when_another_socket_is_put_in_the_place) {
   const Participant one = join();
   const std::string name = path + "/" + socket_name(one.id());
-  Publisher publisher("topic", {}, one);
+  bus::Publisher publisher("topic", {}, one);
   const Domain domain(path);
   const Id impostor = Id::random();
   const platform::Fd listener = domain.listen(impostor);
   ASSERT_EQ(std::rename((path + "/" + socket_name(impostor)).c_str(), name.c_str()), 0);
   EXPECT_TRUE(eventually([&] {
     const Participant other = join();
-    Subscriber subscriber("topic", {}, other);
+    bus::Subscriber subscriber("topic", {}, other);
     return subscriber.wait_for_publishers(1, 100ms) == Outcome::kDone;
   }));
 }
@@ -136,7 +136,7 @@ TEST_F(DomainFiles, are_not_made_again_once_they_were_closed) {
   for (int i = 0; i < 200; ++i) {
     std::optional<Participant> goes = join();
     const Id id = goes->id();
-    std::optional<Publisher> publisher(std::in_place, "topic", PublisherOptions{}, *goes);
+    std::optional<bus::Publisher> publisher(std::in_place, "topic", PublisherOptions{}, *goes);
     for (const std::string& name : files())
       if (owner_of_file(name) == id) std::filesystem::remove(path + "/" + name);
     publisher.reset();
@@ -151,12 +151,12 @@ TEST_F(DomainFiles, of_subscribers_that_were_killed_are_removed_by_their_publish
     std::list<test::Child> children;
     for (std::uint32_t i = 0; i < count; ++i)
       children.emplace_back([&] {
-        Subscriber subscriber("topic", {}, join());
+        bus::Subscriber subscriber("topic", {}, join());
         ::pause();
         return true;
       });
     const Participant owner = join();
-    Publisher publisher("topic", {}, owner);
+    bus::Publisher publisher("topic", {}, owner);
     ASSERT_EQ(publisher.wait_for_subscribers(count, kLong), Outcome::kDone);
     EXPECT_EQ(files().size(), count + 2);
     for (const test::Child& child : children) ::kill(child.pid(), SIGKILL);
@@ -168,8 +168,8 @@ TEST_F(DomainFiles, of_subscribers_that_were_killed_are_removed_by_their_publish
 TEST_F(DomainFiles, of_thousands_of_dead_keep_nobody_waiting) {
   const Participant owner = join();
   const Participant borrower = join();
-  Subscriber subscriber("topic", {}, borrower);
-  Publisher publisher("topic", {}, owner);
+  bus::Subscriber subscriber("topic", {}, borrower);
+  bus::Publisher publisher("topic", {}, owner);
   ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
   const auto before = files();
   const Domain domain(path);

@@ -13,8 +13,8 @@ using namespace tensorbus::testing;
 
 class EndOfStream : public ::testing::Test {
  protected:
-  Publisher joined(std::uint32_t publishers = 1) {
-    Publisher publisher("topic", {}, owner);
+  bus::Publisher joined(std::uint32_t publishers = 1) {
+    bus::Publisher publisher("topic", {}, owner);
     EXPECT_EQ(subscriber.wait_for_publishers(publishers, kLong), Outcome::kDone);
     return publisher;
   }
@@ -26,11 +26,11 @@ class EndOfStream : public ::testing::Test {
   const FreshDomain domain;
   const Participant owner = domain.join();
   const Participant borrower = domain.join();
-  Subscriber subscriber{"topic", {.end_of_stream = true}, borrower};
+  bus::Subscriber subscriber{"topic", {.end_of_stream = true}, borrower};
 };
 
 TEST_F(EndOfStream, comes_after_the_last_sample) {
-  Publisher publisher = joined();
+  bus::Publisher publisher = joined();
   publish_patterns(publisher, 0, 3);
   publisher.close();
   EXPECT_EQ(next_seeds(subscriber, 3), seeds_from(0, 3));
@@ -40,7 +40,7 @@ TEST_F(EndOfStream, comes_after_the_last_sample) {
 }
 
 TEST_F(EndOfStream, ends_a_receive_that_waits) {
-  std::optional<Publisher> publisher(joined());
+  std::optional<bus::Publisher> publisher(joined());
   std::thread thread([&] { publisher.reset(); });
   EXPECT_EQ(receive(), Outcome::kClosed);
   thread.join();
@@ -53,8 +53,8 @@ TEST_F(EndOfStream, waits_for_the_first_publisher) {
 }
 
 TEST_F(EndOfStream, waits_for_every_publisher) {
-  Publisher first = joined(1);
-  Publisher second = joined(2);
+  bus::Publisher first = joined(1);
+  bus::Publisher second = joined(2);
   first.close();
   publish_patterns(second, 0, 1);
   EXPECT_EQ(next_seeds(subscriber, 1), seeds_from(0, 1));
@@ -66,7 +66,7 @@ TEST_F(EndOfStream, waits_for_every_publisher) {
 TEST_F(EndOfStream, is_over_when_another_publisher_comes) {
   joined().close();
   EXPECT_EQ(receive(), Outcome::kClosed);
-  Publisher next = joined();
+  bus::Publisher next = joined();
   publish_patterns(next, 7, 1);
   EXPECT_EQ(next_seeds(subscriber, 1), seeds_from(7, 1));
   next.close();
@@ -75,10 +75,10 @@ TEST_F(EndOfStream, is_over_when_another_publisher_comes) {
 
 TEST_F(EndOfStream, comes_when_the_participant_of_the_publisher_ends) {
   const FreshDomain fresh;
-  Subscriber other("topic", {.end_of_stream = true}, fresh.join());
+  bus::Subscriber other("topic", {.end_of_stream = true}, fresh.join());
   {
     const Participant brief = fresh.join();
-    Publisher publisher("topic", {}, brief);
+    bus::Publisher publisher("topic", {}, brief);
     ASSERT_EQ(other.wait_for_publishers(1, kLong), Outcome::kDone);
     publish_patterns(publisher, 0, 1);
   }
@@ -88,8 +88,8 @@ TEST_F(EndOfStream, comes_when_the_participant_of_the_publisher_ends) {
 }
 
 TEST_F(EndOfStream, is_told_to_those_alone_that_asked) {
-  Subscriber plain("topic", {}, borrower);
-  Publisher publisher = joined();
+  bus::Subscriber plain("topic", {}, borrower);
+  bus::Publisher publisher = joined();
   ASSERT_EQ(plain.wait_for_publishers(1, kLong), Outcome::kDone);
   publisher.close();
   EXPECT_EQ(receive(), Outcome::kClosed);

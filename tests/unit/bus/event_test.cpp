@@ -42,8 +42,8 @@ class EventDescriptor : public ::testing::Test {
   const FreshDomain domain;
   const Participant owner = domain.join();
   const Participant borrower = domain.join();
-  Publisher publisher{"topic", {.depth = 1024}, owner};
-  Subscriber subscriber{"topic", {}, borrower};
+  bus::Publisher publisher{"topic", {.depth = 1024}, owner};
+  bus::Subscriber subscriber{"topic", {}, borrower};
 };
 
 TEST_F(EventDescriptor, is_readable_when_there_is_something_and_only_then) {
@@ -135,9 +135,9 @@ TEST_F(EventDescriptor, made_before_the_publisher_is_found_works_the_same) {
 }
 
 TEST_F(EventDescriptor, tells_of_history) {
-  Publisher kept("kept", {.history = 2}, owner);
+  bus::Publisher kept("kept", {.history = 2}, owner);
   publish_patterns(kept, 5, 2);
-  Subscriber late("kept", {}, borrower);
+  bus::Subscriber late("kept", {}, borrower);
   const int fd = late.event_descriptor();
   Seeds seeds;
   while (seeds.size() < 2 && readable(fd, kLong))
@@ -154,8 +154,8 @@ class Streamed : public EventDescriptor {
     connect();
     (void)subscriber.event_descriptor();
     constexpr std::uint64_t kSamples = kSanitized ? 2000 : 20'000;
-    Publisher reliable("stream", {.depth = 4, .reliable = true}, owner);
-    Subscriber polled("stream", {}, borrower);
+    bus::Publisher reliable("stream", {.depth = 4, .reliable = true}, owner);
+    bus::Subscriber polled("stream", {}, borrower);
     const int fd = polled.event_descriptor();
     ASSERT_EQ(reliable.wait_for_subscribers(1, kLong), Outcome::kDone);
     std::thread thread([&] { publish_patterns(reliable, 0, kSamples); });
@@ -168,11 +168,11 @@ class Streamed : public EventDescriptor {
 };
 
 TEST_F(Streamed, all_at_a_time_misses_nothing) {
-  take_by([](Subscriber& polled) { return seeds_now(polled); });
+  take_by([](bus::Subscriber& polled) { return seeds_now(polled); });
 }
 
 TEST_F(Streamed, one_at_a_time_misses_nothing) {
-  take_by([](Subscriber& polled) {
+  take_by([](bus::Subscriber& polled) {
     Sample sample;
     return polled.try_receive(sample) == Outcome::kDone ? Seeds{seed_of(sample)} : Seeds{};
   });
@@ -210,7 +210,7 @@ TEST_F(EventDescriptor, is_armed_by_a_ready_that_says_no) {
 }
 
 TEST_F(EventDescriptor, and_ready_tell_of_the_limit_of_held_samples_and_of_close) {
-  Subscriber one("topic", {.max_held = 1}, borrower);
+  bus::Subscriber one("topic", {.max_held = 1}, borrower);
   ASSERT_EQ(one.wait_for_publishers(1, kLong), Outcome::kDone);
   publish_patterns(publisher, 0, 2);
   const auto held = one.receive(kLong);
@@ -230,8 +230,8 @@ TEST_F(EventDescriptor, a_receive_that_parks_works_beside_it) {
 
 // A recorder looks by itself, and is not woken for each sample.
 TEST_F(EventDescriptor, of_a_lazy_subscriber_is_readable_when_half_of_what_may_wait_does) {
-  Publisher four{"four", {.depth = 4}, owner};
-  Subscriber lazy{"four", {}, borrower};
+  bus::Publisher four{"four", {.depth = 4}, owner};
+  bus::Subscriber lazy{"four", {}, borrower};
   const int fd = lazy.event_descriptor();
   ASSERT_EQ(four.wait_for_subscribers(1, kLong), Outcome::kDone);
   publish_patterns(four, 99, 1);

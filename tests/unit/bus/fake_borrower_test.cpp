@@ -43,8 +43,8 @@ class FakeBorrower : public ::testing::Test {
   const FreshDomain fresh;
   const Participant owner = fresh.join();
   const Participant borrower = fresh.join();
-  Publisher publisher{"topic", {}, owner};
-  Subscriber subscriber{"topic", {}, borrower};
+  bus::Publisher publisher{"topic", {}, owner};
+  bus::Subscriber subscriber{"topic", {}, borrower};
   const Outcome connected = publisher.wait_for_subscribers(1, kLong);
   const Domain domain{fresh.path()};
   FakePeer peer{domain.connect(owner.id()).socket};
@@ -133,7 +133,7 @@ TEST_F(FakeBorrower, asking_to_write_is_refused_unless_the_publisher_is_shared) 
 }
 
 TEST_F(FakeBorrower, asking_to_write_and_to_read_gets_a_descriptor_for_each) {
-  Publisher open("open", {.shared = true}, owner);
+  bus::Publisher open("open", {.shared = true}, owner);
   greeted();
   for (const std::uint32_t writable : {0U, 1U}) {
     peer.channel.send(link::Subscribe{.link = 5 + writable,
@@ -248,8 +248,8 @@ TEST_F(FakeBorrower, that_writes_all_over_its_link_hurts_itself_alone) {
 }
 
 TEST_F(FakeBorrower, whose_returns_make_no_sense_holds_up_no_reliable_publisher) {
-  Publisher reliable("reliable", {.reliable = true}, owner);
-  Subscriber honest("reliable", {}, borrower);
+  bus::Publisher reliable("reliable", {.reliable = true}, owner);
+  bus::Subscriber honest("reliable", {}, borrower);
   ASSERT_EQ(reliable.wait_for_subscribers(1, kLong), Outcome::kDone);
   greeted();
   link::Subscribe asked = subscribe(1);

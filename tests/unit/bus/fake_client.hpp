@@ -39,7 +39,7 @@ class FakeClient : public ::testing::Test {
     EXPECT_EQ(peer.next(), ControlType::kHello);
     name = name_of(queue);
   }
-  static link::QueueName name_of(const Queue& queue) {
+  static link::QueueName name_of(const bus::Queue& queue) {
     const std::string address = queue.address();  // prefix:host:number:key
     const std::size_t key = address.rfind(':') + 1;
     const std::size_t number = address.rfind(':', key - 2) + 1;
@@ -85,7 +85,7 @@ class FakeClient : public ::testing::Test {
     return {.tensors = {TensorView::of(words.data(), {8})}};
   }
   void put(std::uint64_t seed) { ASSERT_EQ(queue.put(pattern(seed), kLong), Outcome::kDone); }
-  static std::uint64_t take_from(Queue& from) {
+  static std::uint64_t take_from(bus::Queue& from) {
     Sample sample;
     return from.get(sample, kLong) == Outcome::kDone ? seed_of(sample).value_or(0) : 0;
   }
@@ -98,8 +98,8 @@ class FakeClient : public ::testing::Test {
   const Participant host = fresh.join();
   const Participant third = fresh.join();
   const Domain domain{fresh.path()};
-  Queue queue{{.maxsize = 1}, host};
-  Queue other = Queue::open(queue.address(), kLong, third);
+  bus::Queue queue{{.maxsize = 1}, host};
+  bus::Queue other = bus::Queue::open(queue.address(), kLong, third);
   FakePeer peer{domain.connect(host.id()).socket};
   link::QueueName name;
   std::vector<std::uint64_t> words = std::vector<std::uint64_t>(8);

@@ -121,7 +121,7 @@ TEST_F(FakeClient, that_says_that_an_item_is_spoilt_has_it_counted_as_lost) {
 }
 
 TEST_F(FakeClient, that_names_what_it_does_not_have_is_denied) {
-  Queue again({.redeliver = true}, host);
+  bus::Queue again({.redeliver = true}, host);
   name = name_of(again);
   for (std::uint64_t seed = 1; seed <= 2; ++seed)
     ASSERT_EQ(again.put(pattern(seed), kLong), Outcome::kDone);
@@ -226,7 +226,7 @@ TEST(FakeQueueHost, that_hangs_up_in_front_of_an_item_leaves_its_memory_to_its_s
     while (type && type != ControlType::kPut) type = peer->next();
     EXPECT_EQ(type, ControlType::kPut);
   });
-  Queue queue = Queue::at("tensorbus-queue:" + self.hex() + ":1:2", {}, producer);
+  bus::Queue queue = bus::Queue::at("tensorbus-queue:" + self.hex() + ":1:2", {}, producer);
   std::vector<std::uint64_t> words(64);
   EXPECT_EQ(queue.put({.tensors = {TensorView::of(words.data(), {64})}}, kLong), Outcome::kClosed);
   host.join();
@@ -241,7 +241,7 @@ TEST(FakeQueueHost, that_ends_while_its_name_is_opened_does_not_end_the_wait_for
   const Id self = Id::random();
   platform::Fd listener = domain.listen(self);
   const std::string marker = add_queue_marker(domain, "jobs", {self, {1, 0}}, {});
-  std::optional<Queue> next;
+  std::optional<bus::Queue> next;
   std::thread host([&] {
     EXPECT_TRUE(eventually([&] {  // others only look whether it lives
       platform::Fd socket = platform::accept_from(listener.get());
@@ -252,7 +252,7 @@ TEST(FakeQueueHost, that_ends_while_its_name_is_opened_does_not_end_the_wait_for
     next.emplace(QueueOptions{.name = "jobs"}, maker);
   });
   std::string opened;
-  EXPECT_NO_THROW(opened = Queue::open("jobs", kLong, client).address());
+  EXPECT_NO_THROW(opened = bus::Queue::open("jobs", kLong, client).address());
   host.join();
   EXPECT_EQ(opened, next->address());
 }

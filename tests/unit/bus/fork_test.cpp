@@ -79,8 +79,8 @@ class Forked : public ::testing::Test {
   const FreshDomain domain;
   std::optional<Participant> owner{domain.join()};
   std::optional<Participant> borrower{domain.join()};
-  std::optional<Publisher> publisher{Publisher("topic", {}, *owner)};
-  std::optional<Subscriber> subscriber{Subscriber("topic", {}, *borrower)};
+  bus::ForkSafe<bus::Publisher> publisher{std::in_place, "topic", PublisherOptions{}, *owner};
+  bus::ForkSafe<bus::Subscriber> subscriber{std::in_place, "topic", SubscriberOptions{}, *borrower};
 };
 
 TEST_F(Forked, the_parents_objects_refuse_the_child) {
@@ -99,10 +99,10 @@ TEST_F(Forked, the_parents_objects_refuse_the_child) {
 }
 
 TEST_F(Forked, a_new_endpoint_on_the_parents_participant_is_refused) {
-  EXPECT_TRUE(
-      in_child([&] { return code_of([&] { Publisher("other", {}, *owner); }) == Code::kForked; }));
-  EXPECT_TRUE(
-      in_child([&] { return code_of([&] { Subscriber("other", {}, *owner); }) == Code::kForked; }));
+  EXPECT_TRUE(in_child(
+      [&] { return code_of([&] { bus::Publisher("other", {}, *owner); }) == Code::kForked; }));
+  EXPECT_TRUE(in_child(
+      [&] { return code_of([&] { bus::Subscriber("other", {}, *owner); }) == Code::kForked; }));
 }
 
 TEST_F(Forked, what_the_child_destroys_stays_with_the_parent) {
@@ -136,7 +136,7 @@ TEST_F(Forked, a_sample_can_be_read_in_the_child) {
 }
 
 TEST_F(Forked, a_private_sample_is_the_childs_own_there) {
-  Subscriber own("topic", {.access = Access::kPrivate}, *borrower);
+  bus::Subscriber own("topic", {.access = Access::kPrivate}, *borrower);
   ASSERT_EQ(publisher->wait_for_subscribers(2, kLong), Outcome::kDone);
   publish_patterns(*publisher, 4, 1);
   auto sample = own.receive(kLong);
@@ -155,8 +155,8 @@ TEST_F(Forked, a_private_sample_is_the_childs_own_there) {
 }
 
 TEST_F(Forked, a_shared_sample_can_be_written_in_the_child_and_stays_leased) {
-  Publisher open("open", {.shared = true}, *owner);
-  Subscriber writing("open", {.access = Access::kShared}, *borrower);
+  bus::Publisher open("open", {.shared = true}, *owner);
+  bus::Subscriber writing("open", {.access = Access::kShared}, *borrower);
   ASSERT_EQ(open.wait_for_subscribers(1, kLong), Outcome::kDone);
   publish_patterns(open, 4, 1);
   auto sample = writing.receive(kLong);
@@ -182,8 +182,8 @@ TEST_F(Forked, the_child_can_join_as_itself) {
   const Id parent = owner->id();
   EXPECT_TRUE(in_child([&] {
     const Participant own = domain.join();
-    Subscriber listening("topic", {}, own);
-    Publisher answering("answers", {}, own);
+    bus::Subscriber listening("topic", {}, own);
+    bus::Publisher answering("answers", {}, own);
     return listening.wait_for_publishers(1, kLong) == Outcome::kDone && own.id() != parent;
   }));
   EXPECT_TRUE(eventually([&] { return publisher->subscribers() == 1; })) << "its own has gone";
@@ -258,7 +258,7 @@ TEST_F(Forked, what_came_after_the_fork_is_used_again_beside_a_child_that_lives)
 }
 
 TEST_F(Forked, what_a_private_sample_shows_stays_in_the_child) {
-  Subscriber own("topic", {.access = Access::kPrivate}, *borrower);
+  bus::Subscriber own("topic", {.access = Access::kPrivate}, *borrower);
   ASSERT_EQ(publisher->wait_for_subscribers(2, kLong), Outcome::kDone);
   publish_patterns(*publisher, 4, 1);
   EXPECT_EQ(next_seeds(*subscriber, 1), Seeds{4});
@@ -286,7 +286,7 @@ TEST_F(Forked, a_lease_outlives_its_subscriber_and_its_participant_for_the_child
 
 TEST_F(Forked, the_budget_names_what_children_hold) {
   Participant small{domain.join({.budget_bytes = std::size_t{1} << 20})};
-  Publisher large("large", {}, small);
+  bus::Publisher large("large", {}, small);
   std::optional<Loan> loan{pattern_loan(large, 1, 100'000)};
   Waiting child([] { return true; });
   loan.reset();

@@ -25,16 +25,18 @@ class HeldItems : public ::testing::TestWithParam<bool> {
     write_pattern(words, seed);
     return {.tensors = {TensorView::of(words.data(), {static_cast<std::int64_t>(words.size())})}};
   }
-  static Outcome put(Queue& queue, std::uint64_t seed, std::chrono::nanoseconds timeout = kLong) {
+  static Outcome put(bus::Queue& queue, std::uint64_t seed,
+                     std::chrono::nanoseconds timeout = kLong) {
     std::vector<std::uint64_t> words(64);
     return queue.put(pattern(words, seed), timeout);
   }
-  static std::optional<std::uint64_t> get(Queue& queue, std::chrono::nanoseconds timeout = kLong) {
+  static std::optional<std::uint64_t> get(bus::Queue& queue,
+                                          std::chrono::nanoseconds timeout = kLong) {
     Sample sample;
     if (queue.get(sample, timeout) != Outcome::kDone) return std::nullopt;
     return seed_of(sample);
   }
-  static Outcome outcome_of(Queue::Pending& pending, Sample& sample) {
+  static Outcome outcome_of(bus::Queue::Pending& pending, Sample& sample) {
     pollfd self{pending.descriptor(), POLLIN, 0};
     while (::poll(&self, 1, static_cast<int>(kLong.count() * 1000)) == 1) {
       const Outcome outcome = pending.take(sample);
@@ -43,18 +45,18 @@ class HeldItems : public ::testing::TestWithParam<bool> {
     ADD_FAILURE() << "no answer";
     return Outcome::kInterrupted;
   }
-  static Outcome outcome_of(Queue::Pending&& pending) {
+  static Outcome outcome_of(bus::Queue::Pending&& pending) {
     Sample none;
     return outcome_of(pending, none);
   }
-  static std::uint64_t hold(Queue::Pending& pending) {
+  static std::uint64_t hold(bus::Queue::Pending& pending) {
     Sample sample;
     EXPECT_EQ(outcome_of(pending, sample), Outcome::kDone);
     return seed_of(sample).value_or(0);
   }
-  Queue::Pending take_one(std::uint64_t seed) {
+  bus::Queue::Pending take_one(std::uint64_t seed) {
     EXPECT_EQ(put(queue, seed), Outcome::kDone);
-    Queue::Pending pending = bridge.start_get(true);
+    bus::Queue::Pending pending = bridge.start_get(true);
     EXPECT_EQ(hold(pending), seed);
     EXPECT_EQ(pending.accept(), Outcome::kDone);
     return pending;
@@ -69,14 +71,14 @@ class HeldItems : public ::testing::TestWithParam<bool> {
   const FreshDomain domain;
   const Participant host = domain.join();
   const Participant other = domain.join();
-  Queue queue{{.maxsize = 2, .redeliver = GetParam(), .name = "line"}, host};
-  Queue bridge = Queue::open("line", kLong, other);
+  bus::Queue queue{{.maxsize = 2, .redeliver = GetParam(), .name = "line"}, host};
+  bus::Queue bridge = bus::Queue::open("line", kLong, other);
 };
 
 INSTANTIATE_TEST_SUITE_P(WithRedeliver, HeldItems, ::testing::Bool());
 
 TEST_P(HeldItems, are_the_queues_until_they_are_accepted) {
-  Queue::Pending pending = bridge.start_get(true);
+  bus::Queue::Pending pending = bridge.start_get(true);
   ASSERT_EQ(put(queue, 5), Outcome::kDone);
   EXPECT_EQ(hold(pending), 5U);
   EXPECT_TRUE(pending.answered());
@@ -92,7 +94,7 @@ TEST_P(HeldItems, are_the_queues_until_they_are_accepted) {
 TEST_P(HeldItems, go_back_to_their_place_and_do_not_rest) {
   ASSERT_EQ(put(queue, 1), Outcome::kDone);
   ASSERT_EQ(put(queue, 2), Outcome::kDone);
-  Queue::Pending pending = bridge.start_get(true);
+  bus::Queue::Pending pending = bridge.start_get(true);
   EXPECT_EQ(hold(pending), 1U);
   std::this_thread::sleep_for(150ms);  // longer than an item is offered whose memory does not come
   pending.cancel();
@@ -103,7 +105,7 @@ TEST_P(HeldItems, go_back_to_their_place_and_do_not_rest) {
 }
 
 TEST_P(HeldItems, are_nothing_that_task_done_knows) {
-  const Queue::Pending pending = take_one(1);
+  const bus::Queue::Pending pending = take_one(1);
   EXPECT_EQ(code_of([&] { bridge.task_done(); }), Code::kInvalidArgument);
   bridge.call(QueueVerb::kTaskDone, pending.number());
   EXPECT_EQ(state(), (State{0, 0, 0}));
@@ -112,8 +114,8 @@ TEST_P(HeldItems, are_nothing_that_task_done_knows) {
 }
 
 TEST_P(HeldItems, that_are_given_back_are_lost_or_come_again) {
-  const Queue::Pending first = take_one(1);
-  const Queue::Pending second = take_one(2);
+  const bus::Queue::Pending first = take_one(1);
+  const bus::Queue::Pending second = take_one(2);
   EXPECT_EQ(outcome_of(bridge.start_call(QueueVerb::kGiveBack, second.number())), Outcome::kDone);
   EXPECT_EQ(outcome_of(bridge.start_call(QueueVerb::kGiveBack, first.number())), Outcome::kDone);
   if (redelivers()) {
@@ -127,7 +129,7 @@ TEST_P(HeldItems, that_are_given_back_are_lost_or_come_again) {
 
 TEST_P(HeldItems, that_are_spoilt_are_lost) {
   ASSERT_EQ(put(queue, 1), Outcome::kDone);
-  Queue::Pending pending = bridge.start_get(true);
+  bus::Queue::Pending pending = bridge.start_get(true);
   EXPECT_EQ(code_of([&] { pending.spoil(); }), Code::kInvalidArgument) << "not read yet";
   EXPECT_EQ(hold(pending), 1U);
   pending.spoil();
@@ -145,22 +147,22 @@ TEST_P(HeldItems, leave_the_queue_to_a_client_that_does_not_wait_for_room) {
   EXPECT_EQ(outcome_of(bridge.start_put(pattern(words, 1), false)), Outcome::kDone);
   EXPECT_EQ(outcome_of(bridge.start_put(pattern(words, 2), false)), Outcome::kDone);
   EXPECT_EQ(outcome_of(bridge.start_put(pattern(words, 3), false)), Outcome::kTimedOut);
-  Queue::Pending waiting = bridge.start_put(pattern(words, 4));
+  bus::Queue::Pending waiting = bridge.start_put(pattern(words, 4));
   waiting.request_cancel();
   EXPECT_EQ(outcome_of(std::move(waiting)), Outcome::kTimedOut) << "with an answer";
-  Queue::Pending put_by_now = bridge.start_put(pattern(words, 5));
+  bus::Queue::Pending put_by_now = bridge.start_put(pattern(words, 5));
   EXPECT_EQ(get(queue), 1U);
   EXPECT_EQ(outcome_of(std::move(put_by_now)), Outcome::kDone);
 }
 
 TEST_P(HeldItems, and_calls_have_answers_with_numbers) {
   ASSERT_EQ(put(queue, 1), Outcome::kDone);
-  Queue::Pending state = bridge.start_call(QueueVerb::kState);
+  bus::Queue::Pending state = bridge.start_call(QueueVerb::kState);
   Sample none;
   EXPECT_EQ(outcome_of(state, none), Outcome::kDone);
   EXPECT_EQ(state.values()[0], 1U);
   EXPECT_EQ(state.values()[1], 1U);
-  Queue::Pending join = bridge.start_call(QueueVerb::kJoin);
+  bus::Queue::Pending join = bridge.start_call(QueueVerb::kJoin);
   EXPECT_EQ(get(queue), 1U);
   queue.task_done();
   EXPECT_EQ(outcome_of(join, none), Outcome::kDone);
@@ -173,12 +175,12 @@ TEST_P(HeldItems, and_calls_have_answers_with_numbers) {
 TEST_P(HeldItems, that_a_dead_client_had_go_back_or_are_lost) {
   {
     const Participant third = domain.join();
-    Queue dying = Queue::open("line", kLong, third);
+    bus::Queue dying = bus::Queue::open("line", kLong, third);
     ASSERT_EQ(put(queue, 1), Outcome::kDone);
     ASSERT_EQ(put(queue, 2), Outcome::kDone);
-    Queue::Pending held = dying.start_get(true);
+    bus::Queue::Pending held = dying.start_get(true);
     EXPECT_EQ(hold(held), 1U);
-    Queue::Pending accepted = dying.start_get(true);
+    bus::Queue::Pending accepted = dying.start_get(true);
     EXPECT_EQ(hold(accepted), 2U);
     EXPECT_EQ(accepted.accept(), Outcome::kDone);
   }
@@ -192,12 +194,12 @@ TEST_P(HeldItems, that_a_dead_client_had_go_back_or_are_lost) {
 TEST(ListedQueues, are_those_with_names_whose_hosts_live) {
   const FreshDomain domain;
   const Participant host = domain.join();
-  const Queue named({.name = "a line"}, host);
-  const Queue service({.name = "service:x"}, host, {"robot", "there"});
-  const Queue unnamed({}, host);
+  const bus::Queue named({.name = "a line"}, host);
+  const bus::Queue service({.name = "service:x"}, host, {"robot", "there"});
+  const bus::Queue unnamed({}, host);
   {
     const Participant gone = domain.join();
-    const Queue closed({.name = "closed"}, gone);
+    const bus::Queue closed({.name = "closed"}, gone);
   }
   auto found = list_queues(domain.join());
   std::ranges::sort(found, {}, &QueueInfo::name);
@@ -209,7 +211,7 @@ TEST(ListedQueues, are_those_with_names_whose_hosts_live) {
     EXPECT_EQ(info.participant, host.id());
     EXPECT_EQ(info.machine, &info == &found[0] ? "" : "robot");
     EXPECT_EQ(info.origin, &info == &found[0] ? "" : "there");
-    EXPECT_EQ(Queue::open(info.address, kLong, host).options().name, "");
+    EXPECT_EQ(bus::Queue::open(info.address, kLong, host).options().name, "");
   }
 }
 

@@ -59,8 +59,8 @@ TEST_F(Inspect, makes_nothing_where_there_is_no_domain) {
 }
 
 TEST_F(Inspect, says_what_a_publisher_knows_of_itself) {
-  Publisher publisher("topic", {.depth = 2, .history = 1, .node = "camera"}, owner);
-  Subscriber subscriber("topic", {.max_held = 3, .node = "viewer"}, borrower);
+  bus::Publisher publisher("topic", {.depth = 2, .history = 1, .node = "camera"}, owner);
+  bus::Subscriber subscriber("topic", {.max_held = 3, .node = "viewer"}, borrower);
   ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
   publish_patterns(publisher, 0, 2);
   std::vector<Sample> held;
@@ -95,8 +95,8 @@ TEST_F(Inspect, says_what_a_publisher_knows_of_itself) {
 }
 
 TEST_F(Inspect, says_how_old_the_oldest_held_sample_is) {
-  Publisher publisher("topic", {}, owner);
-  Subscriber subscriber("topic", {}, borrower);
+  bus::Publisher publisher("topic", {}, owner);
+  bus::Subscriber subscriber("topic", {}, borrower);
   ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
   const auto age = [&] { return publisher_report().links.at(0).oldest_held; };
   const auto since = [](const Sample& sample) {
@@ -121,8 +121,8 @@ TEST_F(Inspect, says_how_old_the_oldest_held_sample_is) {
 }
 
 TEST_F(Inspect, says_why_each_subscriber_lost_samples) {
-  Publisher publisher("topic", {.depth = 1}, owner);
-  Subscriber holder("topic", {.max_held = 1}, borrower);
+  bus::Publisher publisher("topic", {.depth = 1}, owner);
+  bus::Subscriber holder("topic", {.max_held = 1}, borrower);
   ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
   publish_patterns(publisher, 0, 1);
   const auto held = holder.receive(kLong);
@@ -135,8 +135,8 @@ TEST_F(Inspect, says_why_each_subscriber_lost_samples) {
 }
 
 TEST_F(Inspect, says_who_blocks_a_reliable_publisher_and_who_was_cut_off) {
-  Publisher publisher("topic", {.depth = 1, .reliable = true, .lag_timeout = 200ms}, owner);
-  Subscriber subscriber("topic", {.max_held = 1}, borrower);
+  bus::Publisher publisher("topic", {.depth = 1, .reliable = true, .lag_timeout = 200ms}, owner);
+  bus::Subscriber subscriber("topic", {.max_held = 1}, borrower);
   ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
   publish_patterns(publisher, 0, 1);
   const auto held = subscriber.receive(kLong);
@@ -154,9 +154,9 @@ TEST_F(Inspect, says_who_blocks_a_reliable_publisher_and_who_was_cut_off) {
 }
 
 TEST_F(Inspect, says_what_a_subscriber_knows_of_itself) {
-  Publisher publisher("topic", {}, owner);
-  Subscriber subscriber("topic", {.depth = 4, .reliable = false, .access = Access::kPrivate},
-                        borrower);
+  bus::Publisher publisher("topic", {}, owner);
+  bus::Subscriber subscriber("topic", {.depth = 4, .reliable = false, .access = Access::kPrivate},
+                             borrower);
   ASSERT_EQ(subscriber.wait_for_publishers(1, kLong), Outcome::kDone);
   publish_patterns(publisher, 0, 2);
   const auto sample = subscriber.receive(kLong);
@@ -173,8 +173,8 @@ TEST_F(Inspect, says_what_a_subscriber_knows_of_itself) {
 }
 
 TEST_F(Inspect, says_who_has_whose_memory) {
-  Publisher publisher("topic", {}, owner);
-  Subscriber subscriber("topic", {}, borrower);
+  bus::Publisher publisher("topic", {}, owner);
+  bus::Subscriber subscriber("topic", {}, borrower);
   ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
   publish_patterns(publisher, 0, 2);
   const auto sample = subscriber.receive(kLong);
@@ -197,8 +197,8 @@ TEST_F(Inspect, says_who_has_whose_memory) {
 }
 
 TEST_F(Inspect, says_what_a_queue_knows_of_itself) {
-  Queue queue({.maxsize = 2, .redeliver = true, .name = "service:resize"}, owner);
-  Queue client = Queue::open(queue.address(), kLong, borrower);
+  bus::Queue queue({.maxsize = 2, .redeliver = true, .name = "service:resize"}, owner);
+  bus::Queue client = bus::Queue::open(queue.address(), kLong, borrower);
   std::uint64_t word = 7;
   const Message item{.tensors = {{&word, Layout::contiguous(DType::kUInt64, {1})}}};
   ASSERT_EQ(client.put(item, kLong), Outcome::kDone);
@@ -236,15 +236,15 @@ TEST_F(Inspect, says_what_is_shared) {
 
 TEST_F(Inspect, names_nodes_and_topics) {
   const NodeName node("camera", owner);
-  Publisher one("b", {}, owner);
-  Publisher other("a", {}, owner);
+  bus::Publisher one("b", {}, owner);
+  bus::Publisher other("a", {}, owner);
   const ParticipantReport report = report_of(owner);
   EXPECT_EQ(report.nodes, std::vector<std::string>{"camera"});
   EXPECT_EQ(report.topics, (std::vector<std::string>{"a", "b"}));
 }
 
 TEST_F(Inspect, answers_many_inspectors_at_once) {
-  Publisher publisher("topic", {}, owner);
+  bus::Publisher publisher("topic", {}, owner);
   std::vector<std::thread> inspectors;
   for (int i = 0; i < 4; ++i)
     inspectors.emplace_back([&] {
@@ -265,7 +265,7 @@ TEST_F(Inspect, keeps_nothing_open) {
 }
 
 TEST_F(Inspect, sees_a_thousand_topics) {
-  std::vector<Publisher> publishers;
+  std::vector<bus::Publisher> publishers;
   for (int i = 0; i < 1000; ++i)
     publishers.emplace_back("topic/" + std::to_string(i), PublisherOptions{}, owner);
   EXPECT_EQ(report_of(owner).publishers.size(), 1000U);

@@ -76,8 +76,8 @@ class Isolated : public ::testing::Test {
 
   const FreshDomain fresh;
   const Participant owner = fresh.join();
-  Publisher publisher{"topic", {.isolated = true}, owner};  // its number is 1
-  Publisher open{"topic", {}, owner};
+  bus::Publisher publisher{"topic", {.isolated = true}, owner};  // its number is 1
+  bus::Publisher open{"topic", {}, owner};
 };
 
 TEST_F(Isolated, publishers_hand_out_no_segment_with_bytes_of_others) {
@@ -113,7 +113,7 @@ TEST_F(Isolated, publishers_hand_out_no_segment_with_bytes_of_others) {
 
 // The history, a message of many tensors, and a descriptor that does not fit into an entry.
 TEST_F(Isolated, publishers_history_and_messages_lie_in_their_own_segments) {
-  Publisher kept("topic", {.history = 4, .isolated = true}, owner);  // its number is 3
+  bus::Publisher kept("topic", {.history = 4, .isolated = true}, owner);  // its number is 3
   Loan secret = open.loan<std::uint64_t>({512});
   fill(secret, kSecret);
   Loan foreign = open.loan<std::uint64_t>({512});
@@ -133,8 +133,8 @@ TEST_F(Isolated, publishers_history_and_messages_lie_in_their_own_segments) {
 }
 
 TEST_F(Isolated, publishers_do_not_share_segments_with_each_other) {
-  Publisher second("topic", {.reliable = true, .shared = true, .isolated = true}, owner);
-  Publisher third("topic", {.shared = true, .isolated = true}, owner);
+  bus::Publisher second("topic", {.reliable = true, .shared = true, .isolated = true}, owner);
+  bus::Publisher third("topic", {.shared = true, .isolated = true}, owner);
   Loan secret = second.loan<std::uint64_t>({512});
   fill(secret, kSecret);
   {
@@ -167,7 +167,7 @@ TEST_F(Isolated, publishers_that_are_closed_lend_no_memory) {
 TEST_F(Isolated, publishers_may_be_closed_by_one_thread_while_another_publishes) {
   const std::vector<std::uint64_t> words(16384, 1);
   for (int i = 0; i < 100; ++i) {
-    Publisher one("short", {.isolated = true}, owner);
+    bus::Publisher one("short", {.isolated = true}, owner);
     auto last = std::async(std::launch::async, [&] {
       Outcome outcome = Outcome::kDone;
       while (outcome == Outcome::kDone)
@@ -182,7 +182,7 @@ TEST_F(Isolated, publishers_may_be_closed_by_one_thread_while_another_publishes)
 }
 
 TEST_F(Isolated, publishers_memory_is_not_shared_by_reference) {
-  Publisher written("topic", {.shared = true, .isolated = true}, owner);
+  bus::Publisher written("topic", {.shared = true, .isolated = true}, owner);
   const Loan loan = written.loan<std::uint64_t>({512});
   EXPECT_FALSE(is_shared(loan.view().data, 512, owner));
   const Loan memory = empty(Layout::contiguous(DType::kUInt64, {512}), true, owner);
@@ -191,13 +191,13 @@ TEST_F(Isolated, publishers_memory_is_not_shared_by_reference) {
 
 TEST_F(Isolated, publishers_copy_what_they_received) {
   const Participant other = fresh.join();
-  Publisher elsewhere("received", {}, other);
-  Subscriber subscriber("received", {}, owner);
+  bus::Publisher elsewhere("received", {}, other);
+  bus::Subscriber subscriber("received", {}, owner);
   ASSERT_EQ(elsewhere.wait_for_subscribers(1, kLong), Outcome::kDone);
   publish_patterns(elsewhere, 5, 1);
   const auto sample = subscriber.receive(kLong);
   ASSERT_TRUE(sample);
-  Subscriber here("topic", {}, other);
+  bus::Subscriber here("topic", {}, other);
   ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
   publisher.publish(TensorView::of(sample->tensor().as<std::uint64_t>().data(), {64}));
   EXPECT_GT(publisher.stats().bytes_copied, 0U);
@@ -221,8 +221,8 @@ TEST_F(Isolated, publishers_leave_no_segments_when_the_last_sample_has_gone) {
   const Participant other = fresh.join();
   const std::size_t before = owner.arena().segments;
   for (int i = 0; i < 20; ++i) {
-    Publisher one("short", {.isolated = true}, owner);
-    Subscriber subscriber("short", {}, other);
+    bus::Publisher one("short", {.isolated = true}, owner);
+    bus::Subscriber subscriber("short", {}, other);
     ASSERT_EQ(one.wait_for_subscribers(1, kLong), Outcome::kDone);
     publish_patterns(one, 6, 1);
     const auto sample = subscriber.receive(kLong);

@@ -43,7 +43,7 @@ TEST_F(Listed, is_a_publisher_with_its_type_node_and_process) {
   PublisherOptions options;
   options.type = type;
   options.node = "driver";
-  const Publisher publisher("camera/image", options, other);
+  const bus::Publisher publisher("camera/image", options, other);
   const auto found = list_publishers(asking);
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].topic, "camera/image");
@@ -55,8 +55,8 @@ TEST_F(Listed, is_a_publisher_with_its_type_node_and_process) {
 
 TEST_F(Listed, are_publishers_and_nodes_as_they_come_and_go) {
   EXPECT_EQ(topics(), Names{});
-  Publisher untyped("a", {}, other);
-  const Publisher odd(std::string(1000, '\n'), {}, other);
+  bus::Publisher untyped("a", {}, other);
+  const bus::Publisher odd(std::string(1000, '\n'), {}, other);
   const NodeName first("driver", other);
   {
     const NodeName second("driver", asking);
@@ -70,7 +70,7 @@ TEST_F(Listed, are_publishers_and_nodes_as_they_come_and_go) {
 }
 
 TEST_F(Listed, is_nothing_that_others_left_or_made_up) {
-  const Publisher publisher("a", {}, other);
+  const bus::Publisher publisher("a", {}, other);
   const std::string dead = Id::random().hex();
   std::ofstream(domain.path() + "/b@" + dead + ".1.pub") << "noise";
   std::ofstream(domain.path() + "/c@" + other.id().hex() + ".7.pub") << "noise";
@@ -97,7 +97,7 @@ TEST_F(Listed, can_be_waited_for) {
   EXPECT_EQ(wait_for_topic("a", 0ns, asking), Outcome::kTimedOut);
   EXPECT_EQ(wait_for_node("a", 1ms, asking), Outcome::kTimedOut);
   EXPECT_EQ(wait_for_node("a", {kLong, [] { return true; }}, asking), Outcome::kInterrupted);
-  std::optional<Publisher> publisher;
+  std::optional<bus::Publisher> publisher;
   std::optional<NodeName> node;
   std::thread later([&] {
     node.emplace("a", other);

@@ -23,8 +23,8 @@ class LoanOf : public ::testing::Test {
   const FreshDomain domain;
   const Participant owner = domain.join({.budget_bytes = 64 << 20, .segment_bytes = 1 << 20});
   const Participant borrower = domain.join();
-  Publisher publisher{"topic", {}, owner};
-  Subscriber subscriber{"topic", {}, borrower};
+  bus::Publisher publisher{"topic", {}, owner};
+  bus::Subscriber subscriber{"topic", {}, borrower};
 };
 
 TEST_F(LoanOf, a_tensor_is_published_by_reference) {
@@ -38,7 +38,7 @@ TEST_F(LoanOf, a_tensor_is_published_by_reference) {
 
 TEST_F(LoanOf, a_foreign_tensor_is_copied_once_for_all_subscribers) {
   connect();
-  Subscriber other("topic", {}, borrower);
+  bus::Subscriber other("topic", {}, borrower);
   ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
   std::vector<std::uint64_t> own(100);
   write_pattern(own, 4);
@@ -75,10 +75,10 @@ TEST_F(LoanOf, memory_goes_back_when_the_last_reader_lets_go) {
 }
 
 TEST_F(LoanOf, what_is_published_to_nobody_is_in_flight_only_if_the_history_keeps_it) {
-  Publisher forgets("forgets", {}, owner);
+  bus::Publisher forgets("forgets", {}, owner);
   publish_pattern(forgets, 1);
   EXPECT_EQ(forgets.stats().bytes_in_flight, 0U);
-  Publisher keeps("keeps", {.history = 1}, owner);
+  bus::Publisher keeps("keeps", {.history = 1}, owner);
   publish_pattern(keeps, 1);
   const std::uint64_t one = keeps.stats().bytes_in_flight;
   EXPECT_GT(one, 0U);
@@ -100,7 +100,7 @@ TEST_F(LoanOf, memory_is_published_once) {
 
 TEST_F(LoanOf, another_participant_is_refused_and_can_still_be_published_by_its_own) {
   connect();
-  Publisher stranger("topic", {}, borrower);
+  bus::Publisher stranger("topic", {}, borrower);
   Loan loan = pattern_loan(publisher, 6, 100);
   std::string why;
   EXPECT_EQ(test::error_of([&] { stranger.publish(std::move(loan)); }, &why), "InvalidArgument");
@@ -146,7 +146,7 @@ TEST_F(LoanOf, an_element_type_is_not_another) {
 }
 
 TEST_F(LoanOf, a_publisher_may_outlive_it_or_not) {
-  std::optional<Publisher> passing(Publisher("other", {}, owner));
+  std::optional<bus::Publisher> passing(bus::Publisher("other", {}, owner));
   Loan loan = pattern_loan(*passing, 6);
   passing.reset();
   EXPECT_EQ(seed_of(loan.as<std::uint64_t>()), 6U);
@@ -268,8 +268,8 @@ TEST(Participants, may_go_before_what_came_from_them) {
   {
     const Participant owner = domain.join();
     const Participant borrower = domain.join();
-    Publisher publisher("topic", {}, owner);
-    Subscriber subscriber("topic", {}, borrower);
+    bus::Publisher publisher("topic", {}, owner);
+    bus::Subscriber subscriber("topic", {}, borrower);
     ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
     publish_patterns(publisher, 9, 1);
     tensor = subscriber.receive(kLong)->tensor();

@@ -17,18 +17,20 @@ using namespace tensorbus::testing;
 
 class ManyItems : public ::testing::Test {
  protected:
-  static Outcome put(Queue& queue, std::uint64_t seed, std::chrono::nanoseconds timeout = kLong) {
+  static Outcome put(bus::Queue& queue, std::uint64_t seed,
+                     std::chrono::nanoseconds timeout = kLong) {
     std::vector<std::uint64_t> words(64);
     write_pattern(words, seed);
     return queue.put({.tensors = {TensorView::of(words.data(), {64})}}, timeout);
   }
-  static std::optional<std::uint64_t> get(Queue& queue, std::chrono::nanoseconds timeout = kLong) {
+  static std::optional<std::uint64_t> get(bus::Queue& queue,
+                                          std::chrono::nanoseconds timeout = kLong) {
     Sample sample;
     if (queue.get(sample, timeout) != Outcome::kDone) return std::nullopt;
     return seed_of(sample);
   }
-  Queue open(const Queue& queue, const Participant& by) {
-    return Queue::open(queue.address(), kLong, by);
+  bus::Queue open(const bus::Queue& queue, const Participant& by) {
+    return bus::Queue::open(queue.address(), kLong, by);
   }
   bool unused(const Participant& participant) {
     return eventually([&] { return participant.arena().used_bytes == 0; });
@@ -41,9 +43,9 @@ class ManyItems : public ::testing::Test {
 };
 
 TEST_F(ManyItems, are_put_and_got_in_order) {
-  Queue queue({.maxsize = 6}, host);
-  Queue in = open(queue, producer);
-  Queue out = open(queue, consumer);
+  bus::Queue queue({.maxsize = 6}, host);
+  bus::Queue in = open(queue, producer);
+  bus::Queue out = open(queue, consumer);
   std::vector<std::vector<std::uint64_t>> words(10, std::vector<std::uint64_t>(64));
   std::vector<TensorView> views;
   std::vector<Message> messages;
@@ -52,7 +54,7 @@ TEST_F(ManyItems, are_put_and_got_in_order) {
     views.push_back(TensorView::of(words[seed].data(), {64}));
   }
   for (const TensorView& view : views) messages.push_back({.tensors = {view}});
-  for (Queue* const way : {&in, &queue}) {
+  for (bus::Queue* const way : {&in, &queue}) {
     std::size_t count = 0;
     EXPECT_EQ(way->put_many(messages, count, 5ms), Outcome::kTimedOut);
     EXPECT_EQ(count, 6U);
@@ -73,10 +75,10 @@ TEST_F(ManyItems, are_put_and_got_in_order) {
 }
 
 TEST_F(ManyItems, go_between_threads_that_wait_and_serve_each_other) {
-  Queue there({}, host);
-  Queue back({}, host);
-  Queue in = open(there, consumer);
-  Queue out = open(back, consumer);
+  bus::Queue there({}, host);
+  bus::Queue back({}, host);
+  bus::Queue in = open(there, consumer);
+  bus::Queue out = open(back, consumer);
   constexpr std::uint64_t kItems = 200;
   constexpr int kThreads = 3;  // of each: one of them serves, the others sleep
   std::vector<std::thread> threads;

@@ -36,8 +36,8 @@ class MessageOf : public ::testing::Test {
   const FreshDomain domain;
   const Participant owner = domain.join({.segment_bytes = 1 << 20});
   const Participant borrower = domain.join();
-  Publisher publisher{"topic", {.depth = 4}, owner};
-  Subscriber subscriber{"topic", {}, borrower};
+  bus::Publisher publisher{"topic", {.depth = 4}, owner};
+  bus::Subscriber subscriber{"topic", {}, borrower};
 };
 
 TEST_F(MessageOf, fields_alone_ride_in_the_queue) {
@@ -187,8 +187,8 @@ TEST_F(MessageOf, tensors_of_many_segments_all_arrive) {
 
 TEST_F(MessageOf, segments_that_come_and_go_are_told_of) {
   const Participant thrifty = domain.join({.warm_bytes = 0, .segment_bytes = 1 << 20});
-  Publisher giver("other", {}, thrifty);
-  Subscriber taker("other", {}, borrower);
+  bus::Publisher giver("other", {}, thrifty);
+  bus::Subscriber taker("other", {}, borrower);
   ASSERT_EQ(giver.wait_for_subscribers(1, kLong), Outcome::kDone);
   const std::size_t before = open_descriptors();
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
@@ -219,8 +219,8 @@ TEST(Topics, a_thousand_of_them_all_work) {
   const Participant owner = domain.join();
   const Participant borrower = domain.join();
   constexpr std::uint64_t kTopics = kSanitized ? 100 : 1000;
-  std::vector<Publisher> publishers;
-  std::vector<Subscriber> subscribers;
+  std::vector<bus::Publisher> publishers;
+  std::vector<bus::Subscriber> subscribers;
   for (std::uint64_t i = 0; i < kTopics; ++i) {
     const std::string topic = "robot/" + std::to_string(i);
     publishers.emplace_back(topic, PublisherOptions{}, owner);

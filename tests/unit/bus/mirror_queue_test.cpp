@@ -26,8 +26,8 @@ namespace {
 using namespace tensorbus::testing;
 using bus::testing::FakePeer;
 using link::QueueVerb;
-using Kind = MirrorQueue::Kind;
-using Event = MirrorQueue::Event;
+using Kind = bus::MirrorQueue::Kind;
+using Event = bus::MirrorQueue::Event;
 
 const link::MirrorOrigin kHome{"robot", "00112233445566778899aabbccddeeff.7"};
 
@@ -65,11 +65,11 @@ class MirrorQueues : public ::testing::TestWithParam<bool> {
     std::vector<std::uint64_t> words(64);
     mirror.offer(pattern(words, tag), tag);
   }
-  static Queue::Pending start_put(Queue& queue, std::uint64_t seed, bool waits = true) {
+  static bus::Queue::Pending start_put(bus::Queue& queue, std::uint64_t seed, bool waits = true) {
     std::vector<std::uint64_t> words(64);
     return queue.start_put(pattern(words, seed), waits);
   }
-  static Outcome outcome_of(Queue::Pending& pending, Sample& sample) {
+  static Outcome outcome_of(bus::Queue::Pending& pending, Sample& sample) {
     pollfd self{pending.descriptor(), POLLIN, 0};
     while (::poll(&self, 1, 30'000) == 1) {
       const Outcome outcome = pending.take(sample);
@@ -78,18 +78,18 @@ class MirrorQueues : public ::testing::TestWithParam<bool> {
     ADD_FAILURE() << "no answer";
     return Outcome::kInterrupted;
   }
-  static Outcome outcome_of(Queue::Pending& pending) {
+  static Outcome outcome_of(bus::Queue::Pending& pending) {
     Sample none;
     return outcome_of(pending, none);
   }
-  static std::uint64_t item_of(Queue::Pending& pending) {
+  static std::uint64_t item_of(bus::Queue::Pending& pending) {
     Sample sample;
     EXPECT_EQ(outcome_of(pending, sample), Outcome::kDone);
     return seed_of(sample).value_or(0);
   }
   // The local client gets this item, and the home hears that.
-  void hand_over(Queue& to, std::uint64_t tag) {
-    Queue::Pending get = to.start_get();
+  void hand_over(bus::Queue& to, std::uint64_t tag) {
+    bus::Queue::Pending get = to.start_get();
     offer(tag);
     EXPECT_EQ(item_of(get), tag);
     Event event = next();
@@ -100,14 +100,14 @@ class MirrorQueues : public ::testing::TestWithParam<bool> {
   // What kDone and kDied say of one item.
   std::uint64_t one(std::uint64_t tag) const { return redelivers() ? tag : 1; }
   bool redelivers() const { return GetParam(); }
-  Queue open(const Participant& by) const { return Queue::open("line", kLong, by); }
+  bus::Queue open(const Participant& by) const { return bus::Queue::open("line", kLong, by); }
 
   const FreshDomain domain;
   const Participant bridge = domain.join();
   Participant user = domain.join();
-  MirrorQueue mirror{
+  bus::MirrorQueue mirror{
       {.maxsize = 3, .redeliver = GetParam(), .name = "line", .max_bytes = 1 << 20}, kHome, bridge};
-  Queue queue = open(user);
+  bus::Queue queue = open(user);
   std::deque<Event> events;
   std::uint64_t demand = 0;
 };
@@ -124,19 +124,20 @@ TEST_P(MirrorQueues, look_like_their_home) {
   EXPECT_EQ(found[0].name, "line");
   EXPECT_EQ(found[0].machine, kHome.machine);
   EXPECT_EQ(found[0].origin, kHome.publisher);
-  EXPECT_EQ(code_of([&] { const MirrorQueue second({.name = "line"}, kHome, user); }),
+  EXPECT_EQ(code_of([&] { const bus::MirrorQueue second({.name = "line"}, kHome, user); }),
             Code::kInvalidArgument);
-  EXPECT_EQ(code_of([&] { const Queue second({.name = "line"}, user); }), Code::kInvalidArgument);
+  EXPECT_EQ(code_of([&] { const bus::Queue second({.name = "line"}, user); }),
+            Code::kInvalidArgument);
   for (const link::MirrorOrigin& bad :
        {link::MirrorOrigin{"", "x"}, {"x", ""}, {std::string(256, 'x'), "x"}})
-    EXPECT_EQ(code_of([&] { const MirrorQueue other({.name = "other"}, bad, user); }),
+    EXPECT_EQ(code_of([&] { const bus::MirrorQueue other({.name = "other"}, bad, user); }),
               Code::kInvalidArgument);
 }
 
 TEST_P(MirrorQueues, give_each_item_to_one_get_in_the_order_of_tags) {
-  Queue::Pending first = queue.start_get();
+  bus::Queue::Pending first = queue.start_get();
   await_demand(1);
-  Queue::Pending second = queue.start_get();
+  bus::Queue::Pending second = queue.start_get();
   await_demand(2);
   offer(5);
   offer(6);
@@ -161,14 +162,14 @@ TEST_P(MirrorQueues, let_items_that_nobody_waits_for_be_withdrawn) {
   EXPECT_TRUE(mirror.withdraw(2));
   EXPECT_FALSE(mirror.withdraw(2));
   EXPECT_FALSE(mirror.withdraw(7));
-  Queue::Pending get = queue.start_get();
+  bus::Queue::Pending get = queue.start_get();
   EXPECT_EQ(item_of(get), 1U);
   EXPECT_FALSE(mirror.withdraw(1));
   EXPECT_EQ(mirror.surplus(), std::vector<std::uint64_t>());
 }
 
 TEST_P(MirrorQueues, tell_when_an_offered_item_waits_for_nobody_again) {
-  Queue::Pending get = queue.start_get(true);
+  bus::Queue::Pending get = queue.start_get(true);
   await_demand(1);
   offer(1);
   EXPECT_EQ(item_of(get), 1U);
@@ -180,13 +181,13 @@ TEST_P(MirrorQueues, tell_when_an_offered_item_waits_for_nobody_again) {
 }
 
 TEST_P(MirrorQueues, ask_their_home_for_a_get_that_does_not_wait) {
-  Queue::Pending empty = queue.start_get(false, false);
+  bus::Queue::Pending empty = queue.start_get(false, false);
   const Event poll = next();
   EXPECT_EQ(poll.kind, Kind::kPoll);
   EXPECT_EQ(demand, 0U);
   mirror.answer(poll.value, Outcome::kTimedOut);
   EXPECT_EQ(outcome_of(empty), Outcome::kTimedOut);
-  Queue::Pending full = queue.start_get(false, false);
+  bus::Queue::Pending full = queue.start_get(false, false);
   const std::uint64_t id = next(Kind::kPoll);
   offer(4);
   mirror.answer(id, Outcome::kDone);
@@ -205,7 +206,7 @@ TEST_P(MirrorQueues, ask_their_home_for_a_get_that_does_not_wait) {
 
 TEST_P(MirrorQueues, relay_puts_and_their_answers) {
   for (const Outcome outcome : {Outcome::kDone, Outcome::kTimedOut, Outcome::kShutDown}) {
-    Queue::Pending put = start_put(queue, 7, outcome != Outcome::kTimedOut);
+    bus::Queue::Pending put = start_put(queue, 7, outcome != Outcome::kTimedOut);
     const Event event = next();
     EXPECT_EQ(event.kind, Kind::kPut);
     EXPECT_EQ(event.waits, outcome != Outcome::kTimedOut);
@@ -214,28 +215,29 @@ TEST_P(MirrorQueues, relay_puts_and_their_answers) {
     mirror.answer(event.value, Outcome::kDone);  // once more: nothing
     EXPECT_EQ(outcome_of(put), outcome);
   }
-  Queue::Pending put = start_put(queue, 8);
+  bus::Queue::Pending put = start_put(queue, 8);
   mirror.deny(next(Kind::kPut), Error(Code::kInvalidArgument, "too large"));
   EXPECT_EQ(code_of([&] { (void)outcome_of(put); }), Code::kInvalidArgument);
   EXPECT_TRUE(eventually([&] { return user.arena().used_bytes == 0; }));
 }
 
 TEST_P(MirrorQueues, relay_calls_with_their_numbers) {
-  Queue::Pending state = queue.start_call(QueueVerb::kState);
+  bus::Queue::Pending state = queue.start_call(QueueVerb::kState);
   Event event = next();
   EXPECT_EQ(event.kind, Kind::kCall);
   EXPECT_EQ(event.verb, QueueVerb::kState);
   mirror.answer(event.value, Outcome::kDone, {1, 2, 3, 4});
   EXPECT_EQ(outcome_of(state), Outcome::kDone);
-  EXPECT_EQ(state.values(), (MirrorQueue::Values{1, 2, 3, 4}));
-  Queue::Pending shutdown = queue.start_call(QueueVerb::kShutDown, 1);
+  EXPECT_EQ(state.values(), (bus::MirrorQueue::Values{1, 2, 3, 4}));
+  bus::Queue::Pending shutdown = queue.start_call(QueueVerb::kShutDown, 1);
   event = next();
   EXPECT_EQ(event.verb, QueueVerb::kShutDown);
   EXPECT_EQ(event.number, 1U);
   mirror.answer(event.value, Outcome::kDone, {5, 1, 1, 0});
   EXPECT_EQ(outcome_of(shutdown), Outcome::kDone);
-  EXPECT_EQ(shutdown.values(), (MirrorQueue::Values{5, 1, 0, 0})) << "this client asked for none";
-  Queue::Pending join = queue.start_call(QueueVerb::kJoin);
+  EXPECT_EQ(shutdown.values(), (bus::MirrorQueue::Values{5, 1, 0, 0}))
+      << "this client asked for none";
+  bus::Queue::Pending join = queue.start_call(QueueVerb::kJoin);
   const std::uint64_t id = next(Kind::kCall);
   join.request_cancel();
   EXPECT_EQ(next(Kind::kCancel), id);
@@ -244,12 +246,12 @@ TEST_P(MirrorQueues, relay_calls_with_their_numbers) {
 }
 
 TEST_P(MirrorQueues, tell_once_of_a_put_that_was_given_up) {
-  std::optional<Queue::Pending> put = start_put(queue, 7);
+  std::optional<bus::Queue::Pending> put = start_put(queue, 7);
   const std::uint64_t id = next(Kind::kPut);
   put->request_cancel();
   EXPECT_EQ(next(Kind::kCancel), id);
   put.reset();  // cancels once more
-  Queue::Pending join = queue.start_call(QueueVerb::kJoin);
+  bus::Queue::Pending join = queue.start_call(QueueVerb::kJoin);
   const std::uint64_t other = next(Kind::kCall);
   mirror.answer(id, Outcome::kDone);
   mirror.answer(other, Outcome::kDone);
@@ -294,7 +296,7 @@ TEST_P(MirrorQueues, tell_what_a_dead_client_waited_for_and_go_on) {
 TEST_P(MirrorQueues, tell_what_a_dead_client_had_and_give_it_to_nobody) {
   {
     const Participant dying = domain.join();
-    Queue its = open(dying);
+    bus::Queue its = open(dying);
     hand_over(its, 1);
     hand_over(its, 2);
   }
@@ -309,11 +311,11 @@ TEST_P(MirrorQueues, tell_what_a_dead_client_had_and_give_it_to_nobody) {
 }
 
 TEST_P(MirrorQueues, give_what_a_dead_client_was_offered_to_another) {
-  Queue::Pending get = queue.start_get();
+  bus::Queue::Pending get = queue.start_get();
   {
     const Participant dying = domain.join();
-    Queue its = open(dying);
-    Queue::Pending held = its.start_get(true);
+    bus::Queue its = open(dying);
+    bus::Queue::Pending held = its.start_get(true);
     await_demand(2);
     offer(1);
     offer(2);
@@ -327,12 +329,14 @@ TEST_P(MirrorQueues, give_what_a_dead_client_was_offered_to_another) {
 TEST_P(MirrorQueues, end_their_gets_when_nothing_is_left_here) {
   hand_over(queue, 1);
   const Participant third = domain.join();
-  Queue other = open(third);
-  Queue::Pending get = other.start_get();
+  bus::Queue other = open(third);
+  bus::Queue::Pending get = other.start_get();
   await_demand(1);
   mirror.end_gets();
   if (redelivers()) {
-    queue = Queue({}, bridge);
+    {
+      const bus::Queue dropped = std::move(queue);
+    }
     user = domain.join();  // its client is gone: the item may come again
     EXPECT_EQ(next(Kind::kDied), 1U);
     EXPECT_EQ(next(true).kind, Kind::kDemand);
@@ -345,31 +349,31 @@ TEST_P(MirrorQueues, end_their_gets_when_nothing_is_left_here) {
     mirror.end_gets(1);
   }
   EXPECT_EQ(outcome_of(get), Outcome::kShutDown);
-  Queue::Pending late = other.start_get(false, false);
+  bus::Queue::Pending late = other.start_get(false, false);
   EXPECT_EQ(outcome_of(late), Outcome::kShutDown);
 }
 
 TEST_P(MirrorQueues, tell_those_who_wait_that_they_are_closed) {
-  Queue::Pending get = queue.start_get();
-  Queue::Pending put = start_put(queue, 1);
-  Queue::Pending join = queue.start_call(QueueVerb::kJoin);
+  bus::Queue::Pending get = queue.start_get();
+  bus::Queue::Pending put = start_put(queue, 1);
+  bus::Queue::Pending join = queue.start_call(QueueVerb::kJoin);
   (void)next(Kind::kPut);
   (void)next(Kind::kCall);
-  Queue::Pending poll = queue.start_get(false, false);
+  bus::Queue::Pending poll = queue.start_get(false, false);
   (void)next(Kind::kPoll);
   mirror.close();
-  for (Queue::Pending* pending : {&get, &put, &join, &poll})
+  for (bus::Queue::Pending* pending : {&get, &put, &join, &poll})
     EXPECT_EQ(outcome_of(*pending), Outcome::kClosed);
   offer(1);
   mirror.end_gets();
   EXPECT_FALSE(mirror.withdraw(1));
   EXPECT_TRUE(list_queues(user).empty());
-  const Queue again({.name = "line"}, user);
+  const bus::Queue again({.name = "line"}, user);
 }
 
 TEST_P(MirrorQueues, leave_puts_of_the_same_process_to_their_home_too) {
-  Queue here = open(bridge);
-  Queue::Pending put = start_put(here, 9);
+  bus::Queue here = open(bridge);
+  bus::Queue::Pending put = start_put(here, 9);
   const Event event = next();
   EXPECT_EQ(seed_of(event.item), 9U);
   mirror.answer(event.value, Outcome::kDone);

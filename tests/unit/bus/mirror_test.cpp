@@ -29,10 +29,10 @@ bool readable(int fd, std::chrono::milliseconds timeout = kLong) {
 
 class Mirror : public ::testing::Test {
  protected:
-  Publisher mirror(const PublisherOptions& options = {}) {
-    return Publisher("topic", options, owner, kOrigin);
+  bus::Publisher mirror(const PublisherOptions& options = {}) {
+    return bus::Publisher("topic", options, owner, kOrigin);
   }
-  Published publish_as(Publisher& publisher, std::uint64_t sequence,
+  Published publish_as(bus::Publisher& publisher, std::uint64_t sequence,
                        std::chrono::nanoseconds timeout = kLong) const {
     const std::vector<std::byte> fields = Value(static_cast<std::int64_t>(sequence)).encode();
     Message message;
@@ -40,17 +40,17 @@ class Mirror : public ::testing::Test {
     return publisher.publish_as(message, {sequence, 1000 + sequence}, timeout);
   }
   // The numbers of all samples that are there now.
-  static std::vector<std::uint64_t> numbers_now(Subscriber& subscriber) {
+  static std::vector<std::uint64_t> numbers_now(bus::Subscriber& subscriber) {
     std::vector<std::uint64_t> numbers;
     while (const auto sample = subscriber.try_receive())
       numbers.push_back(sample->header().sequence);
     return numbers;
   }
-  static void join(Subscriber& subscriber, std::uint32_t publishers = 1) {
+  static void join(bus::Subscriber& subscriber, std::uint32_t publishers = 1) {
     ASSERT_EQ(subscriber.wait_for_publishers(publishers, kLong), Outcome::kDone);
   }
 
-  static void break_off(Publisher& publisher, const Subscriber& subscriber) {
+  static void break_off(bus::Publisher& publisher, const bus::Subscriber& subscriber) {
     publisher.break_off();
     ASSERT_TRUE(eventually([&] { return subscriber.stats().publishers == 0; }));
   }
@@ -63,9 +63,9 @@ class Mirror : public ::testing::Test {
 using Numbers = std::vector<std::uint64_t>;
 
 TEST_F(Mirror, tells_each_subscriber_what_it_stands_for) {
-  Publisher publisher = mirror({.history = 1});
+  bus::Publisher publisher = mirror({.history = 1});
   publish_patterns(publisher, 1, 1);
-  Subscriber subscriber("topic", {}, borrower);
+  bus::Subscriber subscriber("topic", {}, borrower);
   const auto sample = subscriber.receive(kLong);
   ASSERT_TRUE(sample);
   const Sample copy = sample->copy();
@@ -77,9 +77,9 @@ TEST_F(Mirror, tells_each_subscriber_what_it_stands_for) {
 }
 
 TEST_F(Mirror, has_an_origin_in_c) {
-  Publisher publisher = mirror({.history = 1});
+  bus::Publisher publisher = mirror({.history = 1});
   (void)publish_as(publisher, 42);
-  Subscriber subscriber("topic", {}, borrower);
+  bus::Subscriber subscriber("topic", {}, borrower);
   auto received = subscriber.receive(kLong);
   ASSERT_TRUE(received);
   tb_sample* const sample = c::sample_of(*std::move(received));
@@ -95,9 +95,9 @@ TEST_F(Mirror, has_an_origin_in_c) {
 }
 
 TEST_F(Mirror, is_not_what_a_publisher_of_this_machine_is) {
-  Publisher publisher("topic", {.history = 1}, owner);
+  bus::Publisher publisher("topic", {.history = 1}, owner);
   publish_patterns(publisher, 1, 1);
-  Subscriber subscriber("topic", {}, borrower);
+  bus::Subscriber subscriber("topic", {}, borrower);
   const auto sample = subscriber.receive(kLong);
   ASSERT_TRUE(sample);
   EXPECT_EQ(sample->mirrored(), nullptr);
@@ -105,7 +105,7 @@ TEST_F(Mirror, is_not_what_a_publisher_of_this_machine_is) {
 }
 
 TEST_F(Mirror, is_listed_with_its_machine) {
-  const Publisher publisher = mirror({.depth = 3, .history = 2, .reliable = true});
+  const bus::Publisher publisher = mirror({.depth = 3, .history = 2, .reliable = true});
   const auto found = list_publishers(borrower);
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].machine, kOrigin.machine);
@@ -123,12 +123,12 @@ TEST_F(Mirror, stands_for_a_publisher_that_has_a_name) {
                                         {"robot", "camera"},
                                         {"robot", kOrigin.publisher + "x"},
                                         {std::string(256, 'r'), kOrigin.publisher}})
-    EXPECT_EQ(code_of([&] { Publisher("topic", {}, owner, bad); }), Code::kInvalidArgument);
+    EXPECT_EQ(code_of([&] { bus::Publisher("topic", {}, owner, bad); }), Code::kInvalidArgument);
 }
 
 TEST_F(Mirror, publishes_with_the_numbers_and_times_of_the_original) {
-  Publisher publisher = mirror();
-  Subscriber subscriber("topic", {}, borrower);
+  bus::Publisher publisher = mirror();
+  bus::Subscriber subscriber("topic", {}, borrower);
   join(subscriber);
   for (const std::uint64_t sequence : {0U, 1U, 5U, 6U})
     ASSERT_EQ(publish_as(publisher, sequence).outcome, Outcome::kDone);
@@ -142,8 +142,8 @@ TEST_F(Mirror, publishes_with_the_numbers_and_times_of_the_original) {
 }
 
 TEST_F(Mirror, begins_with_any_number) {
-  Publisher publisher = mirror();
-  Subscriber subscriber("topic", {}, borrower);
+  bus::Publisher publisher = mirror();
+  bus::Subscriber subscriber("topic", {}, borrower);
   join(subscriber);
   for (const std::uint64_t sequence : {200U, 203U}) (void)publish_as(publisher, sequence);
   EXPECT_EQ(numbers_now(subscriber), (Numbers{200, 203}));
@@ -151,15 +151,15 @@ TEST_F(Mirror, begins_with_any_number) {
 }
 
 TEST_F(Mirror, begins_before_its_first_sample_if_it_knows_what_was_lost) {
-  Publisher publisher = mirror();
-  Subscriber subscriber("topic", {}, borrower);
+  bus::Publisher publisher = mirror();
+  bus::Subscriber subscriber("topic", {}, borrower);
   join(subscriber);
   publisher.begin_at(4);
   publisher.begin_at(0);  // it has begun
   (void)publish_as(publisher, 7);
   EXPECT_EQ(numbers_now(subscriber), Numbers{7});
   EXPECT_EQ(subscriber.stats().missed, 3U);
-  Subscriber late("topic", {}, borrower);
+  bus::Subscriber late("topic", {}, borrower);
   join(late);
   (void)publish_as(publisher, 9);
   EXPECT_EQ(numbers_now(late), Numbers{9});
@@ -167,8 +167,8 @@ TEST_F(Mirror, begins_before_its_first_sample_if_it_knows_what_was_lost) {
 }
 
 TEST_F(Mirror, counts_what_its_first_samples_have_lost_in_a_full_queue) {
-  Publisher publisher = mirror();
-  Subscriber subscriber("topic", {.depth = 2}, borrower);
+  bus::Publisher publisher = mirror();
+  bus::Subscriber subscriber("topic", {.depth = 2}, borrower);
   join(subscriber);
   for (std::uint64_t sequence = 100; sequence < 105; ++sequence)
     (void)publish_as(publisher, sequence);
@@ -177,18 +177,18 @@ TEST_F(Mirror, counts_what_its_first_samples_have_lost_in_a_full_queue) {
 }
 
 TEST_F(Mirror, that_takes_the_place_of_another_costs_a_subscriber_what_was_lost_between) {
-  Publisher first = mirror();
-  Subscriber subscriber("topic", {}, borrower);
+  bus::Publisher first = mirror();
+  bus::Subscriber subscriber("topic", {}, borrower);
   join(subscriber);
   for (const std::uint64_t sequence : {200U, 201U}) (void)publish_as(first, sequence);
   EXPECT_EQ(numbers_now(subscriber).size(), 2U);
   break_off(first, subscriber);
-  Publisher between = mirror();  // has no samples
+  bus::Publisher between = mirror();  // has no samples
   join(subscriber);
   break_off(between, subscriber);
-  Publisher second = mirror();
+  bus::Publisher second = mirror();
   join(subscriber);
-  Subscriber late("topic", {}, borrower);
+  bus::Subscriber late("topic", {}, borrower);
   join(late);
   (void)publish_as(second, 212);
   EXPECT_EQ(numbers_now(subscriber), Numbers{212});
@@ -198,12 +198,12 @@ TEST_F(Mirror, that_takes_the_place_of_another_costs_a_subscriber_what_was_lost_
 }
 
 TEST_F(Mirror, that_takes_the_place_of_another_before_its_last_samples_are_received_counts_alike) {
-  Publisher first = mirror({.history = 2});
-  Subscriber subscriber("topic", {}, borrower);
+  bus::Publisher first = mirror({.history = 2});
+  bus::Subscriber subscriber("topic", {}, borrower);
   join(subscriber);
   for (const std::uint64_t sequence : {200U, 201U, 202U}) (void)publish_as(first, sequence);
   break_off(first, subscriber);
-  Publisher second = mirror({.history = 2});
+  bus::Publisher second = mirror({.history = 2});
   (void)publish_as(second, 205);
   join(subscriber);
   EXPECT_EQ(numbers_now(subscriber).size(), 4U);
@@ -211,13 +211,13 @@ TEST_F(Mirror, that_takes_the_place_of_another_before_its_last_samples_are_recei
 }
 
 TEST_F(Mirror, that_is_joined_after_it_has_begun_costs_what_came_before) {
-  Publisher first = mirror();
-  Subscriber subscriber("topic", {}, borrower);
+  bus::Publisher first = mirror();
+  bus::Subscriber subscriber("topic", {}, borrower);
   join(subscriber);
   (void)publish_as(first, 200);
   EXPECT_EQ(numbers_now(subscriber), Numbers{200});
   break_off(first, subscriber);
-  Publisher second = mirror();
+  bus::Publisher second = mirror();
   second.begin_at(205);
   (void)publish_as(second, 205);
   join(subscriber);
@@ -228,13 +228,13 @@ TEST_F(Mirror, that_is_joined_after_it_has_begun_costs_what_came_before) {
 }
 
 TEST_F(Mirror, that_begins_with_a_smaller_number_has_begun_anew) {
-  Publisher first = mirror();
-  Subscriber subscriber("topic", {}, borrower);
+  bus::Publisher first = mirror();
+  bus::Subscriber subscriber("topic", {}, borrower);
   join(subscriber);
   (void)publish_as(first, 200);
   EXPECT_EQ(numbers_now(subscriber), Numbers{200});
   break_off(first, subscriber);
-  Publisher second = mirror();
+  bus::Publisher second = mirror();
   join(subscriber);
   for (const std::uint64_t sequence : {5U, 7U}) (void)publish_as(second, sequence);
   EXPECT_EQ(numbers_now(subscriber), (Numbers{5, 7}));
@@ -242,7 +242,7 @@ TEST_F(Mirror, that_begins_with_a_smaller_number_has_begun_anew) {
 }
 
 TEST_F(Mirror, publishes_no_number_twice) {
-  Publisher publisher = mirror();
+  bus::Publisher publisher = mirror();
   ASSERT_EQ(publish_as(publisher, 5).sequence, 5U);
   for (const std::uint64_t sequence : {std::uint64_t{0}, std::uint64_t{5}, std::uint64_t{1} << 63U})
     EXPECT_EQ(code_of([&] { (void)publish_as(publisher, sequence); }), Code::kInvalidArgument);
@@ -250,8 +250,8 @@ TEST_F(Mirror, publishes_no_number_twice) {
 }
 
 TEST_F(Mirror, that_is_reliable_can_try_a_number_again) {
-  Publisher publisher = mirror({.depth = 1, .reliable = true});
-  Subscriber subscriber("topic", {.max_held = 1}, borrower);
+  bus::Publisher publisher = mirror({.depth = 1, .reliable = true});
+  bus::Subscriber subscriber("topic", {.max_held = 1}, borrower);
   join(subscriber);
   ASSERT_EQ(publish_as(publisher, 3).outcome, Outcome::kDone);
   EXPECT_EQ(publish_as(publisher, 4, 0ns).outcome, Outcome::kTimedOut);
@@ -260,28 +260,28 @@ TEST_F(Mirror, that_is_reliable_can_try_a_number_again) {
 }
 
 TEST_F(Mirror, gives_a_history_with_gaps) {
-  Publisher publisher = mirror({.history = 3});
+  bus::Publisher publisher = mirror({.history = 3});
   for (const std::uint64_t sequence : {2U, 4U, 8U}) (void)publish_as(publisher, sequence);
-  Subscriber subscriber("topic", {}, borrower);
+  bus::Subscriber subscriber("topic", {}, borrower);
   join(subscriber);
   EXPECT_EQ(numbers_now(subscriber), (Numbers{2, 4, 8}));
   EXPECT_EQ(subscriber.stats().missed, 4U);
-  Subscriber shallow("topic", {.depth = 1}, borrower);
+  bus::Subscriber shallow("topic", {.depth = 1}, borrower);
   join(shallow);
   EXPECT_EQ(numbers_now(shallow), Numbers{8});
   EXPECT_EQ(shallow.stats().missed, 0U);
 }
 
 TEST_F(Mirror, restarts_without_subscribers_alone) {
-  Publisher publisher = mirror({.history = 4});
+  bus::Publisher publisher = mirror({.history = 4});
   for (const std::uint64_t sequence : {10U, 11U}) (void)publish_as(publisher, sequence);
-  std::optional<Subscriber> subscriber(std::in_place, "topic", SubscriberOptions{}, borrower);
+  std::optional<bus::Subscriber> subscriber(std::in_place, "topic", SubscriberOptions{}, borrower);
   join(*subscriber);
   EXPECT_FALSE(publisher.restart(3));
   subscriber.reset();
   ASSERT_TRUE(eventually([&] { return publisher.restart(3); }));
   (void)publish_as(publisher, 3);
-  Subscriber next("topic", {}, borrower);
+  bus::Subscriber next("topic", {}, borrower);
   join(next);
   EXPECT_EQ(numbers_now(next), Numbers{3});
   EXPECT_EQ(next.stats().missed, 0U);
@@ -290,8 +290,8 @@ TEST_F(Mirror, restarts_without_subscribers_alone) {
 }
 
 TEST_F(Mirror, that_is_broken_off_does_not_end_a_stream) {
-  Publisher first = mirror();
-  Subscriber subscriber("topic", {.end_of_stream = true}, borrower);
+  bus::Publisher first = mirror();
+  bus::Subscriber subscriber("topic", {.end_of_stream = true}, borrower);
   join(subscriber);
   (void)publish_as(first, 0);
   first.break_off();
@@ -300,19 +300,19 @@ TEST_F(Mirror, that_is_broken_off_does_not_end_a_stream) {
   EXPECT_EQ(subscriber.receive(sample, kLong), Outcome::kDone);
   ASSERT_TRUE(eventually([&] { return subscriber.stats().publishers == 0; }));
   EXPECT_EQ(subscriber.receive(sample, 1ms), Outcome::kTimedOut);
-  Publisher second = mirror();
+  bus::Publisher second = mirror();
   join(subscriber);
   second.close();
   EXPECT_EQ(subscriber.receive(sample, kLong), Outcome::kClosed);
 }
 
 TEST_F(Mirror, that_is_broken_off_has_a_successor_before_its_last_sample_is_received) {
-  Publisher first = mirror();
-  Subscriber subscriber("topic", {.end_of_stream = true}, borrower);
+  bus::Publisher first = mirror();
+  bus::Subscriber subscriber("topic", {.end_of_stream = true}, borrower);
   join(subscriber);
   (void)publish_as(first, 0);
   first.break_off();
-  Publisher second = mirror();
+  bus::Publisher second = mirror();
   ASSERT_EQ(second.wait_for_subscribers(1, kLong), Outcome::kDone);
   ASSERT_TRUE(eventually([&] { return subscriber.stats().publishers == 1; }));
   second.close();
@@ -322,14 +322,14 @@ TEST_F(Mirror, that_is_broken_off_has_a_successor_before_its_last_sample_is_rece
 }
 
 TEST_F(Mirror, that_is_broken_off_after_it_cut_a_subscriber_off_has_one_successor) {
-  Publisher first = mirror({.depth = 1, .reliable = true, .lag_timeout = 1ms});
-  Subscriber subscriber("topic", {.end_of_stream = true}, borrower);
+  bus::Publisher first = mirror({.depth = 1, .reliable = true, .lag_timeout = 1ms});
+  bus::Subscriber subscriber("topic", {.end_of_stream = true}, borrower);
   join(subscriber);
   (void)publish_as(first, 0);
   (void)publish_as(first, 1);  // cuts it off
   ASSERT_TRUE(eventually([&] { return subscriber.stats().cut_off == 1; }));
   first.break_off();
-  Publisher second = mirror();
+  bus::Publisher second = mirror();
   Sample sample;
   (void)subscriber.receive(sample, 1ms);
   join(subscriber);
@@ -341,14 +341,15 @@ TEST_F(Mirror, that_is_broken_off_after_it_cut_a_subscriber_off_has_one_successo
 }
 
 TEST_F(Mirror, has_a_subscriber_of_it_alone) {
-  Publisher first("topic", {.history = 1}, owner);
-  Publisher second("topic", {.history = 1}, owner);
+  bus::Publisher first("topic", {.history = 1}, owner);
+  bus::Publisher second("topic", {.history = 1}, owner);
   publish_patterns(first, 1, 1);
   publish_patterns(second, 2, 1);
-  Subscriber subscriber("topic", {}, borrower, bus::PublisherName{owner.id(), second.number()});
+  bus::Subscriber subscriber("topic", {}, borrower,
+                             bus::PublisherName{owner.id(), second.number()});
   EXPECT_EQ(next_seeds(subscriber, 1), seeds_from(2, 1));
-  Publisher third("topic", {.history = 1}, owner);
-  Subscriber all("topic", {}, borrower);  // is joined after `subscriber` has seen the third
+  bus::Publisher third("topic", {.history = 1}, owner);
+  bus::Subscriber all("topic", {}, borrower);  // is joined after `subscriber` has seen the third
   join(all, 3);
   EXPECT_EQ(subscriber.stats().publishers, 1U);
   EXPECT_EQ(first.subscribers(), 1U);
@@ -356,14 +357,15 @@ TEST_F(Mirror, has_a_subscriber_of_it_alone) {
 }
 
 TEST_F(Mirror, tells_of_subscribers_that_come_and_go) {
-  Publisher publisher = mirror();
-  const Publisher other("other", {}, owner);
+  bus::Publisher publisher = mirror();
+  const bus::Publisher other("other", {}, owner);
   const int fd = owner.subscribers_descriptor();
   EXPECT_TRUE(readable(fd));
   EXPECT_EQ(owner.take_changed_publishers(), std::vector<std::uint32_t>{});
   EXPECT_FALSE(readable(fd, 0ms));
   for (int i = 0; i < 2; ++i) {
-    std::optional<Subscriber> subscriber(std::in_place, "topic", SubscriberOptions{}, borrower);
+    std::optional<bus::Subscriber> subscriber(std::in_place, "topic", SubscriberOptions{},
+                                              borrower);
     ASSERT_TRUE(readable(fd));
     EXPECT_EQ(owner.take_changed_publishers(), std::vector{publisher.number()});
     EXPECT_FALSE(readable(fd, 0ms));
@@ -383,7 +385,7 @@ TEST_F(Mirror, tells_of_publishers_that_come_and_go) {
   };
   (void)count();
   for (int i = 0; i < 2; ++i) {
-    std::optional<Publisher> publisher(mirror());
+    std::optional<bus::Publisher> publisher(mirror());
     while (count() == 0) ASSERT_TRUE(readable(fd));
     publisher.reset();
     while (count() == 1) ASSERT_TRUE(readable(fd));

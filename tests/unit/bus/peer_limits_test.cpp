@@ -56,8 +56,8 @@ void limit_descriptors() {
 }
 
 bool round_trip(const Participant& here) {
-  Publisher publisher("own", {}, here);
-  Subscriber subscriber("own", {}, here);
+  bus::Publisher publisher("own", {}, here);
+  bus::Subscriber subscriber("own", {}, here);
   if (publisher.wait_for_subscribers(1, kLong) != Outcome::kDone) return false;
   publish_patterns(publisher, 1, 1);
   return next_seeds(subscriber, 1) == Seeds{1};
@@ -75,7 +75,7 @@ TEST(ManyConnections, of_one_process_leave_descriptors_to_the_program_and_to_oth
   test::Child owner([&] {
     limit_descriptors();
     const Participant here = fresh.join();
-    const Publisher publisher("topic", {}, here);
+    const bus::Publisher publisher("topic", {}, here);
     turns.tell_back();
     turns.hear_there();  // they have all they get
     const bool left = platform::open_descriptors() <= kForPeers && round_trip(here);
@@ -144,7 +144,7 @@ TEST(ManySilentOwners, leave_descriptors_to_the_program_and_honest_ones_are_foun
   test::Child borrower([&] {
     limit_descriptors();
     const Participant here = fresh.join();
-    const Subscriber subscriber("topic", {}, here);
+    const bus::Subscriber subscriber("topic", {}, here);
     turns.tell_back();
     turns.hear_there();  // they are there
     const bool refused = eventually([&] {

@@ -29,13 +29,13 @@ class Private : public ::testing::Test {
   const FreshDomain domain;
   const Participant owner = domain.join();
   const Participant borrower = domain.join();
-  Publisher publisher{"topic", {}, owner};
-  Subscriber subscriber{"topic", kPrivately, borrower};
+  bus::Publisher publisher{"topic", {}, owner};
+  bus::Subscriber subscriber{"topic", kPrivately, borrower};
 };
 
 TEST_F(Private, a_write_is_seen_by_the_writer_alone) {
-  Subscriber reading("topic", {}, borrower);
-  Subscriber writing_too("topic", kPrivately, borrower);
+  bus::Subscriber reading("topic", {}, borrower);
+  bus::Subscriber writing_too("topic", kPrivately, borrower);
   ASSERT_EQ(publisher.wait_for_subscribers(3, kLong), Outcome::kDone);
   Loan loan = pattern_loan(publisher, 1, 10000);
   ASSERT_EQ(publisher.publish(loan.view()).outcome, Outcome::kDone);
@@ -137,7 +137,7 @@ TEST_F(Private, a_view_with_negative_strides_keeps_its_elements) {
 }
 
 TEST_F(Private, what_others_receive_by_default_is_read_only_and_says_the_way_out) {
-  Subscriber reading("topic", {}, borrower);
+  bus::Subscriber reading("topic", {}, borrower);
   ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
   publish_patterns(publisher, 1, 1);
   const auto sample = reading.receive(kLong);
@@ -169,8 +169,8 @@ TEST(PrivateMemory, that_cannot_be_mapped_is_named_and_the_sample_comes_later) {
   test::Child child([] {
     const FreshDomain domain;
     const Participant owner = domain.join();
-    Publisher publisher("topic", {}, owner);
-    Subscriber subscriber("topic", kPrivately, owner);
+    bus::Publisher publisher("topic", {}, owner);
+    bus::Subscriber subscriber("topic", kPrivately, owner);
     if (publisher.wait_for_subscribers(1, kLong) != Outcome::kDone) return false;
     constexpr std::size_t kWords = (std::size_t{16} << 20) / 8;
     publish_pattern(publisher, 1, kWords);
@@ -202,8 +202,8 @@ TEST(PrivateMemory, of_a_sample_that_was_put_aside_goes_back_when_the_subscriber
   test::Child child([] {
     const FreshDomain domain;
     const Participant owner = domain.join();
-    Publisher publisher("topic", {}, owner);
-    Subscriber subscriber("topic", kPrivately, owner);
+    bus::Publisher publisher("topic", {}, owner);
+    bus::Subscriber subscriber("topic", kPrivately, owner);
     if (publisher.wait_for_subscribers(1, kLong) != Outcome::kDone) return false;
     publish_pattern(publisher, 1, 64);
     const auto held = subscriber.receive(kLong);

@@ -17,13 +17,13 @@ class Publish : public ::testing::Test {
  protected:
   // Both ends, connected.
   struct Pair {
-    Publisher publisher;
-    Subscriber subscriber;
+    bus::Publisher publisher;
+    bus::Subscriber subscriber;
   };
   Pair connected(const PublisherOptions& of_publisher = {},
                  const SubscriberOptions& of_subscriber = {}) {
-    Pair pair{Publisher("topic", of_publisher, owner),
-              Subscriber("topic", of_subscriber, borrower)};
+    Pair pair{bus::Publisher("topic", of_publisher, owner),
+              bus::Subscriber("topic", of_subscriber, borrower)};
     EXPECT_EQ(pair.publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
     EXPECT_EQ(pair.subscriber.wait_for_publishers(1, kLong), Outcome::kDone);
     return pair;
@@ -89,16 +89,16 @@ TEST_F(Publish, samples_of_every_kind_arrive_whether_or_not_somebody_looked_befo
 }
 
 TEST_F(Publish, a_participant_can_subscribe_to_itself) {
-  Publisher publisher("topic", {}, owner);
-  Subscriber subscriber("topic", {}, owner);
+  bus::Publisher publisher("topic", {}, owner);
+  bus::Subscriber subscriber("topic", {}, owner);
   ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
   publish_patterns(publisher, 0, 3);
   EXPECT_EQ(next_seeds(subscriber, 3), seeds_from(0, 3));
 }
 
 TEST_F(Publish, the_subscriber_may_come_first) {
-  Subscriber subscriber("topic", {}, borrower);
-  Publisher publisher("topic", {}, owner);
+  bus::Subscriber subscriber("topic", {}, borrower);
+  bus::Publisher publisher("topic", {}, owner);
   EXPECT_EQ(subscriber.wait_for_publishers(1, kLong), Outcome::kDone);
   publish_patterns(publisher, 0, 1);
   EXPECT_EQ(next_seeds(subscriber, 1), seeds_from(0, 1));
@@ -106,8 +106,8 @@ TEST_F(Publish, the_subscriber_may_come_first) {
 
 TEST_F(Publish, topics_do_not_hear_each_other) {
   auto [publisher, subscriber] = connected();
-  Publisher other("topic/", {}, owner);
-  Subscriber of_other("topic/", {}, borrower);
+  bus::Publisher other("topic/", {}, owner);
+  bus::Subscriber of_other("topic/", {}, borrower);
   ASSERT_EQ(other.wait_for_subscribers(1, kLong), Outcome::kDone);
   publish_patterns(publisher, 1, 1);
   publish_patterns(other, 2, 1);
@@ -117,16 +117,16 @@ TEST_F(Publish, topics_do_not_hear_each_other) {
 }
 
 TEST_F(Publish, several_publishers_reach_several_subscribers) {
-  std::vector<Publisher> publishers;
-  std::vector<Subscriber> subscribers;
+  std::vector<bus::Publisher> publishers;
+  std::vector<bus::Subscriber> subscribers;
   for (int i = 0; i < 3; ++i) {
     publishers.emplace_back("topic", PublisherOptions{}, i == 0 ? owner : borrower);
     subscribers.emplace_back("topic", SubscriberOptions{}, i == 0 ? borrower : owner);
   }
-  for (Publisher& publisher : publishers)
+  for (bus::Publisher& publisher : publishers)
     ASSERT_EQ(publisher.wait_for_subscribers(3, kLong), Outcome::kDone);
   for (std::uint64_t i = 0; i < 3; ++i) publish_patterns(publishers[i], 10 * i, 2);
-  for (Subscriber& subscriber : subscribers) {
+  for (bus::Subscriber& subscriber : subscribers) {
     Seeds seeds = next_seeds(subscriber, 6);
     std::sort(seeds.begin(), seeds.end());
     EXPECT_EQ(seeds, (Seeds{0, 1, 10, 11, 20, 21}));
@@ -134,10 +134,10 @@ TEST_F(Publish, several_publishers_reach_several_subscribers) {
 }
 
 TEST_F(Publish, a_publisher_that_comes_again_is_found_again) {
-  Subscriber subscriber("topic", {}, borrower);
+  bus::Subscriber subscriber("topic", {}, borrower);
   for (std::uint64_t life = 0; life < 3; ++life) {
     const Participant reborn = domain.join();
-    Publisher publisher("topic", {}, reborn);
+    bus::Publisher publisher("topic", {}, reborn);
     ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
     publish_patterns(publisher, 10 * life, 2);
     EXPECT_EQ(next_seeds(subscriber, 2), seeds_from(10 * life, 2));
@@ -156,9 +156,9 @@ TEST_F(Publish, what_was_published_before_the_close_is_still_received) {
 
 // Of a whole participant: what comes back to it then has no pages to give back, others read them.
 TEST_F(Publish, what_was_published_before_the_owner_left_stays_whole) {
-  Subscriber subscriber("topic", {}, borrower);
+  bus::Subscriber subscriber("topic", {}, borrower);
   std::optional<Participant> leaving = domain.join({.warm_bytes = 0});
-  std::optional<Publisher> publisher(std::in_place, "topic", PublisherOptions{}, *leaving);
+  std::optional<bus::Publisher> publisher(std::in_place, "topic", PublisherOptions{}, *leaving);
   ASSERT_EQ(publisher->wait_for_subscribers(1, kLong), Outcome::kDone);
   for (std::uint64_t seed = 1; seed <= 2; ++seed) publish_pattern(*publisher, seed, 100'000);
   const auto held = subscriber.receive(kLong);
@@ -189,7 +189,7 @@ TEST_F(Publish, a_subscriber_may_choose_its_own_depth) {
 
 TEST_F(Publish, a_slow_subscriber_costs_only_itself) {
   auto [publisher, slow] = connected({.depth = 2});
-  Subscriber fast("topic", {.depth = 64}, borrower);
+  bus::Subscriber fast("topic", {.depth = 64}, borrower);
   ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
   publish_patterns(publisher, 0, 50);
   EXPECT_EQ(next_seeds(fast, 50), seeds_from(0, 50));
@@ -213,7 +213,7 @@ TEST_F(Publish, who_holds_all_that_he_may_is_told_so) {
 
 TEST_F(Publish, holding_samples_holds_up_nobody_else) {
   auto [publisher, holder] = connected({.depth = 2}, {.max_held = 2});
-  Subscriber other("topic", {}, borrower);
+  bus::Subscriber other("topic", {}, borrower);
   ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
   std::vector<Sample> held;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
@@ -233,7 +233,7 @@ TEST_F(Publish, holding_samples_holds_up_nobody_else) {
 }
 
 TEST_F(Publish, nobody_there_is_no_mistake) {
-  Publisher publisher("topic", {}, owner);
+  bus::Publisher publisher("topic", {}, owner);
   const Published published = publish_pattern(publisher, 1);
   EXPECT_EQ(published.outcome, Outcome::kDone);
   EXPECT_EQ(published.subscribers, 0U);
@@ -268,10 +268,10 @@ TEST_F(Publish, a_closed_subscriber_is_forgotten) {
 }
 
 TEST_F(Publish, waiting_for_who_never_comes_ends) {
-  Publisher publisher("topic", {}, owner);
+  bus::Publisher publisher("topic", {}, owner);
   EXPECT_EQ(publisher.wait_for_subscribers(1, 5ms), Outcome::kTimedOut);
   EXPECT_EQ(publisher.wait_for_subscribers(0, 0ms), Outcome::kDone);
-  Subscriber subscriber("other", {}, borrower);
+  bus::Subscriber subscriber("other", {}, borrower);
   EXPECT_EQ(subscriber.wait_for_publishers(1, 5ms), Outcome::kTimedOut);
 }
 
@@ -317,8 +317,8 @@ TEST_F(Publish, many_threads_can_publish_and_receive) {
 
 TEST_F(Publish, parked_receivers_miss_no_wake_up) {
   auto [publisher, subscriber] = connected({}, {.spin = 0ns});
-  Publisher back("back", {}, borrower);
-  Subscriber answers("back", {.spin = 0ns}, owner);
+  bus::Publisher back("back", {}, borrower);
+  bus::Subscriber answers("back", {.spin = 0ns}, owner);
   ASSERT_EQ(back.wait_for_subscribers(1, kLong), Outcome::kDone);
   constexpr std::uint64_t kRounds = 2000;
   std::thread echo([&subscriber = subscriber, &back] {
@@ -335,12 +335,12 @@ TEST_F(Publish, parked_receivers_miss_no_wake_up) {
 }
 
 TEST_F(Publish, an_empty_topic_is_refused) {
-  EXPECT_EQ(code_of([&] { Publisher("", {}, owner); }), Code::kInvalidArgument);
-  EXPECT_EQ(code_of([&] { Subscriber("", {}, owner); }), Code::kInvalidArgument);
+  EXPECT_EQ(code_of([&] { bus::Publisher("", {}, owner); }), Code::kInvalidArgument);
+  EXPECT_EQ(code_of([&] { bus::Subscriber("", {}, owner); }), Code::kInvalidArgument);
 }
 
 TEST_F(Publish, elements_without_memory_are_refused) {
-  Publisher publisher("frames", {}, owner);
+  bus::Publisher publisher("frames", {}, owner);
   for (const Dims& shape : {Dims{}, Dims{3}}) {
     const TensorView view{nullptr, Layout::contiguous(DType::kFloat32, shape)};
     EXPECT_EQ(code_of([&] { publisher.publish(view); }), Code::kInvalidArgument);
@@ -352,8 +352,8 @@ TEST_F(Publish, elements_without_memory_are_refused) {
 TEST_F(Publish, two_domains_do_not_hear_each_other) {
   const FreshDomain elsewhere;
   const Participant stranger = elsewhere.join();
-  Publisher publisher("topic", {}, stranger);
-  Subscriber subscriber("topic", {}, borrower);
+  bus::Publisher publisher("topic", {}, stranger);
+  bus::Subscriber subscriber("topic", {}, borrower);
   EXPECT_EQ(subscriber.wait_for_publishers(1, 20ms), Outcome::kTimedOut);
 }
 

@@ -19,18 +19,20 @@ using namespace tensorbus::testing;
 
 class Queues : public ::testing::Test {
  protected:
-  static Outcome put(Queue& queue, std::uint64_t seed, std::chrono::nanoseconds timeout = kLong) {
+  static Outcome put(bus::Queue& queue, std::uint64_t seed,
+                     std::chrono::nanoseconds timeout = kLong) {
     std::vector<std::uint64_t> words(64);
     write_pattern(words, seed);
     return queue.put({.tensors = {TensorView::of(words.data(), {64})}}, timeout);
   }
-  static std::optional<std::uint64_t> get(Queue& queue, std::chrono::nanoseconds timeout = kLong) {
+  static std::optional<std::uint64_t> get(bus::Queue& queue,
+                                          std::chrono::nanoseconds timeout = kLong) {
     Sample sample;
     if (queue.get(sample, timeout) != Outcome::kDone) return std::nullopt;
     return seed_of(sample);
   }
-  Queue open(const Queue& queue, const Participant& by) {
-    return Queue::open(queue.address(), kLong, by);
+  bus::Queue open(const bus::Queue& queue, const Participant& by) {
+    return bus::Queue::open(queue.address(), kLong, by);
   }
   bool unused(const Participant& participant) {
     return eventually([&] { return participant.arena().used_bytes == 0; });
@@ -43,9 +45,9 @@ class Queues : public ::testing::Test {
 };
 
 TEST_F(Queues, hand_items_on_in_order_also_at_their_host) {
-  Queue queue({}, host);
-  Queue in = open(queue, producer);
-  Queue out = open(queue, consumer);
+  bus::Queue queue({}, host);
+  bus::Queue in = open(queue, producer);
+  bus::Queue out = open(queue, consumer);
   for (std::uint64_t seed = 0; seed < 10; ++seed) ASSERT_EQ(put(in, seed), Outcome::kDone);
   EXPECT_EQ(queue.stats().items, 10U);
   for (std::uint64_t seed = 0; seed < 5; ++seed) EXPECT_EQ(get(out), seed);
@@ -55,15 +57,17 @@ TEST_F(Queues, hand_items_on_in_order_also_at_their_host) {
 }
 
 TEST_F(Queues, give_tensors_by_reference_straight_from_who_put_them) {
-  Queue queue({}, host);
-  Queue in = open(queue, producer);
-  Queue out = open(queue, consumer);
+  bus::Queue queue({}, host);
+  bus::Queue in = open(queue, producer);
+  bus::Queue out = open(queue, consumer);
   ASSERT_EQ(put(in, 1), Outcome::kDone);
   Sample sample;
   ASSERT_EQ(out.get(sample, kLong), Outcome::kDone);
   EXPECT_TRUE(unused(host)) << "the queue is not needed any more";
   EXPECT_GT(producer.arena().used_bytes, 0U);
-  queue = Queue({}, host);
+  {
+    const bus::Queue dropped = std::move(queue);
+  }
   host = domain.join();
   EXPECT_EQ(seed_of(sample), 1U);
   sample = Sample();
@@ -71,22 +75,22 @@ TEST_F(Queues, give_tensors_by_reference_straight_from_who_put_them) {
 }
 
 TEST_F(Queues, keep_items_of_producers_that_are_gone) {
-  Queue queue({}, host);
+  bus::Queue queue({}, host);
   {
-    Queue in = open(queue, producer);
+    bus::Queue in = open(queue, producer);
     for (std::uint64_t seed = 0; seed < 3; ++seed) ASSERT_EQ(put(in, seed), Outcome::kDone);
   }
   producer = domain.join();
-  Queue out = open(queue, consumer);
-  Queue far = open(queue, producer);
+  bus::Queue out = open(queue, consumer);
+  bus::Queue far = open(queue, producer);
   EXPECT_EQ(get(out), 0U);
   EXPECT_EQ(get(queue), 1U);
   EXPECT_EQ(get(far), 2U);
 }
 
 TEST_F(Queues, bound_what_waits) {
-  Queue queue({.maxsize = 2}, host);
-  Queue in = open(queue, producer);
+  bus::Queue queue({.maxsize = 2}, host);
+  bus::Queue in = open(queue, producer);
   EXPECT_EQ(in.options().maxsize, 2U);
   EXPECT_EQ(put(in, 0), Outcome::kDone);
   EXPECT_EQ(put(in, 1), Outcome::kDone);
@@ -102,9 +106,9 @@ TEST_F(Queues, bound_what_waits) {
 }
 
 TEST_F(Queues, wait_for_items_and_lose_none_to_those_who_give_up) {
-  Queue queue({}, host);
-  Queue out = open(queue, consumer);
-  Queue in = open(queue, producer);
+  bus::Queue queue({}, host);
+  bus::Queue out = open(queue, consumer);
+  bus::Queue in = open(queue, producer);
   std::atomic<std::uint64_t> got{0};
   constexpr std::uint64_t kItems = 300;
   std::thread impatient([&] {
@@ -125,19 +129,19 @@ TEST_F(Queues, wait_for_items_and_lose_none_to_those_who_give_up) {
 }
 
 TEST_F(Queues, give_every_item_to_exactly_one) {
-  Queue queue({.maxsize = 4}, host);
+  bus::Queue queue({.maxsize = 4}, host);
   constexpr std::uint64_t kEach = 100;
   std::vector<std::thread> threads;
   std::mutex mutex;
   std::multiset<std::uint64_t> seen;
   for (std::uint64_t p = 0; p < 3; ++p)
     threads.emplace_back([&, p] {
-      Queue in = open(queue, p == 0 ? host : producer);
+      bus::Queue in = open(queue, p == 0 ? host : producer);
       for (std::uint64_t i = 0; i < kEach; ++i) EXPECT_EQ(put(in, p * 1000 + i), Outcome::kDone);
     });
   for (int c = 0; c < 3; ++c)
     threads.emplace_back([&, c] {
-      Queue out = open(queue, c == 0 ? host : consumer);
+      bus::Queue out = open(queue, c == 0 ? host : consumer);
       for (std::uint64_t i = 0; i < kEach; ++i) {
         const auto seed = get(out);
         const std::lock_guard lock(mutex);
@@ -152,9 +156,9 @@ TEST_F(Queues, give_every_item_to_exactly_one) {
 }
 
 TEST_F(Queues, end_for_all_when_they_are_closed_or_their_host_is_gone) {
-  std::optional<Queue> queue(std::in_place, QueueOptions{.maxsize = 1}, host);
-  Queue in = open(*queue, producer);
-  Queue out = open(*queue, consumer);
+  std::optional<bus::Queue> queue(std::in_place, QueueOptions{.maxsize = 1}, host);
+  bus::Queue in = open(*queue, producer);
+  bus::Queue out = open(*queue, consumer);
   ASSERT_EQ(put(in, 1), Outcome::kDone);
   std::thread putting([&] { EXPECT_EQ(put(in, 2), Outcome::kClosed); });
   std::thread joining([&] { EXPECT_EQ(out.join(kLong), Outcome::kClosed); });
@@ -165,11 +169,11 @@ TEST_F(Queues, end_for_all_when_they_are_closed_or_their_host_is_gone) {
   Sample sample;
   EXPECT_EQ(out.get(sample, kLong), Outcome::kClosed);
   EXPECT_EQ(put(in, 3), Outcome::kClosed);
-  EXPECT_EQ(code_of([&] { (void)Queue::open(address, kLong, consumer); }), Code::kClosed);
+  EXPECT_EQ(code_of([&] { (void)bus::Queue::open(address, kLong, consumer); }), Code::kClosed);
   EXPECT_EQ(code_of([&] { (void)out.stats(); }), Code::kClosed);
 
   queue.emplace(QueueOptions{}, host);
-  Queue other = open(*queue, consumer);
+  bus::Queue other = open(*queue, consumer);
   std::thread getting([&] { EXPECT_EQ(other.get(sample, kLong), Outcome::kClosed); });
   queue.reset();
   host = domain.join();
@@ -178,9 +182,9 @@ TEST_F(Queues, end_for_all_when_they_are_closed_or_their_host_is_gone) {
 }
 
 TEST_F(Queues, that_are_shut_down_are_drained_and_then_tell_everybody) {
-  Queue queue({.maxsize = 2}, host);
-  Queue in = open(queue, producer);
-  Queue out = open(queue, consumer);
+  bus::Queue queue({.maxsize = 2}, host);
+  bus::Queue in = open(queue, producer);
+  bus::Queue out = open(queue, consumer);
   ASSERT_EQ(put(in, 1), Outcome::kDone);
   ASSERT_EQ(put(in, 2), Outcome::kDone);
   Outcome third = Outcome::kDone;
@@ -201,8 +205,8 @@ TEST_F(Queues, that_are_shut_down_are_drained_and_then_tell_everybody) {
 }
 
 TEST_F(Queues, that_drop_what_waits_when_they_are_shut_down_lose_nothing_else) {
-  Queue queue({.redeliver = true}, host);
-  std::optional<Queue> out = open(queue, consumer);
+  bus::Queue queue({.redeliver = true}, host);
+  std::optional<bus::Queue> out = open(queue, consumer);
   ASSERT_EQ(put(queue, 1), Outcome::kDone);
   ASSERT_EQ(put(queue, 2), Outcome::kDone);
   EXPECT_EQ(get(*out), 1);
@@ -213,21 +217,21 @@ TEST_F(Queues, that_drop_what_waits_when_they_are_shut_down_lose_nothing_else) {
 }
 
 TEST_F(Queues, have_one_maker_for_each_name) {
-  const Queue first({.name = "only"}, host);
+  const bus::Queue first({.name = "only"}, host);
   try {
-    const Queue second({.name = "only"}, producer);
+    const bus::Queue second({.name = "only"}, producer);
     ADD_FAILURE() << "there are two";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::kInvalidArgument);
     EXPECT_NE(std::string(error.what()).find(std::to_string(::getpid())), std::string::npos);
   }
-  const Queue server({.name = "service:x"}, host);
-  const Queue another_server({.name = "service:x"}, producer);
+  const bus::Queue server({.name = "service:x"}, host);
+  const bus::Queue another_server({.name = "service:x"}, producer);
 }
 
 TEST_F(Queues, count_what_is_done) {
-  Queue queue({}, host);
-  Queue out = open(queue, consumer);
+  bus::Queue queue({}, host);
+  bus::Queue out = open(queue, consumer);
   EXPECT_EQ(queue.join(kLong), Outcome::kDone);
   ASSERT_EQ(put(queue, 1), Outcome::kDone);
   ASSERT_EQ(put(queue, 2), Outcome::kDone);
@@ -243,10 +247,10 @@ TEST_F(Queues, count_what_is_done) {
 }
 
 TEST_F(Queues, with_redeliver_give_back_what_the_gone_had_in_hand) {
-  Queue queue({.redeliver = true}, host);
+  bus::Queue queue({.redeliver = true}, host);
   for (std::uint64_t seed = 0; seed < 4; ++seed) ASSERT_EQ(put(queue, seed), Outcome::kDone);
   {
-    Queue out = open(queue, consumer);
+    bus::Queue out = open(queue, consumer);
     for (std::uint64_t seed = 0; seed < 3; ++seed) EXPECT_EQ(get(out), seed);
     out.task_done();  // of the first
   }
@@ -260,10 +264,10 @@ TEST_F(Queues, with_redeliver_give_back_what_the_gone_had_in_hand) {
 }
 
 TEST_F(Queues, without_redeliver_count_as_lost_what_the_gone_had_in_hand) {
-  Queue queue({}, host);
+  bus::Queue queue({}, host);
   for (std::uint64_t seed = 0; seed < 3; ++seed) ASSERT_EQ(put(queue, seed), Outcome::kDone);
   {
-    Queue out = open(queue, consumer);
+    bus::Queue out = open(queue, consumer);
     for (std::uint64_t seed = 0; seed < 2; ++seed) EXPECT_EQ(get(out), seed);
   }
   consumer = domain.join();
@@ -275,57 +279,57 @@ TEST_F(Queues, without_redeliver_count_as_lost_what_the_gone_had_in_hand) {
 
 TEST_F(Queues, are_found_by_name_also_by_those_who_come_first) {
   std::thread early([&] {
-    Queue out = Queue::open("jobs/a b", kLong, consumer);
+    bus::Queue out = bus::Queue::open("jobs/a b", kLong, consumer);
     EXPECT_EQ(get(out), 5U);
   });
-  Queue queue({.name = "jobs/a b"}, host);
+  bus::Queue queue({.name = "jobs/a b"}, host);
   ASSERT_EQ(put(queue, 5), Outcome::kDone);
   early.join();
-  EXPECT_EQ(code_of([&] { (void)Queue::open("other", 5ms, consumer); }), Code::kTimeout);
+  EXPECT_EQ(code_of([&] { (void)bus::Queue::open("other", 5ms, consumer); }), Code::kTimeout);
   queue.close();
-  EXPECT_EQ(code_of([&] { (void)Queue::open("jobs/a b", 5ms, consumer); }), Code::kTimeout);
+  EXPECT_EQ(code_of([&] { (void)bus::Queue::open("jobs/a b", 5ms, consumer); }), Code::kTimeout);
 }
 
 TEST_F(Queues, of_one_name_are_all_listed_and_each_is_opened_by_its_address) {
-  Queue first({.name = "service:both"}, host);
-  Queue second({.name = "service:both"}, producer);
-  const Queue other({.name = "another"}, host);
+  bus::Queue first({.name = "service:both"}, host);
+  bus::Queue second({.name = "service:both"}, producer);
+  const bus::Queue other({.name = "another"}, host);
   std::set<std::string> found;
-  for (const std::string& address : Queue::addresses_of("service:both", consumer))
-    found.insert(Queue::open(address, kLong, consumer).address());
+  for (const std::string& address : bus::Queue::addresses_of("service:both", consumer))
+    found.insert(bus::Queue::open(address, kLong, consumer).address());
   EXPECT_EQ(found, (std::set<std::string>{first.address(), second.address()}));
   second.close();
-  EXPECT_EQ(Queue::addresses_of("service:both", consumer).size(), 1U);
+  EXPECT_EQ(bus::Queue::addresses_of("service:both", consumer).size(), 1U);
 }
 
 TEST_F(Queues, tell_participants_when_one_may_have_come) {
   const std::uint64_t before = consumer.domain_changes();
-  const Queue queue({.name = "new"}, host);
+  const bus::Queue queue({.name = "new"}, host);
   EXPECT_TRUE(eventually([&] { return consumer.domain_changes() != before; }));
 }
 
 TEST_F(Queues, are_used_by_their_address_before_anybody_was_asked) {
-  std::optional<Queue> queue(std::in_place, QueueOptions{}, host);
+  std::optional<bus::Queue> queue(std::in_place, QueueOptions{}, host);
   const std::string address = queue->address();
-  Queue in = Queue::at(address, {}, producer);
+  bus::Queue in = bus::Queue::at(address, {}, producer);
   EXPECT_EQ(in.address(), address);
   EXPECT_FALSE(in.made_here());
   ASSERT_EQ(put(in, 1), Outcome::kDone);
-  Queue out = Queue::at(address, {}, consumer);
+  bus::Queue out = bus::Queue::at(address, {}, consumer);
   EXPECT_EQ(get(out), 1U);
   EXPECT_EQ(in.stats().items, 0U);
   queue.reset();
   host = domain.join();
-  Queue late = Queue::at(address, {}, producer);
+  bus::Queue late = bus::Queue::at(address, {}, producer);
   EXPECT_EQ(put(late, 2), Outcome::kClosed);
   EXPECT_TRUE(unused(producer));
 }
 
 TEST_F(Queues, refuse_tensors_of_who_does_not_know_that_they_are_shared) {
-  Queue queue({.shared = true}, host);
-  Queue in = Queue::at(queue.address(), {}, producer);
+  bus::Queue queue({.shared = true}, host);
+  bus::Queue in = bus::Queue::at(queue.address(), {}, producer);
   EXPECT_EQ(code_of([&] { (void)put(in, 1); }), Code::kProtocol);
-  Queue knowing = Queue::at(queue.address(), {.shared = true}, producer);
+  bus::Queue knowing = bus::Queue::at(queue.address(), {.shared = true}, producer);
   EXPECT_EQ(put(knowing, 2), Outcome::kDone);
   EXPECT_EQ(get(queue), 2U);
   EXPECT_EQ(get(queue, 0s), std::nullopt);
@@ -333,24 +337,25 @@ TEST_F(Queues, refuse_tensors_of_who_does_not_know_that_they_are_shared) {
 }
 
 TEST_F(Queues, refuse_addresses_that_were_changed) {
-  Queue queue({}, host);
+  bus::Queue queue({}, host);
   const std::string address = queue.address();
   for (std::size_t length = 16; length + 16 < address.size(); ++length)
-    EXPECT_NE(code_of([&] { (void)Queue::open(address.substr(0, length), kLong, consumer); }),
+    EXPECT_NE(code_of([&] { (void)bus::Queue::open(address.substr(0, length), kLong, consumer); }),
               std::nullopt);
   std::string changed = address;
   changed.back() = changed.back() == '1' ? '2' : '1';
-  EXPECT_EQ(code_of([&] { (void)Queue::open(changed, kLong, consumer); }), Code::kInvalidArgument);
-  Queue wrong = Queue::at(changed, {}, consumer);
+  EXPECT_EQ(code_of([&] { (void)bus::Queue::open(changed, kLong, consumer); }),
+            Code::kInvalidArgument);
+  bus::Queue wrong = bus::Queue::at(changed, {}, consumer);
   EXPECT_EQ(code_of([&] { (void)put(wrong, 1); }), Code::kInvalidArgument);
   for (const std::string& text : {std::string(), std::string("jobs"), address + "0 "})
-    EXPECT_EQ(code_of([&] { (void)Queue::at(text, {}, consumer); }), Code::kInvalidArgument);
+    EXPECT_EQ(code_of([&] { (void)bus::Queue::at(text, {}, consumer); }), Code::kInvalidArgument);
 }
 
 TEST_F(Queues, that_are_shared_give_memory_to_be_written) {
-  Queue queue({.shared = true}, host);
-  Queue in = open(queue, producer);
-  Queue out = open(queue, consumer);
+  bus::Queue queue({.shared = true}, host);
+  bus::Queue in = open(queue, producer);
+  bus::Queue out = open(queue, consumer);
   const Loan kept = empty(Layout::contiguous(DType::kUInt64, {64}), true, producer);
   write_pattern(kept.as<std::uint64_t>(), 1);
   for (int i = 0; i < 2; ++i) ASSERT_EQ(in.put({.tensors = {kept.view()}}), Outcome::kDone);

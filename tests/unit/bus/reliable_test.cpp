@@ -29,8 +29,8 @@ class Reliable : public ::testing::Test {
   const FreshDomain domain;
   const Participant owner = domain.join();
   const Participant borrower = domain.join();
-  Publisher publisher{"topic", {.depth = 2, .reliable = true}, owner};
-  Subscriber subscriber{"topic", {}, borrower};
+  bus::Publisher publisher{"topic", {.depth = 2, .reliable = true}, owner};
+  bus::Subscriber subscriber{"topic", {}, borrower};
 };
 
 TEST_F(Reliable, a_full_queue_makes_the_publisher_wait_for_room) {
@@ -52,7 +52,7 @@ TEST_F(Reliable, nothing_is_lost_at_any_speed) {
 }
 
 TEST_F(Reliable, a_publisher_that_gives_up_has_given_nobody_the_sample) {
-  Subscriber roomy("topic", {.depth = 100}, borrower);
+  bus::Subscriber roomy("topic", {.depth = 100}, borrower);
   ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
   publish_patterns(publisher, 0, 2);
   Loan loan = pattern_loan(publisher, 99);
@@ -74,7 +74,7 @@ TEST_F(Reliable, a_publisher_that_gives_up_has_given_nobody_the_sample) {
 }
 
 TEST_F(Reliable, a_subscriber_that_is_not_is_never_waited_for) {
-  Subscriber viewer("topic", {.depth = 1, .reliable = false}, borrower);
+  bus::Subscriber viewer("topic", {.depth = 1, .reliable = false}, borrower);
   ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     publish_patterns(publisher, seed, 1);
@@ -88,7 +88,7 @@ TEST_F(Reliable, a_subscriber_that_is_not_is_never_waited_for) {
 }
 
 TEST_F(Reliable, a_subscriber_that_is_not_and_holds_all_it_may_is_never_waited_for) {
-  Subscriber viewer("topic", {.max_held = 1, .reliable = false}, borrower);
+  bus::Subscriber viewer("topic", {.max_held = 1, .reliable = false}, borrower);
   ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
   publish_patterns(publisher, 0, 1);
   Sample held;
@@ -116,8 +116,8 @@ TEST_F(Reliable, a_publisher_names_the_process_that_it_waits_for) {
 
 TEST_F(Reliable, a_loan_outlives_a_publish_that_gave_up) {
   Loan loan = pattern_loan(publisher, 5);
-  Publisher impatient("other", {.depth = 1, .reliable = true, .timeout = 1ms}, owner);
-  Subscriber slow("other", {}, borrower);
+  bus::Publisher impatient("other", {.depth = 1, .reliable = true, .timeout = 1ms}, owner);
+  bus::Subscriber slow("other", {}, borrower);
   ASSERT_EQ(impatient.wait_for_subscribers(1, kLong), Outcome::kDone);
   publish_patterns(impatient, 0, 1);
   EXPECT_EQ(impatient.publish(std::move(loan)).outcome, Outcome::kTimedOut);
@@ -198,8 +198,8 @@ class CutOff : public ::testing::Test {
   const FreshDomain domain;
   const Participant owner = domain.join();
   const Participant borrower = domain.join();
-  Subscriber subscriber{"topic", {}, borrower};
-  Publisher publisher;
+  bus::Subscriber subscriber{"topic", {}, borrower};
+  bus::Publisher publisher;
 };
 
 TEST_F(CutOff, ends_the_wait_for_a_subscriber_that_takes_nothing) {
@@ -241,7 +241,7 @@ TEST_F(CutOff, joins_again_with_a_subscriber_that_is_polled) {
 }
 
 TEST_F(CutOff, leaves_a_subscriber_alone_that_looks_for_nothing) {
-  Subscriber other("topic", {.depth = 2}, borrower);
+  bus::Subscriber other("topic", {.depth = 2}, borrower);
   ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
   publish_patterns(publisher, 0, 3);
   ASSERT_TRUE(eventually([&] { return subscriber.stats().cut_off + other.stats().cut_off == 2; }));
@@ -267,7 +267,7 @@ TEST_F(CutOff, keeps_what_the_subscriber_holds) {
 }
 
 TEST_F(CutOff, is_the_end_of_no_stream) {
-  Subscriber reader("topic", {.depth = 1, .end_of_stream = true}, borrower);
+  bus::Subscriber reader("topic", {.depth = 1, .end_of_stream = true}, borrower);
   ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
   publish_patterns(publisher, 0, 3);
   ASSERT_TRUE(eventually([&] { return reader.stats().cut_off == 1; }));
@@ -295,8 +295,8 @@ TEST_F(CutOffWithHistory, is_made_up_for_from_the_history_without_doubles) {
 TEST(LagTimeout, is_refused_where_it_makes_no_sense) {
   const FreshDomain domain;
   const Participant owner = domain.join();
-  EXPECT_THROW(Publisher("topic", {.lag_timeout = 1s}, owner), Error);
-  EXPECT_THROW(Publisher("topic", {.reliable = true, .lag_timeout = 0s}, owner), Error);
+  EXPECT_THROW(bus::Publisher("topic", {.lag_timeout = 1s}, owner), Error);
+  EXPECT_THROW(bus::Publisher("topic", {.reliable = true, .lag_timeout = 0s}, owner), Error);
 }
 
 class History : public ::testing::Test {
@@ -307,9 +307,9 @@ class History : public ::testing::Test {
 };
 
 TEST_F(History, a_late_subscriber_gets_the_last_samples) {
-  Publisher publisher("topic", {.history = 3}, owner);
+  bus::Publisher publisher("topic", {.history = 3}, owner);
   publish_patterns(publisher, 0, 10);
-  Subscriber late("topic", {}, borrower);
+  bus::Subscriber late("topic", {}, borrower);
   EXPECT_EQ(next_seeds(late, 3), seeds_from(7, 3));
   publish_patterns(publisher, 10, 1);
   EXPECT_EQ(next_seeds(late, 1), seeds_from(10, 1));
@@ -317,21 +317,21 @@ TEST_F(History, a_late_subscriber_gets_the_last_samples) {
 }
 
 TEST_F(History, is_no_longer_than_what_there_was) {
-  Publisher publisher("topic", {.history = 5}, owner);
+  bus::Publisher publisher("topic", {.history = 5}, owner);
   publish_patterns(publisher, 0, 2);
-  Subscriber late("topic", {}, borrower);
+  bus::Subscriber late("topic", {}, borrower);
   EXPECT_EQ(next_seeds(late, 2), seeds_from(0, 2));
 }
 
 TEST_F(History, is_cut_to_the_depth_of_the_subscriber) {
-  Publisher publisher("topic", {.history = 5}, owner);
+  bus::Publisher publisher("topic", {.history = 5}, owner);
   publish_patterns(publisher, 0, 5);
-  Subscriber late("topic", {.depth = 2}, borrower);
+  bus::Subscriber late("topic", {.depth = 2}, borrower);
   EXPECT_EQ(next_seeds(late, 2), seeds_from(3, 2));
 }
 
 TEST_F(History, goes_when_the_publisher_closes) {
-  Publisher publisher("topic", {.history = 5}, owner);
+  bus::Publisher publisher("topic", {.history = 5}, owner);
   publish_patterns(publisher, 0, 5);
   EXPECT_GT(owner.arena().used_bytes, 0U);
   publisher.close();
@@ -339,13 +339,13 @@ TEST_F(History, goes_when_the_publisher_closes) {
 }
 
 TEST_F(History, meets_the_stream_without_a_gap_or_a_double) {
-  Publisher publisher("topic", {.history = 4}, owner);
+  bus::Publisher publisher("topic", {.history = 4}, owner);
   std::atomic<bool> done{false};
   std::thread publishing([&] {
     for (std::uint64_t seed = 0; !done; ++seed) publish_pattern(publisher, seed, 4);
   });
   for (int round = 0; round < (kSanitized ? 20 : 100); ++round) {
-    Subscriber late("topic", {.depth = 65536}, borrower);
+    bus::Subscriber late("topic", {.depth = 65536}, borrower);
     const auto first = late.receive(kLong);
     ASSERT_TRUE(first);
     std::uint64_t expected = *seed_of(*first);

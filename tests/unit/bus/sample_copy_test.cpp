@@ -33,8 +33,8 @@ class Copies : public ::testing::Test {
   const FreshDomain domain;
   const Participant owner = domain.join();
   const Participant borrower = domain.join();
-  Publisher publisher{"topic", {}, owner};
-  Subscriber subscriber{"topic", {.max_held = 1}, borrower};
+  bus::Publisher publisher{"topic", {}, owner};
+  bus::Subscriber subscriber{"topic", {.max_held = 1}, borrower};
 };
 
 TEST_F(Copies, hold_no_lease_and_keep_their_values_when_the_memory_is_reused) {
@@ -202,9 +202,10 @@ TEST_F(Copies, outlive_the_original_its_subscriber_its_publisher_and_both_partic
   {
     const Participant brief_owner = domain.join();
     const Participant brief_borrower = domain.join();
-    Publisher brief("a topic whose name is too long to lie in the string itself", {}, brief_owner);
-    Subscriber listening("a topic whose name is too long to lie in the string itself", {},
-                         brief_borrower);
+    bus::Publisher brief("a topic whose name is too long to lie in the string itself", {},
+                         brief_owner);
+    bus::Subscriber listening("a topic whose name is too long to lie in the string itself", {},
+                              brief_borrower);
     ASSERT_EQ(brief.wait_for_subscribers(1, kLong), Outcome::kDone);
     publish_pattern(brief, 5, 100000);
     copy = listening.receive(kLong)->copy();
@@ -221,7 +222,7 @@ TEST_F(Copies, outlive_the_original_its_subscriber_its_publisher_and_both_partic
 }
 
 TEST_F(Copies, of_private_samples_have_what_was_written) {
-  Subscriber own("topic", {.access = Access::kPrivate}, borrower);
+  bus::Subscriber own("topic", {.access = Access::kPrivate}, borrower);
   ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
   publish_pattern(publisher, 1, 10000);
   std::optional<Sample> sample = own.receive(kLong);
@@ -235,8 +236,8 @@ TEST_F(Copies, of_private_samples_have_what_was_written) {
 }
 
 TEST_F(Copies, of_shared_samples_are_apart_from_what_others_write) {
-  Publisher open("open", {.shared = true}, owner);
-  Subscriber writing("open", {.access = Access::kShared}, borrower);
+  bus::Publisher open("open", {.shared = true}, owner);
+  bus::Subscriber writing("open", {.access = Access::kShared}, borrower);
   ASSERT_EQ(open.wait_for_subscribers(1, kLong), Outcome::kDone);
   publish_pattern(open, 1);
   const auto sample = writing.receive(kLong);

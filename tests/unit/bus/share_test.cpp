@@ -208,7 +208,7 @@ TEST_F(Shares, of_a_participant_that_is_gone_are_refused) {
 }
 
 TEST_F(Shares, take_a_loan_as_it_is) {
-  Publisher publisher("topic", {}, owner);
+  bus::Publisher publisher("topic", {}, owner);
   const Loan loan = pattern_loan(publisher, 13);
   const Shared shared = share({.tensors = {loan.view()}}, {}, owner);
   const Shared again = share({.tensors = {loan.view()}}, {}, owner);

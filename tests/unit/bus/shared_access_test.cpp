@@ -23,13 +23,13 @@ class Shared : public ::testing::Test {
   const FreshDomain domain;
   const Participant owner = domain.join();
   const Participant borrower = domain.join();
-  Publisher publisher{"topic", {.history = 1, .shared = true}, owner};
-  Subscriber subscriber{"topic", kSharing, borrower};
+  bus::Publisher publisher{"topic", {.history = 1, .shared = true}, owner};
+  bus::Subscriber subscriber{"topic", kSharing, borrower};
 };
 
 TEST_F(Shared, a_write_is_seen_by_the_publisher_and_all_who_hold_the_sample) {
-  Subscriber reading("topic", {}, borrower);  // the same connection, another grant
-  Subscriber writing_too("topic", kSharing, borrower);
+  bus::Subscriber reading("topic", {}, borrower);  // the same connection, another grant
+  bus::Subscriber writing_too("topic", kSharing, borrower);
   ASSERT_EQ(publisher.wait_for_subscribers(3, kLong), Outcome::kDone);
   Loan loan = pattern_loan(publisher, 1);
   ASSERT_EQ(publisher.publish(loan.view()).outcome, Outcome::kDone);
@@ -49,7 +49,7 @@ TEST_F(Shared, a_write_is_seen_by_the_publisher_and_all_who_hold_the_sample) {
 }
 
 TEST_F(Shared, a_private_subscriber_beside_it_keeps_what_it_wrote) {
-  Subscriber own("topic", {.access = Access::kPrivate}, borrower);
+  bus::Subscriber own("topic", {.access = Access::kPrivate}, borrower);
   ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
   publish_patterns(publisher, 1, 1);
   const auto theirs = subscriber.receive(kLong);
@@ -76,12 +76,12 @@ TEST_F(Shared, a_late_subscriber_sees_what_was_written) {
   const auto sample = subscriber.receive(kLong);
   ASSERT_TRUE(sample);
   write_pattern(sample->tensor().as_mutable<std::uint64_t>(), 7);
-  Subscriber late("topic", {}, borrower);
+  bus::Subscriber late("topic", {}, borrower);
   EXPECT_EQ(next_seeds(late, 1), Seeds{7});
 }
 
 TEST_F(Shared, memory_comes_back_and_is_used_again) {
-  Subscriber reading("topic", {}, borrower);
+  bus::Subscriber reading("topic", {}, borrower);
   ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     publish_pattern(publisher, seed, 100000);
@@ -95,15 +95,15 @@ TEST_F(Shared, memory_comes_back_and_is_used_again) {
 
 TEST_F(Shared, segments_that_retire_are_forgotten_by_readers_and_writers) {
   const Participant frugal = domain.join({.warm_bytes = 0, .segment_bytes = 1 << 20});
-  Publisher changing("changing", {.shared = true}, frugal);
-  Subscriber reading("changing", {}, borrower);
-  Subscriber writing("changing", kSharing, borrower);
+  bus::Publisher changing("changing", {.shared = true}, frugal);
+  bus::Subscriber reading("changing", {}, borrower);
+  bus::Subscriber writing("changing", kSharing, borrower);
   ASSERT_EQ(changing.wait_for_subscribers(2, kLong), Outcome::kDone);
   const std::size_t before = open_descriptors();
   std::vector<Sample> held;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {  // a segment each
     publish_pattern(changing, seed, (std::size_t{1} << 20) / 8);
-    for (Subscriber* each : {&reading, &writing}) {
+    for (bus::Subscriber* each : {&reading, &writing}) {
       held.push_back(*each->receive(kLong));
       EXPECT_EQ(seed_of(held.back()), seed);
     }
@@ -116,22 +116,22 @@ TEST_F(Shared, segments_that_retire_are_forgotten_by_readers_and_writers) {
 }
 
 TEST_F(Shared, what_is_not_shared_is_refused_and_the_refusal_says_what_to_do) {
-  Publisher closed("closed", {}, owner);
-  Subscriber asking("closed", kSharing, borrower);
+  bus::Publisher closed("closed", {}, owner);
+  bus::Subscriber asking("closed", kSharing, borrower);
   ASSERT_TRUE(eventually([&] { return asking.stats().refused == 1; }));
   const std::string why = asking.stats().last_refusal;
   EXPECT_NE(why.find("shared=True"), std::string::npos) << why;
   EXPECT_EQ(closed.subscribers(), 0U);
   EXPECT_EQ(asking.wait_for_publishers(1, 5ms), Outcome::kTimedOut);
   EXPECT_FALSE(asking.receive(5ms));
-  Publisher open("closed", {.shared = true}, owner);
+  bus::Publisher open("closed", {.shared = true}, owner);
   ASSERT_EQ(open.wait_for_subscribers(1, kLong), Outcome::kDone);
   publish_patterns(open, 4, 1);
   EXPECT_EQ(next_seeds(asking, 1), Seeds{4}) << "others of the topic are not touched";
 }
 
 TEST_F(Shared, a_loan_is_published_by_its_own_kind_of_publisher) {
-  Publisher closed("closed", {}, owner);
+  bus::Publisher closed("closed", {}, owner);
   Loan ordinary = pattern_loan(closed, 1);
   Loan open = pattern_loan(publisher, 2);
   std::string message;
@@ -159,9 +159,9 @@ std::size_t writable_segments() {
 
 TEST_F(Shared, only_who_asked_maps_the_memory_writable_and_only_that_memory) {
   const std::size_t of_others = writable_segments();
-  Publisher closed("closed", {}, owner);
-  Subscriber reading("topic", {}, borrower);
-  Subscriber elsewhere("closed", {}, borrower);
+  bus::Publisher closed("closed", {}, owner);
+  bus::Subscriber reading("topic", {}, borrower);
+  bus::Subscriber elsewhere("closed", {}, borrower);
   ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
   ASSERT_EQ(closed.wait_for_subscribers(1, kLong), Outcome::kDone);
   publish_patterns(closed, 1, 1);

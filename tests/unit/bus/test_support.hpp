@@ -133,27 +133,28 @@ inline std::optional<std::uint64_t> seed_of(const Sample& sample) {
   return seed_of(sample.tensor().as<std::uint64_t>());
 }
 
-inline Loan pattern_loan(Publisher& publisher, std::uint64_t seed, std::size_t words = 64) {
+inline Loan pattern_loan(bus::Publisher& publisher, std::uint64_t seed, std::size_t words = 64) {
   Loan loan = publisher.loan<std::uint64_t>({static_cast<std::int64_t>(words)});
   write_pattern(loan.as<std::uint64_t>(), seed);
   return loan;
 }
-inline Published publish_pattern(Publisher& publisher, std::uint64_t seed, std::size_t words = 64) {
+inline Published publish_pattern(bus::Publisher& publisher, std::uint64_t seed,
+                                 std::size_t words = 64) {
   return publisher.publish(pattern_loan(publisher, seed, words));
 }
-inline void publish_patterns(Publisher& publisher, std::uint64_t first, std::uint64_t count) {
+inline void publish_patterns(bus::Publisher& publisher, std::uint64_t first, std::uint64_t count) {
   for (std::uint64_t seed = first; seed < first + count; ++seed)
     ASSERT_EQ(publish_pattern(publisher, seed).outcome, Outcome::kDone);
 }
 
 // The seeds of all samples that are there now; nothing for a torn one.
 using Seeds = std::vector<std::optional<std::uint64_t>>;
-inline Seeds seeds_now(Subscriber& subscriber) {
+inline Seeds seeds_now(bus::Subscriber& subscriber) {
   Seeds seeds;
   while (const auto sample = subscriber.try_receive()) seeds.push_back(seed_of(*sample));
   return seeds;
 }
-inline Seeds next_seeds(Subscriber& subscriber, std::size_t count) {
+inline Seeds next_seeds(bus::Subscriber& subscriber, std::size_t count) {
   Seeds seeds;
   while (seeds.size() < count) {
     const auto sample = subscriber.receive(kLong);
@@ -170,8 +171,8 @@ inline Seeds seeds_from(std::uint64_t first, std::uint64_t count) {
 
 // Memory of samples and loans in use, after taking back what subscribers returned.
 inline std::size_t used_bytes(const Participant& participant,
-                              const std::vector<Publisher*>& publishers) {
-  for (Publisher* publisher : publishers) (void)publisher->stats();
+                              const std::vector<bus::Publisher*>& publishers) {
+  for (bus::Publisher* publisher : publishers) (void)publisher->stats();
   return participant.arena().used_bytes;
 }
 

@@ -40,7 +40,7 @@ class ATracer : public ::testing::Test {
  protected:
   const FreshDomain fresh;
   const Participant here = fresh.join();
-  Publisher publisher{"topic", {}, here};
+  bus::Publisher publisher{"topic", {}, here};
 };
 
 TEST_F(ATracer, gets_what_is_published_until_it_goes) {
@@ -79,7 +79,7 @@ TEST_F(ATracer, of_other_topics_has_nothing_of_this_one) {
   Tracer tracer(fresh.path(), {"other"});
   ASSERT_TRUE(reach(tracer, State::kTraced));
   EXPECT_FALSE(publisher.traced());
-  const Publisher other("other", {}, here);
+  const bus::Publisher other("other", {}, here);
   EXPECT_TRUE(other.traced());
 }
 

@@ -18,18 +18,18 @@ const MessageType kOther("robot.Pose\nposition: tensor");
 
 class TypedTopic : public ::testing::Test {
  protected:
-  Publisher publisher_of(const MessageType& type) {
+  bus::Publisher publisher_of(const MessageType& type) {
     PublisherOptions options;
     options.type = type;
-    return Publisher("topic", options, owner);
+    return bus::Publisher("topic", options, owner);
   }
-  Subscriber subscriber_of(const MessageType& type) {
+  bus::Subscriber subscriber_of(const MessageType& type) {
     SubscriberOptions options;
     options.type = type;
-    return Subscriber("topic", options, borrower);
+    return bus::Subscriber("topic", options, borrower);
   }
   // What receive() throws.
-  static std::string refusal(Subscriber& subscriber) {
+  static std::string refusal(bus::Subscriber& subscriber) {
     try {
       (void)subscriber.receive(kLong);
     } catch (const Error& error) {
@@ -50,8 +50,8 @@ TEST_F(TypedTopic, joins_those_that_mean_the_same_or_any) {
                                             {MessageType(), kFirst},
                                             {kFirst, kSecond},
                                             {kSecond, kFirst}}) {
-    Publisher publisher = publisher_of(published);
-    Subscriber subscriber = subscriber_of(expected);
+    bus::Publisher publisher = publisher_of(published);
+    bus::Subscriber subscriber = subscriber_of(expected);
     ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
     publish_patterns(publisher, 0, 1);
     const auto sample = subscriber.receive(kLong);
@@ -61,8 +61,8 @@ TEST_F(TypedTopic, joins_those_that_mean_the_same_or_any) {
 }
 
 TEST_F(TypedTopic, says_to_a_subscriber_of_another_type_what_both_mean) {
-  Publisher publisher = publisher_of(kFirst);
-  Subscriber subscriber = subscriber_of(kOther);
+  bus::Publisher publisher = publisher_of(kFirst);
+  bus::Subscriber subscriber = subscriber_of(kOther);
   const std::string text = refusal(subscriber);
   EXPECT_EQ(text,
             "topic \"topic\": robot.Pose.position: expected tensor, published is array\n"
@@ -73,23 +73,23 @@ TEST_F(TypedTopic, says_to_a_subscriber_of_another_type_what_both_mean) {
 }
 
 TEST_F(TypedTopic, says_it_once_and_goes_on_with_others) {
-  Publisher wrong = publisher_of(kFirst);
-  Subscriber subscriber = subscriber_of(kOther);
+  bus::Publisher wrong = publisher_of(kFirst);
+  bus::Subscriber subscriber = subscriber_of(kOther);
   EXPECT_NE(refusal(subscriber), "");
-  Publisher right = publisher_of(kOther);
+  bus::Publisher right = publisher_of(kOther);
   ASSERT_EQ(right.wait_for_subscribers(1, kLong), Outcome::kDone);
   publish_patterns(right, 5, 1);
   EXPECT_EQ(next_seeds(subscriber, 1), Seeds{5});
 }
 
 TEST_F(TypedTopic, says_it_once_for_each_publisher_in_their_order) {
-  Subscriber subscriber = subscriber_of(kOther);
+  bus::Subscriber subscriber = subscriber_of(kOther);
   const auto refused = [&](std::uint64_t count) {
     return eventually([&] { return subscriber.stats().refused == count; });
   };
-  Publisher first = publisher_of(kFirst);
+  bus::Publisher first = publisher_of(kFirst);
   ASSERT_TRUE(refused(1));
-  Publisher second = publisher_of(kSecond);
+  bus::Publisher second = publisher_of(kSecond);
   ASSERT_TRUE(refused(2));
   for (const MessageType& type : {kFirst, kSecond}) {
     EXPECT_TRUE(subscriber.ready());
@@ -101,8 +101,8 @@ TEST_F(TypedTopic, says_it_once_for_each_publisher_in_their_order) {
 }
 
 TEST_F(TypedTopic, says_the_last_16_when_nobody_asked_for_long) {
-  Subscriber subscriber = subscriber_of(MessageType("m"));
-  std::vector<Publisher> publishers;
+  bus::Subscriber subscriber = subscriber_of(MessageType("m"));
+  std::vector<bus::Publisher> publishers;
   for (int i = 0; i < 20; ++i) {
     publishers.push_back(publisher_of(MessageType("m" + std::to_string(i))));
     ASSERT_TRUE(eventually([&] { return subscriber.stats().refused == publishers.size(); }));
@@ -114,16 +114,16 @@ TEST_F(TypedTopic, says_the_last_16_when_nobody_asked_for_long) {
 }
 
 TEST_F(TypedTopic, says_it_to_who_waits_for_publishers) {
-  Publisher publisher = publisher_of(kFirst);
-  Subscriber subscriber = subscriber_of(kOther);
+  bus::Publisher publisher = publisher_of(kFirst);
+  bus::Subscriber subscriber = subscriber_of(kOther);
   EXPECT_EQ(code_of([&] { (void)subscriber.wait_for_publishers(1, kLong); }), Code::kTypeMismatch);
 }
 
 TEST_F(TypedTopic, says_it_to_who_polls) {
-  Subscriber subscriber = subscriber_of(kOther);
+  bus::Subscriber subscriber = subscriber_of(kOther);
   pollfd polled{subscriber.event_descriptor(), POLLIN, 0};
   EXPECT_EQ(subscriber.try_receive(), std::nullopt);
-  Publisher publisher = publisher_of(kFirst);
+  bus::Publisher publisher = publisher_of(kFirst);
   do {
     ASSERT_EQ(::poll(&polled, 1, 30'000), 1);
   } while (!subscriber.ready());
@@ -135,15 +135,15 @@ TEST_F(TypedTopic, compares_definitions_that_are_too_long_to_be_sent_by_their_fi
   for (int i = 100; i < 400; ++i) text += "\nfield_" + std::to_string(i) + ": int = ...";
   const MessageType whole(text);
   const MessageType shorter(text.substr(0, text.rfind('\n')));
-  Publisher publisher = publisher_of(whole);
-  Subscriber same = subscriber_of(whole);
+  bus::Publisher publisher = publisher_of(whole);
+  bus::Subscriber same = subscriber_of(whole);
   EXPECT_EQ(same.wait_for_publishers(1, kLong), Outcome::kDone);
-  Subscriber another = subscriber_of(shorter);
+  bus::Subscriber another = subscriber_of(shorter);
   EXPECT_NE(refusal(another).find("too long"), std::string::npos);
 }
 
 TEST_F(TypedTopic, hangs_up_on_who_sends_no_definition) {
-  Publisher publisher = publisher_of(kFirst);
+  bus::Publisher publisher = publisher_of(kFirst);
   const bus::Domain at(domain.path());
   for (const char* type : {"", "name\nfield", "name\n"}) {
     bus::testing::FakePeer peer(at.connect(owner.id()).socket);

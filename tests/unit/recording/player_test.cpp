@@ -72,15 +72,16 @@ class PlayerTest : public ::testing::Test {
     options.domain = domain.path();
     return Player(Recording(file.path()), options);
   }
-  Subscriber subscriber(const std::string& topic = "one", SubscriberOptions options = {}) const {
-    return Subscriber(topic, options, borrower);
+  bus::Subscriber subscriber(const std::string& topic = "one",
+                             SubscriberOptions options = {}) const {
+    return bus::Subscriber(topic, options, borrower);
   }
-  static Sample receive(Subscriber& subscriber) {
+  static Sample receive(bus::Subscriber& subscriber) {
     Sample sample;
     EXPECT_EQ(subscriber.receive(sample, kLong), Outcome::kDone);
     return sample;
   }
-  static Numbers numbers_of(Subscriber& subscriber, std::size_t count) {
+  static Numbers numbers_of(bus::Subscriber& subscriber, std::size_t count) {
     Numbers numbers;
     while (numbers.size() < count) numbers.push_back(receive(subscriber).header().sequence);
     return numbers;
@@ -109,7 +110,7 @@ TEST_F(PlayerTest, publishers_are_as_they_were) {
 TEST_F(PlayerTest, samples_are_as_they_were_and_lie_in_the_file) {
   record(3, 40);
   Player player = play({.paused = true});
-  Subscriber images = subscriber();
+  bus::Subscriber images = subscriber();
   ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
   player.step(3);
   for (std::uint64_t number = 40; number < 43; ++number) {
@@ -133,7 +134,7 @@ TEST_F(PlayerTest, samples_are_as_they_were_and_lie_in_the_file) {
 TEST_F(PlayerTest, steps_are_counted) {
   record(5);
   Player player = play({.paused = true});
-  Subscriber images = subscriber();
+  bus::Subscriber images = subscriber();
   ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
   player.step(1);
   EXPECT_EQ(numbers_of(images, 1), Numbers({0}));
@@ -148,7 +149,7 @@ TEST_F(PlayerTest, steps_are_counted) {
 TEST_F(PlayerTest, the_rate_can_be_changed_while_it_waits) {
   record(5);
   Player player = play({.rate = 1e-3, .paused = true});
-  Subscriber images = subscriber();
+  bus::Subscriber images = subscriber();
   ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
   player.resume();
   EXPECT_EQ(numbers_of(images, 1), Numbers({0}));
@@ -161,7 +162,7 @@ TEST_F(PlayerTest, the_rate_can_be_changed_while_it_waits) {
 TEST_F(PlayerTest, the_numbers_of_a_loop_go_on) {
   record(3, 10, {{"reliable", "true"}});
   Player player = play({.rate = 1e9, .loop = true, .paused = true});
-  Subscriber images = subscriber("one", {.reliable = true});
+  bus::Subscriber images = subscriber("one", {.reliable = true});
   ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
   player.resume();
   EXPECT_EQ(numbers_of(images, 7), Numbers({10, 11, 12, 13, 14, 15, 16}));
@@ -172,7 +173,7 @@ TEST_F(PlayerTest, the_numbers_of_a_loop_go_on) {
 TEST_F(PlayerTest, one_that_waits_for_room_obeys) {
   record(40, 0, {{"reliable", "true"}});
   Player player = play({.rate = 1e9, .paused = true});
-  Subscriber images = subscriber("one", {.depth = 2, .reliable = true});
+  bus::Subscriber images = subscriber("one", {.depth = 2, .reliable = true});
   ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
   player.resume();
   EXPECT_TRUE(eventually([&] { return player.stats().messages == 2; }));
@@ -190,7 +191,7 @@ TEST_F(PlayerTest, what_cannot_be_read_is_left_out) {
   record(3);
   damage_second();
   Player player = play({.rate = 1e9, .paused = true});
-  Subscriber images = subscriber();
+  bus::Subscriber images = subscriber();
   ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
   player.resume();
   EXPECT_EQ(numbers_of(images, 2), Numbers({0, 2}));
@@ -204,7 +205,7 @@ TEST_F(PlayerTest, a_loop_leaves_out_what_cannot_be_read_in_each_turn) {
   record(2, 0, {{"reliable", "true"}});
   damage_second();
   Player player = play({.rate = 1e9, .loop = true, .paused = true});
-  Subscriber images = subscriber();
+  bus::Subscriber images = subscriber();
   ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
   player.resume();
   EXPECT_EQ(numbers_of(images, 4), Numbers({0, 1, 2, 3}));
@@ -225,7 +226,7 @@ TEST_F(PlayerTest, a_loop_ends_when_nothing_can_be_read_any_more) {
 TEST_F(PlayerTest, the_clock_says_what_time_it_is_in_the_recording) {
   record(3);
   Player player = play({.paused = true, .clock = "clock"});
-  Subscriber clock = subscriber("clock");
+  bus::Subscriber clock = subscriber("clock");
   const auto time_in = [&](const Sample& sample) {
     return static_cast<std::uint64_t>(sample.fields().at("time_ns").as<std::int64_t>());
   };
@@ -306,7 +307,7 @@ TEST_F(PlayerOfAClockTest, data_on_the_topic_of_the_clock_is_refused) {
 TEST_F(PlayerTest, a_window_of_time_is_played) {
   record(5);
   Player player = play({.rate = 1e9, .paused = true, .begin_ns = 2 * kHour, .end_ns = 4 * kHour});
-  Subscriber images = subscriber();
+  bus::Subscriber images = subscriber();
   ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
   player.resume();
   EXPECT_EQ(numbers_of(images, 2), Numbers({1, 2}));
@@ -318,7 +319,7 @@ TEST_F(PlayerTest, tensors_of_gpus_are_lent_from_the_file_to_whoever_wants_main_
   record(2, 0, {}, Device::cuda(1));
   for (const std::optional<Device> device : {std::optional<Device>(), {Device::host()}}) {
     Player player = play({.paused = true, .device = device});
-    Subscriber images = subscriber();
+    bus::Subscriber images = subscriber();
     ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
     player.step(1);
     const Sample sample = receive(images);
@@ -334,7 +335,7 @@ TEST_F(PlayerTest, samples_outlive_the_player) {
   Sample kept;
   {
     Player player = play({.paused = true});
-    Subscriber images = subscriber();
+    bus::Subscriber images = subscriber();
     ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
     player.step(1);
     kept = receive(images);

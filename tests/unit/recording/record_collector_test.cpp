@@ -50,8 +50,8 @@ class ARecordCollector : public ::testing::Test {
     EXPECT_EQ(buffer.take().size(), 1U);
     buffer.release(kRoom);
   }
-  Publisher& publisher_on(const std::string& topic, PublisherOptions options = {}) {
-    Publisher& publisher = publishers.emplace_back(topic, options, owner);
+  bus::Publisher& publisher_on(const std::string& topic, PublisherOptions options = {}) {
+    bus::Publisher& publisher = publishers.emplace_back(topic, options, owner);
     EXPECT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
     return publisher;
   }
@@ -77,7 +77,7 @@ class ARecordCollector : public ::testing::Test {
   const Participant owner = domain.join();
   const Participant recording = domain.join();
   RecordBuffer buffer{kRoom};
-  std::deque<Publisher> publishers;
+  std::deque<bus::Publisher> publishers;
 };
 
 TEST_F(ARecordCollector, subscribes_to_topics_that_appear_while_it_looks_at_others) {
@@ -107,7 +107,7 @@ TEST_F(ARecordCollector, takes_at_its_end_what_is_left_of_publishers_that_have_e
 TEST_F(ARecordCollector, takes_nothing_that_is_published_after_its_end) {
   RecordCollector collector({.topics = {"one"}, .reliable = true, .depth = kDepth}, recording,
                             buffer);
-  Publisher& publisher = publisher_on("one", {.reliable = true, .timeout = kLong});
+  bus::Publisher& publisher = publisher_on("one", {.reliable = true, .timeout = kLong});
   ASSERT_TRUE(eventually([&] { return connected_publishers() == 1; }));
   publish_patterns(publisher, 0, 3);
   collector.end();
@@ -135,7 +135,7 @@ TEST_F(ARecordCollector, takes_what_a_publisher_that_ends_after_it_has_left) {
 
 TEST_F(ARecordCollector, counts_what_a_fast_publisher_drops_after_its_end) {
   RecordCollector collector({.topics = {"one"}, .depth = kDepth}, recording, buffer);
-  Publisher& publisher = publisher_on("one");
+  bus::Publisher& publisher = publisher_on("one");
   ASSERT_TRUE(eventually([&] { return connected_publishers() == 1; }));
   publish_patterns(publisher, 0, 3);
   collector.end();
@@ -155,7 +155,7 @@ TEST_F(ARecordCollector, counts_what_it_missed_of_a_publisher_that_cut_it_off_an
   while_it_runs({.topics = {"one"}}, [&](RecordCollector& collector) {
     RecordedSample whole{.bytes = kRoom};
     ASSERT_TRUE(buffer.put(whole, false));
-    Publisher& publisher =
+    bus::Publisher& publisher =
         publisher_on("one", {.reliable = true, .timeout = kLong, .lag_timeout = 20ms});
     while (publisher.stats().cut_off == 0) publish_patterns(publisher, all++, 1);
     publishers.clear();
@@ -175,8 +175,8 @@ TEST_F(ARecordCollector, counts_what_it_missed_of_a_publisher_that_cut_it_off_an
 }
 
 TEST_F(ARecordCollector, counts_nothing_that_a_mirror_has_not_had_before_its_first_sample) {
-  Publisher mirror("one", {.reliable = true, .timeout = kLong}, owner,
-                   {"robot", "00112233445566778899aabbccddeeff.7"});
+  bus::Publisher mirror("one", {.reliable = true, .timeout = kLong}, owner,
+                        {"robot", "00112233445566778899aabbccddeeff.7"});
   std::uint64_t lost = 0;
   while_it_runs({.topics = {"one"}}, [&](RecordCollector& collector) {
     EXPECT_EQ(mirror.wait_for_subscribers(1, kLong), Outcome::kDone);
@@ -230,7 +230,7 @@ bool ends_for_want_of_memory(bool is_ended) {
   RecordBuffer buffer(std::uint64_t{1} << 30);
   RecordCollector collector({.topics = {"one"}, .reliable = true, .depth = kDepth}, recording,
                             buffer);
-  Publisher publisher("one", {.reliable = true, .timeout = kLong}, owner);
+  bus::Publisher publisher("one", {.reliable = true, .timeout = kLong}, owner);
   if (publisher.wait_for_subscribers(1, kLong) != Outcome::kDone) return false;
   Loan loan = pattern_loan(publisher, 1, (std::size_t{64} << 20) / 8);
   std::atomic<bool> over = false;

@@ -299,7 +299,7 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
     notifier = charge_for_notifier();
     if (notifier) waker.set_notifier(std::move(sender));
   }
-  const std::shared_ptr<PublisherCore> publisher = find_publisher_(asked.publisher);
+  const std::shared_ptr<Sender> publisher = find_publisher_(asked.publisher);
   if (!publisher || publisher->topic() != asked.topic)
     return refuse(asked, Code::kClosed, "there is no such publisher any more");
   if (grant > publisher->most_granted())
@@ -335,7 +335,7 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
     if (publisher->polled() && borrower.reliable &&
         (entry->second.room_listener = charge_for_notifier()))
       room = platform::make_notifier();
-    const auto announce = [&](const PublisherCore::Adopted& adopted) {
+    const auto announce = [&](const Sender::Adopted& adopted) {
       std::vector<platform::Fd> fds;
       fds.push_back(platform::duplicate(adopted.link->segment().memfd().get()));
       if (room.sender) fds.push_back(std::move(room.sender));

@@ -10,7 +10,7 @@
 
 #include "tensorbus/bus/connection/connection.hpp"
 #include "tensorbus/bus/event_loop/lineage.hpp"
-#include "tensorbus/bus/publish/publisher_core.hpp"
+#include "tensorbus/bus/publish/sender.hpp"
 #include "tensorbus/bus/session/participant_context.hpp"
 #include "tensorbus/bus/session/peer_session.hpp"
 #include "tensorbus/link/wire/peer.hpp"
@@ -21,7 +21,7 @@ namespace tensorbus::bus {
 // only.
 class InboundConnection {
  public:
-  using FindPublisher = std::function<std::shared_ptr<PublisherCore>(std::uint32_t number)>;
+  using FindPublisher = std::function<std::shared_ptr<Sender>(std::uint32_t number)>;
   using OnEnd = std::function<void(InboundConnection&, const std::string& why)>;
 
   // Throws Error(kPermission) if the peer belongs to another user, memory::PeerLimit if there is no
@@ -56,7 +56,7 @@ class InboundConnection {
 
  private:
   struct Link {
-    std::shared_ptr<PublisherCore> publisher;
+    std::shared_ptr<Sender> publisher;
     std::shared_ptr<link::OwnerLink> link;
     memory::PeerCharge charge;
     std::optional<memory::PeerCharge> notifier{};

@@ -37,7 +37,7 @@ OutboundConnection::OutboundConnection(ParticipantContext& context, const Id& ow
                    platform::own_lineage());
 }
 
-void OutboundConnection::subscribe(const std::shared_ptr<SubscriberCore>& subscriber,
+void OutboundConnection::subscribe(const std::shared_ptr<Receiver>& subscriber,
                                    std::uint32_t publisher) {
   auto source =
       std::make_shared<const link::Source>(link::Source{owner_, publisher, subscriber->topic()});
@@ -91,12 +91,12 @@ void OutboundConnection::log(platform::LogLevel level, const link::BorrowerLink&
   context_.log.write(level, link.source()->topic, account_.pid(), text);
 }
 
-void OutboundConnection::lost(const std::shared_ptr<SubscriberCore>& subscriber,
+void OutboundConnection::lost(const std::shared_ptr<Receiver>& subscriber,
                               const link::BorrowerLink& link) {
   if (on_lost_) on_lost_(subscriber, link.source()->publisher);
 }
 
-bool OutboundConnection::has_link(const std::shared_ptr<SubscriberCore>& subscriber,
+bool OutboundConnection::has_link(const std::shared_ptr<Receiver>& subscriber,
                                   std::uint32_t publisher) const {
   return std::ranges::any_of(links_, [&](const auto& item) {
     const auto link = item.second.link.lock();

@@ -14,7 +14,7 @@
 #include "tensorbus/bus/event_loop/lineage.hpp"
 #include "tensorbus/bus/session/participant_context.hpp"
 #include "tensorbus/bus/session/peer_session.hpp"
-#include "tensorbus/bus/subscribe/subscriber_core.hpp"
+#include "tensorbus/bus/subscribe/receiver.hpp"
 #include "tensorbus/link/ring/borrower_link.hpp"
 #include "tensorbus/link/wire/peer.hpp"
 
@@ -27,8 +27,7 @@ class OutboundConnection {
   using OnEnd = std::function<void(OutboundConnection&, const std::string& why)>;
   // Called when a subscription has ended, but not the publisher: the owner hung up, or has no room
   // for it now. Must not throw.
-  using OnLost =
-      std::function<void(const std::shared_ptr<SubscriberCore>&, std::uint32_t publisher)>;
+  using OnLost = std::function<void(const std::shared_ptr<Receiver>&, std::uint32_t publisher)>;
 
   // Throws Error(kPermission) if the peer belongs to another user, memory::PeerLimit if there is no
   // room for one more connection.
@@ -39,7 +38,7 @@ class OutboundConnection {
 
   const Id& owner() const noexcept { return owner_; }
 
-  void subscribe(const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t publisher);
+  void subscribe(const std::shared_ptr<Receiver>& subscriber, std::uint32_t publisher);
   // The owner is gone, or this participant closes. Memory that was lent to the owner is taken back
   // now, or when the owner's lineage has ended; in the second case `on_end` is called once more.
   void end(const std::string& why);
@@ -47,7 +46,7 @@ class OutboundConnection {
   bool turned_away() const noexcept { return refusal_ == Code::kOutOfMemory; }
   // Returns true after the owner's HELLO.
   bool greeted() const noexcept { return greeted_; }
-  bool has_link(const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t publisher) const;
+  bool has_link(const std::shared_ptr<Receiver>& subscriber, std::uint32_t publisher) const;
   bool ended() const noexcept { return ended_; }
   // Returns true if no subscriber has a link over it, and no other request was ever sent over it.
   bool idle();
@@ -56,11 +55,11 @@ class OutboundConnection {
 
  private:
   struct Link {
-    std::weak_ptr<SubscriberCore> subscriber;
+    std::weak_ptr<Receiver> subscriber;
     std::weak_ptr<link::BorrowerLink> link;
   };
   struct Wanted {
-    std::shared_ptr<SubscriberCore> subscriber;
+    std::shared_ptr<Receiver> subscriber;
     std::shared_ptr<link::BorrowerLink> link;
   };
 
@@ -73,7 +72,7 @@ class OutboundConnection {
   void on(const link::Ended& ended);
   void log(platform::LogLevel level, const link::BorrowerLink& link,
            std::initializer_list<std::string_view> text) noexcept;
-  void lost(const std::shared_ptr<SubscriberCore>& subscriber, const link::BorrowerLink& link);
+  void lost(const std::shared_ptr<Receiver>& subscriber, const link::BorrowerLink& link);
   // Returns both ends of a link that the owner names; either may be gone here.
   Wanted link_named(std::uint32_t number) const;
 

@@ -76,7 +76,7 @@ OutboundConnection* OutboundConnections::adopt(const Id& owner, platform::Fd soc
         if (gone.ended()) return context_.loop.schedule(dropping_departed_);
         forget(gone, why);
       },
-      [this, owner](const std::shared_ptr<SubscriberCore>& subscriber, std::uint32_t publisher) {
+      [this, owner](const std::shared_ptr<Receiver>& subscriber, std::uint32_t publisher) {
         on_lost_(subscriber, owner, publisher);
       });
   return outbound_.emplace(owner, std::move(made)).first->second.get();
@@ -103,8 +103,8 @@ std::vector<std::shared_ptr<link::PeerMemory>> OutboundConnections::orphaned_mem
   return left;
 }
 
-bool OutboundConnections::has_link(const std::shared_ptr<SubscriberCore>& subscriber,
-                                   const Id& owner, std::uint32_t publisher) const {
+bool OutboundConnections::has_link(const std::shared_ptr<Receiver>& subscriber, const Id& owner,
+                                   std::uint32_t publisher) const {
   const auto found = outbound_.find(owner);
   return found != outbound_.end() && found->second->has_link(subscriber, publisher);
 }

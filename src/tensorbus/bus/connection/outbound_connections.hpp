@@ -18,7 +18,7 @@ namespace tensorbus::bus {
 class OutboundConnections {
  public:
   // Called for a lost subscription whose publisher goes on. Must not throw.
-  using OnLost = std::function<void(const std::shared_ptr<SubscriberCore>&, const Id& owner,
+  using OnLost = std::function<void(const std::shared_ptr<Receiver>&, const Id& owner,
                                     std::uint32_t publisher)>;
   // `look_again` is scheduled when a failed connection should be tried again.
   OutboundConnections(ParticipantContext& context, const Domain& domain, StaleFiles& stale_files,
@@ -37,7 +37,7 @@ class OutboundConnections {
   // that this participant opened to its socket: a peer that claims its id in HELLO is not trusted.
   std::vector<std::shared_ptr<link::PeerMemory>> orphaned_memory_of(const Id& owner);
   // Returns true if the subscriber has a link to this publisher, or a lease on its samples.
-  bool has_link(const std::shared_ptr<SubscriberCore>& subscriber, const Id& owner,
+  bool has_link(const std::shared_ptr<Receiver>& subscriber, const Id& owner,
                 std::uint32_t publisher) const;
 
   void drop_idle();

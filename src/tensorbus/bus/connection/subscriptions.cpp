@@ -11,13 +11,13 @@ constexpr int kMostUnreached = 256;  // about 3 ms
 
 }  // namespace
 
-void Subscriptions::add(const std::shared_ptr<SubscriberCore>& subscriber,
-                        std::string escaped_topic, std::optional<PublisherName> only) {
+void Subscriptions::add(const std::shared_ptr<Receiver>& subscriber, std::string escaped_topic,
+                        std::optional<PublisherName> only) {
   const platform::MutexLock lock(mutex_);
   listening_.push_back({subscriber, std::move(escaped_topic), only, {}});
 }
 
-void Subscriptions::remove(const std::shared_ptr<SubscriberCore>& subscriber) {
+void Subscriptions::remove(const std::shared_ptr<Receiver>& subscriber) {
   const platform::MutexLock lock(mutex_);
   std::erase_if(listening_, [&](const Listening& listening) {
     return listening.subscriber.expired() || listening.subscriber.lock() == subscriber;
@@ -29,8 +29,8 @@ bool Subscriptions::empty() const {
   return listening_.empty();
 }
 
-std::vector<std::shared_ptr<SubscriberCore>> Subscriptions::living() const {
-  std::vector<std::shared_ptr<SubscriberCore>> living;
+std::vector<std::shared_ptr<Receiver>> Subscriptions::living() const {
+  std::vector<std::shared_ptr<Receiver>> living;
   const platform::MutexLock lock(mutex_);
   for (const Listening& listening : listening_)
     if (auto subscriber = listening.subscriber.lock()) living.push_back(std::move(subscriber));
@@ -84,7 +84,7 @@ std::vector<Subscriptions::Pair> Subscriptions::not_joined(const std::vector<std
   return found;
 }
 
-void Subscriptions::join(const std::shared_ptr<SubscriberCore>& subscriber,
+void Subscriptions::join(const std::shared_ptr<Receiver>& subscriber,
                          const PublisherName& publisher, OutboundConnections& owners) {
   OutboundConnection* const connection = owners.connection_to(publisher.first);
   if (connection == nullptr) return;
@@ -100,7 +100,7 @@ void Subscriptions::join(const std::shared_ptr<SubscriberCore>& subscriber,
   }
 }
 
-void Subscriptions::lose(const std::shared_ptr<SubscriberCore>& subscriber,
+void Subscriptions::lose(const std::shared_ptr<Receiver>& subscriber,
                          const PublisherName& publisher) noexcept {
   const platform::MutexLock lock(mutex_);
   Listening* const listening = find(subscriber);
@@ -129,7 +129,7 @@ bool Subscriptions::look_after_events() {
 }
 
 Subscriptions::Listening* Subscriptions::find(
-    const std::shared_ptr<SubscriberCore>& subscriber) noexcept {
+    const std::shared_ptr<Receiver>& subscriber) noexcept {
   const auto found = std::find_if(
       listening_.begin(), listening_.end(),
       [&](const Listening& listening) { return listening.subscriber.lock() == subscriber; });

@@ -11,7 +11,7 @@
 #include "tensorbus/bus/connection/outbound_connections.hpp"
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/event_loop/peer_log.hpp"
-#include "tensorbus/bus/subscribe/subscriber_core.hpp"
+#include "tensorbus/bus/subscribe/receiver.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::bus {
@@ -20,11 +20,11 @@ namespace tensorbus::bus {
 class Subscriptions {
  public:
   // `only`: the one publisher that it joins; empty: all of the topic.
-  void add(const std::shared_ptr<SubscriberCore>& subscriber, std::string escaped_topic,
+  void add(const std::shared_ptr<Receiver>& subscriber, std::string escaped_topic,
            std::optional<PublisherName> only);
-  void remove(const std::shared_ptr<SubscriberCore>& subscriber);
+  void remove(const std::shared_ptr<Receiver>& subscriber);
   bool empty() const;
-  std::vector<std::shared_ptr<SubscriberCore>> living() const;
+  std::vector<std::shared_ptr<Receiver>> living() const;
 
   // Joins every subscriber to every publisher of its topic that it has not joined; `files` are the
   // files of the domain. On the event loop only. Returns false if there was no room for some
@@ -32,8 +32,7 @@ class Subscriptions {
   bool join(const std::vector<std::string>& files, OutboundConnections& owners, PeerLog& log);
   // Records a subscription that has ended although its publisher goes on. It is joined again after
   // forget_lost(), as are subscribers that were cut off and whose programs look for samples again.
-  void lose(const std::shared_ptr<SubscriberCore>& subscriber,
-            const PublisherName& publisher) noexcept;
+  void lose(const std::shared_ptr<Receiver>& subscriber, const PublisherName& publisher) noexcept;
   void forget_lost();
 
   // Returns true if programs poll some of the subscribers.
@@ -44,18 +43,18 @@ class Subscriptions {
     bool lost = false;
   };
   struct Listening {
-    std::weak_ptr<SubscriberCore> subscriber;
+    std::weak_ptr<Receiver> subscriber;
     std::string escaped_topic;
     std::optional<PublisherName> only;
     std::map<PublisherName, Joined> joined;
   };
-  using Pair = std::pair<std::shared_ptr<SubscriberCore>, PublisherName>;
+  using Pair = std::pair<std::shared_ptr<Receiver>, PublisherName>;
 
   std::vector<Pair> not_joined(const std::vector<std::string>& files,
                                const OutboundConnections& owners);
-  void join(const std::shared_ptr<SubscriberCore>& subscriber, const PublisherName& publisher,
+  void join(const std::shared_ptr<Receiver>& subscriber, const PublisherName& publisher,
             OutboundConnections& owners);
-  Listening* find(const std::shared_ptr<SubscriberCore>& subscriber) noexcept TB_REQUIRES(mutex_);
+  Listening* find(const std::shared_ptr<Receiver>& subscriber) noexcept TB_REQUIRES(mutex_);
 
   mutable platform::Mutex mutex_;
   std::vector<Listening> listening_ TB_GUARDED_BY(mutex_);

@@ -9,13 +9,17 @@
 
 namespace tensorbus::bus {
 
-// The state of an object that a program holds. In a forked child, using it throws Error(kForked),
-// and destroying it leaves everything to the parent. After a move, using it throws Error(kClosed)
-// with the text T::kMovedFrom.
+// An object that a program holds, or the state of one. In a forked child, using it throws
+// Error(kForked), and destroying it leaves everything to the parent. After a move, using it throws
+// Error(kClosed) with the text T::kMovedFrom.
 template <typename T>
 class ForkSafe {
  public:
   ForkSafe() = default;
+  template <typename... Args>
+  explicit ForkSafe(std::in_place_t /*unused*/, Args&&... args) {
+    emplace(std::forward<Args>(args)...);
+  }
   ForkSafe(ForkSafe&&) noexcept = default;
   ForkSafe& operator=(ForkSafe&& other) noexcept {
     leave_to_parent();

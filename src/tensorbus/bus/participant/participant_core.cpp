@@ -27,11 +27,7 @@ using namespace std::chrono_literals;
 constexpr auto kRetryDelay = 20ms;      // the directory could not be listed
 constexpr auto kRejoinDelay = 200ms;    // a living owner hung up, or lacked a resource
 constexpr auto kNoRoomDelay = 1s;       // no room for a connection to an owner
-constexpr auto kDropsDelay = 1s;        // before the first drops of a publisher are logged
-constexpr auto kDropsInterval = 10s;    // before more drops are logged
 constexpr auto kReturnDelay = 5ms;      // of leases on small items of queues
-constexpr auto kShortLook = 10ms;       // for exported memory that comes and goes
-constexpr auto kLongLook = 500ms;       // for exported memory that stays
 constexpr auto kChildLook = 1ms;        // for a child that is ending
 constexpr auto kLongChildLook = 100ms;  // for a child that closed its descriptors and still runs
 
@@ -97,7 +93,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
       inbound_(context_, stale_files_,
                [this](std::uint32_t number) { return find_publisher(number); }),
       outbound_(context_, domain_, stale_files_, scanning_,
-                [this](const std::shared_ptr<SubscriberCore>& subscriber, const Id& owner,
+                [this](const std::shared_ptr<Receiver>& subscriber, const Id& owner,
                        std::uint32_t publisher) {
                   subscriptions_.lose(subscriber, {owner, publisher});
                   // Not at once: the owner had a reason.
@@ -129,12 +125,6 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
     for (const auto& publisher : publishers_.living()) publisher->drain_if_idle();
   });
   domain_.sweep(id());
-  arena().on_retired([this] { loop_.schedule(telling_retired_); });
-  arena().files().on_retired([this] { loop_.schedule(telling_retired_); });
-  device_memory().on_idle(
-      [this] { loop_.schedule(retiring_idle_, device::DeviceArena::kIdle + 100ms); });
-  device_memory().exports().on_first(
-      [this] { loop_.schedule(looking_after_exports_, kShortLook); });
   (void)platform::own_lineage();  // now, not with the first connection
   loop_.watch(platform::children_descriptor(), [this] {
     children_look_ = kChildLook;
@@ -160,10 +150,10 @@ ParticipantCore::~ParticipantCore() {
   context_.host_copies.reset();
 }
 
-std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string& topic,
-                                                              const PublisherOptions& options,
-                                                              link::MirrorOrigin origin,
-                                                              std::uint64_t first) {
+std::shared_ptr<Sender> ParticipantCore::add_publisher(const std::string& topic,
+                                                       const PublisherOptions& options,
+                                                       link::MirrorOrigin origin,
+                                                       std::uint64_t first) {
   const std::string escaped = escape_topic(topic);
   check_origin(origin);
   check_option("depth", options.depth, 1, link::kMaxDepth);
@@ -174,11 +164,11 @@ std::shared_ptr<PublisherCore> ParticipantCore::add_publisher(const std::string&
                 "lag_timeout: a publisher that is not reliable does not wait; make it reliable");
   const std::uint32_t number = publishers_.next_number();
   const std::string marker = marker_name(escaped, id(), number);
-  auto publisher = std::make_shared<PublisherCore>(topic, number, options, context_.arena,
-                                                   context_.wake_page, std::move(origin));
+  auto publisher = std::make_shared<Sender>(topic, number, options, context_.arena,
+                                            context_.wake_page, std::move(origin));
   if (first != 0) (void)publisher->restart(first);
   publisher->on_link_stopped([this] { loop_.schedule(telling_ended_); });
-  publisher->on_drops([this] { loop_.schedule(logging_drops_, kDropsDelay); });
+  publisher->on_drops([this] { drop_log_.on_drops(); });
   publisher->on_subscribers_changed([this] { subscribers_event_.signal(); });
   publishers_.add(publisher, marker);
   context_.tracing->add(publisher);
@@ -197,7 +187,7 @@ std::string ParticipantCore::advertise_node(const std::string& escaped_name,
   return marker;
 }
 
-void ParticipantCore::close(const std::shared_ptr<PublisherCore>& publisher, bool broken_off) {
+void ParticipantCore::close(const std::shared_ptr<Sender>& publisher, bool broken_off) {
   if (!publisher->close(broken_off)) return;
   const std::string marker = publishers_.remove(publisher->number());
   if (!marker.empty()) domain_.remove_file(marker);
@@ -211,45 +201,9 @@ void ParticipantCore::tell_ended() {
   inbound_.tell_ended();
 }
 
-// Logs for each link, while samples are dropped, the number of drops since the last time.
-void ParticipantCore::log_drops() {
-  const auto now = std::chrono::steady_clock::now();
-  if (now < drops_logged_until_)
-    return loop_.schedule(logging_drops_,
-                          std::chrono::ceil<std::chrono::milliseconds>(drops_logged_until_ - now));
-  bool any = false;
-  for (const auto& publisher : publishers_.living()) {
-    const auto all = publisher->take_drops();
-    for (const auto& dropped : all) log_drops(*publisher, dropped);
-    any = any || !all.empty();
-  }
-  if (!any) return;
-  drops_logged_until_ = now + kDropsInterval;
-  loop_.schedule(logging_drops_, kDropsInterval);
-}
-
-// Drops from a full queue are allowed by the options; all others are worth a warning.
-void ParticipantCore::log_drops(const PublisherCore& publisher,
-                                const PublisherCore::Dropped& dropped) {
-  const auto& [link, drops] = dropped;
-  const auto part = [](std::uint64_t count, const std::string& why) {
-    return count == 0 ? std::string() : "; " + std::to_string(count) + " " + why;
-  };
-  const link::LinkLimits limits = link->limits();
-  const bool expected = drops.held == 0 && drops.unsent == 0;
-  context_.log.write(
-      expected ? platform::LogLevel::kInfo : platform::LogLevel::kWarning, publisher.topic(),
-      static_cast<pid_t>(link->borrower().pid),
-      {"dropped ", std::to_string(drops.all()), " samples for its subscriber",
-       part(drops.depth, "from its full queue (depth=" + std::to_string(limits.depth) + ")"),
-       part(drops.held, "because it holds as many as it may (max_held=" +
-                            std::to_string(limits.max_held) + ")"),
-       part(drops.unsent, "without a descriptor or memory to send them")});
-}
-
 // Finds a publisher for a subscriber that requests it. Before that, notifies subscribers of
 // publishers that were broken off: this publisher may be the replacement.
-std::shared_ptr<PublisherCore> ParticipantCore::find_publisher(std::uint32_t number) {
+std::shared_ptr<Sender> ParticipantCore::find_publisher(std::uint32_t number) {
   if (broken_off_untold_.load(std::memory_order_acquire)) tell_ended();
   return publishers_.find(number);
 }
@@ -264,13 +218,12 @@ std::vector<std::uint32_t> ParticipantCore::take_changed_publishers() {
   return numbers;
 }
 
-std::shared_ptr<SubscriberCore> ParticipantCore::add_subscriber(
+std::shared_ptr<Receiver> ParticipantCore::add_subscriber(
     const std::string& topic, const SubscriberOptions& options,
     const std::optional<PublisherName>& only) {
   check_option("depth", options.depth, 0, link::kMaxDepth);
   check_option("max_held", options.max_held, 1, link::kMaxHeld - link::kMaxDepth);
-  auto subscriber =
-      std::make_shared<SubscriberCore>(topic, options, context_.wake_page, context_.copier);
+  auto subscriber = std::make_shared<Receiver>(topic, options, context_.wake_page, context_.copier);
   subscriber->claim_by(
       [this, weak = std::weak_ptr(subscriber)](const std::shared_ptr<link::BorrowerLink>& link,
                                                std::uint64_t token, Descriptor descriptor) {
@@ -290,13 +243,13 @@ std::shared_ptr<SubscriberCore> ParticipantCore::add_subscriber(
   return subscriber;
 }
 
-void ParticipantCore::close(const std::shared_ptr<SubscriberCore>& subscriber) {
+void ParticipantCore::close(const std::shared_ptr<Receiver>& subscriber) {
   if (!subscriber->close()) return;
   subscriptions_.remove(subscriber);
   loop_.schedule(dropping_idle_);
 }
 
-int ParticipantCore::event_descriptor(const std::shared_ptr<SubscriberCore>& subscriber) {
+int ParticipantCore::event_descriptor(const std::shared_ptr<Receiver>& subscriber) {
   const int fd = subscriber->event_descriptor();
   loop_.schedule(looking_after_events_, platform::kParkSlice);
   return fd;
@@ -313,90 +266,6 @@ void ParticipantCore::look_after_children() {
 void ParticipantCore::look_after_events() {
   if (subscriptions_.look_after_events())
     loop_.schedule(looking_after_events_, platform::kParkSlice);
-}
-
-template <typename Allocate>
-memory::BlockRef ParticipantCore::take_back_first(Allocate allocate) {
-  try {
-    return allocate();
-  } catch (const Error& error) {
-    if (error.code() != Code::kOutOfMemory) throw;
-  }
-  for (const auto& publisher : publishers_.living()) publisher->drain();
-  return allocate();
-}
-
-SampleBuilder::Supplies ParticipantCore::supplies(memory::Grant grant) {
-  return {arena(),
-          device_memory(),
-          grant == memory::Grant::kWrite ? to_write_ : to_read_,
-          copies_,
-          grant,
-          id(),
-          lent(),
-          true};
-}
-
-memory::BlockRef ParticipantCore::allocate(std::size_t bytes, memory::PoolId pool) {
-  return take_back_first([&] { return arena().allocate(bytes, pool); });
-}
-
-memory::BlockRef ParticipantCore::allocate_without_waiting(std::size_t bytes, memory::PoolId pool) {
-  try {
-    return arena().allocate(bytes, pool);
-  } catch (const Error& error) {
-    if (error.code() != Code::kOutOfMemory) throw;
-  }
-  for (const auto& publisher : publishers_.living()) publisher->drain_if_idle();
-  return arena().allocate(bytes, pool);
-}
-
-memory::BlockRef ParticipantCore::allocate(const Device& device, std::size_t bytes,
-                                           memory::Grant most) {
-  const auto& gpu = device::Gpu::at(device.ordinal);
-  return take_back_first([&] { return device_memory().allocate(gpu, bytes, most); });
-}
-
-Outcome ParticipantCore::when_there_is_room(const platform::StopCondition& stop,
-                                            const std::function<void()>& allocate) {
-  try {
-    allocate();
-    return Outcome::kDone;
-  } catch (const memory::ArenaFull&) {
-    if (stop.timeout().count() <= 0) throw;
-  }
-  memory::RoomWait room(arena());
-  while (true) {
-    try {
-      room.attempt(allocate);
-      return Outcome::kDone;
-    } catch (const memory::ArenaFull&) {
-      const Outcome outcome = wait_until_freed(room, stop);
-      if (outcome == Outcome::kTimedOut) throw;
-      if (outcome != Outcome::kDone) return outcome;
-    }
-  }
-}
-
-// Returns kDone when another attempt may succeed: after memory was freed, and from time to time
-// without a reason. These retries are needed because leases returned on best-effort links wake no
-// thread, and because another thread's attempt may have used the room for a moment.
-Outcome ParticipantCore::wait_until_freed(memory::RoomWait& room,
-                                          const platform::StopCondition& stop) {
-  bool slept = false;
-  const Outcome ended = stop.wait(
-      [&] {
-        for (const auto& publisher : publishers_.living()) publisher->drain();
-        return room.freed() || slept;
-      },
-      [&](std::chrono::nanoseconds most) {
-        const platform::FutexWait outcome = room.sleep(most);
-        slept = outcome == platform::FutexWait::kTimedOut;
-        return outcome;
-      });
-  // wait() has not asked give_up() if the last sleep timed out, and a signal may come while the
-  // thread does not sleep.
-  return ended == Outcome::kDone && slept && stop.given_up() ? Outcome::kInterrupted : ended;
 }
 
 // Joins every subscriber with every publisher of its topic that it has not joined yet. At a
@@ -422,7 +291,7 @@ void ParticipantCore::join_lost_again() {
 }
 
 // Called under the subscriber's mutex.
-void ParticipantCore::claim_for(const std::shared_ptr<SubscriberCore>& subscriber,
+void ParticipantCore::claim_for(const std::shared_ptr<Receiver>& subscriber,
                                 const std::shared_ptr<link::BorrowerLink>& link,
                                 std::uint64_t token, Descriptor descriptor) {
   loop_.post(
@@ -448,7 +317,7 @@ void ParticipantCore::claim_for(const std::shared_ptr<SubscriberCore>& subscribe
 }
 
 // The sample waits for room, and with it the later samples of its publisher.
-void ParticipantCore::claim_later(const std::shared_ptr<SubscriberCore>& subscriber,
+void ParticipantCore::claim_later(const std::shared_ptr<Receiver>& subscriber,
                                   const std::shared_ptr<link::BorrowerLink>& link,
                                   std::uint64_t token, Descriptor descriptor, const Error& why) {
   context_.log.write(platform::LogLevel::kWarning, subscriber->topic(), PeerLog::kNoProcess,
@@ -461,7 +330,7 @@ void ParticipantCore::claim_later(const std::shared_ptr<SubscriberCore>& subscri
 }
 
 // Called under the subscriber's mutex.
-void ParticipantCore::stage_for(const std::shared_ptr<SubscriberCore>& subscriber,
+void ParticipantCore::stage_for(const std::shared_ptr<Receiver>& subscriber,
                                 const std::shared_ptr<link::BorrowerLink>& link,
                                 std::uint64_t token, std::vector<OutOfReach> tensors,
                                 AcquiredLeases claimed) {
@@ -495,38 +364,6 @@ void ParticipantCore::end_overdue_shares() {
   if (!next) return;
   const auto rest = std::chrono::ceil<std::chrono::milliseconds>(*next - Shares::Clock::now());
   loop_.schedule(ending_shares_, std::clamp<std::chrono::milliseconds>(rest, 1ms, 1h));
-}
-
-// Polls exported memory: subscribers return it without a message, and its allocators wait for it.
-void ParticipantCore::look_after_exports() {
-  device::DeviceExports& exports = device_memory().exports();
-  for (const auto& publisher : publishers_.living()) publisher->drain_if_idle();
-  exports.retire_idle(device::DeviceExports::Clock::now());
-  const auto now = exports.stats();
-  const bool moved = now.lent != exports_seen_.lent || now.blocks != exports_seen_.blocks;
-  exports_look_ =
-      moved ? kShortLook : std::min<std::chrono::milliseconds>(2 * exports_look_, kLongLook);
-  exports_seen_ = now;
-  loop_.schedule(telling_retired_);
-  if (now.segments != 0) loop_.schedule(looking_after_exports_, exports_look_);
-}
-
-void ParticipantCore::retire_idle() {
-  for (const auto& publisher : publishers_.living()) publisher->drain_if_idle();
-  device_memory().retire_idle(device::DeviceArena::Clock::now());
-  tell_retired();
-}
-
-void ParticipantCore::tell_retired() {
-  while (true) {
-    if (untold_.empty()) untold_ = arena().take_retired();
-    if (untold_.empty()) untold_ = arena().files().take_retired();
-    if (untold_.empty()) untold_ = device_memory().take_retired();
-    if (untold_.empty()) return;
-    inbound_.tell_retired(untold_.back());
-    outbound_.tell_retired(untold_.back());
-    untold_.pop_back();
-  }
 }
 
 }  // namespace tensorbus::bus

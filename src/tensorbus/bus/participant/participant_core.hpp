@@ -20,13 +20,16 @@
 #include "tensorbus/bus/event_loop/change_event.hpp"
 #include "tensorbus/bus/event_loop/event_loop.hpp"
 #include "tensorbus/bus/participant/domain_presence.hpp"
+#include "tensorbus/bus/participant/drop_log.hpp"
+#include "tensorbus/bus/participant/memory_supply.hpp"
+#include "tensorbus/bus/participant/memory_upkeep.hpp"
 #include "tensorbus/bus/participant/publishers.hpp"
 #include "tensorbus/bus/participant/taken_items.hpp"
-#include "tensorbus/bus/publish/publisher_core.hpp"
 #include "tensorbus/bus/publish/sample_builder.hpp"
+#include "tensorbus/bus/publish/sender.hpp"
 #include "tensorbus/bus/queue/kept_messages.hpp"
 #include "tensorbus/bus/session/participant_context.hpp"
-#include "tensorbus/bus/subscribe/subscriber_core.hpp"
+#include "tensorbus/bus/subscribe/receiver.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::bus {
@@ -58,22 +61,21 @@ class ParticipantCore {
   std::vector<std::uint32_t> take_changed_publishers();
   memory::Arena& arena() const noexcept { return *context_.arena; }
   device::DeviceMemory& device_memory() const noexcept { return *context_.device_memory; }
+  MemorySupply& memory() noexcept { return memory_; }
   std::uint32_t fork_generation() const noexcept { return fork_generation_; }
 
-  std::shared_ptr<PublisherCore> add_publisher(const std::string& topic,
-                                               const PublisherOptions& options,
-                                               link::MirrorOrigin origin = {},
-                                               std::uint64_t first = 0);
-  void close(const std::shared_ptr<PublisherCore>& publisher, bool broken_off = false);
+  std::shared_ptr<Sender> add_publisher(const std::string& topic, const PublisherOptions& options,
+                                        link::MirrorOrigin origin = {}, std::uint64_t first = 0);
+  void close(const std::shared_ptr<Sender>& publisher, bool broken_off = false);
   // Returns the name of the marker, which the caller must remove at the end.
   std::string advertise_node(const std::string& escaped_name, const std::string& name);
-  std::shared_ptr<SubscriberCore> add_subscriber(const std::string& topic,
-                                                 const SubscriberOptions& options,
-                                                 const std::optional<PublisherName>& only = {});
-  void close(const std::shared_ptr<SubscriberCore>& subscriber);
+  std::shared_ptr<Receiver> add_subscriber(const std::string& topic,
+                                           const SubscriberOptions& options,
+                                           const std::optional<PublisherName>& only = {});
+  void close(const std::shared_ptr<Receiver>& subscriber);
 
   // Returns the subscriber's descriptor, and calls its look_after_event() from now on.
-  int event_descriptor(const std::shared_ptr<SubscriberCore>& subscriber);
+  int event_descriptor(const std::shared_ptr<Receiver>& subscriber);
 
   // See share.hpp. close_share() takes the number in the name.
   Shares::Name share(const SampleBuilder& sample, std::uint32_t uses,
@@ -82,8 +84,6 @@ class ParticipantCore {
   Shares& all_shares() noexcept { return context_.shares; }
   bool shares(std::uint64_t number) const { return context_.shares.open(number); }
 
-  // Returns the supplies for shares and for items of queues.
-  SampleBuilder::Supplies supplies(memory::Grant grant);
   // Returns the items that were taken from queues of any process.
   TakenItems& taken_items() noexcept { return taken_items_; }
   // An object that layers above this one keep for the whole participant. Made by the first call of
@@ -125,64 +125,29 @@ class ParticipantCore {
   const link::LeaseIndex& lent() const noexcept { return *context_.lent; }
   const std::shared_ptr<DeviceCopier>& copier() const noexcept { return context_.copier; }
 
-  // Returns a block of the arena. Drains all publishers before it throws Error(kOutOfMemory).
-  memory::BlockRef allocate(std::size_t bytes, memory::PoolId pool);
-  // Does the same, but drains only publishers that no other thread uses now, so that it never
-  // waits.
-  memory::BlockRef allocate_without_waiting(std::size_t bytes, memory::PoolId pool);
-  // Returns a block on a GPU, like allocate().
-  memory::BlockRef allocate(const Device& device, std::size_t bytes, memory::Grant most);
-  // Calls `allocate`, which allocates from the arena. While the arena is full, calls it again
-  // whenever memory was freed. Returns kDone, or kInterrupted. Throws what `allocate` throws:
-  // ArenaFull after the time-out.
-  Outcome when_there_is_room(const platform::StopCondition& stop,
-                             const std::function<void()>& allocate);
-
  private:
-  // Allocates memory that subscribers may only read, or also write.
-  struct Granting final : SampleBuilder::Allocator {
-    ParticipantCore& of;
-    const memory::Grant most;
-    Granting(ParticipantCore& core, memory::Grant granted) : of(core), most(granted) {}
-    memory::BlockRef allocate(std::size_t bytes) const override { return of.allocate(bytes, most); }
-    memory::BlockRef allocate_on(const Device& device, std::size_t bytes) const override {
-      return of.allocate(device, bytes, most);
-    }
-  };
-
   // On the event loop only, except claim_for() and stage_for().
   [[gnu::cold]] ParticipantReport report();
   void scan();
   void join_lost_again();
   std::vector<std::shared_ptr<link::PeerMemory>> orphaned_memory_of(const Id& owner);
   void end_overdue_shares();
-  void claim_for(const std::shared_ptr<SubscriberCore>& subscriber,
+  void claim_for(const std::shared_ptr<Receiver>& subscriber,
                  const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
                  Descriptor descriptor);
-  void claim_later(const std::shared_ptr<SubscriberCore>& subscriber,
+  void claim_later(const std::shared_ptr<Receiver>& subscriber,
                    const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
                    Descriptor descriptor, const Error& why);
-  void stage_for(const std::shared_ptr<SubscriberCore>& subscriber,
+  void stage_for(const std::shared_ptr<Receiver>& subscriber,
                  const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
                  std::vector<OutOfReach> tensors, AcquiredLeases claimed);
   void look_after_events();
   void look_after_children();
-  void retire_idle();
   void tell_ended();
-  void log_drops();
-  void log_drops(const PublisherCore& publisher, const PublisherCore::Dropped& dropped);
-  std::shared_ptr<PublisherCore> find_publisher(std::uint32_t number);
-  void tell_retired();
-  void look_after_exports();
-
-  Outcome wait_until_freed(memory::RoomWait& room, const platform::StopCondition& stop);
-  template <typename Allocate>
-  memory::BlockRef take_back_first(Allocate allocate);
+  std::shared_ptr<Sender> find_publisher(std::uint32_t number);
 
   const std::uint32_t fork_generation_;
   const platform::Clock::time_point since_ = platform::Clock::now();
-  const Granting to_read_{*this, memory::Grant::kRead};
-  const Granting to_write_{*this, memory::Grant::kWrite};
   const Domain domain_;
   EventLoop loop_;
   ParticipantContext context_;
@@ -193,6 +158,8 @@ class ParticipantCore {
   StaleFiles stale_files_;
   EventLoop::Task& scanning_ = loop_.add_task([this] { scan(); });
   Publishers publishers_;
+  MemorySupply memory_{context_, publishers_};
+  DropLog drop_log_{loop_, context_.log, publishers_};
   // A publisher was broken off, and its subscribers are not notified yet. Release and acquire: the
   // closing precedes the flag.
   std::atomic<bool> broken_off_untold_{false};
@@ -200,16 +167,13 @@ class ParticipantCore {
   InboundConnections inbound_;
   OutboundConnections outbound_;
   DomainPresence presence_;
+  MemoryUpkeep memory_upkeep_{context_, publishers_, inbound_, outbound_};
 
-  CopyTuner copies_;  // for shares and items of queues
   TakenItems taken_items_;
   platform::Mutex kept_mutex_;
   std::unique_ptr<Kept> kept_ TB_GUARDED_BY(kept_mutex_);
   KeptMessages kept_messages_{context_};
 
-  std::vector<memory::SegmentId> untold_;  // retired segments of which peers must be notified
-  device::DeviceExports::Stats exports_seen_;
-  std::chrono::milliseconds exports_look_{1};  // until the next check
   std::chrono::milliseconds children_look_{};  // until the next check
 
   EventLoop::Task& sending_delayed_ = loop_.add_task([this] { context_.delayed->flush(); });
@@ -217,14 +181,9 @@ class ParticipantCore {
   EventLoop::Task& joining_again_ = loop_.add_task([this] { join_lost_again(); });
   EventLoop::Task& looking_after_children_ = loop_.add_task([this] { look_after_children(); });
   EventLoop::Task& looking_after_events_ = loop_.add_task([this] { look_after_events(); });
-  std::chrono::steady_clock::time_point drops_logged_until_{};
-  EventLoop::Task& logging_drops_ = loop_.add_task([this] { log_drops(); });
   EventLoop::Task& telling_ended_ = loop_.add_task([this] { tell_ended(); });
   EventLoop::Task& ending_shares_ = loop_.add_task([this] { end_overdue_shares(); });
   EventLoop::Task& delivering_copies_ = loop_.add_task([this] { context_.host_copies->deliver(); });
-  EventLoop::Task& looking_after_exports_ = loop_.add_task([this] { look_after_exports(); });
-  EventLoop::Task& retiring_idle_ = loop_.add_task([this] { retire_idle(); });
-  EventLoop::Task& telling_retired_ = loop_.add_task([this] { tell_retired(); });
 };
 
 }  // namespace tensorbus::bus

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "tensorbus/bus/publish/publisher_core.hpp"
+#include "tensorbus/bus/publish/sender.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
 namespace tensorbus::bus {
@@ -20,7 +20,7 @@ class Publishers {
     const platform::MutexLock lock(mutex_);
     return next_number_++;
   }
-  void add(const std::shared_ptr<PublisherCore>& publisher, std::string marker) {
+  void add(const std::shared_ptr<Sender>& publisher, std::string marker) {
     const platform::MutexLock lock(mutex_);
     std::erase_if(all_, [](const auto& item) { return item.second.publisher.expired(); });
     all_.emplace(publisher->number(), Published{publisher, std::move(marker)});
@@ -31,14 +31,14 @@ class Publishers {
     auto removed = all_.extract(number);
     return removed ? std::move(removed.mapped().marker) : std::string();
   }
-  std::shared_ptr<PublisherCore> find(std::uint32_t number) const {
+  std::shared_ptr<Sender> find(std::uint32_t number) const {
     const platform::MutexLock lock(mutex_);
     const auto found = all_.find(number);
     return found == all_.end() ? nullptr : found->second.publisher.lock();
   }
-  std::vector<std::shared_ptr<PublisherCore>> living() const {
+  std::vector<std::shared_ptr<Sender>> living() const {
     const platform::MutexLock lock(mutex_);
-    std::vector<std::shared_ptr<PublisherCore>> living;
+    std::vector<std::shared_ptr<Sender>> living;
     for (const auto& [number, published] : all_)
       if (auto publisher = published.publisher.lock()) living.push_back(std::move(publisher));
     return living;
@@ -52,7 +52,7 @@ class Publishers {
 
  private:
   struct Published {
-    std::weak_ptr<PublisherCore> publisher;
+    std::weak_ptr<Sender> publisher;
     std::string marker;
   };
   mutable platform::Mutex mutex_;

@@ -19,7 +19,8 @@ class BlockRef;
 }
 namespace bus {
 class ParticipantCore;
-}
+class Publisher;
+}  // namespace bus
 struct LoanState;
 
 // Memory of the bus, on the host or on a GPU, that a program fills and publishes. A loan that is
@@ -50,7 +51,7 @@ class TENSORBUS_API Loan {
   }
 
  private:
-  friend class Publisher;
+  friend class bus::Publisher;
   void require_host() const;
 
   bus::ForkSafe<LoanState> state_;

@@ -9,21 +9,21 @@ namespace tensorbus::bus {
 namespace {
 
 template <typename Work>
-void guarded(const Receiver& receiver, Work work) {
+void guarded(const LentCallbacks& callbacks, Work work) {
   try {
     work();
   } catch (const Error& error) {
-    receiver.on_error(error);
+    callbacks.on_error(error);
   } catch (const std::bad_alloc&) {
-    receiver.on_error(Error(Code::kOutOfMemory, "out of memory for internal bookkeeping"));
+    callbacks.on_error(Error(Code::kOutOfMemory, "out of memory for internal bookkeeping"));
   }
 }
 
 // Returns the lease of a sender that owns no part of the sample: the descriptor was copied.
 void hand_in(ParticipantContext& context, const LentRef& held, memory::Grant grant,
-             const Receiver& receiver) {
+             const LentCallbacks& callbacks) {
   if (!held->is_of_sender()) held->let_go_of_sender(grant, context.lent);
-  receiver.on_held(held);
+  callbacks.on_held(held);
 }
 
 }  // namespace
@@ -31,19 +31,20 @@ void hand_in(ParticipantContext& context, const LentRef& held, memory::Grant gra
 // Holds the sender's lease until the owners' leases have come (docs/internals/protocol.md,
 // invariant 5).
 std::vector<Id> collect(ParticipantContext& context, const std::shared_ptr<PeerSession>& from,
-                        const link::Lent& lent, memory::Grant grant, Receiver receiver) noexcept {
+                        const link::Lent& lent, memory::Grant grant,
+                        LentCallbacks callbacks) noexcept {
   std::vector<Id> asked;
-  guarded(receiver, [&] {
+  guarded(callbacks, [&] {
     const auto held = std::make_shared<LentSample>(*from, lent, grant, context.lent);
-    if (held->descriptor.owners.empty()) return hand_in(context, held, grant, receiver);
+    if (held->descriptor.owners.empty()) return hand_in(context, held, grant, callbacks);
     asked = held->descriptor.owners;
     LeaseAcquisition::start(
         context, held->descriptor, {from, 0, lent.token}, grant,
-        [&context, held, grant, receiver](std::variant<AcquiredLeases, Error> claimed) {
-          guarded(receiver, [&] {
+        [&context, held, grant, callbacks](std::variant<AcquiredLeases, Error> claimed) {
+          guarded(callbacks, [&] {
             if (const auto* error = std::get_if<Error>(&claimed)) throw *error;
             held->claimed = std::move(std::get<AcquiredLeases>(claimed));
-            hand_in(context, held, grant, receiver);
+            hand_in(context, held, grant, callbacks);
           });
         });
   });

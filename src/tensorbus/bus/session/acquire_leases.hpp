@@ -8,7 +8,7 @@
 namespace tensorbus::bus {
 
 // The callbacks for a lent sample. Exactly one of them is called, once.
-struct Receiver {
+struct LentCallbacks {
   std::function<void(LentRef)> on_held;
   std::function<void(const Error&)> on_error;
 };
@@ -17,6 +17,7 @@ struct Receiver {
 // event loop, which reads none of its tensors. Throws nothing: on an error, calls on_error and
 // returns the lease. Returns the owners that were asked.
 std::vector<Id> collect(ParticipantContext& context, const std::shared_ptr<PeerSession>& from,
-                        const link::Lent& lent, memory::Grant grant, Receiver receiver) noexcept;
+                        const link::Lent& lent, memory::Grant grant,
+                        LentCallbacks callbacks) noexcept;
 
 }  // namespace tensorbus::bus

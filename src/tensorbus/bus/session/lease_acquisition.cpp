@@ -19,9 +19,9 @@ constexpr auto kNoRoomDelay = 100ms;
 }  // namespace
 
 void LeaseAcquisition::start(ParticipantContext& context, const Descriptor& descriptor,
-                             Sender sender, memory::Grant grant, OnClaimed on_claimed) {
+                             LentBy lent_by, memory::Grant grant, OnClaimed on_claimed) {
   const std::shared_ptr<LeaseAcquisition> self(
-      new LeaseAcquisition(context, std::move(sender), grant, std::move(on_claimed)));
+      new LeaseAcquisition(context, std::move(lent_by), grant, std::move(on_claimed)));
   self->shares_.resize(descriptor.owners.size());
   self->claimed_.lenders.resize(descriptor.owners.size());
   for (std::size_t i = 0; i < descriptor.owners.size(); ++i)
@@ -106,7 +106,8 @@ void LeaseAcquisition::inherit(std::size_t owner) {
   peer_memory = orphaned_memory_with(owner, segments);
   const bool all_here = peer_memory != nullptr;
   if (!all_here) peer_memory = std::make_shared<link::PeerMemory>();
-  if (!all_here && sender_.session) peer_memory->pay_from(sender_.session->peer_memory()->account);
+  if (!all_here && lent_by_.session)
+    peer_memory->pay_from(lent_by_.session->peer_memory()->account);
   if (shares_[owner].on_device) peer_memory->imported.set_timeline_of_the_dead();
   if (all_here)
     std::erase_if(segments, [](memory::SegmentId segment) { return !segment.on_device(); });
@@ -121,8 +122,8 @@ void LeaseAcquisition::inherit(std::size_t owner) {
 std::shared_ptr<link::PeerMemory> LeaseAcquisition::orphaned_memory_with(
     std::size_t owner, const std::set<memory::SegmentId>& segments) {
   auto estate = context_.orphaned_memory_of(shares_[owner].owner);
-  if (sender_.session)
-    for (auto& handed : sender_.session->handed_of(shares_[owner].owner))
+  if (lent_by_.session)
+    for (auto& handed : lent_by_.session->handed_of(shares_[owner].owner))
       estate.push_back(std::move(handed));
   const auto found = std::find_if(estate.begin(), estate.end(), [&](const auto& left) {
     return std::all_of(segments.begin(), segments.end(), [&](memory::SegmentId segment) {
@@ -134,10 +135,10 @@ std::shared_ptr<link::PeerMemory> LeaseAcquisition::orphaned_memory_with(
 }
 
 void LeaseAcquisition::inherit_segment(std::size_t owner, memory::SegmentId segment) {
-  if (!sender_.session)
+  if (!lent_by_.session)
     return fail(Error(Code::kClosed, "its owner and the process that handed it on are dead"));
-  sender_.session->hand_over(
-      shares_[owner].owner, segment, grant_, sender_.link, sender_.token,
+  lent_by_.session->hand_over(
+      shares_[owner].owner, segment, grant_, lent_by_.link, lent_by_.token,
       [self = shared_from_this(), owner, segment](PeerSession::Answer& answer) {
         self->guarded([&] {
           auto* handed = std::get_if<memory::SharedSegment>(&answer);
@@ -161,7 +162,7 @@ void LeaseAcquisition::take_over(std::size_t owner, memory::SegmentId segment,
   } else {
     segments.add(segment, std::move(handed.fd), handed.bytes);
   }
-  sender_.session->keep_handed(share.owner, share.peer_memory);
+  lent_by_.session->keep_handed(share.owner, share.peer_memory);
 }
 
 void LeaseAcquisition::add_lease(std::size_t owner,

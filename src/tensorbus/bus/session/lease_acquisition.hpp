@@ -22,7 +22,7 @@ class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
   using OnClaimed = std::function<void(std::variant<AcquiredLeases, Error>)>;
 
   // The peer that lent the sample, and its lease. `link` is 0 if it was lent by message.
-  struct Sender {
+  struct LentBy {
     std::shared_ptr<PeerSession> session;  // null: the peer is gone
     std::uint32_t link = 0;
     std::uint64_t token = 0;
@@ -30,7 +30,7 @@ class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
 
   // Sends the requests; requests the memory of dead owners from the sender. Calls `on_claimed`
   // once, perhaps before this returns. Throws nothing but std::bad_alloc.
-  static void start(ParticipantContext& context, const Descriptor& descriptor, Sender sender,
+  static void start(ParticipantContext& context, const Descriptor& descriptor, LentBy lent_by,
                     memory::Grant grant, OnClaimed on_claimed);
 
  private:
@@ -43,10 +43,10 @@ class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
     bool failing = false;    // the last try failed, and another is scheduled
   };
 
-  LeaseAcquisition(ParticipantContext& context, Sender sender, memory::Grant grant,
+  LeaseAcquisition(ParticipantContext& context, LentBy lent_by, memory::Grant grant,
                    OnClaimed on_claimed)
       : context_(context),
-        sender_(std::move(sender)),
+        lent_by_(std::move(lent_by)),
         grant_(grant),
         on_claimed_(std::move(on_claimed)) {}
 
@@ -67,7 +67,7 @@ class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
   void guarded(Work work);
 
   ParticipantContext& context_;
-  const Sender sender_;
+  const LentBy lent_by_;
   const memory::Grant grant_;
   OnClaimed on_claimed_;  // empty after the call
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();

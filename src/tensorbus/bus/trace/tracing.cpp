@@ -39,12 +39,12 @@ void Tracing::stop_now() noexcept {
   take_away(subscribers_traced_);
 }
 
-void Tracing::add(const std::shared_ptr<PublisherCore>& publisher) {
+void Tracing::add(const std::shared_ptr<Sender>& publisher) {
   const platform::MutexLock lock(mutex_);
   give_now(publisher, publishers_traced_);
 }
 
-void Tracing::add(const std::shared_ptr<SubscriberCore>& subscriber) {
+void Tracing::add(const std::shared_ptr<Receiver>& subscriber) {
   const platform::MutexLock lock(mutex_);
   give_now(subscriber, subscribers_traced_);
 }

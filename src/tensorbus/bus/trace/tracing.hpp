@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "tensorbus/bus/publish/publisher_core.hpp"
-#include "tensorbus/bus/subscribe/subscriber_core.hpp"
+#include "tensorbus/bus/publish/sender.hpp"
+#include "tensorbus/bus/subscribe/receiver.hpp"
 #include "tensorbus/link/trace/trace_ring.hpp"
 #include "tensorbus/link/wire/connection_messages.hpp"
 #include "tensorbus/platform/mutex.hpp"
@@ -22,8 +22,8 @@ namespace tensorbus::bus {
 // Thread-safe: while its mutex is held, no publisher or subscriber gets a stopped ring.
 class Tracing {
  public:
-  using Publishers = std::function<std::vector<std::shared_ptr<PublisherCore>>()>;
-  using Subscribers = std::function<std::vector<std::shared_ptr<SubscriberCore>>()>;
+  using Publishers = std::function<std::vector<std::shared_ptr<Sender>>()>;
+  using Subscribers = std::function<std::vector<std::shared_ptr<Receiver>>()>;
   // These return the publishers and subscribers that were added to the participant.
   Tracing(const Id& self, Publishers publishers, Subscribers subscribers)
       : self_(self), publishers_(std::move(publishers)), subscribers_(std::move(subscribers)) {}
@@ -36,8 +36,8 @@ class Tracing {
   void stop() noexcept;
 
   // Gives a new publisher or subscriber the ring, if there is one for its topic.
-  void add(const std::shared_ptr<PublisherCore>& publisher);
-  void add(const std::shared_ptr<SubscriberCore>& subscriber);
+  void add(const std::shared_ptr<Sender>& publisher);
+  void add(const std::shared_ptr<Receiver>& subscriber);
 
  private:
   template <typename Core>
@@ -57,8 +57,8 @@ class Tracing {
   pid_t tracer_ TB_GUARDED_BY(mutex_) = 0;
   // Publishers and subscribers with the ring, including destroyed ones, so that stop() needs no
   // memory.
-  Traced<PublisherCore> publishers_traced_ TB_GUARDED_BY(mutex_);
-  Traced<SubscriberCore> subscribers_traced_ TB_GUARDED_BY(mutex_);
+  Traced<Sender> publishers_traced_ TB_GUARDED_BY(mutex_);
+  Traced<Receiver> subscribers_traced_ TB_GUARDED_BY(mutex_);
 };
 
 }  // namespace tensorbus::bus

@@ -38,13 +38,12 @@
 
 namespace tensorbus::bus {
 
-// The subscriber inside the bus: its links and the samples that came over them. Owned by its
-// tensorbus::Subscriber. Thread-safe: the event loop adds and ends links under the mutex of
-// receive().
-class SubscriberCore {
+// Receives the samples of a subscriber: its links, and the samples that came over them. Owned by
+// its Subscriber. Thread-safe: the event loop adds and ends links under the mutex of receive().
+class Receiver {
  public:
-  SubscriberCore(std::string topic, const SubscriberOptions& options,
-                 std::shared_ptr<link::WakePage> wake_page, std::shared_ptr<DeviceCopier> copier);
+  Receiver(std::string topic, const SubscriberOptions& options,
+           std::shared_ptr<link::WakePage> wake_page, std::shared_ptr<DeviceCopier> copier);
 
   // Requests leases on the memory that a link's next sample hands on; claimed() gets the result.
   // Without it these samples are dropped. Called under mutex_, as is Stage.
@@ -168,14 +167,13 @@ class SubscriberCore {
   // Holds the mutex while samples are taken, and settles the links at the end.
   class TB_SCOPED_CAPABILITY Taking {
    public:
-    explicit Taking(SubscriberCore& core) TB_ACQUIRE(core.mutex_)
-        : core_(core), lock_(core.mutex_) {}
+    explicit Taking(Receiver& core) TB_ACQUIRE(core.mutex_) : core_(core), lock_(core.mutex_) {}
     ~Taking() TB_RELEASE() { core_.settle(); }
     Taking(const Taking&) = delete;
     Taking& operator=(const Taking&) = delete;
 
    private:
-    SubscriberCore& core_;
+    Receiver& core_;
     const platform::MutexLock lock_;
   };
   Outcome spin(Batch& batch, const platform::StopCondition& stop, std::chrono::nanoseconds most)

@@ -1,4 +1,4 @@
-#include "tensorbus/bus/publish/publisher_core.hpp"
+#include "tensorbus/bus/publish/sender.hpp"
 
 #include <algorithm>
 #include <new>
@@ -22,9 +22,9 @@ bool blocks(const std::shared_ptr<link::OwnerLink>& link) {
 
 }  // namespace
 
-PublisherCore::PublisherCore(std::string topic, std::uint32_t number,
-                             const PublisherOptions& options, std::shared_ptr<memory::Arena> arena,
-                             std::shared_ptr<link::WakePage> wake_page, link::MirrorOrigin origin)
+Sender::Sender(std::string topic, std::uint32_t number, const PublisherOptions& options,
+               std::shared_ptr<memory::Arena> arena, std::shared_ptr<link::WakePage> wake_page,
+               link::MirrorOrigin origin)
     : topic_(std::move(topic)),
       number_(number),
       options_(options),
@@ -33,8 +33,8 @@ PublisherCore::PublisherCore(std::string topic, std::uint32_t number,
       sleeper_(std::move(wake_page)),
       pool_(options_.isolated ? arena_->make_pool(most_granted()) : most_granted()) {}
 
-Published PublisherCore::publish(OutgoingSample& sample, const platform::StopCondition& stop,
-                                 const Stamp* as) {
+Published Sender::publish(OutgoingSample& sample, const platform::StopCondition& stop,
+                          const Stamp* as) {
   const platform::MutexLock lock(mutex_);
   if (as != nullptr) require_next(as->sequence);
   const Outcome outcome = wait_for_room_in_all(stop);
@@ -48,7 +48,7 @@ Published PublisherCore::publish(OutgoingSample& sample, const platform::StopCon
 }
 
 // Returns kDone if every reliable link has room for a sample, or another outcome.
-Outcome PublisherCore::wait_for_room_in_all(const platform::StopCondition& stop) {
+Outcome Sender::wait_for_room_in_all(const platform::StopCondition& stop) {
   if (!closed_ && options_.reliable && !all_have_room()) {
     ++stats_.waited;
     ++stats_.waiting;
@@ -61,13 +61,13 @@ Outcome PublisherCore::wait_for_room_in_all(const platform::StopCondition& stop)
   return closed_ ? Outcome::kClosed : Outcome::kDone;
 }
 
-void PublisherCore::require_next(std::uint64_t sequence) const {
+void Sender::require_next(std::uint64_t sequence) const {
   if (sequence < next_sequence_ || sequence > kMostSequence)
     throw Error(Code::kInvalidArgument, "sequence=" + std::to_string(sequence) + ": expected " +
                                             std::to_string(next_sequence_) + " to 2^63 - 1");
 }
 
-bool PublisherCore::restart(std::uint64_t sequence) {
+bool Sender::restart(std::uint64_t sequence) {
   if (sequence > kMostSequence)
     throw Error(Code::kInvalidArgument,
                 "sequence=" + std::to_string(sequence) + ": expected 0 to 2^63 - 1");
@@ -79,20 +79,20 @@ bool PublisherCore::restart(std::uint64_t sequence) {
   return true;
 }
 
-void PublisherCore::begin_at(std::uint64_t sequence) {
+void Sender::begin_at(std::uint64_t sequence) {
   const platform::MutexLock lock(mutex_);
   if (begun_) return;
   require_next(sequence);
   begin(sequence);
 }
 
-void PublisherCore::begin(std::uint64_t sequence) noexcept {
+void Sender::begin(std::uint64_t sequence) noexcept {
   if (std::exchange(begun_, true)) return;
   next_sequence_ = sequence;
   for (const auto& link : links_) link->mark_begun(sequence);
 }
 
-bool PublisherCore::ready() {
+bool Sender::ready() {
   const platform::MutexLock lock(mutex_);
   const auto has_room = [this] {
     mutex_.assert_held();
@@ -110,38 +110,38 @@ bool PublisherCore::ready() {
   return has_room();
 }
 
-int PublisherCore::event_descriptor() {
+int Sender::event_descriptor() {
   const platform::MutexLock lock(mutex_);
   if (!event_) event_.emplace();
   return event_->fd();
 }
 
-bool PublisherCore::polled() const {
+bool Sender::polled() const {
   const platform::MutexLock lock(mutex_);
   return event_.has_value();
 }
 
-void PublisherCore::listen(const std::shared_ptr<link::OwnerLink>& link, platform::Fd listener) {
+void Sender::listen(const std::shared_ptr<link::OwnerLink>& link, platform::Fd listener) {
   const platform::MutexLock lock(mutex_);
   if (!listener || std::ranges::find(links_, link) == links_.end()) return;
   event_->listen_to(listener);
   link->room_listener = std::move(listener);
 }
 
-void PublisherCore::drop_listener(link::OwnerLink& link) noexcept {
+void Sender::drop_listener(link::OwnerLink& link) noexcept {
   if (!link.room_listener) return;
   event_->stop_listening_to(link.room_listener);
   link.room_listener.reset();
 }
 
 // Wakes the parked threads and those that poll.
-void PublisherCore::wake_all() noexcept {
+void Sender::wake_all() noexcept {
   sleeper_.wake_own();
   if (event_) event_->signal();
 }
 
 // Returns kDone if there may be room; another thread may take it first.
-Outcome PublisherCore::wait_for_room(const platform::StopCondition& stop) {
+Outcome Sender::wait_for_room(const platform::StopCondition& stop) {
   const platform::MutexUnlock unlocked(mutex_);
   std::chrono::nanoseconds longest{};
   const auto has_room = [&] {
@@ -155,20 +155,20 @@ Outcome PublisherCore::wait_for_room(const platform::StopCondition& stop) {
 }
 
 // Returns the longest time to park: 1 ms if a link awaits streams, since a GPU wakes no thread.
-std::chrono::nanoseconds PublisherCore::longest_park() const {
+std::chrono::nanoseconds Sender::longest_park() const {
   const bool awaits_streams = std::any_of(links_.begin(), links_.end(),
                                           [](const auto& link) { return link->awaits_streams(); });
   return awaits_streams ? std::chrono::milliseconds(1) : platform::kParkSlice;
 }
 
-bool PublisherCore::all_have_room() {
+bool Sender::all_have_room() {
   return std::ranges::none_of(links_, blocks) ||
          (stop_broken_links() && std::ranges::none_of(links_, blocks));
 }
 
 // Called by publish() while it waits. Cuts off the links that have blocked it for lag_timeout.
 // Returns the time for which the other links may still block it.
-std::chrono::nanoseconds PublisherCore::look_after_blocking() {
+std::chrono::nanoseconds Sender::look_after_blocking() {
   const auto now = platform::Clock::now();
   const auto left = [&](const auto& link) {
     if (!blocks(link)) return std::chrono::nanoseconds::max();
@@ -184,7 +184,7 @@ std::chrono::nanoseconds PublisherCore::look_after_blocking() {
 
 // Returns the longest-blocked of the links that publish() has found without room and that have had
 // none since; or null.
-const link::OwnerLink* PublisherCore::longest_blocking() {
+const link::OwnerLink* Sender::longest_blocking() {
   const link::OwnerLink* found = nullptr;
   for (const auto& link : links_)
     if (link->blocked_since() && blocks(link) &&
@@ -194,15 +194,14 @@ const link::OwnerLink* PublisherCore::longest_blocking() {
 }
 
 // Stops links whose return ring is invalid. Returns false if no link is broken.
-bool PublisherCore::stop_broken_links() {
+bool Sender::stop_broken_links() {
   return stop_links([](const auto& link) { return link->broken(); }, &link::OwnerLink::recall) != 0;
 }
 
 // Stops links. A stopped link gets no new samples, and publish() ignores it. Its borrower keeps
 // what it holds until the link ends. Returns the number of stopped links.
 template <typename Which>
-std::uint32_t PublisherCore::stop_links(const Which& which,
-                                        void (link::OwnerLink::*stop)() noexcept) {
+std::uint32_t Sender::stop_links(const Which& which, void (link::OwnerLink::*stop)() noexcept) {
   const auto stopped =
       std::ranges::partition(links_, [&](const auto& link) { return !which(link); });
   if (stopped.empty()) return 0;
@@ -218,34 +217,34 @@ std::uint32_t PublisherCore::stop_links(const Which& which,
   return count;
 }
 
-bool PublisherCore::gets_nothing_more(const link::OwnerLink& link) const {
+bool Sender::gets_nothing_more(const link::OwnerLink& link) const {
   const platform::MutexLock lock(mutex_);
   return closed_ || link.broken() || link.is_cut_off();
 }
 
-void PublisherCore::note_change() {
+void Sender::note_change() {
   changed_.store(true, std::memory_order_relaxed);
   if (subscribers_changed_) subscribers_changed_();
 }
 
-void PublisherCore::trace(std::shared_ptr<link::TraceRing> ring) {
+void Sender::trace(std::shared_ptr<link::TraceRing> ring) {
   const platform::MutexLock lock(mutex_);
   traced_.store(ring != nullptr, std::memory_order_relaxed);
   trace_ = std::move(ring);
 }
 
 // The event loop logs drops: the publishing thread only wakes it, once for many drops.
-void PublisherCore::note_drops() {
+void Sender::note_drops() {
   if (!std::exchange(drops_pending_, true) && drops_told_) drops_told_();
 }
 
-void PublisherCore::drop_unsent(link::OwnerLink& link) {
+void Sender::drop_unsent(link::OwnerLink& link) {
   ++stats_.dropped_unsent;
   link.count_dropped_unsent();
   note_drops();
 }
 
-std::vector<PublisherCore::Dropped> PublisherCore::take_drops() {
+std::vector<Sender::Dropped> Sender::take_drops() {
   const platform::MutexLock lock(mutex_);
   std::vector<Dropped> found;
   found.reserve(links_.size());  // no call may throw after drops were taken
@@ -256,7 +255,7 @@ std::vector<PublisherCore::Dropped> PublisherCore::take_drops() {
   return found;
 }
 
-Published PublisherCore::push_to_all(OutgoingSample& sample, const Stamp* as) {
+Published Sender::push_to_all(OutgoingSample& sample, const Stamp* as) {
   // Calls that may fail come first: on failure no subscriber has the sample. A link that cannot be
   // given the memory is skipped, unless it is reliable. publish() has checked the room of reliable
   // links.
@@ -301,7 +300,7 @@ Published PublisherCore::push_to_all(OutgoingSample& sample, const Stamp* as) {
 
 // Drops samples of a link for which publish() does not wait. Returns false, and counts a dropped
 // sample, if the borrower holds as many samples as it may.
-bool PublisherCore::make_room(link::OwnerLink& link) {
+bool Sender::make_room(link::OwnerLink& link) {
   stats_.dropped_depth += link.drop_until_room();
   note_drops();
   if (link.room() == link::OwnerLink::Room::kYes) return true;
@@ -310,13 +309,13 @@ bool PublisherCore::make_room(link::OwnerLink& link) {
   return false;
 }
 
-void PublisherCore::wake_subscribers() {
+void Sender::wake_subscribers() {
   link::full_fence();  // one for all links; pairs with Sleeper::enter()
   for (const auto& link : links_) link->wake_subscriber();
   platform::kill_point("publish.woken");
 }
 
-void PublisherCore::drain_after_push() {
+void Sender::drain_after_push() {
   bool all_sound = true;
   for (const auto& link : links_)
     if (link->worth_draining()) all_sound = link->drain() && all_sound;
@@ -324,21 +323,21 @@ void PublisherCore::drain_after_push() {
   if (!all_sound) stop_broken_links();
 }
 
-void PublisherCore::remember(const link::Entry& entry, const link::PublishedRef& sample) {
+void Sender::remember(const link::Entry& entry, const link::PublishedRef& sample) {
   if (options_.history == 0) return;
   history_.push_back({entry, sample});
   if (history_.size() > options_.history) history_.pop_front();
 }
 
-link::LinkLimits PublisherCore::limits_of(link::LinkLimits asked) const noexcept {
+link::LinkLimits Sender::limits_of(link::LinkLimits asked) const noexcept {
   return {clamped(asked.depth != 0 ? asked.depth : options_.depth, link::kMaxDepth),
           clamped(asked.max_held, link::kMaxHeld - link::kMaxDepth)};
 }
 
-PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits limits, link::Waker subscriber,
-                                            std::shared_ptr<link::SegmentSender> segments,
-                                            link::Borrower borrower, std::uint64_t resume_at,
-                                            const Announce& announce) {
+Sender::Adopted Sender::adopt(link::LinkLimits limits, link::Waker subscriber,
+                              std::shared_ptr<link::SegmentSender> segments,
+                              link::Borrower borrower, std::uint64_t resume_at,
+                              const Announce& announce) {
   borrower.reliable = borrower.reliable && options_.reliable;
   auto link = std::make_shared<link::OwnerLink>(limits, std::move(subscriber), std::move(segments),
                                                 std::move(borrower));
@@ -368,15 +367,14 @@ PublisherCore::Adopted PublisherCore::adopt(link::LinkLimits limits, link::Waker
   return adopted;
 }
 
-void PublisherCore::set_notifier(const std::shared_ptr<link::OwnerLink>& link,
-                                 platform::Fd notifier) {
+void Sender::set_notifier(const std::shared_ptr<link::OwnerLink>& link, platform::Fd notifier) {
   const platform::MutexLock lock(mutex_);
   link->subscriber().set_notifier(std::move(notifier));
   link::full_fence();  // samples pushed before did not use the notifier
   link->subscriber().wake_if_sleeping();
 }
 
-bool PublisherCore::stop_link(const std::shared_ptr<link::OwnerLink>& link) {
+bool Sender::stop_link(const std::shared_ptr<link::OwnerLink>& link) {
   const platform::MutexLock lock(mutex_);
   if (std::erase(links_, link) != 0) note_change();
   std::erase(stopped_, link);
@@ -389,7 +387,7 @@ bool PublisherCore::stop_link(const std::shared_ptr<link::OwnerLink>& link) {
   return more;
 }
 
-void PublisherCore::end_link(const std::shared_ptr<link::OwnerLink>& link) {
+void Sender::end_link(const std::shared_ptr<link::OwnerLink>& link) {
   const platform::MutexLock lock(mutex_);
   if (std::erase(links_, link) != 0) note_change();
   std::erase(stopped_, link);
@@ -399,29 +397,29 @@ void PublisherCore::end_link(const std::shared_ptr<link::OwnerLink>& link) {
   wake_all();
 }
 
-link::PublishedRef PublisherCore::issued(const link::OwnerLink& link, std::uint64_t token) const {
+link::PublishedRef Sender::issued(const link::OwnerLink& link, std::uint64_t token) const {
   const platform::MutexLock lock(mutex_);
   return link.issued(token);
 }
 
-void PublisherCore::drain() {
+void Sender::drain() {
   const platform::MutexLock lock(mutex_);
   drain_links();
 }
 
-void PublisherCore::drain_if_idle() {
+void Sender::drain_if_idle() {
   if (!mutex_.try_lock()) return;
   const platform::MutexLock lock(mutex_, std::adopt_lock);
   drain_links();
 }
 
-void PublisherCore::drain_links() {
+void Sender::drain_links() {
   for (const auto& link : links_) (void)link->drain();
   for (const auto& link : stopped_) (void)link->drain();
   stop_broken_links();
 }
 
-bool PublisherCore::close(bool broken_off) {
+bool Sender::close(bool broken_off) {
   const platform::MutexLock lock(mutex_);
   if (closed_) return false;
   closed_ = true;
@@ -437,10 +435,9 @@ bool PublisherCore::close(bool broken_off) {
   return true;
 }
 
-bool PublisherCore::closed() const noexcept { return closed_.load(std::memory_order_relaxed); }
+bool Sender::closed() const noexcept { return closed_.load(std::memory_order_relaxed); }
 
-Outcome PublisherCore::wait_for_subscribers(std::uint32_t count,
-                                            const platform::StopCondition& stop) {
+Outcome Sender::wait_for_subscribers(std::uint32_t count, const platform::StopCondition& stop) {
   const auto ready = [&] {
     const platform::MutexLock lock(mutex_);
     return closed_ || links_.size() >= count;
@@ -450,18 +447,18 @@ Outcome PublisherCore::wait_for_subscribers(std::uint32_t count,
   return outcome == Outcome::kDone && closed() ? Outcome::kClosed : outcome;
 }
 
-std::uint32_t PublisherCore::subscribers() const {
+std::uint32_t Sender::subscribers() const {
   const platform::MutexLock lock(mutex_);
   return static_cast<std::uint32_t>(links_.size());
 }
 
-PublisherStats PublisherCore::stats() {
+PublisherStats Sender::stats() {
   drain();
   const platform::MutexLock lock(mutex_);
   return stats_now();
 }
 
-PublisherReport PublisherCore::report() {
+PublisherReport Sender::report() {
   PublisherReport report{.topic = topic_,
                          .number = number_,
                          .node = options_.node,
@@ -485,12 +482,12 @@ PublisherReport PublisherCore::report() {
   return report;
 }
 
-link::HeldSamples PublisherCore::held_samples(const link::OwnerLink& link) const {
+link::HeldSamples Sender::held_samples(const link::OwnerLink& link) const {
   const platform::MutexLock lock(mutex_);
   return link.held_samples();
 }
 
-PublisherStats PublisherCore::stats_now() {
+PublisherStats Sender::stats_now() {
   PublisherStats stats = stats_;
   if (const link::OwnerLink* const link = longest_blocking()) {
     stats.blocked_by = link->borrower().pid;

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "tensorbus/bus/subscribe/pinning.hpp"
+#include "tensorbus/bus/subscribe/receiver.hpp"
 #include "tensorbus/bus/subscribe/sample_data.hpp"
-#include "tensorbus/bus/subscribe/subscriber_core.hpp"
 #include "tensorbus/platform/kill_point.hpp"
 
 namespace tensorbus::bus {
@@ -18,7 +18,7 @@ constexpr std::size_t kMostMissing = 1024;  // gaps not yet returned by take_mis
 
 // Reads the link's next sample. Counts and skips malformed samples, at most kSkippedAtATime: a
 // publisher that sends only these must not keep the thread here.
-bool SubscriberCore::take_from(const LinkRef& link, Batch& batch) {
+bool Receiver::take_from(const LinkRef& link, Batch& batch) {
   link::Entry entry;
   for (int skipped = 0; skipped < kSkippedAtATime; ++skipped) {
     if (link->set_aside) {
@@ -54,7 +54,7 @@ bool SubscriberCore::take_from(const LinkRef& link, Batch& batch) {
 
 // Copies the common kind of row at once, without a Sample or a lease. Returns false for other
 // samples.
-bool SubscriberCore::take_row(link::BorrowerLink& link, const link::Entry& entry, RowSink& rows) {
+bool Receiver::take_row(link::BorrowerLink& link, const link::Entry& entry, RowSink& rows) {
   if (!pending_.empty() || trace_ || !rows.take(link, entry)) return false;
   platform::kill_point("receive.described");
   link.release_soon(entry.token);
@@ -63,7 +63,7 @@ bool SubscriberCore::take_row(link::BorrowerLink& link, const link::Entry& entry
 }
 
 // A sample that is no row is set aside as read, for the next receive().
-void SubscriberCore::give_to_rows(const LinkRef& link, const link::Entry& entry, Batch& batch) {
+void Receiver::give_to_rows(const LinkRef& link, const link::Entry& entry, Batch& batch) {
   Sample& sample = batch.room.front();
   if (batch.rows->take(sample)) {
     sample = Sample();
@@ -76,8 +76,8 @@ void SubscriberCore::give_to_rows(const LinkRef& link, const link::Entry& entry,
   throw refused;
 }
 
-SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link::Entry& entry,
-                                                 Sample& sample) {
+Receiver::Taken Receiver::take_entry(const LinkRef& link, const link::Entry& entry,
+                                     Sample& sample) {
   if (pending_.empty()) return read_entry(link, entry, nullptr, sample);  // the common case
   const auto found = pending_.find(link.get());
   if (found == pending_.end() || found->second.token != entry.token)
@@ -96,8 +96,8 @@ SubscriberCore::Taken SubscriberCore::take_entry(const LinkRef& link, const link
 }
 
 // `claimed`: the leases and copies that were requested for this entry; null if none were.
-SubscriberCore::Taken SubscriberCore::read_entry(const LinkRef& link, const link::Entry& entry,
-                                                 AcquiredLeases* claimed, Sample& sample) {
+Receiver::Taken Receiver::read_entry(const LinkRef& link, const link::Entry& entry,
+                                     AcquiredLeases* claimed, Sample& sample) {
   switch (SampleData::read(sample, link, entry, receiving_, spare_, claimed)) {
     case SampleData::Read::kFieldsAlone:
       link->release_soon(entry.token);
@@ -136,7 +136,7 @@ SubscriberCore::Taken SubscriberCore::read_entry(const LinkRef& link, const link
 
 // Ends a link with a broken ring. It is removed when the entries popped before are handled. Its
 // publisher is not joined again.
-void SubscriberCore::end_broken(link::BorrowerLink& link) noexcept {
+void Receiver::end_broken(link::BorrowerLink& link) noexcept {
   if (std::exchange(link.broken_counted, true)) return;
   link.end();
   link.unsubscribe();
@@ -150,14 +150,14 @@ void SubscriberCore::end_broken(link::BorrowerLink& link) noexcept {
   }
 }
 
-void SubscriberCore::settle_later(link::BorrowerLink& link) noexcept {
+void Receiver::settle_later(link::BorrowerLink& link) noexcept {
   if (link.to_settle) return;
   link.to_settle = true;
   to_settle_.push_back(&link);
 }
 
 // Notifies all publishers of popped and returned samples, with at most one fence.
-void SubscriberCore::settle() noexcept {
+void Receiver::settle() noexcept {
   using Settled = link::BorrowerLink::Settled;
   bool given_back = false;
   std::erase_if(to_settle_, [&given_back](link::BorrowerLink* link) {
@@ -172,16 +172,14 @@ void SubscriberCore::settle() noexcept {
   to_settle_.clear();
 }
 
-SubscriberCore::Taken SubscriberCore::set_aside(link::BorrowerLink& link,
-                                                const link::Entry& entry) noexcept {
+Receiver::Taken Receiver::set_aside(link::BorrowerLink& link, const link::Entry& entry) noexcept {
   link.set_aside = entry;
   link.look_again = false;
   return Taken::kLater;
 }
 
 // Pins a sample that was read, or sets it aside until the owner has replied.
-SubscriberCore::Taken SubscriberCore::pin(const LinkRef& link, const link::Entry& entry,
-                                          Sample& sample) {
+Receiver::Taken Receiver::pin(const LinkRef& link, const link::Entry& entry, Sample& sample) {
   try {
     const Pinning pinning = pin_blocks(*link, sample);
     if (pinning == Pinning::kHalf) sample = sample.copy();
@@ -193,22 +191,21 @@ SubscriberCore::Taken SubscriberCore::pin(const LinkRef& link, const link::Entry
   return set_aside(*link, entry);
 }
 
-SubscriberCore::Taken SubscriberCore::drop(link::BorrowerLink& link, const link::Entry& entry,
-                                           std::uint64_t& counter) noexcept {
+Receiver::Taken Receiver::drop(link::BorrowerLink& link, const link::Entry& entry,
+                               std::uint64_t& counter) noexcept {
   link.release(entry.token);
   ++counter;
   return Taken::kNever;
 }
 
-void SubscriberCore::count_received(link::BorrowerLink& link, const link::Entry& entry) noexcept {
+void Receiver::count_received(link::BorrowerLink& link, const link::Entry& entry) noexcept {
   if (entry.sequence != link.next_sequence()) [[unlikely]]
     count_gap(link, entry.sequence);
   link.set_last(entry.sequence);
   ++stats_.received;
 }
 
-[[gnu::cold]] void SubscriberCore::count_gap(link::BorrowerLink& link,
-                                             std::uint64_t sequence) noexcept {
+[[gnu::cold]] void Receiver::count_gap(link::BorrowerLink& link, std::uint64_t sequence) noexcept {
   if (link.next_sequence() == link::kNoSequence) link.begin(sequence);
   if (sequence <= link.next_sequence()) return;
   note_missing(link, sequence, {});
@@ -216,27 +213,26 @@ void SubscriberCore::count_received(link::BorrowerLink& link, const link::Entry&
 }
 
 // `count`: the number of samples missed by a link that was not stopped.
-void SubscriberCore::count_missed_at_the_end(link::BorrowerLink& link,
-                                             std::uint64_t count) noexcept {
+void Receiver::count_missed_at_the_end(link::BorrowerLink& link, std::uint64_t count) noexcept {
   if (link.stopped()) count = link.empty() ? link.take_missed_before_stop() : 0;
   count_missed(link, count);
 }
 
-void SubscriberCore::count_missed(const link::BorrowerLink& link, std::uint64_t count) noexcept {
+void Receiver::count_missed(const link::BorrowerLink& link, std::uint64_t count) noexcept {
   if (count == 0) return;
   note_missing(link, link.next_sequence() + count, {});
   stats_.missed += count;
 }
 
-void SubscriberCore::miss_what_is_left() noexcept {
+void Receiver::miss_what_is_left() noexcept {
   const platform::MutexLock lock(mutex_);
   for (const LinkRef& link : links_)
     if (link->stopped()) count_missed(*link, link->take_missed_before_stop());
 }
 
 // `end`: number after the last one. Without memory for the record, only `stats_` counts them.
-void SubscriberCore::note_missing(const link::BorrowerLink& link, std::uint64_t end,
-                                  std::string why) noexcept {
+void Receiver::note_missing(const link::BorrowerLink& link, std::uint64_t end,
+                            std::string why) noexcept {
   if (!receiving_.in_host_memory || missing_.size() == kMostMissing) return;
   const link::Source& source = *link.source();
   std::uint64_t first = link.next_sequence();
@@ -250,21 +246,21 @@ void SubscriberCore::note_missing(const link::BorrowerLink& link, std::uint64_t 
   has_missing_.store(true, std::memory_order_relaxed);  // relaxed: the mutex orders missing_
 }
 
-std::vector<MissingSamples> SubscriberCore::take_missing() {
+std::vector<MissingSamples> Receiver::take_missing() {
   if (!has_missing_.load(std::memory_order_relaxed)) return {};
   const platform::MutexLock lock(mutex_);
   has_missing_.store(false, std::memory_order_relaxed);
   return std::exchange(missing_, {});
 }
 
-void SubscriberCore::try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept {
+void Receiver::try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept {
   link.set_aside = entry;
   link.look_again = true;  // the sample is still there
   if (event_) event_->signal();
 }
 
-void SubscriberCore::claimed(const LinkRef& link, std::uint64_t token,
-                             std::variant<AcquiredLeases, Error> result) {
+void Receiver::claimed(const LinkRef& link, std::uint64_t token,
+                       std::variant<AcquiredLeases, Error> result) {
   const platform::MutexLock lock(mutex_);
   const auto asked = pending_.find(link.get());
   if (asked == pending_.end() || asked->second.token != token) return;  // the sample is gone
@@ -276,14 +272,14 @@ void SubscriberCore::claimed(const LinkRef& link, std::uint64_t token,
   wake_all();
 }
 
-bool SubscriberCore::awaits_claim(const LinkRef& link, std::uint64_t token) const {
+bool Receiver::awaits_claim(const LinkRef& link, std::uint64_t token) const {
   const platform::MutexLock lock(mutex_);
   const auto asked = pending_.find(link.get());
   return asked != pending_.end() && asked->second.token == token &&
          std::holds_alternative<PendingSample::Asked>(asked->second.state);
 }
 
-void SubscriberCore::refuse_set_aside(const char* why) {
+void Receiver::refuse_set_aside(const char* why) {
   const platform::MutexLock lock(mutex_);
   for (const LinkRef& link : links_) {
     const auto asked = pending_.find(link.get());
@@ -296,7 +292,7 @@ void SubscriberCore::refuse_set_aside(const char* why) {
   wake_all();
 }
 
-void SubscriberCore::segment_came() {
+void Receiver::segment_came() {
   const platform::MutexLock lock(mutex_);
   for (const LinkRef& link : links_) link->look_again = true;
   wake_all();

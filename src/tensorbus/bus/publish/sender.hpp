@@ -28,16 +28,17 @@
 
 namespace tensorbus::bus {
 
-// The publisher inside the bus: its links, history, counters, and issued samples. Thread-safe: the
-// event loop adopts and ends links under the mutex of publish(). Shared by its Publisher and links.
-class PublisherCore {
+// Delivers the samples of a publisher: its links, history, counters, and issued samples.
+// Thread-safe: the event loop adopts and ends links under the mutex of publish(). Shared by its
+// Publisher and links.
+class Sender {
  public:
-  PublisherCore(std::string topic, std::uint32_t number, const PublisherOptions& options,
-                std::shared_ptr<memory::Arena> arena, std::shared_ptr<link::WakePage> wake_page,
-                link::MirrorOrigin origin = {});
-  ~PublisherCore() { close(); }
-  PublisherCore(const PublisherCore&) = delete;
-  PublisherCore& operator=(const PublisherCore&) = delete;
+  Sender(std::string topic, std::uint32_t number, const PublisherOptions& options,
+         std::shared_ptr<memory::Arena> arena, std::shared_ptr<link::WakePage> wake_page,
+         link::MirrorOrigin origin = {});
+  ~Sender() { close(); }
+  Sender(const Sender&) = delete;
+  Sender& operator=(const Sender&) = delete;
 
   const std::string& topic() const noexcept { return topic_; }
   std::uint32_t number() const noexcept { return number_; }

@@ -2,14 +2,14 @@
 #include <algorithm>
 #include <new>
 
-#include "tensorbus/bus/publish/publisher_core.hpp"
+#include "tensorbus/bus/publish/sender.hpp"
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/error.hpp"
 
 namespace tensorbus::bus {
 
-void PublisherCore::publish_many(OutgoingRows& rows, const platform::StopCondition& stop,
-                                 PublishedMany& done) {
+void Sender::publish_many(OutgoingRows& rows, const platform::StopCondition& stop,
+                          PublishedMany& done) {
   const platform::MutexLock lock(mutex_);
   while (rows.left != 0 && done.outcome == Outcome::kDone) {
     done.outcome = wait_for_room_in_all(stop);
@@ -19,7 +19,7 @@ void PublisherCore::publish_many(OutgoingRows& rows, const platform::StopConditi
 
 // As push_to_all(), for as many messages as the reliable links have room for: at least one, as
 // publish_many() has checked.
-void PublisherCore::push_rows_to_all(OutgoingRows& rows, PublishedMany& done) {
+void Sender::push_rows_to_all(OutgoingRows& rows, PublishedMany& done) {
   std::uint32_t count = rows.left;
   for (const auto& link : links_) {
     if (!link->borrower().reliable) continue;
@@ -52,8 +52,7 @@ void PublisherCore::push_rows_to_all(OutgoingRows& rows, PublishedMany& done) {
 }
 
 // Returns true if the link has got the last message.
-bool PublisherCore::push_rows(link::OwnerLink& link, const OutgoingRows& rows,
-                              std::uint32_t count) {
+bool Sender::push_rows(link::OwnerLink& link, const OutgoingRows& rows, std::uint32_t count) {
   link::Entry entry = rows.next;
   // The link has room for the messages below this index.
   std::uint32_t room = link.borrower().reliable ? count : 0;

@@ -1,4 +1,4 @@
-#include "tensorbus/bus/subscribe/subscriber_core.hpp"
+#include "tensorbus/bus/subscribe/receiver.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -55,9 +55,8 @@ inline void relax_cpu() noexcept {
 
 }  // namespace
 
-SubscriberCore::SubscriberCore(std::string topic, const SubscriberOptions& options,
-                               std::shared_ptr<link::WakePage> wake_page,
-                               std::shared_ptr<DeviceCopier> copier)
+Receiver::Receiver(std::string topic, const SubscriberOptions& options,
+                   std::shared_ptr<link::WakePage> wake_page, std::shared_ptr<DeviceCopier> copier)
     : topic_(std::move(topic)),
       options_(options),
       receiving_{options.access, wanted_on(options.device), std::move(copier),
@@ -73,7 +72,7 @@ SubscriberCore::SubscriberCore(std::string topic, const SubscriberOptions& optio
   device::require_pinning();
 }
 
-Outcome SubscriberCore::receive(Batch& batch, const platform::StopCondition& stop) {
+Outcome Receiver::receive(Batch& batch, const platform::StopCondition& stop) {
   Outcome outcome = try_receive(batch);
   if (outcome != Outcome::kTimedOut) return outcome;
   const auto begin = platform::Clock::now();
@@ -96,8 +95,8 @@ Outcome SubscriberCore::receive(Batch& batch, const platform::StopCondition& sto
 }
 
 // Yields after the program's own time: a publisher may share the core.
-Outcome SubscriberCore::spin(Batch& batch, const platform::StopCondition& stop,
-                             std::chrono::nanoseconds most) {
+Outcome Receiver::spin(Batch& batch, const platform::StopCondition& stop,
+                       std::chrono::nanoseconds most) {
   const platform::Deadline until(std::min(most, stop.timeout()));
   const platform::Deadline own(options_.spin);
   while (!until.passed()) {
@@ -112,7 +111,7 @@ Outcome SubscriberCore::spin(Batch& batch, const platform::StopCondition& stop,
   return Outcome::kTimedOut;
 }
 
-Outcome SubscriberCore::try_receive(Batch& batch) {
+Outcome Receiver::try_receive(Batch& batch) {
   const Taking taking(*this);
   Outcome outcome = take(batch);
   if (!event_) return outcome;
@@ -125,7 +124,7 @@ Outcome SubscriberCore::try_receive(Batch& batch) {
 }
 
 // Polls under one lock, which keeps other threads out for about a microsecond.
-Outcome SubscriberCore::look_for_a_while(Batch& batch) {
+Outcome Receiver::look_for_a_while(Batch& batch) {
   const Taking taking(*this);
   Outcome outcome = Outcome::kTimedOut;
   for (int i = 0; i < 16 && outcome == Outcome::kTimedOut; ++i) {
@@ -135,7 +134,7 @@ Outcome SubscriberCore::look_for_a_while(Batch& batch) {
   return outcome;
 }
 
-Outcome SubscriberCore::take(Batch& batch) {
+Outcome Receiver::take(Batch& batch) {
   if (closed_) return Outcome::kClosed;
   throw_untold();
   const Outcome outcome = take_next(batch);
@@ -147,7 +146,7 @@ Outcome SubscriberCore::take(Batch& batch) {
 }
 
 // Takes another sample of a batch. The next call throws an Error that ends the batch.
-bool SubscriberCore::take_another(Batch& batch) {
+bool Receiver::take_another(Batch& batch) {
   try {
     return take_next(batch) == Outcome::kDone;
   } catch (const Error& error) {
@@ -159,7 +158,7 @@ bool SubscriberCore::take_another(Batch& batch) {
   return false;
 }
 
-Outcome SubscriberCore::take_next(Batch& batch) {
+Outcome Receiver::take_next(Batch& batch) {
   bool at_limit = false;
   const std::size_t count = links_.size();
   for (std::size_t i = 0; i < count; ++i) {
@@ -181,12 +180,12 @@ Outcome SubscriberCore::take_next(Batch& batch) {
   return Outcome::kTimedOut;
 }
 
-bool SubscriberCore::anything_ready() const {
+bool Receiver::anything_ready() const {
   const platform::MutexLock lock(mutex_);
   return would_return();
 }
 
-bool SubscriberCore::ready() {
+bool Receiver::ready() {
   const platform::MutexLock lock(mutex_);
   if (would_return()) return true;
   ask_to_rejoin();
@@ -195,14 +194,14 @@ bool SubscriberCore::ready() {
   return true;
 }
 
-bool SubscriberCore::would_return() const {
+bool Receiver::would_return() const {
   return closed_ || !mismatches_.empty() || untold_ || stream_has_ended() ||
          std::any_of(links_.begin(), links_.end(),
                      [](const LinkRef& link) { return link->ready() || link->at_hold_limit(); });
 }
 
 // Arms the event for all that ends a receive(). Returns true if receive() would return now.
-bool SubscriberCore::arm_event() {
+bool Receiver::arm_event() {
   platform::kill_point("receive.nothing_found");
   event_->clear();
   if (!event_armed_)
@@ -213,7 +212,7 @@ bool SubscriberCore::arm_event() {
   return something;
 }
 
-void SubscriberCore::notify_lazily(bool lazily) {
+void Receiver::notify_lazily(bool lazily) {
   const platform::MutexLock lock(mutex_);
   if (std::exchange(lazily_, lazily) == lazily || !event_) return;
   if (!event_armed_) return event_->signal();  // perhaps there is more
@@ -226,7 +225,7 @@ void SubscriberCore::notify_lazily(bool lazily) {
 // The descriptor stays readable until a try_receive() finds no sample; until then publishers need
 // not write to it. The first sample after an arm_event() that found none leaves the event armed:
 // publishers have notified of all samples since then, usually of this one only.
-void SubscriberCore::disarm_event() {
+void Receiver::disarm_event() {
   if (!event_armed_ || std::exchange(all_notify_, false)) return;
   event_armed_ = false;
   sleeper_.disarm_event();
@@ -236,7 +235,7 @@ void SubscriberCore::disarm_event() {
 }
 
 // Removes ended links with empty rings; leases keep what they need of a link.
-void SubscriberCore::forget_ended_links() {
+void Receiver::forget_ended_links() {
   settle();
   const std::size_t gone = std::erase_if(links_, [this](const LinkRef& link) {
     mutex_.assert_held();
@@ -249,20 +248,20 @@ void SubscriberCore::forget_ended_links() {
   if (gone != 0 && links_gone_) links_gone_();
 }
 
-bool SubscriberCore::stream_has_ended() const noexcept {
+bool Receiver::stream_has_ended() const noexcept {
   return options_.end_of_stream && links_.empty() && stream_.reached();
 }
 
-void SubscriberCore::ask_to_rejoin() noexcept {
+void Receiver::ask_to_rejoin() noexcept {
   if (stream_.look() && rejoin_) rejoin_();
 }
 
-std::vector<std::pair<Id, std::uint32_t>> SubscriberCore::take_rejoins() {
+std::vector<std::pair<Id, std::uint32_t>> Receiver::take_rejoins() {
   const platform::MutexLock lock(mutex_);
   return stream_.take_rejoins();
 }
 
-int SubscriberCore::event_descriptor() {
+int Receiver::event_descriptor() {
   const platform::MutexLock lock(mutex_);
   if (!event_) event_.emplace();
   for (const LinkRef& link : links_)
@@ -272,7 +271,7 @@ int SubscriberCore::event_descriptor() {
 }
 
 // Returns a notifier to send; none if the owner's share of this process's descriptors is used up.
-std::vector<platform::Fd> SubscriberCore::notifier_for(link::BorrowerLink& link) {
+std::vector<platform::Fd> Receiver::notifier_for(link::BorrowerLink& link) {
   platform::Notifier notifier = platform::make_notifier();
   try {
     link.notifier_charge = link.peer_memory()->account.take({.descriptors = 1});
@@ -286,48 +285,47 @@ std::vector<platform::Fd> SubscriberCore::notifier_for(link::BorrowerLink& link)
   return fds;
 }
 
-void SubscriberCore::drop_notifier(link::BorrowerLink& link) noexcept {
+void Receiver::drop_notifier(link::BorrowerLink& link) noexcept {
   if (!link.notifier) return;
   event_->stop_listening_to(link.notifier);
   link.notifier.reset();
 }
 
-bool SubscriberCore::look_after_event() {
+bool Receiver::look_after_event() {
   const platform::MutexLock lock(mutex_);
   if (event_armed_ && would_return()) event_->signal();
   return event_.has_value();
 }
 
 // Wakes the parked threads and those that poll.
-void SubscriberCore::wake_all() noexcept {
+void Receiver::wake_all() noexcept {
   sleeper_.wake_own();
   if (event_) event_->signal();
 }
 
-bool SubscriberCore::has_set_aside() const {
+bool Receiver::has_set_aside() const {
   const platform::MutexLock lock(mutex_);
   return !pending_.empty();
 }
 
-void SubscriberCore::stop_here() noexcept {
+void Receiver::stop_here() noexcept {
   const platform::MutexLock lock(mutex_);
   stopped_ = true;
   for (const LinkRef& link : links_) link->stop_here();
 }
 
-bool SubscriberCore::has_left() const {
+bool Receiver::has_left() const {
   const platform::MutexLock lock(mutex_);
   return std::ranges::any_of(
       links_, [](const LinkRef& link) { return link->is_asked() || !link->empty(); });
 }
 
-std::size_t SubscriberCore::links() const {
+std::size_t Receiver::links() const {
   const platform::MutexLock lock(mutex_);
   return links_.size();
 }
 
-Outcome SubscriberCore::wait_for_publishers(std::uint32_t count,
-                                            const platform::StopCondition& stop) {
+Outcome Receiver::wait_for_publishers(std::uint32_t count, const platform::StopCondition& stop) {
   const auto ready = [&] {
     const platform::MutexLock lock(mutex_);
     ask_to_rejoin();
@@ -344,20 +342,20 @@ Outcome SubscriberCore::wait_for_publishers(std::uint32_t count,
   return closed_ ? Outcome::kClosed : Outcome::kDone;
 }
 
-void SubscriberCore::throw_untold() {
+void Receiver::throw_untold() {
   if (untold_) throw *std::exchange(untold_, std::nullopt);
   throw_mismatch();
 }
 
 // Throws the oldest refusal that no call has thrown yet.
-void SubscriberCore::throw_mismatch() {
+void Receiver::throw_mismatch() {
   if (mismatches_.empty()) return;
   Error error(Code::kTypeMismatch, mismatches_.front());
   mismatches_.pop_front();
   throw error;
 }
 
-SubscriberStats SubscriberCore::stats() const {
+SubscriberStats Receiver::stats() const {
   const platform::MutexLock lock(mutex_);
   SubscriberStats stats = stats_;
   for (const LinkRef& link : links_) {
@@ -367,7 +365,7 @@ SubscriberStats SubscriberCore::stats() const {
   return stats;
 }
 
-SubscriberReport SubscriberCore::report() const {
+SubscriberReport Receiver::report() const {
   SubscriberReport report{.topic = topic_,
                           .node = options_.node,
                           .type = options_.type.definition(),
@@ -388,7 +386,7 @@ SubscriberReport SubscriberCore::report() const {
   return report;
 }
 
-bool SubscriberCore::close() {
+bool Receiver::close() {
   if (!let_go()) return false;
   std::vector<std::shared_ptr<device::PinnedBlocks>> pins;
   {
@@ -399,7 +397,7 @@ bool SubscriberCore::close() {
   return true;
 }
 
-bool SubscriberCore::let_go() {
+bool Receiver::let_go() {
   const platform::MutexLock lock(mutex_);
   if (closed_) return false;
   closed_ = true;
@@ -420,12 +418,12 @@ bool SubscriberCore::let_go() {
   return true;
 }
 
-bool SubscriberCore::closed() const {
+bool Receiver::closed() const {
   const platform::MutexLock lock(mutex_);
   return closed_;
 }
 
-void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
+void Receiver::add(std::shared_ptr<link::BorrowerLink> link) {
   const platform::MutexLock lock(mutex_);
   if (closed_) return;
   links_.reserve(links_.size() + 1);
@@ -461,8 +459,8 @@ void SubscriberCore::add(std::shared_ptr<link::BorrowerLink> link) {
   links_.push_back(std::move(link));
 }
 
-void SubscriberCore::accept(const LinkRef& link, const link::Accepted& accepted,
-                            platform::Fd segment, platform::Fd room_notifier) {
+void Receiver::accept(const LinkRef& link, const link::Accepted& accepted, platform::Fd segment,
+                      platform::Fd room_notifier) {
   const platform::MutexLock lock(mutex_);
   require_as_asked(accepted, options_);
   require_origin(accepted);
@@ -473,7 +471,7 @@ void SubscriberCore::accept(const LinkRef& link, const link::Accepted& accepted,
   wake_all();
 }
 
-void SubscriberCore::end(const LinkRef& link, bool cut_off) {
+void Receiver::end(const LinkRef& link, bool cut_off) {
   const platform::MutexLock lock(mutex_);
   if (cut_off && !link->ended()) {
     link->cut_off_by_owner = true;
@@ -485,23 +483,23 @@ void SubscriberCore::end(const LinkRef& link, bool cut_off) {
   wake_all();  // the owner may have died between its last sample and the wake-up
 }
 
-void SubscriberCore::trace(std::shared_ptr<link::TraceRing> ring) {
+void Receiver::trace(std::shared_ptr<link::TraceRing> ring) {
   const platform::MutexLock lock(mutex_);
   trace_ = std::move(ring);
 }
 
-void SubscriberCore::expect_link() {
+void Receiver::expect_link() {
   const platform::MutexLock lock(mutex_);
   stream_.expect_link();
 }
 
-void SubscriberCore::expect_link_no_more() {
+void Receiver::expect_link_no_more() {
   const platform::MutexLock lock(mutex_);
   stream_.expect_link_no_more();
   wake_all();
 }
 
-void SubscriberCore::not_joined(std::string_view why) noexcept {
+void Receiver::not_joined(std::string_view why) noexcept {
   const platform::MutexLock lock(mutex_);
   ++stats_.refused;
   try {
@@ -511,7 +509,7 @@ void SubscriberCore::not_joined(std::string_view why) noexcept {
   }
 }
 
-void SubscriberCore::refuse(const LinkRef& link, Code code, std::string_view why) noexcept {
+void Receiver::refuse(const LinkRef& link, Code code, std::string_view why) noexcept {
   const platform::MutexLock lock(mutex_);
   std::erase(links_, link);
   pending_.erase(link.get());
