@@ -560,8 +560,8 @@ static void count_release(void* keeper) { ++*(int*)keeper; }
 /* The keepers of a message are let go of, though one of its tensors makes no sense. */
 static void check_keepers(tb_publisher* publisher) {
   int released = 0;
-  tb_tensor tensors[2] = {TB_TENSOR_INIT, TB_TENSOR_INIT}; /* of dtype 0 */
-  for (int i = 0; i < 2; ++i) {
+  tb_tensor tensors[3] = {TB_TENSOR_INIT, TB_TENSOR_INIT, TB_TENSOR_INIT}; /* of dtype 0 */
+  for (int i = 0; i < 3; ++i) {
     tensors[i].release = count_release;
     tensors[i].keeper = &released;
   }
@@ -572,6 +572,10 @@ static void check_keepers(tb_publisher* publisher) {
   CHECK(released == 2);
   CHECK_STATUS(tb_publisher_publish(NULL, &message, NULL), TB_ERROR_INVALID_ARGUMENT);
   CHECK(released == 4);
+  tensors[1].struct_size = 0; /* its own keeper is not known */
+  message.tensor_count = 3;
+  CHECK_STATUS(tb_publisher_publish(publisher, &message, NULL), TB_ERROR_INVALID_ARGUMENT);
+  CHECK(released == 6);
 }
 
 /* What nobody could end is not made. */

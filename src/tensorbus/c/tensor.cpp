@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <exception>
 
 #include "tensorbus/c/guard.hpp"
 #include "tensorbus/c/objects.hpp"
@@ -92,7 +93,15 @@ std::vector<TensorView> views_of(const tb_message& message) {
   };
   std::vector<TensorView> views;
   views.reserve(message.tensor_count);
-  for (std::size_t i = 0; i < message.tensor_count; ++i) views.push_back(kept_view(tensor(i)));
+  std::exception_ptr unreadable;
+  for (std::size_t i = 0; i < message.tensor_count; ++i) {
+    try {
+      views.push_back(kept_view(tensor(i)));
+    } catch (...) {  // the keepers of the others are taken over, too
+      unreadable = std::current_exception();
+    }
+  }
+  if (unreadable) std::rethrow_exception(unreadable);
   for (std::size_t i = 0; i < message.tensor_count; ++i) describe_view(views[i], tensor(i));
   return views;
 }

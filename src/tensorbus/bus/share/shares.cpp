@@ -38,9 +38,11 @@ Shares::Added Shares::add(Offer offer, std::uint32_t uses, Clock::time_point unt
 }
 
 void Shares::keep(const Name& name, Offer offer, std::uint64_t carrier) {
+  Table kept;  // what the table does not take is destroyed without the mutex
+  kept.emplace(name.number,
+               Share{std::move(offer), name.key, 1, Clock::time_point::max(), carrier});
   const platform::MutexLock lock(mutex_);
-  shares_.emplace(name.number,
-                  Share{std::move(offer), name.key, 1, Clock::time_point::max(), carrier});
+  shares_.merge(kept);
 }
 
 void Shares::drop(const Name& name) noexcept {
