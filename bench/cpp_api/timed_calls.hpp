@@ -30,12 +30,12 @@ inline double median(std::vector<double> values) {
 }
 
 // Publisher, Subscriber, ...: of one of the two.
-template <typename Participant, typename bus::Publisher, typename bus::Subscriber, typename Sample>
+template <typename Participant, typename Publisher, typename Subscriber, typename Sample>
 CallTimes timed(const std::string& domain, int batches) {
   using namespace tensorbus;
   const Participant participant({.domain = domain});
-  bus::Publisher publisher("calls", {.depth = kBatch, .reliable = true}, participant);
-  bus::Subscriber subscriber("calls", {}, participant);
+  Publisher publisher("calls", {.depth = kBatch, .reliable = true}, participant);
+  Subscriber subscriber("calls", {}, participant);
   if (publisher.wait_for_subscribers(1, std::chrono::seconds(10)) != Outcome::kDone)
     throw std::runtime_error("no subscriber came");
   const Layout layout = Layout::contiguous(DType::kUInt8, {64});

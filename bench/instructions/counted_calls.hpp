@@ -21,7 +21,7 @@
 namespace bench {
 
 // A publisher, and subscribers of it in the same process, of one of the two interfaces.
-template <typename Participant, typename bus::Publisher, typename bus::Subscriber, typename Loan,
+template <typename Participant, typename Publisher, typename Subscriber, typename Loan,
           typename Sample>
 class CountedTopic {
  public:
@@ -31,7 +31,7 @@ class CountedTopic {
       subscribers_.emplace_back(name, tensorbus::SubscriberOptions{}, participant);
     if (publisher_.wait_for_subscribers(subscribers, kLong) != tensorbus::Outcome::kDone)
       throw std::runtime_error("no subscriber came");
-    for (bus::Subscriber& subscriber : subscribers_) subscriber.wait_for_publishers(1, kLong);
+    for (Subscriber& subscriber : subscribers_) subscriber.wait_for_publishers(1, kLong);
     message_.fields = fields_;
     loans_.reserve(kBatch);
   }
@@ -57,7 +57,7 @@ class CountedTopic {
     for (int i = 0; i < kBatch; ++i) publisher_.publish(message_);
   }
   void receive() {
-    for (bus::Subscriber& subscriber : subscribers_)
+    for (Subscriber& subscriber : subscribers_)
       for (int i = 0; i < kBatch; ++i) receive_one(subscriber);
   }
   void receive_many() {
@@ -82,14 +82,14 @@ class CountedTopic {
  private:
   static constexpr std::chrono::seconds kLong{100};
 
-  void receive_one(bus::Subscriber& subscriber) {
+  void receive_one(Subscriber& subscriber) {
     Sample sample;
     if (subscriber.receive(sample, kLong) != tensorbus::Outcome::kDone)
       throw std::runtime_error("a sample was lost");
   }
 
-  bus::Publisher publisher_;
-  std::deque<bus::Subscriber> subscribers_;
+  Publisher publisher_;
+  std::deque<Subscriber> subscribers_;
   const tensorbus::Layout layout_ = tensorbus::Layout::contiguous(tensorbus::DType::kUInt8, {64});
   const tensorbus::Layout rows_layout_ =
       tensorbus::Layout::contiguous(tensorbus::DType::kUInt8, {kBatch, 64});
