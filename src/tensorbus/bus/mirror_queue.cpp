@@ -40,6 +40,7 @@ MirrorQueue::MirrorQueue(const QueueOptions& options, const link::MirrorOrigin& 
     mirror_ = awaited->take();
     const QueueAddress address{participant_->id(), mirror_.name};
     text_ = to_text(address);
+    const platform::MutexLock lock(mutex_);
     marker_ = add_queue_marker(participant_->domain(), options.name, address,
                                {.machine = origin.machine, .origin = origin.publisher});
   });
@@ -140,7 +141,12 @@ void MirrorQueue::end_gets(std::optional<std::uint64_t> died) {
 
 void MirrorQueue::close() {
   if (!mirror_.host) return;
-  if (!marker_.empty()) participant_->domain().remove_file(std::exchange(marker_, {}));
+  std::string marker;
+  {
+    const platform::MutexLock lock(mutex_);
+    marker.swap(marker_);
+  }
+  if (!marker.empty()) participant_->domain().remove_file(marker);
   participant_->post([number = mirror_.name.number](ParticipantContext& context) {
     context.queues->close(number);
   });

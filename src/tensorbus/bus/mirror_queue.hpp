@@ -92,11 +92,11 @@ class TENSORBUS_API MirrorQueue {
 
   const std::shared_ptr<ParticipantCore> participant_;
   const std::shared_ptr<MirrorEvents> events_;
-  MadeMirror mirror_;  // without a host: not made, or closed
-  std::string text_;   // the address as text
-  std::string marker_;
+  MadeMirror mirror_;                       // without a host: it could not be made
+  std::string text_;                        // the address as text
   std::atomic<std::uint64_t> last_tag_{0};  // relaxed: one thread offers items
   platform::Mutex mutex_;
+  std::string marker_ TB_GUARDED_BY(mutex_);  // empty: not made, or removed
   std::optional<PendingPut> put_ TB_GUARDED_BY(mutex_);
 };
 

@@ -26,7 +26,8 @@ class Sender;
 
 // A program's publisher: it lends memory and makes samples, which its Sender delivers.
 // include/tensorbus/publisher.hpp describes the calls and their errors. Thread-safe. After a fork
-// it belongs to the parent: programs hold it in a ForkSafe.
+// it belongs to the parent: programs hold it in a ForkSafe. After a move, only its destructor may
+// be called.
 class TENSORBUS_API Publisher final : SampleBuilder::Allocator {
  public:
   static constexpr const char* kMovedFrom = "this publisher was moved from";

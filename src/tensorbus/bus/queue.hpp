@@ -31,7 +31,7 @@ struct QueueRings;
 // A program's end of a queue: prepares items, and uses the rings or a QueueClient to put and get
 // them. The object that made the queue closes it when it is destroyed. include/tensorbus/queue.hpp
 // describes the calls and their errors. Thread-safe. After a fork it belongs to the parent:
-// programs hold it in a ForkSafe.
+// programs hold it in a ForkSafe. After a move, only its destructor may be called.
 class TENSORBUS_API Queue {
  public:
   static constexpr const char* kMovedFrom = "this queue was moved from";

@@ -98,20 +98,6 @@ int Subscriber::event_descriptor() {
   return platform::with_memory_errors([&] { return participant_->event_descriptor(receiver_); });
 }
 
-void Subscriber::notify_lazily(bool lazily) { receiver_->notify_lazily(lazily); }
-
-bool Subscriber::has_set_aside() const { return receiver_->has_set_aside(); }
-
-void Subscriber::refuse_set_aside(const char* why) { receiver_->refuse_set_aside(why); }
-
-void Subscriber::stop_here() noexcept { receiver_->stop_here(); }
-
-bool Subscriber::has_left() const { return receiver_->has_left(); }
-
-void Subscriber::miss_what_is_left() noexcept { receiver_->miss_what_is_left(); }
-
-std::size_t Subscriber::links() const { return receiver_->links(); }
-
 Outcome Subscriber::wait_for_publishers(std::uint32_t count, const platform::StopCondition& stop) {
   return receiver_->wait_for_publishers(count, stop);
 }
@@ -119,8 +105,6 @@ Outcome Subscriber::wait_for_publishers(std::uint32_t count, const platform::Sto
 SubscriberStats Subscriber::stats() const {
   return platform::with_memory_errors([&] { return receiver_->stats(); });
 }
-
-std::vector<MissingSamples> Subscriber::take_missing() { return receiver_->take_missing(); }
 
 void Subscriber::close() { participant_->close(receiver_); }
 

@@ -7,11 +7,9 @@
 #include <string>
 #include <tensorbus/options.hpp>
 #include <tensorbus/stats.hpp>
-#include <vector>
 
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/participant.hpp"
-#include "tensorbus/bus/subscribe/missing_samples.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
@@ -22,7 +20,8 @@ class Receiver;
 
 // A program's subscriber: its Receiver has the links and takes samples from them.
 // include/tensorbus/subscriber.hpp describes the calls and their errors. Thread-safe. After a fork
-// it belongs to the parent: programs hold it in a ForkSafe.
+// it belongs to the parent: programs hold it in a ForkSafe. After a move, only its destructor may
+// be called.
 class TENSORBUS_API Subscriber {
  public:
   static constexpr const char* kMovedFrom = "this subscriber was moved from";
@@ -53,21 +52,11 @@ class TENSORBUS_API Subscriber {
   bool ready();
 
   int event_descriptor();
-  // For a program that looks by itself every few milliseconds: Receiver::notify_lazily().
-  void notify_lazily(bool lazily);
-  bool has_set_aside() const;
-  void refuse_set_aside(const char* why);
-  // For a program that ends: Receiver::stop_here(), has_left(), miss_what_is_left().
-  void stop_here() noexcept;
-  bool has_left() const;
-  void miss_what_is_left() noexcept;
-  std::size_t links() const;
   Outcome wait_for_publishers(std::uint32_t count, const platform::StopCondition& stop);
   SubscriberStats stats() const;
   void close();
-  // With Device::host(): returns the samples since the last call that it does not get, at most
-  // 1,024 gaps.
-  std::vector<MissingSamples> take_missing();
+  // For recorders, which pace themselves and end by steps of their own.
+  Receiver& receiver() const noexcept { return *receiver_; }
 
  private:
   std::optional<Sample> sample_of(Outcome outcome, Sample&& sample) const;

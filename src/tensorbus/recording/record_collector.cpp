@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tensorbus/bus/listing.hpp"
+#include "tensorbus/bus/subscribe/receiver.hpp"
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/log.hpp"
@@ -81,7 +82,7 @@ void RecordCollector::end() noexcept {
   {
     const platform::MutexLock lock(ending_);
     if (ended_.exchange(true, std::memory_order_release)) return;  // pairs with run()
-    for (Topic* const topic : by_tag_) topic->subscriber.stop_here();
+    for (Topic* const topic : by_tag_) topic->subscriber.receiver().stop_here();
   }
   platform::signal_event(told_.get());
 }
@@ -129,7 +130,7 @@ void RecordCollector::subscribe(const std::string& name) {
   const platform::MutexLock lock(ending_);
   by_tag_.reserve(by_tag_.size() + 1);
   by_tag_.push_back(subscribed_.emplace(name, std::move(topic)).first->second.get());
-  if (ended_.load(std::memory_order_relaxed)) by_tag_.back()->subscriber.stop_here();
+  if (ended_.load(std::memory_order_relaxed)) by_tag_.back()->subscriber.receiver().stop_here();
   topics_.store(static_cast<std::uint32_t>(by_tag_.size()), std::memory_order_relaxed);
 }
 
@@ -193,7 +194,7 @@ void RecordCollector::run() {
 // counts them as lost.
 void RecordCollector::unsubscribe() {
   for (Topic* const topic : by_tag_) {
-    topic->subscriber.miss_what_is_left();
+    topic->subscriber.receiver().miss_what_is_left();
     collect_missing(*topic);
     topic->subscriber.close();
   }
@@ -251,7 +252,7 @@ bool RecordCollector::wait_for_samples(std::chrono::milliseconds at_most) {
   const auto now = platform::Clock::now();
   bool at_pace = false;  // some topics are polled
   for (Topic* const topic : by_tag_) {
-    if (topic->pace.changes(now)) topic->subscriber.notify_lazily(topic->pace.lazy());
+    if (topic->pace.changes(now)) topic->subscriber.receiver().notify_lazily(topic->pace.lazy());
     at_pace = at_pace || topic->pace.lazy();
   }
   auto until = at_pace ? std::min(next_look_, next_search_) : next_search_;
@@ -271,13 +272,14 @@ void RecordCollector::take_last() {
   wait_for_connections(kConnecting);
   poller_.remove(told_.get());
   poller_.remove(participant_.domain_descriptor());
-  for (Topic* const topic : by_tag_) topic->subscriber.notify_lazily(false);
+  for (Topic* const topic : by_tag_) topic->subscriber.receiver().notify_lazily(false);
   const platform::Deadline copies_until(kCopying);
   for (bool more = true; more && !buffer_.stopped();) {
     has_taken_ = false;
     for (Topic* const topic : by_tag_) (void)drain(*topic, waiting_in(*topic));
     put_collected();
-    if (std::ranges::none_of(by_tag_, [](Topic* one) { return one->subscriber.has_left(); }))
+    if (std::ranges::none_of(by_tag_,
+                             [](Topic* one) { return one->subscriber.receiver().has_left(); }))
       return;
     const bool hurries = copies_until.passed();
     if (shortage_ && hurries) return give_up_last();
@@ -288,9 +290,9 @@ void RecordCollector::take_last() {
     }
     if (!more && !hurries) more = !poller_.wait(kOnTheWay).empty();
     for (Topic* const topic : by_tag_) {
-      if (!topic->subscriber.has_set_aside()) continue;
+      if (!topic->subscriber.receiver().has_set_aside()) continue;
       more = true;  // a copy from a GPU takes time
-      if (hurries) topic->subscriber.refuse_set_aside(kNotInTime);
+      if (hurries) topic->subscriber.receiver().refuse_set_aside(kNotInTime);
     }
   }
 }
@@ -299,7 +301,7 @@ void RecordCollector::take_last() {
 void RecordCollector::give_up_last() {
   const std::exception_ptr shortage = shortage_;
   for (Topic* const topic : by_tag_) {
-    topic->subscriber.refuse_set_aside(kNotInTime);
+    topic->subscriber.receiver().refuse_set_aside(kNotInTime);
     (void)drain(*topic, waiting_in(*topic));
   }
   std::rethrow_exception(shortage);
@@ -345,7 +347,7 @@ void RecordCollector::wait_for_connections(std::chrono::milliseconds most) {
 
 // Returns how many samples may have been waiting at end(); no more are awaited.
 std::size_t RecordCollector::waiting_in(const Topic& topic) const {
-  return std::max<std::size_t>(topic.subscriber.links(), 1) *
+  return std::max<std::size_t>(topic.subscriber.receiver().links(), 1) *
          std::max<std::size_t>(options_.depth, 8);
 }
 
@@ -378,7 +380,7 @@ bool RecordCollector::drain(Topic& topic, std::size_t most) {
       return true;
     }
     if (outcome != Outcome::kDone) {
-      if (!topic.subscriber.has_set_aside()) topic.pace.found_nothing(now);
+      if (!topic.subscriber.receiver().has_set_aside()) topic.pace.found_nothing(now);
       return false;
     }
     ++topic.taken;
@@ -401,7 +403,7 @@ void RecordCollector::collect(Topic& topic, Sample&& sample) {
 
 // Collects the samples missing before the last one received, or at the end of a publisher.
 void RecordCollector::collect_missing(Topic& topic) {
-  for (bus::MissingSamples& one : topic.subscriber.take_missing()) {
+  for (bus::MissingSamples& one : topic.subscriber.receiver().take_missing()) {
     if (!one.why.empty()) ++topic.taken;  // the last of them was in the queue
     Source& source = source_of(one.publisher, topic.name, one.first);
     collected_.push_back({.source = &source, .time = source.time, .missing = std::move(one)});

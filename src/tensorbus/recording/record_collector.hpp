@@ -13,6 +13,7 @@
 
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/subscribe/missing_samples.hpp"
 #include "tensorbus/bus/subscriber.hpp"
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/mutex.hpp"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import select
 import signal
 import socket
 import sys
@@ -16,19 +15,13 @@ from typing import Any
 import pytest
 
 from support.contexts import OURS, context_of, quick_methods
-from support.harness import PATIENCE, eventually
+from support.harness import PATIENCE, eventually, used_bytes
 from support.warm import Warm
 
 pytestmark = pytest.mark.usefixtures("torch")
 
 SMALL = 4
 LARGE = 100_000  # float64: goes by reference
-
-
-def used_bytes() -> int:
-    import tensorbus as tb
-
-    return tb.participant().arena["used_bytes"]
 
 
 # An array is its receiver's own.
@@ -275,61 +268,6 @@ def test_what_a_closed_pipe_had_in_it_comes_back(warm: Warm, duplex: bool) -> No
     warm.run(close_with_something_in_it, duplex)
 
 
-# Nothing of the parent is on the way.
-
-
-def ping(there: Any, stopped: Any, report: Any) -> None:
-    import torch
-
-    stopped.wait()
-    for number in range(50):
-        there.send((torch.full((8,), float(number)), zeros(LARGE)))
-        assert there.recv()[0] == number + 1
-    report.send("done")
-    there.recv()
-
-
-def pong(here: Any) -> None:
-    for _ in range(50):
-        tensor, array = here.recv()
-        assert not array.any()
-        here.send(tensor.add_(1))
-    here.recv()
-
-
-def stop_the_parent(parent: int, stopped: Any, report: Any) -> None:
-    os.kill(parent, signal.SIGSTOP)
-    stopped.set()
-    heard = report.poll(PATIENCE)
-    os.kill(parent, signal.SIGCONT)
-    assert heard
-
-
-def exchange_while_the_parent_is_stopped() -> None:
-    context = context_of(OURS, "fork")
-    (here, there), (hears, reports), stopped = context.Pipe(), context.Pipe(False), context.Event()
-    children = [
-        context.Process(target=ping, args=(there, stopped, reports)),
-        context.Process(target=pong, args=(here,)),
-    ]
-    for child in children:
-        child.start()
-    watcher = context.Process(target=stop_the_parent, args=(os.getpid(), stopped, hears))
-    watcher.start()
-    watcher.join()
-    assert watcher.exitcode == 0
-    here.send(None)
-    there.send(None)
-    for child in children:
-        child.join()
-        assert child.exitcode == 0
-    eventually(lambda: used_bytes() == 0)
-
-
-def test_children_exchange_tensors_while_their_parent_is_stopped(warm: Warm) -> None:
-    warm.run(exchange_while_the_parent_is_stopped)
-
-
 def share_what_was_inherited(tensor: Any, there: Any) -> None:
     there.send(tensor[1:])
     there.recv()
@@ -421,77 +359,6 @@ def test_what_a_process_was_to_have_that_does_not_start_is_freed(warm: Warm) -> 
     warm.run(start_without_success)
 
 
-# Views, and many tensors.
-
-
-def storages(tensors: Any) -> int:
-    return len({tensor.untyped_storage().data_ptr() for tensor in tensors})
-
-
-def look_at_views(*views: Any) -> tuple[int, int]:
-    views[0].fill_(7)
-    return storages(views), int(views[0].untyped_storage().nbytes())
-
-
-def send_views(method: str) -> None:
-    from concurrent.futures import ProcessPoolExecutor
-
-    import torch
-
-    context = context_of(OURS, method)
-
-    def new() -> Any:
-        tensor = torch.zeros(6)
-        return tensor, (tensor[:2], tensor[3:5], tensor.view(2, 3).t(), tensor[5:])
-
-    with context.Manager() as manager, context.Pool(1) as pool:
-        tensor, views = new()
-        queue = manager.Queue()
-        queue.put(views)
-        assert look_at_views(*queue.get()) == (1, 24)
-        assert tensor.tolist() == [7, 7, 0, 0, 0, 0]
-        tensor, views = new()
-        assert pool.apply(look_at_views, views) == (1, 24)
-        assert tensor.tolist() == [7, 7, 0, 0, 0, 0]
-    with ProcessPoolExecutor(1, mp_context=context) as executor:
-        tensor, views = new()
-        assert executor.submit(look_at_views, *views).result() == (1, 24)
-        parameter = torch.nn.Parameter(torch.zeros(4)[1:])
-        found = executor.submit(look_at_parameter, parameter).result()
-        assert found == ("Parameter", True)
-
-
-def look_at_parameter(parameter: Any) -> tuple[str, bool]:
-    return type(parameter).__name__, parameter.requires_grad
-
-
-@quick_methods
-@pytest.mark.usefixtures("all_views_move")
-def test_views_of_one_storage_stay_views(warm: Warm, method: str) -> None:
-    warm.run(send_views, method)
-
-
-def send_very_many(most: int, count: int) -> None:
-    import torch
-
-    from tensorbus._pickling import lending
-
-    lending.MAX_TENSORS = most  # of one share; sixty thousand take seconds to move
-    here, there = context_of(OURS, "fork").Pipe()
-    tensors = [torch.full((1,), float(number)) for number in range(count)]
-    arrays = [zeros(10_000) + number for number in range(3 * most if most < 10 else 0)]
-    there.send((tensors, arrays))
-    found, found_arrays = here.recv()
-    assert [int(tensor) for tensor in found] == list(range(count))
-    assert [int(array[0]) for array in found_arrays] == list(range(len(arrays)))
-    found[-1].fill_(-1)
-    assert tensors[-1].tolist() == [-1]
-
-
-def test_one_message_has_more_tensors_than_one_share(warm: Warm) -> None:
-    warm.run(send_very_many, 4, 20)
-
-
 # A default time-out of sockets is the program's.
 
 
@@ -542,60 +409,6 @@ def test_a_default_timeout_of_sockets_ends_no_connection_over_tcp(warm: Warm) ->
     warm.run(talk_over_tcp_with_a_default_timeout)
 
 
-def send_overlapping_elements() -> None:
-    import numpy as np
-
-    context = context_of(OURS, "fork")
-    here, there = context.Pipe()
-    row = np.arange(float(LARGE))
-    pairs = np.lib.stride_tricks.as_strided(row, (LARGE - 1, 2), (8, 8))
-    for array in (np.broadcast_to(row, (2, LARGE)), pairs, np.stack([row, row], 1)[:, 0]):
-        here.send(array)
-        received = there.recv()
-        assert np.array_equal(received, array)
-        assert received.flags.c_contiguous  # as from the standard library's pickle
-        received[0] = -1
-        assert not (received[1] == -1).any()
-
-
-def test_no_two_elements_of_a_received_array_share_memory(warm: Warm) -> None:
-    warm.run(send_overlapping_elements)
-
-
-def send_to_a_sibling(pipe: Any, stopped: Any, received: Any) -> None:
-    stopped.wait()
-    for number in range(600):
-        pipe.put(zeros(LARGE // 10) + number)
-    received.wait()  # what a stopped parent could not be told yet goes with this process
-
-
-def receive_from_a_sibling(pipe: Any, received: Any, report: Any) -> None:
-    for number in range(600):
-        assert (pipe.get() == number).all()
-    received.set()
-    report.send("all")
-
-
-def exchange_much_while_the_parent_is_stopped() -> None:
-    context = context_of(OURS, "fork")
-    pipe, (hears, reports) = context.SimpleQueue(), context.Pipe(False)
-    stopped, received = context.Event(), context.Event()
-    children = [
-        context.Process(target=send_to_a_sibling, args=(pipe, stopped, received)),
-        context.Process(target=receive_from_a_sibling, args=(pipe, received, reports)),
-        context.Process(target=stop_the_parent, args=(os.getpid(), stopped, hears)),
-    ]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join()
-        assert child.exitcode == 0
-
-
-def test_many_messages_that_a_stopped_parent_is_to_keep_wait_in_the_child(warm: Warm) -> None:
-    warm.run(exchange_much_while_the_parent_is_stopped)
-
-
 def leave_calls_in_a_broken_executor() -> None:
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
@@ -614,64 +427,3 @@ def leave_calls_in_a_broken_executor() -> None:
 
 def test_the_calls_of_a_broken_executor_leave_nothing(warm: Warm) -> None:
     warm.run(leave_calls_in_a_broken_executor)
-
-
-# The end of a child whose parent is stopped.
-
-COUNT = 200  # messages fit into a pipe; of four pipes they do not into the socket of a keeper
-
-
-def put_and_end(queues: Any, stopped: Any, sent: Any, cancels: bool) -> None:
-    import torch
-
-    stopped.wait()
-    for number in range(COUNT):
-        for queue in queues:
-            queue.put(torch.full((2,), float(number)))
-    if cancels:
-        for queue in queues:
-            queue.cancel_join_thread()
-    sent.set()
-
-
-def ends_within(process: int, seconds: float) -> bool:
-    descriptor = os.pidfd_open(process)
-    return bool(select.select([descriptor], [], [], seconds)[0])
-
-
-def stop_until_it_ends(parent: int, sender: int, stopped: Any, sent: Any, ends: bool) -> None:
-    os.kill(parent, signal.SIGSTOP)
-    try:
-        stopped.set()
-        sent.wait()
-        assert ends_within(sender, PATIENCE if ends else 0.5) == ends
-    finally:
-        os.kill(parent, signal.SIGCONT)
-
-
-def end_while_the_parent_is_stopped(method: str, cancels: bool) -> None:
-    context = context_of(OURS, method)
-    queues = [context.Queue() for _ in range(4)]
-    stopped, sent = context.Event(), context.Event()
-    sender = context.Process(target=put_and_end, args=(queues, stopped, sent, cancels))
-    sender.start()
-    arguments = (os.getpid(), sender.pid, stopped, sent, cancels)
-    watcher = context.Process(target=stop_until_it_ends, args=arguments)
-    watcher.start()
-    watcher.join()
-    assert watcher.exitcode == 0
-    if not cancels:
-        for number in range(COUNT):
-            for queue in queues:
-                assert queue.get(timeout=PATIENCE).tolist() == [number] * 2
-    sender.join()
-    assert sender.exitcode == 0
-
-
-@quick_methods
-def test_a_child_ends_when_its_stopped_parent_has_what_it_sent(warm: Warm, method: str) -> None:
-    warm.run(end_while_the_parent_is_stopped, method, False)
-
-
-def test_cancel_join_thread_ends_the_wait_for_a_stopped_parent(warm: Warm) -> None:
-    warm.run(end_while_the_parent_is_stopped, "fork", True)

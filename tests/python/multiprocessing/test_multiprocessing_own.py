@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from support.contexts import METHODS, OURS, all_methods, context_of, quick_methods
-from support.harness import PATIENCE, Elsewhere, eventually
+from support.harness import PATIENCE, Elsewhere, eventually, used_bytes
 from support.missing import without_torch_and_numpy
 from support.warm import Warm
 
@@ -23,12 +23,6 @@ pytestmark = pytest.mark.usefixtures("torch")
 
 def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
-
-
-def used_bytes() -> int:
-    import tensorbus as tb
-
-    return tb.participant().arena["used_bytes"]
 
 
 def torch_files_are_mapped() -> bool:

@@ -18,18 +18,12 @@ from typing import Any
 import pytest
 
 from support.contexts import OURS, all_methods, context_of, quick_methods
-from support.harness import PATIENCE, eventually
+from support.harness import PATIENCE, eventually, used_bytes
 from support.warm import Warm
 
 pytestmark = pytest.mark.usefixtures("torch")
 
 both = pytest.mark.parametrize("library", ["torch.multiprocessing", OURS])
-
-
-def used_bytes() -> int:
-    import tensorbus as tb
-
-    return tb.participant().arena["used_bytes"]
 
 
 def be_the_standard_librarys() -> None:

@@ -80,12 +80,17 @@ def eventually(condition: Callable[[], object]) -> None:
         time.sleep(0.002)
 
 
-def unused() -> None:
-    """Nothing is left of any item in the memory of this process."""
+def used_bytes() -> int:
+    """Bytes of this process's memory on the bus that are in use."""
     import tensorbus as tb
 
+    return tb.participant().arena["used_bytes"]
+
+
+def unused() -> None:
+    """Nothing is left of any item in the memory of this process."""
     gc.collect()
-    eventually(lambda: tb.participant().arena["used_bytes"] == 0)
+    eventually(lambda: used_bytes() == 0)
 
 
 @contextmanager

@@ -13,14 +13,10 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.harness import Elsewhere, eventually, in_a_fork, joined, tell
+from support.harness import Elsewhere, eventually, in_a_fork, joined, tell, used_bytes
 
 MANY = 1 << 20
 SMALL = {"TENSORBUS_BUDGET": str(8 << 20)}
-
-
-def used_bytes() -> int:
-    return tb.participant().arena["used_bytes"]
 
 
 @pytest.fixture(autouse=True)

@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.harness import joined
-
-
-def used_bytes() -> int:
-    used: int = tb.participant().arena["used_bytes"]
-    return used
+from support.harness import joined, used_bytes
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32", np.float64, np.dtype("int16"), bool])

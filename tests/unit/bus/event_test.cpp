@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tensorbus/bus/subscribe/receiver.hpp"
 #include "tensorbus/platform/waiting/notifier.hpp"
 #include "tests/unit/bus/test_support.hpp"
 
@@ -244,7 +245,7 @@ TEST_F(EventDescriptor, of_a_lazy_subscriber_is_readable_when_half_of_what_may_w
     seeds_now(lazy);
     return told;
   }));
-  lazy.notify_lazily(true);
+  lazy.receiver().notify_lazily(true);
   ASSERT_TRUE(eventually([&] { return !lazy.try_receive() && !readable(fd, 0ms); }));
   for (std::uint64_t round = 0; round < 3; ++round) {
     publish_patterns(four, 1, 1);
@@ -256,19 +257,19 @@ TEST_F(EventDescriptor, of_a_lazy_subscriber_is_readable_when_half_of_what_may_w
   }
   publish_patterns(four, 3, 1);
   EXPECT_EQ(seeds_now(lazy), Seeds{3}) << "a look finds what nobody was told of";
-  lazy.notify_lazily(false);
+  lazy.receiver().notify_lazily(false);
   EXPECT_TRUE(readable(fd, 0ms)) << "there may be something";
   EXPECT_TRUE(seeds_now(lazy).empty());
   EXPECT_FALSE(readable(fd, 0ms));
   publish_patterns(four, 4, 1);
   EXPECT_TRUE(readable(fd, kLong));
   EXPECT_EQ(seeds_now(lazy), Seeds{4});
-  lazy.notify_lazily(true);
+  lazy.receiver().notify_lazily(true);
   EXPECT_TRUE(seeds_now(lazy).empty());
   publish_patterns(four, 5, 1);
   EXPECT_EQ(next_seeds(lazy, 1), Seeds{5});
   EXPECT_FALSE(readable(fd, 0ms)) << "whoever looks will look again";
-  lazy.notify_lazily(false);
+  lazy.receiver().notify_lazily(false);
   EXPECT_TRUE(readable(fd, 0ms)) << "there may be more, and no look has found nothing";
   EXPECT_TRUE(seeds_now(lazy).empty());
   publish_patterns(four, 6, 1);

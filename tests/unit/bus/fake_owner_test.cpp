@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <thread>
 
+#include "tensorbus/bus/subscribe/receiver.hpp"
 #include "tensorbus/device/memory/device_exports.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
 #include "tensorbus/platform/waiting/notifier.hpp"
@@ -303,10 +304,10 @@ TEST_F(FakeOwner, that_sends_a_segment_late_makes_the_subscriber_ready) {
 
 TEST_F(FakeOwner, that_has_not_answered_yet_may_have_published) {
   greet();
-  subscriber->stop_here();
-  EXPECT_TRUE(subscriber->has_left());
+  subscriber->receiver().stop_here();
+  EXPECT_TRUE(subscriber->receiver().has_left());
   peer.reset();
-  EXPECT_TRUE(eventually([&] { return !subscriber->has_left(); }));
+  EXPECT_TRUE(eventually([&] { return !subscriber->receiver().has_left(); }));
 }
 
 TEST_F(FakeOwner, that_never_greets_keeps_no_subscriber_that_was_closed) {

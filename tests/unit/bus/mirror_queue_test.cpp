@@ -371,6 +371,13 @@ TEST_P(MirrorQueues, tell_those_who_wait_that_they_are_closed) {
   const bus::Queue again({.name = "line"}, user);
 }
 
+TEST_P(MirrorQueues, may_be_closed_by_two_threads) {
+  std::thread other([this] { mirror.close(); });
+  mirror.close();
+  other.join();
+  EXPECT_TRUE(list_queues(user).empty());
+}
+
 TEST_P(MirrorQueues, leave_puts_of_the_same_process_to_their_home_too) {
   bus::Queue here = open(bridge);
   bus::Queue::Pending put = start_put(here, 9);
