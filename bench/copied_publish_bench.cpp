@@ -14,7 +14,7 @@ namespace {
 using namespace bench;
 using namespace std::chrono_literals;
 using tensorbus::Outcome;
-using tensorbus::Sample;
+using tensorbus::bus::Sample;
 
 constexpr std::uint64_t kWarmUp = 4;          // rounds
 constexpr std::uint64_t kRoundsToATouch = 5;  // it takes as long as the others together
@@ -149,7 +149,7 @@ void receive(TwoProcesses& both, tensorbus::bus::Subscriber& subscriber, const F
 
 // With memory of its own in each repetition, as its floor has.
 void run(TwoProcesses& both, const Floor& floor, const Size& size, bool reads, int repetition) {
-  const tensorbus::Participant participant(both.participant_options());
+  const tensorbus::bus::Participant participant(both.participant_options());
   if (both.is_sender())
     floor.sent.word.store(0, std::memory_order_relaxed);
   else

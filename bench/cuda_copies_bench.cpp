@@ -69,7 +69,7 @@ class Copies {
 // A topic whose receiver does something with each sample, and says when it is done.
 class Topic {
  public:
-  Topic(TwoProcesses& both, const tensorbus::Participant& participant, std::string name,
+  Topic(TwoProcesses& both, const tensorbus::bus::Participant& participant, std::string name,
         Device device, const tensorbus::SubscriberOptions& options)
       : both_(both), name_(std::move(name)), device_(device) {
     if (both.is_sender()) {
@@ -86,7 +86,7 @@ class Topic {
     Histogram times;
     if (!both_.is_sender()) {
       receive_paced(both_, pace, times, [&](std::uint64_t) {
-        const std::optional<tensorbus::Sample> sample = subscriber_->receive(60s);
+        const std::optional<tensorbus::bus::Sample> sample = subscriber_->receive(60s);
         require(sample.has_value(), "no sample came");
         use(sample->tensor());
         return 0;
@@ -96,7 +96,7 @@ class Topic {
     std::uint64_t message = 0;
     send_paced(
         both_, pace, [&] { return publisher_->loan(kImage, device_); },
-        [&](tensorbus::Loan& loan) {
+        [&](tensorbus::bus::Loan& loan) {
           const std::uint64_t begin = ticks_before();
           publisher_->publish(std::move(loan));
           ++message;
@@ -117,7 +117,7 @@ class Topic {
 };
 
 // Both ends find the same.
-bool can_pin(const tensorbus::Participant& participant) try {
+bool can_pin(const tensorbus::bus::Participant& participant) try {
   const tensorbus::bus::Subscriber subscriber("pin", {.pin = true}, participant);
   return true;
 } catch (const tensorbus::Error& error) {
@@ -133,7 +133,7 @@ int main(int count, char** values) {
   TwoProcesses both;
   {
     Copies copies;
-    const tensorbus::Participant participant(both.participant_options());
+    const tensorbus::bus::Participant participant(both.participant_options());
     const char* const with_pin = "to the GPU: received with pin";
     std::optional<Topic> pinned;
     if (can_pin(participant))
@@ -144,12 +144,12 @@ int main(int count, char** values) {
     Topic pageable(both, participant, "to the GPU: received", Device::host(), {});
     Topic staged(both, participant, "from the GPU: received in main memory", Device::cuda(0),
                  {.device = Device::host()});
-    const auto copy = [&](const tensorbus::Tensor& tensor) { copies.to_gpu(tensor.data()); };
+    const auto copy = [&](const tensorbus::bus::Tensor& tensor) { copies.to_gpu(tensor.data()); };
     for (int repetition = 0; repetition < arguments.repetitions(); ++repetition) {
       if (both.is_sender()) copies.run(rounds, repetition);
       if (pinned) pinned->run(rounds, repetition, copy);
       pageable.run(rounds, repetition, copy);
-      staged.run(rounds, repetition, [](const tensorbus::Tensor&) {});
+      staged.run(rounds, repetition, [](const tensorbus::bus::Tensor&) {});
     }
   }
 }

@@ -15,10 +15,10 @@ using namespace bench;
 using namespace std::chrono_literals;
 using tensorbus::Device;
 using tensorbus::Layout;
-using tensorbus::Loan;
 using tensorbus::Outcome;
-using tensorbus::Sample;
 using tensorbus::TensorView;
+using tensorbus::bus::Loan;
+using tensorbus::bus::Sample;
 
 // As a program has it that works with the tensor on a stream.
 Sample next(tensorbus::bus::Subscriber& subscriber) {
@@ -31,7 +31,7 @@ Sample next(tensorbus::bus::Subscriber& subscriber) {
 
 class RoundTrip {
  public:
-  RoundTrip(TwoProcesses& both, const tensorbus::Participant& participant, std::string name,
+  RoundTrip(TwoProcesses& both, const tensorbus::bus::Participant& participant, std::string name,
             Layout layout, Device device)
       : both_(both), name_(std::move(name)), layout_(std::move(layout)), device_(device) {
     const bool sender = both.is_sender();
@@ -82,7 +82,7 @@ class RoundTrip {
     Histogram unused;
     receive_paced(both_, pace, unused, [&](std::uint64_t) {
       const Sample sample = next(*subscriber_);
-      const tensorbus::Tensor& tensor = sample.tensor();
+      const tensorbus::bus::Tensor& tensor = sample.tensor();
       publisher_->publish(TensorView{tensor.data(), tensor.layout(), tensor.device()});
       return 0;
     });
@@ -118,7 +118,7 @@ int main(int count, char** values) {
   TwoProcesses both;
   {
     const std::size_t memory = device_memory();
-    const tensorbus::Participant participant(both.participant_options());
+    const tensorbus::bus::Participant participant(both.participant_options());
     RoundTrip host(both, participant, "24.9 MB, main memory", kImage, Device::host());
     RoundTrip image(both, participant, "24.9 MB", kImage, Device::cuda(0));
     RoundTrip small(both, participant, "64 B", kSmall, Device::cuda(0));

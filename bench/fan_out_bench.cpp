@@ -17,13 +17,13 @@ namespace {
 using namespace bench;
 using namespace std::chrono_literals;
 using tensorbus::Outcome;
-using tensorbus::Sample;
+using tensorbus::bus::Sample;
 
-constexpr int kMost = 16;
-constexpr int kCounts[] = {1, 2, 4, 8, kMost};
+constexpr int kMax = 16;
+constexpr int kCounts[] = {1, 2, 4, 8, kMax};
 
 struct Board {
-  std::array<Line, kMost> taken;  // by each receiver
+  std::array<Line, kMax> taken;  // by each receiver
 };
 
 // Until `message` is with all the receivers, in however many processes.
@@ -45,7 +45,7 @@ void publish_all(Board& board, tensorbus::bus::Publisher& publisher, const Run& 
                  double rss_before) {
   Histogram ticks;
   for (std::uint64_t message = 1; message <= run.pace.warm_up + run.pace.messages; ++message) {
-    tensorbus::Loan loan = publisher.loan(kSmall);
+    tensorbus::bus::Loan loan = publisher.loan(kSmall);
     spin_for(run.pace.pause_before(message));
     const std::uint64_t begin = ticks_before();
     publisher.publish(std::move(loan));
@@ -88,7 +88,7 @@ void measure(const Run& run, bool awake) {
   Processes processes;
   for (int i = 0; i < run.receivers; ++i)
     processes.start(cores.receiver, [&] {
-      const tensorbus::Participant participant({.domain = domain.path()});
+      const tensorbus::bus::Participant participant({.domain = domain.path()});
       std::vector<tensorbus::bus::Subscriber> subscribers;
       for (int n = 0; n < (awake ? run.subscribers : 1); ++n)
         subscribers.emplace_back("fan", tensorbus::SubscriberOptions{.spin = 0s}, participant);
@@ -96,7 +96,7 @@ void measure(const Run& run, bool awake) {
       receive_asleep(board->taken[static_cast<std::size_t>(i)], subscribers.front(), run);
     });
   processes.start(cores.sender, [&] {
-    const tensorbus::Participant participant({.domain = domain.path()});
+    const tensorbus::bus::Participant participant({.domain = domain.path()});
     const double before = rss_bytes();
     tensorbus::bus::Publisher publisher("fan", {}, participant);
     require(publisher.wait_for_subscribers(static_cast<std::uint32_t>(run.subscribers), 30s) ==

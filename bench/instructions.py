@@ -27,7 +27,7 @@ from tables import as_text
 
 ROOT = Path(__file__).resolve().parent.parent
 KNOWN = ROOT / "bench" / "results" / "instructions.json"
-MOST_GROWTH = 0.05
+MAX_GROWTH = 0.05
 # A batch frees more chunks of a size than the allocator keeps at hand (seven), and where the others
 # go depends on when the service thread allocated what: up to a tenth of a call, by chance.
 ALLOCATOR = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=127"}
@@ -96,7 +96,7 @@ def grown(counts: dict[str, int], known: dict[str, int]) -> list[str]:
     return [
         name
         for name, count in counts.items()
-        if name in known and count > known[name] * (1 + MOST_GROWTH)
+        if name in known and count > known[name] * (1 + MAX_GROWTH)
     ]
 
 
@@ -116,7 +116,7 @@ def main() -> None:
     elif known.get("compiler") != found["compiler"]:
         print(f"\nThe known ones are of {known.get('compiler')}: nothing is compared.")
     elif too_many := grown(counts, known["instructions"]):
-        sys.exit(f"error: over {MOST_GROWTH:.0%} more than before: {', '.join(too_many)}")
+        sys.exit(f"error: over {MAX_GROWTH:.0%} more than before: {', '.join(too_many)}")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ namespace {
 using namespace bench;
 using namespace std::chrono_literals;
 using tensorbus::Outcome;
-using tensorbus::Sample;
+using tensorbus::bus::Sample;
 
 constexpr std::uint64_t kDepth = 1024;
 
@@ -92,7 +92,7 @@ std::uint64_t number_of(const Sample& sample) {
 // `publish(publisher, message)` sends 64 bytes that begin with the message's number;
 // `take(subscriber, samples)` says how many samples it has received.
 template <typename Publish, typename Take>
-void bus_rate(TwoProcesses& both, const tensorbus::Participant& participant, const char* name,
+void bus_rate(TwoProcesses& both, const tensorbus::bus::Participant& participant, const char* name,
               std::uint64_t messages, int repetition, Publish publish, Take take) {
   if (both.is_sender()) {
     tensorbus::bus::Publisher publisher(name, {.depth = kDepth, .reliable = true}, participant);
@@ -120,7 +120,7 @@ struct alignas(64) Row {
   std::array<std::uint64_t, 8> words{};
 };
 
-void rows_rate(TwoProcesses& both, const tensorbus::Participant& participant, const char* name,
+void rows_rate(TwoProcesses& both, const tensorbus::bus::Participant& participant, const char* name,
                std::uint64_t messages, int repetition, std::uint32_t depth, std::uint64_t at_once) {
   std::vector<Row> rows(at_once);
   const auto layout = [](std::uint64_t count) {
@@ -176,13 +176,13 @@ int main(int count, char** values) {
   Shared<Ring> ring;
   TwoProcesses both;
   {
-    const tensorbus::Participant participant(both.participant_options());
+    const tensorbus::bus::Participant participant(both.participant_options());
     for (int repetition = 0; repetition < arguments.repetitions(); ++repetition) {
       ring_rate(both, *ring, kRingTimes * messages, repetition);
       bus_rate(
           both, participant, "64 B loans", messages, repetition,
           [](tensorbus::bus::Publisher& publisher, std::uint64_t message) {
-            tensorbus::Loan loan = publisher.loan(kSmall);
+            tensorbus::bus::Loan loan = publisher.loan(kSmall);
             write_ticks(loan.data(), message);
             publisher.publish(std::move(loan));
           },

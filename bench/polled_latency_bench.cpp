@@ -10,9 +10,9 @@ namespace {
 
 using namespace bench;
 using namespace std::chrono_literals;
-using tensorbus::Loan;
 using tensorbus::Outcome;
-using tensorbus::Sample;
+using tensorbus::bus::Loan;
+using tensorbus::bus::Sample;
 
 // Paced and timed as the bus is.
 void line_one_way(TwoProcesses& both, const Pace& pace, Rows& rows) {
@@ -38,7 +38,7 @@ void line_one_way(TwoProcesses& both, const Pace& pace, Rows& rows) {
 // and, apart from that, until it has read the message's first bytes.
 class BusRow {
  public:
-  BusRow(TwoProcesses& both, const tensorbus::Participant& participant, const char* name)
+  BusRow(TwoProcesses& both, const tensorbus::bus::Participant& participant, const char* name)
       : both_(both), name_(name) {
     const std::string topic = name;
     if (both.is_sender()) {
@@ -118,7 +118,7 @@ int main(int count, char** values) {
 
   TwoProcesses both;
   {
-    const tensorbus::Participant participant(both.participant_options());
+    const tensorbus::bus::Participant participant(both.participant_options());
     BusRow image(both, participant, "24.9 MB loan");
     BusRow image_receive(both, participant, "24.9 MB loan, receive()");
     BusRow image_and_loan(both, participant, "24.9 MB, loan() too");

@@ -23,8 +23,8 @@ from harness.report import is_quick, report, report_absent
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests/python"))
 
-from support.certificates import write_certificates  # noqa: E402
-from support.machines import Machine, Machines, why_no_machines  # noqa: E402
+from support.bridge.certificates import write_certificates  # noqa: E402
+from support.bridge.machines import Machine, Machines, why_no_machines  # noqa: E402
 
 SIZE = 24_883_200  # bytes of a message: an image of 3840 x 2160 in RGB
 ENDS = Path(__file__).with_name("bridge_ends")

@@ -27,7 +27,7 @@ import tensorbus as tb
 from harness.cores import pin_to
 from harness.report import is_quick, report
 
-MOST_THREADS = 4
+MAX_THREADS = 4
 PATIENCE = 30.0
 
 Work = Callable[[int], None]
@@ -108,7 +108,7 @@ def count_up(times: int) -> None:
 def main() -> None:
     quick = is_quick(__doc__)
     count = 1000 if quick else 10_000
-    cores = sorted(os.sched_getaffinity(0))[:MOST_THREADS]
+    cores = sorted(os.sched_getaffinity(0))[:MAX_THREADS]
     gc.disable()
     with (
         TemporaryDirectory(prefix="tensorbus-bench-", ignore_cleanup_errors=True) as domain,

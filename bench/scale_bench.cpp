@@ -20,7 +20,7 @@ using namespace bench;
 using namespace std::chrono_literals;
 using tensorbus::Outcome;
 
-constexpr std::size_t kMost = 64;  // processes
+constexpr std::size_t kMax = 64;  // processes
 constexpr auto kPatience = 60s;
 
 struct Use {
@@ -35,7 +35,7 @@ struct Board {
   std::atomic<int> used{0};  // who have written their use
   std::atomic<std::uint64_t> begin_ns{0};
   std::atomic<std::uint64_t> end_ns{0};
-  std::array<Use, kMost> uses;
+  std::array<Use, kMax> uses;
 };
 
 void wait_until(const std::atomic<int>& count, int wanted) {
@@ -88,7 +88,7 @@ std::string topic(std::size_t number) { return "topic/" + std::to_string(number)
 void publish_topics(Board& board, const std::string& domain, std::size_t topics,
                     std::chrono::milliseconds idle) {
   const double before = pss_bytes();
-  const tensorbus::Participant participant({.domain = domain});
+  const tensorbus::bus::Participant participant({.domain = domain});
   std::deque<tensorbus::bus::Publisher> publishers;
   for (std::size_t i = 0; i < topics; ++i)
     publishers.emplace_back(topic(i), tensorbus::PublisherOptions{}, participant);
@@ -102,7 +102,7 @@ void subscribe_topics(Board& board, const std::string& domain, std::size_t topic
                       std::chrono::milliseconds idle) {
   wait_until(board.here, 1);
   const double before = pss_bytes();
-  const tensorbus::Participant participant({.domain = domain});
+  const tensorbus::bus::Participant participant({.domain = domain});
   note_now(board.begin_ns);
   std::deque<tensorbus::bus::Subscriber> subscribers;
   for (std::size_t i = 0; i < topics; ++i)
@@ -131,7 +131,7 @@ void take_part(Board& board, const std::string& domain, std::size_t index, int p
   const double before = pss_bytes();
   std::uint64_t unset = 0;
   board.begin_ns.compare_exchange_strong(unset, monotonic_ns());
-  const tensorbus::Participant participant({.domain = domain});
+  const tensorbus::bus::Participant participant({.domain = domain});
   tensorbus::bus::Publisher publisher(topic(index), {}, participant);
   tensorbus::bus::Subscriber subscriber(topic((index + 1) % static_cast<std::size_t>(processes)),
                                         {}, participant);

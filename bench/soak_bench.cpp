@@ -11,7 +11,7 @@ namespace {
 using namespace bench;
 using namespace std::chrono_literals;
 using tensorbus::Outcome;
-using tensorbus::Sample;
+using tensorbus::bus::Sample;
 
 // So many wait at most. All the memory that they take is touched before anything is told: how far
 // the receiver once falls behind is chance.
@@ -20,7 +20,7 @@ constexpr std::uint32_t kDepth = 256;
 // The first is the warm-up; what is told after it must not grow.
 constexpr std::array<std::uint64_t, 5> kPortions{100'000, 250'000, 250'000, 250'000, 250'000};
 
-void report_use(const char* name, int when, const tensorbus::Participant& participant) {
+void report_use(const char* name, int when, const tensorbus::bus::Participant& participant) {
   const tensorbus::ArenaUse arena = participant.arena();
   report(name, when,
          {{"rss_bytes", rss_bytes()},
@@ -34,7 +34,7 @@ void report_use(const char* name, int when, const tensorbus::Participant& partic
 
 void publish(tensorbus::bus::Publisher& publisher, std::uint64_t messages) {
   for (std::uint64_t message = 1; message <= messages; ++message) {
-    tensorbus::Loan loan = publisher.loan(kSmall);
+    tensorbus::bus::Loan loan = publisher.loan(kSmall);
     write_ticks(loan.data(), message);
     publisher.publish(std::move(loan));
   }
@@ -64,7 +64,7 @@ void receive(TwoProcesses& both, tensorbus::bus::Subscriber& subscriber, std::ui
 int main(int, char**) {
   TwoProcesses both;
   {
-    const tensorbus::Participant participant(both.participant_options());
+    const tensorbus::bus::Participant participant(both.participant_options());
     const char* name = both.is_sender() ? "sender" : "receiver";
     const auto run = [&](auto& endpoint, auto half) {
       int when = 0;

@@ -14,7 +14,7 @@ set_target_properties(cuda_standin PROPERTIES LINK_DEPENDS "${TENSORBUS_STANDIN_
 set_target_properties(cuda_standin PROPERTIES OUTPUT_NAME cuda SOVERSION 1
                                               LIBRARY_OUTPUT_DIRECTORY "${TENSORBUS_TEST_BIN_DIR}/cuda")
 
-tensorbus_add_tests(standin "${TENSORBUS_STANDIN_DIR}")
+tensorbus_add_tests(standin "${TENSORBUS_STANDIN_DIR}/tests")
 if(TARGET standin_tests)
   target_link_libraries(standin_tests PRIVATE cuda_standin)
 endif()

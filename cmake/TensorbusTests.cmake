@@ -1,6 +1,6 @@
-# One test program for each folder of tests/unit, which are those of src/tensorbus, and one for each
-# of the other folders; one program for each tests/system/*_process.cpp, which the tests start and
-# kill.
+# One test program for each folder of tests/unit, with the folders in it, which are those of
+# src/tensorbus; one for each of the other folders of C++ tests; and one program for each
+# tests/system/*_process.cpp, which the tests start and kill.
 
 find_package(GTest REQUIRED)
 include(GoogleTest)
@@ -37,8 +37,10 @@ endforeach()
 # Among them are some of seconds. They start first, after the storm: so the last ones are short.
 set(TENSORBUS_LONG_TESTS allocation model system)
 
-function(tensorbus_add_tests label folder)
-  file(GLOB sources CONFIGURE_DEPENDS "${folder}/*_test.cpp")
+# tensorbus_add_tests(LABEL FOLDER...): a program of the tests in these folders.
+function(tensorbus_add_tests label)
+  list(TRANSFORM ARGN APPEND "/*_test.cpp" OUTPUT_VARIABLE patterns)
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   if(NOT sources)
     return()
   endif()
@@ -67,10 +69,11 @@ function(tensorbus_add_tests label folder)
 endfunction()
 
 foreach(layer IN LISTS TENSORBUS_LAYERS)
-  tensorbus_add_tests(${layer} "${PROJECT_SOURCE_DIR}/tests/unit/${layer}")
+  tensorbus_add_tests(${layer} "${PROJECT_SOURCE_DIR}/tests/unit/${layer}"
+                      "${PROJECT_SOURCE_DIR}/tests/unit/${layer}/*")
 endforeach()
 # It compares a page with the code.
-set_source_files_properties("${PROJECT_SOURCE_DIR}/tests/unit/link/control_messages_test.cpp"
+set_source_files_properties("${PROJECT_SOURCE_DIR}/tests/unit/link/wire/control_messages_test.cpp"
                             PROPERTIES COMPILE_DEFINITIONS
                                        TENSORBUS_DOCS_DIR="${PROJECT_SOURCE_DIR}/docs")
 tensorbus_add_tests(model "${PROJECT_SOURCE_DIR}/tests/model")

@@ -36,12 +36,12 @@ bool same(const Layout& a, const Layout& b) {
 }
 
 // What the short way reads is what the long one does.
-void require_alone(std::span<const std::byte> bytes, const Descriptor& whole) {
+void require_alone(std::span<const std::byte> bytes, const tensor::Descriptor& whole) {
   Layout layout;
-  const auto lone = decode_alone(bytes, layout);
+  const auto lone = tensor::decode_alone(bytes, layout);
   if (!lone) return;
   check(whole.tensors.size() == 1 && whole.fields.empty() && !whole.origin && whole.owners.empty());
-  const TensorEntry& entry = whole.tensors[0];
+  const tensor::TensorEntry& entry = whole.tensors[0];
   check(same(entry.layout, layout) && entry.kind == memory::BufferKind::kHost);
   check(entry.segment == lone->segment && entry.offset == lone->offset &&
         entry.generation == lone->generation && entry.span.begin == 0 &&
@@ -49,25 +49,25 @@ void require_alone(std::span<const std::byte> bytes, const Descriptor& whole) {
 }
 
 void run(std::span<const std::byte> bytes) {
-  Descriptor descriptor;
-  if (!accepts([&] { descriptor = Descriptor::decode(bytes); })) {
+  tensor::Descriptor descriptor;
+  if (!accepts([&] { descriptor = tensor::Descriptor::decode(bytes); })) {
     Layout ignored;
-    return check(!decode_alone(bytes, ignored));
+    return check(!tensor::decode_alone(bytes, ignored));
   }
   require_alone(bytes, descriptor);
-  for (const TensorEntry& entry : descriptor.tensors) require_span(entry.layout);
+  for (const tensor::TensorEntry& entry : descriptor.tensors) require_span(entry.layout);
   if (!descriptor.fields.empty())
     check(descriptor.fields.data() + descriptor.fields.size() == bytes.data() + bytes.size());
 
   check(descriptor.encoded_bytes() <= bytes.size());
   std::vector<std::byte> written(descriptor.encoded_bytes());
   descriptor.encode(written);
-  const Descriptor again = Descriptor::decode(written);
+  const tensor::Descriptor again = tensor::Descriptor::decode(written);
   check(again.tensors.size() == descriptor.tensors.size() && again.origin == descriptor.origin);
   check(std::ranges::equal(again.fields, descriptor.fields));
   for (std::size_t i = 0; i < again.tensors.size(); ++i) {
-    const TensorEntry& a = again.tensors[i];
-    const TensorEntry& b = descriptor.tensors[i];
+    const tensor::TensorEntry& a = again.tensors[i];
+    const tensor::TensorEntry& b = descriptor.tensors[i];
     check(same(a.layout, b.layout) && a.segment == b.segment && a.offset == b.offset &&
           a.generation == b.generation && a.kind == b.kind);
   }

@@ -22,8 +22,8 @@ bool takes_file(Read read) {
 }
 
 // Its tensors lie in what it says that it has.
-inline void require_inside(const FileContents& contents) {
-  for (const FilePlace& place : contents.tensors) {
+inline void require_inside(const tensor::FileContents& contents) {
+  for (const tensor::FilePlace& place : contents.tensors) {
     check(place.offset <= contents.bytes);
     if (!place.layout) continue;
     const ByteSpan span = span_of(*place.layout);

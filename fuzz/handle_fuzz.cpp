@@ -11,30 +11,31 @@
 namespace tensorbus::fuzz {
 namespace {
 
-void require_same(const Handle& a, const Handle& b) {
+void require_same(const bus::Handle& a, const bus::Handle& b) {
   check(a == b && a.tensors == b.tensors && a.described.size() == b.described.size());
   for (std::size_t i = 0; i < a.described.size(); ++i)
     check(a.described[i].layout == b.described[i].layout &&
           a.described[i].offset == b.described[i].offset);
 }
 
-void require_sense(const Handle& handle) {
-  check(handle.described.size() <= std::min<std::size_t>(handle.tensors, Handle::kMostDescribed));
-  require_same(Handle::from_bytes(handle.bytes()), handle);
+void require_sense(const bus::Handle& handle) {
+  check(handle.described.size() <=
+        std::min<std::size_t>(handle.tensors, bus::Handle::kMaxDescribed));
+  require_same(bus::Handle::from_bytes(handle.bytes()), handle);
   const std::string text = handle.text();
   check(std::ranges::all_of(text, [](char c) { return c > ' ' && c < 0x7f; }));
-  require_same(Handle::parse(text), handle);
+  require_same(bus::Handle::parse(text), handle);
 }
 
 void read_bytes(std::span<const std::byte> bytes) {
-  Handle handle;
-  if (accepts([&] { handle = Handle::from_bytes(bytes); }, Code::kInvalidArgument))
+  bus::Handle handle;
+  if (accepts([&] { handle = bus::Handle::from_bytes(bytes); }, Code::kInvalidArgument))
     require_sense(handle);
 }
 
 void read_text(const std::string& text) {
-  Handle handle;
-  if (!accepts([&] { handle = Handle::parse(text); }, Code::kInvalidArgument)) return;
+  bus::Handle handle;
+  if (!accepts([&] { handle = bus::Handle::parse(text); }, Code::kInvalidArgument)) return;
   require_sense(handle);
 }
 
@@ -46,7 +47,7 @@ std::uint32_t checksum(std::span<const std::byte> bytes) {
 
 // With the beginning and the checksum without which nobody looks at the rest.
 void read_made_up(std::uint8_t tensors, std::span<const std::byte> rest) {
-  std::vector<std::byte> bytes = Handle().bytes();
+  std::vector<std::byte> bytes = bus::Handle().bytes();
   bytes.resize(8);
   bytes[4] = std::byte{tensors};
   bytes.insert(bytes.end(), rest.begin(), rest.end());

@@ -71,15 +71,14 @@ class Owner {
     const std::vector<TensorView> tensors(words == 0 ? 0 : 1,
                                           TensorView::of(numbers.data(), {words}));
     const std::array<std::byte, 100> fields{};  // too many for the entry itself
-    const Blocks blocks(*world_.arena, publisher.most_granted());
-    bus::SampleBuilder sample(
-        tensors,
-        {.tensors = {},
-         .fields = std::span(fields).first(words % fields.size()),
-         .fingerprint = 0,
-         .origin = {}},
-        {*world_.arena, *world_.device_memory, blocks, publisher.copies(), publisher.most_granted(),
-         world_.context.self, *world_.context.lent});
+    const Blocks blocks(*world_.arena, publisher.max_grant());
+    bus::SampleBuilder sample(tensors,
+                              {.tensors = {},
+                               .fields = std::span(fields).first(words % fields.size()),
+                               .fingerprint = 0,
+                               .origin = {}},
+                              {*world_.arena, *world_.device_memory, blocks, publisher.copies(),
+                               publisher.max_grant(), world_.context.self, *world_.context.lent});
     (void)publisher.publish(sample.ready(), 0ns);
   }
   void close(std::size_t which) {
@@ -206,7 +205,7 @@ void Borrower::subscribe(Input& input) {
   say(asked, input.flag() ? 0 : input.byte());
 }
 
-void say_something(Borrower& borrower, Owner& owner, const SharedOnce& shared, HostedOnce& hosted,
+void say_something(Borrower& borrower, Owner& owner, const SharedOnce& shared, ServedOnce& hosted,
                    Input& input) {
   switch (input.below(16)) {
     case 12:
@@ -250,7 +249,7 @@ void run(Input input) {
   const std::size_t used_before = world.arena->stats().used_bytes;
   {
     const SharedOnce shared(world);
-    HostedOnce hosted(world);
+    ServedOnce hosted(world);
     auto sockets = link::testing::connected_sockets();
     Borrower borrower(world, std::move(sockets.other));
     Owner owner(world, std::move(sockets.one));

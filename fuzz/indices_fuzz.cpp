@@ -39,7 +39,7 @@ class Numbers {
     }
   }
 
-  Indices indices() const { return {bytes_.get() + shift_, values_.size(), wide_}; }
+  tensor::Indices indices() const { return {bytes_.get() + shift_, values_.size(), wide_}; }
   std::size_t size() const noexcept { return values_.size(); }
   Wide operator[](std::size_t i) const { return values_.at(i); }
 
@@ -76,7 +76,7 @@ void coordinates(Input& input) {
   const auto count = static_cast<std::size_t>(any_number(input));
   const bool coalesced = input.flag();
   const bool taken =
-      accepts([&] { check_coordinates(indices.indices(), sizes, count, coalesced); });
+      accepts([&] { tensor::check_coordinates(indices.indices(), sizes, count, coalesced); });
   check(taken == has_coordinates(indices, sizes, count, coalesced));
 }
 
@@ -116,8 +116,8 @@ void compressed(Input& input) {
   const Numbers columns(input);
   const auto batches = static_cast<std::size_t>(any_number(input));
   const std::int64_t size = any_number(input);
-  const bool taken =
-      accepts([&] { check_compressed(begins.indices(), columns.indices(), batches, size); });
+  const bool taken = accepts(
+      [&] { tensor::check_compressed(begins.indices(), columns.indices(), batches, size); });
   check(taken == is_compressed(begins, columns, batches, size));
 }
 
@@ -138,9 +138,9 @@ void jagged(Input& input) {
   std::optional<Numbers> lengths;
   if (input.flag()) lengths.emplace(input);
   const bool taken = accepts([&] {
-    if (!lengths) return check_jagged(offsets.indices(), nullptr, rows);
-    const Indices known = lengths->indices();
-    check_jagged(offsets.indices(), &known, rows);
+    if (!lengths) return tensor::check_jagged(offsets.indices(), nullptr, rows);
+    const tensor::Indices known = lengths->indices();
+    tensor::check_jagged(offsets.indices(), &known, rows);
   });
   check(taken == is_jagged(offsets, lengths ? &*lengths : nullptr, rows));
 }
@@ -167,8 +167,9 @@ void nested(Input& input) {
   const Numbers strides(input);
   const Numbers offsets(input);
   const std::int64_t elements = any_number(input);
-  const bool taken = accepts(
-      [&] { check_nested(sizes.indices(), strides.indices(), offsets.indices(), elements); });
+  const bool taken = accepts([&] {
+    tensor::check_nested(sizes.indices(), strides.indices(), offsets.indices(), elements);
+  });
   const std::size_t dims = offsets.size() == 0 ? 0 : sizes.size() / offsets.size();
   if (sizes.size() != dims * offsets.size() || strides.size() != sizes.size()) return check(!taken);
   bool doubtful = false;

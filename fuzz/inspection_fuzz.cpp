@@ -4,11 +4,11 @@
 #include <chrono>
 #include <concepts>
 #include <string>
+#include <tensorbus/internal/fields.hpp>
 #include <vector>
 
 #include "fuzz/fuzz.hpp"
 #include "tensorbus/bus/inspect/report_codec.hpp"
-#include "tensorbus/bus/inspect/report_fields.hpp"
 
 namespace tensorbus::fuzz {
 namespace {
@@ -17,7 +17,9 @@ class ReportFiller {
  public:
   explicit ReportFiller(Input& input) : input_(input) {}
   void operator()(const char*, auto& field) { fill(field); }
-  void fill(bus::HasList auto& report) { bus::list_fields(*this, report); }
+  void fill(tensorbus::internal::HasList auto& report) {
+    tensorbus::internal::list_fields(*this, report);
+  }
 
  private:
   void fill(bool& flag) { flag = input_.flag(); }

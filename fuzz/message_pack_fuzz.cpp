@@ -4,7 +4,7 @@
 #include <bit>
 #include <optional>
 #include <string>
-#include <tensorbus/value.hpp>
+#include <tensorbus/values/value.hpp>
 #include <vector>
 
 #include "fuzz/fuzz.hpp"

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tensorbus/message_type.hpp>
+#include <tensorbus/values/message_type.hpp>
 #include <utility>
 #include <vector>
 

@@ -6,7 +6,7 @@
 
 #include "fuzz/file_talk.hpp"
 #include "tensorbus/tensor/files/npy_file.hpp"
-#include "tests/unit/tensor/file_test_support.hpp"
+#include "tests/unit/tensor/files/file_test_support.hpp"
 
 namespace tensorbus::fuzz {
 namespace {
@@ -29,14 +29,14 @@ FileOptions options_of(Input& input) {
   return options;
 }
 
-FileContents contents_of(const std::string& file, const FileOptions& options) {
-  return npy_contents(test::Content(file).bytes(), options);
+tensor::FileContents contents_of(const std::string& file, const FileOptions& options) {
+  return tensor::npy_contents(test::Content(file).bytes(), options);
 }
 
 void run(Input input) {
   const FileOptions options = options_of(input);
   const std::string file = file_of(input);
-  FileContents contents;
+  tensor::FileContents contents;
   if (!takes_file([&] { contents = contents_of(file, options); })) return;
   check(contents.start <= file.size() && contents.tensors.size() == 1);
   require_inside(contents);
@@ -45,7 +45,8 @@ void run(Input input) {
   check(!options.dtype || layout.dtype == *options.dtype);
 
   const Layout packed = Layout::contiguous(layout.dtype, layout.shape);
-  const FileContents again = contents_of(npy_header(packed), {.dtype = layout.dtype});
+  const tensor::FileContents again =
+      contents_of(tensor::npy_header(packed), {.dtype = layout.dtype});
   check(again.tensors[0].layout == packed && again.start % 64 == 0);
 }
 

@@ -61,7 +61,7 @@ class Borrower {
   bool ended() const { return ended_; }
 
   void receive(std::size_t which) {
-    Sample sample;
+    bus::Sample sample;
     const auto before = subscribers_[which]->stats();
     const bool ready = subscribers_[which]->ready();
     const std::optional<Outcome> outcome = try_receive(which, sample);
@@ -96,7 +96,7 @@ class Borrower {
 
  private:
   // Nothing: a publisher means other messages, which is told once for each that said so.
-  std::optional<Outcome> try_receive(std::size_t which, Sample& sample) {
+  std::optional<Outcome> try_receive(std::size_t which, bus::Sample& sample) {
     try {
       return subscribers_[which]->try_receive(sample);
     } catch (const Error& error) {
@@ -113,8 +113,8 @@ class Borrower {
   }
   void read_all() const {
     std::uint8_t sum = 0;
-    for (const Sample& sample : held_) {
-      for (const Tensor& tensor : sample.tensors()) {
+    for (const bus::Sample& sample : held_) {
+      for (const bus::Tensor& tensor : sample.tensors()) {
         const ByteSpan span = span_of(tensor.layout());
         if (span.bytes() == 0) continue;
         sum += static_cast<std::uint8_t>(tensor.data()[span.begin]);
@@ -131,7 +131,7 @@ class Borrower {
   bool ended_ = false;
   std::array<std::shared_ptr<bus::Receiver>, 2> subscribers_;
   std::array<std::uint64_t, 2> told_{};
-  std::vector<Sample> held_;
+  std::vector<bus::Sample> held_;
 };
 
 // The owner: one geometry of rings, and segments whose contents are the fuzzer's.
@@ -247,7 +247,7 @@ class Owner : public PeerTalk {
   std::uint64_t position_ = 0;
 };
 
-void do_something(Owner& owner, Borrower& borrower, const SharedOnce& shared, HostedOnce& hosted,
+void do_something(Owner& owner, Borrower& borrower, const SharedOnce& shared, ServedOnce& hosted,
                   Input& input) {
   switch (input.below(20)) {
     case 16:
@@ -295,7 +295,7 @@ void run(Input input) {
   const int first_free = lowest_free_descriptor();
   {
     const SharedOnce shared(world);
-    HostedOnce hosted(world);
+    ServedOnce hosted(world);
     auto sockets = link::testing::connected_sockets();
     Owner owner(world, std::move(sockets.other));
     const std::uint8_t start = input.byte();

@@ -20,7 +20,7 @@
 #include "tensorbus/bus/event_loop/event_loop.hpp"
 #include "tensorbus/bus/publish/sample_builder.hpp"
 #include "tensorbus/bus/queue/kept_messages.hpp"
-#include "tensorbus/bus/queue/queue_host.hpp"
+#include "tensorbus/bus/queue/queue_server.hpp"
 #include "tensorbus/link/wire/peer.hpp"
 #include "tensorbus/memory/host/arena.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
@@ -61,7 +61,7 @@ struct Blocks final : bus::SampleBuilder::Allocator {
 // What outlives an input, and is the same for each.
 struct World {
   World() : peer_page(), own_page(std::make_shared<link::WakePage>()) {
-    context.queues = std::make_shared<bus::QueueHost>(context);
+    context.queues = std::make_shared<bus::QueueServer>(context);
     context.keep = [this](const auto& from, const link::Keep& asked) { kept.on_keep(from, asked); };
     using platform::create_sealed_memfd;
     peer_page.slot(kSleeper).sleeping = link::kSleepsOnFutex | link::kSleepsOnEvent;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Queues (docs/internals/protocol.md, section 7), for both connections: what a raw client or host
-// says and hears of one, our own host, and our own client.
+// Queues (docs/internals/protocol.md, section 7), for both connections: what a raw client or server
+// says and hears of one, our own server, and our own client.
 
 #include <memory>
 #include <optional>
@@ -10,16 +10,16 @@
 
 #include "fuzz/peer_talk.hpp"
 #include "fuzz/wild_descriptor.hpp"
-#include "tensorbus/bus/queue/mirror_host.hpp"
-#include "tensorbus/bus/queue/queue_host.hpp"
+#include "tensorbus/bus/queue/mirror_server.hpp"
+#include "tensorbus/bus/queue/queue_server.hpp"
 #include "tensorbus/bus/session/acquire_leases.hpp"
 #include "tensorbus/bus/subscribe/sample_data.hpp"
 
 namespace tensorbus::fuzz {
 
 // What was lent, read as whoever waits for it reads it; empty if that comes to nothing.
-inline std::optional<Sample> read_now(const bus::LentRef& held, Access access) {
-  Sample sample;
+inline std::optional<bus::Sample> read_now(const bus::LentRef& held, Access access) {
+  bus::Sample sample;
   try {
     const auto read = bus::SampleData::read(sample, *held, {.access = access});
     if (read == bus::SampleData::Read::kDone) return sample;
@@ -30,31 +30,31 @@ inline std::optional<Sample> read_now(const bus::LentRef& held, Access access) {
 
 // A queue and a mirror that are ours while an input lasts. The queue is full with two items, each
 // done when its client says so.
-class HostedOnce {
+class ServedOnce {
  public:
-  explicit HostedOnce(World& world)
-      : host_(*world.context.queues),
-        name_(host_.make({.maxsize = 2, .redeliver = true})),
-        mirror_(host_.make_mirror({.redeliver = true}, events_)) {}
-  ~HostedOnce() {
-    host_.close(name_.number);
-    host_.close(mirror_.name.number);
+  explicit ServedOnce(World& world)
+      : server_(*world.context.queues),
+        name_(server_.make({.maxsize = 2, .redeliver = true})),
+        mirror_(server_.make_mirror({.redeliver = true}, events_)) {}
+  ~ServedOnce() {
+    server_.close(name_.number);
+    server_.close(mirror_.name.number);
   }
-  HostedOnce(const HostedOnce&) = delete;
-  HostedOnce& operator=(const HostedOnce&) = delete;
+  ServedOnce(const ServedOnce&) = delete;
+  ServedOnce& operator=(const ServedOnce&) = delete;
 
   const link::QueueName& name() const { return name_; }
   const link::QueueName& mirror() const { return mirror_.name; }
   // The home of the mirror sends an item, and answers the oldest request.
   void answer() {
-    mirror_.host->offer(++tag_, {});
+    mirror_.server->offer(++tag_, {});
     if (const auto event = events_->pop())
-      mirror_.host->answer(event->value, Outcome::kDone, {1, 2, 3, 4});
-    for (const std::uint64_t tag : mirror_.host->surplus()) mirror_.host->withdraw(tag);
+      mirror_.server->answer(event->value, Outcome::kDone, {1, 2, 3, 4});
+    for (const std::uint64_t tag : mirror_.server->surplus()) mirror_.server->withdraw(tag);
   }
 
  private:
-  bus::QueueRequests& host_;
+  bus::QueueRequests& server_;
   const std::shared_ptr<bus::MirrorEvents> events_ = std::make_shared<bus::MirrorEvents>();
   const link::QueueName name_;
   const bus::MadeMirror mirror_;
@@ -81,8 +81,8 @@ inline link::Lent wild_lent(Input& input) {
   return lent;
 }
 
-// A request to our host, or the answer of one.
-inline void say_queue(PeerTalk& talk, HostedOnce& hosted, Input& input) {
+// A request to our server, or the answer of one.
+inline void say_queue(PeerTalk& talk, ServedOnce& hosted, Input& input) {
   const std::uint32_t what = input.below(9);
   const std::uint32_t request = input.below(8);
   link::QueueName queue = hosted.name();
@@ -110,7 +110,7 @@ inline void say_queue(PeerTalk& talk, HostedOnce& hosted, Input& input) {
       return talk.say(link::Cancel{request, input.below(3)}, input);
     default: {
       link::Reply told{.request = request, .refused = input.below(3)};
-      told.first = input.number();
+      told.values[0] = input.number();
       return talk.say(told, input);
     }
   }
@@ -170,7 +170,7 @@ class Queueing {
 
   World& world_;
   const std::shared_ptr<bus::PeerSession> session_;
-  std::vector<Sample> held_;
+  std::vector<bus::Sample> held_;
   std::uint32_t last_ = 0;  // request
   int asked_ = 0;
   int answered_ = 0;

@@ -10,8 +10,8 @@
 #include "tensorbus/tensor/mcap/chunk.hpp"
 #include "tensorbus/tensor/mcap/message_head.hpp"
 #include "tensorbus/tensor/mcap/read_contents.hpp"
-#include "tests/unit/tensor/file_test_support.hpp"
-#include "tests/unit/tensor/recording_test_support.hpp"
+#include "tests/unit/tensor/files/file_test_support.hpp"
+#include "tests/unit/tensor/mcap/recording_test_support.hpp"
 
 namespace tensorbus::fuzz {
 namespace {
@@ -22,7 +22,7 @@ using tensor::mcap::kRecordHead;
 using tensor::mcap::MessageEntry;
 using tensor::mcap::MessageHead;
 
-constexpr int kMostChanges = 8;
+constexpr int kMaxChanges = 8;
 
 // As it comes, or nearly right.
 std::string file_of(Input& input) {
@@ -34,7 +34,7 @@ std::string file_of(Input& input) {
   if (kind == 0) return std::string(text_of(input.rest()));
   std::string file = kind < 3 ? (kind == 1 ? whole : killed) : (kind < 5 ? zstd : lz4);
   if (kind % 2 == 0 && kind > 2) file.resize(file.size() - 1);  // so that it is searched
-  for (int i = 0; i < kMostChanges && !input.empty() && !file.empty(); ++i) {
+  for (int i = 0; i < kMaxChanges && !input.empty() && !file.empty(); ++i) {
     const std::uint8_t what = input.byte() % 4;
     const std::size_t at = input.take<std::uint16_t>() % file.size();
     if (what == 0)

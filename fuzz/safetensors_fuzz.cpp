@@ -5,7 +5,7 @@
 
 #include "fuzz/file_talk.hpp"
 #include "tensorbus/tensor/files/safetensors_file.hpp"
-#include "tests/unit/tensor/file_test_support.hpp"
+#include "tests/unit/tensor/files/file_test_support.hpp"
 
 namespace tensorbus::fuzz {
 namespace {
@@ -28,11 +28,12 @@ void require_text(const std::string& text) {
 
 void run(Input input) {
   const std::string file = file_of(input);
-  FileContents contents;
-  if (!takes_file([&] { contents = safetensors_contents(test::Content(file).bytes()); })) return;
+  tensor::FileContents contents;
+  if (!takes_file([&] { contents = tensor::safetensors_contents(test::Content(file).bytes()); }))
+    return;
   check(contents.named && contents.start + contents.bytes == file.size());
   require_inside(contents);
-  for (const FilePlace& place : contents.tensors) {
+  for (const tensor::FilePlace& place : contents.tensors) {
     require_text(place.name);
     check(contents.find(place.name) == &place);
   }

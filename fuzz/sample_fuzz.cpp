@@ -56,7 +56,7 @@ struct World {
 };
 
 template <typename T>
-void read_as(const Tensor& tensor) {
+void read_as(const bus::Tensor& tensor) {
   (void)accepts(
       [&] {
         T sum{};
@@ -66,7 +66,7 @@ void read_as(const Tensor& tensor) {
 }
 
 // Elements of a type, and the writes that the access allows.
-void use(const Tensor& tensor, Access access, std::byte* in_segment) {
+void use(const bus::Tensor& tensor, Access access, std::byte* in_segment) {
   read_as<std::uint8_t>(tensor);
   read_as<float>(tensor);
   read_as<std::uint64_t>(tensor);
@@ -79,7 +79,7 @@ void use(const Tensor& tensor, Access access, std::byte* in_segment) {
   *tensor.mutable_data() ^= std::byte{0xff};
 }
 
-void require_in_segment(World& world, const TensorEntry& entry, const Tensor& tensor) {
+void require_in_segment(World& world, const tensor::TensorEntry& entry, const bus::Tensor& tensor) {
   const ByteSpan span = span_of(entry.layout);
   check(tensor.shape() == entry.layout.shape && tensor.strides() == entry.layout.strides);
   if (span.bytes() == 0) return check(tensor.data() == nullptr);
@@ -92,18 +92,18 @@ void require_in_segment(World& world, const TensorEntry& entry, const Tensor& te
                     span.bytes()) == 0);
 }
 
-void look_at(World& world, const link::Entry& entry, const Sample& sample, Access access,
+void look_at(World& world, const link::Entry& entry, const bus::Sample& sample, Access access,
              std::span<const std::byte> descriptor_bytes) {
   const std::vector<std::byte> copied(descriptor_bytes.begin(), descriptor_bytes.end());
-  const Descriptor descriptor = Descriptor::decode(copied);
+  const tensor::Descriptor descriptor = tensor::Descriptor::decode(copied);
   check(sample.header().sequence == entry.sequence && sample.header().topic == "topic");
   check(std::ranges::equal(sample.field_bytes(), descriptor.fields));
   check(sample.tensors().size() == descriptor.tensors.size());
-  const Sample copy = sample.copy();
+  const bus::Sample copy = sample.copy();
   for (std::size_t i = 0; i < descriptor.tensors.size(); ++i)
     require_in_segment(world, descriptor.tensors[i], sample.tensors()[i]);
   for (std::size_t i = 0; i < descriptor.tensors.size(); ++i) {
-    const TensorEntry& from = descriptor.tensors[i];
+    const tensor::TensorEntry& from = descriptor.tensors[i];
     const bool empty = span_of(from.layout).bytes() == 0;
     use(sample.tensors()[i], access,
         empty ? nullptr : world.segments.at(from.segment).mapping.data() + from.offset);
@@ -151,7 +151,7 @@ void run(Input input) {
   link::SampleRingWriter(world.rings.slots()).push(0, entry);
   link::Entry popped;
   check(link->pop(popped) && link->held() == 1);
-  std::optional<Sample> sample;
+  std::optional<bus::Sample> sample;
   auto read = bus::SampleData::Read::kDone;
   if (entry.sequence % 2 == 0) world.spare.refill();
   if (!accepts([&] {

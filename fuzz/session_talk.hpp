@@ -51,7 +51,7 @@ class SharedOnce {
 };
 
 // One of them, with numbers that may be right.
-inline void say_exchange(PeerTalk& talk, const SharedOnce& shared, HostedOnce& hosted,
+inline void say_exchange(PeerTalk& talk, const SharedOnce& shared, ServedOnce& hosted,
                          Input& input) {
   switch (input.below(17)) {
     case 0: {
@@ -60,15 +60,15 @@ inline void say_exchange(PeerTalk& talk, const SharedOnce& shared, HostedOnce& h
       return talk.say(attach, input);
     }
     case 1: {
-      link::Claim claim{input.below(4), input.byte() < 0xe0 ? 0 : input.below(3), {}};
+      link::Acquire acquire{input.below(4), input.byte() < 0xe0 ? 0 : input.below(3), {}};
       for (std::uint32_t i = input.below(4); i > 0; --i) {
         link::BlockName block = shared.block();
         if (input.flag()) block.offset += input.number();
         if (input.byte() >= 0xc0) block.segment = input.below(4);
         if (input.byte() >= 0xc0) block.generation = input.number();
-        claim.blocks.push_back(block);
+        acquire.blocks.push_back(block);
       }
-      return talk.say(claim, input);
+      return talk.say(acquire, input);
     }
     case 2: {
       const std::uint32_t request = input.below(4);
@@ -157,17 +157,17 @@ struct SenseOfSession {
   void operator()(const link::Pin& pin) const {
     check(pin.verb <= static_cast<std::uint32_t>(link::PinVerb::kReleased));
   }
-  void operator()(const link::Claim& claim) const {
-    check(claim.request != 0 && claim.blocks.size() <= link::Claim::kMostBlocks);
+  void operator()(const link::Acquire& acquire) const {
+    check(acquire.request != 0 && acquire.blocks.size() <= link::Acquire::kMaxBlocks);
   }
   void operator()(const link::Stage& stage) const { check(stage.request != 0 && stage.bytes != 0); }
   void operator()(const link::Lent& lent) const {
-    check(lent.inline_bytes.size() <= link::Lent::kMostInline);
+    check(lent.inline_bytes.size() <= link::Lent::kMaxInline);
   }
   void operator()(const link::Denied& denied) const { check(!denied.text.empty()); }
   void operator()(const link::Return& returned) const { check(returned.token != 0); }
   void operator()(const link::Put& put) const {
-    check(put.request != 0 && put.lent.inline_bytes.size() <= link::Lent::kMostInline);
+    check(put.request != 0 && put.lent.inline_bytes.size() <= link::Lent::kMaxInline);
   }
   void operator()(const link::Reply& reply) const {
     check(reply.refused <= link::Reply::kShutDown);
@@ -209,8 +209,8 @@ class Attaching {
   }
   void read_all() const {
     std::uint8_t sum = 0;
-    for (const Sample& sample : held_)
-      for (const Tensor& tensor : sample.tensors()) {
+    for (const bus::Sample& sample : held_)
+      for (const bus::Tensor& tensor : sample.tensors()) {
         const ByteSpan span = span_of(tensor.layout());
         if (span.bytes() == 0) continue;
         sum += static_cast<std::uint8_t>(tensor.data()[span.begin]);
@@ -227,7 +227,7 @@ class Attaching {
 
   World& world_;
   const std::shared_ptr<bus::PeerSession> session_;
-  std::vector<Sample> held_;
+  std::vector<bus::Sample> held_;
   int asked_ = 0;
   int answered_ = 0;
 };

@@ -11,7 +11,7 @@
 namespace tensorbus::fuzz {
 namespace {
 
-constexpr std::size_t kMostOfAFileName = 255;
+constexpr std::size_t kMaxOfAFileName = 255;
 
 void parse(std::string_view name) {
   const std::optional<Id> owner = bus::owner_of_file(name);
@@ -58,7 +58,7 @@ void escape(std::string_view topic) {
   if (escaped.find('~') == escaped.npos) check(unescaped(escaped) == topic);
   const Id id{{1, 2, 3}};
   const std::string name = bus::marker_name(escaped, id, 0xffffffff);
-  check(name.size() <= kMostOfAFileName);
+  check(name.size() <= kMaxOfAFileName);
   const std::optional<bus::Marker> marker = bus::parse_marker(name);
   check(marker && marker->escaped_topic == escaped && marker->participant == id &&
         marker->publisher == 0xffffffff);

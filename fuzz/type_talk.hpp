@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <tensorbus/message_type.hpp>
+#include <tensorbus/values/message_type.hpp>
 
 #include "fuzz/fuzz.hpp"
 #include "tensorbus/link/wire/connection_messages.hpp"
@@ -32,7 +32,7 @@ inline std::string wild_definition(Input& input) {
                                                      "robot.\xc3",
                                                      "no field",
                                                      "",
-                                                     std::string(link::kMostDefinition, 'n')};
+                                                     std::string(link::kMaxDefinition, 'n')};
   const std::uint8_t kind = input.byte();
   if (kind < 0x20) return our_type().definition();
   if (kind < 0x40) return std::string(text_of(input.bytes(input.byte())));

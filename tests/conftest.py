@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support.bridge.machines import why_no_machines
 from support.harness import Elsewhere
-from support.machines import why_no_machines
 from support.warm import Warm
 
 if TYPE_CHECKING:

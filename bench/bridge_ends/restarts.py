@@ -15,7 +15,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests/python"))
 
 import tensorbus as tb
-from support.bridges import Machine, two_machines
+from support.bridge.bridges import Machine, two_machines
 
 PATIENCE = 60.0
 

@@ -2,6 +2,6 @@
 #include "tensorbus/core.hpp"
 
 bench::CallTimes bench::time_inside(const std::string& domain, int batches) {
-  return timed<tensorbus::Participant, tensorbus::bus::Publisher, tensorbus::bus::Subscriber,
-               tensorbus::Sample>(domain, batches);
+  return timed<tensorbus::bus::Participant, tensorbus::bus::Publisher, tensorbus::bus::Subscriber,
+               tensorbus::bus::Sample>(domain, batches);
 }

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <stdexcept>
 #include <string>
-#include <tensorbus/layout.hpp>
-#include <tensorbus/outcome.hpp>
+#include <tensorbus/values/layout.hpp>
+#include <tensorbus/values/outcome.hpp>
 #include <utility>
 #include <vector>
 

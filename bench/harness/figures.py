@@ -8,7 +8,7 @@ from statistics import median
 from harness.report import percentile
 
 # How many times there must be for a percentile to be more than the worst of them.
-LEAST_FOR = {0.5: 1, 0.99: 200, 0.999: 2000}
+MIN_FOR = {0.5: 1, 0.99: 200, 0.999: 2000}
 NAMES = {0.5: "p50_ns", 0.99: "p99_ns", 0.999: "p999_ns"}
 
 
@@ -16,7 +16,7 @@ def latency_figures(times: Sequence[float]) -> dict[str, float]:
     """The percentiles that so many times allow."""
     return {
         NAMES[part]: percentile(times, part)
-        for part, least in LEAST_FOR.items()
+        for part, least in MIN_FOR.items()
         if len(times) >= least
     }
 

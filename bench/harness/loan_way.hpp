@@ -22,7 +22,7 @@ inline void read_every_page(const std::byte* data, std::size_t bytes) {
 // One topic: a publisher here and a subscriber there, of loans of one size.
 class LoanWay {
  public:
-  LoanWay(TwoProcesses& both, const tensorbus::Participant& participant, const Size& size)
+  LoanWay(TwoProcesses& both, const tensorbus::bus::Participant& participant, const Size& size)
       : both_(both),
         size_(size),
         layout_(tensorbus::Layout::contiguous(tensorbus::DType::kUInt8,
@@ -47,14 +47,14 @@ class LoanWay {
     if (both_.is_sender())
       return send_paced(
           both_, pace, [&] { return written_loan(*publisher_, layout_); },
-          [&](tensorbus::Loan& loan) {
+          [&](tensorbus::bus::Loan& loan) {
             const std::uint64_t begin = ticks_before();
             publisher_->publish(std::move(loan));
             sent.tell(begin);
           });
     Histogram latency;
     receive_paced(both_, pace, latency, [&](std::uint64_t) {
-      tensorbus::Sample sample;
+      tensorbus::bus::Sample sample;
       receive(sample, sleeps);
       if (reads) read_every_page(sample.tensor().data(), size_.bytes);
       const std::uint64_t now = ticks_after();
@@ -66,7 +66,7 @@ class LoanWay {
  private:
   static constexpr std::chrono::seconds kPatience{10};
 
-  void receive(tensorbus::Sample& sample, bool sleeps) {
+  void receive(tensorbus::bus::Sample& sample, bool sleeps) {
     using tensorbus::Outcome;
     if (sleeps)
       return require(subscriber_->receive(sample, kPatience) == Outcome::kDone, "no sample came");

@@ -27,9 +27,9 @@ inline std::uint64_t read_ticks(const std::byte* from) noexcept {
 }
 
 // A loan that is written, and on its way to memory or not, before the clock starts.
-inline tensorbus::Loan written_loan(tensorbus::bus::Publisher& publisher,
-                                    const tensorbus::Layout& layout) {
-  tensorbus::Loan loan = publisher.loan(layout);
+inline tensorbus::bus::Loan written_loan(tensorbus::bus::Publisher& publisher,
+                                         const tensorbus::Layout& layout) {
+  tensorbus::bus::Loan loan = publisher.loan(layout);
   loan.data()[0] = std::byte{1};
   return loan;
 }

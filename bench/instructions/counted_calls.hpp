@@ -7,10 +7,10 @@
 #include <deque>
 #include <stdexcept>
 #include <string>
-#include <tensorbus/layout.hpp>
-#include <tensorbus/message.hpp>
-#include <tensorbus/options.hpp>
-#include <tensorbus/outcome.hpp>
+#include <tensorbus/values/layout.hpp>
+#include <tensorbus/values/message.hpp>
+#include <tensorbus/values/options.hpp>
+#include <tensorbus/values/outcome.hpp>
 #include <tuple>
 #include <utility>
 #include <vector>

@@ -3,5 +3,6 @@
 
 void bench::count_inside(const std::string& domain) {
   using namespace tensorbus;
-  count_calls<Participant, bus::Publisher, bus::Subscriber, Loan, Sample>("inside", domain);
+  count_calls<bus::Participant, bus::Publisher, bus::Subscriber, bus::Loan, bus::Sample>("inside",
+                                                                                         domain);
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 _MAGIC = b"\x89MCAP0\r\n"
 _HEADER, _FOOTER, _CHANNEL, _MESSAGE, _ATTACHMENT = 1, 2, 4, 5, 9
 _ATTACHMENT_INDEX, _STATISTICS, _DATA_END = 10, 11, 15
-_UINT8 = 2  # as include/tensorbus/dtype.hpp has it
+_UINT8 = 2  # as include/tensorbus/values/dtype.hpp has it
 _NAME, _TYPE = b"tensorbus.index", b"application/x-tensorbus-index"
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from textwrap import dedent
 
 HIDDEN = {"detail", "internal"}
+FORMER_PATH = "// Kept until 1.0: the former path of this header."
 LITERALS_AND_COMMENTS = re.compile(
     r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*.*?\*/', re.S
 )
@@ -34,7 +35,7 @@ LEFT_OUT = re.compile(
     re.S,
 )
 INVISIBLE = re.compile(r"#(?!define \w+_\b)")  # of what is left out, what takes no comment along
-MOST_NAMES = 3
+MAX_NAMES = 3
 
 
 @dataclass
@@ -55,8 +56,13 @@ def pages(include: Path) -> Iterator[Page]:
     """A page for each public header below a folder of an installed tree."""
     for path in sorted([*include.rglob("*.hpp"), *include.rglob("*.h")]):
         name = path.relative_to(include)
-        if not HIDDEN.intersection(name.parts):
+        if is_described(name, path):
             yield Page(str(name), page_of(str(name), path.read_text()))
+
+
+def is_described(name: Path, header: Path) -> bool:
+    """Has a header a page? Not one that only includes another: its former path."""
+    return not HIDDEN.intersection(name.parts) and FORMER_PATH not in header.read_text()
 
 
 def page_of(name: str, header: str) -> str:
@@ -213,7 +219,7 @@ def signature(function: str) -> str:
 def title_of(declarations: list[str]) -> str:
     names = list(dict.fromkeys(name_of(declaration) for declaration in declarations))
     usual = [name for name in names if not re.match(r"~|operator=$", name)] or names
-    return escaped(", ".join(usual[:MOST_NAMES]) + (", ..." if len(usual) > MOST_NAMES else ""))
+    return escaped(", ".join(usual[:MAX_NAMES]) + (", ..." if len(usual) > MAX_NAMES else ""))
 
 
 def name_of(declaration: str) -> str:

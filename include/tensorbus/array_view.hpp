@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <tensorbus/device.hpp>
-#include <tensorbus/error.hpp>
-#include <tensorbus/layout.hpp>
+#include <tensorbus/values/device.hpp>
+#include <tensorbus/values/error.hpp>
+#include <tensorbus/values/layout.hpp>
 #include <type_traits>
 
 namespace tensorbus::inline v0 {

@@ -6,17 +6,17 @@
 #include <optional>
 #include <string>
 #include <tensorbus/content.hpp>
-#include <tensorbus/error.hpp>
 #include <tensorbus/internal/call.hpp>
 #include <tensorbus/internal/calls.hpp>
 #include <tensorbus/internal/deadline.hpp>
 #include <tensorbus/internal/server.hpp>
 #include <tensorbus/message_struct.hpp>
-#include <tensorbus/outcome.hpp>
 #include <tensorbus/participant.hpp>
 #include <tensorbus/sample.hpp>
 #include <tensorbus/service_error.hpp>
 #include <tensorbus/typed_message.hpp>
+#include <tensorbus/values/error.hpp>
+#include <tensorbus/values/outcome.hpp>
 #include <utility>
 #include <vector>
 

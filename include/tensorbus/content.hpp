@@ -4,11 +4,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <tensorbus/error.hpp>
 #include <tensorbus/message_fields.hpp>
 #include <tensorbus/message_struct.hpp>
 #include <tensorbus/tensor.hpp>
-#include <tensorbus/value.hpp>
+#include <tensorbus/values/error.hpp>
+#include <tensorbus/values/value.hpp>
 #include <utility>
 #include <vector>
 

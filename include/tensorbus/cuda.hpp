@@ -12,15 +12,15 @@
 #include <optional>
 #include <string>
 #include <tensorbus/array_view.hpp>
-#include <tensorbus/device.hpp>
-#include <tensorbus/error.hpp>
 #include <tensorbus/internal/call.hpp>
 #include <tensorbus/internal/tensors.hpp>
-#include <tensorbus/layout.hpp>
 #include <tensorbus/loan.hpp>
-#include <tensorbus/message.hpp>
 #include <tensorbus/sample.hpp>
 #include <tensorbus/tensor.hpp>
+#include <tensorbus/values/device.hpp>
+#include <tensorbus/values/error.hpp>
+#include <tensorbus/values/layout.hpp>
+#include <tensorbus/values/message.hpp>
 #include <type_traits>
 #include <utility>
 
@@ -190,14 +190,14 @@ struct IpcHandle {
 // the reason for memory without a handle: of a pool (cudaMallocAsync), of cuMemCreate (loans),
 // managed, or opened by a handle.
 inline IpcHandle ipc_handle(const void* data, std::size_t bytes) {
-  tb_ipc_handle told = TB_IPC_HANDLE_INIT;
-  internal::require_done(tb_ipc_handle_of(data, bytes, &told));
+  tb_ipc_handle c_handle = TB_IPC_HANDLE_INIT;
+  internal::require_done(tb_ipc_handle_of(data, bytes, &c_handle));
   IpcHandle found{.handle = {},
-                  .offset = told.offset,
-                  .allocation_bytes = told.allocation_bytes,
-                  .device = Device::cuda(told.device)};
-  static_assert(sizeof found.handle == sizeof told.bytes);
-  std::memcpy(&found.handle, told.bytes, sizeof told.bytes);
+                  .offset = c_handle.offset,
+                  .allocation_bytes = c_handle.allocation_bytes,
+                  .device = Device::cuda(c_handle.device)};
+  static_assert(sizeof found.handle == sizeof c_handle.bytes);
+  std::memcpy(&found.handle, c_handle.bytes, sizeof c_handle.bytes);
   return found;
 }
 

@@ -13,12 +13,12 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <tensorbus/device.hpp>
-#include <tensorbus/error.hpp>
 #include <tensorbus/internal/dlpack_types.hpp>
-#include <tensorbus/layout.hpp>
-#include <tensorbus/message.hpp>
 #include <tensorbus/tensor.hpp>
+#include <tensorbus/values/device.hpp>
+#include <tensorbus/values/error.hpp>
+#include <tensorbus/values/layout.hpp>
+#include <tensorbus/values/message.hpp>
 #include <utility>
 
 namespace tensorbus::inline v0 {

@@ -12,14 +12,14 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <tensorbus/error.hpp>
 #include <tensorbus/internal/fd.hpp>
 #include <tensorbus/internal/polling.hpp>
-#include <tensorbus/outcome.hpp>
 #include <tensorbus/parents.hpp>
 #include <tensorbus/sample.hpp>
 #include <tensorbus/service.hpp>
 #include <tensorbus/subscriber.hpp>
+#include <tensorbus/values/error.hpp>
+#include <tensorbus/values/outcome.hpp>
 #include <utility>
 #if __has_include(<stop_token>)  // libc++ has it since LLVM 18
 #include <stop_token>

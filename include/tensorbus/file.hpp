@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <tensorbus/file_options.hpp>
 #include <tensorbus/internal/call.hpp>
 #include <tensorbus/internal/file_ref.hpp>
 #include <tensorbus/tensor.hpp>
+#include <tensorbus/values/file_options.hpp>
 #include <vector>
 
 namespace tensorbus::inline v0 {
@@ -82,9 +82,9 @@ class MappedFile {
     });
   }
   Tensor tensor_named(const char* name) const {
-    tb_tensor told = TB_TENSOR_INIT;
-    internal::require_done(tb_file_tensor_named(alive(), name, &told));
-    return Tensor(file_, told);
+    tb_tensor described = TB_TENSOR_INIT;
+    internal::require_done(tb_file_tensor_named(alive(), name, &described));
+    return Tensor(file_, described);
   }
   tb_file* alive() const { return internal::living(file_, "mapped file"); }
 

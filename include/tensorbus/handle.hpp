@@ -4,9 +4,9 @@
 
 #include <optional>
 #include <string>
-#include <tensorbus/error.hpp>
 #include <tensorbus/internal/call.hpp>
-#include <tensorbus/value.hpp>
+#include <tensorbus/values/error.hpp>
+#include <tensorbus/values/value.hpp>
 #include <utility>
 
 namespace tensorbus::inline v0 {

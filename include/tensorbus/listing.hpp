@@ -5,13 +5,13 @@
 #include <chrono>
 #include <cstddef>
 #include <string>
-#include <tensorbus/id.hpp>
 #include <tensorbus/internal/call.hpp>
 #include <tensorbus/internal/tensors.hpp>
-#include <tensorbus/listed.hpp>
-#include <tensorbus/message_type.hpp>
-#include <tensorbus/options.hpp>
 #include <tensorbus/participant.hpp>
+#include <tensorbus/values/id.hpp>
+#include <tensorbus/values/listed.hpp>
+#include <tensorbus/values/message_type.hpp>
+#include <tensorbus/values/options.hpp>
 #include <vector>
 
 namespace tensorbus::inline v0 {
@@ -26,36 +26,36 @@ namespace internal {
 
 inline PublisherInfo info_of(const tb_publisher_info& info) {
   const std::string type = info.type;
-  PublisherInfo told{info.topic, info.node, type.empty() ? MessageType() : MessageType(type),
+  PublisherInfo made{info.topic, info.node, type.empty() ? MessageType() : MessageType(type),
                      id_of(info.participant), info.pid};
-  if (info.struct_size < sizeof info) return told;  // an older library knows no more
-  told.number = info.number;
-  told.depth = info.depth;
-  told.history = info.history;
-  told.reliable = info.reliable != 0;
-  told.machine = info.machine;
-  told.origin = info.origin;
-  return told;
+  if (info.struct_size < sizeof info) return made;  // an older library knows no more
+  made.number = info.number;
+  made.depth = info.depth;
+  made.history = info.history;
+  made.reliable = info.reliable != 0;
+  made.machine = info.machine;
+  made.origin = info.origin;
+  return made;
 }
 inline NodeInfo info_of(const tb_node_info& info) {
-  NodeInfo told{info.name, id_of(info.participant), info.pid};
+  NodeInfo made{info.name, id_of(info.participant), info.pid};
   // An older library does not have this field.
   if (info.struct_size >= offsetof(tb_node_info, machine) + sizeof info.machine)
-    told.machine = info.machine;
-  return told;
+    made.machine = info.machine;
+  return made;
 }
 
 // Collects the items of a listing in C.
 template <typename Info>
-struct Told {
+struct Collected {
   std::vector<Info> all;
   Caught caught;
 
   template <typename CInfo>
   static int tell(const CInfo* info, void* context) noexcept {
-    auto& told = *static_cast<Told*>(context);
-    return told.caught.held([&] {
-      told.all.push_back(info_of(*info));
+    auto& collected = *static_cast<Collected*>(context);
+    return collected.caught.held([&] {
+      collected.all.push_back(info_of(*info));
       return 0;
     });
   }
@@ -64,10 +64,10 @@ struct Told {
 template <typename Info, typename CInfo>
 std::vector<Info> listed(tb_status (*list)(tb_participant*, int (*)(const CInfo*, void*), void*),
                          const Participant& participant) {
-  Told<Info> told;
-  require_done(list(get(participant), &Told<Info>::template tell<CInfo>, &told));
-  told.caught.rethrow();
-  return std::move(told.all);
+  Collected<Info> collected;
+  require_done(list(get(participant), &Collected<Info>::template tell<CInfo>, &collected));
+  collected.caught.rethrow();
+  return std::move(collected.all);
 }
 
 }  // namespace internal

@@ -6,12 +6,12 @@
 #include <cstddef>
 #include <span>
 #include <tensorbus/array_view.hpp>
-#include <tensorbus/device.hpp>
 #include <tensorbus/internal/call.hpp>
 #include <tensorbus/internal/tensors.hpp>
-#include <tensorbus/layout.hpp>
-#include <tensorbus/message.hpp>
 #include <tensorbus/participant.hpp>
+#include <tensorbus/values/device.hpp>
+#include <tensorbus/values/layout.hpp>
+#include <tensorbus/values/message.hpp>
 #include <utility>
 
 namespace tensorbus::inline v0 {

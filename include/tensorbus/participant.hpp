@@ -7,12 +7,13 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <tensorbus/device.hpp>
-#include <tensorbus/id.hpp>
 #include <tensorbus/internal/call.hpp>
+#include <tensorbus/internal/from_c.hpp>
 #include <tensorbus/internal/tensors.hpp>
-#include <tensorbus/options.hpp>
-#include <tensorbus/stats.hpp>
+#include <tensorbus/values/device.hpp>
+#include <tensorbus/values/id.hpp>
+#include <tensorbus/values/options.hpp>
+#include <tensorbus/values/stats.hpp>
 
 namespace tensorbus::inline v0 {
 
@@ -87,9 +88,7 @@ inline ArenaUse Participant::arena(Device device) const {
   tb_arena_use use = TB_ARENA_USE_INIT;
   internal::require_done(
       tb_participant_arena(internal::get(*this), internal::number_of(device), &use));
-  return {use.segments,         use.blocks,          use.used_bytes,
-          use.reserved_bytes,   use.budget_bytes,    use.inherited_bytes,
-          use.inherited_leases, use.forked_children, use.unwatched_forks};
+  return internal::from_c<ArenaUse>(use);
 }
 
 }  // namespace tensorbus::inline v0

@@ -7,10 +7,11 @@
 #include <cstdint>
 #include <string>
 #include <tensorbus/internal/call.hpp>
+#include <tensorbus/internal/from_c.hpp>
 #include <tensorbus/internal/tensors.hpp>
-#include <tensorbus/outcome.hpp>
-#include <tensorbus/played.hpp>
 #include <tensorbus/recording.hpp>
+#include <tensorbus/values/outcome.hpp>
+#include <tensorbus/values/played.hpp>
 #include <vector>
 
 namespace tensorbus::inline v0 {
@@ -53,22 +54,13 @@ class Player {
     return internal::outcome_of(asked.ended(tb_player_wait(alive(), timeout.count(), asked.get())));
   }
   PlayerStats stats() const {
-    tb_player_stats told = TB_PLAYER_STATS_INIT;
-    internal::require_done(tb_player_get_stats(alive(), &told));
+    tb_player_stats given = TB_PLAYER_STATS_INIT;
+    internal::require_done(tb_player_get_stats(alive(), &given));
     std::array<char, 8192> error{};
     internal::require_done(tb_player_last_error(alive(), error.data(), error.size()));
-    return {.messages = told.messages,
-            .left = told.left,
-            .loops = told.loops,
-            .unreadable = told.unreadable,
-            .bytes_copied = told.bytes_copied,
-            .position_ns = told.position_ns,
-            .latest_ns = told.latest_ns,
-            .late_ns = told.late_ns,
-            .rate = told.rate,
-            .paused = told.paused != 0,
-            .ended = told.ended != 0,
-            .error = error.data()};
+    auto stats = internal::from_c<PlayerStats>(given);
+    stats.error = error.data();
+    return stats;
   }
   // Ends playing and closes the publishers; samples stay valid. Throws the Error that ended
   // playing; a second call does nothing.

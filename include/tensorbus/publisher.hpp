@@ -7,14 +7,15 @@
 #include <span>
 #include <string>
 #include <tensorbus/internal/call.hpp>
+#include <tensorbus/internal/from_c.hpp>
 #include <tensorbus/internal/tensors.hpp>
 #include <tensorbus/loan.hpp>
-#include <tensorbus/message.hpp>
-#include <tensorbus/message_type.hpp>
-#include <tensorbus/options.hpp>
 #include <tensorbus/participant.hpp>
-#include <tensorbus/stats.hpp>
-#include <tensorbus/value.hpp>
+#include <tensorbus/values/message.hpp>
+#include <tensorbus/values/message_type.hpp>
+#include <tensorbus/values/options.hpp>
+#include <tensorbus/values/stats.hpp>
+#include <tensorbus/values/value.hpp>
 #include <utility>
 #include <vector>
 
@@ -92,7 +93,7 @@ class Publisher {
  private:
   tb_publisher* get() const { return internal::living(publisher_, "publisher"); }
   Published publish_all(std::span<const TensorView> tensors, const Message& rest);
-  static Published told(tb_status status, const tb_published& published) {
+  static Published result_of(tb_status status, const tb_published& published) {
     return {internal::outcome_of(status), published.sequence, published.subscribers};
   }
 
@@ -135,14 +136,14 @@ inline Published Publisher::publish(Loan&& loan, void* stream) {
   tb_published published = TB_PUBLISHED_INIT;
   const tb_status status = tb_publisher_publish_loan(get(), &given, stream, &published);
   if (given == nullptr) (void)loan.loan_.release();
-  return told(status, published);
+  return result_of(status, published);
 }
 
 inline Published Publisher::publish_all(std::span<const TensorView> tensors, const Message& rest) {
   tb_published published = TB_PUBLISHED_INIT;
   tb_publisher* const publisher = get();
   internal::Outbound message(tensors, rest);
-  return told(tb_publisher_publish(publisher, message.hand_over(), &published), published);
+  return result_of(tb_publisher_publish(publisher, message.hand_over(), &published), published);
 }
 
 inline Published Publisher::publish(const Value& fields, const std::vector<TensorView>& tensors) {
@@ -158,9 +159,9 @@ inline Published Publisher::publish(const Message& message, std::chrono::nanosec
   tb_publisher* const publisher = get();
   internal::Asked asked(give_up);
   internal::Outbound outbound(message);
-  return told(asked.ended(tb_publisher_publish_within(publisher, outbound.hand_over(),
-                                                      timeout.count(), asked.get(), &published)),
-              published);
+  return result_of(asked.ended(tb_publisher_publish_within(
+                       publisher, outbound.hand_over(), timeout.count(), asked.get(), &published)),
+                   published);
 }
 
 inline PublishedMany Publisher::publish_many(const TensorView& rows,
@@ -189,21 +190,7 @@ inline Outcome Publisher::wait_for_subscribers(std::uint32_t count,
 inline PublisherStats Publisher::stats() const {
   tb_publisher_stats stats = TB_PUBLISHER_STATS_INIT;
   internal::require_done(tb_publisher_get_stats(get(), &stats));
-  return {.sent = stats.sent,
-          .delivered = stats.delivered,
-          .dropped_depth = stats.dropped_depth,
-          .dropped_held = stats.dropped_held,
-          .dropped_unsent = stats.dropped_unsent,
-          .timed_out = stats.timed_out,
-          .waited = stats.waited,
-          .bytes_copied = stats.bytes_copied,
-          .bytes_in_flight = stats.bytes_in_flight,
-          .subscribers = stats.subscribers,
-          .waiting = stats.waiting,
-          .cut_off = stats.cut_off,
-          .bad_returns = stats.bad_returns,
-          .blocked_by = stats.blocked_by,
-          .blocked_for = std::chrono::nanoseconds(stats.blocked_ns)};
+  return internal::from_c<PublisherStats>(stats);
 }
 
 }  // namespace tensorbus::inline v0

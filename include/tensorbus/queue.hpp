@@ -5,12 +5,13 @@
 #include <chrono>
 #include <string>
 #include <tensorbus/internal/call.hpp>
+#include <tensorbus/internal/from_c.hpp>
 #include <tensorbus/internal/tensors.hpp>
-#include <tensorbus/message.hpp>
-#include <tensorbus/options.hpp>
 #include <tensorbus/participant.hpp>
 #include <tensorbus/sample.hpp>
-#include <tensorbus/stats.hpp>
+#include <tensorbus/values/message.hpp>
+#include <tensorbus/values/options.hpp>
+#include <tensorbus/values/stats.hpp>
 #include <utility>
 
 namespace tensorbus::inline v0 {
@@ -239,7 +240,7 @@ inline QueueStats Queue::stats(const GiveUp& give_up) const {
   internal::Asked asked(give_up);
   tb_queue_stats stats = TB_QUEUE_STATS_INIT;
   internal::require_done(asked.ended(tb_queue_get_stats(queue(), asked.get(), &stats)));
-  return {stats.items, stats.unfinished, stats.lost, stats.bytes};
+  return internal::from_c<QueueStats>(stats);
 }
 
 inline void Queue::shutdown(bool immediate, const GiveUp& give_up) {

@@ -6,8 +6,9 @@
 #include <chrono>
 #include <string>
 #include <tensorbus/internal/call.hpp>
-#include <tensorbus/outcome.hpp>
-#include <tensorbus/recorded.hpp>
+#include <tensorbus/internal/from_c.hpp>
+#include <tensorbus/values/outcome.hpp>
+#include <tensorbus/values/recorded.hpp>
 #include <vector>
 
 namespace tensorbus::inline v0 {
@@ -34,7 +35,7 @@ class Recorder {
                                  std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max(),
                                  const GiveUp& give_up = {}) {
     const internal::Asked asked(give_up);
-    std::array<char, kMostPath> text{};
+    std::array<char, kMaxPath> text{};
     const Outcome outcome = internal::outcome_of(asked.ended(
         tb_recorder_snapshot(alive(), timeout.count(), asked.get(), text.data(), text.size())));
     if (outcome == Outcome::kDone) path = text.data();
@@ -49,25 +50,20 @@ class Recorder {
         asked.ended(tb_recorder_wait(alive(), timeout.count(), asked.get())));
   }
   RecorderStats stats() const {
-    tb_recorder_stats told = TB_RECORDER_STATS_INIT;
-    internal::require_done(tb_recorder_get_stats(alive(), &told));
-    std::array<char, kMostPath> error{};
+    tb_recorder_stats given = TB_RECORDER_STATS_INIT;
+    internal::require_done(tb_recorder_get_stats(alive(), &given));
+    std::array<char, kMaxPath> error{};
     internal::require_done(tb_recorder_last_error(alive(), error.data(), error.size()));
-    return {.messages = told.messages,
-            .bytes = told.bytes,
-            .files = told.files,
-            .lost = told.lost,
-            .unwritable = told.unwritable,
-            .buffered_bytes = told.buffered_bytes,
-            .topics = told.topics,
-            .error = error.data()};
+    auto stats = internal::from_c<RecorderStats>(given);
+    stats.error = error.data();
+    return stats;
   }
   // Writes what was published before this call, and the end of the file. Throws the Error that
   // ended recording early, which says what the file contains; a second call does nothing.
   void close() { internal::require_done(tb_recorder_close(alive())); }
 
  private:
-  static constexpr std::size_t kMostPath = 8192;
+  static constexpr std::size_t kMaxPath = 8192;
   using Owned = internal::Owned<tb_recorder, tb_recorder_destroy>;
 
   static std::vector<const char*> texts_of(const std::vector<std::string>& texts) {

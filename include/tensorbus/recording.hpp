@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 #include <tensorbus/internal/call.hpp>
-#include <tensorbus/recorded.hpp>
 #include <tensorbus/sample.hpp>
+#include <tensorbus/values/recorded.hpp>
 #include <vector>
 
 namespace tensorbus::inline v0 {
@@ -66,15 +66,15 @@ class Recording {
   std::vector<RecordedTopic> topics() const {
     std::vector<RecordedTopic> topics(tb_recording_topic_count(alive()));
     for (std::uint32_t i = 0; i < topics.size(); ++i) {
-      tb_recorded_topic told = TB_RECORDED_TOPIC_INIT;
-      internal::require_done(tb_recording_topic(alive(), i, &told));
-      topics[i] = {.name = told.name,
-                   .types = {told.types, told.types + told.type_count},
-                   .publishers = told.publishers,
-                   .messages = told.messages,
-                   .lost = told.lost,
-                   .begin_ns = told.begin_ns,
-                   .end_ns = told.end_ns};
+      tb_recorded_topic given = TB_RECORDED_TOPIC_INIT;
+      internal::require_done(tb_recording_topic(alive(), i, &given));
+      topics[i] = {.name = given.name,
+                   .types = {given.types, given.types + given.type_count},
+                   .publishers = given.publishers,
+                   .messages = given.messages,
+                   .lost = given.lost,
+                   .begin_ns = given.begin_ns,
+                   .end_ns = given.end_ns};
     }
     return topics;
   }

@@ -8,14 +8,14 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <tensorbus/id.hpp>
 #include <tensorbus/internal/call.hpp>
 #include <tensorbus/internal/one_or_many.hpp>
 #include <tensorbus/internal/tensors.hpp>
-#include <tensorbus/origin.hpp>
-#include <tensorbus/sample_header.hpp>
 #include <tensorbus/tensor.hpp>
-#include <tensorbus/value.hpp>
+#include <tensorbus/values/id.hpp>
+#include <tensorbus/values/origin.hpp>
+#include <tensorbus/values/sample_header.hpp>
+#include <tensorbus/values/value.hpp>
 #include <utility>
 
 namespace tensorbus::inline v0 {
@@ -110,18 +110,18 @@ inline void Sample::describe_tensors() {
 
 inline SampleHeader Sample::header() const noexcept {
   if (!sample_) return {};
-  tb_sample_header told = TB_SAMPLE_HEADER_INIT;
-  tb_sample_get_header(sample_.get(), &told);
-  SampleHeader header{.sequence = told.sequence,
-                      .timestamp_ns = told.timestamp_ns,
-                      .fingerprint = told.fingerprint,
-                      .publisher = internal::id_of(told.publisher),
-                      .publisher_number = told.publisher_number,
-                      .topic = told.topic,
+  tb_sample_header given = TB_SAMPLE_HEADER_INIT;
+  tb_sample_get_header(sample_.get(), &given);
+  SampleHeader header{.sequence = given.sequence,
+                      .timestamp_ns = given.timestamp_ns,
+                      .fingerprint = given.fingerprint,
+                      .publisher = internal::id_of(given.publisher),
+                      .publisher_number = given.publisher_number,
+                      .topic = given.topic,
                       .origin = std::nullopt};
-  if (told.has_origin != 0)
-    header.origin = Origin{internal::id_of(told.origin.host), internal::id_of(told.origin.writer),
-                           told.origin.sequence};
+  if (given.has_origin != 0)
+    header.origin = Origin{internal::id_of(given.origin.host), internal::id_of(given.origin.writer),
+                           given.origin.sequence};
   return header;
 }
 

@@ -7,18 +7,18 @@
 #include <optional>
 #include <string>
 #include <tensorbus/content.hpp>
-#include <tensorbus/error.hpp>
 #include <tensorbus/internal/answers.hpp>
 #include <tensorbus/internal/call.hpp>
 #include <tensorbus/internal/calls.hpp>
 #include <tensorbus/internal/failure.hpp>
 #include <tensorbus/internal/polling.hpp>
 #include <tensorbus/message_struct.hpp>
-#include <tensorbus/outcome.hpp>
 #include <tensorbus/participant.hpp>
 #include <tensorbus/queue.hpp>
 #include <tensorbus/sample.hpp>
 #include <tensorbus/typed_message.hpp>
+#include <tensorbus/values/error.hpp>
+#include <tensorbus/values/outcome.hpp>
 #include <utility>
 
 namespace tensorbus::inline v0 {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <string>
-#include <tensorbus/error.hpp>
+#include <tensorbus/values/error.hpp>
 #include <utility>
 
 namespace tensorbus::inline v0 {

@@ -8,10 +8,10 @@
 #include <tensorbus/internal/call.hpp>
 #include <tensorbus/internal/tensors.hpp>
 #include <tensorbus/loan.hpp>
-#include <tensorbus/message.hpp>
-#include <tensorbus/options.hpp>
 #include <tensorbus/participant.hpp>
 #include <tensorbus/sample.hpp>
+#include <tensorbus/values/message.hpp>
+#include <tensorbus/values/options.hpp>
 #include <utility>
 
 namespace tensorbus::inline v0 {

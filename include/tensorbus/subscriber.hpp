@@ -10,10 +10,11 @@
 #include <span>
 #include <string>
 #include <tensorbus/internal/call.hpp>
-#include <tensorbus/options.hpp>
+#include <tensorbus/internal/from_c.hpp>
 #include <tensorbus/participant.hpp>
 #include <tensorbus/sample.hpp>
-#include <tensorbus/stats.hpp>
+#include <tensorbus/values/options.hpp>
+#include <tensorbus/values/stats.hpp>
 #include <utility>
 #include <vector>
 
@@ -245,16 +246,9 @@ inline std::string Subscriber::last_refusal() const {
 inline SubscriberStats Subscriber::stats() const {
   tb_subscriber_stats stats = TB_SUBSCRIBER_STATS_INIT;
   internal::require_done(tb_subscriber_get_stats(get(), &stats));
-  return {.received = stats.received,
-          .missed = stats.missed,
-          .bad = stats.bad,
-          .gone = stats.gone,
-          .staged = stats.staged,
-          .held = stats.held,
-          .publishers = stats.publishers,
-          .cut_off = stats.cut_off,
-          .refused = stats.refused,
-          .last_refusal = stats.refused > 0 ? last_refusal() : std::string()};
+  auto made = internal::from_c<SubscriberStats>(stats);
+  if (made.refused > 0) made.last_refusal = last_refusal();
+  return made;
 }
 
 }  // namespace tensorbus::inline v0

@@ -7,12 +7,12 @@
 #include <optional>
 #include <span>
 #include <tensorbus/array_view.hpp>
-#include <tensorbus/device.hpp>
 #include <tensorbus/internal/call.hpp>
 #include <tensorbus/internal/file_ref.hpp>
 #include <tensorbus/internal/tensors.hpp>
-#include <tensorbus/layout.hpp>
-#include <tensorbus/message.hpp>
+#include <tensorbus/values/device.hpp>
+#include <tensorbus/values/layout.hpp>
+#include <tensorbus/values/message.hpp>
 #include <utility>
 
 namespace tensorbus::inline v0 {
@@ -143,7 +143,7 @@ class Tensor {
  private:
   friend class Sample;
   friend class MappedFile;
-  Tensor(internal::FileRef file, const tb_tensor& told) : file_(std::move(file)) { take(told); }
+  Tensor(internal::FileRef file, const tb_tensor& tensor) : file_(std::move(file)) { take(tensor); }
   // Describes the tensor of this index in a sample. The sample owns this object and outlives it.
   void describe(tb_sample* sample, std::uint32_t index) {
     tb_tensor tensor = TB_TENSOR_INIT;

@@ -18,14 +18,14 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <tensorbus/device.hpp>
-#include <tensorbus/dtype.hpp>
-#include <tensorbus/error.hpp>
-#include <tensorbus/layout.hpp>
 #include <tensorbus/loan.hpp>
-#include <tensorbus/message.hpp>
 #include <tensorbus/participant.hpp>
 #include <tensorbus/tensor.hpp>
+#include <tensorbus/values/device.hpp>
+#include <tensorbus/values/dtype.hpp>
+#include <tensorbus/values/error.hpp>
+#include <tensorbus/values/layout.hpp>
+#include <tensorbus/values/message.hpp>
 #include <utility>
 #include <vector>
 

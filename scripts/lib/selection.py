@@ -141,8 +141,8 @@ def cpp_folders(file: str, sources: set[str]) -> set[str]:
     if file in sources:
         found.add(file)
     elif path.is_relative_to("src/tensorbus"):
-        folder = "tests/unit" / path.parent.relative_to("src/tensorbus")
-        while not (ROOT / folder).is_dir():
+        folder = Path("tests/unit", *path.parts[2:3])  # also tests of what builds upon the file
+        if not (ROOT / folder).is_dir():
             folder = folder.parent
         found.add(str(folder))
     elif path.is_relative_to("tests"):

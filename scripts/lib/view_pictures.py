@@ -15,8 +15,8 @@ import numpy as np
 from PIL import Image
 
 import tensorbus as tb
-from support.chromium import Tab, chromium
-from support.view_pages import serving
+from support.screens.chromium import Tab, chromium
+from support.screens.view_pages import serving
 from tensorbus._view.serving import others
 
 PICTURES = Path(__file__).parents[2] / "docs/tasks/pictures"

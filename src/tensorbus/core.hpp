@@ -2,13 +2,13 @@
 
 // Includes all of the core, for tensorbus._core and the benchmarks. Programs include
 // <tensorbus/tensorbus.hpp>, which calls the same classes through the C interface.
-#include <tensorbus/dtype.hpp>
-#include <tensorbus/layout.hpp>
-#include <tensorbus/message.hpp>
-#include <tensorbus/message_type.hpp>
-#include <tensorbus/options.hpp>
-#include <tensorbus/stats.hpp>
-#include <tensorbus/value.hpp>
+#include <tensorbus/values/dtype.hpp>
+#include <tensorbus/values/layout.hpp>
+#include <tensorbus/values/message.hpp>
+#include <tensorbus/values/message_type.hpp>
+#include <tensorbus/values/options.hpp>
+#include <tensorbus/values/stats.hpp>
+#include <tensorbus/values/value.hpp>
 
 #include "tensorbus/bus/ipc.hpp"
 #include "tensorbus/bus/listing.hpp"

@@ -43,7 +43,7 @@ TEST_P(CudaHeirs, that_host_a_queue_hand_on_what_a_dead_producer_has_put) {
                               const TestStream stream(1);
                               bus::Queue queue = c.open();
                               die_now(domain, wire);
-                              std::vector<Sample> items;
+                              std::vector<bus::Sample> items;
                               for (std::uint64_t seed = 1; seed <= 3; ++seed) {
                                 items.push_back(next_item(queue));
                                 expect_on_device(stream, items.back().tensor(), seed);
@@ -60,7 +60,7 @@ TEST_P(CudaHeirs, hand_nothing_on_that_was_half_written) {
                               const Client c(domain);
                               bus::Queue queue = c.open();
                               die_now(domain, wire);
-                              Sample item;
+                              bus::Sample item;
                               for (int i = 0; i < 3; ++i)
                                 EXPECT_EQ(queue.get(item, kLong), Outcome::kClosed);
                               EXPECT_EQ(queue.get(item, 0ns), Outcome::kTimedOut);
@@ -87,7 +87,7 @@ TEST(CudaHeirs, do_not_have_memory_of_other_allocators) {
         const Client c(domain);
         bus::Queue queue = c.open();
         die_now(domain, wire);
-        Sample item;
+        bus::Sample item;
         EXPECT_EQ(queue.get(item, kLong), Outcome::kClosed);
         EXPECT_EQ(queue.get(item, 0ns), Outcome::kTimedOut);
       });
@@ -115,7 +115,7 @@ TEST(CudaHeirs, of_a_participant_that_left_wait_for_what_its_process_still_write
         const TestStream stream;
         bus::Queue queue = c.open();
         await_death(domain, receive<Id>(wire));
-        Sample item;
+        bus::Sample item;
         EXPECT_EQ(queue.get(item, std::chrono::milliseconds(200)), Outcome::kTimedOut);
         tell(wire);
         EXPECT_EQ(queue.get(item, kLong), Outcome::kDone);
@@ -156,7 +156,7 @@ void publish_and_die(const FreshDomain& domain, int wire, bool written) {
   ::raise(SIGKILL);
 }
 
-TensorView view_of(const Tensor& tensor, const TestStream& stream) {
+TensorView view_of(const bus::Tensor& tensor, const TestStream& stream) {
   return {tensor.data(), tensor.layout(), tensor.device(), stream.get()};
 }
 
@@ -166,18 +166,18 @@ TEST(CudaHeirs, publish_and_share_what_a_dead_publisher_has_left) {
       [&](int wire) { publish_and_die(domain, wire, true); },
       [&](int wire) {
         Reader r(domain);
-        const Sample sample = r.next();
+        const bus::Sample sample = r.next();
         die_now(domain, wire);
         bus::Publisher onwards("onwards", {.history = 1}, r.us);
         onwards.publish({{view_of(sample.tensor(), r.stream)}});
-        const Shared shared = share({{view_of(sample.tensor(), r.stream)}}, {}, r.us);
+        const bus::Shared shared = share({{view_of(sample.tensor(), r.stream)}}, {}, r.us);
         EXPECT_EQ(onwards.stats().bytes_copied, 0U);
-        const Participant other = domain.join();
+        const bus::Participant other = domain.join();
         bus::Subscriber last("onwards", {}, other);
         const auto received = last.receive(kLong);
         ASSERT_TRUE(received);
         expect_on_device(r.stream, received->tensor(), 5);
-        const Sample attached = attach(shared.handle(), {.timeout = kLong}, other);
+        const bus::Sample attached = attach(shared.handle(), {.timeout = kLong}, other);
         expect_on_device(r.stream, attached.tensor(), 5);
       });
 }
@@ -188,12 +188,12 @@ TEST(CudaHeirs, publish_and_share_nothing_that_was_half_written) {
       [&](int wire) { publish_and_die(domain, wire, false); },
       [&](int wire) {
         Reader r(domain);
-        const Sample sample = r.next();
+        const bus::Sample sample = r.next();
         bus::Publisher onwards("onwards", {.history = 1}, r.us);
         onwards.publish({{view_of(sample.tensor(), r.stream)}});
-        const Shared shared = share({{view_of(sample.tensor(), r.stream)}}, {}, r.us);
+        const bus::Shared shared = share({{view_of(sample.tensor(), r.stream)}}, {}, r.us);
         die_now(domain, wire);
-        const Participant other = domain.join();
+        const bus::Participant other = domain.join();
         bus::Subscriber last("onwards", {}, other);
         EXPECT_TRUE(eventually([&] {
           EXPECT_FALSE(last.try_receive());
@@ -212,9 +212,9 @@ TEST(CudaHeirs, that_die_leave_what_they_were_left_to_who_has_it) {
         while_the_first_is_killed(
             [&](int below) {
               Reader r(domain);
-              const Sample sample = r.next();
+              const bus::Sample sample = r.next();
               die_now(domain, wire);
-              const Shared shared = share({{view_of(sample.tensor(), r.stream)}}, {}, r.us);
+              const bus::Shared shared = share({{view_of(sample.tensor(), r.stream)}}, {}, r.us);
               send_handle(below, shared.handle());
               standin::test::send(below, r.us.id());
               wait_for(below);
@@ -223,12 +223,12 @@ TEST(CudaHeirs, that_die_leave_what_they_were_left_to_who_has_it) {
             [&](int above) {
               const Client c(domain);
               const TestStream stream;
-              const Sample sample = attach(receive_handle(above), {.timeout = kLong}, c.us);
+              const bus::Sample sample = attach(receive_handle(above), {.timeout = kLong}, c.us);
               die_now(domain, above);
               expect_on_device(stream, sample.tensor(), 5);
-              const Shared shared = share({{view_of(sample.tensor(), stream)}}, {}, c.us);
-              const Participant other = domain.join();
-              const Sample again = attach(shared.handle(), {.timeout = kLong}, other);
+              const bus::Shared shared = share({{view_of(sample.tensor(), stream)}}, {}, c.us);
+              const bus::Participant other = domain.join();
+              const bus::Sample again = attach(shared.handle(), {.timeout = kLong}, other);
               expect_on_device(stream, again.tensor(), 5);
             });
       });

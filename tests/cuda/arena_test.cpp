@@ -50,10 +50,10 @@ TEST(DeviceArena, segments_that_were_idle_for_a_while_go_back_but_for_one) {
 TEST(DeviceArena, a_segment_that_a_stream_still_writes_does_not_go_back) {
   const FreshDomain domain;
   in_process([&] {
-    const Participant us = domain.join();
+    const bus::Participant us = domain.join();
     bus::Publisher publisher("frames", {}, us);
     const TestStream slow;
-    const Loan other = publisher.loan<std::uint8_t>({kSegment}, Device::cuda());
+    const bus::Loan other = publisher.loan<std::uint8_t>({kSegment}, Device::cuda());
     slow.pause();
     publish_filled(publisher, slow, 1);  // to nobody
     const auto segments = [&] { return us.arena(Device::cuda()).segments; };
@@ -69,8 +69,8 @@ TEST(DeviceArena, a_reader_lets_go_of_what_was_given_back) {
       [&](int wire) {
         Writer w(domain);
         w.wait_for_reader();
-        const Loan stays = loan_of(w.publisher);
-        Loan large = w.publisher.loan<std::uint64_t>({kSegment / 8}, Device::cuda());
+        const bus::Loan stays = loan_of(w.publisher);
+        bus::Loan large = w.publisher.loan<std::uint64_t>({kSegment / 8}, Device::cuda());
         w.publisher.publish(std::move(large), w.stream.get());
         wait_for(wire);
         EXPECT_TRUE(eventually([&] {
@@ -85,7 +85,7 @@ TEST(DeviceArena, a_reader_lets_go_of_what_was_given_back) {
         (void)r.next();
         EXPECT_EQ(standin_open_mappings(), 1U);
         tell(wire);
-        const Sample sample = r.next();
+        const bus::Sample sample = r.next();
         const Found found = read_on(r.stream, sample.tensor());
         r.stream.synchronize();
         EXPECT_EQ(*found, 2U);
@@ -97,10 +97,10 @@ TEST(DeviceArena, a_reader_lets_go_of_what_was_given_back) {
 TEST(DeviceArena, a_block_may_outlive_its_participant) {
   const FreshDomain domain;
   in_process([&] {
-    std::optional<Participant> us = domain.join();
+    std::optional<bus::Participant> us = domain.join();
     std::optional<bus::Publisher> publisher(std::in_place, "frames", PublisherOptions{}, *us);
-    std::optional<Loan> small = publisher->loan<std::uint8_t>({4096}, Device::cuda());
-    std::optional<Loan> large = publisher->loan<std::uint8_t>({kSegment}, Device::cuda());
+    std::optional<bus::Loan> small = publisher->loan<std::uint8_t>({4096}, Device::cuda());
+    std::optional<bus::Loan> large = publisher->loan<std::uint8_t>({kSegment}, Device::cuda());
     publisher.reset();
     us.reset();
     large.reset();
@@ -110,16 +110,16 @@ TEST(DeviceArena, a_block_may_outlive_its_participant) {
 
 // What a stream of one device finds in memory of another.
 standin::Result copied_to_another_device(const FreshDomain& domain) {
-  const Participant us = domain.join();
+  const bus::Participant us = domain.join();
   bus::Publisher publisher("frames", {}, us);
-  const Participant other = domain.join();
+  const bus::Participant other = domain.join();
   bus::Subscriber subscriber("frames", {}, other);
   EXPECT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
   const TestStream writer(0);
   publish_filled(publisher, writer, 6);
   const auto sample = subscriber.receive(kLong);
   if (!sample) return standin::Result::kUnknown;
-  const Tensor& tensor = sample->tensor();
+  const bus::Tensor& tensor = sample->tensor();
   const TestStream reader(1);
   std::vector<std::uint64_t> host(kWords);
   tensor.use_on(reader.get(), Device::cuda(1));

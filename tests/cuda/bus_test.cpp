@@ -30,7 +30,7 @@ TEST_P(CudaBus, a_loan_is_filled_and_read_by_kernels_and_copied_by_nobody) {
       [&](int wire) {
         Reader r(domain);
         for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-          const Sample sample = r.next();
+          const bus::Sample sample = r.next();
           EXPECT_EQ(sample.tensor().device(), Device::cuda(0));
           const Found found = read_on(r.stream, sample.tensor());
           r.stream.synchronize();
@@ -56,7 +56,7 @@ TEST_P(CudaBusAhead, a_tensor_arrives_before_it_is_written_and_is_read_afterward
       },
       [&](int wire) {
         Reader r(domain);
-        const Sample sample = r.next();
+        const bus::Sample sample = r.next();
         const Found found = read_on(r.stream, sample.tensor());
         EXPECT_FALSE(r.stream.idle());
         tell(wire);
@@ -89,7 +89,7 @@ TEST_P(CudaBus, memory_is_used_again_when_the_readers_stream_has_passed) {
         Reader r(domain);
         Found found;
         {
-          const Sample sample = r.next();
+          const bus::Sample sample = r.next();
           r.stream.pause();
           found = read_on(r.stream, sample.tensor());
         }
@@ -112,11 +112,11 @@ TEST_P(CudaBus, what_nobody_took_is_used_again_when_its_writer_has_passed) {
     const TestStream slow;
     slow.pause();
     publish_filled(publisher, slow, 1);
-    const Loan first = loan_of(publisher);
-    const Loan second = loan_of(publisher);
+    const bus::Loan first = loan_of(publisher);
+    const bus::Loan second = loan_of(publisher);
     slow.resume();
     slow.synchronize();
-    const Loan third = loan_of(publisher);
+    const bus::Loan third = loan_of(publisher);
     EXPECT_EQ(first.data() + kWords * 8, second.data());
     EXPECT_EQ(third.data() + kWords * 8, first.data()) << "where the published one was";
   });
@@ -128,14 +128,14 @@ TEST_P(CudaBus, ordinals_are_each_processes_own) {
       [&](int wire) {
         Writer w(domain, 1);
         w.wait_for_reader();
-        Loan loan = loan_of(w.publisher, 1);
+        bus::Loan loan = loan_of(w.publisher, 1);
         w.stream.launch([words = words_of(loan)] { write_pattern(words, 5); });
         w.publisher.publish(std::move(loan), w.stream.get());
         wait_for(wire);
       },
       [&](int wire) {
         Reader r(domain);
-        const Sample sample = r.next();
+        const bus::Sample sample = r.next();
         EXPECT_EQ(sample.tensor().device(), Device::cuda(0));
         const Found found = read_on(r.stream, sample.tensor());
         r.stream.synchronize();
@@ -167,7 +167,7 @@ TEST_P(CudaBus, memory_that_cannot_be_shared_is_copied_on_the_device_and_counted
       },
       [&](int wire) {
         Reader r(domain);
-        const Sample sample = r.next();
+        const bus::Sample sample = r.next();
         const Found found = read_on(r.stream, sample.tensor());
         r.stream.synchronize();
         EXPECT_EQ(*found, 9U);
@@ -204,7 +204,7 @@ TEST_P(CudaBus, views_of_one_tensor_that_is_copied_are_views_of_one_copy) {
       },
       [&](int wire) {
         Reader r(domain);
-        const Sample sample = r.next();
+        const bus::Sample sample = r.next();
         const auto tensors = sample.tensors();
         EXPECT_EQ(tensors[0].data() - tensors[1].data(), 4000 * 8);
         const Found found = read_on(r.stream, tensors[1]);
@@ -229,7 +229,7 @@ TEST_P(CudaBusAhead, a_late_subscriber_waits_for_what_is_still_being_written) {
       [&](int wire) {
         wait_for(wire);
         Reader r(domain);
-        const Sample sample = r.next();
+        const bus::Sample sample = r.next();
         const Found found = read_on(r.stream, sample.tensor());
         tell(wire);
         r.stream.synchronize();

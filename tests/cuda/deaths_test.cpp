@@ -32,8 +32,8 @@ TEST(CudaDeathsAhead, who_waits_for_a_dead_publisher_goes_on_and_is_told) {
       },
       [&](int wire) {
         Reader r(domain);
-        const Sample whole = r.next();
-        const Sample half = r.next();
+        const bus::Sample whole = r.next();
+        const bus::Sample half = r.next();
         const Found found = read_on(r.stream, whole.tensor());
         (void)read_on(r.stream, half.tensor());
         tell(wire);
@@ -86,7 +86,7 @@ TEST(CudaDeathsOnTheHost, who_waits_for_a_dead_publisher_goes_on_and_is_told) {
       },
       [&](int wire) {
         Reader r(domain);
-        const Sample half = r.next();
+        const bus::Sample half = r.next();
         EXPECT_TRUE(half.tensor().intact());
         std::thread teller([&] { tell(wire); });  // about when we begin to wait
         half.tensor().use_on(r.stream.get());
@@ -141,7 +141,7 @@ TEST_P(CudaKillPoints, a_death_leaves_the_subscriber_whole_and_the_topic_to_othe
         }));
         bus::Publisher other("frames", {}, reader.us);
         ASSERT_EQ(other.wait_for_subscribers(1, kLong), Outcome::kDone);
-        Loan loan = other.loan<std::uint64_t>({kWords});
+        bus::Loan loan = other.loan<std::uint64_t>({kWords});
         write_pattern(words_of(loan), 6);
         ASSERT_EQ(other.publish(std::move(loan)).outcome, Outcome::kDone);
         EXPECT_EQ(seed_in(reader.next().tensor()), 6U);
@@ -152,7 +152,7 @@ TEST_P(CudaKillPoints, a_death_leaves_the_subscriber_whole_and_the_topic_to_othe
 void leave_while_reading(const FreshDomain& domain, int wire, bool whole_participant) {
   const TestStream stream;
   Found found;
-  std::optional<Participant> us = domain.join();
+  std::optional<bus::Participant> us = domain.join();
   std::optional<bus::Subscriber> subscriber(std::in_place, "frames", SubscriberOptions{}, *us);
   {
     const auto sample = subscriber->receive(kLong);
@@ -208,7 +208,7 @@ TEST_P(WhoLeaves, while_its_stream_waits_is_let_go_on_when_the_publisher_dies) {
       },
       [&](int wire) {
         const TestStream stream;
-        std::optional<Participant> us = domain.join();
+        std::optional<bus::Participant> us = domain.join();
         std::optional<bus::Subscriber> subscriber(std::in_place, "frames", SubscriberOptions{},
                                                   *us);
         auto sample = subscriber->receive(kLong);

@@ -79,27 +79,27 @@ class TestStream {
   Stream stream_;
 };
 
-inline std::span<std::uint64_t> words_of(const Loan& loan) {
+inline std::span<std::uint64_t> words_of(const bus::Loan& loan) {
   return {reinterpret_cast<std::uint64_t*>(loan.data()), loan.layout().elements()};
 }
-inline std::span<const std::uint64_t> words_of(const Tensor& tensor) {
+inline std::span<const std::uint64_t> words_of(const bus::Tensor& tensor) {
   return {reinterpret_cast<const std::uint64_t*>(tensor.data()), tensor.layout().elements()};
 }
 
-inline Loan loan_of(bus::Publisher& publisher, int device = 0) {
+inline bus::Loan loan_of(bus::Publisher& publisher, int device = 0) {
   return publisher.loan<std::uint64_t>({kWords}, Device::cuda(device));
 }
 
 inline void publish_filled(bus::Publisher& publisher, const TestStream& stream,
                            std::uint64_t seed) {
-  Loan loan = loan_of(publisher);
+  bus::Loan loan = loan_of(publisher);
   stream.launch([words = words_of(loan), seed] { write_pattern(words, seed); });
   ASSERT_EQ(publisher.publish(std::move(loan), stream.get()).outcome, Outcome::kDone);
 }
 
 // What a kernel finds in a tensor: the seed of its pattern.
 using Found = std::shared_ptr<std::optional<std::uint64_t>>;
-inline Found read_on(const TestStream& stream, const Tensor& tensor) {
+inline Found read_on(const TestStream& stream, const bus::Tensor& tensor) {
   auto found = std::make_shared<std::optional<std::uint64_t>>();
   tensor.use_on(stream.get());
   stream.launch([words = words_of(tensor), found] { *found = seed_of(words); });
@@ -117,7 +117,7 @@ struct Writer {
     return us.arena(Device::cuda(device)).used_bytes;
   }
 
-  Participant us;
+  bus::Participant us;
   bus::Publisher publisher;
   TestStream stream;
 };
@@ -125,13 +125,13 @@ struct Reader {
   explicit Reader(const FreshDomain& domain, const SubscriberOptions& options = {},
                   const std::string& topic = "frames")
       : us(domain.join()), subscriber(topic, options, us) {}
-  Sample next() {
+  bus::Sample next() {
     auto sample = subscriber.receive(kLong);
     EXPECT_TRUE(sample);
-    return sample ? std::move(*sample) : Sample();
+    return sample ? std::move(*sample) : bus::Sample();
   }
 
-  Participant us;
+  bus::Participant us;
   bus::Subscriber subscriber;
   TestStream stream;
 };

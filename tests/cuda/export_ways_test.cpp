@@ -57,7 +57,7 @@ TEST(DeviceExports, reach_a_subscriber_of_the_same_process_as_they_are) {
     Foreign memory = allocation();
     publish(w, memory, 8, kBytes);
     {
-      const Sample sample = r.next();
+      const bus::Sample sample = r.next();
       EXPECT_EQ(sample.tensor().data(), reinterpret_cast<std::byte*>(memory.at(kBytes)));
       const Found found = read_on(r.stream, sample.tensor());
       memory.let_go();
@@ -125,7 +125,7 @@ TEST(DeviceExports, of_several_threads_come_and_go) {
         Reader r(domain);
         std::uint64_t sum = 0;
         for (std::uint64_t i = 0; i < kThreads * kEach; ++i) {
-          const Sample sample = r.next();
+          const bus::Sample sample = r.next();
           const Found found = read_on(r.stream, sample.tensor());
           r.stream.synchronize();
           sum += found->value_or(0);
@@ -140,7 +140,7 @@ TEST(DeviceExports, of_several_threads_come_and_go) {
 TEST(DeviceExports, are_handed_on_by_who_received_them) {
   const FreshDomain domain;
   auto end = start_process({}, [&] {
-    const Participant us = domain.join();
+    const bus::Participant us = domain.join();
     bus::Subscriber subscriber("onward", {}, us);
     const TestStream stream;
     const auto sample = subscriber.receive(kLong);
@@ -166,8 +166,8 @@ TEST(DeviceExports, are_handed_on_by_who_received_them) {
         bus::Publisher onward("onward", {.history = 1}, r.us);
         EXPECT_EQ(onward.wait_for_subscribers(1, kLong), Outcome::kDone);
         {
-          const Sample sample = r.next();
-          const Tensor& tensor = sample.tensor();
+          const bus::Sample sample = r.next();
+          const bus::Tensor& tensor = sample.tensor();
           onward.publish(TensorView{tensor.data(), tensor.layout(), tensor.device()});
         }
         EXPECT_EQ(onward.stats().bytes_copied, 0U);
@@ -182,11 +182,11 @@ TEST(DeviceExports, are_shared_and_attached_to) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
-        const Participant us = domain.join();
+        const bus::Participant us = domain.join();
         const TestStream stream;
         Foreign memory = allocation();
         memory.write(stream, 4, kBytes);
-        Shared shared = share({.tensors = {memory.view(stream, kBytes)}}, {}, us);
+        bus::Shared shared = share({.tensors = {memory.view(stream, kBytes)}}, {}, us);
         memory.let_go();
         std::array<char, 4096> text{};
         shared.handle().text().copy(text.data(), text.size() - 1);
@@ -199,11 +199,12 @@ TEST(DeviceExports, are_shared_and_attached_to) {
         tell(wire);
       },
       [&](int wire) {
-        const Participant us = domain.join();
+        const bus::Participant us = domain.join();
         const TestStream stream;
         const auto text = standin::test::receive<std::array<char, 4096>>(wire);
         {
-          const Sample sample = attach(Handle::parse(text.data()), {.timeout = kLong}, us);
+          const bus::Sample sample =
+              attach(bus::Handle::parse(text.data()), {.timeout = kLong}, us);
           const Found found = read_on(stream, sample.tensor());
           tell(wire);
           wait_for(wire);
@@ -218,7 +219,7 @@ TEST(DeviceExports, go_through_a_queue) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
-        const Participant us = domain.join();
+        const bus::Participant us = domain.join();
         const TestStream stream;
         Foreign memory = chunks();
         memory.write(stream, 4, kBytes);
@@ -230,12 +231,12 @@ TEST(DeviceExports, go_through_a_queue) {
         EXPECT_TRUE(eventually([&] { return memory.freed(); }));
       },
       [&](int wire) {
-        const Participant us = domain.join();
+        const bus::Participant us = domain.join();
         const TestStream stream;
         wait_for(wire);
         bus::Queue queue = bus::Queue::open("frames", kLong, us);
         {
-          Sample item;
+          bus::Sample item;
           EXPECT_EQ(queue.get(item, kLong), Outcome::kDone);
           const Found found = read_on(stream, item.tensor());
           stream.synchronize();
@@ -263,7 +264,7 @@ void expect_staged(const MakeMemory& make, const Environment& of_reader, const c
         tell(wire);
       },
       [&](int wire) {
-        const Participant us = domain.join();
+        const bus::Participant us = domain.join();
         if (failing != nullptr) standin_fail(failing, 0, 801);
         bus::Subscriber subscriber("frames", {}, us);
         for (std::uint64_t seed = 1; seed <= 8; ++seed) {

@@ -120,7 +120,7 @@ TEST(DeviceExports, are_kept_until_the_readers_stream_has_passed) {
         Reader r(domain);
         Found found;
         {
-          const Sample sample = r.next();
+          const bus::Sample sample = r.next();
           r.stream.pause();
           found = read_on(r.stream, sample.tensor());
         }
@@ -151,7 +151,7 @@ TEST(DeviceExports, that_a_killed_reader_had_are_let_go_of) {
   while_the_first_is_killed(
       [&](int wire) {
         Reader r(domain);
-        const Sample sample = r.next();
+        const bus::Sample sample = r.next();
         r.stream.pause();
         (void)read_on(r.stream, sample.tensor());
         tell(wire);
@@ -185,7 +185,7 @@ TEST(DeviceExports, of_an_owner_that_was_killed_stay_readable) {
       },
       [&](int wire) {
         Reader r(domain);
-        const Sample sample = r.next();
+        const bus::Sample sample = r.next();
         (void)read_on(r.stream, sample.tensor());
         r.stream.synchronize();
         tell(wire);

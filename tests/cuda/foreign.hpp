@@ -90,7 +90,7 @@ inline void publish(Writer& w, const Foreign& memory, std::uint64_t seed, std::s
 }
 
 inline void expect_next(Reader& r, std::uint64_t seed) {
-  const Sample sample = r.next();
+  const bus::Sample sample = r.next();
   const Found found = read_on(r.stream, sample.tensor());
   r.stream.synchronize();
   EXPECT_EQ(*found, seed);

@@ -375,7 +375,7 @@ TEST_F(CudaExportBooks, have_room_for_so_many_that_are_in_use) {
   in_process([&] {
     const standin::test::Session session;
     std::vector<memory::BlockRef> blocks;
-    while (blocks.size() < DeviceExports::kMostSegments) blocks.push_back(lend(allocated()));
+    while (blocks.size() < DeviceExports::kMaxSegments) blocks.push_back(lend(allocated()));
     EXPECT_TRUE(blocks.back());
     const DevicePtr one_more = allocated();
     EXPECT_FALSE(lend(one_more));

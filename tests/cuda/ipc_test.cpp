@@ -34,16 +34,17 @@ IpcMemHandle handle_of(DevicePtr address) {
   return handle;
 }
 Layout words(std::int64_t count = kWords) { return Layout::contiguous(DType::kUInt64, {count}); }
-Tensor opened(const IpcMemHandle& handle, std::size_t offset = 0, const Layout& layout = words()) {
-  return open_ipc(handle.bytes, offset, layout, kFirst).tensor();
+bus::Tensor opened(const IpcMemHandle& handle, std::size_t offset = 0,
+                   const Layout& layout = words()) {
+  return bus::open_ipc(handle.bytes, offset, layout, kFirst).tensor();
 }
 std::optional<Code> why_not(const IpcMemHandle& handle, std::size_t offset = 0,
                             const Layout& layout = words(), Device device = kFirst) {
-  return code_of([&] { (void)open_ipc(handle.bytes, offset, layout, device); });
+  return code_of([&] { (void)bus::open_ipc(handle.bytes, offset, layout, device); });
 }
 std::string text_of_refusal(const std::byte* data, std::size_t bytes = 8) {
   try {
-    (void)ipc_name_of(data, bytes);
+    (void)bus::ipc_name_of(data, bytes);
   } catch (const Error& error) {
     return error.what();
   }
@@ -74,15 +75,15 @@ void with_handle(Body body, int device = 0, const Environment& environment = {})
 
 TEST(AnIpcHandle, of_a_program_without_the_bus_is_a_tensor_in_place) {
   with_handle([](const IpcMemHandle& handle) {
-    const Tensor all = opened(handle);
+    const bus::Tensor all = opened(handle);
     EXPECT_EQ(all.device(), kFirst);
     EXPECT_EQ(words_of(all)[kWords - 1], kWords - 1);
     EXPECT_TRUE(all.writable() && all.intact());
-    const Tensor part = opened(handle, 80, words(5));
+    const bus::Tensor part = opened(handle, 80, words(5));
     EXPECT_EQ(words_of(part)[4], 14U);
-    const Tensor column = opened(handle, 8, {DType::kUInt64, {3}, {100}});
+    const bus::Tensor column = opened(handle, 8, {DType::kUInt64, {3}, {100}});
     EXPECT_EQ(column.data() + 1600, all.data() + 8 + 1600);
-    const Tensor backwards = opened(handle, 16, {DType::kUInt64, {3}, {-1}});
+    const bus::Tensor backwards = opened(handle, 16, {DType::kUInt64, {3}, {-1}});
     EXPECT_EQ(backwards.data(), all.data() + 16);
     EXPECT_EQ(standin_calls("cuIpcOpenMemHandle_v2"), 1U);
   });
@@ -90,8 +91,8 @@ TEST(AnIpcHandle, of_a_program_without_the_bus_is_a_tensor_in_place) {
 
 TEST(AnIpcHandle, stays_open_until_the_last_tensor_over_it_is_gone) {
   with_handle([](const IpcMemHandle& handle) {
-    std::optional<Tensor> one = opened(handle);
-    std::optional<Tensor> other = opened(handle, 800, words(2));
+    std::optional<bus::Tensor> one = opened(handle);
+    std::optional<bus::Tensor> other = opened(handle, 800, words(2));
     one.reset();
     EXPECT_EQ(words_of(*other)[0], 100U);
     EXPECT_EQ(standin_open_mappings(), 1U);
@@ -108,7 +109,7 @@ TEST(AnIpcHandle, is_closed_after_the_work_that_was_enqueued_with_it) {
     const TestStream first;
     const TestStream second;
     std::uint64_t sum = 0;
-    std::optional<Tensor> tensor = opened(handle);
+    std::optional<bus::Tensor> tensor = opened(handle);
     for (const TestStream* stream : {&first, &second}) {
       tensor->use_on(stream->get());
       stream->pause();
@@ -130,7 +131,7 @@ TEST(AnIpcHandle, is_closed_after_its_work_also_while_another_stream_is_captured
   with_handle([](const IpcMemHandle& handle) {
     const TestStream stream;
     const TestStream captured;
-    std::optional<Tensor> tensor = opened(handle);
+    std::optional<bus::Tensor> tensor = opened(handle);
     tensor->use_on(stream.get());
     stream.pause();
     stream.launch([] {});
@@ -147,7 +148,7 @@ TEST(AnIpcHandle, is_closed_after_its_work_also_while_another_stream_is_captured
 TEST(AnIpcHandle, that_is_let_go_of_while_its_stream_is_captured_is_closed_afterwards) {
   with_handle([](const IpcMemHandle& handle) {
     const TestStream stream;
-    std::optional<Tensor> tensor = opened(handle);
+    std::optional<bus::Tensor> tensor = opened(handle);
     tensor->use_on(stream.get());
     standin_capture(stream.get(), true);
     EXPECT_EQ(code_of([&] { tensor->use_on(stream.get()); }), Code::kUnsupported);
@@ -248,7 +249,7 @@ TEST(AnIpcHandle, names_the_whole_allocation_for_a_program_without_the_bus) {
         const standin::test::Session session;
         const DevicePtr address = allocated();
         words_at(address)[20] = 2020;
-        const device::IpcName name = ipc_name_of(bytes_at(address) + 160, 80);
+        const device::IpcName name = bus::ipc_name_of(bytes_at(address) + 160, 80);
         EXPECT_EQ(name.offset, 160U);
         EXPECT_EQ(name.allocation_bytes, kBytes);
         EXPECT_EQ(name.device, 0);
@@ -273,7 +274,7 @@ TEST(AnIpcHandle, is_not_given_for_memory_that_has_none) {
     const TestStream stream;
     const auto refused = [](const std::byte* data, const char* why) {
       EXPECT_NE(text_of_refusal(data).find(why), std::string::npos) << text_of_refusal(data);
-      EXPECT_EQ(code_of([&] { (void)ipc_name_of(data, 8); }), Code::kUnsupported);
+      EXPECT_EQ(code_of([&] { (void)bus::ipc_name_of(data, 8); }), Code::kUnsupported);
     };
     Foreign chunk = Foreign::chunked(1, standin::HandleType::kPosixFd);
     refused(bytes_of(chunk), "cuMemCreate");
@@ -283,21 +284,21 @@ TEST(AnIpcHandle, is_not_given_for_memory_that_has_none) {
     EXPECT_OK(standin::cuMemAllocManaged(&managed, kBytes, 1));
     refused(bytes_at(managed), "managed");
     const std::byte host{};
-    EXPECT_EQ(code_of([&] { (void)ipc_name_of(&host, 1); }), Code::kInvalidArgument);
-    EXPECT_EQ(code_of([&] { (void)ipc_name_of(nullptr, 1); }), Code::kInvalidArgument);
+    EXPECT_EQ(code_of([&] { (void)bus::ipc_name_of(&host, 1); }), Code::kInvalidArgument);
+    EXPECT_EQ(code_of([&] { (void)bus::ipc_name_of(nullptr, 1); }), Code::kInvalidArgument);
     const DevicePtr plain = allocated();
-    EXPECT_EQ(code_of([&] { (void)ipc_name_of(bytes_at(plain), kBytes + 1); }),
+    EXPECT_EQ(code_of([&] { (void)bus::ipc_name_of(bytes_at(plain), kBytes + 1); }),
               Code::kInvalidArgument);
   });
   with_handle([](const IpcMemHandle& handle) {
-    const Tensor tensor = opened(handle);
+    const bus::Tensor tensor = opened(handle);
     EXPECT_NE(text_of_refusal(tensor.data()).find("opened by a handle"), std::string::npos);
   });
 }
 
 TEST(AnIpcHandle, is_left_alone_by_a_forked_child_and_by_the_end_of_the_process) {
   with_handle([](const IpcMemHandle& handle) {
-    std::optional<Tensor> tensor = opened(handle);
+    std::optional<bus::Tensor> tensor = opened(handle);
     tensorbus::test::Child child([&] {
       const bool refused = why_not(handle) == Code::kForked;
       tensor.reset();
@@ -305,7 +306,7 @@ TEST(AnIpcHandle, is_left_alone_by_a_forked_child_and_by_the_end_of_the_process)
     });
     EXPECT_EQ(child.wait(), "exit 0");
     EXPECT_EQ(words_of(*tensor)[9], 9U);
-    new Tensor(std::move(*tensor));  // open when the process ends
+    new bus::Tensor(std::move(*tensor));  // open when the process ends
   });
 }
 
@@ -324,7 +325,7 @@ TEST(AnIpcHandle, whose_program_frees_it_first_shows_what_the_driver_shows) {
       },
       [](int wire) {
         const auto handle = standin::test::receive<IpcMemHandle>(wire);
-        std::optional<Tensor> tensor = opened(handle);
+        std::optional<bus::Tensor> tensor = opened(handle);
         tell(wire);
         wait_for(wire);
         EXPECT_EQ(words_of(*tensor)[0], 5U);
@@ -341,16 +342,16 @@ TEST(AnIpcHandle, is_copied_once_when_its_tensor_is_published) {
     Writer w(domain);
     Reader r(domain);
     w.wait_for_reader();
-    const Tensor tensor = opened(handle);
+    const bus::Tensor tensor = opened(handle);
     TensorView view = TensorView::of(words_of(tensor).data(), {kWords});
     view.device = kFirst;
     view.stream = w.stream.get();
-    view.keeper = std::make_shared<Tensor>(tensor);
+    view.keeper = std::make_shared<bus::Tensor>(tensor);
     tensor.use_on(w.stream.get());
     EXPECT_EQ(w.publisher.publish({.tensors = {view}}).outcome, Outcome::kDone);
     EXPECT_EQ(w.publisher.stats().bytes_copied, kBytes);
     w.stream.synchronize();
-    const Sample sample = r.next();
+    const bus::Sample sample = r.next();
     std::uint64_t last = 0;
     sample.tensor().use_on(r.stream.get());
     r.stream.launch([data = words_of(sample.tensor()), &last] { last = data[kWords - 1]; });

@@ -45,15 +45,15 @@ class HostProcess {
 struct Client {
   explicit Client(const FreshDomain& domain) : us(domain.join()) {}
   bus::Queue open() const { return bus::Queue::open("items", kLong, us); }
-  Participant us;
+  bus::Participant us;
 };
 
-inline Loan standing_loan(const Participant& us, int device) {
+inline bus::Loan standing_loan(const bus::Participant& us, int device) {
   return empty(Layout::contiguous(DType::kUInt64, {kWords}), false, us, Device::cuda(device));
 }
 
 // What a kernel of the stream fills, to be sent anywhere.
-inline TensorView filled(const Loan& loan, const TestStream& stream, std::uint64_t seed) {
+inline TensorView filled(const bus::Loan& loan, const TestStream& stream, std::uint64_t seed) {
   stream.launch([words = words_of(loan), seed] { write_pattern(words, seed); });
   TensorView view = loan.view();
   view.stream = stream.get();
@@ -61,13 +61,14 @@ inline TensorView filled(const Loan& loan, const TestStream& stream, std::uint64
 }
 
 // The loan may go: whoever has the item keeps its memory.
-inline void put_filled(bus::Queue& queue, const Participant& us, const TestStream& stream,
+inline void put_filled(bus::Queue& queue, const bus::Participant& us, const TestStream& stream,
                        std::uint64_t seed, int device = 0) {
-  const Loan loan = standing_loan(us, device);
+  const bus::Loan loan = standing_loan(us, device);
   EXPECT_EQ(queue.put({{filled(loan, stream, seed)}}, kLong), Outcome::kDone);
 }
 
-inline void expect_on_device(const TestStream& stream, const Tensor& tensor, std::uint64_t seed) {
+inline void expect_on_device(const TestStream& stream, const bus::Tensor& tensor,
+                             std::uint64_t seed) {
   EXPECT_TRUE(tensor.device().is_cuda());
   const Found found = read_on(stream, tensor);
   stream.synchronize();
@@ -75,8 +76,8 @@ inline void expect_on_device(const TestStream& stream, const Tensor& tensor, std
   EXPECT_TRUE(tensor.intact());
 }
 
-inline Sample next_item(bus::Queue& queue) {
-  Sample item;
+inline bus::Sample next_item(bus::Queue& queue) {
+  bus::Sample item;
   EXPECT_EQ(queue.get(item, kLong), Outcome::kDone);
   return item;
 }
@@ -86,14 +87,14 @@ inline void await_death(const FreshDomain& domain, const Id& participant) {
   EXPECT_TRUE(eventually([&] { return there.is_dead(participant); }));
 }
 
-inline void send_handle(int wire, const Handle& handle) {
+inline void send_handle(int wire, const bus::Handle& handle) {
   std::array<char, 4096> line{};
   const std::string text = handle.text();
   std::copy(text.begin(), text.end(), line.begin());
   standin::test::send(wire, line);
 }
-inline Handle receive_handle(int wire) {
-  return Handle::parse(standin::test::receive<std::array<char, 4096>>(wire).data());
+inline bus::Handle receive_handle(int wire) {
+  return bus::Handle::parse(standin::test::receive<std::array<char, 4096>>(wire).data());
 }
 
 }  // namespace tensorbus::testing

@@ -9,12 +9,12 @@ namespace {
 
 using namespace testing;
 
-class CudaQueueHosts : public ::testing::TestWithParam<Environment> {};
-INSTANTIATE_TEST_SUITE_P(Cuda, CudaQueueHosts,
+class CudaQueueServers : public ::testing::TestWithParam<Environment> {};
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaQueueServers,
                          ::testing::Values(Environment(), kOtherDevice, kNoDriver,
                                            Environment{{"CUDA_VISIBLE_DEVICES", ""}}));
 
-TEST_P(CudaQueueHosts, pass_tensors_on_by_reference_and_leave_the_gpu_alone) {
+TEST_P(CudaQueueServers, pass_tensors_on_by_reference_and_leave_the_gpu_alone) {
   const FreshDomain domain;
   const HostProcess host(domain, GetParam());
   in_two_processes(
@@ -33,7 +33,7 @@ TEST_P(CudaQueueHosts, pass_tensors_on_by_reference_and_leave_the_gpu_alone) {
         const TestStream stream(1);
         bus::Queue queue = c.open();
         for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-          const Sample item = next_item(queue);
+          const bus::Sample item = next_item(queue);
           EXPECT_EQ(item.tensor().device(), Device::cuda(1));
           expect_on_device(stream, item.tensor(), seed);
         }
@@ -60,7 +60,7 @@ TEST(CudaItems, are_waited_for_by_the_stream_that_reads_them) {
         const Client c(domain);
         const TestStream stream;
         bus::Queue queue = c.open();
-        const Sample item = next_item(queue);
+        const bus::Sample item = next_item(queue);
         const Found found = read_on(stream, item.tensor());
         EXPECT_FALSE(stream.idle());
         tell(wire);
@@ -76,8 +76,8 @@ TEST(CudaItems, and_shares_are_mapped_by_the_thread_that_wants_them) {
       [&](int wire) {
         const Client c(domain);
         const TestStream stream;
-        const Loan loan = standing_loan(c.us, 0);
-        const Shared shared = share({{filled(loan, stream, 5)}}, {}, c.us);
+        const bus::Loan loan = standing_loan(c.us, 0);
+        const bus::Shared shared = share({{filled(loan, stream, 5)}}, {}, c.us);
         send_handle(wire, shared.handle());
         bus::Queue queue = c.open();
         put_filled(queue, c.us, stream, 6);
@@ -87,9 +87,9 @@ TEST(CudaItems, and_shares_are_mapped_by_the_thread_that_wants_them) {
         const Client c(domain);
         bus::Queue queue({.name = "items"}, c.us);  // its own client, too
         const TestStream stream;
-        const Sample attached = attach(receive_handle(wire), {.timeout = kLong}, c.us);
+        const bus::Sample attached = attach(receive_handle(wire), {.timeout = kLong}, c.us);
         expect_on_device(stream, attached.tensor(), 5);
-        const Sample item = next_item(queue);
+        const bus::Sample item = next_item(queue);
         expect_on_device(stream, item.tensor(), 6);
         for (const char* symbol : {"cuInit", "cuDevicePrimaryCtxRetain", "cuMemMap"}) {
           EXPECT_GE(standin_calls_here(symbol), 1U);
@@ -129,7 +129,7 @@ TEST(CudaItems, of_an_event_loop_are_announced_once_more_when_their_copy_has_com
                      wait_for(wire);
                      bus::Queue::Pending pending = queue.start_get();
                      EXPECT_TRUE(is_readable(pending, kPatience));
-                     Sample item;
+                     bus::Sample item;
                      EXPECT_EQ(pending.take(item), Outcome::kTimedOut);
                      EXPECT_FALSE(is_readable(pending, std::chrono::milliseconds(50)));
                      tell(wire);
@@ -151,7 +151,7 @@ TEST(CudaItems, that_nobody_waits_for_any_more_go_back_without_their_copy) {
         const Client c(domain);
         bus::Queue queue = c.open();
         wait_for(wire);
-        Sample item;
+        bus::Sample item;
         {
           bus::Queue::Pending pending = queue.start_get();
           EXPECT_TRUE(is_readable(pending, kPatience));
@@ -187,7 +187,7 @@ TEST(CudaItems, that_there_is_no_room_to_map_go_back) {
         const TestStream stream;
         bus::Queue queue = c.open();
         wait_for(wire);
-        Sample item;
+        bus::Sample item;
         standin_fail("cuMemMap", 0, 2);
         EXPECT_EQ(code_of([&] { (void)queue.get(item, kLong); }), Code::kOutOfMemory);
         EXPECT_TRUE(eventually([&] { return queue.stats().items == 1; }));
@@ -209,8 +209,8 @@ TEST(CudaItems, of_a_share_that_comes_too_late_leave_no_lease_behind) {
         const TestStream stream;
         stream.pause();
         {
-          const Loan loan = standing_loan(c.us, 0);
-          const Shared shared = share({{filled(loan, stream, 5)}}, {}, c.us);
+          const bus::Loan loan = standing_loan(c.us, 0);
+          const bus::Shared shared = share({{filled(loan, stream, 5)}}, {}, c.us);
           send_handle(wire, shared.handle());
           wait_for(wire);
         }
@@ -221,7 +221,7 @@ TEST(CudaItems, of_a_share_that_comes_too_late_leave_no_lease_behind) {
       },
       [&](int wire) {
         const Client c(domain);
-        const Handle handle = receive_handle(wire);
+        const bus::Handle handle = receive_handle(wire);
         EXPECT_EQ(code_of([&] {
                     (void)attach(handle, {.timeout = std::chrono::milliseconds(100)}, c.us);
                   }),

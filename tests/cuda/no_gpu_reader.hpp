@@ -12,7 +12,7 @@ inline const Environment kOtherDevice{{"CUDA_VISIBLE_DEVICES", "0"}};
 inline const Environment kNoDriver{{"TENSORBUS_CUDA_DRIVER", "off"}};
 
 inline void publish_on(Writer& w, int device, std::uint64_t seed) {
-  Loan loan = loan_of(w.publisher, device);
+  bus::Loan loan = loan_of(w.publisher, device);
   w.stream.launch([words = words_of(loan), seed] { write_pattern(words, seed); });
   ASSERT_EQ(w.publisher.publish(std::move(loan), w.stream.get()).outcome, Outcome::kDone);
 }
@@ -21,16 +21,16 @@ inline void publish_on(Writer& w, int device, std::uint64_t seed) {
 struct NoGpuReader {
   explicit NoGpuReader(const FreshDomain& domain, SubscriberOptions options = {})
       : us(domain.join()), subscriber("frames", options, us) {}
-  Sample next() {
+  bus::Sample next() {
     auto sample = subscriber.receive(kLong);
     EXPECT_TRUE(sample);
-    return sample ? std::move(*sample) : Sample();
+    return sample ? std::move(*sample) : bus::Sample();
   }
-  Participant us;
+  bus::Participant us;
   bus::Subscriber subscriber;
 };
 
-inline std::optional<std::uint64_t> seed_in(const Tensor& tensor) {
+inline std::optional<std::uint64_t> seed_in(const bus::Tensor& tensor) {
   return seed_of(words_of(tensor));
 }
 

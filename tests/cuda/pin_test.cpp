@@ -21,7 +21,7 @@ bool is_pinned(const std::byte* address) {
   return type == standin::MemoryType::kHost;
 }
 
-bool is_pinned(const Tensor& tensor) {
+bool is_pinned(const bus::Tensor& tensor) {
   const std::size_t bytes = tensor.layout().elements() * 8;
   return is_pinned(tensor.data()) && is_pinned(tensor.data() + bytes - 1);
 }
@@ -31,7 +31,7 @@ std::size_t pins() {
 }
 
 void publish(bus::Publisher& publisher, std::uint64_t seed, std::size_t elements = kElements) {
-  Loan loan = publisher.loan<std::uint64_t>({static_cast<std::int64_t>(elements)});
+  bus::Loan loan = publisher.loan<std::uint64_t>({static_cast<std::int64_t>(elements)});
   write_pattern(words_of(loan), seed);
   ASSERT_EQ(publisher.publish(std::move(loan)).outcome, Outcome::kDone);
 }
@@ -39,13 +39,13 @@ void publish(bus::Publisher& publisher, std::uint64_t seed, std::size_t elements
 struct PinningReader {
   explicit PinningReader(const FreshDomain& domain, Access access = Access::kRead)
       : us(domain.join()), subscriber("frames", {.access = access, .pin = true}, us) {}
-  Sample next() {
+  bus::Sample next() {
     auto sample = subscriber.receive(kLong);
     EXPECT_TRUE(sample);
-    return sample ? std::move(*sample) : Sample();
+    return sample ? std::move(*sample) : bus::Sample();
   }
 
-  Participant us;
+  bus::Participant us;
   bus::Subscriber subscriber;
 };
 
@@ -55,7 +55,7 @@ struct HostWriter {
       : us(domain.join(joining)), publisher("frames", publishing, us) {}
   void wait_for_reader() { EXPECT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone); }
 
-  Participant us;
+  bus::Participant us;
   bus::Publisher publisher;
 };
 
@@ -75,7 +75,7 @@ TEST(CudaPins, received_blocks_are_pinned_once_and_stay_so_for_the_next_sample_t
         PinningReader r(domain);
         for (std::uint64_t seed = 1; seed <= 10; ++seed) {
           {
-            const Sample sample = r.next();
+            const bus::Sample sample = r.next();
             EXPECT_TRUE(is_pinned(sample.tensor()));
             EXPECT_EQ(seed_of(words_of(sample.tensor())), seed);
           }
@@ -119,7 +119,7 @@ TEST(CudaPins, blocks_that_are_carved_anew_are_pinned_anew) {
     w.wait_for_reader();
     for (const std::size_t parts : {1U, 2U, 3U, 1U, 4U}) {
       publish(w.publisher, parts, kElements * parts);
-      const Sample sample = r.next();
+      const bus::Sample sample = r.next();
       EXPECT_TRUE(is_pinned(sample.tensor()));
       EXPECT_EQ(seed_of(words_of(sample.tensor())), parts);
     }
@@ -151,12 +151,12 @@ TEST(CudaPins, a_block_is_not_punched_before_it_is_unpinned) {
       [&](int wire) {
         PinningReader r(domain);
         {
-          const Sample sample = r.next();
+          const bus::Sample sample = r.next();
           EXPECT_TRUE(is_pinned(sample.tensor()));
         }
         tell(wire);
         {
-          const Sample sample = r.next();
+          const bus::Sample sample = r.next();
           EXPECT_TRUE(is_pinned(sample.tensor()));
           EXPECT_EQ(seed_of(words_of(sample.tensor())), 2U);
           r.subscriber.close();
@@ -173,7 +173,7 @@ TEST(CudaPins, those_of_a_process_that_dies_are_punched) {
   while_the_first_is_killed(
       [&](int wire) {
         PinningReader r(domain);
-        const Sample sample = r.next();
+        const bus::Sample sample = r.next();
         EXPECT_TRUE(is_pinned(sample.tensor()));
         tell(wire);
         wait_for(wire);
@@ -205,7 +205,7 @@ TEST(CudaPins, stay_with_a_sample_whose_publisher_died) {
       },
       [&](int wire) {
         PinningReader r(domain);
-        const Sample sample = r.next();
+        const bus::Sample sample = r.next();
         EXPECT_EQ(r.subscriber.stats().publishers, 1U);
         tell(wire);
         EXPECT_TRUE(eventually([&] { return r.subscriber.stats().publishers == 0; }));
@@ -283,11 +283,11 @@ TEST(CudaPins, that_nobody_uses_hold_no_half_of_a_small_tensor) {
       (void)w.publisher.stats();
       return w.us.arena().used_bytes == 0;
     }));
-    std::vector<Sample> held;
+    std::vector<bus::Sample> held;
     for (std::uint64_t seed = 2; seed < 8; ++seed) {
       publish(w.publisher, seed, 50 * 1024 / 8);
       held.push_back(r.next());
-      const Tensor& tensor = held.back().tensor();
+      const bus::Tensor& tensor = held.back().tensor();
       EXPECT_EQ(is_pinned(tensor.data()), is_pinned(tensor.data() + 50 * 1024 - 1)) << seed;
       EXPECT_EQ(seed_of(words_of(tensor)), seed);
     }
@@ -301,7 +301,7 @@ TEST(CudaPins, are_bounded_when_nobody_uses_them) {
     PinningReader r(domain);
     w.wait_for_reader();
     const std::size_t before = pins();
-    std::vector<Sample> held;
+    std::vector<bus::Sample> held;
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
       publish(w.publisher, seed);
       held.push_back(r.next());
@@ -323,7 +323,7 @@ TEST(CudaPins, that_the_driver_refuses_are_asked_for_again_later) {
     w.wait_for_reader();
     const auto next = [&](std::uint64_t seed) {
       publish(w.publisher, seed);
-      Sample sample = r.next();
+      bus::Sample sample = r.next();
       EXPECT_EQ(seed_of(words_of(sample.tensor())), seed);
       return sample;
     };

@@ -85,7 +85,7 @@ void expect_kept_for_a_slow_stream(bool closes) {
         Found found;
         std::optional<Reader> r(domain);
         {
-          const Sample sample = r->next();
+          const bus::Sample sample = r->next();
           stream.pause();
           found = read_on(stream, sample.tensor());
         }
@@ -128,7 +128,7 @@ TEST(CudaPools, are_kept_by_an_owner_that_has_hung_up_and_lives) {
       [&](int wire) {
         Reader r(domain);
         {
-          const Sample sample = r.next();
+          const bus::Sample sample = r.next();
           (void)read_on(r.stream, sample.tensor());
           tell(wire);
           wait_for(wire);
@@ -146,7 +146,7 @@ TEST(CudaPools, that_a_killed_reader_had_open_are_let_go_of) {
   while_the_first_is_killed(
       [&](int wire) {
         Reader r(domain);
-        const Sample sample = r.next();
+        const bus::Sample sample = r.next();
         r.stream.pause();
         (void)read_on(r.stream, sample.tensor());
         tell(wire);
@@ -181,7 +181,7 @@ TEST(CudaPools, of_an_owner_that_was_killed_are_let_go_of_like_others) {
       [&](int wire) {
         Reader r(domain);
         {
-          const Sample sample = r.next();
+          const bus::Sample sample = r.next();
           (void)read_on(r.stream, sample.tensor());
           r.stream.synchronize();
           tell(wire);
@@ -221,7 +221,7 @@ TEST(CudaPools, are_kept_until_the_last_of_several_readers_has_closed_them) {
       [&](int wire) {
         Reader r(domain);
         {
-          const Sample sample = r.next();
+          const bus::Sample sample = r.next();
           (void)read_on(r.stream, sample.tensor());
           r.stream.synchronize();
           tell(wire);
@@ -253,10 +253,10 @@ TEST(CudaPools, are_opened_once_by_all_of_a_process) {
         {
           Reader one(domain);
           Reader two(domain);
-          const Sample first[] = {one.next(), two.next()};
-          const Sample second[] = {one.next(), two.next()};
-          for (const Sample& sample : first) (void)read_on(one.stream, sample.tensor());
-          for (const Sample& sample : second) (void)read_on(one.stream, sample.tensor());
+          const bus::Sample first[] = {one.next(), two.next()};
+          const bus::Sample second[] = {one.next(), two.next()};
+          for (const bus::Sample& sample : first) (void)read_on(one.stream, sample.tensor());
+          for (const bus::Sample& sample : second) (void)read_on(one.stream, sample.tensor());
           one.stream.synchronize();
           EXPECT_EQ(standin_calls("cuMemPoolImportPointer"), 2U);
           EXPECT_EQ(standin_imported_pools(), 1U);
@@ -276,7 +276,7 @@ TEST(CudaPools, reach_a_subscriber_of_the_same_process_as_they_are) {
     Foreign memory = Foreign::pooled(8 * kBytes, new_pool(), w.stream.get());
     publish(w, memory, 8, kBytes);
     {
-      const Sample sample = r.next();
+      const bus::Sample sample = r.next();
       EXPECT_EQ(sample.tensor().data(), reinterpret_cast<std::byte*>(memory.at(kBytes)));
       (void)read_on(r.stream, sample.tensor());
       memory.let_go();

@@ -22,7 +22,7 @@ std::ptrdiff_t kept(const std::vector<Foreign>& all) {
 // Reads what comes until the pattern of this seed has come.
 void read_until(Reader& r, std::uint64_t last) {
   for (std::uint64_t seed = 0; seed < last;) {
-    const Sample sample = r.next();
+    const bus::Sample sample = r.next();
     const Found found = read_on(r.stream, sample.tensor());
     r.stream.synchronize();
     ASSERT_TRUE(*found);

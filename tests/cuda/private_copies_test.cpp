@@ -11,17 +11,17 @@ using namespace testing;
 struct PrivateReader : Reader {
   explicit PrivateReader(const FreshDomain& domain)
       : Reader(domain), own("frames", {.access = Access::kPrivate}, us) {}
-  Sample next_own() {
+  bus::Sample next_own() {
     auto sample = own.receive(kLong);
     EXPECT_TRUE(sample);
-    return sample ? std::move(*sample) : Sample();
+    return sample ? std::move(*sample) : bus::Sample();
   }
   std::size_t used_bytes() const { return us.arena(Device::cuda(0)).used_bytes; }
 
   bus::Subscriber own;
 };
 
-std::span<std::uint64_t> own_words_of(const Tensor& tensor) {
+std::span<std::uint64_t> own_words_of(const bus::Tensor& tensor) {
   return {reinterpret_cast<std::uint64_t*>(tensor.mutable_data()), tensor.layout().elements()};
 }
 
@@ -41,8 +41,8 @@ TEST_P(PrivateCopies, are_written_to_and_nobody_else_sees_that) {
       },
       [&](int wire) {
         PrivateReader r(domain);
-        const Sample mine = r.next_own();
-        const Tensor& tensor = mine.tensor();
+        const bus::Sample mine = r.next_own();
+        const bus::Tensor& tensor = mine.tensor();
         EXPECT_TRUE(tensor.writable());
         EXPECT_EQ(tensor.device(), Device::cuda(0));
         tensor.use_on(r.stream.get());
@@ -51,7 +51,7 @@ TEST_P(PrivateCopies, are_written_to_and_nobody_else_sees_that) {
           write_pattern(words, 99);
         });
         r.stream.synchronize();
-        const Sample theirs = r.next();
+        const bus::Sample theirs = r.next();
         const Found found = read_on(r.stream, theirs.tensor());
         r.stream.synchronize();
         EXPECT_EQ(*found, 5U);
@@ -75,8 +75,8 @@ TEST_P(PrivateCopiesAhead, are_made_between_the_writers_stream_and_the_readers) 
       [&](int wire) {
         PrivateReader r(domain);
         (void)r.next();
-        const Sample mine = r.next_own();
-        const Sample again = mine.copy();
+        const bus::Sample mine = r.next_own();
+        const bus::Sample again = mine.copy();
         const Found first = read_on(r.stream, mine.tensor());
         const Found second = read_on(r.stream, again.tensor());
         EXPECT_FALSE(r.stream.idle());
@@ -95,7 +95,7 @@ TEST(CudaPrivateCopies, of_views_of_one_tensor_are_views_of_one_copy) {
       [&](int wire) {
         Writer w(domain);
         EXPECT_EQ(w.publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
-        Loan loan = loan_of(w.publisher);
+        bus::Loan loan = loan_of(w.publisher);
         write_pattern(words_of(loan), 5);
         TensorView backwards = loan.view();
         backwards.data = words_of(loan).data() + 4000;
@@ -109,11 +109,11 @@ TEST(CudaPrivateCopies, of_views_of_one_tensor_are_views_of_one_copy) {
       },
       [&](int wire) {
         PrivateReader r(domain);
-        const Sample mine = r.next_own();
+        const bus::Sample mine = r.next_own();
         EXPECT_EQ(standin_calls("cuMemcpyAsync"), 1U);
-        const Sample copy = mine.copy();
+        const bus::Sample copy = mine.copy();
         EXPECT_EQ(standin_calls("cuMemcpyAsync"), 2U);
-        for (const Sample* sample : {&mine, &copy}) {
+        for (const bus::Sample* sample : {&mine, &copy}) {
           const auto tensors = sample->tensors();
           EXPECT_EQ(tensors[0].data() - tensors[1].data(), 4000 * 8);
           const Found found = read_on(r.stream, tensors[1]);
@@ -136,12 +136,12 @@ TEST(CudaPrivateCopies, go_onwards_by_reference) {
       [&](int wire) {
         PrivateReader r(domain);
         bus::Publisher onwards("onwards", {}, r.us);
-        const Participant other = domain.join();
+        const bus::Participant other = domain.join();
         bus::Subscriber last("onwards", {}, other);
         EXPECT_EQ(onwards.wait_for_subscribers(1, kLong), Outcome::kDone);
         {
-          const Sample mine = r.next_own();
-          const Tensor& tensor = mine.tensor();
+          const bus::Sample mine = r.next_own();
+          const bus::Tensor& tensor = mine.tensor();
           tensor.use_on(r.stream.get());
           r.stream.launch([words = own_words_of(tensor)] { write_pattern(words, 6); });
           onwards.publish({{{tensor.data(), tensor.layout(), tensor.device(), r.stream.get()}}});
@@ -168,12 +168,12 @@ TEST(CudaPrivateCopies, of_what_its_writer_died_over_are_not_intact) {
         ::raise(SIGKILL);
       },
       [&](int wire) {
-        const Participant us = domain.join();
+        const bus::Participant us = domain.join();
         bus::Subscriber own("frames", {.access = Access::kPrivate}, us);
         const TestStream stream;
         const auto mine = own.receive(kLong);
         ASSERT_TRUE(mine);
-        const Sample copy = mine->copy();
+        const bus::Sample copy = mine->copy();
         const Found found = read_on(stream, copy.tensor());
         EXPECT_TRUE(mine->tensor().intact());
         tell(wire);
@@ -193,7 +193,7 @@ TEST(CudaPrivateCopies, wait_for_room_on_the_device) {
         wait_for(wire);
       },
       [&](int wire) {
-        const Participant us = domain.join();
+        const bus::Participant us = domain.join();
         bus::Subscriber own("frames", {.access = Access::kPrivate}, us);
         const TestStream stream;
         standin_fail("cuMemCreate", 0, 2);
@@ -247,12 +247,12 @@ TEST(CudaPrivateCopies, of_what_is_attached_are_made_too) {
   in_two_processes(
       [&](int wire) {
         Writer w(domain);
-        Loan loan =
+        bus::Loan loan =
             empty(Layout::contiguous(DType::kUInt64, {kWords}), false, w.us, Device::cuda(0));
         w.stream.launch([words = words_of(loan)] { write_pattern(words, 5); });
         TensorView view = loan.view();
         view.stream = w.stream.get();
-        const Shared shared = share({{view}}, {}, w.us);
+        const bus::Shared shared = share({{view}}, {}, w.us);
         std::array<char, 4096> line{};
         const std::string handle = shared.handle().text();
         std::copy(handle.begin(), handle.end(), line.begin());
@@ -262,10 +262,10 @@ TEST(CudaPrivateCopies, of_what_is_attached_are_made_too) {
       },
       [&](int wire) {
         const auto line = standin::test::receive<std::array<char, 4096>>(wire);
-        const Participant us = domain.join();
+        const bus::Participant us = domain.join();
         const TestStream stream;
-        const Sample mine =
-            attach(Handle::parse(line.data()), {.access = Access::kPrivate, .timeout = kLong}, us);
+        const bus::Sample mine = attach(bus::Handle::parse(line.data()),
+                                        {.access = Access::kPrivate, .timeout = kLong}, us);
         mine.tensor().use_on(stream.get());
         stream.launch([words = own_words_of(mine.tensor())] {
           EXPECT_EQ(seed_of(words), 5U);

@@ -22,9 +22,9 @@ TEST(CudaRefusals, what_another_participant_received_is_not_copied) {
       },
       [&](int wire) {
         Reader r(domain);
-        const Participant other = domain.join();
+        const bus::Participant other = domain.join();
         bus::Publisher publisher("others", {}, other);
-        const Sample sample = r.next();
+        const bus::Sample sample = r.next();
         TensorView view = TensorView::of(words_of(sample.tensor()).data(), {kWords});
         view.device = Device::cuda();
         view.stream = r.stream.get();
@@ -100,7 +100,7 @@ TEST(CudaRefusals, more_than_the_budget_of_a_device_is_refused_by_its_name) {
   in_process([&] {
     bus::Publisher publisher("frames", {},
                              domain.join({.cuda_budget_bytes = std::size_t{8} << 20}));
-    const Loan most = publisher.loan<std::uint8_t>({7 << 20}, Device::cuda());
+    const bus::Loan most = publisher.loan<std::uint8_t>({7 << 20}, Device::cuda());
     try {
       (void)publisher.loan<std::uint8_t>({7 << 20}, Device::cuda());
       FAIL();

@@ -41,10 +41,10 @@ TEST_P(RestoringInEachOrder, a_tensor_comes_back_to_a_device_and_leaves_nothing_
       },
       [&](int wire) {
         Restoring r(domain);
-        std::vector<Sample> held;
+        std::vector<bus::Sample> held;
         for (std::uint64_t seed = 1; seed <= 20; ++seed) {
           held.push_back(r.next());
-          const Tensor& tensor = held.back().tensor();
+          const bus::Tensor& tensor = held.back().tensor();
           EXPECT_EQ(tensor.device(), Device::cuda(0));
           EXPECT_EQ(tensor.published_on(), Device::cuda(1));
           EXPECT_FALSE(tensor.writable());
@@ -79,7 +79,7 @@ TEST_P(RestoringInEachOrder, nobody_waits_for_the_copy_but_the_streams_that_use_
         standin_hold_copies(true);
         std::vector<Found> found;
         for (std::uint64_t seed = 1; seed <= 12; ++seed) {
-          const Sample sample = r.next();
+          const bus::Sample sample = r.next();
           found.push_back(read_on(r.stream, sample.tensor()));
           std::this_thread::sleep_for(
               std::chrono::milliseconds(5));  // what it holds may go wrongly
@@ -125,7 +125,7 @@ TEST(CudaRestoring, views_of_one_tensor_come_back_as_such_and_host_tensors_stay)
       [&](int wire) {
         Writer w(domain, 1);
         w.wait_for_reader();
-        Loan loan = loan_of(w.publisher, 1);
+        bus::Loan loan = loan_of(w.publisher, 1);
         write_pattern(words_of(loan), 5);
         TensorView half = loan.view();
         half.layout.shape = {kWords / 2};
@@ -139,7 +139,7 @@ TEST(CudaRestoring, views_of_one_tensor_come_back_as_such_and_host_tensors_stay)
       },
       [&](int wire) {
         Restoring r(domain);
-        const Sample sample = r.next();
+        const bus::Sample sample = r.next();
         const auto tensors = sample.tensors();
         const Found found = read_on(r.stream, tensors[2]);
         r.stream.synchronize();
@@ -165,7 +165,7 @@ TEST(CudaRestoring, what_comes_by_reference_stays_where_it_is) {
       [&](int wire) {
         Restoring r(domain);
         const TestStream stream(1);
-        const Sample sample = r.next();
+        const bus::Sample sample = r.next();
         EXPECT_EQ(sample.tensor().device(), Device::cuda(1));
         const Found found = read_on(stream, sample.tensor());
         stream.synchronize();
@@ -187,13 +187,13 @@ TEST(CudaRestoring, it_is_published_onwards_by_reference_any_number_of_times) {
       [&](int wire) {
         Restoring r(domain);
         bus::Publisher onwards("onwards", {}, r.us);
-        const Participant other = domain.join();
+        const bus::Participant other = domain.join();
         bus::Subscriber last("onwards", {}, other);
         EXPECT_EQ(onwards.wait_for_subscribers(1, kLong), Outcome::kDone);
         standin_hold_copies(true);
         {
-          const Sample sample = r.next();
-          const Tensor& tensor = sample.tensor();
+          const bus::Sample sample = r.next();
+          const bus::Tensor& tensor = sample.tensor();
           tensor.use_on(r.stream.get());
           for (int i = 0; i < 2; ++i)
             onwards.publish({{{tensor.data(), tensor.layout(), tensor.device(), r.stream.get()}}});
@@ -236,7 +236,7 @@ TEST(CudaRestoring, without_room_on_the_device_the_sample_waits) {
           }
         standin_fail("cuMemCreate", 0, 0);
         for (const std::uint64_t seed : {5U, 6U}) {
-          const Sample sample = r.next();
+          const bus::Sample sample = r.next();
           const Found found = read_on(r.stream, sample.tensor());
           r.stream.synchronize();
           EXPECT_EQ(*found, seed);
@@ -260,7 +260,7 @@ TEST(CudaRestoring, a_publisher_that_is_killed_takes_nothing_with_it) {
         ::setenv("CUDA_VISIBLE_DEVICES", "0", 1);
         Restoring r(domain);
         standin_hold_copies(true);
-        const Sample sample = r.next();
+        const bus::Sample sample = r.next();
         const Found found = read_on(r.stream, sample.tensor());
         tell(wire);
         EXPECT_TRUE(eventually([&] { return r.subscriber.stats().publishers == 0; }));
@@ -282,7 +282,7 @@ TEST(CudaRestoring, a_context_that_breaks_leaves_nothing_intact) {
       },
       [&](int wire) {
         Restoring r(domain);
-        const Sample sample = r.next();
+        const bus::Sample sample = r.next();
         (void)read_on(r.stream, sample.tensor());
         r.stream.synchronize();  // the stand-in's streams go on, a broken one's do not
         EXPECT_TRUE(sample.tensor().intact());
@@ -301,19 +301,19 @@ TEST(CudaRestoring, what_stays_in_host_memory_is_pinned_if_that_is_asked_for) {
         Writer w(domain, 1);
         w.wait_for_reader();
         publish_on(w, 1, 5);
-        Loan on_host = w.publisher.loan<std::uint64_t>({16 * kWords});
+        bus::Loan on_host = w.publisher.loan<std::uint64_t>({16 * kWords});
         write_pattern(words_of(on_host), 6);
         w.publisher.publish(std::move(on_host));
         wait_for(wire);
       },
       [&](int wire) {
         Restoring r(domain, {.pin = true});
-        const Sample first = r.next();
+        const bus::Sample first = r.next();
         const Found found = read_on(r.stream, first.tensor());
         r.stream.synchronize();
         EXPECT_EQ(*found, 5U);
         const std::size_t pinned = standin_calls("cuMemHostRegister_v2");
-        const Sample second = r.next();
+        const bus::Sample second = r.next();
         EXPECT_EQ(seed_in(second.tensor()), 6U);
         EXPECT_EQ(standin_calls("cuMemHostRegister_v2"), pinned + 1);
         tell(wire);
@@ -338,7 +338,7 @@ TEST(CudaRestoring, a_thousand_samples_take_no_more_memory_than_a_few) {
         const std::size_t before = standin_allocated_bytes(0);
         std::size_t most = 0;
         for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
-          const Sample sample = r.next();
+          const bus::Sample sample = r.next();
           const Found found = read_on(r.stream, sample.tensor());
           r.stream.synchronize();
           EXPECT_EQ(*found, seed);
@@ -354,7 +354,7 @@ TEST(CudaRestoring, a_thousand_samples_take_no_more_memory_than_a_few) {
 TEST(CudaRestoring, a_device_that_there_is_not_is_refused_at_once) {
   const FreshDomain domain;
   const auto expect_refused = [&](int ordinal) {
-    const Participant us = domain.join();
+    const bus::Participant us = domain.join();
     try {
       const bus::Subscriber subscriber("frames", {.device = Device::cuda(ordinal)}, us);
       ADD_FAILURE() << "it was made";

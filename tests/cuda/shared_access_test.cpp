@@ -18,7 +18,7 @@ INSTANTIATE_TEST_SUITE_P(Cuda, CudaShared, kEachOrder, name_of_order);
 
 constexpr PublisherOptions kOpen{.shared = true};
 
-void write(const TestStream& stream, const Tensor& tensor, std::uint64_t seed) {
+void write(const TestStream& stream, const bus::Tensor& tensor, std::uint64_t seed) {
   tensor.use_on(stream.get());
   auto* const first = reinterpret_cast<std::uint64_t*>(tensor.mutable_data());
   stream.launch([words = std::span(first, kWords), seed] { write_pattern(words, seed); });
@@ -36,7 +36,7 @@ TensorView on(const TestStream& stream, const Memory& memory) {
   return {memory.data(), memory.layout(), memory.device(), stream.get()};
 }
 
-std::optional<std::uint64_t> seed_on(const TestStream& stream, const Tensor& tensor) {
+std::optional<std::uint64_t> seed_on(const TestStream& stream, const bus::Tensor& tensor) {
   const Found found = read_on(stream, tensor);
   stream.synchronize();
   return *found;
@@ -49,10 +49,10 @@ TEST_P(CudaShared, a_write_is_seen_by_its_publisher_and_by_who_only_reads) {
         Writer w(domain, 0, kOpen);
         Reader r(domain);  // here, too: another participant of its own process
         EXPECT_EQ(w.publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
-        Loan loan = loan_of(w.publisher);
+        bus::Loan loan = loan_of(w.publisher);
         w.stream.launch([words = words_of(loan)] { write_pattern(words, 1); });
         ASSERT_EQ(w.publisher.publish(on(w.stream, loan)).outcome, Outcome::kDone);
-        const Sample read = r.next();
+        const bus::Sample read = r.next();
         EXPECT_EQ(seed_on(r.stream, read.tensor()), 1U);
         EXPECT_FALSE(read.tensor().writable());
         tell(wire);
@@ -64,7 +64,7 @@ TEST_P(CudaShared, a_write_is_seen_by_its_publisher_and_by_who_only_reads) {
       },
       [&](int wire) {
         Sharer s(domain);
-        const Sample sample = s.next();
+        const bus::Sample sample = s.next();
         EXPECT_TRUE(sample.tensor().writable());
         wait_for(wire);
         write(s.stream, sample.tensor(), 2);
@@ -90,7 +90,7 @@ TEST_P(CudaShared, memory_is_not_used_again_before_who_wrote_it_has_passed) {
       [&](int wire) {
         Sharer s(domain);
         {
-          const Sample sample = s.next();
+          const bus::Sample sample = s.next();
           s.stream.pause();
           write(s.stream, sample.tensor(), 2);
         }
@@ -108,11 +108,12 @@ TEST_P(CudaShared, what_is_not_in_memory_for_it_is_copied_there) {
         Writer w(domain, 0, kOpen);
         w.wait_for_reader();
         bus::Publisher closed("others", {}, w.us);
-        Loan mine = loan_of(closed);  // only read by others
+        bus::Loan mine = loan_of(closed);  // only read by others
         w.stream.launch([words = words_of(mine)] { write_pattern(words, 1); });
         EXPECT_EQ(code_of([&] { w.publisher.publish(on(w.stream, mine)); }),
                   Code::kInvalidArgument);
-        Loan own = empty(Layout::contiguous(DType::kUInt64, {kWords}), false, w.us, Device::cuda());
+        bus::Loan own =
+            empty(Layout::contiguous(DType::kUInt64, {kWords}), false, w.us, Device::cuda());
         w.stream.launch([words = words_of(own)] { write_pattern(words, 1); });
         ASSERT_EQ(w.publisher.publish(on(w.stream, own)).outcome, Outcome::kDone);
         EXPECT_EQ(w.publisher.stats().bytes_copied, kWords * 8);
@@ -121,7 +122,7 @@ TEST_P(CudaShared, what_is_not_in_memory_for_it_is_copied_there) {
       },
       [&](int wire) {
         Sharer s(domain);
-        const Sample sample = s.next();
+        const bus::Sample sample = s.next();
         EXPECT_EQ(seed_on(s.stream, sample.tensor()), 1U);
         write(s.stream, sample.tensor(), 2);
         EXPECT_EQ(seed_on(s.stream, sample.tensor()), 2U);
@@ -138,7 +139,7 @@ TEST_P(CudaShared, what_was_written_is_handed_on_when_it_is) {
         Sharer onwards(domain, "onwards");
         w.wait_for_reader();
         publish_filled(w.publisher, w.stream, 1);
-        const Sample back = onwards.next();
+        const bus::Sample back = onwards.next();
         EXPECT_TRUE(back.tensor().writable());
         EXPECT_EQ(seed_on(onwards.stream, back.tensor()), 2U);
         EXPECT_EQ(w.us.arena(Device::cuda()).segments, 1U);
@@ -148,7 +149,7 @@ TEST_P(CudaShared, what_was_written_is_handed_on_when_it_is) {
         Sharer s(domain);
         bus::Publisher onwards("onwards", kOpen, s.us);
         EXPECT_EQ(onwards.wait_for_subscribers(1, kLong), Outcome::kDone);
-        const Sample sample = s.next();
+        const bus::Sample sample = s.next();
         s.stream.launch([] { std::this_thread::sleep_for(50ms); });  // what a kernel may take
         write(s.stream, sample.tensor(), 2);
         ASSERT_EQ(onwards.publish(on(s.stream, sample.tensor())).outcome, Outcome::kDone);
@@ -161,9 +162,9 @@ TEST_P(CudaShared, memory_of_a_process_is_shared_to_be_written) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
-        const Participant us = domain.join();
+        const bus::Participant us = domain.join();
         const TestStream stream;
-        const Loan own =
+        const bus::Loan own =
             empty(Layout::contiguous(DType::kUInt64, {kWords}), true, us, Device::cuda());
         EXPECT_TRUE(is_shared(own.data(), kWords * 8, us));
         stream.launch([words = words_of(own)] { write_pattern(words, 1); });
@@ -173,9 +174,9 @@ TEST_P(CudaShared, memory_of_a_process_is_shared_to_be_written) {
         EXPECT_EQ(seed_of(std::span<const std::uint64_t>(words_of(own))), 2U);
       },
       [&](int wire) {
-        const Participant us = domain.join();
+        const bus::Participant us = domain.join();
         bus::Queue queue = bus::Queue::open("items", kLong, us);
-        Sample item;
+        bus::Sample item;
         ASSERT_EQ(queue.get(item, kLong), Outcome::kDone);
         const TestStream stream;
         EXPECT_EQ(seed_on(stream, item.tensor()), 1U);

@@ -22,7 +22,7 @@ TEST(CudaStaging, without_pinned_memory_it_is_copied_all_the_same) {
         publish_on(w, 1, 4);
         wait_for(wire);
         standin_fail("cuMemHostRegister_v2", 0, 801);
-        Loan larger = w.publisher.loan<std::uint64_t>({8 * kWords}, Device::cuda(1));
+        bus::Loan larger = w.publisher.loan<std::uint64_t>({8 * kWords}, Device::cuda(1));
         write_pattern(words_of(larger), 5);
         w.publisher.publish(std::move(larger), w.stream.get());
         wait_for(wire);
@@ -92,11 +92,11 @@ TEST(CudaStaging, an_owner_that_leaves_while_it_copies_waits_for_nobody) {
   in_two_processes(
       [&](int wire) {
         const TestStream stream(1);
-        std::optional<Participant> us = domain.join();
+        std::optional<bus::Participant> us = domain.join();
         std::optional<bus::Publisher> publisher(std::in_place, "frames", PublisherOptions{}, *us);
         EXPECT_EQ(publisher->wait_for_subscribers(1, kLong), Outcome::kDone);
         const std::size_t before = standin_calls("cuMemcpyAsync");
-        Loan loan = loan_of(*publisher, 1);
+        bus::Loan loan = loan_of(*publisher, 1);
         stream.pause();
         stream.launch([words = words_of(loan)] { write_pattern(words, 5); });
         publisher->publish(std::move(loan), stream.get());
@@ -191,13 +191,13 @@ TEST(CudaStaging, copies_that_do_not_fit_wait_until_others_are_read) {
         w.wait_for_reader();
         for (std::uint64_t seed = 1; seed <= 8; ++seed) publish_on(w, 1, seed);
         wait_for(wire);
-        Loan large = w.publisher.loan<std::uint64_t>({16 * kWords}, Device::cuda(1));
+        bus::Loan large = w.publisher.loan<std::uint64_t>({16 * kWords}, Device::cuda(1));
         w.publisher.publish(std::move(large), w.stream.get());
         wait_for(wire);
       },
       [&](int wire) {
         NoGpuReader b(domain);
-        std::deque<Sample> held;
+        std::deque<bus::Sample> held;
         for (std::uint64_t seed = 1; seed <= 3; ++seed) held.push_back(b.next());
         EXPECT_FALSE(b.subscriber.receive(std::chrono::milliseconds(100)));
         for (std::uint64_t seed = 1; seed <= 8; ++seed) {

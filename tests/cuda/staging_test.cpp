@@ -30,7 +30,7 @@ TEST_P(HostCopyRequest, a_tensor_arrives_in_host_memory_and_says_where_it_was) {
       [&](int wire) {
         NoGpuReader b(domain);
         for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-          const Sample sample = b.next();
+          const bus::Sample sample = b.next();
           EXPECT_EQ(sample.tensor().device(), Device::host());
           EXPECT_EQ(sample.tensor().published_on(), Device::cuda(1));
           EXPECT_EQ(seed_in(sample.tensor()), seed);
@@ -50,7 +50,7 @@ TEST(CudaStaging, several_tensors_of_one_block_and_of_the_host_keep_their_layout
       [&](int wire) {
         Writer w(domain, 1);
         w.wait_for_reader();
-        Loan loan = loan_of(w.publisher, 1);
+        bus::Loan loan = loan_of(w.publisher, 1);
         std::span<std::uint64_t> words = words_of(loan);
         for (std::size_t i = 0; i < words.size(); ++i) words[i] = i;
         TensorView column = loan.view();
@@ -67,10 +67,10 @@ TEST(CudaStaging, several_tensors_of_one_block_and_of_the_host_keep_their_layout
       },
       [&](int wire) {
         NoGpuReader b(domain);
-        const Sample sample = b.next();
+        const bus::Sample sample = b.next();
         ASSERT_EQ(sample.tensors().size(), 3U);
-        const Tensor& column = sample.tensors()[0];
-        const Tensor& backwards = sample.tensors()[2];
+        const bus::Tensor& column = sample.tensors()[0];
+        const bus::Tensor& backwards = sample.tensors()[2];
         for (int i = 0; i < 64; ++i) {
           EXPECT_EQ(reinterpret_cast<const std::uint64_t*>(column.data())[i * 64], 3U + i * 64);
           EXPECT_EQ(reinterpret_cast<const std::uint64_t*>(backwards.data())[-i * 2],
@@ -124,11 +124,11 @@ TEST(CudaStaging, a_private_subscriber_writes_to_its_own_pages) {
         wait_for(wire);
       },
       [&](int wire) {
-        const Participant us = domain.join();
+        const bus::Participant us = domain.join();
         bus::Subscriber other("frames", {}, us);
         NoGpuReader b(domain, {.access = Access::kPrivate});
-        const Sample sample = b.next();
-        const Tensor& tensor = sample.tensor();
+        const bus::Sample sample = b.next();
+        const bus::Tensor& tensor = sample.tensor();
         EXPECT_EQ(seed_in(tensor), 5U);
         tensor.as_mutable<std::uint64_t>()[0] = 99;
         const auto unchanged = other.receive(kLong);
@@ -145,7 +145,7 @@ TEST(CudaStaging, what_was_published_again_is_copied_again) {
       [&](int wire) {
         Writer w(domain, 1);
         w.wait_for_reader();
-        Loan standing =
+        bus::Loan standing =
             empty(Layout::contiguous(DType::kUInt64, {kWords}), false, w.us, Device::cuda(1));
         for (const std::uint64_t seed : {5U, 6U}) {
           w.stream.launch([words = words_of(standing), seed] { write_pattern(words, seed); });
@@ -177,11 +177,11 @@ TEST(CudaStaging, the_copy_is_handed_on_by_reference) {
       [&](int wire) {
         NoGpuReader b(domain);
         bus::Publisher onwards("onwards", {}, b.us);
-        const Participant other = domain.join();
+        const bus::Participant other = domain.join();
         bus::Subscriber last("onwards", {}, other);
         EXPECT_EQ(onwards.wait_for_subscribers(1, kLong), Outcome::kDone);
         {
-          const Sample sample = b.next();
+          const bus::Sample sample = b.next();
           onwards.publish({{{sample.tensor().data(), sample.tensor().layout()}}});
         }
         EXPECT_EQ(onwards.stats().bytes_copied, 0U);
@@ -199,8 +199,8 @@ TEST(CudaStaging, what_somebody_who_sees_the_device_hands_on_is_copied_by_its_ow
     Reader r(domain);
     bus::Publisher onwards("onwards", {}, r.us);
     EXPECT_EQ(onwards.wait_for_subscribers(1, kLong), Outcome::kDone);
-    const Sample sample = r.next();
-    const Tensor& tensor = sample.tensor();
+    const bus::Sample sample = r.next();
+    const bus::Tensor& tensor = sample.tensor();
     onwards.publish({{{tensor.data(), tensor.layout(), tensor.device(), r.stream.get()}}});
     EXPECT_EQ(onwards.stats().bytes_copied, 0U);
     EXPECT_TRUE(eventually([&] { return onwards.stats().bytes_in_flight == 0; }));
@@ -215,7 +215,7 @@ TEST(CudaStaging, what_somebody_who_sees_the_device_hands_on_is_copied_by_its_ow
         wait_for(wire);
       },
       [&](int wire) {
-        const Participant us = domain.join();
+        const bus::Participant us = domain.join();
         bus::Subscriber last("onwards", {}, us);
         const auto sample = last.receive(kLong);
         ASSERT_TRUE(sample);
@@ -232,12 +232,12 @@ TEST(CudaStaging, shares_and_queues_come_the_same_way) {
   in_two_processes(
       [&](int wire) {
         Writer w(domain, 1);
-        Loan loan =
+        bus::Loan loan =
             empty(Layout::contiguous(DType::kUInt64, {kWords}), false, w.us, Device::cuda(1));
         w.stream.launch([words = words_of(loan)] { write_pattern(words, 5); });
         TensorView view = loan.view();
         view.stream = w.stream.get();
-        const Shared shared = share({{view}}, {}, w.us);
+        const bus::Shared shared = share({{view}}, {}, w.us);
         bus::Queue queue({.name = "items"}, w.us);
         EXPECT_EQ(queue.put({{view}}), Outcome::kDone);
         std::array<char, 4096> line{};
@@ -248,12 +248,13 @@ TEST(CudaStaging, shares_and_queues_come_the_same_way) {
       },
       [&](int wire) {
         const auto line = standin::test::receive<std::array<char, 4096>>(wire);
-        const Participant us = domain.join();
-        const Sample attached = attach(Handle::parse(line.data()), {.timeout = kLong}, us);
+        const bus::Participant us = domain.join();
+        const bus::Sample attached =
+            attach(bus::Handle::parse(line.data()), {.timeout = kLong}, us);
         EXPECT_EQ(seed_in(attached.tensor()), 5U);
         EXPECT_EQ(attached.tensor().published_on(), Device::cuda(1));
         bus::Queue queue = bus::Queue::open("items", kLong, us);
-        Sample item;
+        bus::Sample item;
         EXPECT_EQ(queue.get(item, kLong), Outcome::kDone);
         EXPECT_EQ(seed_in(item.tensor()), 5U);
         tell(wire);

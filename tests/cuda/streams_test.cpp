@@ -15,7 +15,7 @@ INSTANTIATE_TEST_SUITE_P(Cuda, CudaStreamsAhead, kOrderAhead, name_of_order);
 TEST_P(CudaStreams, what_is_let_go_during_a_capture_comes_back_after_it) {
   const FreshDomain domain;
   in_process([&] {
-    const Participant us = domain.join();
+    const bus::Participant us = domain.join();
     bus::Publisher publisher("frames", {}, us);
     bus::Subscriber subscriber("frames", {}, us);
     ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
@@ -66,7 +66,7 @@ TEST_P(CudaStreams, a_copy_for_a_message_that_came_to_nothing_ends_before_its_me
     const std::byte* const first = loan_of(publisher).data();
     slow.pause();
     EXPECT_EQ(code_of([&] { publisher.publish(Value(), views); }), Code::kOutOfMemory);
-    const Loan next = loan_of(publisher);
+    const bus::Loan next = loan_of(publisher);
     EXPECT_NE(next.data(), first) << "where the copy is still to go";
     slow.resume();
     slow.synchronize();
@@ -83,7 +83,7 @@ TEST_P(CudaStreamsAhead, tensors_of_two_devices_are_whole_together) {
         standin::DevicePtr foreign = 0;
         EXPECT_OK(standin::cuMemAlloc_v2(&foreign, kWords * 8));
         const std::span words(reinterpret_cast<std::uint64_t*>(foreign), kWords);
-        Loan loan = loan_of(w.publisher);
+        bus::Loan loan = loan_of(w.publisher);
         w.stream.launch([words = words_of(loan)] { write_pattern(words, 1); });
         other.pause();
         other.launch([words] { write_pattern(words, 2); });
@@ -99,7 +99,7 @@ TEST_P(CudaStreamsAhead, tensors_of_two_devices_are_whole_together) {
       },
       [&](int wire) {
         Reader r(domain);
-        const Sample sample = r.next();
+        const bus::Sample sample = r.next();
         const Found first = read_on(r.stream, sample.tensors()[0]);
         const TestStream other(1);
         const Found second = read_on(other, sample.tensors()[1]);
@@ -167,7 +167,7 @@ TEST_P(CudaStreams, the_default_stream_of_a_thread_is_refused) {
 TEST_P(CudaStreams, what_is_captured_into_a_graph_is_refused) {
   const FreshDomain domain;
   in_process([&] {
-    const Participant us = domain.join();
+    const bus::Participant us = domain.join();
     bus::Publisher publisher("frames", {}, us);
     bus::Subscriber subscriber("frames", {}, us);
     ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
@@ -188,7 +188,7 @@ TEST_P(CudaStreams, what_is_captured_into_a_graph_is_refused) {
     stream.synchronize();
     EXPECT_TRUE(refused(captured.get())) << "also when all is written";
     EXPECT_TRUE(refused(reinterpret_cast<void*>(std::uintptr_t{2})));
-    const Sample copy = sample->copy();
+    const bus::Sample copy = sample->copy();
     standin_finish();
     EXPECT_EQ(code_of([&] { copy.tensor().use_on(captured.get()); }), Code::kUnsupported);
   });
@@ -197,7 +197,7 @@ TEST_P(CudaStreams, what_is_captured_into_a_graph_is_refused) {
 TEST_P(CudaStreams, a_capture_in_a_program_keeps_nobody_else_in_it_from_memory) {
   const FreshDomain domain;
   in_process([&] {
-    const Participant us = domain.join();
+    const bus::Participant us = domain.join();
     bus::Publisher publisher("frames", {}, us);
     bus::Subscriber subscriber("frames", {}, us);
     ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);

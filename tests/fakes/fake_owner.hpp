@@ -60,7 +60,7 @@ class FakeOwner : public ::testing::Test {
   }
   // Returns the entry of a sample with one tensor at `offset` of segment 0, inline.
   link::Entry entry_of(std::uint64_t offset, std::int64_t words) {
-    Descriptor descriptor;
+    tensor::Descriptor descriptor;
     descriptor.tensors.push_back(
         {.layout = Layout::contiguous(DType::kUInt64, {words}), .segment = 0, .offset = offset});
     link::Entry entry;
@@ -70,7 +70,7 @@ class FakeOwner : public ::testing::Test {
   }
 
   const FreshDomain fresh;
-  const Participant borrower = fresh.join();
+  const bus::Participant borrower = fresh.join();
   const Domain domain{fresh.path()};
   const Id self = Id::random();
   const platform::Fd listener = domain.listen(self);

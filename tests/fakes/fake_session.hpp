@@ -30,7 +30,7 @@ inline constexpr std::uint64_t kSeed = 7;
 // Shares a tensor; whatever the fake peer does, another participant must still get it.
 class FakeSession : public ::testing::Test {
  protected:
-  Shared share_pattern(const Participant& by, const ShareOptions& options = {}) {
+  bus::Shared share_pattern(const bus::Participant& by, const ShareOptions& options = {}) {
     std::vector<std::uint64_t> words(64);
     write_pattern(words, kSeed);
     return share({.tensors = {TensorView::of(words.data(), {64})}}, options, by);
@@ -44,10 +44,10 @@ class FakeSession : public ::testing::Test {
   }
 
   const FreshDomain fresh;
-  const Participant honest = fresh.join();
-  const Participant other = fresh.join();
+  const bus::Participant honest = fresh.join();
+  const bus::Participant other = fresh.join();
   const Domain domain{fresh.path()};
-  std::optional<Shared> shared = share_pattern(honest);
+  std::optional<bus::Shared> shared = share_pattern(honest);
 };
 
 // A fake peer that lends, wrongly, to a participant that attaches.
@@ -56,8 +56,8 @@ class FakeLender : public FakeSession {
   ~FakeLender() override {
     if (thread.joinable()) thread.join();
   }
-  Handle handle_of_it() const {
-    Handle handle;
+  bus::Handle handle_of_it() const {
+    bus::Handle handle;
     handle.owner = self;
     handle.number = 1;
     handle.tensors = 1;
@@ -96,20 +96,20 @@ class FakeLender : public FakeSession {
     peer->channel.send(link::SegmentMessage{number, 4096, 0},
                        fds_of(platform::duplicate(segment.get())));
   }
-  Descriptor one_tensor(std::uint64_t offset, std::int64_t words) const {
-    Descriptor descriptor;
+  tensor::Descriptor one_tensor(std::uint64_t offset, std::int64_t words) const {
+    tensor::Descriptor descriptor;
     descriptor.tensors.push_back({.layout = Layout::contiguous(DType::kUInt64, {words}),
                                   .segment = 0,
                                   .offset = offset,
                                   .generation = 1});
     return descriptor;
   }
-  static std::string bytes_of(const Descriptor& descriptor) {
+  static std::string bytes_of(const tensor::Descriptor& descriptor) {
     std::string bytes(descriptor.encoded_bytes(), '\0');
     descriptor.encode(std::as_writable_bytes(std::span(bytes)));
     return bytes;
   }
-  void lend(const Descriptor& descriptor, std::uint64_t token = 5) {
+  void lend(const tensor::Descriptor& descriptor, std::uint64_t token = 5) {
     const std::string bytes = bytes_of(descriptor);
     ASSERT_LE(bytes.size(), link::kInlineBytes);
     peer->channel.send(
@@ -118,7 +118,7 @@ class FakeLender : public FakeSession {
   // Lends a sample whose tensor belongs to another owner. Its descriptor lies in the segment, where
   // the test can change it.
   void lend_of(const Id& owner) {
-    Descriptor descriptor = one_tensor(0, 64);
+    tensor::Descriptor descriptor = one_tensor(0, 64);
     descriptor.owners.push_back(owner);
     descriptor.tensors[0].owner = 1;
     const std::string bytes = bytes_of(descriptor);
@@ -143,7 +143,7 @@ class FakeLender : public FakeSession {
   std::optional<FakePeer> peer;
   std::uint32_t request = 0;
   std::optional<Code> code;
-  std::optional<Sample> sample;
+  std::optional<bus::Sample> sample;
   std::thread thread;
 };
 

@@ -17,7 +17,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ours = [item for item in items if _HERE in item.path.parents]
     if not ours:
         return
-    from support.gpu_tensors import why_no_gpu
+    from support.cuda.gpu_tensors import why_no_gpu
 
     why_not = why_no_gpu()
     for item in ours:

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from support.gpu_tensors import not_in_rehearsal
+from support.cuda.gpu_tensors import not_in_rehearsal
 from support.middle_example import MIDDLE, classes_said, expected_classes
 
 

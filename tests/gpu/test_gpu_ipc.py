@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tensorbus as tb
-from support.gpu_tensors import delay, not_in_rehearsal, own_stream, torch
+from support.cuda.gpu_tensors import delay, not_in_rehearsal, own_stream, torch
 from support.harness import Elsewhere, eventually, hear, tell
 from tensorbus import cuda
 

@@ -8,7 +8,15 @@ import pytest
 
 import tensorbus as tb
 import tensorbus.multiprocessing as mp
-from support.gpu_tensors import DEVICE, WORDS, Words, delay, not_in_rehearsal, own_stream, torch
+from support.cuda.gpu_tensors import (
+    DEVICE,
+    WORDS,
+    Words,
+    delay,
+    not_in_rehearsal,
+    own_stream,
+    torch,
+)
 from support.harness import PATIENCE, Elsewhere, tell
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.gpu_tensors import REHEARSAL, check_patterns, not_in_rehearsal, publish_patterns
+from support.cuda.gpu_tensors import REHEARSAL, check_patterns, not_in_rehearsal, publish_patterns
 from support.harness import Elsewhere
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import tensorbus as tb
-from support.counting_driver import SETUP, WAITS, build, counts, library_of_driver
-from support.gpu_tensors import DEVICE, WORDS, Words, not_in_rehearsal, own_stream, torch
+from support.cuda.counting_driver import SETUP, WAITS, build, counts, library_of_driver
+from support.cuda.gpu_tensors import DEVICE, WORDS, Words, not_in_rehearsal, own_stream, torch
 from support.harness import PATIENCE, Elsewhere, hear, tell
 from tensorbus import doctor
 

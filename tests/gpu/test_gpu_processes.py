@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tensorbus as tb
-from support.gpu_tensors import (
+from support.cuda.gpu_tensors import (
     DEVICE,
     REHEARSAL,
     WORDS,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import tensorbus as tb
-from support.gpu_tensors import DEVICE, not_in_rehearsal, own_stream, torch
+from support.cuda.gpu_tensors import DEVICE, not_in_rehearsal, own_stream, torch
 from support.harness import PATIENCE, Elsewhere, hear, tell
 
 DTYPES = [

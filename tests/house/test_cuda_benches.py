@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from support.cuda.standin import ENVIRONMENT, needs_standin
 from support.repository import ROOT
-from support.standin import ENVIRONMENT, needs_standin
 
 pytestmark = [needs_standin, pytest.mark.slow, pytest.mark.usefixtures("torch")]
 

@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "scripts/lib"))
 import selection
 from selection import CppTest
 
-QUEUE_TESTS = "tests/unit/bus/queue_test.cpp"
+QUEUE_TESTS = "tests/unit/bus/queue/queue_test.cpp"
 MODEL_TESTS = "tests/model/put_ring_model_test.cpp"
 FUZZER = "fuzz/control_fuzz.cpp"
 

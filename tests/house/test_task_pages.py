@@ -23,8 +23,8 @@ from shutil import which
 import pytest
 
 import tensorbus as tb
-from support import standin
 from support.cpp_programs import WHY_NO_CUDA, build
+from support.cuda import standin
 from support.harness import PATIENCE, eventually
 from support.repository import ROOT
 from tensorbus._cli.command import main
@@ -410,7 +410,7 @@ def test_a_program_runs_over_either_multiprocessing(folder: Path, module: str) -
 
 
 NO_GPU = {  # PyTorch has none here: an array of the stand-in's takes the place of its tensor
-    'frame = torch.rand(480, 640, device="cuda")': """from support.standin import Array, Stream
+    'frame = torch.rand(480, 640, device="cuda")': """from support.cuda.standin import Array, Stream
 stream = Stream()
 frame = Array(480 * 640 * 4)
 stream.write(frame, 0x3F)

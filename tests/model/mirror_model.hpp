@@ -108,7 +108,7 @@ struct MirrorTableState {
     for (const auto& [id, relayed] : table.relayed_)
       put(id), put(relayed.from.client), put(relayed.cancelled);
     for (const auto& [id, from] : table.polls_) put(id), put(from.client);
-    put(table.last_id_), put(table.died_), put(table.told_);
+    put(table.last_id_), put(table.died_), put(table.notified_);
   }
   static const QueueTable<int, int>& table_of(const Table& table) { return table.table_; }
 };

@@ -1,10 +1,10 @@
 #pragma once
 
 // The rings of producers (docs/internals/protocol.md, section 7) as an explicit-state model:
-// producers and the host take one step at a time that others can see, in every order. A producer
-// may stop or die between any two steps, which is to take no further one. The host pulls, decides,
-// promises room and falls asleep as QueueHost does; one getter waits from any moment on, one client
-// asks for room by message, and the queue is shut down at any moment.
+// producers and the server take one step at a time that others can see, in every order. A producer
+// may stop or die between any two steps, which is to take no further one. The server pulls,
+// decides, promises room and falls asleep as QueueServer does; one getter waits from any moment on,
+// one client asks for room by message, and the queue is shut down at any moment.
 
 #include <algorithm>
 #include <array>
@@ -33,7 +33,7 @@ class PutRingModel {
       todo_.pop_back();
       moved_ = false;
       for (int p = 0; p < sizes_.producers; ++p) producer(state, p);
-      host(state);
+      server(state);
       if (!moved_) at_rest(state);  // whatever others may do
       others(state);
       for (int p = 0; p < sizes_.producers; ++p) die(state, p);
@@ -45,7 +45,7 @@ class PutRingModel {
 
  private:
   using At = ProducerAt;
-  using Host = RingHostAt;
+  using Server = RingServerAt;
   using Byte = std::int8_t;
   using Ring = ModelRing;
   using State = PutRingState;
@@ -68,14 +68,14 @@ class PutRingModel {
         break;
       case At::kBegun:
         expect(static_cast<int>(me.room.tail) - me.head < sizes_.slots,
-               "a slot is written that the host may read");
+               "a slot is written that the server may read");
         me.read = me.room;
         me.at = At::kWritten;
         enter(std::move(s));
         break;
       case At::kWritten:
         if (mistake_ == PutRingMistake::kStoreOfTheTail) me.room = me.read;
-        if (me.room.left() == 0) {  // the host has taken the room back: it asks, or gives up
+        if (me.room.left() == 0) {  // the server has taken the room back: it asks, or gives up
           me.at = At::kIdle;
           me.begun = static_cast<Byte>(sizes_.puts);
         } else {
@@ -112,7 +112,7 @@ class PutRingModel {
     s.done.emplace_back(static_cast<Byte>(p), me.begun++);
   }
 
-  // --- Messages of others, which the host handles when it is awake. ---
+  // --- Messages of others, which the server handles when it is awake. ---
 
   void others(const State& from) {
     if (!from.came) {
@@ -132,40 +132,40 @@ class PutRingModel {
     }
   }
 
-  // --- The host. ---
+  // --- The server. ---
 
-  void host(const State& from) {
-    if (from.at == Host::kAsleep) return wake(from);
+  void server(const State& from) {
+    if (from.at == Server::kAsleep) return wake(from);
     State s = from;
     Ring& ring = s.rings[static_cast<std::size_t>(s.ring)];
     switch (from.at) {
-      case Host::kPull:
-      case Host::kPullAgain:
-      case Host::kPullLast:
+      case Server::kPull:
+      case Server::kPullAgain:
+      case Server::kPullLast:
         ring.now = static_cast<Byte>(ring.room.tail - static_cast<std::uint32_t>(ring.head));
         if (!next_ring(s)) pulled(s);
         break;
-      case Host::kTakeBack:
+      case Server::kTakeBack:
         ring.limit = static_cast<Byte>(ring.room.tail);
         ring.room.limit = ring.room.tail;
-        if (!next_ring(s)) begin_pull(s, Host::kPullAgain);
+        if (!next_ring(s)) begin_pull(s, Server::kPullAgain);
         break;
-      case Host::kPromise:
+      case Server::kPromise:
         if (!ring.dropped && !s.closed) promise(s, ring);
-        if (!next_ring(s)) s.at = Host::kSetWaits;
+        if (!next_ring(s)) s.at = Server::kSetWaits;
         break;
-      case Host::kSetWaits:
+      case Server::kSetWaits:
         if (ring.armed != s.getter) ring.waits = s.getter ? 1 : 0;
         ring.armed = s.getter;
         if (!next_ring(s))
-          s.at = s.getter && mistake_ != PutRingMistake::kSleepsWithoutLook ? Host::kLook
-                                                                            : Host::kAsleep;
+          s.at = s.getter && mistake_ != PutRingMistake::kSleepsWithoutLook ? Server::kLook
+                                                                            : Server::kAsleep;
         break;
-      case Host::kLook:
+      case Server::kLook:
         if (static_cast<int>(ring.room.tail) != ring.head)
-          begin_pull(s, Host::kPull);
+          begin_pull(s, Server::kPull);
         else if (!next_ring(s))
-          s.at = Host::kAsleep;
+          s.at = Server::kAsleep;
         break;
       default:
         break;
@@ -177,7 +177,7 @@ class PutRingModel {
     if (from.touched) {
       State s = from;
       s.touched = false;
-      begin_pull(s, Host::kPull);
+      begin_pull(s, Server::kPull);
       enter(std::move(s));
     }
     for (std::size_t i = 0; i < from.rings.size(); ++i) {
@@ -186,7 +186,7 @@ class PutRingModel {
         State s = from;
         s.rings[i].wakes = false;
         s.rings[i].armed = false;
-        begin_pull(s, Host::kPull);
+        begin_pull(s, Server::kPull);
         enter(std::move(s));
       } else if (ring.at == At::kDead && !ring.dropped) {
         State s = from;
@@ -196,7 +196,7 @@ class PutRingModel {
         dead.room.limit = dead.room.tail;
         if (mistake_ == PutRingMistake::kDeathBeforeEntries)
           dead.head = static_cast<Byte>(dead.room.tail);
-        begin_pull(s, Host::kPull);
+        begin_pull(s, Server::kPull);
         enter(std::move(s));
       }
     }
@@ -206,7 +206,7 @@ class PutRingModel {
     s.ring = static_cast<Byte>((s.ring + 1) % sizes_.producers);
     return s.ring != 0;
   }
-  static void begin_pull(State& s, Host at) {
+  static void begin_pull(State& s, Server at) {
     s.at = at;
     s.ring = 0;
     s.before = s.clock;
@@ -222,13 +222,13 @@ class PutRingModel {
     }
     for (Ring& ring : s.rings) ring.known = ring.now;
     check_order(s);
-    if (s.at == Host::kPullAgain) return begin_pull(s, Host::kPullLast);
-    if (s.at == Host::kPull && takes_back(s)) {
-      s.at = Host::kTakeBack;
+    if (s.at == Server::kPullAgain) return begin_pull(s, Server::kPullLast);
+    if (s.at == Server::kPull && takes_back(s)) {
+      s.at = Server::kTakeBack;
       return;
     }
     decide(s);
-    s.at = Host::kPromise;
+    s.at = Server::kPromise;
   }
   Ring* oldest(State& s) const {
     Ring* found = nullptr;
@@ -323,7 +323,7 @@ class PutRingModel {
     if (seen_.insert(std::move(key)).second) todo_.push_back(std::move(s));
   }
 
-  // Neither a producer nor the host has anything to do.
+  // Neither a producer nor the server has anything to do.
   void at_rest(const State& s) {
     ++ends_;
     int there = 0;

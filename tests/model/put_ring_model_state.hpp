@@ -24,16 +24,16 @@ struct PutRingSizes {
 enum class PutRingMistake : std::uint8_t {
   kNone,
   kStoreOfTheTail,      // the producer does not swap the word
-  kSleepsWithoutLook,   // the host does not look for entries after it has set `waits`
+  kSleepsWithoutLook,   // the server does not look for entries after it has set `waits`
   kNoLeftover,          // entries are taken in the order of rings, whenever they were put
   kPromisesTwice,       // room that was promised counts as room
   kAsksWithoutTaking,   // a put by message does not take room back
   kDeathBeforeEntries,  // a dead producer's entries are dropped
 };
 
-inline constexpr int kMostProducers = 2;
+inline constexpr int kMaxProducers = 2;
 enum class ProducerAt : std::uint8_t { kIdle, kBegun, kWritten, kPut, kWakes, kDead };
-enum class RingHostAt : std::uint8_t {
+enum class RingServerAt : std::uint8_t {
   kAsleep,
   kPull,      // reads the tail of `ring`
   kTakeBack,  // takes the room of `ring` back
@@ -46,13 +46,13 @@ enum class RingHostAt : std::uint8_t {
 struct ModelRing {
   PutRoom room;           // the word, which both change
   std::int8_t waits = 0;  // the same
-  std::int8_t head = 0;   // the host's
-  std::int8_t limit = 0;  // the host's
-  std::int8_t known = 0;  // the host's
-  std::int8_t now = 0;    // the host's
+  std::int8_t head = 0;   // the server's
+  std::int8_t limit = 0;  // the server's
+  std::int8_t known = 0;  // the server's
+  std::int8_t now = 0;    // the server's
   bool wakes = false;     // a message is under way
-  bool armed = false;     // the host's
-  bool dropped = false;   // the host's: its client is gone
+  bool armed = false;     // the server's
+  bool dropped = false;   // the server's: its client is gone
   ProducerAt at = ProducerAt::kIdle;
   std::int8_t begun = 0;                // puts
   PutRoom read;                         // what the producer saw, for a mistake
@@ -60,9 +60,9 @@ struct ModelRing {
   std::array<std::int8_t, 4> after{};   // how many puts had returned before it began
 };
 struct PutRingState {
-  std::array<ModelRing, kMostProducers> rings{};
-  RingHostAt at = RingHostAt::kAsleep;
-  std::int8_t ring = 0;    // at which the host is
+  std::array<ModelRing, kMaxProducers> rings{};
+  RingServerAt at = RingServerAt::kAsleep;
+  std::int8_t ring = 0;    // at which the server is
   std::int8_t before = 0;  // the time at which it began to pull
   std::int8_t clock = 1;
   std::int8_t items = 0;  // that wait in the table
@@ -73,7 +73,7 @@ struct PutRingState {
   bool asked = false;        // the put by message is under way
   bool refused = false;      // it waits for room
   bool put = false;          // it was put
-  bool touched = false;      // the host has a message to handle
+  bool touched = false;      // the server has a message to handle
   bool over = false;         // was shut down, which holds from the next decision on
   bool closed = false;       // it holds
   std::vector<std::pair<std::int8_t, std::int8_t>>

@@ -1,10 +1,10 @@
 #pragma once
 
 // The protocol of a queue (docs/internals/protocol.md, section 7) as an explicit-state model: the
-// table of the host is the code itself (queue_table.hpp), the clients are modelled, and every
-// message to the host is a step of its own. A client may give up, die, or do nothing for as long as
-// others go on, which is what a stop is. What the host sends is there at once: a client that hears
-// it late is one that acts late. Left out: closing the queue, memory that is gone (TAKE with
+// table of the server is the code itself (queue_table.hpp), the clients are modelled, and every
+// message to the server is a step of its own. A client may give up, die, or do nothing for as long
+// as others go on, which is what a stop is. What the server sends is there at once: a client that
+// hears it late is one that acts late. Left out: closing the queue, memory that is gone (TAKE with
 // `spoilt`), lack of memory.
 
 #include <algorithm>
@@ -132,14 +132,14 @@ class QueueModel {
       QueueState s = from;
       ModelClient& me = s.clients[index];
       me.item = to_int8(items[static_cast<std::size_t>(me.asked)]);
-      me.to_host.push({Say::kPut, ++me.asked, me.item});
+      me.to_server.push({Say::kPut, ++me.asked, me.item});
       me.at = ClientAt::kAsked;
       enter(std::move(s));
     }
     if (self.at == ClientAt::kAsked) {  // it gives up, and waits for the answer to that
       QueueState s = from;
       ModelClient& me = s.clients[index];
-      me.to_host.push({Say::kCancel, me.asked});
+      me.to_server.push({Say::kCancel, me.asked});
       me.at = ClientAt::kCancelling;
       enter(std::move(s));
     }
@@ -154,7 +154,7 @@ class QueueModel {
     if (self.at == ClientAt::kIdle && self.asked < sizes_.gets) {
       QueueState s = from;
       ModelClient& me = s.clients[index];
-      me.to_host.push({sizes_.polls ? Say::kPoll : Say::kGet, ++me.asked});
+      me.to_server.push({sizes_.polls ? Say::kPoll : Say::kGet, ++me.asked});
       me.at = ClientAt::kAsked;
       for (ModelItem& item : s.items)
         if (item.holder == c && !sizes_.redeliver) item.passed = true;
@@ -164,7 +164,7 @@ class QueueModel {
     if (self.at == ClientAt::kAsked || self.at == ClientAt::kOffered) {  // Empty
       QueueState s = from;
       ModelClient& me = s.clients[index];
-      if (mistake_ != QueueMistake::kCancelIsNotSent) me.to_host.push({Say::kCancel, me.asked});
+      if (mistake_ != QueueMistake::kCancelIsNotSent) me.to_server.push({Say::kCancel, me.asked});
       forget_offer(me);
       enter(std::move(s));
     }
@@ -174,7 +174,7 @@ class QueueModel {
         const ModelItem& item = from.items[static_cast<std::size_t>(i)];
         if (item.holder != c || item.done || !may_be_done(from, item)) continue;
         QueueState s = from;
-        s.clients[index].to_host.push({Say::kTaskDone, 0, 0, item.number});
+        s.clients[index].to_server.push({Say::kTaskDone, 0, 0, item.number});
         s.items[static_cast<std::size_t>(i)].done = true;
         enter(std::move(s));
         if (sizes_.give_back) give_back(from, c, i);
@@ -184,7 +184,7 @@ class QueueModel {
 
   void give_back(QueueState s, int c, int which) {
     ModelItem& item = s.items[static_cast<std::size_t>(which)];
-    s.clients[static_cast<std::size_t>(c)].to_host.push({Say::kGiveBack, 0, 0, item.number});
+    s.clients[static_cast<std::size_t>(c)].to_server.push({Say::kGiveBack, 0, 0, item.number});
     item.holder = -1;
     item.lost = !sizes_.redeliver;
     enter(std::move(s));
@@ -210,7 +210,7 @@ class QueueModel {
     if (me.at == ClientAt::kOffered && (sizes_.holds || mistake_ == QueueMistake::kGetBeforeTake)) {
       me.at = ClientAt::kTaking;  // get() has returned, and TAKE follows
     } else {
-      me.to_host.push({Say::kTake, me.asked});
+      me.to_server.push({Say::kTake, me.asked});
       forget_offer(me);
     }
     enter(std::move(s));
@@ -232,14 +232,14 @@ class QueueModel {
     item.passed = false;
   }
 
-  // --- What is lent ahead: one swap takes the oldest. The host collects before all that it does.
+  // --- What is lent ahead: one swap takes the oldest. The server collects before all that it does.
   // ---
 
   void take_ahead(QueueState s, int c) {
     const auto first =
         std::ranges::find_if(s.ahead, [](const ModelAhead& lent) { return lent.taker == -1; });
     if (first == s.ahead.end()) return;
-    const Wire& said = s.clients[static_cast<std::size_t>(c)].to_host;
+    const Wire& said = s.clients[static_cast<std::size_t>(c)].to_server;
     if (mistake_ != QueueMistake::kAheadOfAGet &&
         std::any_of(said.messages.begin(), said.messages.begin() + said.count,
                     [](const Message& message) {
@@ -257,7 +257,7 @@ class QueueModel {
     for (; !s.ahead.empty() && s.ahead.front().taker != -1; s.ahead.erase(s.ahead.begin()))
       s.table.take_ahead(s.ahead.front().taker);
   }
-  // The getter has woken the host.
+  // The getter has woken the server.
   void collect_later(const QueueState& from) {
     if (from.ahead.empty() || from.ahead.front().taker == -1) return;
     QueueState s = from;
@@ -281,15 +281,15 @@ class QueueModel {
     });
   }
 
-  // --- The host: one message of one client, or the end of one. ---
+  // --- The server: one message of one client, or the end of one. ---
 
   void host_steps(const QueueState& from, int c) {
     const auto index = static_cast<std::size_t>(c);
-    if (from.clients[index].to_host.count != 0) {
+    if (from.clients[index].to_server.count != 0) {
       QueueState s = from;
       Port port{s, *this};
-      const Message heard = s.clients[index].to_host.pop();
-      if (heard.say != Say::kGet && heard.say != Say::kPoll) {  // for these, claims come later
+      const Message heard = s.clients[index].to_server.pop();
+      if (heard.say != Say::kGet && heard.say != Say::kPoll) {  // for these, takers come later
         collect(s);
         s.table.settle(port);
       }
@@ -297,14 +297,14 @@ class QueueModel {
       settled(std::move(s));
     }
     const bool heard_all =
-        from.clients[index].to_host.count == 0 || mistake_ == QueueMistake::kDeathBeforeMessages;
+        from.clients[index].to_server.count == 0 || mistake_ == QueueMistake::kDeathBeforeMessages;
     if (from.clients[index].at == ClientAt::kDead && heard_all) {
       QueueState s = from;
       Port port{s, *this};
       if (mistake_ == QueueMistake::kOfferDiesWithGetter)
         for (const auto& offer : QueueTableState::offers(s.table, c)) s.table.spoil(port, offer);
       if (holds() && !sizes_.redeliver) lose_offers(s, c);
-      if (mistake_ == QueueMistake::kClaimsOfTheDead)
+      if (mistake_ == QueueMistake::kTakenByTheDead)
         for (ModelAhead& lent : s.ahead)
           if (lent.taker == c) lent.taker = -1;
       take_back_ahead(s);
@@ -443,9 +443,9 @@ class QueueModel {
     for (int c = 0; c < clients(); ++c) {
       const ModelClient& client = s.clients[static_cast<std::size_t>(c)];
       put(client.at), put(client.asked), put(client.item), put(client.number);
-      put(client.to_host.count);
-      for (int i = 0; i < client.to_host.count; ++i) {
-        const Message& message = client.to_host.messages[static_cast<std::size_t>(i)];
+      put(client.to_server.count);
+      for (int i = 0; i < client.to_server.count; ++i) {
+        const Message& message = client.to_server.messages[static_cast<std::size_t>(i)];
         put(message.say), put(message.request), put(message.item), put(message.number);
       }
     }

@@ -25,16 +25,16 @@ struct QueueSizes {
   ShutDown shut_down = ShutDown::kNever;  // at any time, once
   bool give_back = false;                 // a getter may give back what it has in hand
   bool holds = false;                     // a getter hands its offer on before it sends TAKE
-  int ahead = 0;                          // items that the host lends ahead
+  int ahead = 0;                          // items that the server lends ahead
   bool polls = false;                     // getters wait for nothing
 };
 
 // Mistakes that the model must find, or it proves nothing.
 enum class QueueMistake {
   kNone,
-  kOfferIsInHand,        // the host takes an item for accepted when it has sent the offer
+  kOfferIsInHand,        // the server takes an item for accepted when it has sent the offer
   kDoneOfAnyItem,        // task_done() does not name the item that it means
-  kDeathBeforeMessages,  // the host forgets a client before it has heard all that it said
+  kDeathBeforeMessages,  // the server forgets a client before it has heard all that it said
   kLateOfferIsTaken,     // a getter that gave up takes what comes afterwards
   kCancelIsNotSent,      // a getter that gave up tells nobody
   kOfferDiesWithGetter,  // what was offered to a getter that died is dropped
@@ -46,9 +46,9 @@ enum class QueueMistake {
   kHoldIsNotHeard,       // a getter that hands offers on is dealt with as others are
   kOverTooEarly,         // a getter is told that nothing is left while an offer may come back
   kClaimIsNotSeen,       // what is lent ahead is taken back from those who have it, too
-  kAheadOfAGet,          // a getter takes ahead while the host has not heard its last GET
-  kRoomIsNotSeen,        // what is claimed while all is taken back gives nobody room
-  kClaimsOfTheDead,      // the host forgets a client before it has collected its claims
+  kAheadOfAGet,          // a getter takes ahead while the server has not heard its last GET
+  kRoomIsNotSeen,        // what is taken while all is taken back gives nobody room
+  kTakenByTheDead,       // the server forgets a client before it has collected its items
 };
 
 enum class Say : std::uint8_t { kPut, kGet, kPoll, kTake, kCancel, kTaskDone, kGiveBack };
@@ -62,8 +62,8 @@ struct Message {
 
 // In order, as in a socket.
 struct Wire {
-  static constexpr int kMost = 12;
-  std::array<Message, kMost> messages{};
+  static constexpr int kMax = 12;
+  std::array<Message, kMax> messages{};
   std::int8_t count = 0;
 
   void push(const Message& message) { messages.at(static_cast<std::size_t>(count++)) = message; }
@@ -97,18 +97,18 @@ struct ModelItem {
 
 constexpr std::int8_t to_int8(auto value) { return static_cast<std::int8_t>(value); }
 
-inline constexpr int kMostItems = 4;
-inline constexpr int kMostClients = 4;
+inline constexpr int kMaxItems = 4;
+inline constexpr int kMaxClients = 4;
 
 struct ModelClient {
   ClientAt at = ClientAt::kIdle;
   std::int8_t asked = 0;   // requests so far; the last is the one that is under way
   std::int8_t item = -1;   // that it puts, or is offered
   std::int8_t number = 0;  // of the offer
-  Wire to_host;
+  Wire to_server;
 };
 
-// An item that was lent ahead, until its claim is collected.
+// An item that was lent ahead, until its taker is collected.
 struct ModelAhead {
   std::int8_t item = 0;
   std::int8_t number = 0;
@@ -117,8 +117,8 @@ struct ModelAhead {
 
 struct QueueState {
   QueueTable<int, int> table;
-  std::array<ModelClient, kMostClients> clients{};
-  std::array<ModelItem, kMostItems> items{};
+  std::array<ModelClient, kMaxClients> clients{};
+  std::array<ModelItem, kMaxItems> items{};
   std::vector<std::pair<ClientRequest<int>, int>> arriving;  // their leases are being collected
   std::int8_t deaths = 0;
   std::vector<ModelAhead> ahead{};

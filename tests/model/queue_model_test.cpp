@@ -98,7 +98,7 @@ TEST(QueueModel, finds_each_of_the_mistakes_that_one_could_make) {
             "somebody waits for what is there");
   EXPECT_EQ(QueueModel(kLends(false), QueueMistake::kAheadOfAGet).explore(),
             "lost items are counted wrongly");
-  EXPECT_EQ(QueueModel(kLends(false), QueueMistake::kClaimsOfTheDead).explore(),
+  EXPECT_EQ(QueueModel(kLends(false), QueueMistake::kTakenByTheDead).explore(),
             "an item came back that had been delivered");
   EXPECT_EQ(QueueModel(kLends(true), QueueMistake::kClaimIsNotSeen).explore(),
             "two clients have the same item");

@@ -61,7 +61,7 @@ class Model {
   std::size_t states() const { return seen_.size(); }
 
  private:
-  static constexpr int kMostAttempts = 3;  // until the requester is out of time
+  static constexpr int kMaxAttempts = 3;  // until the requester is out of time
 
   void owner_steps(const State& from) {
     if (from.owner == Owner::kNew || (is(Mistake::kRefusesAfterHello) && greeted(from))) {
@@ -124,7 +124,7 @@ class Model {
     enter(state);
   }
   void turned_away(State state) {
-    const bool again = state.attempts < kMostAttempts && !is(Mistake::kRefusalIsAnEnd);
+    const bool again = state.attempts < kMaxAttempts && !is(Mistake::kRefusalIsAnEnd);
     if (!again) return end(state, Requester::kOutOfMemory);
     state.requester = Requester::kPauses;
     enter(state);

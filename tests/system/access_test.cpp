@@ -68,7 +68,7 @@ TEST_F(PrivateAccess, leaves_a_stream_whole_for_others) {
   Peer reliable(domain);
   ASSERT_EQ(reliable.ask("publisher stream reliable depth=4"), "ok");
   ASSERT_EQ(two.ask("subscriber stream private"), "ok");
-  const Participant here = domain.join();
+  const bus::Participant here = domain.join();
   bus::Subscriber reading("stream", {}, here);
   bus::Subscriber writing("stream", {.access = Access::kPrivate}, here);
   ASSERT_EQ(reliable.ask("await_subscribers 3"), "ok");

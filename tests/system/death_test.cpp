@@ -23,7 +23,7 @@ class Death : public ::testing::Test {
   };
 
   const FreshDomain domain;
-  const Participant here = domain.join();
+  const bus::Participant here = domain.join();
 };
 
 class DeadPublisher : public Death {
@@ -82,7 +82,7 @@ TEST_F(DeadPublisher, is_noticed_though_a_child_of_it_lives_on) {
 TEST_F(DeadPublisher, ends_no_wait_before_its_time) {
   peer.kill_and_wait();
   EXPECT_TRUE(gone());
-  Sample sample;
+  bus::Sample sample;
   EXPECT_EQ(subscriber.receive(sample, 5ms), Outcome::kTimedOut);
   bus::Publisher next("topic", {}, here);
   ASSERT_EQ(next.wait_for_subscribers(1, kLong), Outcome::kDone);

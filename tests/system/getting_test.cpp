@@ -1,4 +1,4 @@
-// A getter dies, or is stopped, at each step of a get through the ring of getters. It has what it
+// A getter dies, or is stopped, at each step of a get through the get ring. It has what it
 // had taken by then, and nothing else.
 
 #include <tuple>
@@ -39,7 +39,7 @@ class Getting : public ::testing::TestWithParam<GetPlace> {
   }
   std::vector<int> get_rest() {
     std::vector<int> got;
-    Sample sample;
+    bus::Sample sample;
     while (queue.get(sample, 0s) == Outcome::kDone) {
       const auto number = number_of(sample);
       EXPECT_TRUE(number);
@@ -63,12 +63,12 @@ class Getting : public ::testing::TestWithParam<GetPlace> {
   }
 
   bool all_memory_comes_back() const {
-    return eventually([&] { return host.arena().used_bytes == 0; });
+    return eventually([&] { return server.arena().used_bytes == 0; });
   }
 
   const FreshDomain domain;
-  const Participant host = domain.join();
-  bus::Queue queue{{.redeliver = GetParam().redeliver}, host};
+  const bus::Participant server = domain.join();
+  bus::Queue queue{{.redeliver = GetParam().redeliver}, server};
 };
 
 TEST_P(Getting, a_dead_getter_has_what_it_had_taken) {
@@ -120,17 +120,16 @@ TEST_P(Getting, a_stopped_getter_takes_nothing_after_the_end) {
 }
 
 INSTANTIATE_TEST_SUITE_P(At, Getting,
-                         ::testing::Values(GetPlace{"prefetch_ring.read", 1, false},
-                                           GetPlace{"prefetch_ring.read", 40, false},
-                                           GetPlace{"prefetch_ring.claimed", 1, true},
-                                           GetPlace{"prefetch_ring.claimed", 200, true},
-                                           GetPlace{"prefetch_ring.read", 2, false, true},
-                                           GetPlace{"prefetch_ring.claimed", 2, true, true},
-                                           GetPlace{"prefetch_ring.read", 1, false, false, true},
-                                           GetPlace{"prefetch_ring.read", 40, false, true, true},
-                                           GetPlace{"prefetch_ring.claimed", 1, true, true, true},
-                                           GetPlace{"prefetch_ring.claimed", 200, true, false,
-                                                    true}));
+                         ::testing::Values(GetPlace{"get_ring.read", 1, false},
+                                           GetPlace{"get_ring.read", 40, false},
+                                           GetPlace{"get_ring.acquired", 1, true},
+                                           GetPlace{"get_ring.acquired", 200, true},
+                                           GetPlace{"get_ring.read", 2, false, true},
+                                           GetPlace{"get_ring.acquired", 2, true, true},
+                                           GetPlace{"get_ring.read", 1, false, false, true},
+                                           GetPlace{"get_ring.read", 40, false, true, true},
+                                           GetPlace{"get_ring.acquired", 1, true, true, true},
+                                           GetPlace{"get_ring.acquired", 200, true, false, true}));
 
 }  // namespace
 }  // namespace tensorbus

@@ -104,7 +104,7 @@ TEST_P(Deaths, by_a_share_cost_nobody_a_byte) {
 
 INSTANTIATE_TEST_SUITE_P(
     At, Deaths,
-    ::testing::Values(Orders{}, Orders{.a = "lent.sent:1"}, Orders{.a = "claim.received:1"},
+    ::testing::Values(Orders{}, Orders{.a = "lent.sent:1"}, Orders{.a = "acquire.received:1"},
                       Orders{.a = "lent.sent:2"}, Orders{.a = "publish.segment_sent:1"},
                       Orders{.a = "publish.segment_sent:2"},
                       // B has lent to C then, or is about to.
@@ -115,11 +115,11 @@ INSTANTIATE_TEST_SUITE_P(
                       Orders{.c = "return.sent:1"}, Orders{.c = "return.sent:2"},
                       Orders{.c = "segment.received:1"},
                       // A is dead before it lends, and B hands over.
-                      Orders{.a = "claim.received:1", .b = "handed.sent:1"},
-                      Orders{.a = "claim.received:1", .c = "request.sent:3"},
-                      Orders{.a = "claim.received:1", .c = "return.sent:1"},
-                      Orders{.a = "claim.received:1", .b = "lent.sent:1", .gone = true},
-                      Orders{.a = "claim.received:1", .b = "handed.sent:1", .c = "return.sent:1"},
+                      Orders{.a = "acquire.received:1", .b = "handed.sent:1"},
+                      Orders{.a = "acquire.received:1", .c = "request.sent:3"},
+                      Orders{.a = "acquire.received:1", .c = "return.sent:1"},
+                      Orders{.a = "acquire.received:1", .b = "lent.sent:1", .gone = true},
+                      Orders{.a = "acquire.received:1", .b = "handed.sent:1", .c = "return.sent:1"},
                       Orders{.a = "lent.sent:2", .b = "return.sent:1"},
                       Orders{.a = "lent.sent:2", .b = "return.sent:1", .c = "return.sent:1"}));
 
@@ -143,9 +143,9 @@ TEST_P(DeathsBeforePublishing, of_the_owner_lose_no_sample) {
 }
 
 INSTANTIATE_TEST_SUITE_P(At, DeathsBeforePublishing,
-                         ::testing::Values(Orders{}, Orders{.a = "claim.received:1"},
+                         ::testing::Values(Orders{}, Orders{.a = "acquire.received:1"},
                                            Orders{.a = "lent.sent:2"},
-                                           Orders{.a = "claim.received:2"},
+                                           Orders{.a = "acquire.received:2"},
                                            Orders{.a = "lent.sent:3"}));
 
 // One of them is stopped for a while, and the others wait, or go on.
@@ -173,7 +173,7 @@ TEST_P(Stops, cost_time_alone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(At, Stops,
-                         ::testing::Values(Orders{.a = "claim.received:1"},
+                         ::testing::Values(Orders{.a = "acquire.received:1"},
                                            Orders{.a = "lent.sent:2"}, Orders{.b = "lent.sent:1"},
                                            Orders{.c = "request.sent:1"},
                                            Orders{.c = "request.sent:2"}));

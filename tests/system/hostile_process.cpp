@@ -38,8 +38,8 @@ namespace {
 
 using platform::Fd;
 
-constexpr std::size_t kMostTalks = 24;
-constexpr std::size_t kMostMappings = 64;
+constexpr std::size_t kMaxTalks = 24;
+constexpr std::size_t kMaxMappings = 64;
 constexpr std::size_t kSegmentBytes = 64 * 1024;
 
 class Hostile {
@@ -166,7 +166,7 @@ class Hostile {
     if (Fd socket = platform::accept_from(listener_.get())) talk_over(std::move(socket));
   }
   void talk_over(Fd socket) {
-    if (talks_.size() == kMostTalks) talks_.pop_front();
+    if (talks_.size() == kMaxTalks) talks_.pop_front();
     talks_.emplace_back(std::move(socket));
   }
   Talk& somebody() {
@@ -226,7 +226,7 @@ class Hostile {
   link::LinkSegment& make_ring(const link::Geometry& geometry) {
     rings_.emplace_back(geometry);
     remember(rings_.back().memfd(), geometry.bytes());
-    if (rings_.size() > kMostTalks) rings_.pop_front();
+    if (rings_.size() > kMaxTalks) rings_.pop_front();
     position_ = 0;
     return rings_.back();
   }
@@ -303,7 +303,7 @@ class Hostile {
       const auto accepted = received.as<link::Accepted>();
       remember(fds[0], link::Geometry{accepted.slots, accepted.returns}.bytes());
     }
-    if (heard_.size() == kMostTalks) heard_.erase(heard_.begin());
+    if (heard_.size() == kMaxTalks) heard_.erase(heard_.begin());
     heard_.push_back(std::move(received.datagram));
     return true;
   }
@@ -311,7 +311,7 @@ class Hostile {
     platform::verify_sealed_memfd(memory.get(), bytes,
                                   "memory");  // another like us may have sent it
     mappings_.emplace_back(memory.get(), bytes, platform::Mapping::Access::kReadWrite);
-    if (mappings_.size() > kMostMappings) mappings_.pop_front();
+    if (mappings_.size() > kMaxMappings) mappings_.pop_front();
   }
 
   // -- What it writes.
@@ -345,7 +345,7 @@ class Hostile {
   void push() {
     if (rings_.empty()) return;
     link::LinkSegment& ring = rings_.back();
-    Descriptor descriptor;
+    tensor::Descriptor descriptor;
     descriptor.tensors.push_back(
         {.layout = Layout::contiguous(DType::kUInt64, {static_cast<std::int64_t>(below(4))}),
          .segment = static_cast<std::uint32_t>(below(6)),

@@ -74,7 +74,7 @@ class Hostile : public ::testing::Test {
   }
   // Whatever a hostile publisher sent can be read; what ours sent is whole and in order.
   void take_all(bus::Subscriber& subscriber) {
-    Sample sample;
+    bus::Sample sample;
     while (subscriber.try_receive(sample) == Outcome::kDone) {
       if (sample.header().publisher != owner.id()) {
         read(sample);
@@ -88,8 +88,8 @@ class Hostile : public ::testing::Test {
       ++received_[&subscriber];
     }
   }
-  void read(const Sample& sample) {
-    for (const Tensor& tensor : sample.tensors()) {
+  void read(const bus::Sample& sample) {
+    for (const bus::Tensor& tensor : sample.tensors()) {
       const ByteSpan span = span_of(tensor.layout());
       for (std::int64_t i = span.begin; i < span.end; ++i)
         sum_ = sum_ + static_cast<std::uint64_t>(tensor.data()[i]);
@@ -98,8 +98,8 @@ class Hostile : public ::testing::Test {
   }
 
   const FreshDomain domain;
-  const Participant owner = domain.join({.warm_bytes = 0});  // segments go when they are empty
-  const Participant borrower = domain.join();
+  const bus::Participant owner = domain.join({.warm_bytes = 0});  // segments go when they are empty
+  const bus::Participant borrower = domain.join();
   bus::Publisher publisher{"topic", {.depth = 8, .history = 2}, owner};
   bus::Publisher sure{"sure", {.depth = 2, .reliable = true}, owner};
   bus::Subscriber parked{"topic", {}, borrower};

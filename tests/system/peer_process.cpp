@@ -149,7 +149,7 @@ class PeerProcess {
     return "ok";
   }
   TensorView kept_view() const {
-    const Tensor& tensor = kept_.back().tensor();
+    const bus::Tensor& tensor = kept_.back().tensor();
     return {tensor.data(), tensor.layout()};
   }
   // "share 7 uses=2 shared": the pattern of this seed. Says the handle.
@@ -163,7 +163,7 @@ class PeerProcess {
   }
   std::string share_kept() { return keep_shared({.tensors = {kept_view()}}, {}); }
   std::string keep_shared(const Message& message, const ShareOptions& options) {
-    shares_.push_back(tensorbus::share(message, options, participants_.back()));
+    shares_.push_back(tensorbus::bus::share(message, options, participants_.back()));
     return "ok " + shares_.back().handle().text();
   }
   // "put <address> count=5": the numbers from 0 on, one by one; "tensor" adds a tensor of each.
@@ -176,7 +176,7 @@ class PeerProcess {
   // "get <address> count=5": says each number when it has it.
   std::string get(const Arguments& with) {
     bus::Queue queue = bus::Queue::open(with.first, kLong, participants_.back());
-    Sample sample;
+    bus::Sample sample;
     for (std::uint64_t i = 0; i < with.get("count", 1); ++i) {
       if (queue.get(sample, kLong) != Outcome::kDone) return "not got";
       const auto number = number_of(sample);
@@ -187,8 +187,9 @@ class PeerProcess {
   }
   // Attaches by this handle, with "own" by that of the last share, and keeps it.
   std::string attach(const Arguments& with) {
-    const Handle handle = with.first == "own" ? shares_.back().handle() : Handle::parse(with.first);
-    kept_.push_back(tensorbus::attach(handle, {.timeout = kLong}, participants_.back()));
+    const bus::Handle handle =
+        with.first == "own" ? shares_.back().handle() : bus::Handle::parse(with.first);
+    kept_.push_back(tensorbus::bus::attach(handle, {.timeout = kLong}, participants_.back()));
     const auto seed = seed_of(kept_.back());
     return seed ? "ok " + std::to_string(*seed) : "ok torn";
   }
@@ -232,7 +233,7 @@ class PeerProcess {
   }
   // At once, as many as there are.
   std::string receive_many() {
-    std::vector<Sample> samples(64);
+    std::vector<bus::Sample> samples(64);
     std::size_t count = 0;
     if (subscribers_.front().receive_many(samples, count, kLong) != Outcome::kDone)
       return "nothing came";
@@ -244,12 +245,12 @@ class PeerProcess {
     std::string seen = "ok";
     for (bus::Subscriber& subscriber : subscribers_) {
       pollfd descriptor{subscriber.event_descriptor(), POLLIN, 0};
-      Sample sample;
+      bus::Sample sample;
       Outcome outcome = Outcome::kDone;
       while ((outcome = subscriber.try_receive(sample)) == Outcome::kDone) {
         const auto seed = seed_of(sample);
         seen += seed ? " " + std::to_string(*seed) : " torn";
-        sample = Sample();
+        sample = bus::Sample();
       }
       seen += " " + name_of(outcome);
       seen += ::poll(&descriptor, 1, 0) == 1 ? " readable" : " silent";
@@ -268,13 +269,13 @@ class PeerProcess {
   }
   // Writes the pattern of this seed into all kept samples.
   std::string write(const Arguments& with) {
-    for (const Sample& sample : kept_)
+    for (const bus::Sample& sample : kept_)
       write_pattern(sample.tensor().as_mutable<std::uint64_t>(), std::stoull(with.first));
     return "ok";
   }
   // The same without asking: at kRead, a crash. "protect" asks the kernel first.
   std::string force(const Arguments& with) {
-    for (const Sample& sample : kept_) {
+    for (const bus::Sample& sample : kept_) {
       const auto words = sample.tensor().as<std::uint64_t>();
       auto* first = const_cast<std::uint64_t*>(words.data());
       if (with.get("protect", 0) != 0) {
@@ -289,7 +290,7 @@ class PeerProcess {
   }
   std::string check_loans() {
     std::string seeds = "ok";
-    for (const Loan& loan : loans_) {
+    for (const bus::Loan& loan : loans_) {
       const auto seed = seed_of(loan.as<std::uint64_t>());
       seeds += seed ? " " + std::to_string(*seed) : " torn";
     }
@@ -302,7 +303,7 @@ class PeerProcess {
   }
   std::string check_kept() {
     std::string seeds = "ok";
-    for (const Sample& sample : kept_) {
+    for (const bus::Sample& sample : kept_) {
       const auto seed = seed_of(sample);
       seeds += seed ? " " + std::to_string(*seed) : " torn";
     }
@@ -346,7 +347,8 @@ class PeerProcess {
   std::string used() {
     for (bus::Publisher& publisher : publishers_) (void)publisher.stats();
     std::size_t bytes = 0;
-    for (const Participant& participant : participants_) bytes += participant.arena().used_bytes;
+    for (const bus::Participant& participant : participants_)
+      bytes += participant.arena().used_bytes;
     return "ok " + std::to_string(bytes);
   }
 
@@ -371,12 +373,12 @@ class PeerProcess {
   static const std::map<std::string, Command> commands_;
 
   const std::string domain_;
-  std::deque<Participant> participants_;
+  std::deque<bus::Participant> participants_;
   std::deque<bus::Publisher> publishers_;
   std::deque<bus::Subscriber> subscribers_;
-  std::vector<Sample> kept_;
-  std::vector<Shared> shares_;
-  std::vector<Loan> loans_;
+  std::vector<bus::Sample> kept_;
+  std::vector<bus::Shared> shares_;
+  std::vector<bus::Loan> loans_;
   std::uint64_t seed_ = 0;
 };
 

@@ -47,7 +47,7 @@ class Putting : public ::testing::TestWithParam<PutPlace> {
   }
   PutNumbers get(std::size_t count, std::chrono::nanoseconds timeout) {
     PutNumbers got;
-    Sample sample;
+    bus::Sample sample;
     while (got.size() < count && queue.get(sample, timeout) == Outcome::kDone) {
       const auto number = number_of(sample);
       if (!number) break;
@@ -67,8 +67,8 @@ class Putting : public ::testing::TestWithParam<PutPlace> {
   }
 
   const FreshDomain domain;
-  const Participant host = domain.join();
-  bus::Queue queue{{}, host};
+  const bus::Participant server = domain.join();
+  bus::Queue queue{{}, server};
 };
 
 TEST_P(Putting, what_a_dead_producer_had_put_is_there_and_nothing_else) {
@@ -117,7 +117,8 @@ TEST_P(Putting, a_stopped_producer_puts_nothing_after_a_shutdown) {
   expect_those_put(get(kItemsToPut, 0s));
 }
 
-// The same while the getter, of the host's process, waits: it wakes the getter itself, by the ring.
+// The same while the getter, of the server's process, waits: it wakes the getter itself, by the
+// ring.
 class PuttingForOneWhoWaits : public Putting {
  protected:
   // Puts one item for each get that sleeps, until the producer does not answer any more.

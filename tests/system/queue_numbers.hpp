@@ -21,7 +21,7 @@ inline Outcome put_number(bus::Queue& queue, std::uint64_t number, bool with_ten
 }
 
 // The number; nothing if the item is torn.
-inline std::optional<std::uint64_t> number_of(const Sample& item) {
+inline std::optional<std::uint64_t> number_of(const bus::Sample& item) {
   std::uint64_t number = 0;
   if (item.field_bytes().size() != sizeof number) return std::nullopt;
   std::memcpy(&number, item.field_bytes().data(), sizeof number);

@@ -52,12 +52,12 @@ const std::vector<std::string_view> kAsSubscriber = {"socket.bound",
 // And as one that shares and attaches. The others are passed by those who hand on
 // (handing_on_test.cpp).
 const std::vector<std::string_view> kAsSharer = {"request.sent", "lent.sent", "return.sent"};
-const std::vector<std::string_view> kAsMiddleman = {"claim.received", "handed.sent"};
+const std::vector<std::string_view> kAsMiddleman = {"acquire.received", "handed.sent"};
 // And one that puts into a queue (putting_test.cpp).
 const std::vector<std::string_view> kAsProducer = {"put_ring.written", "put_ring.committed",
                                                    "put_ring.wakes"};
-const std::vector<std::string_view> kAsGetter = {"prefetch_ring.read",  // getting_test.cpp
-                                                 "prefetch_ring.claimed"};
+const std::vector<std::string_view> kAsGetter = {"get_ring.read",  // getting_test.cpp
+                                                 "get_ring.acquired"};
 
 using Place = std::tuple<std::string_view, int>;  // the n-th passage of a point
 
@@ -154,7 +154,7 @@ class Steps : public ::testing::TestWithParam<Place> {
     std::vector<bus::Publisher*> all{&*between};
     for (bus::Publisher& publisher : publishers) all.push_back(&publisher);
     std::size_t bytes = 0;
-    for (const Participant& participant : participants) bytes += used_bytes(participant, all);
+    for (const bus::Participant& participant : participants) bytes += used_bytes(participant, all);
     return bytes;
   }
   void remember() {
@@ -164,7 +164,7 @@ class Steps : public ::testing::TestWithParam<Place> {
   }
 
   const FreshDomain domain;
-  std::vector<Participant> participants;
+  std::vector<bus::Participant> participants;
   std::optional<bus::Publisher> between;
   std::optional<bus::Subscriber> between_here;
   std::vector<bus::Publisher> publishers;
@@ -208,13 +208,13 @@ class StepsOfAPublisher : public Steps {
         receive_all();
         return subscriber.stats().publishers == 0;
       }));
-    for (const Sample& sample : held)
+    for (const bus::Sample& sample : held)
       EXPECT_EQ(seed_of(sample), kFirstSeed + sample.header().sequence);
     held.clear();
   }
 
   std::vector<bus::Subscriber> subscribers;
-  std::vector<Sample> held;
+  std::vector<bus::Sample> held;
 };
 
 TEST_P(StepsOfAPublisher, a_death_costs_the_others_nothing) {
@@ -328,7 +328,8 @@ class StepsOfASharer : public Steps {
     std::vector<std::uint64_t> words(64);
     write_pattern(words, kFirstSeed);
     shared.emplace(share({.tensors = {TensorView::of(words.data(), {64})}}, {}, participants[0]));
-    for (const Participant& each : participants) held.push_back(attach(shared->handle(), {}, each));
+    for (const bus::Participant& each : participants)
+      held.push_back(attach(shared->handle(), {}, each));
     remember();
   }
   std::vector<std::string> script() override {
@@ -338,11 +339,11 @@ class StepsOfASharer : public Steps {
   }
   void everybody_forgets_it() {
     held.push_back(attach(shared->handle(), {.timeout = kLong}, participants[2]));
-    for (const Sample& sample : held) EXPECT_EQ(seed_of(sample), kFirstSeed);
+    for (const bus::Sample& sample : held) EXPECT_EQ(seed_of(sample), kFirstSeed);
   }
 
-  std::optional<Shared> shared;
-  std::vector<Sample> held;
+  std::optional<bus::Shared> shared;
+  std::vector<bus::Sample> held;
 };
 
 TEST_P(StepsOfASharer, a_death_costs_the_others_nothing) {
@@ -422,7 +423,7 @@ class NothingFound : public ::testing::Test {
   }
 
   const FreshDomain domain;
-  const Participant here = domain.join();
+  const bus::Participant here = domain.join();
   bus::Publisher publisher{"topic", {}, here};
   Peer polling{domain, "receive.nothing_found:1:stop"};
 };

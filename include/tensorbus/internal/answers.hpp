@@ -7,14 +7,14 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <tensorbus/error.hpp>
 #include <tensorbus/internal/asking.hpp>
 #include <tensorbus/internal/deadline.hpp>
-#include <tensorbus/message.hpp>
-#include <tensorbus/outcome.hpp>
 #include <tensorbus/participant.hpp>
 #include <tensorbus/queue.hpp>
 #include <tensorbus/sample.hpp>
+#include <tensorbus/values/error.hpp>
+#include <tensorbus/values/message.hpp>
+#include <tensorbus/values/outcome.hpp>
 #include <utility>
 
 namespace tensorbus::inline v0 {
@@ -38,7 +38,7 @@ class Answers {
     if (!put) giving.emplace(queue.start_put(answer));
     std::erase_if(under_way_, [](Queue::Pending& each) { return has_ended(each); });
     if (giving) under_way_.push_back(*std::move(giving));
-    if (under_way_.size() > kMost) under_way_.pop_front();
+    if (under_way_.size() > kMax) under_way_.pop_front();
   }
 
  private:
@@ -46,12 +46,12 @@ class Answers {
     const auto found = queues_.find(address);
     if (found != queues_.end()) return found->second;
     Queue queue = Queue::at(address, {}, participant_);
-    if (queues_.size() >= kMost) queues_.clear();
+    if (queues_.size() >= kMax) queues_.clear();
     return queues_.emplace(address, std::move(queue)).first->second;
   }
 
   // Each has two descriptors. One that is given up still arrives if the client was reached.
-  static constexpr std::size_t kMost = 128;
+  static constexpr std::size_t kMax = 128;
   static constexpr std::chrono::seconds kAtTheEnd{1};
 
   // Returns true if it has ended in any way. A client that is gone or refuses the reply is no

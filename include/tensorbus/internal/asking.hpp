@@ -9,10 +9,10 @@
 #include <string>
 #include <tensorbus/internal/deadline.hpp>
 #include <tensorbus/internal/polling.hpp>
-#include <tensorbus/outcome.hpp>
 #include <tensorbus/participant.hpp>
 #include <tensorbus/queue.hpp>
 #include <tensorbus/sample.hpp>
+#include <tensorbus/values/outcome.hpp>
 #include <utility>
 
 // Waits for the reply of another process, and for the end of that process.

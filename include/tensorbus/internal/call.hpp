@@ -6,9 +6,9 @@
 #include <exception>
 #include <memory>
 #include <string>
-#include <tensorbus/error.hpp>
 #include <tensorbus/internal/deadline.hpp>
-#include <tensorbus/outcome.hpp>
+#include <tensorbus/values/error.hpp>
+#include <tensorbus/values/outcome.hpp>
 
 // Calls the C interface from C++: statuses become outcomes and errors, objects get owners, and an
 // exception of a callback is thrown after the call.
@@ -99,12 +99,12 @@ class Caught {
 // Passes a GiveUp to C.
 class Asked {
  public:
-  explicit Asked(const GiveUp& give_up) : give_up_(give_up), told_{&Asked::ask, this} {}
+  explicit Asked(const GiveUp& give_up) : give_up_(give_up), c_give_up_{&Asked::ask, this} {}
   Asked(const Asked&) = delete;
   Asked& operator=(const Asked&) = delete;
 
   // Returns NULL if there is no function.
-  const tb_give_up* get() const noexcept { return give_up_ ? &told_ : nullptr; }
+  const tb_give_up* get() const noexcept { return give_up_ ? &c_give_up_ : nullptr; }
   // Called with the status of the call that was given get().
   tb_status ended(tb_status status) const {
     caught_.rethrow();
@@ -118,7 +118,7 @@ class Asked {
   }
 
   const GiveUp& give_up_;
-  tb_give_up told_;
+  tb_give_up c_give_up_;
   Caught caught_;
 };
 

@@ -8,14 +8,14 @@
 #include <string>
 #include <string_view>
 #include <tensorbus/content.hpp>
-#include <tensorbus/error.hpp>
 #include <tensorbus/internal/failure.hpp>
 #include <tensorbus/internal/message_pack.hpp>
-#include <tensorbus/message.hpp>
-#include <tensorbus/message_type.hpp>
 #include <tensorbus/sample.hpp>
 #include <tensorbus/service_error.hpp>
-#include <tensorbus/value.hpp>
+#include <tensorbus/values/error.hpp>
+#include <tensorbus/values/message.hpp>
+#include <tensorbus/values/message_type.hpp>
+#include <tensorbus/values/value.hpp>
 #include <utility>
 #include <vector>
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <tensorbus/dtype.hpp>
+#include <tensorbus/values/dtype.hpp>
 
 // The element types with names in DLPack (https://dmlc.github.io/dlpack/latest/c_api.html), without
 // its header.

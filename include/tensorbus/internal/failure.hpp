@@ -8,7 +8,7 @@
 #include <exception>
 #include <memory>
 #include <string>
-#include <tensorbus/error.hpp>
+#include <tensorbus/values/error.hpp>
 #include <typeinfo>
 
 namespace tensorbus::inline v0 {

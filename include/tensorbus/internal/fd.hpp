@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <string>
 #include <system_error>
-#include <tensorbus/error.hpp>
+#include <tensorbus/values/error.hpp>
 #include <utility>
 
 namespace tensorbus::inline v0 {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <tensorbus/error.hpp>
-#include <tensorbus/value.hpp>
+#include <tensorbus/values/error.hpp>
+#include <tensorbus/values/value.hpp>
 
 namespace tensorbus::inline v0 {
 namespace internal {

@@ -11,8 +11,8 @@
 #include <span>
 #include <string>
 #include <system_error>
-#include <tensorbus/error.hpp>
 #include <tensorbus/internal/fd.hpp>
+#include <tensorbus/values/error.hpp>
 
 namespace tensorbus::inline v0 {
 namespace internal {
@@ -20,8 +20,8 @@ namespace internal {
 // Returns a timeout for poll() and epoll in ms, -1 for never. Rounded up, so that the last wait is
 // not repeated with 0.
 inline int milliseconds_of(std::chrono::nanoseconds timeout) noexcept {
-  constexpr std::chrono::milliseconds kMost(std::numeric_limits<int>::max());
-  if (timeout > kMost) return -1;
+  constexpr std::chrono::milliseconds kMax(std::numeric_limits<int>::max());
+  if (timeout > kMax) return -1;
   return static_cast<int>(std::max(std::chrono::ceil<std::chrono::milliseconds>(timeout),
                                    std::chrono::milliseconds::zero())
                               .count());

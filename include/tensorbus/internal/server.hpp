@@ -7,16 +7,16 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <tensorbus/error.hpp>
 #include <tensorbus/internal/asking.hpp>
 #include <tensorbus/internal/calls.hpp>
 #include <tensorbus/internal/deadline.hpp>
 #include <tensorbus/internal/polling.hpp>
-#include <tensorbus/message.hpp>
-#include <tensorbus/outcome.hpp>
 #include <tensorbus/participant.hpp>
 #include <tensorbus/queue.hpp>
 #include <tensorbus/sample.hpp>
+#include <tensorbus/values/error.hpp>
+#include <tensorbus/values/message.hpp>
+#include <tensorbus/values/outcome.hpp>
 #include <utility>
 
 // The process that offers a service: how a client finds it, calls it and notices its end.

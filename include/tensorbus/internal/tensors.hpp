@@ -9,11 +9,11 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <tensorbus/device.hpp>
-#include <tensorbus/error.hpp>
-#include <tensorbus/layout.hpp>
-#include <tensorbus/message.hpp>
-#include <tensorbus/origin.hpp>
+#include <tensorbus/values/device.hpp>
+#include <tensorbus/values/error.hpp>
+#include <tensorbus/values/layout.hpp>
+#include <tensorbus/values/message.hpp>
+#include <tensorbus/values/origin.hpp>
 #include <vector>
 
 // Tensors and messages in the form of the C interface.
@@ -39,19 +39,19 @@ inline void assign(Dims& dims, const std::int64_t* values, std::size_t count) {
   if (dims.size() != count) dims = Dims(count);
   for (std::size_t i = 0; i < count; ++i) dims[i] = values[i];
 }
-inline void assign(Layout& layout, const tb_layout& told) {
-  layout.dtype = static_cast<DType>(told.dtype);
-  layout.flags = static_cast<TensorFlags>(told.flags);
-  assign(layout.shape, told.shape, told.dims);
-  assign(layout.strides, told.strides, told.dims);
+inline void assign(Layout& layout, const tb_layout& given) {
+  layout.dtype = static_cast<DType>(given.dtype);
+  layout.flags = static_cast<TensorFlags>(given.flags);
+  assign(layout.shape, given.shape, given.dims);
+  assign(layout.strides, given.strides, given.dims);
 }
 
 inline tb_origin described(const Origin& origin) noexcept {
-  tb_origin told{};
-  std::copy(origin.host.bytes.begin(), origin.host.bytes.end(), told.host);
-  std::copy(origin.writer.bytes.begin(), origin.writer.bytes.end(), told.writer);
-  told.sequence = origin.sequence;
-  return told;
+  tb_origin made{};
+  std::copy(origin.host.bytes.begin(), origin.host.bytes.end(), made.host);
+  std::copy(origin.writer.bytes.begin(), origin.writer.bytes.end(), made.writer);
+  made.sequence = origin.sequence;
+  return made;
 }
 inline Id id_of(const std::uint8_t (&bytes)[16]) noexcept {
   Id id;

@@ -42,7 +42,7 @@ logger = logging.getLogger("tensorbus.bridge")
 _FIRST_RETRY, _LONGEST_RETRY = 0.05, 0.25  # seconds
 _SETTLE = 0.02  # seconds during which changes of the domain are collected
 _STATUS_EVERY = 1.0  # seconds
-_MOST_STRANGERS = 64  # connections that have not sent HELLO yet
+_MAX_STRANGERS = 64  # connections that have not sent HELLO yet
 _TIME_FOR_HELLO = 0.5  # seconds to wait for HELLO while other connections wait
 _MAX_REFUSED = 3  # consecutive connections that protocol errors have ended
 _COLLECT_AFTER = 0.1  # seconds after the end of a session; all its tasks have ended by then
@@ -239,7 +239,7 @@ class Bridge:
 
     async def _room_for_stranger(self) -> None:
         """Waits until one more connection may wait for HELLO; closes the oldest one if needed."""
-        most = max(1, min(_MOST_STRANGERS, self._budget.descriptors.limit // 16))
+        most = max(1, min(_MAX_STRANGERS, self._budget.descriptors.limit // 16))
         while len(self._pending) >= most:
             oldest = next(iter(self._pending))
             left = oldest.made + _TIME_FOR_HELLO - asyncio.get_running_loop().time()

@@ -20,12 +20,12 @@ logger = logging.getLogger("tensorbus.bridge")
 
 _RESERVE = 8  # peers may not use an eighth of each resource
 _MEASURED_FOR = 0.1  # seconds for which a measured usage is valid
-_MOST_ENDPOINTS = 16_383  # of one participant
+_MAX_ENDPOINTS = 16_383  # of one participant
 _UNLIMITED = 1 << 30
-_MOST_REMEMBERED = 64 << 20  # bytes
-_MOST_ATTACHING, _MOST_OPENING = 256, 64  # concurrent attaches to shares, and opens of services
+_MAX_REMEMBERED = 64 << 20  # bytes
+_MAX_ATTACHING, _MAX_OPENING = 256, 64  # concurrent attaches to shares, and opens of services
 _ENTRY_BYTES = 512  # cost of an entry in addition to its texts
-_MOST_LINES = 50  # log lines at once; after that one per _LINE_AFTER
+_MAX_LINES = 50  # log lines at once; after that one per _LINE_AFTER
 _LINE_AFTER = 1.0  # seconds
 
 
@@ -116,7 +116,7 @@ class LogLines:
 
     def __init__(self, whose: str) -> None:
         self._whose = whose
-        self._left = float(_MOST_LINES)
+        self._left = float(_MAX_LINES)
         self._at = 0.0
         self._left_out = 0
         self._telling: asyncio.TimerHandle | None = None
@@ -132,7 +132,7 @@ class LogLines:
     def _write(self, level: int, text: str, *arguments: object) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
-        self._left = min(_MOST_LINES, self._left + (now - self._at) / _LINE_AFTER)
+        self._left = min(_MAX_LINES, self._left + (now - self._at) / _LINE_AFTER)
         self._at = now
         if self._left >= 1:
             self._left -= 1
@@ -140,7 +140,7 @@ class LogLines:
             return
         self._left_out += 1
         if self._telling is None:
-            self._telling = loop.call_later(_MOST_LINES * _LINE_AFTER, self.close)
+            self._telling = loop.call_later(_MAX_LINES * _LINE_AFTER, self.close)
 
     def close(self) -> None:
         """Logs the number of omitted lines, if there are any."""
@@ -157,7 +157,7 @@ class Budget:
 
     def __init__(self) -> None:
         self.descriptors = Pool("descriptors (RLIMIT_NOFILE)", _descriptor_limit, open_descriptors)
-        self.endpoints = Pool("endpoints", lambda: _MOST_ENDPOINTS)
+        self.endpoints = Pool("endpoints", lambda: _MAX_ENDPOINTS)
         self.log = LogLines("connections")
 
 
@@ -175,8 +175,8 @@ class PeerBudget:
         self.descriptors = Share(budget.descriptors, machine, self._go_on)
         self.endpoints = Share(budget.endpoints, machine, self._go_on)
         # These limit threads that wait for processes of this machine, which may be stopped.
-        self.attaching = asyncio.Semaphore(_MOST_ATTACHING)
-        self.opening = asyncio.Semaphore(_MOST_OPENING)
+        self.attaching = asyncio.Semaphore(_MAX_ATTACHING)
+        self.opening = asyncio.Semaphore(_MAX_OPENING)
         self._on_room: list[Callable[[], None]] = []
         self._remembered = 0  # bytes
 
@@ -191,10 +191,10 @@ class PeerBudget:
             ProtocolError: the entries of the peer take too much memory.
         """
         size = _size_of(texts)
-        if self._remembered + size > _MOST_REMEMBERED:
+        if self._remembered + size > _MAX_REMEMBERED:
             raise ProtocolError(
                 f"the names of publishers, queues and channels take more than "
-                f"{_MOST_REMEMBERED >> 20} MiB here"
+                f"{_MAX_REMEMBERED >> 20} MiB here"
             )
         self._remembered += size
 

@@ -24,7 +24,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_LEAST_BUDGET = 16 << 20
+_MIN_BUDGET = 16 << 20
 
 
 class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,7 +116,7 @@ class BridgeConfig:
             host_and_port(address)
         if not (math.isfinite(self.timeout) and self.timeout > 0):
             raise InvalidArgument(f"timeout={self.timeout}: expected seconds above 0")
-        if self.budget < _LEAST_BUDGET:
+        if self.budget < _MIN_BUDGET:
             raise InvalidArgument(f"budget={self.budget}: expected at least 16 MiB")
         for topic in self.rules.topics:
             for name in ("max_rate", "max_bytes"):

@@ -14,7 +14,7 @@
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 namespace {
 
 struct BornBlock {
@@ -35,7 +35,7 @@ std::atomic<std::uint64_t> elsewhere_count{0};
 
 // Returns whole pages: memory that may be published shares no page with other memory, and is found
 // by its address.
-memory::BlockRef born_block(bus::ParticipantCore& core, std::size_t bytes) {
+memory::BlockRef born_block(ParticipantCore& core, std::size_t bytes) {
   try {
     // NumPy allocates with the GIL, which a publishing thread may need before it goes on.
     memory::BlockRef block = core.memory().allocate_without_waiting(
@@ -119,4 +119,4 @@ Loan born(const Layout& layout, const Participant& participant) {
   });
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

@@ -3,13 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <tensorbus/layout.hpp>
+#include <tensorbus/values/layout.hpp>
 
 #include "tensorbus/bus/participant.hpp"
 #include "tensorbus/bus/publish/loan.hpp"
 #include "tensorbus/platform/export.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 
 // Memory of arrays that are born on the bus: blocks of a participant's arena, each like a loan
 // without a publisher. Publishing bytes in such a block is like publishing a loan; where that is
@@ -39,11 +39,11 @@ class TENSORBUS_API BornAllocator {
   static Use use() noexcept;
 
  private:
-  std::weak_ptr<bus::ParticipantCore> core_;
+  std::weak_ptr<ParticipantCore> core_;
   std::uint32_t fork_generation_;
 };
 
 // Returns such memory as a loan. Throws Error(kOutOfMemory), which is counted.
 TENSORBUS_API Loan born(const Layout& layout, const Participant& participant);
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

@@ -17,7 +17,7 @@
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/memory_room.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 namespace {
 
 constexpr int kOldestMajor = 5;  // pidfd_open(), and poll() on a pidfd
@@ -65,7 +65,7 @@ void try_shared_memory() {
 }
 
 void try_sockets(const std::string& path) {
-  const bus::Domain domain(path);
+  const Domain domain(path);
   const Id guest = Id::random();
   const platform::Fd listener = domain.listen(guest);
   const ProbeResult reached = found_by([&] {
@@ -106,9 +106,9 @@ HostFindings probe_host(const std::string& domain) {
   found.shared_memory = found_by(try_shared_memory);
   found.huge_pages = found_by([] { platform::try_huge_pages(); });
   found.domain = found_by([&] {
-    found.domain_path = bus::domain_path(domain);
+    found.domain_path = domain_path(domain);
     found.domain_exists = try_domain(found.domain_path);
-    found.other_domains = bus::domains_beside(found.domain_path);
+    found.other_domains = domains_beside(found.domain_path);
   });
   const platform::MemoryRoom room = platform::memory_room();
   found.memory_bytes = room.bytes;
@@ -118,8 +118,4 @@ HostFindings probe_host(const std::string& domain) {
   return found;
 }
 
-std::string elsewhere_text(const std::string& domain_path) {
-  return bus::elsewhere_text(domain_path);
-}
-
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

@@ -9,7 +9,7 @@
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/probe_result.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 
 // The abilities of this machine for processes that share host memory, probed with real calls; for
 // GPUs see device/probe.hpp.
@@ -38,8 +38,4 @@ struct HostFindings {
 // Probes this machine. `domain` is as for Participant; its directory is not made. Throws no Error.
 [[gnu::cold]] TENSORBUS_API HostFindings probe_host(const std::string& domain = {});
 
-// Returns the end of an error text for a process that was not found on the bus at this path: the
-// user's other domains with living processes. Empty if there are none, or the user gave the path.
-TENSORBUS_API std::string elsewhere_text(const std::string& domain_path);
-
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

@@ -28,13 +28,13 @@
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/unix_socket.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMostInspectionBytes = std::size_t{64} << 20;  // of all reports together
-constexpr auto kRetryDelay = 10ms;  // after a full backlog, or without a descriptor
+constexpr std::size_t kMaxInspectionBytes = std::size_t{64} << 20;  // of all reports together
+constexpr auto kAskAgainDelay = 10ms;  // after a full backlog, or without a descriptor
 
 std::string seconds_text(std::chrono::nanoseconds time) {
   std::array<char, 32> text{};
@@ -79,7 +79,7 @@ class Question {
     if (!channel_ && !shortage_.empty()) {
       why += ": there was no room here to ask it: " + shortage_;
     } else if (report_.pid != 0 && !in_time) {
-      const std::string state = bus::process_state(std::to_string(report_.pid));
+      const std::string state = process_state(std::to_string(report_.pid));
       why += ": the process " + (state.empty() ? "is busy, or hangs" : state);
     }
     end(why);
@@ -89,7 +89,7 @@ class Question {
   enum class State { kOpen, kDone, kDead };
 
   void connect() {
-    platform::Connection connection = platform::connect_in(directory_, bus::socket_name(id()));
+    platform::Connection connection = platform::connect_in(directory_, socket_name(id()));
     if (connection.outcome == platform::Connect::kDead) state_ = State::kDead;
     if (connection.outcome != platform::Connect::kDone) return;
     const int socket = connection.socket.get();
@@ -114,16 +114,16 @@ class Question {
       throw link::unexpected_message(received.header.type);
     const auto answer = received.as<link::Inspected>();
     const platform::Fd memfd = received.take_fd();
-    if (answer.bytes > std::min(bus::kMostReportBytes, room))
+    if (answer.bytes > std::min(kMaxReportBytes, room))
       return end("its report is too large: " + std::to_string(answer.bytes) + " bytes");
-    accept(bus::decode_report(platform::read_sealed_copy(memfd.get(), answer.bytes, "INSPECTED")));
+    accept(decode_report(platform::read_sealed_copy(memfd.get(), answer.bytes, "INSPECTED")));
     room -= answer.bytes;  // an invalid report takes no room
   }
 
-  void accept(ParticipantReport said) {
-    said.participant = report_.participant;
-    said.pid = report_.pid;
-    report_ = std::move(said);
+  void accept(ParticipantReport reply) {
+    reply.participant = report_.participant;
+    reply.pid = report_.pid;
+    report_ = std::move(reply);
     end({});
   }
 
@@ -140,7 +140,7 @@ class Question {
   // A participant that has closed in the meantime is not listed.
   void hung_up() {
     channel_.reset();
-    const auto again = platform::connect_in(directory_, bus::socket_name(id()));
+    const auto again = platform::connect_in(directory_, socket_name(id()));
     if (again.outcome == platform::Connect::kDead)
       state_ = State::kDead;
     else
@@ -166,7 +166,7 @@ platform::FutexWait wait_for_some(const Questions& questions, std::chrono::nanos
   for (const auto& question : questions) {
     if (!question->is_open()) continue;
     if (question->fd() < 0) {
-      most = std::min<std::chrono::nanoseconds>(most, kRetryDelay);
+      most = std::min<std::chrono::nanoseconds>(most, kAskAgainDelay);
       continue;
     }
     connected.push_back(question.get());
@@ -189,16 +189,16 @@ class Markers {
     std::set<std::string> nodes;
     std::set<std::string> topics;
     for (const std::string& file : files_) {
-      const auto marker = bus::parse_marker(file);
+      const auto marker = parse_marker(file);
       if (!marker || marker->participant != report.participant) continue;
-      auto said =
-          bus::decode_advertisement(platform::read_file(directory_, file, bus::kMostMarkerBytes));
-      if (!said) continue;
-      if (report.pid == 0) report.pid = said->pid;
-      if (marker->escaped_topic.starts_with(bus::kNodeMarker))
-        nodes.insert(std::move(said->name));
+      auto advertised =
+          decode_advertisement(platform::read_file(directory_, file, kMaxMarkerBytes));
+      if (!advertised) continue;
+      if (report.pid == 0) report.pid = advertised->pid;
+      if (marker->escaped_topic.starts_with(kNodeMarker))
+        nodes.insert(std::move(advertised->name));
       else if (marker->is_topic())
-        topics.insert(std::move(said->name));
+        topics.insert(std::move(advertised->name));
     }
     report.nodes.assign(nodes.begin(), nodes.end());
     report.topics.assign(topics.begin(), topics.end());
@@ -243,13 +243,13 @@ class ProcessNames {
 Questions questions_for(int directory, const std::vector<std::string>& files) {
   Questions questions;
   for (const std::string& file : files)
-    if (bus::is_socket_name(file))
-      questions.push_back(std::make_unique<Question>(directory, *bus::owner_of_file(file)));
+    if (is_socket_name(file))
+      questions.push_back(std::make_unique<Question>(directory, *owner_of_file(file)));
   return questions;
 }
 
 void ask(const Questions& questions, const platform::StopCondition& stop) {
-  std::size_t room = kMostInspectionBytes;
+  std::size_t room = kMaxInspectionBytes;
   const auto go_on = [&] {
     for (const auto& question : questions)
       if (question->is_open() && question->ready) question->go_on(room);
@@ -271,7 +271,7 @@ std::vector<ParticipantReport> answers_of(const Questions& questions, const Mark
       name_topics(report);
     } else {
       markers.describe(report);
-      if (report.pid != 0) report.process = bus::process_name(std::to_string(report.pid));
+      if (report.pid != 0) report.process = process_name(std::to_string(report.pid));
     }
   }
   const ProcessNames names(reports);
@@ -286,7 +286,7 @@ std::vector<ParticipantReport> answers_of(const Questions& questions, const Mark
 
 Inspection inspect(const std::string& domain, const platform::StopCondition& stop) {
   return platform::with_memory_errors([&] {
-    Inspection found{.domain = bus::domain_path(domain)};
+    Inspection found{.domain = domain_path(domain)};
     const auto opened = platform::open_private(found.domain, platform::IfMissing::kLeave);
     if (opened.directory) {
       const int directory = opened.directory.get();
@@ -300,4 +300,4 @@ Inspection inspect(const std::string& domain, const platform::StopCondition& sto
   });
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

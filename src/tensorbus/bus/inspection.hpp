@@ -1,12 +1,12 @@
 #pragma once
 
 #include <string>
-#include <tensorbus/inspected.hpp>
+#include <tensorbus/values/inspected.hpp>
 
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 
 // Inspects all participants of a domain at once, and waits for all together until `stop`. A
 // participant that did not reply is listed with the reason (ParticipantReport::error); a
@@ -16,4 +16,4 @@ namespace tensorbus {
 [[gnu::cold]] TENSORBUS_API Inspection inspect(const std::string& domain,
                                                const platform::StopCondition& stop);
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

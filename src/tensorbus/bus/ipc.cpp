@@ -6,10 +6,11 @@
 #include "tensorbus/bus/subscribe/sample_data.hpp"
 #include "tensorbus/platform/limits.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 namespace {
 
-void require_inside(std::size_t offset, const Layout& layout, const device::GpuRange& range) {
+void require_in_allocation(std::size_t offset, const Layout& layout,
+                           const device::GpuRange& range) {
   if (offset % item_bytes(layout.dtype) != 0)
     throw Error(Code::kInvalidArgument,
                 "offset " + std::to_string(offset) + ": it is in bytes, and a GPU reads " +
@@ -38,10 +39,10 @@ Sample open_ipc(const std::array<std::byte, 64>& handle, std::size_t offset, con
     if (!device.is_cuda())
       throw Error(Code::kInvalidArgument, "a CUDA IPC handle is opened on a GPU");
     auto opened = std::make_shared<device::IpcMemory>(device::Gpu::at(device.ordinal), handle);
-    require_inside(offset, layout, opened->range());
+    require_in_allocation(offset, layout, opened->range());
     const std::byte* const first = opened->range().data() + offset;
-    return bus::SampleData::of_memory(std::move(opened), device, layout, first);
+    return SampleData::of_memory(std::move(opened), device, layout, first);
   });
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

@@ -2,13 +2,13 @@
 
 #include <array>
 #include <cstddef>
-#include <tensorbus/layout.hpp>
+#include <tensorbus/values/layout.hpp>
 
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/device/memory/ipc_memory.hpp"
 #include "tensorbus/platform/export.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 
 // Raw CUDA IPC handles, for the C interface and the Python extension.
 // include/tensorbus/c/ipc.h describes the calls and their errors.
@@ -21,4 +21,4 @@ TENSORBUS_API device::IpcName ipc_name_of(const void* data, std::size_t bytes);
 TENSORBUS_API Sample open_ipc(const std::array<std::byte, 64>& handle, std::size_t offset,
                               const Layout& layout, Device device);
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

@@ -13,24 +13,24 @@
 #include "tensorbus/bus/queue_client/queue_markers.hpp"
 #include "tensorbus/platform/limits.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 namespace {
 
 struct Found {
-  bus::Marker marker;
-  bus::Advertisement advertisement;
+  Marker marker;
+  Advertisement advertisement;
 };
 
 // Returns the markers that `is_wanted` accepts, of participants that have not died.
 template <typename IsWanted>
-std::vector<Found> look_for(const bus::Domain& domain, const std::vector<std::string>& files,
+std::vector<Found> look_for(const Domain& domain, const std::vector<std::string>& files,
                             IsWanted is_wanted) {
   std::vector<Found> all;
   std::map<Id, bool> dead;
   for (const std::string& file : files) {
-    const auto marker = bus::parse_marker(file);
+    const auto marker = parse_marker(file);
     if (!marker || !is_wanted(*marker)) continue;
-    auto advertisement = bus::decode_advertisement(domain.read_marker(file, bus::kMostMarkerBytes));
+    auto advertisement = decode_advertisement(domain.read_marker(file, kMaxMarkerBytes));
     if (!advertisement) continue;
     const auto [known, is_new] = dead.try_emplace(marker->participant, false);
     if (is_new) known->second = domain.is_dead(marker->participant);
@@ -39,13 +39,9 @@ std::vector<Found> look_for(const bus::Domain& domain, const std::vector<std::st
   return all;
 }
 
-bool is_node(const bus::Marker& marker) {
-  return marker.escaped_topic.starts_with(bus::kNodeMarker);
-}
-bool is_queue(const bus::Marker& marker) {
-  return marker.escaped_topic.starts_with(bus::kQueueMarker);
-}
-bool is_topic(const bus::Marker& marker) { return marker.is_topic(); }
+bool is_node(const Marker& marker) { return marker.escaped_topic.starts_with(kNodeMarker); }
+bool is_queue(const Marker& marker) { return marker.escaped_topic.starts_with(kQueueMarker); }
+bool is_topic(const Marker& marker) { return marker.is_topic(); }
 
 // Returns no type for a malformed definition: peers wrote it.
 MessageType type_of(std::string definition) {
@@ -67,7 +63,7 @@ bool is_mirror_of_node(const Found& found) {
 template <typename IsWanted, typename IsMet>
 Outcome wait_for(IsWanted is_wanted, IsMet is_met, const platform::StopCondition& stop,
                  const Participant& participant) {
-  const bus::Domain& domain = participant.core()->domain();
+  const Domain& domain = participant.core()->domain();
   return domain.wait(stop, [&] {
     const std::vector<std::string> files = domain.list();
     return std::ranges::any_of(look_for(domain, files, is_wanted), is_met);
@@ -78,7 +74,7 @@ Outcome wait_for(IsWanted is_wanted, IsMet is_met, const platform::StopCondition
 
 std::vector<PublisherInfo> list_publishers(const Participant& participant) {
   return platform::with_memory_errors([&] {
-    const bus::Domain& domain = participant.core()->domain();
+    const Domain& domain = participant.core()->domain();
     const std::vector<std::string> files = domain.list();
     std::vector<PublisherInfo> all;
     for (Found& found : look_for(domain, files, is_topic))
@@ -94,21 +90,21 @@ std::vector<PublisherInfo> list_publishers(const Participant& participant) {
 
 std::vector<NodeInfo> list_nodes(const Participant& participant) {
   return platform::with_memory_errors([&] {
-    const bus::Domain& domain = participant.core()->domain();
+    const Domain& domain = participant.core()->domain();
     const std::vector<std::string> files = domain.list();
     std::vector<NodeInfo> all;
     std::set<std::tuple<std::string, Id, std::string>> elsewhere;
-    const auto is_wanted = [](const bus::Marker& marker) {
-      return is_node(marker) || is_topic(marker);
-    };
+    const auto is_wanted = [](const Marker& marker) { return is_node(marker) || is_topic(marker); };
     for (Found& found : look_for(domain, files, is_wanted)) {
-      bus::Advertisement& said = found.advertisement;
+      Advertisement& advertised = found.advertisement;
       if (is_node(found.marker)) {
-        all.push_back({std::move(said.name), found.marker.participant, said.pid});
+        all.push_back({std::move(advertised.name), found.marker.participant, advertised.pid});
       } else if (is_mirror_of_node(found)) {
-        const auto original = bus::parse_publisher_name(said.origin);
-        if (original && elsewhere.emplace(said.machine, original->first, said.node).second)
-          all.push_back({std::move(said.node), original->first, 0, std::move(said.machine)});
+        const auto original = parse_publisher_name(advertised.origin);
+        if (original &&
+            elsewhere.emplace(advertised.machine, original->first, advertised.node).second)
+          all.push_back(
+              {std::move(advertised.node), original->first, 0, std::move(advertised.machine)});
       }
     }
     return all;
@@ -117,13 +113,13 @@ std::vector<NodeInfo> list_nodes(const Participant& participant) {
 
 std::vector<QueueInfo> list_queues(const Participant& participant) {
   return platform::with_memory_errors([&] {
-    const bus::Domain& domain = participant.core()->domain();
+    const Domain& domain = participant.core()->domain();
     const std::vector<std::string> files = domain.list();
     std::vector<QueueInfo> all;
     for (Found& found : look_for(domain, files, is_queue)) {
-      const bus::Marker& marker = found.marker;
+      const Marker& marker = found.marker;
       all.push_back({std::move(found.advertisement.name),
-                     bus::to_text({marker.participant, {marker.publisher, 0}}), marker.participant,
+                     to_text({marker.participant, {marker.publisher, 0}}), marker.participant,
                      found.advertisement.pid, marker.publisher,
                      std::move(found.advertisement.machine),
                      std::move(found.advertisement.origin)});
@@ -135,8 +131,8 @@ std::vector<QueueInfo> list_queues(const Participant& participant) {
 Outcome wait_for_topic(const std::string& topic, const platform::StopCondition& stop,
                        const Participant& participant) {
   return platform::with_memory_errors([&] {
-    const std::string escaped = bus::escape_topic(topic);
-    return wait_for([&](const bus::Marker& marker) { return marker.escaped_topic == escaped; },
+    const std::string escaped = escape_topic(topic);
+    return wait_for([&](const Marker& marker) { return marker.escaped_topic == escaped; },
                     [&](const Found& found) { return found.advertisement.name == topic; }, stop,
                     participant);
   });
@@ -145,8 +141,8 @@ Outcome wait_for_topic(const std::string& topic, const platform::StopCondition& 
 Outcome wait_for_node(const std::string& name, const platform::StopCondition& stop,
                       const Participant& participant) {
   return platform::with_memory_errors([&] {
-    const std::string escaped = std::string(bus::kNodeMarker) + bus::escape_topic(name);
-    const auto is_wanted = [&](const bus::Marker& marker) {
+    const std::string escaped = std::string(kNodeMarker) + escape_topic(name);
+    const auto is_wanted = [&](const Marker& marker) {
       return marker.escaped_topic == escaped || is_topic(marker);
     };
     const auto is_met = [&](const Found& found) {
@@ -159,7 +155,7 @@ Outcome wait_for_node(const std::string& name, const platform::StopCondition& st
 
 struct NodeName::State {
   static constexpr const char* kMovedFrom = "this name was moved from";
-  const std::shared_ptr<bus::ParticipantCore> participant;
+  const std::shared_ptr<ParticipantCore> participant;
   std::string marker{};
 
   ~State() {
@@ -170,12 +166,12 @@ struct NodeName::State {
 NodeName::NodeName(const std::string& name, const Participant& participant) {
   platform::with_memory_errors([&] {
     state_.emplace(participant.core());
-    state_->marker = participant.core()->advertise_node(
-        std::string(bus::kNodeMarker) + bus::escape_topic(name), name);
+    state_->marker =
+        participant.core()->advertise_node(std::string(kNodeMarker) + escape_topic(name), name);
   });
 }
 NodeName::NodeName(NodeName&&) noexcept = default;
 NodeName& NodeName::operator=(NodeName&&) noexcept = default;
 NodeName::~NodeName() = default;
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

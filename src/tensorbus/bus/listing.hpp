@@ -2,8 +2,8 @@
 
 #include <cstdint>
 #include <string>
-#include <tensorbus/id.hpp>
-#include <tensorbus/listed.hpp>
+#include <tensorbus/values/id.hpp>
+#include <tensorbus/values/listed.hpp>
 #include <vector>
 
 #include "tensorbus/bus/event_loop/fork_safe.hpp"
@@ -11,7 +11,7 @@
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 
 // Lists the publishers, nodes and queues of a domain from its directory, without a daemon.
 
@@ -52,7 +52,7 @@ class TENSORBUS_API NodeName {
 
  private:
   struct State;
-  bus::ForkSafe<State> state_;
+  ForkSafe<State> state_;
 };
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

@@ -4,21 +4,21 @@
 
 #include "tensorbus/bus/event_loop/completion.hpp"
 #include "tensorbus/bus/participant/participant_core.hpp"
-#include "tensorbus/bus/queue/mirror_host.hpp"
+#include "tensorbus/bus/queue/mirror_server.hpp"
 #include "tensorbus/bus/queue_client/queue_markers.hpp"
 #include "tensorbus/platform/limits.hpp"
 
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::size_t kMostOfName = 255;  // bytes
+constexpr std::size_t kMaxOfName = 255;  // bytes
 
 void require_names(const link::MirrorOrigin& origin) {
   for (const std::string* name : {&origin.machine, &origin.publisher})
-    if (name->empty() || name->size() > kMostOfName)
+    if (name->empty() || name->size() > kMaxOfName)
       throw Error(Code::kInvalidArgument, "origin: a name of " + std::to_string(name->size()) +
                                               " bytes; expected 1 to " +
-                                              std::to_string(kMostOfName));
+                                              std::to_string(kMaxOfName));
 }
 
 }  // namespace
@@ -49,16 +49,16 @@ MirrorQueue::MirrorQueue(const QueueOptions& options, const link::MirrorOrigin& 
 MirrorQueue::~MirrorQueue() { close(); }
 
 // Runs `task` on the event loop.
-void MirrorQueue::post(std::function<void(MirrorHost&)> task) const {
+void MirrorQueue::post(std::function<void(MirrorServer&)> task) const {
   participant_->post(
-      [host = mirror_.host, task = std::move(task)](ParticipantContext&) { task(*host); });
+      [server = mirror_.server, task = std::move(task)](ParticipantContext&) { task(*server); });
 }
 
 // Returns what `ask` returns on the event loop.
 template <typename T>
-T MirrorQueue::ask(std::function<T(MirrorHost&)> ask) const {
+T MirrorQueue::ask(std::function<T(MirrorServer&)> ask) const {
   const auto awaited = std::make_shared<Completion<T>>();
-  post([awaited, ask = std::move(ask)](MirrorHost& host) { awaited->set(ask(host)); });
+  post([awaited, ask = std::move(ask)](MirrorServer& server) { awaited->set(ask(server)); });
   (void)awaited->wait(platform::StopCondition::ignoring_signals(std::chrono::nanoseconds::max()));
   return awaited->take();
 }
@@ -74,7 +74,7 @@ bool MirrorQueue::read_put(std::vector<Event>& taken) {
     taken.push_back(std::move(put_->event));
   } catch (const Error& error) {
     post([id = put_->event.value, code = error.code(), text = std::string(error.what())](
-             MirrorHost& host) { host.deny(id, Error(code, text)); });
+             MirrorServer& server) { server.deny(id, Error(code, text)); });
   }
   put_.reset();
   return true;
@@ -109,8 +109,8 @@ void MirrorQueue::offer(const Message& item, std::uint64_t tag) {
       throw Error(Code::kInvalidArgument, "tag=" + std::to_string(tag) + ": expected more than " +
                                               std::to_string(last_tag_));
     SampleBuilder built(item.tensors, item, participant_->memory().supplies(memory::Grant::kRead));
-    post([tag, entry = built.entry(), issued = built.issued()](MirrorHost& host) {
-      host.offer(tag, {entry, issued});
+    post([tag, entry = built.entry(), issued = built.issued()](MirrorServer& server) {
+      server.offer(tag, {entry, issued});
     });
     built.mark_done();
     last_tag_.store(tag, std::memory_order_relaxed);
@@ -118,29 +118,30 @@ void MirrorQueue::offer(const Message& item, std::uint64_t tag) {
 }
 
 bool MirrorQueue::withdraw(std::uint64_t tag) {
-  return ask<bool>([tag](MirrorHost& host) { return host.withdraw(tag); });
+  return ask<bool>([tag](MirrorServer& server) { return server.withdraw(tag); });
 }
 
 std::vector<std::uint64_t> MirrorQueue::surplus() {
-  return ask<std::vector<std::uint64_t>>([](const MirrorHost& host) { return host.surplus(); });
+  return ask<std::vector<std::uint64_t>>(
+      [](const MirrorServer& server) { return server.surplus(); });
 }
 
 void MirrorQueue::answer(std::uint64_t id, Outcome outcome, const Values& values) {
-  post([=](MirrorHost& host) { host.answer(id, outcome, values); });
+  post([=](MirrorServer& server) { server.answer(id, outcome, values); });
 }
 
 void MirrorQueue::deny(std::uint64_t id, const Error& why) {
-  post([id, code = why.code(), text = std::string(why.what())](MirrorHost& host) {
-    host.deny(id, Error(code, text));
+  post([id, code = why.code(), text = std::string(why.what())](MirrorServer& server) {
+    server.deny(id, Error(code, text));
   });
 }
 
 void MirrorQueue::end_gets(std::optional<std::uint64_t> died) {
-  post([died](MirrorHost& host) { host.end_gets(died); });
+  post([died](MirrorServer& server) { server.end_gets(died); });
 }
 
 void MirrorQueue::close() {
-  if (!mirror_.host) return;
+  if (!mirror_.server) return;
   std::string marker;
   {
     const platform::MutexLock lock(mutex_);

@@ -7,9 +7,9 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <tensorbus/message.hpp>
-#include <tensorbus/options.hpp>
-#include <tensorbus/outcome.hpp>
+#include <tensorbus/values/message.hpp>
+#include <tensorbus/values/options.hpp>
+#include <tensorbus/values/outcome.hpp>
 #include <vector>
 
 #include "tensorbus/bus/participant.hpp"
@@ -85,14 +85,14 @@ class TENSORBUS_API MirrorQueue {
   };
 
   explicit MirrorQueue(const Participant& participant);
-  void post(std::function<void(MirrorHost&)> task) const;
+  void post(std::function<void(MirrorServer&)> task) const;
   template <typename T>
-  T ask(std::function<T(MirrorHost&)> ask) const;
+  T ask(std::function<T(MirrorServer&)> ask) const;
   bool read_put(std::vector<Event>& taken) TB_REQUIRES(mutex_);
 
   const std::shared_ptr<ParticipantCore> participant_;
   const std::shared_ptr<MirrorEvents> events_;
-  MadeMirror mirror_;                       // without a host: it could not be made
+  MadeMirror mirror_;                       // without a server: it could not be made
   std::string text_;                        // the address as text
   std::atomic<std::uint64_t> last_tag_{0};  // relaxed: one thread offers items
   platform::Mutex mutex_;

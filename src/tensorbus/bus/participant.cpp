@@ -11,14 +11,14 @@
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 namespace {
 
 // The shared participants of this process, one for each domain path. Never destroyed: other static
 // objects may use it while the process ends.
 struct Registry {
   platform::Mutex mutex;
-  std::vector<std::weak_ptr<bus::ParticipantCore>> participants TB_GUARDED_BY(mutex);
+  std::vector<std::weak_ptr<ParticipantCore>> participants TB_GUARDED_BY(mutex);
   std::uint32_t fork_generation = platform::fork_generation();
 };
 
@@ -35,18 +35,18 @@ Registry& registry() {
 
 // Does not destroy the participant if the last handle goes in a forked child: it is the parent's.
 struct LeaveToParent {
-  void operator()(bus::ParticipantCore* core) const {
+  void operator()(ParticipantCore* core) const {
     if (core->fork_generation() == platform::fork_generation()) delete core;
   }
 };
 
-std::shared_ptr<bus::ParticipantCore> make_core(const ParticipantOptions& options) {
-  return {new bus::ParticipantCore(options), LeaveToParent()};
+std::shared_ptr<ParticipantCore> make_core(const ParticipantOptions& options) {
+  return {new ParticipantCore(options), LeaveToParent()};
 }
 
-const bus::ParticipantCore& of_this_process(const std::shared_ptr<bus::ParticipantCore>& handle) {
+const ParticipantCore& of_this_process(const std::shared_ptr<ParticipantCore>& handle) {
   if (!handle) throw Error(Code::kClosed, "this participant was moved from");
-  const bus::ParticipantCore& core = *handle;
+  const ParticipantCore& core = *handle;
   if (core.fork_generation() != platform::fork_generation())
     throw Error(Code::kForked, "this participant was made before fork(): the child makes its own");
   return core;
@@ -67,13 +67,13 @@ Participant Participant::shared(const ParticipantOptions& options) {
     for (const auto& weak : all.participants)
       if (auto known = weak.lock(); known && known->domain().path() == path)
         return Participant(std::move(known));
-    std::shared_ptr<bus::ParticipantCore> core = make_core(options);
+    std::shared_ptr<ParticipantCore> core = make_core(options);
     all.participants.emplace_back(core);
     return Participant(std::move(core));
   });
 }
 
-const std::shared_ptr<bus::ParticipantCore>& Participant::core() const {
+const std::shared_ptr<ParticipantCore>& Participant::core() const {
   (void)of_this_process(core_);
   return core_;
 }
@@ -115,4 +115,4 @@ ArenaUse Participant::arena(Device device) const {
   return with_process(found->second);
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

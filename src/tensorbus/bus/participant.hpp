@@ -2,19 +2,17 @@
 
 #include <memory>
 #include <string>
-#include <tensorbus/device.hpp>
-#include <tensorbus/id.hpp>
-#include <tensorbus/options.hpp>
-#include <tensorbus/stats.hpp>
+#include <tensorbus/values/device.hpp>
+#include <tensorbus/values/id.hpp>
+#include <tensorbus/values/options.hpp>
+#include <tensorbus/values/stats.hpp>
 #include <vector>
 
 #include "tensorbus/platform/export.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 
-namespace bus {
 class ParticipantCore;
-}
 
 // A handle to this process on one domain. Copies refer to the same participant, which lives until
 // its last handle, publisher and subscriber is gone. Thread-safe.
@@ -30,7 +28,7 @@ class TENSORBUS_API Participant {
   std::string domain_path() const;
   // Grows when files of the domain may have been added or removed.
   std::uint64_t domain_changes() const;
-  // For bridges: see bus::ParticipantCore.
+  // For bridges: see ParticipantCore.
   int domain_descriptor() const;
   void clear_domain_descriptor() const;
   int subscribers_descriptor() const;
@@ -40,12 +38,12 @@ class TENSORBUS_API Participant {
   ArenaUse arena(Device device) const;
 
   // Throws Error(kForked) in a child of the process that made it.
-  const std::shared_ptr<bus::ParticipantCore>& core() const;
+  const std::shared_ptr<ParticipantCore>& core() const;
 
  private:
-  explicit Participant(std::shared_ptr<bus::ParticipantCore> core) : core_(std::move(core)) {}
+  explicit Participant(std::shared_ptr<ParticipantCore> core) : core_(std::move(core)) {}
 
-  std::shared_ptr<bus::ParticipantCore> core_;
+  std::shared_ptr<ParticipantCore> core_;
 };
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

@@ -46,7 +46,7 @@ memory::BlockRef Publisher::allocate(std::size_t bytes) const {
 
 memory::BlockRef Publisher::allocate_on(const Device& device, std::size_t bytes) const {
   sender_->drain();
-  return participant_->memory().allocate(device, bytes, sender_->most_granted());
+  return participant_->memory().allocate(device, bytes, sender_->max_grant());
 }
 
 bool Publisher::waits_for_memory(const platform::StopCondition& stop) const {
@@ -179,13 +179,15 @@ Published Publisher::send(Sample& sample, const platform::StopCondition& stop, c
 bool Publisher::copy(LoanedSample& sample, const Layout& layout, const ByteSpan& span,
                      const std::byte* data, std::uint64_t fingerprint) const {
   if (data == nullptr || span.bytes() == 0 || !layout.is_contiguous() ||
-      (layout.shape.size() > kAlwaysInline && encoded_bytes_alone(layout) > link::kInlineBytes) ||
+      (layout.shape.size() > kAlwaysInline &&
+       tensor::encoded_bytes_alone(layout) > link::kInlineBytes) ||
       memory::MappedFile::at(data) != nullptr || participant_->lent().find(data, span.bytes()))
     return false;
   memory::BlockRef block = allocate(span.bytes());
   std::byte* const target = block->data();
-  sender_->copies().run(
-      span.bytes(), [&](Stores stores) { copy_elements(target, layout, data, layout, stores); });
+  sender_->copies().run(span.bytes(), [&](tensor::Stores stores) {
+    tensor::copy_elements(target, layout, data, layout, stores);
+  });
   platform::kill_point("publish.copied");
   if (!take(sample, layout, span, target, std::move(block), fingerprint)) return false;
   sample.mark_copied(span.bytes());
@@ -253,7 +255,7 @@ PublishedMany Publisher::publish_many(const TensorView& tensor,
   const Layout row = Layout::contiguous(first.layout.dtype, first.layout.shape, first.layout.flags);
   const auto bytes = static_cast<std::int64_t>(row.packed_bytes());
   const bool together =
-      bytes != 0 && bytes <= kMaxRow && encoded_bytes_alone(row) <= link::kInlineBytes;
+      bytes != 0 && bytes <= kMaxRow && tensor::encoded_bytes_alone(row) <= link::kInlineBytes;
   const std::int64_t step = (bytes + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
   const std::int64_t most = together ? std::min(kRowsAtOnce, kMaxBlock / step) : 1;
   while (done.outcome == Outcome::kDone && static_cast<std::int64_t>(done.count) < count) {
@@ -300,11 +302,12 @@ void Publisher::publish_together(const TensorView& rows, const Layout& row, std:
   if (solid)
     std::memcpy(block->data(), rows.data, count * step);
   else
-    copy_elements(block->data(), target, static_cast<const std::byte*>(rows.data), rows.layout,
-                  Stores::kOrdinary);
+    tensor::copy_elements(block->data(), target, static_cast<const std::byte*>(rows.data),
+                          rows.layout, tensor::Stores::kOrdinary);
   platform::kill_point("publish.copied");
   OutgoingRows out{.left = count, .step = step, .bytes_each = row.packed_bytes()};
-  out.next.length = static_cast<std::uint32_t>(encode_alone(row, *block, 0, out.next.inline_bytes));
+  out.next.length =
+      static_cast<std::uint32_t>(tensor::encode_alone(row, *block, 0, out.next.inline_bytes));
   (void)block->mark_published();
   platform::kill_point("publish.described");
   platform::with_memory_errors([&] {

@@ -5,11 +5,11 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <tensorbus/layout.hpp>
-#include <tensorbus/message.hpp>
-#include <tensorbus/options.hpp>
-#include <tensorbus/stats.hpp>
-#include <tensorbus/value.hpp>
+#include <tensorbus/values/layout.hpp>
+#include <tensorbus/values/message.hpp>
+#include <tensorbus/values/options.hpp>
+#include <tensorbus/values/stats.hpp>
+#include <tensorbus/values/value.hpp>
 #include <vector>
 
 #include "tensorbus/bus/participant.hpp"

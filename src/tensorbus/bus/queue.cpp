@@ -100,15 +100,15 @@ Queue Queue::open(const std::string& address_or_name, const platform::StopCondit
   return platform::with_memory_errors([&] {
     ParticipantCore& core = *participant.core();
     const bool named = !is_queue_address(address_or_name);
-    auto [address, told] = named ? open_named_queue(core, address_or_name, stop)
-                                 : open_queue(core, parse_queue_address(address_or_name), stop);
-    address.queue.key = told.third;
+    auto [address, settings] = named ? open_named_queue(core, address_or_name, stop)
+                                     : open_queue(core, parse_queue_address(address_or_name), stop);
+    address.queue.key = settings.key;
     return Queue(participant,
-                 {.maxsize = static_cast<std::uint32_t>(told.first),
-                  .redeliver = (told.second & 1) != 0,
-                  .shared = (told.second & 2) != 0,
+                 {.maxsize = static_cast<std::uint32_t>(settings.maxsize),
+                  .redeliver = settings.redeliver,
+                  .shared = settings.shared,
                   .name = named ? address_or_name : "",
-                  .max_bytes = told.fourth},
+                  .max_bytes = settings.max_bytes},
                  address);
   });
 }
@@ -197,7 +197,7 @@ Outcome Queue::get_many(std::vector<Sample>& items, std::size_t most,
 struct Queue::Pending::Impl {
   std::shared_ptr<ParticipantCore> participant;
   platform::Fd event{};            // made by descriptor()
-  QueueClient::Request told{};     // for a put or a call
+  QueueClient::Request request{};  // for a put or a call
   std::optional<QueueGet> item{};  // for a get
   link::Reply reply{};             // to a call, after take()
   const std::uint32_t fork_generation = platform::fork_generation();
@@ -205,7 +205,7 @@ struct Queue::Pending::Impl {
   ~Impl() {
     if (fork_generation != platform::fork_generation()) {
       platform::abandon(std::move(participant));
-      platform::abandon(std::move(told));
+      platform::abandon(std::move(request));
       platform::abandon(std::move(item));
     } else {
       cancel();
@@ -214,7 +214,7 @@ struct Queue::Pending::Impl {
   void cancel() noexcept {
     try {
       if (item) item->cancel();
-      if (told.cancel && told.awaited->give_up()) told.cancel();
+      if (request.cancel && request.awaited->give_up()) request.cancel();
     } catch (const std::exception&) {  // no memory: the server is notified when this process ends
     }
   }
@@ -229,7 +229,7 @@ struct Queue::Pending::Impl {
     if (item)
       item->on_ready(notify());
     else
-      told.awaited->on_done(notify());
+      request.awaited->on_done(notify());
     return event.get();
   }
   // Re-arms the descriptor; it is readable at once if a result has come by now.
@@ -239,11 +239,13 @@ struct Queue::Pending::Impl {
     item->on_ready(notify());
   }
   // Returns the completion to wait for; null if take() waits for another event by now.
-  CompletionState* awaited() const noexcept { return item ? item->awaited() : told.awaited.get(); }
+  CompletionState* awaited() const noexcept {
+    return item ? item->awaited() : request.awaited.get();
+  }
   Outcome take_reply() {
-    const Outcome outcome = told.awaited->wait(kNow);
+    const Outcome outcome = request.awaited->wait(kNow);
     if (outcome != Outcome::kDone) return outcome;
-    reply = told.awaited->take();
+    reply = request.awaited->take();
     return QueueClient::outcome_of(reply);
   }
   Outcome take_item(Sample& to) {
@@ -267,20 +269,17 @@ void Queue::Pending::cancel() noexcept { impl_->cancel(); }
 bool Queue::Pending::is_get() const noexcept { return impl_->item.has_value(); }
 
 bool Queue::Pending::answered() const noexcept {
-  return impl_->item ? impl_->item->answered() : impl_->told.awaited->done();
+  return impl_->item ? impl_->item->answered() : impl_->request.awaited->done();
 }
 
-std::array<std::uint64_t, 4> Queue::Pending::values() const noexcept {
-  const link::Reply& reply = impl_->reply;
-  return {reply.first, reply.second, reply.third, reply.fourth};
-}
+std::array<std::uint64_t, 4> Queue::Pending::values() const noexcept { return impl_->reply.values; }
 
 std::uint64_t Queue::Pending::number() const noexcept {
   return impl_->item ? impl_->item->number() : 0;
 }
 
 void Queue::Pending::request_cancel() {
-  if (impl_->told.cancel) impl_->told.cancel();
+  if (impl_->request.cancel) impl_->request.cancel();
 }
 
 Outcome Queue::Pending::take(Sample& item) {
@@ -326,14 +325,14 @@ Queue::Pending Queue::start_put(const Message& item, bool waits) {
   return platform::with_memory_errors([&] {
     std::unique_ptr<Pending::Impl> impl(new Pending::Impl{participant_});
     if (put_now(item)) {
-      impl->told.awaited = QueueClient::answered();
+      impl->request.awaited = QueueClient::answered();
       return Pending(std::move(impl));
     }
     SampleBuilder prepared(item.tensors, item, participant_->memory().supplies(grant()));
     if (rings_->putter->put_now(prepared))
-      impl->told.awaited = QueueClient::answered();
+      impl->request.awaited = QueueClient::answered();
     else
-      impl->told = client().start_put(prepared, waits);
+      impl->request = client().start_put(prepared, waits);
     prepared.mark_done();
     return Pending(std::move(impl));
   });
@@ -350,7 +349,7 @@ Queue::Pending Queue::start_get(bool holds, bool waits) {
 Queue::Pending Queue::start_call(link::QueueVerb verb, std::uint64_t number) {
   return platform::with_memory_errors([&] {
     std::unique_ptr<Pending::Impl> impl(new Pending::Impl{participant_});
-    impl->told = client().start_call(verb, number);
+    impl->request = client().start_call(verb, number);
     return Pending(std::move(impl));
   });
 }
@@ -371,8 +370,8 @@ Outcome Queue::join(const platform::StopCondition& stop) {
 
 Queue::Remaining Queue::shutdown(bool immediate, const GiveUp& give_up) {
   return platform::with_memory_errors([&] {
-    const link::Reply told = client().shut_down(immediate, give_up);
-    return Remaining{told.first, told.second, told.third != 0};
+    const link::QueueRest rest = client().shut_down(immediate, give_up);
+    return Remaining{rest.items, rest.other_getters, rest.has_asked};
   });
 }
 
@@ -382,8 +381,8 @@ Outcome Queue::drain(const platform::StopCondition& stop) {
 
 QueueStats Queue::stats(const GiveUp& give_up) const {
   return platform::with_memory_errors([&] {
-    const link::Reply told = client().state(give_up);
-    return QueueStats{told.first, told.second, told.third, told.fourth};
+    const link::QueueState state = client().state(give_up);
+    return QueueStats{state.items, state.unfinished, state.lost, state.bytes};
   });
 }
 

@@ -10,9 +10,9 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <tensorbus/message.hpp>
-#include <tensorbus/options.hpp>
-#include <tensorbus/stats.hpp>
+#include <tensorbus/values/message.hpp>
+#include <tensorbus/values/options.hpp>
+#include <tensorbus/values/stats.hpp>
 #include <vector>
 
 #include "tensorbus/bus/participant.hpp"

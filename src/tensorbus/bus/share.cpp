@@ -12,48 +12,48 @@
 #include "tensorbus/memory/file/mapped_file.hpp"
 #include "tensorbus/platform/limits.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 namespace {
 
-using Clock = bus::Shares::Clock;
+using Clock = Shares::Clock;
 
 Clock::time_point from_now(std::chrono::nanoseconds ttl) {
   const Clock::time_point now = Clock::now();
   return ttl >= Clock::time_point::max() - now ? Clock::time_point::max() : now + ttl;
 }
 
-void describe(Handle& handle, std::span<const TensorView> tensors, const Descriptor& found) {
+void describe_tensors(Handle& handle, std::span<const TensorView> tensors,
+                      const tensor::Descriptor& found) {
   handle.tensors = static_cast<std::uint32_t>(tensors.size());
-  const std::size_t described = std::min(tensors.size(), Handle::kMostDescribed);
+  const std::size_t described = std::min(tensors.size(), Handle::kMaxDescribed);
   for (std::size_t i = 0; i < described; ++i)
     handle.described.push_back({found.tensors[i].layout, found.tensors[i].offset});
 }
 
-using AwaitedHeld = std::shared_ptr<bus::Completion<bus::LentRef>>;
+using AwaitedHeld = std::shared_ptr<Completion<LentRef>>;
 
 // Requests a shared sample from its owner; `awaited` gets it, or the error.
-void ask_for(bus::ParticipantCore& core, const Handle& handle, Access access,
+void ask_for(ParticipantCore& core, const Handle& handle, Access access,
              std::chrono::nanoseconds patience, const AwaitedHeld& awaited) {
-  const bus::LentCallbacks callbacks{
-      [awaited](bus::LentRef held) { awaited->set(std::move(held)); },
-      [awaited](const Error& error) { awaited->fail(error); }};
+  const LentCallbacks callbacks{[awaited](LentRef held) { awaited->set(std::move(held)); },
+                                [awaited](const Error& error) { awaited->fail(error); }};
   const memory::Grant grant =
       access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
   const auto absent = "participant " + handle.owner.hex() + " is not in the domain " +
                       core.domain().path() + ": it has exited, or the handle is of another domain";
-  core.post([owner = handle.owner, name = bus::Shares::Name{handle.number, handle.key}, grant,
-             patience, callbacks, absent](bus::ParticipantContext& context) {
-    const auto reached = std::make_shared<std::shared_ptr<bus::PeerSession>>();
-    (void)bus::PatientRequest::start(
+  core.post([owner = handle.owner, name = Shares::Name{handle.number, handle.key}, grant, patience,
+             callbacks, absent](ParticipantContext& context) {
+    const auto reached = std::make_shared<std::shared_ptr<PeerSession>>();
+    (void)PatientRequest::start(
         context, owner, patience,
-        [name, grant, reached](const std::shared_ptr<bus::PeerSession>& other,
-                               bus::PeerSession::OnAnswer on_answer) {
+        [name, grant, reached](const std::shared_ptr<PeerSession>& other,
+                               PeerSession::OnAnswer on_answer) {
           *reached = other;
           other->attach(name, grant, std::move(on_answer));
         },
-        [&context, reached, grant, callbacks](bus::PeerSession::Answer& answer) {
+        [&context, reached, grant, callbacks](PeerSession::Answer& answer) {
           if (const auto* lent = std::get_if<link::Lent>(&answer))
-            bus::collect(context, *reached, *lent, grant, callbacks);
+            collect(context, *reached, *lent, grant, callbacks);
           else if (const auto* error = std::get_if<Error>(&answer))
             callbacks.on_error(*error);
           else
@@ -68,16 +68,15 @@ constexpr std::chrono::seconds kPatience{1};
 
 // Returns when the keeper's socket has the message, or the keeper is gone. If the keeper has no
 // room for the connection, the message is sent again later.
-void have_kept(bus::ParticipantCore& core, const Handle& handle, const bus::SampleBuilder& sample,
+void have_kept(ParticipantCore& core, const Handle& handle, const SampleBuilder& sample,
                std::uint64_t carrier, const Id& keeper) {
-  const auto sent = std::make_shared<bus::Completion<bool>>();
+  const auto sent = std::make_shared<Completion<bool>>();
   core.post([sent, keeper, carrier, number = handle.number,
-             name = bus::Shares::Name{handle.kept_by(keeper).number, handle.key},
-             entry = sample.entry(), issued = sample.issued(),
-             grant = sample.most_granted()](bus::ParticipantContext& context) {
+             name = Shares::Name{handle.kept_by(keeper).number, handle.key}, entry = sample.entry(),
+             issued = sample.issued(), grant = sample.max_grant()](ParticipantContext& context) {
     const auto send = [&context, sent, carrier, number, name, entry, issued, grant](
-                          const std::shared_ptr<bus::PeerSession>& keeper_session,
-                          bus::PeerSession::OnAnswer on_answer) {
+                          const std::shared_ptr<PeerSession>& keeper_session,
+                          PeerSession::OnAnswer on_answer) {
       try {
         context.shares.kept_by(number, keeper_session->keep(name, entry, issued, grant, carrier,
                                                             std::move(on_answer)));
@@ -87,12 +86,12 @@ void have_kept(bus::ParticipantCore& core, const Handle& handle, const bus::Samp
       }
     };
     // The keeper is gone.
-    const auto on_answer = [&context, sent, number](bus::PeerSession::Answer&) {
+    const auto on_answer = [&context, sent, number](PeerSession::Answer&) {
       context.shares.kept_by(number, nullptr);
       sent->set(true);
     };
-    (void)bus::PatientRequest::start(context, keeper, std::chrono::nanoseconds::max(), send,
-                                     on_answer, "the process that keeps it is gone");
+    (void)PatientRequest::start(context, keeper, std::chrono::nanoseconds::max(), send, on_answer,
+                                "the process that keeps it is gone");
   });
   (void)sent->wait(platform::StopCondition::ignoring_signals(kPatience));
 }
@@ -114,7 +113,7 @@ void require_as_described(const Handle& handle, const Sample& sample) {
 
 struct Shared::State {
   static constexpr const char* kMovedFrom = "this share was moved from";
-  const std::shared_ptr<bus::ParticipantCore> participant;
+  const std::shared_ptr<ParticipantCore> participant;
   Handle handle{};
   bool outlives_object = false;
 
@@ -123,7 +122,7 @@ struct Shared::State {
   }
 };
 
-Shared::Shared(bus::ForkSafe<State> state) : state_(std::move(state)) {}
+Shared::Shared(ForkSafe<State> state) : state_(std::move(state)) {}
 Shared::Shared(Shared&&) noexcept = default;
 Shared& Shared::operator=(Shared&&) noexcept = default;
 Shared::~Shared() = default;
@@ -172,12 +171,12 @@ Shared share(const Message& message, const ShareOptions& options, const Particip
   return platform::with_memory_errors([&] {
     const auto& core = participant.core();
     const memory::Grant grant = options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
-    bus::ForkSafe<Shared::State> state;
+    ForkSafe<Shared::State> state;
     state.emplace(core);
-    bus::SampleBuilder sample(message.tensors, message, core->memory().supplies(grant));
+    SampleBuilder sample(message.tensors, message, core->memory().supplies(grant));
     Handle& handle = state->handle;
     handle.owner = core->id();
-    describe(handle, message.tensors, sample.descriptor());
+    describe_tensors(handle, message.tensors, sample.descriptor());
     const auto name = core->share(sample, options.uses, from_now(options.ttl));
     handle.number = name.number;
     handle.key = name.key;
@@ -191,10 +190,10 @@ Handle share_once(const Message& message, bool shared, std::uint64_t carrier,
   return platform::with_memory_errors([&] {
     const auto& core = participant.core();
     const memory::Grant grant = shared ? memory::Grant::kWrite : memory::Grant::kRead;
-    bus::SampleBuilder sample(message.tensors, message, core->memory().supplies(grant));
+    SampleBuilder sample(message.tensors, message, core->memory().supplies(grant));
     Handle handle;
     handle.owner = core->id();
-    describe(handle, message.tensors, sample.descriptor());
+    describe_tensors(handle, message.tensors, sample.descriptor());
     const auto name = core->share(sample, 1, Clock::time_point::max(), carrier);
     handle.number = name.number;
     handle.key = name.key;
@@ -226,11 +225,11 @@ Outcome attach(Sample& sample, const Handle& handle, const AttachOptions& option
   return platform::with_memory_errors([&] {
     const auto& core = participant.core();
     const platform::StopCondition stop(options.timeout, options.give_up);
-    const auto awaited = std::make_shared<bus::Completion<bus::LentRef>>();
-    ask_for(*core, handle, options.access, bus::PatientRequest::patience_of(stop), awaited);
+    const auto awaited = std::make_shared<Completion<LentRef>>();
+    ask_for(*core, handle, options.access, PatientRequest::patience_of(stop), awaited);
     Outcome outcome = awaited->wait(stop);
     if (outcome != Outcome::kDone) return outcome;
-    bus::SampleRead reading(*core, awaited->take(), options.access);
+    SampleRead reading(*core, awaited->take(), options.access);
     Sample found;
     outcome = reading.read(found, stop);
     if (outcome != Outcome::kDone) return outcome;
@@ -249,4 +248,4 @@ Sample attach(const Handle& handle, const AttachOptions& options, const Particip
   return sample;
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <optional>
 #include <set>
-#include <tensorbus/layout.hpp>
-#include <tensorbus/message.hpp>
-#include <tensorbus/options.hpp>
-#include <tensorbus/stats.hpp>
+#include <tensorbus/values/layout.hpp>
+#include <tensorbus/values/message.hpp>
+#include <tensorbus/values/options.hpp>
+#include <tensorbus/values/stats.hpp>
 
 #include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/bus/participant.hpp"
@@ -17,7 +17,7 @@
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/platform/export.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 
 // Shares, and memory for them, for the C interface and the Python extension.
 // include/tensorbus/share.hpp describes the calls and their errors.
@@ -48,8 +48,8 @@ class TENSORBUS_API Shared {
   friend TENSORBUS_API Shared share(const Message& message, const ShareOptions& options,
                                     const Participant& participant);
   struct State;
-  explicit Shared(bus::ForkSafe<State> state);
-  bus::ForkSafe<State> state_;
+  explicit Shared(ForkSafe<State> state);
+  ForkSafe<State> state_;
 };
 
 TENSORBUS_API Shared share(const Message& message, const ShareOptions& options = {},
@@ -78,4 +78,4 @@ TENSORBUS_API Sample attach(const Handle& handle, const AttachOptions& options =
 TENSORBUS_API Outcome attach(Sample& sample, const Handle& handle, const AttachOptions& options,
                              const Participant& participant = Participant::shared());
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

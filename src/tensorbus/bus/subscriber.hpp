@@ -5,8 +5,8 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <tensorbus/options.hpp>
-#include <tensorbus/stats.hpp>
+#include <tensorbus/values/options.hpp>
+#include <tensorbus/values/stats.hpp>
 
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/participant.hpp"

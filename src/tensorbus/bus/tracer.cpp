@@ -8,14 +8,14 @@
 #include "tensorbus/link/wire/peer.hpp"
 #include "tensorbus/platform/error.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 namespace {
 
 constexpr std::chrono::milliseconds kLook{50};    // between scans without a change of the domain
 constexpr std::chrono::milliseconds kRetry{200};  // of participants for which there was no room
-constexpr std::size_t kMostSources = 4096;
-constexpr std::size_t kMostPublishers = std::size_t{1} << 17;
-constexpr std::size_t kMostRecords = std::size_t{1} << 21;  // of a source, until they are taken
+constexpr std::size_t kMaxSources = 4096;
+constexpr std::size_t kMaxPublishers = std::size_t{1} << 17;
+constexpr std::size_t kMaxRecords = std::size_t{1} << 21;  // of a source, until they are taken
 
 link::Trace question_about(const std::vector<std::string>& topics) {
   link::Trace question;
@@ -60,8 +60,8 @@ void Tracer::poll() {
 void Tracer::look_around() {
   for (const std::string& file : domain_.list()) {
     note_publisher(file);
-    if (!bus::is_socket_name(file) || asked_.size() == kMostSources) continue;
-    const auto participant = bus::owner_of_file(file);
+    if (!is_socket_name(file) || asked_.size() == kMaxSources) continue;
+    const auto participant = owner_of_file(file);
     if (participant && !known_.contains(*participant)) ask(*participant);
   }
   const auto now = std::chrono::steady_clock::now();
@@ -72,13 +72,13 @@ void Tracer::look_around() {
 }
 
 void Tracer::note_publisher(const std::string& file) {
-  if (markers_.contains(file) || publishers_.size() == kMostPublishers) return;
-  const auto marker = bus::parse_marker(file);
+  if (markers_.contains(file) || publishers_.size() == kMaxPublishers) return;
+  const auto marker = parse_marker(file);
   if (!marker || !marker->is_topic()) return;
-  const auto told = bus::decode_advertisement(domain_.read_marker(file, bus::kMostMarkerBytes));
-  if (!told) return;  // it is being written
+  const auto advertised = decode_advertisement(domain_.read_marker(file, kMaxMarkerBytes));
+  if (!advertised) return;  // it is being written
   markers_.insert(file);
-  publishers_.emplace(bus::to_string({marker->participant, marker->publisher}), told->name);
+  publishers_.emplace(to_string({marker->participant, marker->publisher}), advertised->name);
 }
 
 // A participant that cannot be reached, or whose backlog is full, is asked at the next call.
@@ -96,7 +96,7 @@ bool Tracer::connect(Asked& asked) {
     platform::Connection connection = domain_.connect(asked.about.participant);
     if (connection.outcome != platform::Connect::kDone) return false;
     asked.about.pid = platform::peer_credentials(connection.socket.get()).pid;
-    asked.about.process = bus::process_name(std::to_string(asked.about.pid));
+    asked.about.process = process_name(std::to_string(asked.about.pid));
     link::check_same_user(connection.socket.get());
     asked.channel.emplace(std::move(connection.socket), [](bool) {});
     asked.channel->send(question_);
@@ -115,7 +115,7 @@ void Tracer::hear(Asked& asked) {
     const auto state = asked.channel->receive(received);
     if (state == link::Channel::State::kMessage) on(asked, received);
     // Records written before the process died are read after its death was noticed.
-    if (asked.ring && asked.records.size() < kMostRecords) asked.ring->read(asked.records);
+    if (asked.ring && asked.records.size() < kMaxRecords) asked.ring->read(asked.records);
     if (state == link::Channel::State::kEnded)
       asked.end(asked.ring ? State::kEnded : State::kRefused, asked.ring ? "" : "it hung up");
   } catch (const Error& error) {
@@ -160,4 +160,4 @@ std::vector<link::TraceRecord> Tracer::take(std::size_t source) {
   return std::exchange(asked_.at(source)->records, {});
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

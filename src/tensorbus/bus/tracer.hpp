@@ -10,7 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 #include <vector>
 
 #include "tensorbus/bus/domain/domain.hpp"
@@ -19,7 +19,7 @@
 #include "tensorbus/link/wire/connection_messages.hpp"
 #include "tensorbus/platform/export.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 
 // Traces the participants of a domain (docs/tracing.md). No call waits for another process. For one
 // thread. When it is destroyed, the traced processes stop writing.
@@ -67,7 +67,7 @@ class TENSORBUS_API Tracer {
   static void hear(Asked& asked);
   static void on(Asked& asked, link::Channel::Received& received);
 
-  const bus::Domain domain_;
+  const Domain domain_;
   const link::Trace question_;
   platform::DirectoryWatch watch_{domain_.watch()};
   std::chrono::steady_clock::time_point next_look_{};
@@ -78,4 +78,4 @@ class TENSORBUS_API Tracer {
   std::vector<std::unique_ptr<Asked>> asked_;
 };
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

@@ -30,9 +30,9 @@ FileOptions options_of(const tb_file_options& given) {
   return options;
 }
 
-const TensorFile& in(const tb_file* file) { return required(file, "file").file; }
+const tensor::TensorFile& in(const tb_file* file) { return required(file, "file").file; }
 
-void describe(const TensorFile& file, const FilePlace& place, tb_tensor* target) {
+void describe(const tensor::TensorFile& file, const tensor::FilePlace& place, tb_tensor* target) {
   tb_tensor found = TB_TENSOR_INIT;
   found.layout = described(file.layout(place));
   found.data = file.data(place);
@@ -76,7 +76,7 @@ const char* tb_file_tensor_name(const tb_file* file, uint32_t index) {
 
 tb_status tb_file_tensor(const tb_file* file, uint32_t index, tb_tensor* tensor) {
   return done([&] {
-    const std::vector<FilePlace>& places = in(file).contents().tensors;
+    const std::vector<tensor::FilePlace>& places = in(file).contents().tensors;
     if (index >= places.size())
       throw Error(Code::kInvalidArgument, "tensor " + std::to_string(index) +
                                               " of a file that has " +

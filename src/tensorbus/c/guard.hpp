@@ -3,7 +3,7 @@
 #include <tensorbus/c/status.h>
 
 #include <new>
-#include <tensorbus/stats.hpp>
+#include <tensorbus/values/stats.hpp>
 
 #include "tensorbus/platform/error.hpp"
 

@@ -21,7 +21,7 @@
 // The objects behind the pointers of the C interface.
 
 struct tb_participant {
-  tensorbus::Participant participant;
+  tensorbus::bus::Participant participant;
 };
 struct tb_publisher {
   tensorbus::bus::ForkSafe<tensorbus::bus::Publisher> publisher;
@@ -30,11 +30,11 @@ struct tb_subscriber {
   tensorbus::bus::ForkSafe<tensorbus::bus::Subscriber> subscriber;
 };
 struct tb_loan {
-  tensorbus::Loan loan;
+  tensorbus::bus::Loan loan;
 };
 struct tb_sample {
-  explicit tb_sample(tensorbus::Sample received) : sample(std::move(received)) {}
-  const tensorbus::Sample sample;
+  explicit tb_sample(tensorbus::bus::Sample received) : sample(std::move(received)) {}
+  const tensorbus::bus::Sample sample;
   std::atomic<std::uint32_t> references{1};
 };
 struct tb_queue {
@@ -44,23 +44,23 @@ struct tb_pending {
   tensorbus::bus::Queue::Pending pending;
 };
 struct tb_share {
-  tensorbus::Shared shared;
+  tensorbus::bus::Shared shared;
   std::string text;  // of its handle
 };
 struct tb_file {
   tb_file(const char* path, const tensorbus::FileOptions& options) : file(path, options) {}
-  const tensorbus::TensorFile file;
+  const tensorbus::tensor::TensorFile file;
   std::atomic<std::uint32_t> references{1};
 };
 struct tb_node_name {
-  tensorbus::NodeName name;
+  tensorbus::bus::NodeName name;
 };
 
 namespace tensorbus::c {
 
 // Returns the participant; for NULL the shared participant of the process.
-inline Participant participant_of(const tb_participant* given) {
-  return given == nullptr ? Participant::shared() : given->participant;
+inline bus::Participant participant_of(const tb_participant* given) {
+  return given == nullptr ? bus::Participant::shared() : given->participant;
 }
 
 inline std::chrono::nanoseconds timeout_of(std::int64_t nanoseconds) {
@@ -112,6 +112,6 @@ tb_layout described(const Layout& layout) noexcept;
 tb_origin described(const Origin& origin) noexcept;
 
 // Makes a sample, which the caller owns.
-tb_sample* sample_of(Sample sample);
+tb_sample* sample_of(bus::Sample sample);
 
 }  // namespace tensorbus::c

@@ -4,6 +4,7 @@
 #include "tensorbus/c/guard.hpp"
 #include "tensorbus/c/objects.hpp"
 #include "tensorbus/c/structs.hpp"
+#include "tensorbus/c/to_c.hpp"
 #include "tensorbus/link/wire/control.hpp"
 
 using namespace tensorbus;
@@ -40,8 +41,8 @@ tb_status tb_participant_create(const tb_participant_options* options,
         taken_or<tb_participant_options>(options, TB_PARTICIPANT_OPTIONS_INIT);
     const ParticipantOptions known = options_of(given);
     hand_out(participant, "participant", [&] {
-      return new tb_participant{given.shared != 0 ? Participant::shared(known)
-                                                  : Participant(known)};
+      return new tb_participant{given.shared != 0 ? bus::Participant::shared(known)
+                                                  : bus::Participant(known)};
     });
   });
 }
@@ -69,18 +70,8 @@ tb_status tb_participant_arena(const tb_participant* participant, int32_t device
                                tb_arena_use* use) {
   return done([&] {
     const Device on = device_of(device);
-    const Participant us = participant_of(participant);
+    const bus::Participant us = participant_of(participant);
     const ArenaUse found = on.is_cuda() ? us.arena(on) : us.arena();
-    give(&required(use, "use"), {.struct_size = 0,
-                                 .reserved = 0,
-                                 .segments = found.segments,
-                                 .blocks = found.blocks,
-                                 .used_bytes = found.used_bytes,
-                                 .reserved_bytes = found.reserved_bytes,
-                                 .budget_bytes = found.budget_bytes,
-                                 .inherited_bytes = found.inherited_bytes,
-                                 .inherited_leases = found.inherited_leases,
-                                 .forked_children = found.forked_children,
-                                 .unwatched_forks = found.unwatched_forks});
+    give(&required(use, "use"), c_stats<tb_arena_use>(found));
   });
 }

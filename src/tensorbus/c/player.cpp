@@ -11,12 +11,13 @@
 #include "tensorbus/c/objects.hpp"
 #include "tensorbus/c/recordings.hpp"
 #include "tensorbus/c/structs.hpp"
+#include "tensorbus/c/to_c.hpp"
 
 using namespace tensorbus;
 using namespace tensorbus::c;
 
 struct tb_player {
-  Player player;
+  recording::Player player;
 };
 
 namespace {
@@ -38,17 +39,17 @@ PlayerOptions options_of(const tb_player_options& given) {
   return options;
 }
 
-Player& in(tb_player* player) { return required(player, "player").player; }
+recording::Player& in(tb_player* player) { return required(player, "player").player; }
 
 }  // namespace
 
 tb_status tb_player_create(const tb_recording* recording, const tb_player_options* options,
                            tb_player** player) {
   return done([&] {
-    const Recording& known = required(recording, "recording").recording;
+    const recording::Recording& known = required(recording, "recording").recording;
     const auto given = taken_or<tb_player_options>(options, TB_PLAYER_OPTIONS_INIT);
     const PlayerOptions how = options_of(given);
-    hand_out(player, "player", [&] { return new tb_player{Player(known, how)}; });
+    hand_out(player, "player", [&] { return new tb_player{recording::Player(known, how)}; });
   });
 }
 
@@ -87,19 +88,7 @@ tb_status tb_player_wait(tb_player* player, int64_t timeout_ns, const tb_give_up
 tb_status tb_player_get_stats(const tb_player* player, tb_player_stats* stats) {
   return done([&] {
     const PlayerStats found = required(player, "player").player.stats();
-    tb_player_stats told = TB_PLAYER_STATS_INIT;
-    told.paused = found.paused ? 1 : 0;
-    told.ended = found.ended ? 1 : 0;
-    told.messages = found.messages;
-    told.left = found.left;
-    told.loops = found.loops;
-    told.unreadable = found.unreadable;
-    told.bytes_copied = found.bytes_copied;
-    told.position_ns = found.position_ns;
-    told.latest_ns = found.latest_ns;
-    told.late_ns = found.late_ns;
-    told.rate = found.rate;
-    give(&required(stats, "stats"), told);
+    give(&required(stats, "stats"), c_stats<tb_player_stats>(found));
   });
 }
 

@@ -3,8 +3,8 @@
 
 #include "tensorbus/c/guard.hpp"
 #include "tensorbus/c/objects.hpp"
-#include "tensorbus/c/stats.hpp"
 #include "tensorbus/c/structs.hpp"
+#include "tensorbus/c/to_c.hpp"
 #include "tensorbus/link/trace/trace_parents.hpp"
 
 using namespace tensorbus;
@@ -25,7 +25,7 @@ PublisherOptions options_of(const tb_publisher_options& given) {
           .node = given.node == nullptr ? "" : given.node};
 }
 
-tb_status told(const Published& published, tb_published* target) {
+tb_status give_result(const Published& published, tb_published* target) {
   give(target,
        {.struct_size = 0, .subscribers = published.subscribers, .sequence = published.sequence});
   return status_of(published.outcome);
@@ -65,7 +65,7 @@ tb_status tb_publisher_publish_loan(tb_publisher* publisher, tb_loan** loan, voi
         required(publisher, "publisher")
             .publisher->publish(std::move(required(given, "*loan").loan), stream);
     if (done.outcome == Outcome::kDone) delete std::exchange(given, nullptr);
-    return told(done, published);
+    return give_result(done, published);
   });
 }
 
@@ -73,7 +73,7 @@ tb_status tb_publisher_publish(tb_publisher* publisher, const tb_message* messag
                                tb_published* published) {
   return guarded([&] {
     const Message taken_over = message_of(required(message, "message"));
-    return told(required(publisher, "publisher").publisher->publish(taken_over), published);
+    return give_result(required(publisher, "publisher").publisher->publish(taken_over), published);
   });
 }
 
@@ -82,9 +82,9 @@ tb_status tb_publisher_publish_within(tb_publisher* publisher, const tb_message*
                                       tb_published* published) {
   return guarded([&] {
     const Message taken_over = message_of(required(message, "message"));
-    return told(required(publisher, "publisher")
-                    .publisher->publish(taken_over, stop_of(timeout_ns, give_up)),
-                published);
+    return give_result(required(publisher, "publisher")
+                           .publisher->publish(taken_over, stop_of(timeout_ns, give_up)),
+                       published);
   });
 }
 
@@ -114,7 +114,7 @@ tb_status tb_publisher_wait_for_subscribers(tb_publisher* publisher, uint32_t co
 tb_status tb_publisher_get_stats(const tb_publisher* publisher, tb_publisher_stats* stats) {
   return done([&] {
     const PublisherStats found = required(publisher, "publisher").publisher->stats();
-    give(&required(stats, "stats"), c_stats(found));
+    give(&required(stats, "stats"), c_stats<tb_publisher_stats>(found));
   });
 }
 
@@ -123,7 +123,7 @@ void tb_publisher_close(tb_publisher* publisher) {
 }
 
 void tb_name_parents(const tb_sample* const* samples, uint32_t count) {
-  std::array<link::SampleName, link::TraceParents::kMost> names;
+  std::array<link::SampleName, link::TraceParents::kMax> names;
   std::size_t named = 0;
   for (std::uint32_t i = 0; i < count && named < names.size(); ++i) {
     if (samples == nullptr || samples[i] == nullptr) continue;

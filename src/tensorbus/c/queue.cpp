@@ -2,8 +2,8 @@
 
 #include "tensorbus/c/guard.hpp"
 #include "tensorbus/c/objects.hpp"
-#include "tensorbus/c/stats.hpp"
 #include "tensorbus/c/structs.hpp"
+#include "tensorbus/c/to_c.hpp"
 
 using namespace tensorbus;
 using namespace tensorbus::c;
@@ -111,7 +111,7 @@ tb_status tb_queue_get(tb_queue* queue, int64_t timeout_ns, const tb_give_up* gi
                        tb_sample** item) {
   return guarded([&] {
     tb_sample*& target = required(item, "item");
-    Sample got;
+    bus::Sample got;
     const Outcome outcome = queue_of(queue).get(got, stop_of(timeout_ns, give_up));
     if (outcome == Outcome::kDone) target = sample_of(std::move(got));
     return status_of(outcome);
@@ -130,7 +130,7 @@ tb_status tb_queue_get_stats(const tb_queue* queue, const tb_give_up* give_up,
                              tb_queue_stats* stats) {
   return done([&] {
     const QueueStats found = required(queue, "queue").queue->stats(give_up_of(give_up));
-    give(&required(stats, "stats"), c_stats(found));
+    give(&required(stats, "stats"), c_stats<tb_queue_stats>(found));
   });
 }
 
@@ -166,7 +166,7 @@ tb_status tb_queue_get_while(tb_queue* queue, const tb_pending* unanswered, int6
   return guarded([&] {
     tb_sample*& target = required(item, "item");
     const bus::Queue::Pending& other = required(unanswered, "unanswered").pending;
-    Sample got;
+    bus::Sample got;
     const Outcome outcome = queue_of(queue).get_while(got, other, stop_of(timeout_ns, give_up));
     if (outcome == Outcome::kDone) target = sample_of(std::move(got));
     return status_of(outcome);
@@ -183,7 +183,7 @@ tb_status tb_pending_take(tb_pending* pending, tb_sample** item) {
   return guarded([&] {
     bus::Queue::Pending& asked = required(pending, "pending").pending;
     if (asked.is_get()) (void)required(item, "item");
-    Sample got;
+    bus::Sample got;
     const Outcome outcome = asked.take(got);
     if (outcome == Outcome::kDone && asked.is_get()) *item = sample_of(std::move(got));
     return status_of(outcome);

@@ -10,13 +10,14 @@
 #include "tensorbus/c/objects.hpp"
 #include "tensorbus/c/recordings.hpp"
 #include "tensorbus/c/structs.hpp"
+#include "tensorbus/c/to_c.hpp"
 #include "tensorbus/recording/recorder.hpp"
 
 using namespace tensorbus;
 using namespace tensorbus::c;
 
 struct tb_recorder {
-  Recorder recorder;
+  recording::Recorder recorder;
 };
 
 namespace {
@@ -42,7 +43,7 @@ RecorderOptions options_of(const char* path, const tb_recorder_options& given) {
   return options;
 }
 
-const Recording& in(const tb_recording* recording) {
+const recording::Recording& in(const tb_recording* recording) {
   return required(recording, "recording").recording;
 }
 
@@ -53,7 +54,7 @@ tb_status tb_recorder_create(const char* path, const tb_recorder_options* option
   return done([&] {
     const auto given = taken_or<tb_recorder_options>(options, TB_RECORDER_OPTIONS_INIT);
     const RecorderOptions known = options_of(path, given);
-    hand_out(recorder, "recorder", [&] { return new tb_recorder{Recorder(known)}; });
+    hand_out(recorder, "recorder", [&] { return new tb_recorder{recording::Recorder(known)}; });
   });
 }
 
@@ -66,7 +67,7 @@ tb_status tb_recorder_close(tb_recorder* recorder) {
 tb_status tb_recorder_snapshot(tb_recorder* recorder, int64_t timeout_ns, const tb_give_up* give_up,
                                char* path, size_t bytes) {
   return guarded([&] {
-    Recorder& known = required(recorder, "recorder").recorder;
+    recording::Recorder& known = required(recorder, "recorder").recorder;
     if (bytes > 0) (void)required(path, "path");  // before a snapshot is written
     std::string file;
     const Outcome outcome = known.snapshot(file, stop_of(timeout_ns, give_up));
@@ -84,15 +85,7 @@ tb_status tb_recorder_wait(tb_recorder* recorder, int64_t timeout_ns, const tb_g
 tb_status tb_recorder_get_stats(const tb_recorder* recorder, tb_recorder_stats* stats) {
   return done([&] {
     const RecorderStats found = required(recorder, "recorder").recorder.stats();
-    tb_recorder_stats told = TB_RECORDER_STATS_INIT;
-    told.files = found.files;
-    told.messages = found.messages;
-    told.bytes = found.bytes;
-    told.lost = found.lost;
-    told.unwritable = found.unwritable;
-    told.buffered_bytes = found.buffered_bytes;
-    told.topics = found.topics;
-    give(&required(stats, "stats"), told);
+    give(&required(stats, "stats"), c_stats<tb_recorder_stats>(found));
   });
 }
 
@@ -155,16 +148,16 @@ tb_status tb_recording_topic(const tb_recording* recording, uint32_t index,
                                               " of a recording that has " +
                                               std::to_string(topics.size()));
     const RecordedTopic& found = topics[index];
-    tb_recorded_topic told = TB_RECORDED_TOPIC_INIT;
-    told.publishers = found.publishers;
-    told.name = found.name.c_str();
-    told.types = recording->types[index].data();
-    told.type_count = recording->types[index].size();
-    told.messages = found.messages;
-    told.lost = found.lost;
-    told.begin_ns = found.begin_ns;
-    told.end_ns = found.end_ns;
-    give(&required(topic, "topic"), told);
+    tb_recorded_topic made = TB_RECORDED_TOPIC_INIT;
+    made.publishers = found.publishers;
+    made.name = found.name.c_str();
+    made.types = recording->types[index].data();
+    made.type_count = recording->types[index].size();
+    made.messages = found.messages;
+    made.lost = found.lost;
+    made.begin_ns = found.begin_ns;
+    made.end_ns = found.end_ns;
+    give(&required(topic, "topic"), made);
   });
 }
 

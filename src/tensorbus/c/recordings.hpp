@@ -17,7 +17,7 @@ struct tb_recording {
       for (const std::string& type : topic.types) texts.push_back(type.c_str());
     }
   }
-  const tensorbus::Recording recording;
+  const tensorbus::recording::Recording recording;
   const std::vector<tensorbus::RecordedTopic> topics;
   std::vector<std::vector<const char*>> types;  // of each topic
 };

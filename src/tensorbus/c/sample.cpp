@@ -11,12 +11,12 @@
 using namespace tensorbus;
 using namespace tensorbus::c;
 
-tb_sample* tensorbus::c::sample_of(Sample sample) { return new tb_sample(std::move(sample)); }
+tb_sample* tensorbus::c::sample_of(bus::Sample sample) { return new tb_sample(std::move(sample)); }
 
 namespace {
 
-const Tensor& tensor_of(const tb_sample* sample, std::uint32_t index) {
-  const std::span<const Tensor> tensors = required(sample, "sample").sample.tensors();
+const bus::Tensor& tensor_of(const tb_sample* sample, std::uint32_t index) {
+  const std::span<const bus::Tensor> tensors = required(sample, "sample").sample.tensors();
   if (index >= tensors.size())
     throw Error(Code::kInvalidArgument, "tensor " + std::to_string(index) +
                                             " of a sample that has " +
@@ -34,7 +34,7 @@ Origin origin_of(const link::MirrorOrigin& mirrored, std::uint64_t sequence) {
   return origin;
 }
 
-void describe(const Tensor& tensor, tb_tensor* target) {
+void describe(const bus::Tensor& tensor, tb_tensor* target) {
   tb_tensor found = TB_TENSOR_INIT;
   found.device = number_of(tensor.device());
   found.layout = described(tensor.layout());
@@ -60,21 +60,21 @@ void tb_sample_release(tb_sample* sample) {
 void tb_sample_get_header(const tb_sample* sample, tb_sample_header* header) {
   (void)done([&] {
     const SampleHeader& found = required(sample, "sample").sample.header();
-    tb_sample_header told = TB_SAMPLE_HEADER_INIT;
-    told.publisher_number = found.publisher_number;
-    told.sequence = found.sequence;
-    told.timestamp_ns = found.timestamp_ns;
-    told.fingerprint = found.fingerprint;
-    std::ranges::copy(found.publisher.bytes, told.publisher);
-    told.topic = found.topic.empty() ? "" : found.topic.data();
+    tb_sample_header made = TB_SAMPLE_HEADER_INIT;
+    made.publisher_number = found.publisher_number;
+    made.sequence = found.sequence;
+    made.timestamp_ns = found.timestamp_ns;
+    made.fingerprint = found.fingerprint;
+    std::ranges::copy(found.publisher.bytes, made.publisher);
+    made.topic = found.topic.empty() ? "" : found.topic.data();
     if (const link::MirrorOrigin* const mirrored = sample->sample.mirrored()) {
-      told.has_origin = 1;
-      told.origin = described(origin_of(*mirrored, found.sequence));
+      made.has_origin = 1;
+      made.origin = described(origin_of(*mirrored, found.sequence));
     } else if (found.origin) {
-      told.has_origin = 1;
-      told.origin = described(*found.origin);
+      made.has_origin = 1;
+      made.origin = described(*found.origin);
     }
-    give(header, told);
+    give(header, made);
   });
 }
 
@@ -107,7 +107,7 @@ tb_status tb_sample_use_on(const tb_sample* sample, uint32_t index, void* stream
 int32_t tb_sample_intact(const tb_sample* sample) {
   if (sample == nullptr) return 0;
   return std::ranges::all_of(sample->sample.tensors(),
-                             [](const Tensor& tensor) { return tensor.intact(); })
+                             [](const bus::Tensor& tensor) { return tensor.intact(); })
              ? 1
              : 0;
 }

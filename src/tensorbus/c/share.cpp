@@ -14,7 +14,7 @@ tb_status tb_share_create(tb_participant* participant, const tb_message* message
     const auto given = taken_or<tb_share_options>(options, TB_SHARE_OPTIONS_INIT);
     const ShareOptions known{
         .uses = given.uses, .ttl = timeout_of(given.ttl_ns), .shared = given.shared != 0};
-    Shared shared = tensorbus::share(taken_over, known, participant_of(participant));
+    bus::Shared shared = tensorbus::bus::share(taken_over, known, participant_of(participant));
     std::string text = shared.handle().text();
     hand_out(share, "share", [&] { return new tb_share{std::move(shared), std::move(text)}; });
   });
@@ -33,15 +33,15 @@ int32_t tb_share_is_open(const tb_share* share) {
 }
 
 tb_status tb_handle_check(const char* handle) {
-  return done([&] { (void)Handle::parse(text_of(handle, "handle")); });
+  return done([&] { (void)bus::Handle::parse(text_of(handle, "handle")); });
 }
 
 tb_status tb_attach(tb_participant* participant, const char* handle, int32_t access,
                     int64_t timeout_ns, const tb_give_up* give_up, tb_sample** sample) {
   return guarded([&] {
     tb_sample*& target = required(sample, "sample");
-    Sample attached;
-    const Outcome outcome = attach(attached, Handle::parse(text_of(handle, "handle")),
+    bus::Sample attached;
+    const Outcome outcome = attach(attached, bus::Handle::parse(text_of(handle, "handle")),
                                    {.access = access_of(access),
                                     .timeout = timeout_of(timeout_ns),
                                     .give_up = give_up_of(give_up)},

@@ -8,8 +8,8 @@
 
 #include "tensorbus/c/guard.hpp"
 #include "tensorbus/c/objects.hpp"
-#include "tensorbus/c/stats.hpp"
 #include "tensorbus/c/structs.hpp"
+#include "tensorbus/c/to_c.hpp"
 
 using namespace tensorbus;
 using namespace tensorbus::c;
@@ -49,7 +49,7 @@ tb_status tb_subscriber_receive(tb_subscriber* subscriber, int64_t timeout_ns,
   return guarded([&] {
     bus::Subscriber& from = *required(subscriber, "subscriber").subscriber;
     tb_sample*& target = required(sample, "sample");
-    Sample received;
+    bus::Sample received;
     const Outcome outcome = timeout_ns <= 0 ? from.try_receive(received)
                                             : from.receive(received, stop_of(timeout_ns, give_up));
     if (outcome == Outcome::kDone) target = sample_of(std::move(received));
@@ -64,12 +64,12 @@ tb_status tb_subscriber_receive_many(tb_subscriber* subscriber, tb_sample** samp
     bus::Subscriber& from = *required(subscriber, "subscriber").subscriber;
     std::size_t& given = required(count, "count") = 0;
     if (capacity != 0) (void)required(samples, "samples");
-    std::array<Sample, 64> few;
-    std::vector<Sample> many(capacity > few.size() ? capacity : 0);
+    std::array<bus::Sample, 64> few;
+    std::vector<bus::Sample> many(capacity > few.size() ? capacity : 0);
     const auto room = many.empty() ? std::span(few).first(capacity) : std::span(many);
     std::size_t taken = 0;
     const Outcome outcome = from.receive_many(room, taken, stop_of(timeout_ns, give_up));
-    for (Sample& sample : room.first(taken)) samples[given++] = sample_of(std::move(sample));
+    for (bus::Sample& sample : room.first(taken)) samples[given++] = sample_of(std::move(sample));
     return status_of(outcome);
   });
 }
@@ -109,7 +109,7 @@ tb_status tb_subscriber_wait_for_publishers(tb_subscriber* subscriber, uint32_t 
 tb_status tb_subscriber_get_stats(const tb_subscriber* subscriber, tb_subscriber_stats* stats) {
   return done([&] {
     const SubscriberStats found = required(subscriber, "subscriber").subscriber->stats();
-    give(&required(stats, "stats"), c_stats(found));
+    give(&required(stats, "stats"), c_stats<tb_subscriber_stats>(found));
   });
 }
 

@@ -51,11 +51,11 @@ tb_layout described(const Layout& layout) noexcept {
 }
 
 tb_origin described(const Origin& origin) noexcept {
-  tb_origin told{};
-  std::ranges::copy(origin.host.bytes, told.host);
-  std::ranges::copy(origin.writer.bytes, told.writer);
-  told.sequence = origin.sequence;
-  return told;
+  tb_origin made{};
+  std::ranges::copy(origin.host.bytes, made.host);
+  std::ranges::copy(origin.writer.bytes, made.writer);
+  made.sequence = origin.sequence;
+  return made;
 }
 
 namespace {
@@ -146,7 +146,7 @@ size_t tb_dtype_bytes(tb_dtype dtype) { return item_bytes(static_cast<DType>(dty
 
 tb_status tb_loan_tensor(const tb_loan* loan, tb_tensor* tensor) {
   return done([&] {
-    const Loan& memory = required(loan, "loan").loan;
+    const bus::Loan& memory = required(loan, "loan").loan;
     tb_tensor found = TB_TENSOR_INIT;
     found.device = found.published_on = number_of(memory.device());
     found.layout = described(memory.layout());

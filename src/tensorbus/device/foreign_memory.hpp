@@ -19,7 +19,7 @@ namespace tensorbus::device {
 class ForeignMemory {
  public:
   enum class Kind : std::uint32_t { kLegacy = 1, kChunks = 2, kPool = 3 };  // part of the protocol
-  static constexpr std::size_t kMostChunks = 128;  // a descriptor each, here and in each borrower
+  static constexpr std::size_t kMaxChunks = 128;  // a descriptor each, here and in each borrower
   struct Chunk {
     cu::DevicePtr base = 0;
     std::uint64_t buffer_id = 0;

@@ -58,7 +58,7 @@ class Block final : private platform::Inherited {
   std::uint64_t offset() const noexcept { return place_.offset; }
   // Unique among all blocks of the arena, past and present: a stale reference is recognized by it.
   std::uint64_t generation() const noexcept { return generation_; }
-  Grant most_granted() const noexcept { return place_.pool.most; }
+  Grant max_grant() const noexcept { return place_.pool.most; }
   PoolId pool() const noexcept { return place_.pool; }
   bool is_of(const BlockHome& home) const noexcept { return home_.get() == &home; }
 

@@ -18,7 +18,7 @@ namespace {
 
 enum Kind : std::size_t { kDescriptors, kMappings, kAddressBytes, kMemoryBytes };
 
-constexpr std::size_t kMostMemory = std::size_t{1} << 30;
+constexpr std::size_t kMaxMemory = std::size_t{1} << 30;
 constexpr std::size_t kAddresses = std::size_t{1} << 47;  // of a process on the supported platforms
 constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
 
@@ -30,7 +30,7 @@ std::size_t rlimit_of(platform::ResourceLimit which) {
 
 // Read by the first caller, or by several concurrently. Not a local static: a child forked during
 // its initialization would wait for its lock forever.
-std::size_t most_mappings() {
+std::size_t max_mappings() {
   static std::atomic<std::size_t> known{0};  // relaxed: no other data is read by it
   std::size_t most = known.load(std::memory_order_relaxed);
   if (most != 0) return most;
@@ -52,7 +52,7 @@ std::size_t limit_of(Kind kind) {
     case kDescriptors:
       return rlimit_of(RLIMIT_NOFILE);
     case kMappings:
-      return most_mappings();
+      return max_mappings();
     case kAddressBytes:
       return std::min(kAddresses, rlimit_of(RLIMIT_AS));
     case kMemoryBytes:
@@ -66,7 +66,7 @@ std::size_t limit_of(Kind kind) {
 std::size_t share_of_all(Kind kind) {
   const std::size_t limit = limit_of(kind);
   if (kind == kDescriptors) return limit - limit / 16;
-  return kind == kMemoryBytes ? std::min(kMostMemory, limit / 4) : three_quarters(limit);
+  return kind == kMemoryBytes ? std::min(kMaxMemory, limit / 4) : three_quarters(limit);
 }
 
 std::string name_of(Kind kind) {

@@ -18,9 +18,9 @@ enum class SegmentKind : std::uint8_t {
 // Names a segment among all segments of its owner. It is sent as its number, which includes the
 // kind. A peer may send any number.
 struct SegmentId {
-  static constexpr std::uint32_t kMostDevices = 512;
-  static constexpr std::uint32_t kMostOfDevice = 1 << 20;
-  static constexpr std::uint32_t kMostForeign = 1 << 29;
+  static constexpr std::uint32_t kMaxDevices = 512;
+  static constexpr std::uint32_t kMaxOfDevice = 1 << 20;
+  static constexpr std::uint32_t kMaxForeign = 1 << 29;
 
   std::uint32_t number = 0;
 
@@ -31,7 +31,7 @@ struct SegmentId {
     return kFirstWritable + index;
   }
   static constexpr SegmentId device(std::uint32_t ordinal, std::uint32_t index) noexcept {
-    return kFirstOfDevices + ordinal * kMostOfDevice + index;
+    return kFirstOfDevices + ordinal * kMaxOfDevice + index;
   }
   static constexpr SegmentId foreign(std::uint32_t index) noexcept { return kFirstForeign + index; }
   static constexpr SegmentId file(std::uint32_t index) noexcept { return kFirstFile + index; }
@@ -50,7 +50,7 @@ struct SegmentId {
   }
   // The GPU of a segment of kDevice.
   constexpr int ordinal() const noexcept {
-    return static_cast<int>((number - kFirstOfDevices) / kMostOfDevice);
+    return static_cast<int>((number - kFirstOfDevices) / kMaxOfDevice);
   }
 
   void visit(auto& archive) { archive(number); }
@@ -59,8 +59,8 @@ struct SegmentId {
  private:
   static constexpr std::uint32_t kFirstWritable = 0x20000000;  // no host arena has so many segments
   static constexpr std::uint32_t kFirstOfDevices = 0x40000000;  // nor so many writable ones
-  static constexpr std::uint32_t kFirstForeign = kFirstOfDevices + kMostDevices * kMostOfDevice;
-  static constexpr std::uint32_t kFirstFile = kFirstForeign + kMostForeign;
+  static constexpr std::uint32_t kFirstForeign = kFirstOfDevices + kMaxDevices * kMaxOfDevice;
+  static constexpr std::uint32_t kFirstFile = kFirstForeign + kMaxForeign;
 };
 static_assert(SegmentId::foreign(0).number == 0x60000000 &&
               SegmentId::file(0).number == 0x80000000 && sizeof(SegmentId) == 4);

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 
 #include "tensorbus/platform/fd.hpp"
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <string>
-#include <tensorbus/error.hpp>  // as programs see it
+#include <tensorbus/values/error.hpp>  // as programs see it
 
 #include "tensorbus/platform/export.hpp"
 

@@ -34,15 +34,15 @@ inline constexpr std::array<std::string_view, 35> kKillPoints = {"socket.bound",
                                                                  "unsubscribe.sent",
                                                                  "done.sent",
                                                                  "request.sent",
-                                                                 "claim.received",
+                                                                 "acquire.received",
                                                                  "lent.sent",
                                                                  "handed.sent",
                                                                  "return.sent",
                                                                  "put_ring.written",
                                                                  "put_ring.committed",
                                                                  "put_ring.wakes",
-                                                                 "prefetch_ring.read",
-                                                                 "prefetch_ring.claimed"};
+                                                                 "get_ring.read",
+                                                                 "get_ring.acquired"};
 // The places that are reached only with GPU memory.
 inline constexpr std::array<std::string_view, 3> kKillPointsOfDevices = {
     "export.lent", "stage.received", "staged.sent"};

@@ -17,11 +17,11 @@
 namespace tensorbus::platform {
 namespace {
 
-constexpr int kMostUnread = 100'000;           // more than a socket's buffer holds
-constexpr std::size_t kMostFdsReceived = 253;  // SCM_MAX_FD: the kernel's limit for one datagram
+constexpr int kMaxUnread = 100'000;           // more than a socket's buffer holds
+constexpr std::size_t kMaxFdsReceived = 253;  // SCM_MAX_FD: the kernel's limit for one datagram
 
 struct ControlBuffer {
-  alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int) * kMostFdsReceived)] = {};
+  alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int) * kMaxFdsReceived)] = {};
 };
 
 // Calls take(fd) for each descriptor that came with a datagram. Turns lingering off: closing the
@@ -178,7 +178,7 @@ Transfer receive_datagram(int socket, std::size_t max_bytes, std::size_t max_fds
                           Datagram& datagram) {
   datagram.bytes.resize(max_bytes);
   datagram.fds.clear();
-  datagram.fds.reserve(kMostFdsReceived);
+  datagram.fds.reserve(kMaxFdsReceived);
   iovec part{datagram.bytes.data(), max_bytes};
   ControlBuffer control;
   msghdr message{};
@@ -214,7 +214,7 @@ void discard_unread(int socket) noexcept {
   ControlBuffer control;
   msghdr message{};
   message.msg_control = control.bytes;
-  for (int i = 0; i < kMostUnread; ++i) {
+  for (int i = 0; i < kMaxUnread; ++i) {
     message.msg_controllen = sizeof control.bytes;
     const ssize_t length = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (length < 0 && errno != EINTR && errno != ECONNRESET) return;

@@ -54,9 +54,9 @@ std::size_t printable_bytes(std::string_view text) noexcept {
 }
 
 std::string in_quotes(std::string_view text) {
-  static constexpr std::size_t kMost = 60;
+  static constexpr std::size_t kMax = 60;
   std::string shown = "'";
-  while (!text.empty() && shown.size() < kMost) {
+  while (!text.empty() && shown.size() < kMax) {
     const std::size_t printable = printable_bytes(text);
     shown += printable == 0 ? "?" : text.substr(0, printable);
     text.remove_prefix(std::max<std::size_t>(printable, 1));

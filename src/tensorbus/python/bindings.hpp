@@ -173,10 +173,10 @@ struct SpecialBytes {
 };
 
 // A Sample, as the class Sample of Python.
-struct ReceivedSample : Sample {
+struct ReceivedSample : bus::Sample {
   ReceivedSample() = default;
-  explicit ReceivedSample(Sample&& sample, bool no_writes = false)
-      : Sample(std::move(sample)), strict(no_writes) {}
+  explicit ReceivedSample(bus::Sample&& sample, bool no_writes = false)
+      : bus::Sample(std::move(sample)), strict(no_writes) {}
 
   bool strict = false;  // no library may write to its tensors
   // Number of the sample in this process; identifies the sample whose writes a private page shows.
@@ -188,7 +188,7 @@ struct ReceivedSample : Sample {
   static inline constinit std::atomic<std::uint64_t> newest{0};
 };
 
-inline nb::object sample_or_outcome(Outcome outcome, Sample&& sample, bool strict = false) {
+inline nb::object sample_or_outcome(Outcome outcome, bus::Sample&& sample, bool strict = false) {
   return outcome == Outcome::kDone ? nb::cast(ReceivedSample(std::move(sample), strict))
                                    : nb::cast(outcome);
 }

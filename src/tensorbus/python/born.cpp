@@ -29,7 +29,7 @@ constexpr std::size_t kGetHandler = 305;
 // Each array keeps the handler of its memory, and thereby this object.
 struct BornHandler {
   NumpyHandler table{};
-  BornAllocator born;
+  bus::BornAllocator born;
   std::size_t min_bytes;
   nb::object beside;  // the handler for all other memory
   const NumpyAllocator* other;
@@ -54,7 +54,7 @@ void* allocate_zeros(void* context, std::size_t count, std::size_t bytes) {
 }
 
 void* reallocate(void* context, void* first, std::size_t bytes) {
-  const std::size_t present = BornAllocator::bytes_at(first);
+  const std::size_t present = bus::BornAllocator::bytes_at(first);
   if (present == 0) {
     const NumpyAllocator& other = *handler_in(context).other;
     return other.realloc(other.context, first, bytes);
@@ -63,13 +63,13 @@ void* reallocate(void* context, void* first, std::size_t bytes) {
   void* const moved = allocate(context, bytes);
   if (moved == nullptr) return nullptr;
   std::memcpy(moved, first, present);
-  BornAllocator::release(first);
+  bus::BornAllocator::release(first);
   return moved;
 }
 
 void release(void* context, void* first, std::size_t bytes) {
   const NumpyAllocator& other = *handler_in(context).other;
-  if (!BornAllocator::release(first)) other.free(other.context, first, bytes);
+  if (!bus::BornAllocator::release(first)) other.free(other.context, first, bytes);
 }
 
 void** table_of(nb::handle api) {
@@ -87,11 +87,12 @@ nb::object set_handler(void** table, nb::handle handler) {
   return checked(reinterpret_cast<PyObject* (*)(PyObject*)>(table[kSetHandler])(handler.ptr()));
 }
 
-nb::object handler_of(const Participant& participant, std::size_t min_bytes, nb::object beside) {
+nb::object handler_of(const bus::Participant& participant, std::size_t min_bytes,
+                      nb::object beside) {
   const auto* const other =
       static_cast<NumpyHandler*>(PyCapsule_GetPointer(beside.ptr(), kHandlerName));
   if (other == nullptr) nb::raise_python_error();
-  std::unique_ptr<BornHandler> made(new BornHandler{.born = BornAllocator(participant),
+  std::unique_ptr<BornHandler> made(new BornHandler{.born = bus::BornAllocator(participant),
                                                     .min_bytes = min_bytes,
                                                     .beside = std::move(beside),
                                                     .other = &other->allocator});
@@ -111,7 +112,7 @@ nb::object handler_of(const Participant& participant, std::size_t min_bytes, nb:
 void bind_born(nb::module_& module) {
   module.def(
       "set_numpy_handler",
-      [](nb::object api, const Participant& participant, std::size_t min_bytes) {
+      [](nb::object api, const bus::Participant& participant, std::size_t min_bytes) {
         void** const table = table_of(api);
         return set_handler(table, handler_of(participant, min_bytes, current_handler(table)));
       },
@@ -128,7 +129,7 @@ void bind_born(nb::module_& module) {
   module.def(
       "born",
       [](const std::string& dtype, const std::vector<std::int64_t>& shape,
-         const Participant& participant) {
+         const bus::Participant& participant) {
         const Layout layout = layout_named(dtype, shape);
         return memory_of(run_without_gil([&] { return born(layout, participant); }));
       },
@@ -138,7 +139,7 @@ void bind_born(nb::module_& module) {
   module.def(
       "born_use",
       [] {
-        const BornAllocator::Use use = BornAllocator::use();
+        const bus::BornAllocator::Use use = bus::BornAllocator::use();
         return nb::make_tuple(use.blocks, use.bytes, use.born, use.elsewhere);
       },
       nb::sig("def born_use() -> tuple[int, int, int, int]"),

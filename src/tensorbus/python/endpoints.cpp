@@ -15,6 +15,7 @@
 #include "tensorbus/platform/faults/private_pages.hpp"
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/codec/packer.hpp"
+#include "tensorbus/python/inspect/counters.hpp"
 #include "tensorbus/python/memory.hpp"
 #include "tensorbus/python/numpy/arrays.hpp"
 #include "tensorbus/python/outgoing.hpp"
@@ -31,7 +32,7 @@ MessageType type_of(const std::string& definition) {
   return definition.empty() ? MessageType() : MessageType(definition);
 }
 
-nb::object told(const Published& published) {
+nb::object result_of(const Published& published) {
   if (published.outcome != Outcome::kDone) return nb::cast(published.outcome);
   return nb::cast(published.subscribers);
 }
@@ -63,7 +64,7 @@ class ParentsOfContext {
 
 nb::object publish_message(bus::Publisher& self, const Message& message, Seconds timeout) {
   const ParentsOfContext parents(self);
-  return told(wait_hearing_signals(
+  return result_of(wait_hearing_signals(
       timeout, [&](const platform::StopCondition& stop) { return self.publish(message, stop); }));
 }
 
@@ -72,9 +73,10 @@ nb::object publish_as(const PublisherHandle& self, Outgoing& outgoing, nb::bytes
                       Seconds timeout) {
   Message message = outgoing.take(fields);
   message.fingerprint = fingerprint;
-  nb::object result = told(wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
-    return self->publish_as(message, {sequence, timestamp_ns}, stop);
-  }));
+  nb::object result =
+      result_of(wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+        return self->publish_as(message, {sequence, timestamp_ns}, stop);
+      }));
   outgoing.clear();
   return result;
 }
@@ -89,9 +91,9 @@ std::optional<bus::PublisherName> publisher_named(const std::string& name) {
 
 nb::object publish(const PublisherHandle& self, Outgoing& outgoing, nb::bytes fields,
                    Seconds timeout) {
-  nb::object told = publish_message(*self, outgoing.take(fields), timeout);
+  nb::object result = publish_message(*self, outgoing.take(fields), timeout);
   outgoing.clear();
-  return told;
+  return result;
 }
 
 // Returns the message of a single plain tensor, which needs no fields; nothing for other objects.
@@ -175,7 +177,8 @@ nb::object loan_bytes(const PublisherHandle& self, std::int64_t bytes, Seconds t
 // The class Subscriber of Python.
 struct SubscriberHandle : bus::ForkSafe<bus::Subscriber> {
   SubscriberHandle(const std::string& topic, const SubscriberOptions& options, bool no_writes,
-                   const Participant& participant, const std::optional<bus::PublisherName>& only)
+                   const bus::Participant& participant,
+                   const std::optional<bus::PublisherName>& only)
       : ForkSafe(std::in_place, topic, options, participant, only), strict(no_writes) {
     platform::CopyOnWrite::look_for_handler();
   }
@@ -184,32 +187,32 @@ struct SubscriberHandle : bus::ForkSafe<bus::Subscriber> {
 };
 
 nb::object receive(SubscriberHandle& self, Seconds timeout) {
-  Sample sample;
+  bus::Sample sample;
   const Outcome outcome = wait_hearing_signals(
       timeout, [&](const platform::StopCondition& stop) { return self->receive(sample, stop); });
   return sample_or_outcome(outcome, std::move(sample), self.strict);
 }
 
 nb::object try_receive(SubscriberHandle& self) {
-  Sample sample;
+  bus::Sample sample;
   const Outcome outcome = self->try_receive(sample);
   return sample_or_outcome(outcome, std::move(sample), self.strict);
 }
 
 // Samples that one receive_many() returns at most: room for all of them is allocated first.
-constexpr std::size_t kMostAtOnce = 1024;
+constexpr std::size_t kMaxAtOnce = 1024;
 // `device` of a subscriber: tensors stay on their device. -1 is main memory.
 constexpr int kStays = -2;
 
 nb::object receive_many(SubscriberHandle& self, std::size_t most, Seconds timeout) {
-  std::vector<Sample> samples(std::min(most, kMostAtOnce));
+  std::vector<bus::Sample> samples(std::min(most, kMaxAtOnce));
   std::size_t count = 0;
   const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
     return self->receive_many(samples, count, stop);
   });
   if (outcome != Outcome::kDone) return nb::cast(outcome);
   nb::list list;
-  for (Sample& sample : std::span(samples).first(count))
+  for (bus::Sample& sample : std::span(samples).first(count))
     list.append(nb::cast(ReceivedSample(std::move(sample), self.strict)));
   return list;
 }
@@ -227,86 +230,43 @@ nb::object receive_into(SubscriberHandle& self, nb::handle array, Seconds timeou
   return outcome == Outcome::kDone ? nb::cast(count) : nb::cast(outcome);
 }
 
-nb::dict stats_of(const PublisherStats& stats) {
-  nb::dict dict;
-  dict["sent"] = stats.sent;
-  dict["delivered"] = stats.delivered;
-  dict["dropped_depth"] = stats.dropped_depth;
-  dict["dropped_held"] = stats.dropped_held;
-  dict["dropped_unsent"] = stats.dropped_unsent;
-  dict["timed_out"] = stats.timed_out;
-  dict["waited"] = stats.waited;
-  dict["waiting"] = stats.waiting;
-  dict["bytes_copied"] = stats.bytes_copied;
-  dict["bytes_in_flight"] = stats.bytes_in_flight;
-  dict["subscribers"] = stats.subscribers;
-  dict["bad_returns"] = stats.bad_returns;
-  dict["cut_off"] = stats.cut_off;
-  dict["blocked_by"] = stats.blocked_by;
-  dict["blocked_ns"] = stats.blocked_for.count();
-  return dict;
-}
-
-nb::dict stats_of(const SubscriberStats& stats) {
-  nb::dict dict;
-  dict["received"] = stats.received;
-  dict["missed"] = stats.missed;
-  dict["bad"] = stats.bad;
-  dict["gone"] = stats.gone;
-  dict["staged"] = stats.staged;
-  dict["held"] = stats.held;
-  dict["publishers"] = stats.publishers;
-  dict["cut_off"] = stats.cut_off;
-  dict["refused"] = stats.refused;
-  dict["last_refusal"] = stats.last_refusal;
-  return dict;
-}
-
 nb::dict use_of(const ArenaUse& use) {
-  nb::dict dict;
-  dict["segments"] = use.segments;
-  dict["blocks"] = use.blocks;
-  dict["used_bytes"] = use.used_bytes;
-  dict["reserved_bytes"] = use.reserved_bytes;
-  dict["budget_bytes"] = use.budget_bytes;
-  dict["inherited_bytes"] = use.inherited_bytes;
-  dict["inherited_leases"] = use.inherited_leases;
-  dict["forked_children"] = use.forked_children;
-  dict["unwatched_forks"] = use.unwatched_forks;
+  nb::dict dict = dict_of(use);
   dict["private_bytes"] = platform::CopyOnWrite::private_bytes();
   return dict;
 }
 
 void bind_participant(nb::module_& module) {
-  nb::class_<Participant>(module, "Participant", "This process in a domain.")
+  nb::class_<bus::Participant>(module, "Participant", "This process in a domain.")
       .def_static(
           "shared",
           [](const PathBytes& domain, std::size_t budget_bytes) {
             const WithoutGil release;
-            return Participant::shared({.domain = domain.bytes, .budget_bytes = budget_bytes});
+            return bus::Participant::shared({.domain = domain.bytes, .budget_bytes = budget_bytes});
           },
           nb::arg("domain") = "", nb::arg("budget_bytes") = 0)
-      .def_prop_ro("id", [](const Participant& self) { return self.id().hex(); })
+      .def_prop_ro("id", [](const bus::Participant& self) { return self.id().hex(); })
       .def("__repr__",
-           [](const Participant& self) {
+           [](const bus::Participant& self) {
              return text_of("<tensorbus.Participant " + self.id().hex() + " of " +
                             self.domain_path() + ">");
            })
-      .def_prop_ro("domain", [](const Participant& self) { return PathBytes{self.domain_path()}; })
-      .def_prop_ro("domain_changes", &Participant::domain_changes,
+      .def_prop_ro("domain",
+                   [](const bus::Participant& self) { return PathBytes{self.domain_path()}; })
+      .def_prop_ro("domain_changes", &bus::Participant::domain_changes,
                    "A counter that grows when files of the domain may have been added or removed.")
-      .def("domain_fileno", &Participant::domain_descriptor,
+      .def("domain_fileno", &bus::Participant::domain_descriptor,
            "Returns a descriptor to poll: readable when domain_changes may have grown since it was "
            "cleared.")
-      .def("clear_domain_fileno", &Participant::clear_domain_descriptor)
-      .def("subscribers_fileno", &Participant::subscribers_descriptor,
+      .def("clear_domain_fileno", &bus::Participant::clear_domain_descriptor)
+      .def("subscribers_fileno", &bus::Participant::subscribers_descriptor,
            "Returns a descriptor to poll: readable when publishers of this participant have gained "
            "or lost subscribers since take_changed_publishers().")
-      .def("take_changed_publishers", &Participant::take_changed_publishers,
+      .def("take_changed_publishers", &bus::Participant::take_changed_publishers,
            "Returns the numbers of publishers that have gained or lost subscribers since the last "
            "call.")
       .def_prop_ro(
-          "arena", [](const Participant& self) { return use_of(self.arena()); },
+          "arena", [](const bus::Participant& self) { return use_of(self.arena()); },
           nb::sig("def arena(self) -> dict[str, int]"));
 }
 
@@ -314,7 +274,7 @@ void bind_publisher(nb::module_& module) {
   nb::class_<PublisherHandle>(module, "Publisher")
       .def(
           "__init__",
-          [](PublisherHandle* self, const std::string& topic, const Participant& participant,
+          [](PublisherHandle* self, const std::string& topic, const bus::Participant& participant,
              std::uint32_t depth, std::uint32_t history, bool reliable, Seconds lag_timeout,
              bool shared, bool isolated, const std::string& type, const std::string& node,
              const std::pair<std::string, std::string>& origin) {
@@ -395,7 +355,7 @@ void bind_publisher(nb::module_& module) {
       .def("ready", through<PublisherHandle>(&bus::Publisher::ready), nb::call_guard<WithoutGil>())
       .def("fileno", through<PublisherHandle>(&bus::Publisher::event_descriptor))
       .def_prop_ro(
-          "stats", [](const PublisherHandle& self) { return stats_of(self->stats()); },
+          "stats", [](const PublisherHandle& self) { return dict_of(self->stats()); },
           nb::sig("def stats(self) -> dict[str, int]"))
       .def("close", through<PublisherHandle>(&bus::Publisher::close), nb::call_guard<WithoutGil>());
 }
@@ -404,7 +364,7 @@ void bind_subscriber(nb::module_& module) {
   nb::class_<SubscriberHandle>(module, "Subscriber")
       .def(
           "__init__",
-          [](SubscriberHandle* self, const std::string& topic, const Participant& participant,
+          [](SubscriberHandle* self, const std::string& topic, const bus::Participant& participant,
              std::uint32_t depth, std::uint32_t max_held, bool reliable, bool end_of_stream,
              double spin, TensorAccess access, const std::string& type, bool pin, int device,
              const std::string& publisher, const std::string& node) {
@@ -451,7 +411,7 @@ void bind_subscriber(nb::module_& module) {
           },
           nb::arg("count"), nb::arg("timeout").none())
       .def_prop_ro(
-          "stats", [](const SubscriberHandle& self) { return stats_of(self->stats()); },
+          "stats", [](const SubscriberHandle& self) { return dict_of(self->stats()); },
           nb::sig("def stats(self) -> dict[str, Any]"))
       .def("close", through<SubscriberHandle>(&bus::Subscriber::close),
            nb::call_guard<WithoutGil>());

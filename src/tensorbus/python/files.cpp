@@ -47,9 +47,10 @@ Memory memory_at(const std::shared_ptr<MappedFile>& self, std::string_view dtype
 // element type, the dtype (None if it is not supported) and its size in bytes, the shape, the
 // offset.
 nb::tuple safetensors(int fd, const PathBytes& path) try {
-  const FileContents found = run_without_gil([&] { return safetensors_contents(FileBytes(fd)); });
+  const tensor::FileContents found =
+      run_without_gil([&] { return tensor::safetensors_contents(tensor::FileBytes(fd)); });
   nb::dict tensors;
-  for (const FilePlace& place : found.tensors) {
+  for (const tensor::FilePlace& place : found.tensors) {
     nb::object dtype = nb::none();
     std::size_t item = 0;
     nb::list shape;

@@ -23,7 +23,7 @@ Memory private_copy(std::uintptr_t address, const std::string& dtype,
   copy.flags = TensorFlags::kFromTorch;
   const Layout layout{copy.dtype, copy.shape, Dims(std::span(strides)), copy.flags};
   std::shared_ptr<std::byte[]> bytes = run_without_gil(
-      [&] { return private_copy_of(reinterpret_cast<const std::byte*>(address), layout); });
+      [&] { return tensor::private_copy_of(reinterpret_cast<const std::byte*>(address), layout); });
   std::byte* const first = bytes.get();
   return {.layout = std::move(copy),
           .first = first,
@@ -32,7 +32,7 @@ Memory private_copy(std::uintptr_t address, const std::string& dtype,
           .source = {}};
 }
 
-Indices indices_in(const Memory& memory) {
+tensor::Indices indices_in(const Memory& memory) {
   const DType dtype = memory.layout.dtype;
   if (dtype != DType::kInt64 && dtype != DType::kInt32)
     throw Error(Code::kProtocol, "indices of " + std::string(name_of(dtype)));
@@ -42,26 +42,26 @@ Indices indices_in(const Memory& memory) {
 void check_coordinates_in(const Memory& indices, const std::vector<std::int64_t>& sizes,
                           std::size_t count, bool coalesced) {
   const WithoutGil without_gil;
-  check_coordinates(indices_in(indices), sizes, count, coalesced);
+  tensor::check_coordinates(indices_in(indices), sizes, count, coalesced);
 }
 
 void check_compressed_in(const Memory& begins, const Memory& columns, std::size_t batches,
                          std::int64_t size) {
   const WithoutGil without_gil;
-  check_compressed(indices_in(begins), indices_in(columns), batches, size);
+  tensor::check_compressed(indices_in(begins), indices_in(columns), batches, size);
 }
 
 void check_jagged_in(const Memory& offsets, const Memory* lengths, std::int64_t rows) {
   const WithoutGil without_gil;
-  if (lengths == nullptr) return check_jagged(indices_in(offsets), nullptr, rows);
-  const Indices known = indices_in(*lengths);
-  check_jagged(indices_in(offsets), &known, rows);
+  if (lengths == nullptr) return tensor::check_jagged(indices_in(offsets), nullptr, rows);
+  const tensor::Indices known = indices_in(*lengths);
+  tensor::check_jagged(indices_in(offsets), &known, rows);
 }
 
 void check_nested_in(const Memory& sizes, const Memory& strides, const Memory& offsets,
                      std::int64_t elements) {
   const WithoutGil without_gil;
-  check_nested(indices_in(sizes), indices_in(strides), indices_in(offsets), elements);
+  tensor::check_nested(indices_in(sizes), indices_in(strides), indices_in(offsets), elements);
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ namespace {
 using Sizes = std::vector<std::int64_t>;
 
 nb::tuple handle_of(std::uintptr_t address, std::size_t bytes) {
-  const auto name =
-      run_without_gil([&] { return ipc_name_of(reinterpret_cast<const void*>(address), bytes); });
+  const auto name = run_without_gil(
+      [&] { return bus::ipc_name_of(reinterpret_cast<const void*>(address), bytes); });
   return nb::make_tuple(nb::bytes(name.handle.data(), name.handle.size()), name.offset,
                         name.allocation_bytes, name.device);
 }
@@ -33,7 +33,7 @@ Memory opened(const nb::bytes& handle, std::size_t offset, const std::string& dt
   Layout layout = layout_named(dtype, shape);
   if (strides) layout.strides = Dims(std::span<const std::int64_t>(*strides));
   const ReceivedSample sample(
-      run_without_gil([&] { return open_ipc(bytes, offset, layout, Device::cuda(device)); }));
+      run_without_gil([&] { return bus::open_ipc(bytes, offset, layout, Device::cuda(device)); }));
   return memory_of(sample.tensors().front(), sample);
 }
 

@@ -23,7 +23,7 @@
 namespace tensorbus::python {
 namespace {
 
-constexpr std::size_t kMostLines = 1000;  // that wait; further lines go to stderr
+constexpr std::size_t kMaxLines = 1000;  // that wait; further lines go to stderr
 
 struct Line {
   std::int32_t level;
@@ -79,7 +79,7 @@ void hand_over_all() {
 bool put_aside(std::int32_t level, const char* text) noexcept {
   try {
     const platform::MutexLock lock(lines->mutex);
-    if (lines->ends || lines->waiting.size() == kMostLines) return false;
+    if (lines->ends || lines->waiting.size() == kMaxLines) return false;
     lines->waiting.push_back({level, text});
     if (lines->running) return true;
     try {

@@ -215,8 +215,8 @@ nb::tuple to_tuple(const Dims& dims) {
   return nb::tuple(list);
 }
 
-Memory memory_of(const Tensor& tensor, const ReceivedSample& sample) {
-  auto owner = std::make_shared<Tensor>(tensor);
+Memory memory_of(const bus::Tensor& tensor, const ReceivedSample& sample) {
+  auto owner = std::make_shared<bus::Tensor>(tensor);
   return {
       .layout = tensor.layout(),
       .first = const_cast<std::byte*>(tensor.data()),
@@ -264,8 +264,8 @@ void WriteWatch::begin(const Memory& memory) {
     copy_on_write.emplace(bytes, memory.source, memory.sample);
 }
 
-Memory memory_of(Loan loan) {
-  auto owner = std::make_shared<Loan>(std::move(loan));
+Memory memory_of(bus::Loan loan) {
+  auto owner = std::make_shared<bus::Loan>(std::move(loan));
   return {.layout = owner->layout(),
           .first = owner->data(),
           .writable = true,
@@ -283,7 +283,7 @@ Memory packed(const Memory& memory) {
     if (once.strides[i] == 0) once.shape[i] = std::min<std::int64_t>(once.shape[i], 1);
   if (once.packed_bytes() > span_of(once).bytes())
     throw Error(Code::kUnsupported, "elements that overlap one another in memory are not copied");
-  const auto copy = run_without_gil([&] { return private_copy_of(memory.first, once); });
+  const auto copy = run_without_gil([&] { return tensor::private_copy_of(memory.first, once); });
   Layout layout = Layout::contiguous(once.dtype, once.shape, once.flags);
   layout.shape = memory.layout.shape;
   for (std::size_t i = 0; i < once.shape.size(); ++i)

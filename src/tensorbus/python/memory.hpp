@@ -34,13 +34,13 @@ struct Memory {
   std::span<const std::byte> overlap{};
   std::uint64_t sample = 0;  // of a received tensor: the number of its sample in this process
   Device device{};
-  Device published_on{};             // of a received tensor: Tensor::published_on()
-  const Tensor* received = nullptr;  // the tensor of the owner, if the owner is a lease
+  Device published_on{};                  // of a received tensor: Tensor::published_on()
+  const bus::Tensor* received = nullptr;  // the tensor of the owner, if the owner is a lease
 };
 
 nb::tuple to_tuple(const Dims& dims);
-Memory memory_of(const Tensor& tensor, const ReceivedSample& sample);
-Memory memory_of(Loan loan);
+Memory memory_of(const bus::Tensor& tensor, const ReceivedSample& sample);
+Memory memory_of(bus::Loan loan);
 // Makes `memory`, a part of `bytes`, refer to `copy`, a copy of `bytes`. The lease is released.
 void point_at_copy(Memory& memory, std::span<const std::byte> bytes,
                    const std::shared_ptr<std::byte[]>& copy);

@@ -34,7 +34,7 @@ const char* name_of(link::QueueVerb verb) {
   }
 }
 
-nb::tuple told(MirrorQueue::Event&& event) {
+nb::tuple tuple_of(MirrorQueue::Event&& event) {
   using Kind = MirrorQueue::Kind;
   switch (event.kind) {
     case Kind::kDemand:
@@ -63,7 +63,7 @@ nb::tuple told(MirrorQueue::Event&& event) {
 nb::list take_events(const MirrorQueueHandle& self) {
   nb::list list;
   for (MirrorQueue::Event& event : run_without_gil([&] { return self->take_events(); }))
-    list.append(told(std::move(event)));
+    list.append(tuple_of(std::move(event)));
   return list;
 }
 
@@ -83,7 +83,8 @@ void bind_mirror_queues(nb::module_& module) {
           "__init__",
           [](MirrorQueueHandle* self, const std::string& name, std::uint32_t maxsize,
              bool redeliver, std::uint64_t max_bytes,
-             const std::pair<std::string, std::string>& origin, const Participant& participant) {
+             const std::pair<std::string, std::string>& origin,
+             const bus::Participant& participant) {
             const WithoutGil release;
             platform::CopyOnWrite::look_for_handler();
             new (self)

@@ -20,6 +20,7 @@
 #include "tensorbus/platform/faults/private_pages.hpp"
 #include "tensorbus/python/bindings.hpp"
 #include "tensorbus/python/codec/plain_items.hpp"
+#include "tensorbus/python/inspect/counters.hpp"
 #include "tensorbus/python/outgoing.hpp"
 #include "tensorbus/python/waiting.hpp"
 
@@ -42,7 +43,7 @@ struct SamplePending : bus::Queue::Pending {
 };
 
 QueueHandle open_queue(const std::string& address_or_name, Seconds timeout,
-                       const Participant& participant) {
+                       const bus::Participant& participant) {
   return QueueHandle(wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
     return bus::Queue::open(address_or_name, stop, participant);
   }));
@@ -64,14 +65,14 @@ bool put_now(QueueHandle& self, Outgoing& outgoing, const nb::bytes& fields) {
 }
 
 nb::object get(QueueHandle& self, Seconds timeout) {
-  Sample sample;
+  bus::Sample sample;
   const Outcome outcome = wait_hearing_signals(
       timeout, [&](const platform::StopCondition& stop) { return self->get(sample, stop); });
   return sample_or_outcome(outcome, std::move(sample), self.strict);
 }
 
 nb::object get_while(QueueHandle& self, const SamplePending& unanswered, Seconds timeout) {
-  Sample sample;
+  bus::Sample sample;
   const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
     return self->get_while(sample, unanswered, stop);
   });
@@ -82,7 +83,7 @@ nb::object get_while(QueueHandle& self, const SamplePending& unanswered, Seconds
 nb::object put_plain(QueueHandle& self, nb::handle item, Seconds timeout) {
   if (!is_plain(item)) return nb::none();
   std::vector<std::byte> fields;
-  fields.reserve(link::PutSlot::kMostBytes);
+  fields.reserve(link::PutSlot::kMaxBytes);
   append_plain(item, fields);
   const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
     return self->put({.tensors = {}, .fields = fields}, stop);
@@ -90,7 +91,7 @@ nb::object put_plain(QueueHandle& self, nb::handle item, Seconds timeout) {
   return outcome == Outcome::kDone ? nb::cast(true) : nb::cast(outcome);
 }
 
-nb::object plain_value_of(const Sample& sample) {
+nb::object plain_value_of(const bus::Sample& sample) {
   return sample.tensors().empty() ? load_plain(sample.field_bytes()) : nb::object();
 }
 
@@ -101,7 +102,7 @@ bool is_interruption(const nb::python_error& error) { return !error.matches(PyEx
 // Returns a tuple with a plain value, the Sample of any other item, or the Outcome. If unpickling
 // was interrupted: the Sample and the exception.
 nb::object get_item(QueueHandle& self, Seconds timeout) {
-  Sample sample;
+  bus::Sample sample;
   const Outcome outcome = wait_hearing_signals(
       timeout, [&](const platform::StopCondition& stop) { return self->get(sample, stop); });
   try {
@@ -132,7 +133,7 @@ std::pair<std::size_t, Outcome> put_many(QueueHandle& self, const nb::list& fiel
 }
 
 // Returns nothing also for an item that cannot be unpickled: its reader gets the error again.
-nb::object value_or_nothing(const Sample& sample) {
+nb::object value_or_nothing(const bus::Sample& sample) {
   try {
     return plain_value_of(sample);
   } catch (const nb::python_error& error) {
@@ -145,7 +146,7 @@ nb::object value_or_nothing(const Sample& sample) {
 // throws, so that no item is lost: returns the values of plain items up to the first other item,
 // the Samples of that item and all later ones, and the exception if unpickling was interrupted.
 nb::object get_many(QueueHandle& self, std::size_t max_count, Seconds timeout) {
-  std::vector<Sample> items;
+  std::vector<bus::Sample> items;
   const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
     items.reserve(std::min<std::size_t>(max_count, 64));
     return self->get_many(items, max_count, stop);
@@ -154,7 +155,7 @@ nb::object get_many(QueueHandle& self, std::size_t max_count, Seconds timeout) {
   nb::list values;
   nb::object raised = nb::none();
   try {
-    for (const Sample& item : items) {
+    for (const bus::Sample& item : items) {
       const nb::object value = value_or_nothing(item);
       if (!value) break;
       values.append(value);
@@ -163,7 +164,7 @@ nb::object get_many(QueueHandle& self, std::size_t max_count, Seconds timeout) {
     raised = nb::borrow(error.value());
   }
   nb::list rest;
-  for (Sample& item : std::span(items).subspan(nb::len(values)))
+  for (bus::Sample& item : std::span(items).subspan(nb::len(values)))
     rest.append(nb::cast(ReceivedSample(std::move(item), self.strict)));
   return nb::make_tuple(values, rest, raised);
 }
@@ -177,7 +178,7 @@ SamplePending start_put(QueueHandle& self, Outgoing& outgoing, const nb::bytes& 
 }
 
 nb::object take(SamplePending& self) {
-  Sample sample;
+  bus::Sample sample;
   // The call may initialise CUDA.
   const Outcome outcome = run_without_gil([&] { return self.take(sample); });
   const bool is_item = outcome == Outcome::kDone && self.is_get();
@@ -206,12 +207,7 @@ nb::dict stats_of(const QueueHandle& self) {
   const QueueStats stats = wait_hearing_signals(
       std::nullopt,
       [&](const platform::StopCondition& stop) { return self->stats(stop.give_up()); });
-  nb::dict dict;
-  dict["items"] = stats.items;
-  dict["unfinished"] = stats.unfinished;
-  dict["lost"] = stats.lost;
-  dict["bytes"] = stats.bytes;
-  return dict;
+  return dict_of(stats);
 }
 
 }  // namespace
@@ -253,7 +249,7 @@ void bind_queues(nb::module_& module) {
       .def(
           "__init__",
           [](QueueHandle* self, std::uint32_t maxsize, bool redeliver, bool shared,
-             const std::string& name, std::uint64_t max_bytes, const Participant& participant,
+             const std::string& name, std::uint64_t max_bytes, const bus::Participant& participant,
              const std::pair<std::string, std::string>& origin) {
             const WithoutGil release;
             new (self) QueueHandle(bus::Queue({.maxsize = maxsize,
@@ -272,7 +268,7 @@ void bind_queues(nb::module_& module) {
                           "Participant) -> Queue"))
       .def_static(
           "at",
-          [](const std::string& address, const Participant& participant, std::uint32_t maxsize,
+          [](const std::string& address, const bus::Participant& participant, std::uint32_t maxsize,
              bool redeliver, bool shared, std::uint64_t max_bytes) {
             return QueueHandle(bus::Queue::at(address,
                                               {.maxsize = maxsize,

@@ -12,10 +12,10 @@ namespace {
 
 std::vector<TensorBytes> find_special_bytes(const ReceivedSample& self) {
   std::vector<TensorBytes> found;
-  for_each_run(placed_tensors(self, [](const Tensor&) { return true; }),
+  for_each_run(placed_tensors(self, [](const bus::Tensor&) { return true; }),
                [&](std::byte* begin, std::byte* end, std::span<const PlacedBytes> members) {
                  const std::span<const std::byte> bytes(begin, end);
-                 const Tensor& first = self.tensors()[members.front().tensor];
+                 const bus::Tensor& first = self.tensors()[members.front().tensor];
                  const bool copied = !self.strict && !first.writable() &&
                                      first.device().is_host() &&
                                      !platform::CopyOnWrite::is_possible(bytes);
@@ -62,7 +62,7 @@ template <typename Visit>
 void for_each_shared_storage(const ReceivedSample& self, std::optional<std::string_view> library,
                              Visit visit) {
   if (!has_overlaps(self)) return;
-  const auto is_wanted = [&](const Tensor& tensor) {
+  const auto is_wanted = [&](const bus::Tensor& tensor) {
     return is_for_torch(tensor.layout(), library);
   };
   for_each_overlap(placed_tensors(self, is_wanted), visit);

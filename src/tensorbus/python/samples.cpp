@@ -63,7 +63,7 @@ void make_own(Memory& memory, bool copied) {
 // Returns writable memory for each tensor. Of tensors that overlap, all but one are copied.
 nb::list own_memories(const ReceivedSample& self) {
   std::vector<bool> copied(self.tensors().size());
-  for_each_overlap(placed_tensors(self, [](const Tensor&) { return true; }),
+  for_each_overlap(placed_tensors(self, [](const bus::Tensor&) { return true; }),
                    [&](std::byte*, std::byte*, std::span<const PlacedBytes> members) {
                      for (const PlacedBytes& one : members.subspan(1)) copied[one.tensor] = true;
                    });
@@ -81,8 +81,8 @@ nb::list own_memories(const ReceivedSample& self) {
 ReceivedSample copy(const ReceivedSample& self) {
   ReceivedSample made(self.copy());
   for (std::size_t i = 0; i < self.tensors().size(); ++i) {
-    const Tensor& original = self.tensors()[i];
-    const Tensor& tensor = made.tensors()[i];
+    const bus::Tensor& original = self.tensors()[i];
+    const bus::Tensor& tensor = made.tensors()[i];
     const Memory from = memory_of(original, self);
     Memory now = from;
     show_what_was_published(now);
@@ -98,12 +98,12 @@ constexpr std::size_t kRangeAlignment = 64;
 // Arranges the tensors in one run of bytes. Tensors that overlap in memory overlap there, too.
 nb::tuple ranges(const ReceivedSample& self) {
   const auto tensors = self.tensors();
-  for (const Tensor& tensor : tensors)
+  for (const bus::Tensor& tensor : tensors)
     if (tensor.device().is_cuda())
       throw Error(Code::kUnsupported,
                   "this sample has a tensor on a GPU: only bytes in main memory can be sent to "
                   "another machine");
-  const auto placed = placed_tensors(self, [](const Tensor&) { return true; });
+  const auto placed = placed_tensors(self, [](const bus::Tensor&) { return true; });
   nb::list runs;
   std::vector<std::int64_t> offsets(tensors.size());
   std::int64_t total = 0;
@@ -144,12 +144,13 @@ nb::tuple published_on(const ReceivedSample& self) {
 
 void use_on(const ReceivedSample& self, std::uintptr_t stream, int of) {
   const auto device = of < 0 ? std::nullopt : std::optional(Device::cuda(of));
-  for (const Tensor& tensor : self.tensors())
+  for (const bus::Tensor& tensor : self.tensors())
     tensor.use_on(reinterpret_cast<void*>(stream), device);
 }
 
 bool intact(const ReceivedSample& self) {
-  return std::ranges::all_of(self.tensors(), [](const Tensor& tensor) { return tensor.intact(); });
+  return std::ranges::all_of(self.tensors(),
+                             [](const bus::Tensor& tensor) { return tensor.intact(); });
 }
 
 nb::object tensor(const ReceivedSample& self, std::size_t index,

@@ -17,16 +17,16 @@ namespace tensorbus::python {
 namespace {
 
 Memory empty_memory(const std::string& dtype, const std::vector<std::int64_t>& shape, bool shared,
-                    const Participant& participant, int device) {
+                    const bus::Participant& participant, int device) {
   const Layout layout = layout_named(dtype, shape);
   return memory_of(
       run_without_gil([&] { return empty(layout, shared, participant, device_numbered(device)); }));
 }
 
-Shared share_outgoing(Outgoing& outgoing, nb::bytes fields, std::uint32_t uses, Seconds ttl,
-                      bool shared, const Participant& participant) {
+bus::Shared share_outgoing(Outgoing& outgoing, nb::bytes fields, std::uint32_t uses, Seconds ttl,
+                           bool shared, const bus::Participant& participant) {
   const Message message = outgoing.take(fields);
-  Shared made = run_without_gil([&] {
+  bus::Shared made = run_without_gil([&] {
     return share(message, {.uses = uses, .ttl = to_timeout(ttl), .shared = shared}, participant);
   });
   outgoing.clear();
@@ -40,21 +40,21 @@ Id id_of(const std::string& hex) {
   return *id;
 }
 
-Handle share_outgoing_once(Outgoing& outgoing, nb::bytes fields, bool shared, std::uint64_t carrier,
-                           const std::optional<std::string>& keeper,
-                           const Participant& participant) {
+bus::Handle share_outgoing_once(Outgoing& outgoing, nb::bytes fields, bool shared,
+                                std::uint64_t carrier, const std::optional<std::string>& keeper,
+                                const bus::Participant& participant) {
   const Message message = outgoing.take(fields);
   const auto kept_by = keeper ? std::optional(id_of(*keeper)) : std::nullopt;
-  Handle made =
-      run_without_gil([&] { return share_once(message, shared, carrier, kept_by, participant); });
+  bus::Handle made = run_without_gil(
+      [&] { return bus::share_once(message, shared, carrier, kept_by, participant); });
   outgoing.clear();
   return made;
 }
 
-nb::object attach_handle(const Handle& handle, TensorAccess access, Seconds timeout,
-                         const Participant& participant) {
+nb::object attach_handle(const bus::Handle& handle, TensorAccess access, Seconds timeout,
+                         const bus::Participant& participant) {
   platform::CopyOnWrite::look_for_handler();
-  Sample sample;
+  bus::Sample sample;
   const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
     return attach(
         sample, handle,
@@ -70,16 +70,16 @@ nb::list sizes(const Dims& dims) {
   return list;
 }
 
-nb::list described(const Handle& self) {
+nb::list described(const bus::Handle& self) {
   nb::list all;
-  for (const Handle::Described& tensor : self.described)
+  for (const bus::Handle::Described& tensor : self.described)
     all.append(nb::make_tuple(name_of(tensor.layout.dtype), sizes(tensor.layout.shape),
                               sizes(tensor.layout.strides), tensor.offset,
                               static_cast<unsigned>(tensor.layout.flags)));
   return all;
 }
 
-nb::bytes bytes_of(const Handle& self) {
+nb::bytes bytes_of(const bus::Handle& self) {
   const auto bytes = self.bytes();
   return nb::bytes(bytes.data(), bytes.size());
 }
@@ -91,17 +91,18 @@ std::vector<std::uint64_t> in_order(const std::set<std::uint64_t>& numbers) {
 }  // namespace
 
 void bind_shares(nb::module_& module) {
-  nb::class_<Handle>(module, "Handle", "The name of a share.")
+  nb::class_<bus::Handle>(module, "Handle", "The name of a share.")
       .def_static(
           "from_bytes",
           [](nb::bytes bytes) {
-            return Handle::from_bytes({static_cast<const std::byte*>(bytes.data()), bytes.size()});
+            return bus::Handle::from_bytes(
+                {static_cast<const std::byte*>(bytes.data()), bytes.size()});
           },
           nb::arg("bytes"))
-      .def_static("parse", &Handle::parse, nb::arg("text"))
-      .def_prop_ro("owner", [](const Handle& self) { return self.owner.hex(); })
-      .def_ro("number", &Handle::number)
-      .def_ro("tensors", &Handle::tensors)
+      .def_static("parse", &bus::Handle::parse, nb::arg("text"))
+      .def_prop_ro("owner", [](const bus::Handle& self) { return self.owner.hex(); })
+      .def_ro("number", &bus::Handle::number)
+      .def_ro("tensors", &bus::Handle::tensors)
       .def_prop_ro("described", described,
                    nb::sig("def described(self) -> "
                            "list[tuple[str, list[int], list[int], int, int]]"),
@@ -109,16 +110,18 @@ void bind_shares(nb::module_& module) {
                    "flags.")
       .def(
           "kept_by",
-          [](const Handle& self, const std::string& keeper) { return self.kept_by(id_of(keeper)); },
+          [](const bus::Handle& self, const std::string& keeper) {
+            return self.kept_by(id_of(keeper));
+          },
           nb::arg("keeper"),
           "Returns the handle of the same share, kept by the participant with this id.")
       .def("bytes", bytes_of)
-      .def("text", &Handle::text);
-  nb::class_<Shared>(module, "Shared",
-                     "Keeps shared tensors: any process with the handle may attach to them.")
-      .def_prop_ro("handle", [](const Shared& self) { return self.handle(); })
-      .def_prop_ro("open", &Shared::open)
-      .def("close", &Shared::close, nb::call_guard<WithoutGil>());
+      .def("text", &bus::Handle::text);
+  nb::class_<bus::Shared>(module, "Shared",
+                          "Keeps shared tensors: any process with the handle may attach to them.")
+      .def_prop_ro("handle", [](const bus::Shared& self) { return self.handle(); })
+      .def_prop_ro("open", &bus::Shared::open)
+      .def("close", &bus::Shared::close, nb::call_guard<WithoutGil>());
   module.def("share", share_outgoing, nb::arg("outgoing"), nb::arg("fields"), nb::arg("uses"),
              nb::arg("ttl").none(), nb::arg("shared"), nb::arg("participant"),
              nb::sig("def share(outgoing: Outgoing, fields: bytes, uses: int, ttl: float | None, "
@@ -130,22 +133,22 @@ void bind_shares(nb::module_& module) {
               "keeper: str | None, participant: Participant) -> Handle"),
       "Shares a message for one process: the share ends when that process has attached. `keeper` "
       "keeps it, too.");
-  module.def("close_share", close_share, nb::arg("handle"), nb::arg("participant"),
+  module.def("close_share", bus::close_share, nb::arg("handle"), nb::arg("participant"),
              nb::call_guard<WithoutGil>());
-  module.def("close_carried_by", close_carried_by, nb::arg("carrier"), nb::arg("participant"),
+  module.def("close_carried_by", bus::close_carried_by, nb::arg("carrier"), nb::arg("participant"),
              nb::call_guard<WithoutGil>(),
              "Ends the shares of this process, and those it keeps, that were sent through "
              "`carrier`.");
   module.def(
       "carriers",
-      [](double seconds, const Participant& participant) {
+      [](double seconds, const bus::Participant& participant) {
         return in_order(carriers(to_timeout(seconds), participant));
       },
       nb::arg("seconds"), nb::arg("participant"),
       "Returns the carriers of shares that have been open for at least `seconds`: shares of this "
       "process, and those it keeps.");
   module.def(
-      "unkept", [](const Participant& participant) { return in_order(unkept(participant)); },
+      "unkept", [](const bus::Participant& participant) { return in_order(unkept(participant)); },
       nb::arg("participant"),
       "Returns the carriers of shares that end with this process because their keeper does not "
       "read.");
@@ -155,7 +158,7 @@ void bind_shares(nb::module_& module) {
                      "participant: Participant) -> Sample | Outcome"));
   module.def(
       "is_shared",
-      [](std::uintptr_t address, std::size_t bytes, const Participant& participant) {
+      [](std::uintptr_t address, std::size_t bytes, const bus::Participant& participant) {
         return is_shared(reinterpret_cast<const void*>(address), bytes, participant);
       },
       nb::arg("address"), nb::arg("bytes"), nb::arg("participant"),
@@ -163,7 +166,7 @@ void bind_shares(nb::module_& module) {
       "write to it.");
   module.def(
       "is_shared",
-      [](const Memory& memory, const Participant& participant) {
+      [](const Memory& memory, const bus::Participant& participant) {
         const ByteSpan span = span_of(memory.layout);
         return is_shared(memory.first + span.begin, span.bytes(), participant);
       },

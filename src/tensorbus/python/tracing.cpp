@@ -11,36 +11,36 @@
 namespace tensorbus::python {
 namespace {
 
-const char* name_of(Tracer::State state) {
+const char* name_of(bus::Tracer::State state) {
   switch (state) {
-    case Tracer::State::kAsked:
+    case bus::Tracer::State::kAsked:
       return "asked";
-    case Tracer::State::kTraced:
+    case bus::Tracer::State::kTraced:
       return "traced";
-    case Tracer::State::kRefused:
+    case bus::Tracer::State::kRefused:
       return "refused";
-    case Tracer::State::kEnded:
+    case bus::Tracer::State::kEnded:
       break;
   }
   return "ended";
 }
 
-nb::list sources(const Tracer& self) {
+nb::list sources(const bus::Tracer& self) {
   nb::list list;
-  for (const Tracer::Source& source : self.sources())
+  for (const bus::Tracer::Source& source : self.sources())
     list.append(nb::make_tuple(source.participant.hex(), source.pid, text_of(source.process),
                                name_of(source.state), text_of(source.why), source.overwritten,
                                source.incomplete));
   return list;
 }
 
-nb::dict topics(const Tracer& self) {
+nb::dict topics(const bus::Tracer& self) {
   nb::dict dict;
   for (const auto& [publisher, topic] : self.topics()) dict[publisher.c_str()] = text_of(topic);
   return dict;
 }
 
-nb::bytes take_records(Tracer& self, std::size_t source) {
+nb::bytes take_records(bus::Tracer& self, std::size_t source) {
   if (source >= self.sources().size()) throw nb::index_error("there is no such source");
   const std::vector<link::TraceRecord> records = self.take(source);
   return nb::bytes(records.data(), records.size() * sizeof records[0]);
@@ -49,15 +49,15 @@ nb::bytes take_records(Tracer& self, std::size_t source) {
 }  // namespace
 
 void bind_tracing(nb::module_& module) {
-  nb::class_<Tracer>(module, "Tracer",
-                     "Traces the participants of a domain. No call waits for another process.")
+  nb::class_<bus::Tracer>(module, "Tracer",
+                          "Traces the participants of a domain. No call waits for another process.")
       .def(
           "__init__",
-          [](Tracer* self, const PathBytes& domain, const std::vector<std::string>& topics) {
-            new (self) Tracer(domain.bytes, topics);
+          [](bus::Tracer* self, const PathBytes& domain, const std::vector<std::string>& topics) {
+            new (self) bus::Tracer(domain.bytes, topics);
           },
           nb::arg("domain"), nb::arg("topics"))
-      .def("poll", &Tracer::poll, nb::call_guard<WithoutGil>(),
+      .def("poll", &bus::Tracer::poll, nb::call_guard<WithoutGil>(),
            "Asks new participants for a trace, takes their replies, and reads new records.")
       .def("sources", sources,
            nb::sig("def sources(self) -> list[tuple[str, int, str, str, str, int, int]]"),

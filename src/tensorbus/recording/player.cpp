@@ -18,12 +18,10 @@
 #include "tensorbus/recording/record/record_progress.hpp"
 #include "tensorbus/recording/replayed_channel.hpp"
 
-namespace tensorbus {
+namespace tensorbus::recording {
 namespace {
 
 using platform::Clock;
-using recording::PlayTime;
-using recording::ReplayedChannel;
 
 constexpr std::chrono::milliseconds kClockPeriod{10};
 constexpr std::chrono::nanoseconds kLoneGap = std::chrono::seconds(1);
@@ -63,7 +61,7 @@ struct Player::State {
     require_recorded(recording, options);
     if (device) bus::DeviceCopier::require(*device);
     order = recording.select(options.topics, options.begin_ns, options.end_ns);
-    if (!options.clock.empty()) recording::leave_out_recorded_clock(recording, options, order);
+    if (!options.clock.empty()) leave_out_recorded_clock(recording, options, order);
     make_publishers(options);
     if (!options.clock.empty())
       clock.emplace(options.clock, PublisherOptions{.history = 1}, participant);
@@ -82,8 +80,8 @@ struct Player::State {
           schema != contents.schemas.end() && schema->second.encoding == tensor::mcap::kEncoding;
       channels[id] = std::make_unique<ReplayedChannel>(
           channel, has_type ? schema->second.definition : std::string(),
-          recording::played_name(channel.topic, options), recording.file().path(),
-          first_sequence(number), participant);
+          played_name(channel.topic, options), recording.file().path(), first_sequence(number),
+          participant);
     }
   }
   std::uint64_t first_sequence(std::uint32_t number) const {
@@ -183,7 +181,7 @@ struct Player::State {
   }
 
   void publish(const Turn& turn) {
-    std::optional<Sample> sample;
+    std::optional<bus::Sample> sample;
     try {
       sample = recording.sample(turn.number);
     } catch (const Error& error) {
@@ -261,7 +259,7 @@ struct Player::State {
   }
 
   const Recording recording;
-  const Participant participant;
+  const bus::Participant participant;
   const bool loops;
   const std::optional<Device> device;  // to which GPU tensors are copied
   std::vector<std::uint32_t> order;    // constant after construction, as are the next two
@@ -281,9 +279,8 @@ struct Player::State {
   PlayerStats stats TB_GUARDED_BY(mutex){};
 
   std::atomic<std::uint32_t> ended = 0;  // a futex: 1 when the thread has ended
-  const std::shared_ptr<recording::RecordProgress> progress =
-      std::make_shared<recording::RecordProgress>();
-  std::atomic<bool> told = false;  // close() has thrown the error
+  const std::shared_ptr<RecordProgress> progress = std::make_shared<RecordProgress>();
+  std::atomic<bool> thrown = false;  // close() has thrown the error
 };
 
 Player::Player(const Recording& recording, const PlayerOptions& options) {
@@ -368,8 +365,8 @@ void Player::close() {
   state.end();
   for (const auto& [id, channel] : state.channels) channel->publisher().close();
   if (state.clock) state.clock->close();
-  if (state.told.exchange(true)) return;
+  if (state.thrown.exchange(true)) return;
   if (const auto failure = state.progress->failure()) throw Error(*failure);
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::recording

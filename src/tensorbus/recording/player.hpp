@@ -1,14 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <tensorbus/played.hpp>
+#include <tensorbus/values/played.hpp>
 
 #include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
 #include "tensorbus/recording/recording.hpp"
 
-namespace tensorbus {
+namespace tensorbus::recording {
 
 // Publishes a recording, with the intervals of its messages (docs/recording.md). A player has a
 // participant of its own and one thread. Tensors are lent from the mapped file. Thread-safe.
@@ -41,4 +41,4 @@ class TENSORBUS_API Player {
   bus::ForkSafe<State> state_;
 };
 
-}  // namespace tensorbus
+}  // namespace tensorbus::recording

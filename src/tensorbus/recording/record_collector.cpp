@@ -16,27 +16,27 @@
 namespace tensorbus::recording {
 namespace {
 
-constexpr std::uint64_t kToldTag = 0;
+constexpr std::uint64_t kWakeTag = 0;
 constexpr std::uint64_t kDomainTag = 1;
 constexpr std::uint64_t kFirstTopicTag = 2;
 
-constexpr std::size_t kMostInTurn = 64;  // samples of a topic, before the others get a turn
+constexpr std::size_t kMaxInTurn = 64;  // samples of a topic, before the others get a turn
 // Limit for samples outside of the buffer, which wait to be sorted by time, in bytes.
-constexpr std::uint64_t kMostCollected = std::uint64_t{4} << 20;
+constexpr std::uint64_t kMaxCollected = std::uint64_t{4} << 20;
 constexpr std::uint64_t kOfSample = 512;  // approximate cost of keeping a sample, in bytes
-constexpr std::size_t kMostKnown = 1 << 16;
+constexpr std::size_t kMaxKnown = 1 << 16;
 // Each costs a slot in the links. Small samples reach this limit if the disk is slow.
-constexpr std::uint32_t kMostHeld = 16'384;
+constexpr std::uint32_t kMaxHeld = 16'384;
 // Limits after the end of recording: for a publisher to be connected, from when it was first seen;
 // for copies from GPUs; and (kOnTheWay) for a segment to arrive.
 constexpr std::chrono::milliseconds kConnecting{5000};
 constexpr std::chrono::milliseconds kCopying{5000};
 constexpr const char* kNotInTime = "the recorder has ended, and it was not copied in 5 s";
-constexpr std::chrono::milliseconds kMostShortage{5000};  // until a topic's next sample is taken
+constexpr std::chrono::milliseconds kMaxShortage{5000};  // until a topic's next sample is taken
 constexpr std::chrono::milliseconds kOnTheWay{100};
 constexpr std::chrono::milliseconds kFullLook{1};
-constexpr std::chrono::milliseconds kMostLook{200};  // of a look() that a caller waits for
-constexpr std::chrono::milliseconds kLook{1000};     // if the domain does not change
+constexpr std::chrono::milliseconds kMaxLook{200};  // of a look() that a caller waits for
+constexpr std::chrono::milliseconds kLook{1000};    // if the domain does not change
 
 }  // namespace
 
@@ -63,14 +63,14 @@ struct RecordCollector::Topic {
   LookPace pace;
 };
 
-RecordCollector::RecordCollector(CollectorOptions options, Participant participant,
+RecordCollector::RecordCollector(CollectorOptions options, bus::Participant participant,
                                  RecordBuffer& buffer)
     : options_(std::move(options)),
       participant_(std::move(participant)),
       buffer_(buffer),
-      told_(platform::make_event()) {
+      wake_event_(platform::make_event()) {
   if (!options_.pattern.empty()) pattern_.emplace(options_.pattern);
-  poller_.add(told_.get(), kToldTag);
+  poller_.add(wake_event_.get(), kWakeTag);
   poller_.add(participant_.domain_descriptor(), kDomainTag);
   for (const std::string& topic : options_.topics) subscribe(topic);
   look_around();
@@ -84,18 +84,18 @@ void RecordCollector::end() noexcept {
     if (ended_.exchange(true, std::memory_order_release)) return;  // pairs with run()
     for (Topic* const topic : by_tag_) topic->subscriber.receiver().stop_here();
   }
-  platform::signal_event(told_.get());
+  platform::signal_event(wake_event_.get());
 }
 
 void RecordCollector::look(const platform::StopCondition& stop) {
   const std::uint32_t wanted = looks_wanted_.fetch_add(1, std::memory_order_acq_rel) + 1;
-  platform::signal_event(told_.get());
+  platform::signal_event(wake_event_.get());
   std::uint32_t seen = 0;
   const auto has_looked = [&] {
     seen = looks_.load(std::memory_order_acquire);  // pairs with look_if_wanted()
     return static_cast<std::int32_t>(seen - wanted) >= 0;
   };
-  const auto most = std::min<std::chrono::nanoseconds>(kMostLook, stop.timeout());
+  const auto most = std::min<std::chrono::nanoseconds>(kMaxLook, stop.timeout());
   (void)platform::StopCondition::ignoring_signals(most).wait(
       has_looked,
       [&](std::chrono::nanoseconds left) { return platform::futex_wait(looks_, seen, left); });
@@ -106,7 +106,7 @@ void RecordCollector::look_if_wanted() {
   for (;;) {  // taking samples may clear the event of another look()
     const std::uint32_t wanted = looks_wanted_.load(std::memory_order_acquire);
     if (looks_.load(std::memory_order_relaxed) == wanted) return;
-    wait_for_connections(kMostLook / 2);
+    wait_for_connections(kMaxLook / 2);
     for (std::size_t i = 0; i < by_tag_.size(); ++i)  // collecting may add a topic
       by_tag_[i]->has_more |= drain(*by_tag_[i], waiting_in(*by_tag_[i]));
     put_collected();
@@ -118,7 +118,7 @@ void RecordCollector::look_if_wanted() {
 void RecordCollector::subscribe(const std::string& name) {
   if (subscribed_.contains(name)) return;
   const SubscriberOptions options{.depth = options_.depth,
-                                  .max_held = kMostHeld,
+                                  .max_held = kMaxHeld,
                                   .reliable = options_.reliable,
                                   .device = Device::host()};
   auto topic =
@@ -141,7 +141,7 @@ bool RecordCollector::is_wanted(const std::string& topic) const {
 // Subscribes to new topics, and notes the descriptions of publishers: a publisher that ends before
 // its first sample is taken cannot be described later.
 void RecordCollector::look_around() {
-  if (known_.size() > kMostKnown) known_.clear();
+  if (known_.size() > kMaxKnown) known_.clear();
   for (const PublisherInfo& info : publishers_now()) {
     if (finds_topics_ && is_wanted(info.topic))
       in_spite_of_shortage([&] { subscribe(info.topic); });
@@ -161,7 +161,7 @@ bool RecordCollector::in_spite_of_shortage(Work work) {
   } catch (const Error& error) {
     if (error.code() != Code::kOutOfMemory) throw;
     shortage_ = std::current_exception();
-    if (std::exchange(told_of_shortage_, true)) return false;
+    if (std::exchange(shortage_logged_, true)) return false;
     std::array<char, 512> text{};  // there may be no memory for a longer text
     (void)std::snprintf(text.data(), text.size(), "recorder: %s (trying again)", error.what());
     platform::log(platform::LogLevel::kWarning, text.data());
@@ -172,7 +172,7 @@ bool RecordCollector::in_spite_of_shortage(Work work) {
 // Returns none if they cannot be listed now.
 std::vector<PublisherInfo> RecordCollector::publishers_now() {
   std::vector<PublisherInfo> publishers;
-  in_spite_of_shortage([&] { publishers = list_publishers(participant_); });
+  in_spite_of_shortage([&] { publishers = bus::list_publishers(participant_); });
   return publishers;
 }
 
@@ -220,7 +220,7 @@ void RecordCollector::take_turn(std::chrono::milliseconds most) {
 bool RecordCollector::poll(std::chrono::milliseconds most) {
   bool changed = false;
   for (const std::uint64_t tag : poller_.wait(most)) {
-    if (tag == kToldTag) platform::clear_event(told_.get());
+    if (tag == kWakeTag) platform::clear_event(wake_event_.get());
     if (tag == kDomainTag) participant_.clear_domain_descriptor();
     if (tag >= kFirstTopicTag) by_tag_[tag - kFirstTopicTag]->has_more = true;
     changed |= tag == kDomainTag;
@@ -238,7 +238,7 @@ void RecordCollector::look_at_topics() {
   if (all && by_tag_.size() > 1 && poll(std::chrono::milliseconds(0))) next_search_ = now;
   for (std::size_t i = 0; i < by_tag_.size(); ++i) {
     Topic& topic = *by_tag_[i];
-    if (topic.has_more || (all && topic.pace.lazy())) topic.has_more = drain(topic, kMostInTurn);
+    if (topic.has_more || (all && topic.pace.lazy())) topic.has_more = drain(topic, kMaxInTurn);
   }
   if (!all) return put_collected(complete_until_);
   last_full_look_ = now;
@@ -270,7 +270,7 @@ bool RecordCollector::wait_for_samples(std::chrono::milliseconds at_most) {
 // segment that has not arrived.
 void RecordCollector::take_last() {
   wait_for_connections(kConnecting);
-  poller_.remove(told_.get());
+  poller_.remove(wake_event_.get());
   poller_.remove(participant_.domain_descriptor());
   for (Topic* const topic : by_tag_) topic->subscriber.receiver().notify_lazily(false);
   const platform::Deadline copies_until(kCopying);
@@ -351,13 +351,13 @@ std::size_t RecordCollector::waiting_in(const Topic& topic) const {
          std::max<std::size_t>(options_.depth, 8);
 }
 
-// Ends recording if no sample of the topic could be taken for kMostShortage: a sample that can
+// Ends recording if no sample of the topic could be taken for kMaxShortage: a sample that can
 // never be taken would block its publisher forever.
 void RecordCollector::require_passing_shortage(Topic& topic) {
   const auto now = platform::Clock::now();
   if (!topic.short_since) topic.short_since = now;
   if (ended_.load(std::memory_order_relaxed)) return;  // take_last() gives up then
-  if (now - *topic.short_since >= kMostShortage) std::rethrow_exception(shortage_);
+  if (now - *topic.short_since >= kMaxShortage) std::rethrow_exception(shortage_);
 }
 
 // Returns true if there may be more.
@@ -365,7 +365,7 @@ bool RecordCollector::drain(Topic& topic, std::size_t most) {
   for (std::size_t i = 0; i < most && !buffer_.stopped(); ++i) {
     const std::uint64_t releases = buffer_.releases();
     const std::uint64_t now = clock_.now();
-    Sample sample;
+    bus::Sample sample;
     Outcome outcome{};
     if (!in_spite_of_shortage([&] { outcome = topic.subscriber.try_receive(sample); })) {
       require_passing_shortage(topic);
@@ -390,7 +390,7 @@ bool RecordCollector::drain(Topic& topic, std::size_t most) {
   return true;
 }
 
-void RecordCollector::collect(Topic& topic, Sample&& sample) {
+void RecordCollector::collect(Topic& topic, bus::Sample&& sample) {
   const SampleHeader& header = sample.header();
   const bus::PublisherName name{header.publisher, header.publisher_number};
   Source& source = source_of(name, topic.name, header.sequence);
@@ -398,7 +398,7 @@ void RecordCollector::collect(Topic& topic, Sample&& sample) {
   source.time = std::max(source.time, topic.pace.came_at(published, clock_.now()));
   collected_bytes_ += bytes_of(sample);
   collected_.push_back({.source = &source, .time = source.time, .sample = std::move(sample)});
-  if (collected_bytes_ >= kMostCollected) put_collected();
+  if (collected_bytes_ >= kMaxCollected) put_collected();
 }
 
 // Collects the samples missing before the last one received, or at the end of a publisher.
@@ -431,7 +431,7 @@ void RecordCollector::note_seen(Source& source, std::uint64_t sequence) {
   source.seen = sequence + 1;
 }
 
-void RecordCollector::put(Source& source, Sample&& sample, std::uint64_t time) {
+void RecordCollector::put(Source& source, bus::Sample&& sample, std::uint64_t time) {
   const std::uint64_t sequence = sample.header().sequence;
   note_seen(source, sequence);
   last_time_ = std::max(last_time_ + 1, time);  // all times differ

@@ -39,18 +39,18 @@ struct CollectorOptions {
 class RecordCollector {
  public:
   // Subscribes to the topics. Throws Error(kInvalidArgument) for an invalid name or pattern.
-  RecordCollector(CollectorOptions options, Participant participant, RecordBuffer& buffer);
+  RecordCollector(CollectorOptions options, bus::Participant participant, RecordBuffer& buffer);
   ~RecordCollector();
 
   // Receives until end(), or until the buffer is stopped. Afterwards no publisher waits for it, and
   // lost samples are counted and reported. Throws as Subscriber::receive() does, but waits out a
   // shortage of descriptors or memory when it looks for topics or samples: for samples up to
-  // kMostShortage, or kCopying after end().
+  // kMaxShortage, or kCopying after end().
   void run();
   // Ends run(), which first takes what was published before this call, and nothing later. Any
   // thread; a second call has no effect.
   void end() noexcept;
-  // Waits until run() has put all present samples into the buffer, or for kMostLook, e.g. if the
+  // Waits until run() has put all present samples into the buffer, or for kMaxLook, e.g. if the
   // buffer is full. Any thread.
   void look(const platform::StopCondition& stop);
 
@@ -67,7 +67,7 @@ class RecordCollector {
   struct Collected {
     Source* source = nullptr;
     std::uint64_t time = 0;
-    Sample sample{};
+    bus::Sample sample{};
     std::optional<bus::MissingSamples> missing{};
   };
 
@@ -89,11 +89,11 @@ class RecordCollector {
   void wait_for_connections(std::chrono::milliseconds most);
   std::size_t waiting_in(const Topic& topic) const;
   bool drain(Topic& topic, std::size_t most);
-  void collect(Topic& topic, Sample&& sample);
+  void collect(Topic& topic, bus::Sample&& sample);
   void collect_missing(Topic& topic);
   void put_collected(std::uint64_t until = UINT64_MAX);
   void note_seen(Source& source, std::uint64_t sequence);
-  void put(Source& source, Sample&& sample, std::uint64_t time);
+  void put(Source& source, bus::Sample&& sample, std::uint64_t time);
   void note_missing(Source& source, bus::MissingSamples&& missing);
   void tell_of_last_lost();
   Source& source_of(const bus::PublisherName& name, const std::string& topic, std::uint64_t first);
@@ -105,10 +105,10 @@ class RecordCollector {
 
   const CollectorOptions options_;
   std::optional<NamePattern> pattern_;  // empty: none
-  const Participant participant_;
+  const bus::Participant participant_;
   const RecordClock clock_;
   RecordBuffer& buffer_;
-  const platform::Fd told_;  // an event: end() or look() was called
+  const platform::Fd wake_event_;  // an event: end() or look() was called
   std::atomic<bool> ended_ = false;
   std::atomic<std::uint32_t> looks_wanted_ = 0;
   std::atomic<std::uint32_t> looks_ = 0;  // a futex
@@ -128,7 +128,7 @@ class RecordCollector {
   std::uint64_t complete_until_ = 0;  // all earlier ones are collected
   std::uint64_t last_time_ = 0;
   std::exception_ptr shortage_{};  // met by in_spite_of_shortage() since the last turn
-  bool told_of_shortage_ = false;  // one was logged
+  bool shortage_logged_ = false;   // one was logged
   bool is_held_up_ = false;        // a topic waits until a snapshot is written
   bool has_taken_ = false;         // a sample since the last turn
   bool finds_topics_ = true;       // false: new topics came after end()

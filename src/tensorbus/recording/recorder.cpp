@@ -18,10 +18,8 @@
 #include "tensorbus/recording/record_collector.hpp"
 #include "tensorbus/version.hpp"
 
-namespace tensorbus {
+namespace tensorbus::recording {
 namespace {
-
-using recording::RecordedSample;
 
 bool splits(const RecorderOptions& options) {
   return options.split_bytes != 0 || options.split_time.count() != 0;
@@ -49,7 +47,7 @@ ParticipantOptions participant_options(const RecorderOptions& options) {
 }
 
 tensor::mcap::TextMap about_recorder(const RecorderOptions& options,
-                                     const Participant& participant) {
+                                     const bus::Participant& participant) {
   char host[256] = "";
   (void)::gethostname(host, sizeof host - 1);
   return {{"version", kVersion},
@@ -60,15 +58,14 @@ tensor::mcap::TextMap about_recorder(const RecorderOptions& options,
           {"reliable", options.reliable ? "true" : "false"}};
 }
 
-recording::RecordOutputOptions files_of(const RecorderOptions& options,
-                                        const Participant& participant) {
+RecordOutputOptions files_of(const RecorderOptions& options, const bus::Participant& participant) {
   return {.path = options.path,
           .overwrite = options.overwrite,
           .numbered = splits(options) || options.snapshot_time.count() != 0,
           .split_bytes = options.split_bytes,
           .split_ns = static_cast<std::uint64_t>(options.split_time.count()),
           .about = about_recorder(options, participant),
-          .compression = recording::record_compression(options.compress, options.compress_topics)};
+          .compression = record_compression(options.compress, options.compress_topics)};
 }
 
 }  // namespace
@@ -161,10 +158,10 @@ struct Recorder::State {
     while (auto kept = buffer.take_snapshot()) {
       std::vector<RecordedSample> samples;
       try {
-        samples.reserve(kMostAtOnce);  // samples are moved there for write()
+        samples.reserve(kMaxAtOnce);  // samples are moved there for write()
         output.begin();
         while (!kept->empty()) {
-          while (!kept->empty() && samples.size() < kMostAtOnce) {
+          while (!kept->empty() && samples.size() < kMaxAtOnce) {
             samples.push_back(std::move(kept->front()));
             kept->pop_front();
           }
@@ -173,7 +170,7 @@ struct Recorder::State {
           buffer.release(held);
         }
       } catch (...) {
-        dropped += recording::samples_in(*kept);
+        dropped += samples_in(*kept);
         throw;
       }
       output.finish();
@@ -187,7 +184,7 @@ struct Recorder::State {
   // Returns the bytes that the samples hold.
   std::uint64_t write(const std::vector<RecordedSample>& samples) {
     std::uint64_t held = 0;
-    taken += recording::samples_in(samples);
+    taken += samples_in(samples);
     try {
       for (const RecordedSample& one : samples) {
         held += one.bytes;
@@ -214,15 +211,14 @@ struct Recorder::State {
     progress->wait_for_threads();
   }
 
-  static constexpr std::size_t kMostAtOnce = 64;  // of a snapshot; leases are returned together
+  static constexpr std::size_t kMaxAtOnce = 64;  // of a snapshot; leases are returned together
 
-  const Participant participant;
+  const bus::Participant participant;
   const bool keeps;  // for snapshots
-  recording::RecordBuffer buffer;
-  recording::RecordCollector collector;
-  recording::RecordOutput output;  // used by the writing thread, except path_of()
-  const std::shared_ptr<recording::RecordProgress> progress =
-      std::make_shared<recording::RecordProgress>();
+  RecordBuffer buffer;
+  RecordCollector collector;
+  RecordOutput output;  // used by the writing thread, except path_of()
+  const std::shared_ptr<RecordProgress> progress = std::make_shared<RecordProgress>();
   std::uint64_t taken = 0;  // samples taken by the writing thread
   std::atomic<std::uint64_t> messages = 0;
   std::atomic<std::uint64_t> bytes = 0;
@@ -260,7 +256,7 @@ Outcome Recorder::snapshot(std::string& path, const platform::StopCondition& sto
 }
 
 Outcome Recorder::wait(const platform::StopCondition& stop) {
-  recording::RecordProgress& progress = *state_->progress;
+  RecordProgress& progress = *state_->progress;
   return stop.wait([&] { return progress.has_failed(); },
                    [&](std::chrono::nanoseconds most) { return progress.park_until_failed(most); });
 }
@@ -285,4 +281,4 @@ void Recorder::close() {
   if (const auto failure = state.progress->failure()) throw Error(*failure);
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::recording

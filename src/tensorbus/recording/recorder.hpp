@@ -1,13 +1,13 @@
 #pragma once
 
 #include <string>
-#include <tensorbus/recorded.hpp>
+#include <tensorbus/values/recorded.hpp>
 
 #include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
 
-namespace tensorbus {
+namespace tensorbus::recording {
 
 // Writes topics to a file (docs/recording.md). Its participant holds leases until their bytes are
 // in the file. One thread receives, another one writes. Thread-safe.
@@ -38,4 +38,4 @@ class TENSORBUS_API Recorder {
   bus::ForkSafe<State> state_;
 };
 
-}  // namespace tensorbus
+}  // namespace tensorbus::recording

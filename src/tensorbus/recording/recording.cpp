@@ -16,12 +16,12 @@
 #include "tensorbus/tensor/mcap/message_head.hpp"
 #include "tensorbus/tensor/mcap/read_contents.hpp"
 
-namespace tensorbus {
+namespace tensorbus::recording {
 namespace {
 
 using tensor::mcap::MessageEntry;
 
-constexpr std::size_t kMostMessages = UINT32_MAX;
+constexpr std::size_t kMaxMessages = UINT32_MAX;
 
 // Returns the result of `work`, and adds `what` to its errors.
 template <typename Work>
@@ -84,19 +84,19 @@ Recording::Recording(const std::string& path) {
   const std::string file = memory::about_file(path);
   const platform::Fd fd = with_errors_about(file, [&] { return open_recording(path); });
   const std::size_t size = with_errors_about(file, [&] {
-    const FileBytes bytes(fd.get());
+    const tensor::FileBytes bytes(fd.get());
     contents_ = std::make_shared<const tensor::mcap::Contents>(tensor::mcap::read_contents(bytes));
-    if (contents_->messages.size() > kMostMessages)
+    if (contents_->messages.size() > kMaxMessages)
       throw Error(Code::kUnsupported, "it has more than 4,294,967,295 messages");
     for (const auto& [id, channel] : contents_->channels) sources_[id] = source_of_channel(channel);
     return bytes.size();
   });
-  chunks_ = std::make_shared<recording::ChunkCache>();
+  chunks_ = std::make_shared<ChunkCache>();
   file_ = std::make_shared<memory::MappedFile>(fd.get(), path, 0, size,
                                                memory::MappedFile::Mode::kRead);
 }
 
-Sample Recording::sample(std::size_t index) const {
+bus::Sample Recording::sample(std::size_t index) const {
   if (index >= contents_->messages.size())
     tensor::mcap::refuse_record(memory::about_file(file_->path()) + "it has " +
                                 std::to_string(contents_->messages.size()) +
@@ -113,16 +113,16 @@ tensor::mcap::Compression Recording::compression(std::size_t index) const {
   return chunks_->get(file_->bytes(), entry.offset)->compression();
 }
 
-Sample Recording::sample_at(const MessageEntry& entry) const {
+bus::Sample Recording::sample_at(const MessageEntry& entry) const {
   if (!entry.is_packed()) return sample_in(file_->bytes(), entry.offset, entry, file_);
   const auto chunk = chunks_->get(file_->bytes(), entry.offset);
   return sample_in(chunk->records(), entry.in_chunk, entry, chunk);
 }
 
 // `records`: those of the file or of a chunk; the message's begins at byte `at` of them.
-Sample Recording::sample_in(std::span<const std::byte> records, std::uint64_t at,
-                            const MessageEntry& entry,
-                            const std::shared_ptr<const void>& keeper) const {
+bus::Sample Recording::sample_in(std::span<const std::byte> records, std::uint64_t at,
+                                 const MessageEntry& entry,
+                                 const std::shared_ptr<const void>& keeper) const {
   constexpr std::size_t kBefore = tensor::mcap::kRecordHead + tensor::mcap::kMessageHead;
   const tensor::mcap::Channel& channel = contents_->channels.at(entry.channel);
   if (channel.encoding != tensor::mcap::kEncoding)
@@ -196,4 +196,4 @@ std::vector<RecordedTopic> Recording::topics() const {
   return all;
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::recording

@@ -6,7 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <tensorbus/recorded.hpp>
+#include <tensorbus/values/recorded.hpp>
 #include <vector>
 
 #include "tensorbus/bus/subscribe/sample.hpp"
@@ -15,14 +15,13 @@
 #include "tensorbus/tensor/mcap/compression.hpp"
 #include "tensorbus/tensor/mcap/contents.hpp"
 
-namespace tensorbus {
-
-namespace link {
+namespace tensorbus::link {
 struct Source;
 }
-namespace recording {
+
+namespace tensorbus::recording {
+
 class ChunkCache;
-}
 
 // A mapped file that a Recorder has written. Tensors of its samples lie in the mapping, live as
 // long as they are held, and are lent by reference by publish() and share(); tensors of compressed
@@ -39,7 +38,7 @@ class TENSORBUS_API Recording {
   const memory::MappedFile& file() const noexcept { return *file_; }
   // Returns the message with this number, in the order of the times. Throws Error(kInvalidArgument)
   // that says what is damaged, Error(kUnsupported) if another program wrote it.
-  Sample sample(std::size_t index) const;
+  bus::Sample sample(std::size_t index) const;
   // Returns the compression of the chunk that contains this message. Throws as sample() does.
   tensor::mcap::Compression compression(std::size_t index) const;
   std::vector<RecordedTopic> topics() const;  // sorted by name
@@ -49,15 +48,15 @@ class TENSORBUS_API Recording {
                                     std::uint64_t end) const;
 
  private:
-  Sample sample_at(const tensor::mcap::MessageEntry& entry) const;
-  Sample sample_in(std::span<const std::byte> records, std::uint64_t at,
-                   const tensor::mcap::MessageEntry& entry,
-                   const std::shared_ptr<const void>& keeper) const;
+  bus::Sample sample_at(const tensor::mcap::MessageEntry& entry) const;
+  bus::Sample sample_in(std::span<const std::byte> records, std::uint64_t at,
+                        const tensor::mcap::MessageEntry& entry,
+                        const std::shared_ptr<const void>& keeper) const;
 
   std::shared_ptr<memory::MappedFile> file_;
   std::shared_ptr<const tensor::mcap::Contents> contents_;
   std::map<std::uint16_t, std::shared_ptr<const link::Source>> sources_;  // of channels
-  std::shared_ptr<recording::ChunkCache> chunks_;
+  std::shared_ptr<ChunkCache> chunks_;
 };
 
-}  // namespace tensorbus
+}  // namespace tensorbus::recording

@@ -8,14 +8,11 @@
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/log.hpp"
 
-namespace tensorbus {
+namespace tensorbus::recording {
 namespace {
 
-using recording::RecordedPublisher;
-using recording::RecordedSample;
-
-constexpr std::size_t kMostAtOnce = 512;
-constexpr std::uint64_t kMostBytesAtOnce = std::uint64_t{32} << 20;
+constexpr std::size_t kMaxAtOnce = 512;
+constexpr std::uint64_t kMaxBytesAtOnce = std::uint64_t{32} << 20;
 
 // An entry to write: a message, or messages lost before one.
 struct CopiedEntry {
@@ -45,7 +42,7 @@ class RecordingCopier {
         add_lost(entry);
       else
         add_message(entry);
-      if (staged_.size() == kMostAtOnce || staged_bytes_ >= kMostBytesAtOnce) commit();
+      if (staged_.size() == kMaxAtOnce || staged_bytes_ >= kMaxBytesAtOnce) commit();
     }
     commit();
     output_.finish();
@@ -116,12 +113,12 @@ class RecordingCopier {
 
   void add_lost(const CopiedEntry& entry) {
     const tensor::mcap::Lost& lost = parts_[entry.part].recording.contents().lost[entry.number];
-    RecordedSample& told = staged_.emplace_back();
-    told.publisher = publisher_of(entry.part, lost.channel);
-    told.log_time = lost.log_time;
-    told.first_lost = lost.first;
-    told.lost = lost.count;
-    told.why_lost = lost.why;
+    RecordedSample& staged = staged_.emplace_back();
+    staged.publisher = publisher_of(entry.part, lost.channel);
+    staged.log_time = lost.log_time;
+    staged.first_lost = lost.first;
+    staged.lost = lost.count;
+    staged.why_lost = lost.why;
   }
 
   void add_message(const CopiedEntry& entry) {
@@ -141,7 +138,7 @@ class RecordingCopier {
     }
     copied.has_sample = true;
     copied.log_time = entry.log_time;
-    copied.bytes = recording::bytes_of(copied.sample);
+    copied.bytes = bytes_of(copied.sample);
     staged_bytes_ += copied.bytes;
     staged_.push_back(std::move(copied));
   }
@@ -156,7 +153,7 @@ class RecordingCopier {
   const std::span<const RecordingPart> parts_;
   const CopyOptions& options_;
   std::vector<std::map<std::uint16_t, std::shared_ptr<RecordedPublisher>>> channels_;  // of parts
-  recording::RecordOutput output_;
+  RecordOutput output_;
   std::vector<RecordedSample> staged_;
   std::uint64_t staged_bytes_ = 0;
   CopiedMessages copied_;
@@ -168,4 +165,4 @@ CopiedMessages copy_messages(std::span<const RecordingPart> parts, const CopyOpt
   return RecordingCopier(parts, options).run();
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::recording

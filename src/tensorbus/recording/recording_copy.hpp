@@ -9,7 +9,7 @@
 #include "tensorbus/recording/record/record_output.hpp"
 #include "tensorbus/recording/recording.hpp"
 
-namespace tensorbus {
+namespace tensorbus::recording {
 
 // The part of a recording that is copied.
 struct RecordingPart {
@@ -26,7 +26,7 @@ struct CopyOptions {
   // true: messages of compressed chunks are compressed in the same way, and others are not, except
   // those of topics that `compression` names. false: `compression` applies to all.
   bool keep_compression = true;
-  recording::RecordCompression compression{};
+  RecordCompression compression{};
 };
 
 struct CopiedMessages {
@@ -42,4 +42,4 @@ struct CopiedMessages {
 TENSORBUS_API CopiedMessages copy_messages(std::span<const RecordingPart> parts,
                                            const CopyOptions& options);
 
-}  // namespace tensorbus
+}  // namespace tensorbus::recording

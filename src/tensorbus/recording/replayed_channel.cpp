@@ -13,7 +13,7 @@ namespace {
 
 using tensor::mcap::TextMap;
 
-constexpr std::size_t kMostName = 255;  // bytes of a machine's name
+constexpr std::size_t kMaxName = 255;  // bytes of a machine's name
 
 std::string text_in(const TextMap& map, const char* key) {
   const auto found = map.find(key);
@@ -44,7 +44,7 @@ PublisherOptions options_of(const tensor::mcap::Channel& channel, const std::str
 // Keeps the file name, which says most about a path.
 std::string machine_name(const std::string& file) {
   const std::string name = file.substr(file.rfind('/') + 1);
-  return (kReplay + name).substr(0, kMostName);
+  return (kReplay + name).substr(0, kMaxName);
 }
 
 link::MirrorOrigin origin_of(const tensor::mcap::Channel& channel, const std::string& file) {
@@ -58,16 +58,16 @@ link::MirrorOrigin origin_of(const tensor::mcap::Channel& channel, const std::st
 ReplayedChannel::ReplayedChannel(const tensor::mcap::Channel& channel,
                                  const std::string& definition, const std::string& topic,
                                  const std::string& file, std::uint64_t first,
-                                 const Participant& participant)
+                                 const bus::Participant& participant)
     : publisher_(topic, options_of(channel, definition), participant, origin_of(channel, file),
                  first),  // else the first subscriber would count earlier numbers as missed
       next_(first) {}
 
-Published ReplayedChannel::publish(const Sample& sample, const platform::StopCondition& stop) {
+Published ReplayedChannel::publish(const bus::Sample& sample, const platform::StopCondition& stop) {
   const SampleHeader& header = sample.header();
   if (header.sequence + raised_by_ < next_) raised_by_ = next_ - header.sequence;
   Message message{.fields = sample.field_bytes(), .fingerprint = header.fingerprint};
-  for (const Tensor& tensor : sample.tensors()) {
+  for (const bus::Tensor& tensor : sample.tensors()) {
     tensor.use_on(nullptr);  // a copy to a GPU is read after it is made
     message.tensors.push_back(
         {.data = tensor.data(), .layout = tensor.layout(), .device = tensor.device()});

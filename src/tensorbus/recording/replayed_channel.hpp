@@ -23,11 +23,11 @@ class ReplayedChannel {
   // `first`: the number of the first sample to be published. Throws as Publisher does.
   ReplayedChannel(const tensor::mcap::Channel& channel, const std::string& definition,
                   const std::string& topic, const std::string& file, std::uint64_t first,
-                  const Participant& participant);
+                  const bus::Participant& participant);
 
   // Publishes the tensors in place, in the file or on a GPU. Numbers are raised if they do not
   // follow the last one, e.g. after the file begins again. Throws as Publisher::publish_as() does.
-  Published publish(const Sample& sample, const platform::StopCondition& stop);
+  Published publish(const bus::Sample& sample, const platform::StopCondition& stop);
 
   const bus::Publisher& publisher() const noexcept { return publisher_; }
   bus::Publisher& publisher() noexcept { return publisher_; }

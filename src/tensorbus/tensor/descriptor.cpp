@@ -10,7 +10,7 @@
 
 static_assert(std::endian::native == std::endian::little, "descriptors are little-endian");
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 namespace {
 
 constexpr std::uint8_t kVersion = 1;
@@ -339,4 +339,4 @@ bool Descriptor::has_tensors(std::span<const std::byte> bytes) noexcept {
   return head.tensors != 0;
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

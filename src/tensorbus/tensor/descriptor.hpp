@@ -5,15 +5,15 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <tensorbus/id.hpp>
 #include <tensorbus/internal/one_or_many.hpp>
-#include <tensorbus/origin.hpp>
+#include <tensorbus/values/id.hpp>
+#include <tensorbus/values/origin.hpp>
 #include <vector>
 
 #include "tensorbus/memory/block.hpp"
 #include "tensorbus/tensor/layout.hpp"
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 
 // The place of a sample's tensor in the arena of its owner.
 struct TensorEntry {
@@ -85,4 +85,4 @@ void move_alone(std::span<std::byte> descriptor, std::uint64_t bytes) noexcept;
 // Returns the size of this descriptor in bytes.
 std::size_t encoded_bytes_alone(const Layout& layout);
 
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

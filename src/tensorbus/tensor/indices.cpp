@@ -6,7 +6,7 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/limits.hpp"
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 namespace {
 
 [[noreturn]] void refuse_indices(const std::string& why) {
@@ -148,4 +148,4 @@ void check_nested(const Indices& sizes, const Indices& strides, const Indices& o
   }
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

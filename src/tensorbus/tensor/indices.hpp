@@ -9,7 +9,7 @@
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/tensor/layout.hpp"
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 
 // Integers that decide where other memory is read: the indices of a sparse tensor, the offsets of a
 // nested one. Libraries use them unchecked, so they are checked on arrival, in memory that no other
@@ -65,4 +65,4 @@ TENSORBUS_API void check_jagged(const Indices& offsets, const Indices* lengths, 
 TENSORBUS_API void check_nested(const Indices& sizes, const Indices& strides,
                                 const Indices& offsets, std::int64_t elements);
 
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

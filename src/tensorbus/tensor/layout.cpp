@@ -6,7 +6,7 @@
 #include "tensorbus/platform/streaming_copy.hpp"
 #include "tensorbus/platform/threads/parallel_for.hpp"
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 namespace {
 
 using CopyBytes = void (*)(std::byte* target, const std::byte* source, std::size_t bytes) noexcept;
@@ -72,4 +72,4 @@ void copy_elements(std::byte* target, const Layout& copy, const std::byte* sourc
   if (streams) platform::end_streaming();
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

@@ -2,11 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <tensorbus/layout.hpp>  // as programs see it
+#include <tensorbus/values/layout.hpp>  // as programs see it
 
 #include "tensorbus/platform/export.hpp"
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 
 // Returns true if a copy of `packed_bytes` of elements may keep its holes and take `bytes`: at most
 // 64 KiB, or at most four times as many.
@@ -25,4 +25,4 @@ enum class Stores : std::uint8_t { kOrdinary, kNonTemporal };
 TENSORBUS_API void copy_elements(std::byte* target, const Layout& copy, const std::byte* source,
                                  const Layout& layout, Stores stores);
 
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

@@ -34,7 +34,7 @@ class LeaseProbe {
  private:
   const std::string domain_;
   Tally& tally_;
-  Participant participant_;
+  bus::Participant participant_;
   bus::Publisher publisher_;
 };
 

@@ -39,7 +39,7 @@ namespace {
 
 constexpr std::uint64_t kBatch = 100;
 constexpr std::chrono::seconds kPatience{testing::kSanitized ? 120 : 40};
-constexpr std::uint64_t kMostGrowth = std::uint64_t{32} << 20;  // of plain memory of one process
+constexpr std::uint64_t kMaxGrowth = std::uint64_t{32} << 20;  // of plain memory of one process
 
 void line(const std::string& name, const std::string& value) {
   std::printf("%-34s %s\n", name.c_str(), value.c_str());
@@ -162,7 +162,7 @@ int run(std::uint64_t kills, std::uint64_t seed) {
              std::to_string(storm.after()[i].totals.at("resident bytes") >> 10) +
              " KiB at the end");
     // A sanitizer keeps what was freed.
-    if (!testing::kSanitized && end > warm[i] + kMostGrowth) wrong.push_back("plain memory grew");
+    if (!testing::kSanitized && end > warm[i] + kMaxGrowth) wrong.push_back("plain memory grew");
   }
   char text[64];
   std::snprintf(text, sizeof text, "%.1f", seconds.count());

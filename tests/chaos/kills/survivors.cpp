@@ -21,7 +21,7 @@ void sleep_about(Random& random, std::chrono::microseconds mean) {
 // One that opens and closes: its endpoints live for some samples, its own participant as well.
 class PasserBy {
  public:
-  PasserBy(std::string domain, const Participant& resident, std::uint64_t seed, Tally& tally)
+  PasserBy(std::string domain, const bus::Participant& resident, std::uint64_t seed, Tally& tally)
       : domain_(std::move(domain)), resident_(resident), random_(seed), tally_(tally) {}
 
   void round(Activity& activity, bool calm) {
@@ -31,8 +31,8 @@ class PasserBy {
       return;
     }
     activity.does("joining");
-    const Participant where =
-        chance(random_, 30) ? Participant(participant_options(domain_)) : resident_;
+    const bus::Participant where =
+        chance(random_, 30) ? bus::Participant(participant_options(domain_)) : resident_;
     const Topic& topic = kTopics[below(random_, kTopics.size())];
     activity.does("opening");
     Reader reader(topic, {.max_held = 64}, where, tally_);
@@ -51,7 +51,7 @@ class PasserBy {
 
  private:
   const std::string domain_;
-  const Participant resident_;
+  const bus::Participant resident_;
   Random random_;
   Tally& tally_;
 };
@@ -106,7 +106,7 @@ Survivors::~Survivors() {
   actors_.clear();
 }
 
-void Survivors::add_writer(const Topic& topic, const Participant& participant) {
+void Survivors::add_writer(const Topic& topic, const bus::Participant& participant) {
   Writer& writer = writers_.emplace_back(topic, participant, random_, tally_);
   actors_.emplace_back(std::string("who writes ") + topic.name, weather_,
                        [this, &writer, random = Random(random_()), settled = std::uint64_t{0}](
@@ -131,7 +131,7 @@ void Survivors::add_writer(const Topic& topic, const Participant& participant) {
 
 // Holds each sample until `holds` newer ones came; in a calm, none.
 void Survivors::add_reader(const std::string& name, const Topic& topic,
-                           const SubscriberOptions& options, const Participant& participant,
+                           const SubscriberOptions& options, const bus::Participant& participant,
                            std::function<void(Activity&, Reader&)> wait, std::size_t holds) {
   readers_.emplace_back(std::piecewise_construct, std::forward_as_tuple(name),
                         std::forward_as_tuple(topic, options, participant, tally_));
@@ -181,7 +181,7 @@ void Survivors::storm() {
 
 Report Survivors::report() {
   // Who closes a subscriber also closes the connections that nobody needs any more.
-  for (const Participant& participant : participants_)
+  for (const bus::Participant& participant : participants_)
     bus::Subscriber("idle", {}, participant).close();
   Report report;
   report.totals = {{"published", tally_.published},

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstring>
 #include <optional>
-#include <tensorbus/value.hpp>
+#include <tensorbus/values/value.hpp>
 #include <vector>
 
 #include "tensorbus/platform/error.hpp"
@@ -67,13 +67,14 @@ std::uint64_t number(const Value& fields, const char* key) {
   return static_cast<std::uint64_t>(value.as<std::int64_t>());
 }
 
-std::uint64_t writer_of(const Sample& sample) {
+std::uint64_t writer_of(const bus::Sample& sample) {
   if (!sample.field_bytes().empty()) return number(sample.fields(), "w");
   return sample.tensor().as<std::uint64_t>().front();
 }
 
 // Nothing, or what is wrong with it.
-std::optional<std::string> fault_of(const Sample& sample, std::uint64_t writer, bool scribbled) {
+std::optional<std::string> fault_of(const bus::Sample& sample, std::uint64_t writer,
+                                    bool scribbled) {
   const std::uint64_t sequence = sample.header().sequence;
   Form form = Form::kBare;
   if (!sample.field_bytes().empty()) {
@@ -97,7 +98,7 @@ std::optional<std::string> fault_of(const Sample& sample, std::uint64_t writer, 
   return std::nullopt;
 }
 
-std::string named(const Sample& sample, const std::string& what) {
+std::string named(const bus::Sample& sample, const std::string& what) {
   const SampleHeader& header = sample.header();
   return std::string(header.topic) + ", sample " + std::to_string(header.sequence) + " of " +
          header.publisher.hex() + "." + std::to_string(header.publisher_number) + ": " + what;
@@ -125,8 +126,8 @@ std::string Tally::first_complaint() const {
   return first_;
 }
 
-Writer::Writer(const Topic& topic, const Participant& participant, Random& random, Tally& tally,
-               std::chrono::nanoseconds timeout)
+Writer::Writer(const Topic& topic, const bus::Participant& participant, Random& random,
+               Tally& tally, std::chrono::nanoseconds timeout)
     : topic_(&topic),
       name_(random() | std::uint64_t{1} << 63),  // of one encoded size
       timeout_(timeout),
@@ -149,7 +150,7 @@ Outcome Writer::write(Form form, std::chrono::nanoseconds timeout) {
 Published Writer::send(Form form, std::chrono::nanoseconds timeout) {
   const std::uint64_t sequence = next();
   const std::vector<std::size_t> words = sizes(form, seed_of(name_, sequence));
-  std::vector<Loan> loans;
+  std::vector<bus::Loan> loans;
   std::deque<std::vector<std::uint64_t>> own;
   Message message;
   for (std::size_t tensor = 0; tensor < words.size(); ++tensor) {
@@ -169,8 +170,8 @@ Published Writer::send(Form form, std::chrono::nanoseconds timeout) {
   return publisher_.publish(message, timeout);
 }
 
-Reader::Reader(const Topic& topic, const SubscriberOptions& options, const Participant& participant,
-               Tally& tally)
+Reader::Reader(const Topic& topic, const SubscriberOptions& options,
+               const bus::Participant& participant, Tally& tally)
     : topic_(&topic),
       access_(options.access),
       tally_(&tally),
@@ -179,17 +180,17 @@ Reader::Reader(const Topic& topic, const SubscriberOptions& options, const Parti
 Reader::~Reader() { release_until(0); }
 
 Outcome Reader::receive(std::chrono::nanoseconds timeout) {
-  Sample sample;
+  bus::Sample sample;
   const Outcome outcome = subscriber_.receive(sample, timeout);
   return accept(outcome, sample);
 }
 Outcome Reader::try_receive() {
-  Sample sample;
+  bus::Sample sample;
   const Outcome outcome = subscriber_.try_receive(sample);
   return accept(outcome, sample);
 }
 
-Outcome Reader::accept(Outcome outcome, Sample& sample) {
+Outcome Reader::accept(Outcome outcome, bus::Sample& sample) {
   if (outcome != Outcome::kDone) return outcome;
   ++tally_->checked;
   try {
@@ -203,7 +204,7 @@ Outcome Reader::accept(Outcome outcome, Sample& sample) {
   return outcome;
 }
 
-void Reader::check_order(const Sample& sample, std::uint64_t writer) {
+void Reader::check_order(const bus::Sample& sample, std::uint64_t writer) {
   const SampleHeader& header = sample.header();
   const std::lock_guard lock(mutex_);
   const auto [at, first] = heard_.try_emplace({header.publisher, header.publisher_number},
@@ -217,7 +218,7 @@ void Reader::check_order(const Sample& sample, std::uint64_t writer) {
   at->second.last = header.sequence;
 }
 
-void Reader::check(const Sample& sample, bool scribbled) {
+void Reader::check(const bus::Sample& sample, bool scribbled) {
   try {
     if (const auto fault = fault_of(sample, writer_of(sample), scribbled))
       tally_->complain(named(sample, *fault));
@@ -227,10 +228,10 @@ void Reader::check(const Sample& sample, bool scribbled) {
 }
 
 // A private one changes what it got, a shared one writes the same again: others look at it.
-void Reader::scribble(const Sample& sample) const {
+void Reader::scribble(const bus::Sample& sample) const {
   const std::uint64_t mask = access_ == Access::kPrivate ? kScribble : 0;
   const std::size_t first = sample.field_bytes().empty() ? 1 : 0;  // a bare one's says who wrote it
-  for (const Tensor& tensor : sample.tensors()) {
+  for (const bus::Tensor& tensor : sample.tensors()) {
     const auto words = tensor.as_mutable<std::uint64_t>();
     const std::size_t end = std::min(words.size(), kScribbledWords);
     for (std::size_t i = first; i < end; ++i) {

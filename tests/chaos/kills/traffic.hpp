@@ -62,7 +62,7 @@ class Tally {
 // A publisher. Of one thread.
 class Writer {
  public:
-  Writer(const Topic& topic, const Participant& participant, Random& random, Tally& tally,
+  Writer(const Topic& topic, const bus::Participant& participant, Random& random, Tally& tally,
          std::chrono::nanoseconds timeout = 200ms);
 
   const Topic& topic() const noexcept { return *topic_; }
@@ -88,7 +88,7 @@ class Writer {
 // A subscriber and the samples that it holds. Of one thread, but for last() and forget().
 class Reader {
  public:
-  Reader(const Topic& topic, const SubscriberOptions& options, const Participant& participant,
+  Reader(const Topic& topic, const SubscriberOptions& options, const bus::Participant& participant,
          Tally& tally);
   ~Reader();  // looks at what it holds once more
 
@@ -111,15 +111,15 @@ class Reader {
     std::uint64_t writer = 0;
     std::uint64_t last = 0;
   };
-  Outcome accept(Outcome outcome, Sample& sample);
-  void check_order(const Sample& sample, std::uint64_t writer);
-  void check(const Sample& sample, bool scribbled);
-  void scribble(const Sample& sample) const;
+  Outcome accept(Outcome outcome, bus::Sample& sample);
+  void check_order(const bus::Sample& sample, std::uint64_t writer);
+  void check(const bus::Sample& sample, bool scribbled);
+  void scribble(const bus::Sample& sample) const;
 
   const Topic* topic_;
   const Access access_;
   Tally* tally_;
-  std::deque<Sample> held_;
+  std::deque<bus::Sample> held_;
   bus::Subscriber subscriber_;
   mutable std::mutex mutex_;
   std::map<std::pair<Id, std::uint32_t>, Heard> heard_;

@@ -99,7 +99,7 @@ class Life {
   const Role role_;
   Random& random_;
   Tally& tally_;
-  const Participant participant_;
+  const bus::Participant participant_;
   std::list<Writer> writers_;
   std::list<Reader> readers_;
 };
@@ -126,9 +126,9 @@ int be_a_victim(const std::string& domain, std::uint64_t seed, Role role) {
 }
 
 int be_a_hoarder(const std::string& domain, Role leaves) {
-  const Participant participant(participant_options(domain));
+  const bus::Participant participant(participant_options(domain));
   bus::Subscriber subscriber(kHoardTopic, {}, participant);
-  std::vector<Sample> held;
+  std::vector<bus::Sample> held;
   while (held.size() < kHoard)
     if (auto sample = subscriber.receive(1s)) held.push_back(std::move(*sample));
   leave_a_child(leaves);

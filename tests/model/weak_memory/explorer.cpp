@@ -9,7 +9,7 @@ namespace tensorbus::model {
 namespace {
 
 constexpr std::size_t kStackBytes = 256 * 1024;
-constexpr std::size_t kMostOperations = 200;
+constexpr std::size_t kMaxOperations = 200;
 constexpr std::array kNames = {"load",    "store", "exchange", "add",
                                "compare", "fence", "wait",     "wake"};
 
@@ -99,7 +99,7 @@ Explorer::Explorer(Scenario& scenario, const Values& later, std::optional<Weaker
 
 std::string Explorer::explore() {
   Machine start;
-  start.histories.reserve(kMostLocations);
+  start.histories.reserve(kMaxLocations);
   start.threads.resize(scenario_.threads());
   enter(std::move(start));
   while (!todo_.empty() && wrong_.empty()) {
@@ -200,7 +200,7 @@ std::optional<std::uint64_t> Explorer::repeat() {
 
 std::uint64_t Explorer::perform(const Operation& operation, std::source_location where) {
   if (const auto result = repeat()) return *result;
-  if (repeated_ == kMostOperations) fail("a thread goes on for ever");
+  if (repeated_ == kMaxOperations) fail("a thread goes on for ever");
   next_ = operation;
   if (next_.at != nullptr) next_.at = scenario_.canonical(next_.at);
   where_ = where;
@@ -221,7 +221,7 @@ void Explorer::plant(std::size_t thread) {
 std::size_t Explorer::location_of(const Operation& operation, Machine& machine) {
   const auto [found, fresh] = locations_.try_emplace(operation.at, locations_.size());
   if (fresh) {
-    if (locations_.size() > kMostLocations) throw std::length_error("kMostLocations");
+    if (locations_.size() > kMaxLocations) throw std::length_error("kMaxLocations");
     initial_.push_back(operation.initial);
   }
   for (std::size_t i = machine.histories.size(); i < initial_.size(); ++i)

@@ -47,7 +47,7 @@ class LinkScenario : public Scenario {
   std::string end(bool asleep) override;
 
  private:
-  static constexpr std::size_t kMostSlots = 4;
+  static constexpr std::size_t kMaxSlots = 4;
 
   void publish_all();
   bool make_room();
@@ -61,17 +61,17 @@ class LinkScenario : public Scenario {
 
   const Options options_;
   // Shared.
-  std::array<link::Slot, kMostSlots> slots_;
-  std::array<link::ReturnSlot, kMostSlots> returns_;
+  std::array<link::Slot, kMaxSlots> slots_;
+  std::array<link::ReturnSlot, kMaxSlots> returns_;
   link::ReturnWord tail_;
-  std::array<Plain, 2 * kMostSlots> blocks_;
+  std::array<Plain, 2 * kMaxSlots> blocks_;
 
   // The publisher's.
   link::SampleRingWriter writer_;
   link::ReturnRingReader returned_;
   std::optional<link::LeaseTable<std::size_t>> leases_;  // of blocks
   std::vector<std::size_t> free_;
-  std::array<std::uint64_t, kMostSlots> tokens_{};
+  std::array<std::uint64_t, kMaxSlots> tokens_{};
   std::uint64_t next_ = 0;
   std::uint64_t oldest_ = 0;
   std::uint64_t dropped_ = 0;

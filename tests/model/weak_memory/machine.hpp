@@ -22,14 +22,14 @@
 // written. One load of a thread at a time is late.
 namespace tensorbus::model {
 
-inline constexpr std::size_t kMostLocations = 40;
-inline constexpr std::size_t kMostThreads = 4;
+inline constexpr std::size_t kMaxLocations = 40;
+inline constexpr std::size_t kMaxThreads = 4;
 
 // Of each location, the place in its history before which nothing is read any more; of each thread,
 // how many of its steps happened before.
 struct View {
-  std::array<std::uint8_t, kMostLocations> places{};
-  std::array<std::uint8_t, kMostThreads> steps{};
+  std::array<std::uint8_t, kMaxLocations> places{};
+  std::array<std::uint8_t, kMaxThreads> steps{};
 
   void join(const View& other);
   void join_places(const View& other);
@@ -78,8 +78,8 @@ struct Thread {
 
 // Who has read and written an object that is not atomic, and at which of his steps: the last ones.
 struct PlainAccesses {
-  std::array<std::uint8_t, kMostThreads> read{};
-  std::array<std::uint8_t, kMostThreads> written{};
+  std::array<std::uint8_t, kMaxThreads> read{};
+  std::array<std::uint8_t, kMaxThreads> written{};
   std::uint64_t value = 0;
 };
 

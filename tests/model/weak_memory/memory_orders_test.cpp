@@ -6,8 +6,8 @@
 #include <set>
 #include <string>
 
+#include "tests/model/weak_memory/get_ring_scenario.hpp"
 #include "tests/model/weak_memory/link_scenario.hpp"
-#include "tests/model/weak_memory/prefetch_scenario.hpp"
 #include "tests/model/weak_memory/put_scenario.hpp"
 #include "tests/model/weak_memory/small_scenarios.hpp"
 
@@ -54,13 +54,14 @@ const std::array kScenarios = {
     Named{"woken_by_its_own_process", make<WakeOwnScenario>},
     Named{"sleeping_subscriber", make<LinkScenario, kSleepingSubscriber>},
     Named{"sleeping_publisher", make<LinkScenario, kSleepingPublisher>},
-    Named{"put_and_take_back", make<PutScenario, PutScenario::Host::kTakesBack, 3U>},
-    Named{"put_for_a_sleeping_host", make<PutScenario, PutScenario::Host::kSleeps, 2U>},
-    Named{"put_for_a_sleeping_thread", make<PutScenario, PutScenario::Host::kHasThread, 2U>},
-    Named{"lent_for_a_sleeping_host", make<PrefetchScenario, PrefetchScenario::Host::kSleeps, 1U>},
-    Named{"lent_again", make<PrefetchScenario, PrefetchScenario::Host::kLendsAgain, 1U>},
-    Named{"lent_and_taken_back", make<PrefetchScenario, PrefetchScenario::Host::kTakesBack, 1U>},
-    Named{"lent_to_two", make<PrefetchScenario, PrefetchScenario::Host::kTakesBack, 2U>},
+    Named{"put_and_take_back", make<PutScenario, PutScenario::Server::kTakesBack, 3U>},
+    Named{"put_for_a_sleeping_server", make<PutScenario, PutScenario::Server::kSleeps, 2U>},
+    Named{"put_for_a_sleeping_thread", make<PutScenario, PutScenario::Server::kHasThread, 2U>},
+    Named{"lent_for_a_sleeping_server",
+          make<GetRingScenario, GetRingScenario::Server::kSleeps, 1U>},
+    Named{"lent_again", make<GetRingScenario, GetRingScenario::Server::kLendsAgain, 1U>},
+    Named{"lent_and_taken_back", make<GetRingScenario, GetRingScenario::Server::kTakesBack, 1U>},
+    Named{"lent_to_two", make<GetRingScenario, GetRingScenario::Server::kTakesBack, 2U>},
     Named{"one_slot", make<LinkScenario, kOneSlot>},
     Named{"two_slots", make<LinkScenario, kTwoSlots>},
 };

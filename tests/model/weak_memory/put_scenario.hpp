@@ -12,26 +12,26 @@
 
 namespace tensorbus::model {
 
-// A client that puts items into a queue through its ring, and the queue's host.
+// A client that puts items into a queue through its ring, and the queue's server.
 class PutScenario : public Scenario {
  public:
-  enum class Host {
+  enum class Server {
     kTakesBack,  // promises room twice, and takes back what is left
     kSleeps,     // until there is an item, or a message
     kHasThread   // one of its threads sleeps on the ring until there is an item
   };
   static constexpr std::uint32_t kSlots = 2;
 
-  PutScenario(Host host, std::uint32_t puts) : host_(host), puts_(puts) {}
+  PutScenario(Server server, std::uint32_t puts) : server_(server), puts_(puts) {}
 
   std::size_t threads() const override { return 2; }
   void begin() override { all_.make_again(); }
   void run(std::size_t thread) override {
     if (thread == 0) return put_all();
-    return host_ == Host::kTakesBack ? take_back() : wait_for_all();
+    return server_ == Server::kTakesBack ? take_back() : wait_for_all();
   }
   std::string end(bool asleep) override {
-    if (asleep) return "the host sleeps, and there is an item";
+    if (asleep) return "the server sleeps, and there is an item";
     if (all_->was_over && all_->then_taken != all_->put) return "an item comes after the end";
     return all_->put == all_->taken ? "" : "an item is lost, or was not put";
   }
@@ -74,7 +74,7 @@ class PutScenario : public Scenario {
   void send() {
     all_->messages.fetch_add(1, std::memory_order_release);
     all_->messages.wake_all();
-    if (host_ != Host::kHasThread) return;
+    if (server_ != Server::kHasThread) return;
     all_->header.wake.fetch_add(1, std::memory_order_release);  // as the event loop wakes it
     all_->header.wake.wake_all();
   }
@@ -99,7 +99,7 @@ class PutScenario : public Scenario {
       all_->reader.wait(true);
       take();
       if (all_->taken + all_->asked.load(std::memory_order_acquire) == puts_) return;
-      if (host_ == Host::kHasThread)
+      if (server_ == Server::kHasThread)
         sleep_on_ring(seen);
       else
         all_->messages.sleep_while(seen);
@@ -124,7 +124,7 @@ class PutScenario : public Scenario {
     require(!all_->reader.broken(), "the ring is broken");
   }
 
-  const Host host_;
+  const Server server_;
   const std::uint32_t puts_;
   Fresh<Objects> all_;
 };

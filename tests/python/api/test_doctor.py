@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
+from support.cuda.standin import LIBRARY, needs_standin
 from support.harness import PATIENCE, Elsewhere, tell
 from support.repository import ROOT
-from support.standin import LIBRARY, needs_standin
 from tensorbus import doctor
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.bridges import Machine, two_machines
+from support.bridge.bridges import Machine, two_machines
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import tensorbus as tb
-from support.bridges import Machine
+from support.bridge.bridges import Machine
 from support.harness import PATIENCE, eventually
 from tensorbus import _core
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.bridges import Machine, Relay, appears, machines, two_machines
+from support.bridge.bridges import Machine, Relay, appears, machines, two_machines
 from support.harness import PATIENCE, eventually
 
 Pair = tuple[Machine, Machine]

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from support.bridges import free_port
+from support.bridge.bridges import free_port
 from support.harness import PATIENCE
 from tensorbus.bridge import Bridge, BridgeConfig
 from tensorbus.bridge._wire import frames

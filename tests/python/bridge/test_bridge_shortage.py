@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import tensorbus as tb
-from support.bridge_queues import opened
-from support.bridges import Machine, Relay, two_machines
+from support.bridge.bridge_queues import opened
+from support.bridge.bridges import Machine, Relay, two_machines
 from support.failing_calls import FailingCalls
 from support.harness import PATIENCE, eventually
 from tensorbus import _core

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tensorbus as tb
-from support.bridges import Machine, two_machines
+from support.bridge.bridges import Machine, two_machines
 from support.harness import eventually
 from tensorbus.bridge import Bridge, BridgeConfig
 from tensorbus.bridge._gone import GonePeers

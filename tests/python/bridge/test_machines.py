@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import tensorbus as tb
+from support.bridge.machines import Machine, Machines
 from support.harness import PATIENCE, Elsewhere, eventually, hear, here_first, tell
-from support.machines import Machine, Machines
 
 pytestmark = pytest.mark.machines
 
@@ -221,7 +221,7 @@ def test_after_an_exception_what_programs_wrote_is_shown(
 
 MAKES_MACHINES = """
 import sys, time
-from support.machines import Machines
+from support.bridge.machines import Machines
 from test_machines import start_stubborn
 
 with Machines(2, wire=True) as machines:

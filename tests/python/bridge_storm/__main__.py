@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bridge_storm.queues import QueueStorm
 from bridge_storm.topics import TopicStorm
-from support.machines import Machines, why_no_machines
+from support.bridge.machines import Machines, why_no_machines
 
 
 def main() -> int:

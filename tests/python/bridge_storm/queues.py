@@ -8,7 +8,7 @@ from typing import Any
 
 from bridge_storm.queue_roles import QUEUES
 from bridge_storm.storm import PATIENCE, Fault, Storm
-from support.machines import Machine
+from support.bridge.machines import Machine
 
 PROGRAMS = {"home": "home", "producer": "produce", "getter": "get"}
 ENOUGH = 4  # items of each queue and program in a calm

@@ -16,14 +16,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from support.certificates import write_certificates
+from support.bridge.certificates import write_certificates
+from support.bridge.machines import Machine, Machines
 from support.harness import here_first
-from support.machines import Machine, Machines
 
 PORT = 7447
 TIMEOUT = 5.0  # seconds for which a session waits for a connection
 BUDGET = 256 << 20  # bytes of each bridge
-MOST_PRIVATE = 256 << 20  # bytes of a bridge that belong to no budget: Python, and what waits
+MAX_PRIVATE = 256 << 20  # bytes of a bridge that belong to no budget: Python, and what waits
 CALM_EVERY = 20  # faults
 PATIENCE = 60.0  # seconds for what must happen in a calm
 SLACK = 8  # descriptors
@@ -311,7 +311,7 @@ class Storm(ABC):
         private, shared = sizes.get("RssAnon", 0), sizes.get("RssShmem", 0)
         self._largest["private"] = max(self._largest["private"], private)
         self._largest["shared"] = max(self._largest["shared"], shared)
-        if private > MOST_PRIVATE:
+        if private > MAX_PRIVATE:
             self.wrong.append(f"{role}: {private >> 20} MiB of private memory")
 
     def _read(self, role: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge_storm.roles import KINDS
 from bridge_storm.storm import Fault, Storm
-from support.machines import Machine
+from support.bridge.machines import Machine
 
 WAYS = ("there", "back")  # from the first machine to the second one, and the other way
 ENOUGH = 4  # samples of each topic in a calm

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from support.commands import Done, Tensorbus
+from support.screens.commands import Done, Tensorbus
 from tensorbus._cli.command import main
 
 collect_ignore_glob = [] if find_spec("typer") else ["*"]

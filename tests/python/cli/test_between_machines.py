@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import tensorbus as tb
-from support.bridges import appears, two_machines
-from support.commands import Tensorbus
+from support.bridge.bridges import appears, two_machines
 from support.harness import PATIENCE, eventually, publishing
+from support.screens.commands import Tensorbus
 
 pytest.importorskip("prometheus_client", reason="prometheus-client is not installed")
 

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 import pytest
 
 import tensorbus as tb
-from support.commands import Tensorbus
 from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
+from support.screens.commands import Tensorbus
 from tensorbus._cli import app, command, plain
 
 COMMAND = (sys.executable, "-m", "tensorbus")

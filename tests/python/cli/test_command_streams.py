@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from support.command_world import ARGUMENTS, ENDLESS, NAME, World, all_commands, world
 from support.harness import PATIENCE
+from support.screens.command_world import ARGUMENTS, ENDLESS, NAME, World, all_commands, world
 
 pytestmark = pytest.mark.slow
 

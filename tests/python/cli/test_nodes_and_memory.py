@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 import tensorbus as tb
-from support.commands import Tensorbus
 from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
+from support.screens.commands import Tensorbus
 
 
 @contextmanager

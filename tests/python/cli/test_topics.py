@@ -15,8 +15,8 @@ from typing import Any, cast
 import pytest
 
 import tensorbus as tb
-from support.commands import Tensorbus
 from support.harness import PATIENCE, Elsewhere, hear, publishing, tell
+from support.screens.commands import Tensorbus
 from tensorbus import _core
 from tensorbus._cli import echo, values
 from tensorbus._cli.delay import windows

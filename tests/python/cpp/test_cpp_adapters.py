@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support import standin
 from support.cpp_programs import MARKS, WHY_NO_CUDA, build, torch_options
+from support.cuda import standin
+from support.cuda.standin import needs_standin
 from support.harness import PATIENCE
 from support.plain_tensors import TORCH_DTYPES, TORCH_LAYOUTS, assert_same_tensor, tensor_of
 from support.repository import ROOT
-from support.standin import needs_standin
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 pytestmark = MARKS

@@ -13,7 +13,7 @@ import pytest
 
 import tensorbus as tb
 from support.cpp_programs import EXAMPLES, MARKS, WHY_NO_CUDA, build, running, torch_options
-from support.gpu_tensors import why_no_gpu
+from support.cuda.gpu_tensors import why_no_gpu
 from support.harness import PATIENCE
 from support.middle_example import MIDDLE, classes_said, expected_classes
 from support.repository import ROOT

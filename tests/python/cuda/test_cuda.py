@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
+from support.cuda.standin import ENVIRONMENT, Array, DLPackArray, Stream, needs_standin, read_on
 from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
-from support.standin import ENVIRONMENT, Array, DLPackArray, Stream, needs_standin, read_on
 
 pytestmark = needs_standin
 

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
-from support.standin import (
+from support.cuda.standin import (
     ENVIRONMENT,
     LIBRARY,
     Array,
@@ -27,6 +26,7 @@ from support.standin import (
     needs_standin,
     seen_in,
 )
+from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
 from tensorbus import cuda
 
 pytestmark = needs_standin

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import tensorbus as tb
-from support.cuda_examples import Frame
+from support.cuda.cuda_examples import Frame
+from support.cuda.standin import ENVIRONMENT, Stream, filled, needs_standin, seen_in
 from support.harness import PATIENCE, Elsewhere, hear, tell
 from support.node_runs import becomes, running
-from support.standin import ENVIRONMENT, Stream, filled, needs_standin, seen_in
 
 pytestmark = needs_standin
 

@@ -8,8 +8,8 @@ import pytest
 
 import tensorbus as tb
 import tensorbus.multiprocessing as mp
+from support.cuda.standin import ENVIRONMENT, filled, needs_standin, seen_in
 from support.harness import PATIENCE, Elsewhere, tell
-from support.standin import ENVIRONMENT, filled, needs_standin, seen_in
 
 pytestmark = needs_standin
 

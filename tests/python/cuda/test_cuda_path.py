@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import tensorbus as tb
-from support.counting_driver import SETUP, WAITS, build, counts
+from support.cuda.counting_driver import SETUP, WAITS, build, counts
+from support.cuda.standin import ENVIRONMENT, LIBRARY, Stream, needs_standin
 from support.harness import PATIENCE, Elsewhere, hear, tell
 from support.repository import ROOT
-from support.standin import ENVIRONMENT, LIBRARY, Stream, needs_standin
 
 pytestmark = needs_standin
 

@@ -11,8 +11,16 @@ from typing import Any
 import pytest
 
 import tensorbus as tb
+from support.cuda.standin import (
+    ENVIRONMENT,
+    Stream,
+    address_of,
+    filled,
+    finish,
+    needs_standin,
+    seen_in,
+)
 from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
-from support.standin import ENVIRONMENT, Stream, address_of, filled, finish, needs_standin, seen_in
 from tensorbus._base import device
 
 pytestmark = needs_standin

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
+from support.cuda.standin import ENVIRONMENT, Stream, needs_standin, read_on
 from support.harness import PATIENCE, Elsewhere, hear, tell
 from support.mcap_files import lost_in, read_mcap
-from support.standin import ENVIRONMENT, Stream, needs_standin, read_on
 from tensorbus._recording.copying import copy_recordings
 
 pytestmark = needs_standin

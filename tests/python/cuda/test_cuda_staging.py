@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import tensorbus as tb
+from support.cuda.standin import ENVIRONMENT, Stream, needs_standin, read_on
 from support.harness import PATIENCE, Elsewhere, hear, tell
-from support.standin import ENVIRONMENT, Stream, needs_standin, read_on
 
 pytestmark = needs_standin
 

@@ -17,7 +17,7 @@ import pytest
 
 import tensorbus as tb
 from support.harness import PATIENCE, SANITIZED, unused
-from support.pools import METHODS, QUICK, Gate, double, wait_for
+from support.queues.pools import METHODS, QUICK, Gate, double, wait_for
 from support.repository import ROOT
 
 # CPython 3.13 says no more of a local function than that it cannot get it.

@@ -12,7 +12,7 @@ import pytest
 
 import tensorbus as tb
 from support.harness import PATIENCE
-from support.pools import METHODS, QUICK, Gate, wait_for
+from support.queues.pools import METHODS, QUICK, Gate, wait_for
 
 # `Closed` is also what a worker gets when its pool is over.
 KINDS = [asyncio.CancelledError, SystemExit, KeyboardInterrupt, GeneratorExit, tb.Closed]

@@ -13,7 +13,7 @@ import pytest
 
 import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, eventually, tell
-from support.pools import QUICK, Gate, double, wait_for
+from support.queues.pools import QUICK, Gate, double, wait_for
 
 
 def multiply(x: int, y: int, plus: int = 0) -> int:

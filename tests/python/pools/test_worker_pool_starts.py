@@ -17,7 +17,7 @@ import pytest
 
 import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, eventually, hear, tell, unused
-from support.pools import METHODS, QUICK, Gate, double, wait_for
+from support.queues.pools import METHODS, QUICK, Gate, double, wait_for
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
+from support.bridge.queue_relay import Relay
 from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
-from support.queue_relay import Relay
 from tensorbus import _core
 from tensorbus._base.participant import forget, participant
 

@@ -14,7 +14,7 @@ import pytest
 
 import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, eventually, hear, tell, unused
-from support.queues import produce
+from support.queues.queues import produce
 
 
 def host(maxsize: int) -> None:

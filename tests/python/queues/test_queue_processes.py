@@ -22,7 +22,7 @@ from support.harness import (
     tell,
     unused,
 )
-from support.queues import produce
+from support.queues.queues import produce
 
 METHODS = ["spawn"] if SANITIZED else ["fork", "spawn"]
 

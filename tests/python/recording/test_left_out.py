@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.commands import parsed
 from support.harness import PATIENCE
 from support.mcap_files import add_json
+from support.screens.commands import parsed
 from tensorbus._cli.command import main
 
 pytest.importorskip("typer")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.bridge_queues import in_thread
+from support.bridge.bridge_queues import in_thread
 from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
 from support.loops import Run, started
 from support.node_runs import running

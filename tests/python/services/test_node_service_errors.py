@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tensorbus as tb
-from support.bridge_queues import in_thread
+from support.bridge.bridge_queues import in_thread
 from support.harness import PATIENCE
 from support.node_runs import running
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tensorbus as tb
-from support.bridge_queues import in_thread
+from support.bridge.bridge_queues import in_thread
 from support.harness import PATIENCE, Elsewhere, eventually
 from support.loops import Run, started, turns
 from support.node_runs import becomes, running

@@ -21,7 +21,7 @@ AT_A_TIME = 5
 ROUND = 100  # kills
 WARM_UP = 2  # rounds after which the survivors have what they need
 PATIENCE = 10.0
-MOST_TOLD = 10  # wrong entries of a round
+MAX_TOLD = 10  # wrong entries of a round
 ENOUGH = 200  # wrong entries, after which there is nothing new to hear
 # What a survivor may have more than after the warm-up, after any number of rounds: caches,
 # connections to workers of the pool and to those who died just now, and its own allocator.
@@ -94,7 +94,7 @@ class Storm:
         self.counts += found.counts
         self.wrong += found.wrong
         self.counts["killed"] = self.zygote.counts["killed"]
-        for line in found.wrong[:MOST_TOLD]:
+        for line in found.wrong[:MAX_TOLD]:
             print(f"round {self.rounds}, after {self.counts['killed']} kills: {line}", flush=True)
 
     def since_the_last(self, stats: dict[str, dict[str, int]]) -> dict[str, Totals]:

@@ -29,7 +29,7 @@ from storm.folders import folder_with_domain
 
 PLAYERS = 4
 MAXSIZES = (0, 64, 5)
-MOST_WAITING = 500
+MAX_WAITING = 500
 SIZES = (8, 64, 64, 64, 1_000, 3_000, 20_000)  # of int64
 TORN = 77  # the exit code of who read what was not whole
 
@@ -72,15 +72,15 @@ class Player:
         return np.arange(first, first + self._random.choice(SIZES))
 
     def _put(self, to: Any) -> None:
-        if to.qsize() < MOST_WAITING:
+        if to.qsize() < MAX_WAITING:
             to.put(self._new(), timeout=self._random.choice((0, 0.00005, 0.01)))
 
     def _put_two(self, to: Any) -> None:
-        if to.qsize() < MOST_WAITING:
+        if to.qsize() < MAX_WAITING:
             to.put({"one": self._new(), "number": self._made, "two": self._new()}, timeout=0)
 
     def _hand_on(self, to: Any) -> None:
-        if self._held and to.qsize() < MOST_WAITING:
+        if self._held and to.qsize() < MAX_WAITING:
             array = self._random.choice(self._held)
             to.put((array, self._new()) if self._random.random() < 0.3 else array, timeout=0)
 

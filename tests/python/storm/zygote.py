@@ -34,6 +34,11 @@ _prctl = ctypes.CDLL(None).prctl
 _PR_SET_PDEATHSIG = 1
 
 
+def was_interrupted(error: BaseException) -> bool:
+    """CPython before 3.12 raises RuntimeError from what interrupts `__set_name__`, in an import."""
+    return isinstance(error.__cause__, KeyboardInterrupt)
+
+
 class Leaves(BaseException):
     """In a victim that ends as any program does: through the end of the interpreter."""
 
@@ -126,9 +131,10 @@ class Zygote:
             life()
         except (SystemExit, KeyboardInterrupt, asyncio.CancelledError):
             pass  # the last: SIGINT in asyncio.run(), before it counts interrupts
-        except BaseException:
-            records.Recorder(path).wrong(traceback.format_exc()[-1500:].strip())
-            code = 1
+        except BaseException as error:
+            if not was_interrupted(error):
+                records.Recorder(path).wrong(traceback.format_exc()[-1500:].strip())
+                code = 1
         records.Recorder(path).write(records.LEAVES, records.OK)
         if random.Random(path.name).random() < 0.5:
             raise Leaves

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import tensorbus as tb
-    from support.machines import Machine
+    from support.bridge.machines import Machine
 
 # Seconds for what must happen: only a failure ever takes as long.
 PATIENCE = 30.0
@@ -39,7 +39,10 @@ SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
 # Modules that tests share, which the other processes can import. This one comes first: it imports
 # less than the others that have its names.
 _SUPPORT = Path(__file__).parent
-_MODULES = sorted(f"{_SUPPORT.name}.{path.stem}" for path in _SUPPORT.glob("[!_]*.py"))
+_MODULES = sorted(
+    ".".join(("support", *path.relative_to(_SUPPORT).with_suffix("").parts))
+    for path in _SUPPORT.rglob("[a-z]*.py")
+)
 _HELPERS = [__name__, *(name for name in _MODULES if name != __name__)]
 
 
@@ -254,7 +257,7 @@ class Elsewhere:
         env: Mapping[str, str] | None = None,
         machine: Machine | None = None,
     ) -> Process:
-        """Starts it; on a machine of `support.machines`, if one is given."""
+        """Starts it; on a machine of `support.bridge.machines`, if one is given."""
         script = self._folder / f"{function.__name__}_{len(self._processes)}.py"
         script.write_text(_script(function, arguments))
         self._processes.append(Process(script, env or {}, machine))

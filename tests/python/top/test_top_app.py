@@ -9,7 +9,7 @@ from textual.widgets import HelpPanel, Input
 
 import tensorbus as tb
 from support import inspections as made
-from support.top import Session, run, session
+from support.screens.top import Session, run, session
 from tensorbus._top.row_table import _Cell
 
 ROBOT = made.robot(2.0), made.robot(4.0)

@@ -15,11 +15,11 @@ import pytest
 from textual.color import Color
 
 import tensorbus as tb
-from support.bridges import two_machines
+from support.bridge.bridges import two_machines
 from support.harness import PATIENCE, Elsewhere, hear, publishing, tell
 from support.repository import ROOT
-from support.top import run, session
-from support.top_terminal import WIDE, ignoring, terminal
+from support.screens.top import run, session
+from support.screens.top_terminal import WIDE, ignoring, terminal
 
 
 def test_it_shows_real_processes_and_which_of_them_is_stopped(elsewhere: Elsewhere) -> None:

@@ -17,9 +17,9 @@ import tensorbus as tb
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 
-from support.chromium import WHY_NO_CHROMIUM, Tab, chromium
 from support.inspections import inspection, participant, publisher, silent, subscriber
-from support.view_pages import serving, until
+from support.screens.chromium import WHY_NO_CHROMIUM, Tab, chromium
+from support.screens.view_pages import serving, until
 from tensorbus._inspection.inspection import inspect
 from tensorbus._inspection.report import Inspection
 from tensorbus._view import overview

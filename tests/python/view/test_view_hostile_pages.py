@@ -16,7 +16,7 @@ pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 
 from yarl import URL
 
-from support.view_pages import DOMAIN, page, serving, until
+from support.screens.view_pages import DOMAIN, page, serving, until
 from tensorbus._view.page import MAX_TILES
 
 GARBAGE = [

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("aiohttp", reason="aiohttp is not installed")
 
-from support.view_pages import until
+from support.screens.view_pages import until
 from tensorbus._view.channel import Channel, Take
 from tensorbus._view.page import Page
 

@@ -23,7 +23,7 @@ from aiohttp.web import WebSocketResponse
 from yarl import URL
 
 from support.inspections import inspection, participant, publisher
-from support.view_pages import DOMAIN, page, serving, until
+from support.screens.view_pages import DOMAIN, page, serving, until
 from tensorbus._inspection.report import Inspection
 from tensorbus._view import overview
 from tensorbus._view import server as server_module

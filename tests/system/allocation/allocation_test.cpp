@@ -52,10 +52,10 @@ TEST_F(Allocation, that_fails_while_joining_leaves_nothing_behind) {
   ParticipantOptions options;
   options.domain = domain.path();
   {
-    const Participant first(options);
+    const bus::Participant first(options);
   }  // what a process has once, for its forked children
   const std::size_t open = open_descriptors();
-  fail_each_allocation([&] { const Participant participant(options); },
+  fail_each_allocation([&] { const bus::Participant participant(options); },
                        [&](bool) {
                          EXPECT_EQ(domain.files(), std::set<std::string>());
                          EXPECT_EQ(open_descriptors(), open);
@@ -82,8 +82,8 @@ class OneProcess : public Allocation {
     EXPECT_EQ(used(), 0U);
   }
 
-  const Participant here = domain.join(small_segments());
-  const Participant there = domain.join();
+  const bus::Participant here = domain.join(small_segments());
+  const bus::Participant there = domain.join();
   bus::Publisher publisher{"topic", {.depth = 2, .shared = true}, here};
   std::uint64_t next_ = 1'000'000;
 };
@@ -155,7 +155,7 @@ TEST_F(Publishing, of_loans_and_copies_in_one_message_leaves_the_loans_to_be_pub
   connect(subscriber);
   const std::vector<std::uint64_t> own(1000);
   const Value fields = Value::Map{{"one", TensorIndex{0}}, {"two", TensorIndex{1}}};
-  std::vector<Loan> loans;
+  std::vector<bus::Loan> loans;
   std::vector<TensorView> tensors;
   const auto publish = [&] { return publisher.publish(fields, tensors); };
   const auto renew = [&] {
@@ -216,13 +216,13 @@ TEST_P(ReceiveOptions, loses_no_sample) {
   connect(subscriber);
   const std::vector<std::uint64_t> own(1000);
   std::uint64_t seed = 0;
-  Sample sample;
+  bus::Sample sample;
   const auto publish = [&] {
-    const Loan loan = pattern_loan(publisher, ++seed);
+    const bus::Loan loan = pattern_loan(publisher, ++seed);
     publisher.publish(Value::Map{{"field", "a text that does not fit into the entry itself"}},
                       {loan.view(), TensorView::of(own.data(), {10, 1, 1, 1, 1, 1, 100})});
   };
-  const auto seed_in = [](const Sample& of) {
+  const auto seed_in = [](const bus::Sample& of) {
     return seed_of(of.tensors().front().as<std::uint64_t>());
   };
   publish();
@@ -232,14 +232,14 @@ TEST_P(ReceiveOptions, loses_no_sample) {
                            ASSERT_EQ(subscriber.receive(sample, kLong), Outcome::kDone);
                          }
                          EXPECT_EQ(seed_in(sample), seed);
-                         sample = Sample();
+                         sample = bus::Sample();
                          EXPECT_EQ(used(), 0U);
                          publish();
                        });
   ASSERT_EQ(subscriber.receive(sample, kLong), Outcome::kDone);
   fail_each_allocation([&] { EXPECT_EQ(seed_in(sample.copy()), seed); }, [](bool) {});
   fail_each_allocation([&] { (void)sample.fields(); }, [](bool) {});
-  sample = Sample();
+  sample = bus::Sample();
   works(subscriber);
   EXPECT_EQ(subscriber.stats().bad, 0U);
 }
@@ -256,7 +256,7 @@ TEST_F(OneProcess, receives_the_rest_of_a_batch_that_memory_was_too_short_for) {
       publisher.publish(Value(number), {});
     }
   };
-  std::array<Sample, 8> samples;
+  std::array<bus::Sample, 8> samples;
   std::size_t count = 0;
   const auto receive = [&] {
     ASSERT_EQ(subscriber.receive_many(samples, count, kLong), Outcome::kDone);
@@ -266,7 +266,7 @@ TEST_F(OneProcess, receives_the_rest_of_a_batch_that_memory_was_too_short_for) {
     EXPECT_EQ(threw, count == 0);
     std::size_t came = 0;
     while (true) {
-      for (const Sample& sample : std::span(samples).first(count)) {
+      for (const bus::Sample& sample : std::span(samples).first(count)) {
         const auto number = sample.tensors().empty()
                                 ? static_cast<std::uint64_t>(sample.fields().as<std::int64_t>())
                                 : seed_of(sample);
@@ -275,7 +275,8 @@ TEST_F(OneProcess, receives_the_rest_of_a_batch_that_memory_was_too_short_for) {
       if (came == 6 || ::testing::Test::HasFailure()) break;
       receive();
     }
-    for (Sample& sample : samples) sample = Sample();  // so that their memory is made anew
+    for (bus::Sample& sample : samples)
+      sample = bus::Sample();  // so that their memory is made anew
     EXPECT_EQ(used(), 0U);
     publish();
   });
@@ -286,8 +287,8 @@ TEST_F(OneProcess, receives_the_rest_of_a_batch_that_memory_was_too_short_for) {
 TEST_F(OneProcess, gives_back_memory_without_taking_any) {
   bus::Subscriber subscriber("topic", {}, there);
   connect(subscriber);
-  std::vector<Loan> loans;
-  std::vector<Sample> samples;
+  std::vector<bus::Loan> loans;
+  std::vector<bus::Sample> samples;
   const auto take = [&] {
     for (std::uint64_t seed = 0; seed < 2; ++seed) {
       loans.push_back(pattern_loan(publisher, seed, 50'000));
@@ -313,7 +314,7 @@ TEST_F(OneProcess, gives_back_memory_without_taking_any) {
 TEST_F(OneProcess, closes_without_memory) {
   std::optional<bus::Publisher> closing;
   std::optional<bus::Subscriber> subscriber;
-  std::vector<Sample> held;
+  std::vector<bus::Sample> held;
   const auto open = [&] {
     closing.emplace("closing", PublisherOptions{.depth = 4, .history = 2}, here);
     subscriber.emplace("closing", SubscriberOptions{}, there);
@@ -345,8 +346,8 @@ TEST_F(OneProcess, closes_without_memory) {
 
 // The thread of a participant meets the failure: of both, since they are in this process.
 TEST_F(Allocation, that_fails_in_the_thread_of_a_participant_delays_a_connection_only) {
-  const Participant here = domain.join();
-  const Participant there = domain.join();
+  const bus::Participant here = domain.join();
+  const bus::Participant there = domain.join();
   std::size_t open = 0;
   for (const Fails fails : {Fails::kOnce, Fails::kFromThenOn}) {
     bool failed = true;

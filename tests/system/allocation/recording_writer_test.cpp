@@ -9,8 +9,8 @@
 
 #include "failing_new.hpp"
 #include "tensorbus/tensor/mcap/read_contents.hpp"
-#include "tests/unit/tensor/file_test_support.hpp"
-#include "tests/unit/tensor/recording_test_support.hpp"
+#include "tests/unit/tensor/files/file_test_support.hpp"
+#include "tests/unit/tensor/mcap/recording_test_support.hpp"
 
 namespace tensorbus::tensor::mcap {
 namespace {

@@ -90,9 +90,9 @@ class FreshDirectory {
 // A domain of this test alone.
 class FreshDomain : public FreshDirectory {
  public:
-  Participant join(ParticipantOptions options = {}) const {
+  bus::Participant join(ParticipantOptions options = {}) const {
     options.domain = path();
-    return Participant(options);
+    return bus::Participant(options);
   }
 };
 
@@ -129,12 +129,13 @@ inline std::optional<std::uint64_t> seed_of(std::span<const std::uint64_t> words
     if (words[i] != word_after(words[0], i)) return std::nullopt;
   return words[0];
 }
-inline std::optional<std::uint64_t> seed_of(const Sample& sample) {
+inline std::optional<std::uint64_t> seed_of(const bus::Sample& sample) {
   return seed_of(sample.tensor().as<std::uint64_t>());
 }
 
-inline Loan pattern_loan(bus::Publisher& publisher, std::uint64_t seed, std::size_t words = 64) {
-  Loan loan = publisher.loan<std::uint64_t>({static_cast<std::int64_t>(words)});
+inline bus::Loan pattern_loan(bus::Publisher& publisher, std::uint64_t seed,
+                              std::size_t words = 64) {
+  bus::Loan loan = publisher.loan<std::uint64_t>({static_cast<std::int64_t>(words)});
   write_pattern(loan.as<std::uint64_t>(), seed);
   return loan;
 }
@@ -170,7 +171,7 @@ inline Seeds seeds_from(std::uint64_t first, std::uint64_t count) {
 }
 
 // Memory of samples and loans in use, after taking back what subscribers returned.
-inline std::size_t used_bytes(const Participant& participant,
+inline std::size_t used_bytes(const bus::Participant& participant,
                               const std::vector<bus::Publisher*>& publishers) {
   for (bus::Publisher* publisher : publishers) (void)publisher->stats();
   return participant.arena().used_bytes;

@@ -6,12 +6,12 @@ namespace tensorbus::memory {
 namespace {
 
 TEST(SegmentIds, have_the_kind_that_they_were_made_with) {
-  constexpr std::uint32_t kMost = SegmentId::kMostOfDevice - 1;
-  for (const std::uint32_t index : {0U, 1U, kMost}) {
+  constexpr std::uint32_t kMax = SegmentId::kMaxOfDevice - 1;
+  for (const std::uint32_t index : {0U, 1U, kMax}) {
     EXPECT_EQ(SegmentId::host(index).kind(), SegmentKind::kHost);
     EXPECT_EQ(SegmentId::foreign(index).kind(), SegmentKind::kForeign);
     EXPECT_EQ(SegmentId::file(index).kind(), SegmentKind::kFile);
-    for (const std::uint32_t ordinal : {0U, 1U, SegmentId::kMostDevices - 1}) {
+    for (const std::uint32_t ordinal : {0U, 1U, SegmentId::kMaxDevices - 1}) {
       const SegmentId id = SegmentId::device(ordinal, index);
       EXPECT_EQ(id.kind(), SegmentKind::kDevice);
       EXPECT_EQ(id.ordinal(), static_cast<int>(ordinal));

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 #include <unordered_set>
 
 #include "tests/unit/platform/test_support.hpp"

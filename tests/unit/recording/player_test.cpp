@@ -17,7 +17,7 @@
 #include "tensorbus/link/lease/mirror_origin.hpp"
 #include "tensorbus/recording/play/play_time.hpp"
 #include "tests/unit/bus/test_support.hpp"
-#include "tests/unit/tensor/recording_test_support.hpp"
+#include "tests/unit/tensor/mcap/recording_test_support.hpp"
 
 namespace tensorbus {
 namespace {
@@ -68,16 +68,16 @@ class PlayerTest : public ::testing::Test {
     const std::size_t at = bytes.find("TBR1", bytes.find("TBR1") + 1);
     ASSERT_EQ(::pwrite(fd.get(), "x", 1, static_cast<off_t>(at)), 1);
   }
-  Player play(PlayerOptions options) const {
+  recording::Player play(PlayerOptions options) const {
     options.domain = domain.path();
-    return Player(Recording(file.path()), options);
+    return recording::Player(recording::Recording(file.path()), options);
   }
   bus::Subscriber subscriber(const std::string& topic = "one",
                              SubscriberOptions options = {}) const {
     return bus::Subscriber(topic, options, borrower);
   }
-  static Sample receive(bus::Subscriber& subscriber) {
-    Sample sample;
+  static bus::Sample receive(bus::Subscriber& subscriber) {
+    bus::Sample sample;
     EXPECT_EQ(subscriber.receive(sample, kLong), Outcome::kDone);
     return sample;
   }
@@ -89,13 +89,13 @@ class PlayerTest : public ::testing::Test {
 
   const test::NamelessFile file;
   const FreshDomain domain;
-  const Participant borrower = domain.join();
+  const bus::Participant borrower = domain.join();
 };
 
 TEST_F(PlayerTest, publishers_are_as_they_were) {
   record(2, 40, {{"history", "3"}, {"reliable", "true"}});
-  const Player player = play({.remap = {{"one", "other"}}, .paused = true});
-  const auto listed = list_publishers(borrower);
+  const recording::Player player = play({.remap = {{"one", "other"}}, .paused = true});
+  const auto listed = bus::list_publishers(borrower);
   ASSERT_EQ(listed.size(), 1U);
   EXPECT_EQ(listed[0].topic, "other");
   EXPECT_EQ(listed[0].node, "camera");
@@ -109,12 +109,12 @@ TEST_F(PlayerTest, publishers_are_as_they_were) {
 
 TEST_F(PlayerTest, samples_are_as_they_were_and_lie_in_the_file) {
   record(3, 40);
-  Player player = play({.paused = true});
+  recording::Player player = play({.paused = true});
   bus::Subscriber images = subscriber();
   ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
   player.step(3);
   for (std::uint64_t number = 40; number < 43; ++number) {
-    const Sample sample = receive(images);
+    const bus::Sample sample = receive(images);
     EXPECT_EQ(sample.header().sequence, number);
     EXPECT_EQ(sample.header().timestamp_ns, 900 + number);
     EXPECT_EQ(sample.header().fingerprint, 7U);
@@ -133,7 +133,7 @@ TEST_F(PlayerTest, samples_are_as_they_were_and_lie_in_the_file) {
 
 TEST_F(PlayerTest, steps_are_counted) {
   record(5);
-  Player player = play({.paused = true});
+  recording::Player player = play({.paused = true});
   bus::Subscriber images = subscriber();
   ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
   player.step(1);
@@ -148,7 +148,7 @@ TEST_F(PlayerTest, steps_are_counted) {
 
 TEST_F(PlayerTest, the_rate_can_be_changed_while_it_waits) {
   record(5);
-  Player player = play({.rate = 1e-3, .paused = true});
+  recording::Player player = play({.rate = 1e-3, .paused = true});
   bus::Subscriber images = subscriber();
   ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
   player.resume();
@@ -161,7 +161,7 @@ TEST_F(PlayerTest, the_rate_can_be_changed_while_it_waits) {
 
 TEST_F(PlayerTest, the_numbers_of_a_loop_go_on) {
   record(3, 10, {{"reliable", "true"}});
-  Player player = play({.rate = 1e9, .loop = true, .paused = true});
+  recording::Player player = play({.rate = 1e9, .loop = true, .paused = true});
   bus::Subscriber images = subscriber("one", {.reliable = true});
   ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
   player.resume();
@@ -172,7 +172,7 @@ TEST_F(PlayerTest, the_numbers_of_a_loop_go_on) {
 
 TEST_F(PlayerTest, one_that_waits_for_room_obeys) {
   record(40, 0, {{"reliable", "true"}});
-  Player player = play({.rate = 1e9, .paused = true});
+  recording::Player player = play({.rate = 1e9, .paused = true});
   bus::Subscriber images = subscriber("one", {.depth = 2, .reliable = true});
   ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
   player.resume();
@@ -190,7 +190,7 @@ TEST_F(PlayerTest, one_that_waits_for_room_obeys) {
 TEST_F(PlayerTest, what_cannot_be_read_is_left_out) {
   record(3);
   damage_second();
-  Player player = play({.rate = 1e9, .paused = true});
+  recording::Player player = play({.rate = 1e9, .paused = true});
   bus::Subscriber images = subscriber();
   ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
   player.resume();
@@ -204,7 +204,7 @@ TEST_F(PlayerTest, what_cannot_be_read_is_left_out) {
 TEST_F(PlayerTest, a_loop_leaves_out_what_cannot_be_read_in_each_turn) {
   record(2, 0, {{"reliable", "true"}});
   damage_second();
-  Player player = play({.rate = 1e9, .loop = true, .paused = true});
+  recording::Player player = play({.rate = 1e9, .loop = true, .paused = true});
   bus::Subscriber images = subscriber();
   ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
   player.resume();
@@ -214,7 +214,7 @@ TEST_F(PlayerTest, a_loop_leaves_out_what_cannot_be_read_in_each_turn) {
 
 TEST_F(PlayerTest, a_loop_ends_when_nothing_can_be_read_any_more) {
   record(2);
-  Player player = play({.rate = 1e9, .loop = true, .paused = true});
+  recording::Player player = play({.rate = 1e9, .loop = true, .paused = true});
   player.step(3);
   EXPECT_TRUE(eventually([&] { return player.stats().messages == 3; }));
   ASSERT_EQ(::truncate(file.path().c_str(), 100), 0);
@@ -225,12 +225,12 @@ TEST_F(PlayerTest, a_loop_ends_when_nothing_can_be_read_any_more) {
 
 TEST_F(PlayerTest, the_clock_says_what_time_it_is_in_the_recording) {
   record(3);
-  Player player = play({.paused = true, .clock = "clock"});
+  recording::Player player = play({.paused = true, .clock = "clock"});
   bus::Subscriber clock = subscriber("clock");
-  const auto time_in = [&](const Sample& sample) {
+  const auto time_in = [&](const bus::Sample& sample) {
     return static_cast<std::uint64_t>(sample.fields().at("time_ns").as<std::int64_t>());
   };
-  const Sample first = receive(clock);
+  const bus::Sample first = receive(clock);
   EXPECT_EQ(time_in(first), kHour);
   EXPECT_TRUE(first.fields().at("paused").as<bool>());
   EXPECT_EQ(first.mirrored(), nullptr);
@@ -268,8 +268,8 @@ const Value kTime = Value::Map{{"time_ns", 5}, {"rate", 1.0}, {"paused", false}}
 
 TEST_F(PlayerOfAClockTest, a_recorded_clock_is_left_out_beside_its_own) {
   record_beside(kTime);
-  Player player = play({.rate = 1e9, .paused = true, .clock = "clock"});
-  const auto listed = list_publishers(borrower);
+  recording::Player player = play({.rate = 1e9, .paused = true, .clock = "clock"});
+  const auto listed = bus::list_publishers(borrower);
   EXPECT_EQ(std::ranges::count(listed, "clock", &PublisherInfo::topic), 1);
   EXPECT_EQ(player.stats().left, 4U);
   player.resume();
@@ -300,13 +300,14 @@ TEST_F(PlayerOfAClockTest, data_on_the_topic_of_the_clock_is_refused) {
   EXPECT_EQ(
       code_of([&] { (void)play({.remap = {{"one", "clock"}}, .paused = true, .clock = "clock"}); }),
       Code::kInvalidArgument);
-  const Player other = play({.topics = {"clock"}, .paused = true, .clock = "one"});
+  const recording::Player other = play({.topics = {"clock"}, .paused = true, .clock = "one"});
   EXPECT_EQ(other.stats().left, 4U);
 }
 
 TEST_F(PlayerTest, a_window_of_time_is_played) {
   record(5);
-  Player player = play({.rate = 1e9, .paused = true, .begin_ns = 2 * kHour, .end_ns = 4 * kHour});
+  recording::Player player =
+      play({.rate = 1e9, .paused = true, .begin_ns = 2 * kHour, .end_ns = 4 * kHour});
   bus::Subscriber images = subscriber();
   ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
   player.resume();
@@ -318,11 +319,11 @@ TEST_F(PlayerTest, a_window_of_time_is_played) {
 TEST_F(PlayerTest, tensors_of_gpus_are_lent_from_the_file_to_whoever_wants_main_memory) {
   record(2, 0, {}, Device::cuda(1));
   for (const std::optional<Device> device : {std::optional<Device>(), {Device::host()}}) {
-    Player player = play({.paused = true, .device = device});
+    recording::Player player = play({.paused = true, .device = device});
     bus::Subscriber images = subscriber();
     ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
     player.step(1);
-    const Sample sample = receive(images);
+    const bus::Sample sample = receive(images);
     EXPECT_TRUE(sample.tensor().device().is_host());
     EXPECT_EQ(std::string(reinterpret_cast<const char*>(sample.tensor().data()), kPixels.size()),
               kPixels);
@@ -332,9 +333,9 @@ TEST_F(PlayerTest, tensors_of_gpus_are_lent_from_the_file_to_whoever_wants_main_
 
 TEST_F(PlayerTest, samples_outlive_the_player) {
   record(2);
-  Sample kept;
+  bus::Sample kept;
   {
-    Player player = play({.paused = true});
+    recording::Player player = play({.paused = true});
     bus::Subscriber images = subscriber();
     ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
     player.step(1);
@@ -349,14 +350,14 @@ TEST_F(PlayerTest, mistakes_are_told) {
   EXPECT_EQ(code_of([&] { (void)play({.topics = {"two"}}); }), Code::kInvalidArgument);
   EXPECT_EQ(code_of([&] { (void)play({.remap = {{"two", "one"}}}); }), Code::kInvalidArgument);
   EXPECT_EQ(code_of([&] { (void)play({.rate = 0}); }), Code::kInvalidArgument);
-  Player player = play({.paused = true});
-  const Player other = std::move(player);
+  recording::Player player = play({.paused = true});
+  const recording::Player other = std::move(player);
   EXPECT_EQ(code_of([&] { player.pause(); }), Code::kClosed);
 }
 
 TEST_F(PlayerTest, a_recording_without_messages_has_ended) {
   record(0);
-  Player player = play({});
+  recording::Player player = play({});
   EXPECT_EQ(player.wait(kLong), Outcome::kDone);
   EXPECT_EQ(player.stats().messages, 0U);
 }

@@ -62,7 +62,7 @@ class ARecordCollector : public ::testing::Test {
   }
   std::size_t connected_publishers() const {
     std::size_t count = 0;
-    for (const ParticipantReport& report : inspect(domain.path(), kLong).participants)
+    for (const ParticipantReport& report : bus::inspect(domain.path(), kLong).participants)
       for (const SubscriberReport& subscriber : report.subscribers)
         count += subscriber.publishers.size();
     return count;
@@ -74,8 +74,8 @@ class ARecordCollector : public ::testing::Test {
   }
 
   const FreshDomain domain;
-  const Participant owner = domain.join();
-  const Participant recording = domain.join();
+  const bus::Participant owner = domain.join();
+  const bus::Participant recording = domain.join();
   RecordBuffer buffer{kRoom};
   std::deque<bus::Publisher> publishers;
 };
@@ -193,7 +193,7 @@ TEST_F(ARecordCollector, counts_nothing_that_a_mirror_has_not_had_before_its_fir
 }
 
 TEST_F(ARecordCollector, goes_on_with_other_topics_while_one_waits_for_a_snapshot) {
-  constexpr std::uint64_t kMost = 16'384;  // that it may hold of a publisher
+  constexpr std::uint64_t kMax = 16'384;  // that it may hold of a publisher
   RecordBuffer keeping(std::uint64_t{1} << 30, std::uint64_t{3600} * 1'000'000'000);
   RecordCollector collector({.topics = {"fast", "slow"}, .reliable = true, .depth = kDepth},
                             recording, keeping);
@@ -202,13 +202,13 @@ TEST_F(ARecordCollector, goes_on_with_other_topics_while_one_waits_for_a_snapsho
   publish_patterns(publisher_on("fast", reliable), 0, 1);
   publisher_on("slow", reliable);
   EXPECT_TRUE(eventually([&] { return keeping.bytes() > 0; }));
-  const std::uint64_t bytes = kMost * keeping.bytes();
-  publish_patterns(publishers[0], 1, kMost - 1);
+  const std::uint64_t bytes = kMax * keeping.bytes();
+  publish_patterns(publishers[0], 1, kMax - 1);
   EXPECT_TRUE(eventually([&] { return keeping.bytes() == bytes; }));
   EXPECT_EQ(keeping.request_snapshot(0), 1U);
   auto snapshot = keeping.take_snapshot();
   ASSERT_TRUE(snapshot);
-  EXPECT_EQ(snapshot->size(), kMost);
+  EXPECT_EQ(snapshot->size(), kMax);
   publish_patterns(publishers[0], 0, kDepth);
   for (int i = 0; i < 3; ++i) {
     const std::uint64_t before = keeping.bytes();
@@ -225,14 +225,14 @@ TEST_F(ARecordCollector, goes_on_with_other_topics_while_one_waits_for_a_snapsho
 // A sample comes that cannot be mapped. Returns true if the collector ends, and says why.
 bool ends_for_want_of_memory(bool is_ended) {
   const FreshDomain domain;
-  const Participant owner = domain.join();
-  const Participant recording = domain.join();
+  const bus::Participant owner = domain.join();
+  const bus::Participant recording = domain.join();
   RecordBuffer buffer(std::uint64_t{1} << 30);
   RecordCollector collector({.topics = {"one"}, .reliable = true, .depth = kDepth}, recording,
                             buffer);
   bus::Publisher publisher("one", {.reliable = true, .timeout = kLong}, owner);
   if (publisher.wait_for_subscribers(1, kLong) != Outcome::kDone) return false;
-  Loan loan = pattern_loan(publisher, 1, (std::size_t{64} << 20) / 8);
+  bus::Loan loan = pattern_loan(publisher, 1, (std::size_t{64} << 20) / 8);
   std::atomic<bool> over = false;
   std::string why;
   std::thread thread([&] {

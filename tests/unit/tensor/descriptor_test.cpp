@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <random>
-#include <tensorbus/value.hpp>
+#include <tensorbus/values/value.hpp>
 #include <vector>
 
 #include "tensorbus/memory/host/arena.hpp"
 #include "tests/unit/platform/test_support.hpp"
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -323,4 +323,4 @@ TEST(Descriptor, refuses_what_it_does_not_know_and_names_it) {
 }
 
 }  // namespace
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
-#include <tensorbus/dims.hpp>
+#include <tensorbus/values/dims.hpp>
 #include <vector>
 
 namespace tensorbus {

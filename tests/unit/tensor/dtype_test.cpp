@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <string>
-#include <tensorbus/dtype.hpp>
+#include <tensorbus/values/dtype.hpp>
 
 namespace tensorbus {
 namespace {

@@ -8,11 +8,11 @@
 
 #include "tests/unit/platform/test_support.hpp"
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 namespace {
 
 constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
-constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min();
 
 // What they are checked in: numbers of either width.
 template <typename Number>
@@ -46,7 +46,7 @@ TEST(Coordinates, are_inside_their_sizes) {
   EXPECT_NE(coordinates({{0, 1, 2, 5}}, {3, 5}, 2), "");
   EXPECT_NE(coordinates({{-1}}, {3}, 1), "");
   EXPECT_NE(coordinates({{kHuge}}, {3}, 1), "");
-  EXPECT_NE(coordinates({{kLeast}}, {3}, 1), "");
+  EXPECT_NE(coordinates({{kMin}}, {3}, 1), "");
   EXPECT_NE(coordinates({{0}}, {0}, 1), "");
   EXPECT_NE(coordinates({{0, 1, 2}}, {3, 5}, 2), "") << "too few";
   EXPECT_NE(coordinates({{}}, {3, 5, 1, 1}, std::size_t{1} << 62), "") << "2^64 indices";
@@ -75,7 +75,7 @@ TEST(Compressed, rows_begin_where_the_one_before_ends) {
   EXPECT_NE(compressed<std::int64_t>({{0, 2, 1, 3}}, {{0, 3, 1}}, 1, 4), "");
   EXPECT_NE(compressed<std::int64_t>({{0, 2, 2, 4}}, {{0, 3, 1}}, 1, 4), "");
   EXPECT_NE(compressed<std::int64_t>({{0, kHuge, 2, 3}}, {{0, 3, 1}}, 1, 4), "");
-  EXPECT_NE(compressed<std::int64_t>({{0, kLeast, 2, 3}}, {{0, 3, 1}}, 1, 4), "");
+  EXPECT_NE(compressed<std::int64_t>({{0, kMin, 2, 3}}, {{0, 3, 1}}, 1, 4), "");
   EXPECT_NE(compressed<std::int32_t>({{0, -1, 2, 3}}, {{0, 3, 1}}, 1, 4), "");
   EXPECT_NE(compressed<std::int64_t>({{}}, {{}}, 1, 4), "") << "not even a beginning";
   EXPECT_NE(compressed<std::int64_t>({{}}, {{0}}, 0, 4), "") << "columns of no batch";
@@ -107,8 +107,8 @@ TEST(Jagged, parts_are_inside_their_rows) {
   EXPECT_NE(jagged({{0, 2, 2, 6}}, 5), "");
   EXPECT_NE(jagged({{0, 3, 2, 5}}, 5), "");
   EXPECT_NE(jagged({{-1, 2}}, 5), "");
-  EXPECT_NE(jagged({{kLeast, kHuge}}, 5), "");
-  EXPECT_NE(jagged({{1, kLeast}}, 5), "");
+  EXPECT_NE(jagged({{kMin, kHuge}}, 5), "");
+  EXPECT_NE(jagged({{1, kMin}}, 5), "");
   EXPECT_NE(jagged({{0, kHuge}}, 5), "");
 }
 
@@ -162,4 +162,4 @@ TEST(PrivateCopies, are_row_major_and_their_own) {
 }
 
 }  // namespace
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

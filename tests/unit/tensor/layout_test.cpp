@@ -9,7 +9,7 @@
 
 #include "tests/unit/platform/test_support.hpp"
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 namespace {
 
 constexpr std::int64_t kHugeSize = std::numeric_limits<std::int64_t>::max();
@@ -236,4 +236,4 @@ TEST(Copy, does_not_look_at_the_stride_of_a_single_element) {
 }
 
 }  // namespace
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
-#include <tensorbus/value.hpp>
+#include <tensorbus/values/value.hpp>
 
 #include "tests/unit/platform/test_support.hpp"
 

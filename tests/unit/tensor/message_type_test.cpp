@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <tensorbus/message_type.hpp>
+#include <tensorbus/values/message_type.hpp>
 
 #include "tensorbus/platform/error.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 #include <limits>
-#include <tensorbus/value.hpp>
+#include <tensorbus/values/value.hpp>
 
 #include "tests/unit/platform/test_support.hpp"
 
@@ -35,11 +35,11 @@ TEST(Value, knows_its_type) {
 }
 
 TEST(Value, keeps_a_number_as_int64_where_it_fits) {
-  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   EXPECT_EQ(Value(std::uint64_t{5}), Value(5));
-  EXPECT_TRUE(Value(kMost).is<std::int64_t>());
-  EXPECT_TRUE(Value(kMost + 1).is<std::uint64_t>());
-  EXPECT_NE(Value(kMost + 1), Value(std::numeric_limits<std::int64_t>::min()));
+  EXPECT_TRUE(Value(kMax).is<std::int64_t>());
+  EXPECT_TRUE(Value(kMax + 1).is<std::uint64_t>());
+  EXPECT_NE(Value(kMax + 1), Value(std::numeric_limits<std::int64_t>::min()));
 }
 
 TEST(Value, finds_the_first_of_a_name) {

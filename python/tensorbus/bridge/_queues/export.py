@@ -16,8 +16,8 @@ from tensorbus._core import Outcome
 
 logger = logging.getLogger("tensorbus.bridge")
 
-MOST_ASKED = 64  # max. items requested at a time from one queue for one peer
-_MOST_OWED = 65_536  # max. puts and calls without a reply
+MAX_ASKED = 64  # max. items requested at a time from one queue for one peer
+_MAX_OWED = 65_536  # max. puts and calls without a reply
 _CALLS = {"state": 0, "join": 0, "shutdown": 1, "drain": 0, "close": 0}  # with max. number
 _POLL = "poll"  # the call for a get that does not wait
 _CODE_OF = {Outcome.DONE: 0, Outcome.TIMED_OUT: 1, Outcome.SHUT_DOWN: 2}
@@ -255,7 +255,7 @@ class QueueExport:
     # Begins or cancels gets: the peer's demand minus the items that are under way to it.
     def _ask(self) -> None:
         under_way = sum(1 for tag in self._items if tag > self._seen)
-        wanted = max(min(self._demand, MOST_ASKED) - under_way, 0)
+        wanted = max(min(self._demand, MAX_ASKED) - under_way, 0)
         if self._over:
             wanted = 0
         elif self._paused:
@@ -269,7 +269,7 @@ class QueueExport:
             self._home.get(self._newest_get, waits=True)
 
     def _owe(self, id: int) -> None:
-        if id in self._owed or len(self._owed) >= _MOST_OWED:
+        if id in self._owed or len(self._owed) >= _MAX_OWED:
             raise ProtocolError(f"the put or call {id}: its id is in use, or too many are pending")
         self._owed.add(id)
 

@@ -22,8 +22,8 @@ logger = logging.getLogger("tensorbus.bridge")
 
 SERVICE_PREFIX = "service:"
 
-_MOST_IN_FRAME = 256
-_MOST_QUEUES = 65_536  # of one peer
+_MAX_IN_FRAME = 256
+_MAX_QUEUES = 65_536  # of one peer
 _OPENS_IN = 1.0  # seconds to wait for the reply of a process before the next try
 _OPENED_AT_ONCE = 4  # threads that open queues
 
@@ -201,8 +201,8 @@ class QueueLists:
         return self._link.rules.imports.lets(public_name(entry.name), self._link.machine)
 
     def _add(self, entry: QueueEntry) -> None:
-        if len(self._there) >= _MOST_QUEUES:
-            raise ProtocolError(f"QUEUES: more than {_MOST_QUEUES}")
+        if len(self._there) >= _MAX_QUEUES:
+            raise ProtocolError(f"QUEUES: more than {_MAX_QUEUES}")
         self._link.budget.remember(entry.key, entry.name)
         self._there[entry.key] = entry, self._consumer_of(entry)
 
@@ -236,5 +236,5 @@ def public_name(name: str) -> str:
 
 def _parts(entries: list[Any]) -> Iterator[list[Any]]:
     """Yields the entries in lists that fit into a frame each."""
-    for begin in range(0, len(entries), _MOST_IN_FRAME):
-        yield entries[begin : begin + _MOST_IN_FRAME]
+    for begin in range(0, len(entries), _MAX_IN_FRAME):
+        yield entries[begin : begin + _MAX_IN_FRAME]

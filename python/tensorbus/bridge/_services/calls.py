@@ -6,7 +6,7 @@ from msgspec import DecodeError, Raw, msgpack
 
 from tensorbus._base.errors import ProtocolError
 
-MOST_CALLS = 256  # max. pending calls of a channel; each needs descriptors where the service is
+MAX_CALLS = 256  # max. pending calls of a channel; each needs descriptors where the service is
 
 _decoder = msgpack.Decoder(dict[str, Raw])
 _address = msgpack.Decoder(str)

@@ -10,7 +10,7 @@ from tensorbus._queues.pending import taken
 from tensorbus._services.answers import Answers
 from tensorbus._services.calls import error_item
 from tensorbus.bridge._queues.lists import public_name
-from tensorbus.bridge._services.calls import MOST_CALLS, reply_of
+from tensorbus.bridge._services.calls import MAX_CALLS, reply_of
 from tensorbus.bridge._shortage import (
     LONGEST_WAIT,
     WHEN_ROOM,
@@ -129,7 +129,7 @@ class ServiceMirror:
         self._answers = Answers(participant.domain, self._warn)
         self._calls: dict[int, str] = {}  # addresses for the answers, by number of the call
         self._newest = 0
-        self._room = asyncio.Semaphore(MOST_CALLS)
+        self._room = asyncio.Semaphore(MAX_CALLS)
         self._is_gone = False
         self._requests: asyncio.Task[None] | None = None
 

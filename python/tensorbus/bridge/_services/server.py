@@ -22,7 +22,7 @@ from tensorbus._services.watched_request import Lifeline, WatchedRequest
 from tensorbus.bridge._budget import PeerBudget
 from tensorbus.bridge._queues.lists import SERVICE_PREFIX, LocalQueues, public_name
 from tensorbus.bridge._rules import Rules
-from tensorbus.bridge._services.calls import MOST_CALLS, with_reply
+from tensorbus.bridge._services.calls import MAX_CALLS, with_reply
 from tensorbus.bridge._shares.threads import in_a_thread
 from tensorbus.bridge._shortage import Backoff
 from tensorbus.bridge._streams.channel import Channel, ChannelMessage
@@ -105,8 +105,8 @@ class _Calls:
         if message.verb != "call":
             raise ProtocolError(f"the channel of a service: {message.verb!r} is unknown")
         (number,) = message.numbers(1)
-        if len(self._tasks) >= MOST_CALLS:
-            raise ProtocolError(f"the channel of a service: more than {MOST_CALLS} calls")
+        if len(self._tasks) >= MAX_CALLS:
+            raise ProtocolError(f"the channel of a service: more than {MAX_CALLS} calls")
         await self._channel.budget.descriptors.wait_for(_OF_CALL)
         replies = None
         try:

@@ -19,7 +19,7 @@ from tensorbus.bridge._shortage import Backoff
 logger = logging.getLogger("tensorbus.bridge")
 
 _KEPT = 30.0  # seconds for which a copy is kept after the last attach
-_MOST_AT_ONCE = 256  # concurrent requests
+_MAX_AT_ONCE = 256  # concurrent requests
 
 _ANY = calls.Types(None, None)
 
@@ -43,7 +43,7 @@ class Shares:
             participant.domain, lambda error: logger.warning("a share: %s", error)
         )
         self._tasks: set[asyncio.Task[None]] = set()
-        self._room = asyncio.Semaphore(_MOST_AT_ONCE)
+        self._room = asyncio.Semaphore(_MAX_AT_ONCE)
 
     async def run(self) -> None:
         """Runs until cancelled."""

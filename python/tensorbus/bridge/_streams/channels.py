@@ -13,7 +13,7 @@ from tensorbus.bridge._streams.stream import Limits
 from tensorbus.bridge._wire.frames import Begin, Credit, Open
 from tensorbus.bridge._wire.frames import Closed as ClosedFrame
 
-_MOST_CHANNELS = 65_536  # of one peer
+_MAX_CHANNELS = 65_536  # of one peer
 
 # Serves a channel that the peer has opened; the channel is closed when it returns or raises.
 Serve = Callable[[Channel], Awaitable[None]]
@@ -127,7 +127,7 @@ class Channels:
 
     def _accept(self, number: int, told: Open) -> Channel | None:
         serve = self._served.get(told.kind)
-        if serve is None or len(self._channels) >= _MOST_CHANNELS:
+        if serve is None or len(self._channels) >= _MAX_CHANNELS:
             why = "too many" if serve else f"this bridge serves no {told.kind!r}"
             self._link.send(ClosedFrame(why), number | BY_ACCEPTOR)
             return None

@@ -46,7 +46,7 @@ class OutgoingMessage:
                 for dtype, shape, strides, flags, offset in tensors
             ]
         most = len(self.fields) + sum(60 + 18 * len(one.shape) for one in self.tensors) + 100
-        if most > frames.MOST_BYTES:
+        if most > frames.MAX_BYTES:
             raise Unsupported(
                 f"a message of {len(self.tensors)} tensors and {len(self.fields)} bytes of other "
                 "values: between machines shapes and values have at most 1 MiB. Send a tensor of "

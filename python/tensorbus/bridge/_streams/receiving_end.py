@@ -13,7 +13,7 @@ from tensorbus.bridge._wire.frames import Begin, Credit
 
 _TELL_AFTER = 0.02  # seconds, so that one CREDIT settles several small messages
 _SLOW_WINDOW = 256 << 10  # min. window in bytes: what a slow network carries in a short time
-_MOST_WINDOW = 64 << 20  # bytes
+_MAX_WINDOW = 64 << 20  # bytes
 
 
 class ReceivingEnd:
@@ -120,12 +120,12 @@ class ReceivingEnd:
         self.ready.extend(ready)
         return bool(ready)
 
-    # The window has room for two messages like this one, but at most _MOST_WINDOW. It has at least
-    # _SLOW_WINDOW; if `reliable`, at least an eighth of _MOST_WINDOW. It never shrinks.
+    # The window has room for two messages like this one, but at most _MAX_WINDOW. It has at least
+    # _SLOW_WINDOW; if `reliable`, at least an eighth of _MAX_WINDOW. It never shrinks.
     def _widen(self, cost: int) -> None:
-        least = min(2 * cost, _MOST_WINDOW)
+        least = min(2 * cost, _MAX_WINDOW)
         if self._reliable:
-            least = max(least, _MOST_WINDOW // 8)
+            least = max(least, _MAX_WINDOW // 8)
         self._receiving.window = max(self._receiving.window, least, _SLOW_WINDOW)
 
     def _stop_telling(self) -> None:

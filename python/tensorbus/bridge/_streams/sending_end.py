@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from tensorbus.bridge._streams.message import OutgoingMessage
 from tensorbus.bridge._streams.stream import (
-    MOST_SAMPLES_UNDER_WAY,
+    MAX_SAMPLES_UNDER_WAY,
     Limits,
     Outgoing,
     SendingStream,
@@ -17,8 +17,8 @@ from tensorbus.bridge._wire import frames
 from tensorbus.bridge._wire.compression import compressed
 from tensorbus.bridge._wire.lane import BULK, EXPRESS, Lane
 
-_MOST_UNSETTLED = 4096  # unsettled messages of a channel at which settled() waits
-_MOST_BYTES = 64 << 20  # bytes of fields in such messages above which settled() waits
+_MAX_UNSETTLED = 4096  # unsettled messages of a channel at which settled() waits
+_MAX_BYTES = 64 << 20  # bytes of fields in such messages above which settled() waits
 _SMALL = 64 << 10  # max. bytes of tensors of a message on the express lane
 
 
@@ -79,13 +79,13 @@ class SendingEnd:
 
     async def settled(self) -> None:
         """Waits while this side keeps too many messages or bytes that the peer has not settled."""
-        while self._sending.unsettled >= _MOST_UNSETTLED or self._unsettled_bytes() > _MOST_BYTES:
+        while self._sending.unsettled >= _MAX_UNSETTLED or self._unsettled_bytes() > _MAX_BYTES:
             self.room.clear()
             await self.room.wait()
 
     def _unsettled_bytes(self) -> int:
         """Returns the bytes of fields. Tensors do not count: they are leased, not copied."""
-        if self._sending.unsettled <= MOST_SAMPLES_UNDER_WAY:
+        if self._sending.unsettled <= MAX_SAMPLES_UNDER_WAY:
             return 0
         return sum(len(one.fields) for one in self._sending.held())
 
@@ -143,7 +143,7 @@ class SendingEnd:
             self._write_chunk(lane, b"".join(message.pieces(_SMALL)), head)
         else:
             lane.write(head)
-            self._under_way = message.pieces(frames.MOST_BYTES)
+            self._under_way = message.pieces(frames.MAX_BYTES)
         self._index, self._size = item.index, message.size
         if not self._under_way:
             self._end_message()

@@ -16,7 +16,7 @@ from tensorbus._base.errors import ProtocolError
 Payload = TypeVar("Payload")
 
 _OVERHEAD = 256  # cost of an empty sample, in bytes
-MOST_SAMPLES_UNDER_WAY = 64
+MAX_SAMPLES_UNDER_WAY = 64
 
 
 def cost_of(tensor_bytes: int, field_bytes: int) -> int:
@@ -177,7 +177,7 @@ class ReceivingStream(Generic[Payload]):
 
     def limits(self) -> Limits:
         """Returns the current limits for the sender. The caller must send them."""
-        samples = self._published + MOST_SAMPLES_UNDER_WAY
+        samples = self._published + MAX_SAMPLES_UNDER_WAY
         cost = self._published_cost + self.window
         self._said = Limits(
             self.next,
@@ -258,9 +258,9 @@ class ReceivingStream(Generic[Payload]):
 
     def worth_telling(self) -> bool:
         """Returns True if the sender may have to wait soon unless it gets the new limits()."""
-        samples = self._published + MOST_SAMPLES_UNDER_WAY - self._said.samples
+        samples = self._published + MAX_SAMPLES_UNDER_WAY - self._said.samples
         cost = self._published_cost + self.window - self._said.cost
-        return samples >= MOST_SAMPLES_UNDER_WAY // 4 or cost >= self.window // 4
+        return samples >= MAX_SAMPLES_UNDER_WAY // 4 or cost >= self.window // 4
 
     def _all(self) -> Iterator[Incoming[Any]]:
         yield from self._under_way.values()

@@ -16,7 +16,7 @@ from tensorbus.bridge._rules import TopicRule
 from tensorbus.bridge._shortage import Backoff, Log
 from tensorbus.bridge._streams.message import OutgoingMessage
 from tensorbus.bridge._streams.sending_end import SendingEnd
-from tensorbus.bridge._streams.stream import MOST_SAMPLES_UNDER_WAY, Limits
+from tensorbus.bridge._streams.stream import MAX_SAMPLES_UNDER_WAY, Limits
 from tensorbus.bridge._wire.frames import Ended, PublisherEntry
 
 logger = logging.getLogger("tensorbus.bridge")
@@ -69,7 +69,7 @@ class Export:
             publisher.topic,
             participant,
             depth=publisher.depth,
-            max_held=2 * MOST_SAMPLES_UNDER_WAY,
+            max_held=2 * MAX_SAMPLES_UNDER_WAY,
             reliable=publisher.reliable,
             end_of_stream=True,
             spin=0,

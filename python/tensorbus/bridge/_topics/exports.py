@@ -175,7 +175,7 @@ def _parts(publishers: list[PublisherEntry]) -> Iterator[list[PublisherEntry]]:
     for one in publishers:
         part.append(one)
         size += 4 * (len(one.topic) + len(one.node) + len(one.type)) + 100
-        if size > frames.MOST_BYTES // 4:
+        if size > frames.MAX_BYTES // 4:
             yield part
             part, size = [], 0
     if part:

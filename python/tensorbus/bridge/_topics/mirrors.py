@@ -15,7 +15,7 @@ from tensorbus.bridge._wire.frames import Begin, Ended, PublisherEntry, Publishe
 
 _UNWANTED_AFTER = 1.0  # seconds without a local subscriber
 _AGAIN_AFTER = 1.0  # seconds until the first retry of a failed stream
-_MOST_PUBLISHERS = 65_536  # of one peer
+_MAX_PUBLISHERS = 65_536  # of one peer
 
 
 @dataclass
@@ -155,8 +155,8 @@ class Mirrors:
             self._make_all.within(WHEN_ROOM)
 
     def _add(self, publisher: PublisherEntry) -> None:
-        if len(self._there) >= _MOST_PUBLISHERS:
-            raise ProtocolError(f"PUBLISHERS: more than {_MOST_PUBLISHERS}")
+        if len(self._there) >= _MAX_PUBLISHERS:
+            raise ProtocolError(f"PUBLISHERS: more than {_MAX_PUBLISHERS}")
         key = publisher.key
         self._link.budget.remember(*_texts(publisher))
         self._there[key] = publisher

@@ -13,7 +13,7 @@ from tensorbus.bridge._wire.compression import decompressed
 VERSION = 1
 MAGIC = "tensorbus-bridge"
 ANY = "*"  # HELLO.known: any session with this bridge
-MOST_BYTES = 1 << 20  # max. size of the body of a frame
+MAX_BYTES = 1 << 20  # max. size of the body of a frame
 CHUNK = 7
 ZSTD = 14  # a compressed CHUNK
 
@@ -162,7 +162,7 @@ _TYPES: dict[int, type[Frame]] = {
 _NUMBERS = {frame: number for number, frame in _TYPES.items()}
 _DECODERS = {number: msgspec.msgpack.Decoder(frame) for number, frame in _TYPES.items()}
 _ENCODER = msgspec.msgpack.Encoder()
-_discarded = memoryview(bytearray(MOST_BYTES))
+_discarded = memoryview(bytearray(MAX_BYTES))
 
 
 def discarded(length: int) -> memoryview:
@@ -180,7 +180,7 @@ def encode(frame: Frame, stream: int = 0) -> bytes:
     if isinstance(frame, Begin) and not frame.lost:  # older versions do not know this field
         fields = msgspec.structs.astuple(frame)[:-1]
     body = _ENCODER.encode(fields)
-    if len(body) > MOST_BYTES:
+    if len(body) > MAX_BYTES:
         raise ValueError(f"{type(frame).__name__}: {len(body)} bytes; a frame has at most 1 MiB")
     return _HEADER.pack(len(body), _NUMBERS[type(frame)], 0, 0, stream) + body
 
@@ -252,7 +252,7 @@ class FrameReader:
         if self._chunk is not None or left < HEADER_BYTES:
             return False
         length, number, zero, zeros, stream = _HEADER.unpack_from(self._buffer, self._begin)
-        if length > MOST_BYTES or zero or zeros:
+        if length > MAX_BYTES or zero or zeros:
             raise ProtocolError(f"frame.length: {length}, type {number}")
         if number == CHUNK:
             self._begin += HEADER_BYTES
@@ -271,7 +271,7 @@ class FrameReader:
         return True
 
     def _read_zstd(self, stream: int, body: bytes) -> None:
-        data = decompressed(body, MOST_BYTES)
+        data = decompressed(body, MAX_BYTES)
         self._handler.chunk_target(stream, len(data))[:] = data
         self._handler.on_chunk(stream, len(data))
 

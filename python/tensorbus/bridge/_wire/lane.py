@@ -26,9 +26,9 @@ _AHEAD = 4 << 10  # bytes received at once while no CHUNK is expected
 
 PING_EVERY = 1.0  # seconds
 SILENCE = 3.0  # seconds without received bytes after which a connection is considered dead
-_MOST_REASON = 500  # characters
+_MAX_REASON = 500  # characters
 _LONG = 0.01  # seconds of CPU time; if received bytes take more, reading pauses for that time
-_MOST_UNSENT = 16 << 20  # unsent bytes above which the connection is closed
+_MAX_UNSENT = 16 << 20  # unsent bytes above which the connection is closed
 
 
 class LaneOwner(Protocol):
@@ -158,7 +158,7 @@ class Lane(asyncio.BufferedProtocol):
     def on_frame(self, frame: Frame, stream: int) -> None:
         if isinstance(frame, Ended) and stream == 0:
             self.refused = True
-            self.close(f"the peer says: {frame.text[:_MOST_REASON]!r}")
+            self.close(f"the peer says: {frame.text[:_MAX_REASON]!r}")
         elif self._owner is None:
             self._greet(frame)
         elif isinstance(frame, Ping):
@@ -200,7 +200,7 @@ class Lane(asyncio.BufferedProtocol):
     def refuse(self, error: ProtocolError) -> None:
         """Ends the connection, and sends the reason to the peer."""
         self.refused = True
-        self.send(Ended(False, 0, str(error)[:_MOST_REASON]))
+        self.send(Ended(False, 0, str(error)[:_MAX_REASON]))
         self.close(f"protocol error: {error}")
 
     def send(self, frame: Frame, stream: int = 0) -> None:
@@ -217,7 +217,7 @@ class Lane(asyncio.BufferedProtocol):
         if self._writer is None or self._why:
             return
         self._writer.write(*parts)
-        if self._writer is not None and self._writer.unsent > _MOST_UNSENT:
+        if self._writer is not None and self._writer.unsent > _MAX_UNSENT:
             self.close("the peer does not read")
 
     def close(self, why: str) -> None:

@@ -12,7 +12,7 @@ from tensorbus.bridge._shortage import Backoff
 from tensorbus.bridge._wire.addresses import host_and_port
 from tensorbus.bridge._wire.lane import SILENCE, Lane
 
-_LEAST_TIME = 1.0  # min. seconds to wait for each of several addresses
+_MIN_TIME = 1.0  # min. seconds to wait for each of several addresses
 
 # Says more than the error: asyncio sends no alert when it refuses a certificate.
 CLOSED_IN_TLS = (
@@ -160,7 +160,7 @@ async def _connected(host: str, port: int) -> socket.socket:
         try:
             connection.setblocking(False)
             connecting = loop.sock_connect(connection, where)
-            await asyncio.wait_for(connecting, max(SILENCE / len(found), _LEAST_TIME))
+            await asyncio.wait_for(connecting, max(SILENCE / len(found), _MIN_TIME))
             return connection
         except (OSError, asyncio.TimeoutError) as failed:
             connection.close()

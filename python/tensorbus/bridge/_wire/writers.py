@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-_MOST_AT_ONCE = 64  # parts per system call
+_MAX_AT_ONCE = 64  # parts per system call
 
 
 class Writer(Protocol):
@@ -101,7 +101,7 @@ class SocketWriter:
     # Returns True if nothing waits any more.
     def _send(self) -> bool:
         while self._parts:
-            parts = [self._parts[i] for i in range(min(len(self._parts), _MOST_AT_ONCE))]
+            parts = [self._parts[i] for i in range(min(len(self._parts), _MAX_AT_ONCE))]
             try:
                 sent = os.writev(self._descriptor, parts)
             except BlockingIOError:

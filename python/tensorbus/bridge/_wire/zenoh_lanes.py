@@ -31,7 +31,7 @@ _THERE, _BACK = "there", "back"  # direction: from the side that connects, and t
 _SEQUENCE = struct.Struct("<Q")
 _LAST = 2**64 - 1  # the sequence number of the message that ends a lane
 _AT_ONCE = 4 << 20  # bytes that may wait for Zenoh before the lane counts as not writable
-_MOST_BYTES = 64 << 10  # of a message; a slow network carries several per SILENCE
+_MAX_BYTES = 64 << 10  # of a message; a slow network carries several per SILENCE
 _RETRY = 1.0  # seconds
 
 # Settings of Zenoh: it shares no memory, and tries to reach a lost router at least once a second.
@@ -284,8 +284,8 @@ class _ZenohLane:
     def write(self, *parts: bytes | memoryview) -> None:
         data = memoryview(b"".join(parts))
         self._waiting += len(data)
-        for begin in range(0, len(data), _MOST_BYTES):
-            self._queue.put(data[begin : begin + _MOST_BYTES])
+        for begin in range(0, len(data), _MAX_BYTES):
+            self._queue.put(data[begin : begin + _MAX_BYTES])
 
     def close(self) -> None:
         self._queue.put(None)

@@ -32,7 +32,7 @@ void Connection::watch_death(int pidfd) {
   death_tag_ = loop_.watch(pidfd, [this] { on_ready(Cause::kDeath); });
 }
 
-void Connection::listen_when_heard() {
+void Connection::listen_when_handled() {
   if (deaf_ || channel_->waiting() == 0) return;
   loop_.watch_readable(socket_tag_, channel_->fd(), false);
   deaf_ = true;
@@ -80,14 +80,14 @@ bool Connection::hear(Cause cause) {
   // with the socket may go on sending.
   std::optional<link::Channel::Batch> answers;  // to messages that came in one batch
   for (int i = 0; i < (cause == Cause::kDeath ? kLastWords : kAtATime); ++i) {
-    const auto state = unheard_ ? link::Channel::State::kMessage : channel_->receive(received_);
+    const auto state = unhandled_ ? link::Channel::State::kMessage : channel_->receive(received_);
     if (state == link::Channel::State::kEnded) return true;
     if (state != link::Channel::State::kMessage) break;
-    unheard_ = true;
+    unhandled_ = true;
     if (!answers && channel_->has_rest()) answers.emplace(channel_);
     on_message_(received_);
     if (answers && !channel_->has_rest()) answers.reset();
-    unheard_ = false;
+    unhandled_ = false;
     shortage_.clear();
     received_.datagram.fds.clear();
     if (closed_ || (deaf_ && cause == Cause::kReady)) return false;

@@ -30,7 +30,7 @@ class Connection {
   const std::shared_ptr<link::Channel>& channel() const noexcept { return channel_; }
   // Stops reading from the peer until the peer has read what was sent. For the side that replies:
   // if both sides did this, each could wait for the other.
-  void listen_when_heard();
+  void listen_when_handled();
   // Also watches a pidfd for the peer's death. The caller owns the descriptor.
   void watch_death(int pidfd);
   // Returns the limit that prevents the handling of the first unread message; empty if none does.
@@ -53,8 +53,8 @@ class Connection {
   std::optional<EventLoop::Tag> death_tag_;
   int pidfd_ = -1;
   link::Channel::Received received_;
-  bool unheard_ = false;  // received_ was not handled yet, because of a limit
-  int tries_ = 0;         // attempts to handle it since the peer hung up
+  bool unhandled_ = false;  // received_ was not handled yet, because of a limit
+  int tries_ = 0;           // attempts to handle it since the peer hung up
   std::string shortage_;
   bool deaf_ = false;  // reads nothing until the channel has sent its queue
   bool closed_ = false;

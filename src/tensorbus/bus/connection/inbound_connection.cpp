@@ -16,7 +16,7 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr std::size_t kMaxLinks = 65536;
-constexpr std::size_t kMostText = 3000;  // bytes of a refusal
+constexpr std::size_t kMaxText = 3000;  // bytes of a refusal
 
 // Returns why the subscriber cannot read what is published; nothing if it can.
 std::optional<std::string> mismatch(const link::Subscribe& asked, const MessageType& published) {
@@ -50,7 +50,7 @@ InboundConnection::InboundConnection(ParticipantContext& context, platform::Fd s
           context.loop, of_same_user(std::move(socket)),
           [this](link::Channel::Received& received) {
             on_message(received);
-            connection_.listen_when_heard();
+            connection_.listen_when_handled();
           },
           [this](const std::string& why) { on_end_(*this, why); }),
       segments_(std::make_shared<link::SegmentSender>(connection_.channel(), context.arena,
@@ -120,7 +120,8 @@ void InboundConnection::tell_ended() {
   if (stopped_) return;
   for (auto& [number, link] : links_) {
     if (!link.link) continue;
-    if (link.told == Link::Told::kNothing && link.publisher->gets_nothing_more(*link.link)) {
+    if (link.notified == Link::Notified::kNothing &&
+        link.publisher->gets_nothing_more(*link.link)) {
       const bool cut_off = link.link->is_cut_off();
       if (cut_off)
         context_.log.write(platform::LogLevel::kWarning, link.publisher->topic(), account_.pid(),
@@ -130,11 +131,11 @@ void InboundConnection::tell_ended() {
         context_.log.write(platform::LogLevel::kError, link.publisher->topic(), account_.pid(),
                            {"ended its subscription, since it returned an invalid lease"});
       connection_.channel()->send(link::Ended{number, cut_off ? 1U : 0U});
-      link.told = cut_off ? Link::Told::kCutOff : Link::Told::kEnded;
+      link.notified = cut_off ? Link::Notified::kCutOff : Link::Notified::kEnded;
     }
-    if (link.told == Link::Told::kCutOff && link.publisher->closed()) {
+    if (link.notified == Link::Notified::kCutOff && link.publisher->closed()) {
       connection_.channel()->send(link::Ended{number, 0});
-      link.told = Link::Told::kEnded;
+      link.notified = Link::Notified::kEnded;
     }
   }
 }
@@ -221,9 +222,9 @@ void InboundConnection::inspect(link::Channel::Received& received) {
   (void)received.as<link::Inspect>();
   const std::vector<std::byte> report = context_.report();
   try {
-    if (report.size() > kMostReportBytes)
+    if (report.size() > kMaxReportBytes)
       throw memory::PeerLimit("the report has " + std::to_string(report.size()) +
-                              " bytes; at most " + std::to_string(kMostReportBytes) +
+                              " bytes; at most " + std::to_string(kMaxReportBytes) +
                               " are possible");
     inspection_ = account_.take({.memory_bytes = report.size() + platform::page_bytes()});
   } catch (const memory::PeerLimit& limit) {
@@ -302,7 +303,7 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
   const std::shared_ptr<Sender> publisher = find_publisher_(asked.publisher);
   if (!publisher || publisher->topic() != asked.topic)
     return refuse(asked, Code::kClosed, "there is no such publisher any more");
-  if (grant > publisher->most_granted())
+  if (grant > publisher->max_grant())
     return refuse(
         asked, Code::kUnsupported,
         "the publisher is not shared, subscribers can only read its memory: make it shared "
@@ -310,13 +311,13 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
   if (const auto why = mismatch(asked, publisher->options().type)) {
     const std::string& theirs = publisher->options().type.definition();
     return refuse(asked, Code::kTypeMismatch,
-                  *why + "\nThe publisher's type:\n" + theirs.substr(0, link::kMostDefinition));
+                  *why + "\nThe publisher's type:\n" + theirs.substr(0, link::kMaxDefinition));
   }
   const link::Borrower borrower{.grant = grant,
                                 .reliable = asked.best_effort == 0,
                                 .pid = static_cast<std::uint32_t>(account_.pid()),
                                 .participant = peer_->id,
-                                .node = asked.node.substr(0, link::kMostNode)};
+                                .node = asked.node.substr(0, link::kMaxNode)};
   const link::LinkLimits limits = publisher->limits_of({asked.depth, asked.max_held});
   memory::PeerCharge charge;
   try {
@@ -379,7 +380,7 @@ void InboundConnection::refuse(const link::Subscribe& asked, Code code, const st
 
 void InboundConnection::refuse(std::uint32_t link, Code code, const std::string& text) {
   connection_.channel()->send(
-      link::Refused{link, static_cast<std::uint32_t>(code), text.substr(0, kMostText)});
+      link::Refused{link, static_cast<std::uint32_t>(code), text.substr(0, kMaxText)});
 }
 
 }  // namespace tensorbus::bus

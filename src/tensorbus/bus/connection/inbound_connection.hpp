@@ -61,7 +61,7 @@ class InboundConnection {
     memory::PeerCharge charge;
     std::optional<memory::PeerCharge> notifier{};
     std::optional<memory::PeerCharge> room_listener{};
-    enum class Told : std::uint8_t { kNothing, kCutOff, kEnded } told = Told::kNothing;
+    enum class Notified : std::uint8_t { kNothing, kCutOff, kEnded } notified = Notified::kNothing;
   };
 
   void on_message(link::Channel::Received& received);

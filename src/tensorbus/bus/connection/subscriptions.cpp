@@ -7,7 +7,7 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr int kMostUnreached = 256;  // about 3 ms
+constexpr int kMaxUnreached = 256;  // about 3 ms
 
 }  // namespace
 
@@ -41,7 +41,7 @@ bool Subscriptions::join(const std::vector<std::string>& files, OutboundConnecti
                          PeerLog& log) {
   bool room_for_all = true;
   // Tries a limited number of dead owners at a time: removing their files schedules another scan.
-  int left = kMostUnreached;
+  int left = kMaxUnreached;
   for (const auto& [subscriber, publisher] : not_joined(files, owners)) {
     try {
       if (owners.connection_to(publisher.first) != nullptr)

@@ -8,7 +8,7 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr std::size_t kTensorAlignment = 64;
-constexpr std::size_t kMostExpected = 256;
+constexpr std::size_t kMaxExpected = 256;
 
 std::size_t aligned(std::size_t bytes) {
   return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
@@ -29,7 +29,7 @@ bool is_dense(const CopyPlan::Copy& copy) {
 
 void CopyPlan::add(std::size_t tensor, const TensorView& view, ByteSpan span,
                    std::size_t expected) {
-  if (copies_.empty()) copies_.reserve(std::min(expected, kMostExpected));
+  if (copies_.empty()) copies_.reserve(std::min(expected, kMaxExpected));
   copies_.push_back({tensor, &view, span, {}, 0, false});
 }
 
@@ -69,7 +69,7 @@ std::size_t CopyPlan::lay_out() {
 }
 
 void CopyPlan::lay_out_alone(Copy& copy) {
-  copy.layout = layout_of_copy(copy.view->layout);
+  copy.layout = tensor::layout_of_copy(copy.view->layout);
   copy.place = bytes_;
   bytes_ += aligned(span_of(copy.layout).bytes());
 }
@@ -83,7 +83,7 @@ void CopyPlan::lay_out_together(std::span<Copy> overlapping) {
     packed += copy.view->layout.packed_bytes();
   }
   const auto hull = static_cast<std::size_t>(end - begin);
-  if (!holes_are_cheap(hull, packed)) {
+  if (!tensor::holes_are_cheap(hull, packed)) {
     for (Copy& copy : overlapping) lay_out_alone(copy);  // for example columns of a matrix
     return;
   }
@@ -99,12 +99,12 @@ void CopyPlan::lay_out_together(std::span<Copy> overlapping) {
   bytes_ = aligned(place + hull);
 }
 
-std::size_t CopyPlan::fill(std::byte* block, Stores stores) const {
+std::size_t CopyPlan::fill(std::byte* block, tensor::Stores stores) const {
   std::size_t moved = 0;
   for (const Copy& copy : copies_) {
     if (copy.covered) continue;
     std::byte* first = block + copy.place - span_of(copy.layout).begin;
-    copy_elements(first, copy.layout, first_of(copy), copy.view->layout, stores);
+    tensor::copy_elements(first, copy.layout, first_of(copy), copy.view->layout, stores);
     moved += std::min(copy.span.bytes(), copy.view->layout.packed_bytes());
   }
   return moved;

@@ -2,8 +2,8 @@
 
 #include <cstddef>
 #include <span>
-#include <tensorbus/layout.hpp>
-#include <tensorbus/message.hpp>
+#include <tensorbus/values/layout.hpp>
+#include <tensorbus/values/message.hpp>
 #include <vector>
 
 #include "tensorbus/tensor/layout.hpp"
@@ -32,7 +32,7 @@ class CopyPlan {
 
   std::span<const Copy> copies() const noexcept { return copies_; }
   // Fills the block; returns the number of copied bytes.
-  std::size_t fill(std::byte* block, Stores stores) const;
+  std::size_t fill(std::byte* block, tensor::Stores stores) const;
 
  private:
   void sort();

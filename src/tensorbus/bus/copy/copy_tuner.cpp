@@ -7,19 +7,20 @@ namespace {
 
 constexpr double kClearlyLess = 0.9;
 
-Stores other(Stores stores) noexcept {
-  return stores == Stores::kOrdinary ? Stores::kNonTemporal : Stores::kOrdinary;
+tensor::Stores other(tensor::Stores stores) noexcept {
+  return stores == tensor::Stores::kOrdinary ? tensor::Stores::kNonTemporal
+                                             : tensor::Stores::kOrdinary;
 }
 
 }  // namespace
 
-Stores CopyTuner::in_turn() const noexcept { return trying_ ? other(chosen_) : chosen_; }
+tensor::Stores CopyTuner::in_turn() const noexcept { return trying_ ? other(chosen_) : chosen_; }
 
 CopyTuner::Turn CopyTuner::begin(std::size_t bytes) {
   const platform::MutexLock lock(mutex_);
   if (bytes < bytes_ / 2 || bytes / 2 > bytes_) {
     bytes_ = bytes;
-    chosen_ = Stores::kOrdinary;
+    chosen_ = tensor::Stores::kOrdinary;
     trying_ = false;
     left_ = kTrial;
     period_ = kFirstPeriod;

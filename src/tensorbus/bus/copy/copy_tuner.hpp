@@ -33,7 +33,7 @@ class CopyTuner {
   // readers get them faster from the writer's caches than from memory.
   template <typename Copy>
   void run(std::size_t bytes, Copy copy) {
-    if (bytes < kWorthTuning) return copy(Stores::kOrdinary);
+    if (bytes < kWorthTuning) return copy(tensor::Stores::kOrdinary);
     const Turn turn = begin(bytes);
     if (!turn.judged) {
       copy(turn.stores);
@@ -48,7 +48,7 @@ class CopyTuner {
 
   // Does the same in two steps.
   struct Turn {
-    Stores stores = Stores::kOrdinary;
+    tensor::Stores stores = tensor::Stores::kOrdinary;
     bool judged = false;  // its duration counts
     std::size_t bytes = 0;
   };
@@ -58,12 +58,12 @@ class CopyTuner {
  private:
   static constexpr double kNone = std::numeric_limits<double>::infinity();
 
-  Stores in_turn() const noexcept TB_REQUIRES(mutex_);
+  tensor::Stores in_turn() const noexcept TB_REQUIRES(mutex_);
   void end_phase() noexcept TB_REQUIRES(mutex_);
 
   platform::Mutex mutex_;
   std::size_t bytes_ TB_GUARDED_BY(mutex_) = 0;  // of the copy with which the comparison began
-  Stores chosen_ TB_GUARDED_BY(mutex_) = Stores::kOrdinary;
+  tensor::Stores chosen_ TB_GUARDED_BY(mutex_) = tensor::Stores::kOrdinary;
   bool trying_ TB_GUARDED_BY(mutex_) = false;          // the other kind of stores
   std::uint32_t left_ TB_GUARDED_BY(mutex_) = kTrial;  // copies of this trial or period
   std::uint32_t period_ TB_GUARDED_BY(mutex_) = kFirstPeriod;

@@ -11,7 +11,7 @@ namespace tensorbus::bus {
 namespace {
 
 // Several, so that a copy that waits for its writer delays few others.
-constexpr std::size_t kMostWorkers = 8;  // per device
+constexpr std::size_t kMaxWorkers = 8;  // per device
 
 }  // namespace
 
@@ -80,7 +80,7 @@ DeviceCopier::Worker DeviceCopier::take_worker(const device::Gpu& device) {
     auto found = std::find_if(all.begin(), all.end(), [this](const Worker& worker) {
       return device_memory_->marks().whole(worker.last);
     });
-    if (found == all.end() && all.size() >= kMostWorkers) found = all.begin();
+    if (found == all.end() && all.size() >= kMaxWorkers) found = all.begin();
     if (found != all.end()) {
       Worker worker = std::move(*found);
       all.erase(found);

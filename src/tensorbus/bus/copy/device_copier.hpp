@@ -3,7 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <tensorbus/device.hpp>
+#include <tensorbus/values/device.hpp>
 #include <vector>
 
 #include "tensorbus/bus/copy/device_plan.hpp"

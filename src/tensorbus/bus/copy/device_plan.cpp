@@ -46,7 +46,7 @@ std::size_t DevicePlan::lay_out() {
 void DevicePlan::require_dense() const {
   for (const Stretch& one : stretches_) {
     const auto bytes = static_cast<std::size_t>(one.end - one.begin);
-    if (!holes_are_cheap(bytes, one.packed_bytes))
+    if (!tensor::holes_are_cheap(bytes, one.packed_bytes))
       throw Error(Code::kUnsupported,
                   "a tensor on a GPU whose " + std::to_string(one.packed_bytes) +
                       " bytes are spread over " + std::to_string(bytes) +

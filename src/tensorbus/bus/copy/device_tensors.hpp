@@ -5,8 +5,8 @@
 #include <map>
 #include <optional>
 #include <tensorbus/internal/one_or_many.hpp>
-#include <tensorbus/layout.hpp>
-#include <tensorbus/message.hpp>
+#include <tensorbus/values/layout.hpp>
+#include <tensorbus/values/message.hpp>
 #include <utility>
 #include <vector>
 

@@ -8,7 +8,7 @@
 
 namespace tensorbus::bus {
 
-inline constexpr std::size_t kMostMarkerBytes = 65'536;
+inline constexpr std::size_t kMaxMarkerBytes = 65'536;
 
 // The content of a marker: describes a publisher or node to programs that list the domain. The bus
 // itself does not rely on it.

@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 #include <vector>
 
 #include "tensorbus/bus/domain/domain_path.hpp"
@@ -41,8 +41,8 @@ class Domain {
   // restore_markers().
   void add_marker(const std::string& name, std::string_view content = {}) const;
   // See platform::read_file().
-  std::string read_marker(const std::string& name, std::size_t most_bytes) const {
-    return platform::read_file(*directory(), name, most_bytes);
+  std::string read_marker(const std::string& name, std::size_t max_bytes) const {
+    return platform::read_file(*directory(), name, max_bytes);
   }
   void remove_file(const std::string& name) const noexcept;
   // Returns true if no process listens at the socket of this participant.

@@ -20,7 +20,7 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::size_t kMostNamed = 8;  // maximum listed in a message
+constexpr std::size_t kMaxNamed = 8;  // maximum listed in a message
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -177,7 +177,7 @@ std::string elsewhere_text(const std::string& path) {
   }
   if (others.empty()) return {};
   std::string text = ". Processes of this user are also in";
-  for (std::size_t i = 0; i < others.size() && i < kMostNamed; ++i)
+  for (std::size_t i = 0; i < others.size() && i < kMaxNamed; ++i)
     text += (i == 0 ? " " : ", ") + others[i];
   return text + ", each a bus of its own: see TENSORBUS_DOMAIN, and `tensorbus doctor`";
 }

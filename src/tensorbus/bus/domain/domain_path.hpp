@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "tensorbus/platform/export.hpp"
+
 namespace tensorbus::bus {
 
 // Returns the path of a domain. `asked` is a path if it contains a slash, else a name; if it is
@@ -22,6 +24,6 @@ inline bool is_domain_path(const std::string& asked_for) {
 // do not find each other.
 std::vector<std::string> domains_beside(const std::string& path);
 // Returns these domains as the end of a message; empty if none, or if the domain is a given path.
-std::string elsewhere_text(const std::string& path);
+TENSORBUS_API std::string elsewhere_text(const std::string& path);
 
 }  // namespace tensorbus::bus

@@ -2,7 +2,7 @@
 
 #include <chrono>
 #include <map>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 
 #include "tensorbus/bus/domain/domain.hpp"
 #include "tensorbus/bus/event_loop/event_loop.hpp"

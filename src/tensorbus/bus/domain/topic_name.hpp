@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 #include <utility>
 
 #include "tensorbus/platform/export.hpp"

@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 constexpr auto kRestAtALimit = 20ms;
 constexpr auto kSilence = 10s;
 
-constexpr int kMostSoon = 64;
+constexpr int kMaxSoon = 64;
 constexpr int kRounds = 8;  // enough to read a full socket, 64 messages at a time
 constexpr int kTries = 64;  // attempts to run a task here when another thread is about to finish
 
@@ -109,7 +109,7 @@ std::optional<EventLoop::Tag> EventLoop::take_soon() {
 
 // Also runs what these handlers request, up to a limit: the thread may be a program's.
 void EventLoop::run_soon() {
-  for (int i = 0; i < kMostSoon; ++i) {
+  for (int i = 0; i < kMaxSoon; ++i) {
     const auto tag = take_soon();
     if (!tag) return;
     dispatch(*tag);

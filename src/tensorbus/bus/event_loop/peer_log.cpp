@@ -10,7 +10,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kInterval = 10s;
-constexpr std::size_t kMostLines = 32;  // in an interval
+constexpr std::size_t kMaxLines = 32;  // in an interval
 
 std::string line_of(std::string_view topic, pid_t pid,
                     std::initializer_list<std::string_view> text) {
@@ -47,7 +47,7 @@ void PeerLog::write_line(platform::LogLevel level, const std::string& line) {
           platform::LogLevel::kWarning,
           (std::to_string(left_out) + " lines about other processes were left out").c_str());
   }
-  if (written_.size() == kMostLines || !written_.insert(line).second)
+  if (written_.size() == kMaxLines || !written_.insert(line).second)
     ++left_out_;
   else
     platform::log(level, line.c_str());

@@ -9,11 +9,11 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::size_t kMostArguments = 4096;  // maximum bytes read of a command line
+constexpr std::size_t kMaxArguments = 4096;  // maximum bytes read of a command line
 
 std::string contents(const std::string& path) {
   std::ifstream file(path);
-  std::string text(kMostArguments, '\0');
+  std::string text(kMaxArguments, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
   return text;

@@ -7,14 +7,17 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <tensorbus/internal/fields.hpp>
 #include <tensorbus/internal/message_pack.hpp>
-#include <tensorbus/value.hpp>
+#include <tensorbus/values/value.hpp>
 
-#include "tensorbus/bus/inspect/report_fields.hpp"
 #include "tensorbus/platform/error.hpp"
 
 namespace tensorbus::bus {
 namespace {
+
+using internal::HasList;
+using internal::list_fields;
 
 struct FieldCount {
   std::size_t fields = 0;
@@ -57,21 +60,21 @@ class ReportWriter {
 class ReportReader {
  public:
   explicit ReportReader(std::span<const std::byte> bytes)
-      : rest_(bytes), room_(kMostGrowth * bytes.size()) {}
+      : rest_(bytes), room_(kMaxGrowth * bytes.size()) {}
   void operator()(const char*, auto& field) { get(field); }
   void get(HasList auto& report) {
     const std::size_t known = count_fields(report);
     const std::size_t fields = require(rest_.list());
     if (fields < known) refuse("a list with too few fields");
     list_fields(*this, report);
-    for (std::size_t i = known; i < fields; ++i) skip(kMostLevels);
+    for (std::size_t i = known; i < fields; ++i) skip(kMaxLevels);
   }
   bool at_end() const noexcept { return rest_.left() == 0; }
 
  private:
-  static constexpr int kMostLevels = 16;
-  static constexpr std::size_t kMostReserved = 64;
-  static constexpr std::size_t kMostGrowth = 16;
+  static constexpr int kMaxLevels = 16;
+  static constexpr std::size_t kMaxReserved = 64;
+  static constexpr std::size_t kMaxGrowth = 16;
 
   [[noreturn]] static void refuse(const char* why) {
     throw Error(Code::kProtocol, std::string("inspection: ") + why);
@@ -112,7 +115,7 @@ class ReportReader {
     const std::size_t count = require(rest_.list());
     if (count > rest_.left()) refuse("a list longer than its bytes");
     parts.clear();
-    parts.reserve(std::min(count, kMostReserved));
+    parts.reserve(std::min(count, kMaxReserved));
     for (std::size_t i = 0; i < count; ++i) {
       spend(sizeof(Part));
       get(parts.emplace_back());

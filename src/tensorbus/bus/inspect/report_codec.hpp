@@ -2,12 +2,12 @@
 
 #include <cstddef>
 #include <span>
-#include <tensorbus/inspected.hpp>
+#include <tensorbus/values/inspected.hpp>
 #include <vector>
 
 namespace tensorbus::bus {
 
-inline constexpr std::size_t kMostReportBytes = std::size_t{16} << 20;
+inline constexpr std::size_t kMaxReportBytes = std::size_t{16} << 20;
 
 // Encodes a report as MessagePack (docs/internals/protocol.md, section 9).
 [[gnu::cold]] std::vector<std::byte> encode_report(const ParticipantReport& report);

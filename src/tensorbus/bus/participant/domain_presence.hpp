@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 
 #include "tensorbus/bus/domain/domain.hpp"
 #include "tensorbus/bus/event_loop/event_loop.hpp"

@@ -2,8 +2,8 @@
 
 #include <cstddef>
 #include <functional>
-#include <tensorbus/device.hpp>
-#include <tensorbus/outcome.hpp>
+#include <tensorbus/values/device.hpp>
+#include <tensorbus/values/outcome.hpp>
 
 #include "tensorbus/bus/copy/copy_tuner.hpp"
 #include "tensorbus/bus/participant/publishers.hpp"

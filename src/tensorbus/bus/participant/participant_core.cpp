@@ -8,7 +8,7 @@
 
 #include "tensorbus/bus/domain/advertisement.hpp"
 #include "tensorbus/bus/domain/topic_name.hpp"
-#include "tensorbus/bus/queue/queue_host.hpp"
+#include "tensorbus/bus/queue/queue_server.hpp"
 #include "tensorbus/bus/session/host_copy_request.hpp"
 #include "tensorbus/bus/session/lease_acquisition.hpp"
 #include "tensorbus/bus/trace/tracing.hpp"
@@ -68,14 +68,14 @@ void check_option(const char* name, std::uint32_t value, std::uint32_t least, st
                                             std::to_string(most));
 }
 
-constexpr std::size_t kMostMachine = 255;  // bytes of a machine's name
+constexpr std::size_t kMaxMachine = 255;  // bytes of a machine's name
 
 void check_origin(const link::MirrorOrigin& origin) {
   if (origin.machine.empty() && origin.publisher.empty()) return;
-  if (origin.machine.empty() || origin.machine.size() > kMostMachine)
-    throw Error(Code::kInvalidArgument,
-                "origin: a machine's name of " + std::to_string(origin.machine.size()) +
-                    " bytes; expected 1 to " + std::to_string(kMostMachine));
+  if (origin.machine.empty() || origin.machine.size() > kMaxMachine)
+    throw Error(Code::kInvalidArgument, "origin: a machine's name of " +
+                                            std::to_string(origin.machine.size()) +
+                                            " bytes; expected 1 to " + std::to_string(kMaxMachine));
   if (!parse_publisher_name(origin.publisher))
     throw Error(Code::kInvalidArgument, "origin: \"" + origin.publisher +
                                             "\" is not the name of a publisher, <id>.<number>");
@@ -115,7 +115,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   context_.report = [this] { return encode_report(report()); };
   context_.tracing = std::make_shared<Tracing>(
       id(), [this] { return publishers_.living(); }, [this] { return subscriptions_.living(); });
-  context_.queues = std::make_shared<QueueHost>(context_);
+  context_.queues = std::make_shared<QueueServer>(context_);
   context_.on_session_end = [this] {
     if (Kept* const kept = kept_or_null()) kept->on_session_end();
   };
@@ -192,19 +192,19 @@ void ParticipantCore::close(const std::shared_ptr<Sender>& publisher, bool broke
   const std::string marker = publishers_.remove(publisher->number());
   if (!marker.empty()) domain_.remove_file(marker);
   platform::kill_point("close.marker_removed");
-  if (broken_off) broken_off_untold_.store(true, std::memory_order_release);
+  if (broken_off) broken_off_unreported_.store(true, std::memory_order_release);
   loop_.schedule(telling_ended_);
 }
 
 void ParticipantCore::tell_ended() {
-  broken_off_untold_.store(false, std::memory_order_relaxed);
+  broken_off_unreported_.store(false, std::memory_order_relaxed);
   inbound_.tell_ended();
 }
 
 // Finds a publisher for a subscriber that requests it. Before that, notifies subscribers of
 // publishers that were broken off: this publisher may be the replacement.
 std::shared_ptr<Sender> ParticipantCore::find_publisher(std::uint32_t number) {
-  if (broken_off_untold_.load(std::memory_order_acquire)) tell_ended();
+  if (broken_off_unreported_.load(std::memory_order_acquire)) tell_ended();
   return publishers_.find(number);
 }
 
@@ -224,16 +224,16 @@ std::shared_ptr<Receiver> ParticipantCore::add_subscriber(
   check_option("depth", options.depth, 0, link::kMaxDepth);
   check_option("max_held", options.max_held, 1, link::kMaxHeld - link::kMaxDepth);
   auto subscriber = std::make_shared<Receiver>(topic, options, context_.wake_page, context_.copier);
-  subscriber->claim_by(
+  subscriber->acquire_by(
       [this, weak = std::weak_ptr(subscriber)](const std::shared_ptr<link::BorrowerLink>& link,
-                                               std::uint64_t token, Descriptor descriptor) {
-        if (const auto core = weak.lock()) claim_for(core, link, token, std::move(descriptor));
+                                               std::uint64_t token, tensor::Descriptor descriptor) {
+        if (const auto core = weak.lock()) acquire_for(core, link, token, std::move(descriptor));
       });
   subscriber->stage_by([this, weak = std::weak_ptr(subscriber)](
                            const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
-                           std::vector<OutOfReach> tensors, AcquiredLeases claimed) {
+                           std::vector<OutOfReach> tensors, AcquiredLeases acquired) {
     if (const auto core = weak.lock())
-      stage_for(core, link, token, std::move(tensors), std::move(claimed));
+      stage_for(core, link, token, std::move(tensors), std::move(acquired));
   });
   subscriber->on_links_gone([this] { loop_.schedule(dropping_idle_); });
   subscriber->rejoin_by([this] { loop_.schedule(joining_again_, kRejoinDelay); });
@@ -291,13 +291,13 @@ void ParticipantCore::join_lost_again() {
 }
 
 // Called under the subscriber's mutex.
-void ParticipantCore::claim_for(const std::shared_ptr<Receiver>& subscriber,
-                                const std::shared_ptr<link::BorrowerLink>& link,
-                                std::uint64_t token, Descriptor descriptor) {
+void ParticipantCore::acquire_for(const std::shared_ptr<Receiver>& subscriber,
+                                  const std::shared_ptr<link::BorrowerLink>& link,
+                                  std::uint64_t token, tensor::Descriptor descriptor) {
   loop_.post(
       [this, weak = std::weak_ptr(subscriber), link, token, descriptor = std::move(descriptor)] {
-        const auto claim = [this, weak, link, token,
-                            descriptor](const std::shared_ptr<PeerSession>& sender) {
+        const auto acquire = [this, weak, link, token,
+                              descriptor](const std::shared_ptr<PeerSession>& sender) {
           const auto core = weak.lock();
           if (!core) return;
           LeaseAcquisition::start(
@@ -307,25 +307,26 @@ void ParticipantCore::claim_for(const std::shared_ptr<Receiver>& subscriber,
                 if (!living) return;
                 const auto* const error = std::get_if<Error>(&result);
                 if (error != nullptr && error->code() == Code::kOutOfMemory)
-                  claim_later(living, link, token, descriptor, *error);
+                  acquire_later(living, link, token, descriptor, *error);
                 else
-                  living->claimed(link, token, std::move(result));
+                  living->acquired(link, token, std::move(result));
               });
         };
-        outbound_.reach(link->source()->participant, claim);
+        outbound_.reach(link->source()->participant, acquire);
       });
 }
 
 // The sample waits for room, and with it the later samples of its publisher.
-void ParticipantCore::claim_later(const std::shared_ptr<Receiver>& subscriber,
-                                  const std::shared_ptr<link::BorrowerLink>& link,
-                                  std::uint64_t token, Descriptor descriptor, const Error& why) {
+void ParticipantCore::acquire_later(const std::shared_ptr<Receiver>& subscriber,
+                                    const std::shared_ptr<link::BorrowerLink>& link,
+                                    std::uint64_t token, tensor::Descriptor descriptor,
+                                    const Error& why) {
   context_.log.write(platform::LogLevel::kWarning, subscriber->topic(), PeerLog::kNoProcess,
                      {"a sample that was handed on waits: ", why.what()});
   loop_.post_later(kRejoinDelay, [this, weak = std::weak_ptr(subscriber), link, token,
                                   descriptor = std::move(descriptor)] {
     const auto living = weak.lock();
-    if (living && living->awaits_claim(link, token)) claim_for(living, link, token, descriptor);
+    if (living && living->awaits_leases(link, token)) acquire_for(living, link, token, descriptor);
   });
 }
 
@@ -333,13 +334,13 @@ void ParticipantCore::claim_later(const std::shared_ptr<Receiver>& subscriber,
 void ParticipantCore::stage_for(const std::shared_ptr<Receiver>& subscriber,
                                 const std::shared_ptr<link::BorrowerLink>& link,
                                 std::uint64_t token, std::vector<OutOfReach> tensors,
-                                AcquiredLeases claimed) {
+                                AcquiredLeases acquired) {
   loop_.post([this, weak = std::weak_ptr(subscriber), link, token, tensors = std::move(tensors),
-              claimed = std::move(claimed)]() mutable {
-    HostCopyRequest::start(context_, tensors, std::move(claimed),
+              acquired = std::move(acquired)]() mutable {
+    HostCopyRequest::start(context_, tensors, std::move(acquired),
                            [weak, link, token](std::variant<AcquiredLeases, Error> result) {
                              if (const auto living = weak.lock())
-                               living->claimed(link, token, std::move(result));
+                               living->acquired(link, token, std::move(result));
                            });
   });
 }
@@ -352,7 +353,7 @@ std::vector<std::shared_ptr<link::PeerMemory>> ParticipantCore::orphaned_memory_
 
 Shares::Name ParticipantCore::share(const SampleBuilder& sample, std::uint32_t uses,
                                     Shares::Clock::time_point until, std::uint64_t carrier) {
-  const memory::Grant grant = sample.most_granted();
+  const memory::Grant grant = sample.max_grant();
   const Shares::Added added =
       context_.shares.add({sample.entry(), sample.issued(), grant}, uses, until, carrier);
   if (added.ends_first) loop_.schedule(ending_shares_);

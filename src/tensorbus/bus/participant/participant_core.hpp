@@ -6,9 +6,9 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <tensorbus/inspected.hpp>
-#include <tensorbus/options.hpp>
-#include <tensorbus/stats.hpp>
+#include <tensorbus/values/inspected.hpp>
+#include <tensorbus/values/options.hpp>
+#include <tensorbus/values/stats.hpp>
 #include <utility>
 #include <vector>
 
@@ -126,21 +126,21 @@ class ParticipantCore {
   const std::shared_ptr<DeviceCopier>& copier() const noexcept { return context_.copier; }
 
  private:
-  // On the event loop only, except claim_for() and stage_for().
+  // On the event loop only, except acquire_for() and stage_for().
   [[gnu::cold]] ParticipantReport report();
   void scan();
   void join_lost_again();
   std::vector<std::shared_ptr<link::PeerMemory>> orphaned_memory_of(const Id& owner);
   void end_overdue_shares();
-  void claim_for(const std::shared_ptr<Receiver>& subscriber,
-                 const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
-                 Descriptor descriptor);
-  void claim_later(const std::shared_ptr<Receiver>& subscriber,
+  void acquire_for(const std::shared_ptr<Receiver>& subscriber,
                    const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
-                   Descriptor descriptor, const Error& why);
+                   tensor::Descriptor descriptor);
+  void acquire_later(const std::shared_ptr<Receiver>& subscriber,
+                     const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
+                     tensor::Descriptor descriptor, const Error& why);
   void stage_for(const std::shared_ptr<Receiver>& subscriber,
                  const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
-                 std::vector<OutOfReach> tensors, AcquiredLeases claimed);
+                 std::vector<OutOfReach> tensors, AcquiredLeases acquired);
   void look_after_events();
   void look_after_children();
   void tell_ended();
@@ -162,7 +162,7 @@ class ParticipantCore {
   DropLog drop_log_{loop_, context_.log, publishers_};
   // A publisher was broken off, and its subscribers are not notified yet. Release and acquire: the
   // closing precedes the flag.
-  std::atomic<bool> broken_off_untold_{false};
+  std::atomic<bool> broken_off_unreported_{false};
   Subscriptions subscriptions_;
   InboundConnections inbound_;
   OutboundConnections outbound_;

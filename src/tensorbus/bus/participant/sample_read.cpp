@@ -16,7 +16,7 @@ Outcome SampleRead::read(Sample& sample, const platform::StopCondition& stop) {
     }
     const Outcome outcome = copies_->wait(stop);
     if (outcome != Outcome::kDone) return outcome;
-    held_->claimed = copies_->take();
+    held_->acquired = copies_->take();
     if (!read_now(sample)) throw Error(Code::kProtocol, "STAGED: not the requested copies");
     return Outcome::kDone;
   } catch (const Error& error) {
@@ -48,10 +48,11 @@ bool SampleRead::read_now(Sample& sample) {
 
 void SampleRead::ask_for_copies() {
   auto copies = std::make_shared<Completion<AcquiredLeases>>();
-  auto tensors = SampleData::out_of_reach(*held_->lender, held_->descriptor, &held_->claimed, how_);
+  auto tensors =
+      SampleData::out_of_reach(*held_->lender, held_->descriptor, &held_->acquired, how_);
   core_->post([copies, tensors = std::move(tensors),
-               claimed = held_->claimed](ParticipantContext& context) {
-    HostCopyRequest::start(context, tensors, claimed,
+               acquired = held_->acquired](ParticipantContext& context) {
+    HostCopyRequest::start(context, tensors, acquired,
                            [copies](std::variant<AcquiredLeases, Error> staged) {
                              if (const auto* error = std::get_if<Error>(&staged))
                                copies->fail(*error);

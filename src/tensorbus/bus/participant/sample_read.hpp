@@ -2,8 +2,8 @@
 
 #include <functional>
 #include <memory>
-#include <tensorbus/options.hpp>
-#include <tensorbus/stats.hpp>
+#include <tensorbus/values/options.hpp>
+#include <tensorbus/values/stats.hpp>
 
 #include "tensorbus/bus/event_loop/completion.hpp"
 #include "tensorbus/bus/participant/participant_core.hpp"

@@ -5,7 +5,7 @@
 #include <deque>
 #include <map>
 #include <optional>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 
 #include "tensorbus/platform/mutex.hpp"
 
@@ -16,7 +16,7 @@ namespace tensorbus::bus {
 class TakenItems {
  public:
   struct Queue {
-    Id host;
+    Id server;
     std::uint64_t number = 0;
     auto operator<=>(const Queue&) const = default;
   };

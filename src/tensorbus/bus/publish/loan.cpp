@@ -4,10 +4,10 @@
 
 #include "tensorbus/bus/publish/loan_state.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 
 Loan::Loan(memory::BlockRef block, const Layout& layout, const ByteSpan& span, Device device,
-           std::shared_ptr<bus::ParticipantCore> home) {
+           std::shared_ptr<ParticipantCore> home) {
   std::byte* const first = block->data() - span.begin;
   auto issued = std::make_shared<const link::PublishedSample>(std::move(block));
   state_.emplace(std::move(home), std::move(issued), layout, span, first, device);
@@ -30,4 +30,4 @@ void Loan::require_host() const {
                 "this loan lies on a GPU: give data() to a kernel, the host cannot use it");
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

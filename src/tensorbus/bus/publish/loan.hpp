@@ -4,23 +4,22 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <tensorbus/layout.hpp>
-#include <tensorbus/message.hpp>
+#include <tensorbus/values/layout.hpp>
+#include <tensorbus/values/message.hpp>
 
 #include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/tensor/layout.hpp"
 
-namespace tensorbus {
-
-namespace memory {
+namespace tensorbus::memory {
 class BlockRef;
 }
-namespace bus {
+
+namespace tensorbus::bus {
+
 class ParticipantCore;
 class Publisher;
-}  // namespace bus
 struct LoanState;
 
 // Memory of the bus, on the host or on a GPU, that a program fills and publishes. A loan that is
@@ -29,7 +28,7 @@ class TENSORBUS_API Loan {
  public:
   // `span` must be the span of `layout`, and `block` large enough for it.
   Loan(memory::BlockRef block, const Layout& layout, const ByteSpan& span,
-       Device device = Device::host(), std::shared_ptr<bus::ParticipantCore> home = {});
+       Device device = Device::host(), std::shared_ptr<ParticipantCore> home = {});
 
   Loan(Loan&&) noexcept;
   Loan& operator=(Loan&&) noexcept;
@@ -51,10 +50,10 @@ class TENSORBUS_API Loan {
   }
 
  private:
-  friend class bus::Publisher;
+  friend class Publisher;
   void require_host() const;
 
-  bus::ForkSafe<LoanState> state_;
+  ForkSafe<LoanState> state_;
 };
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

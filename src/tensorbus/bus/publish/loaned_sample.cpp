@@ -15,7 +15,7 @@ bool LoanedSample::take(const Layout& layout, const ByteSpan& span, const std::b
       data + span.begin < block.data() || block.data() + block.bytes() < data + span.end)
     return false;
   link::Entry& entry = ready_.entry;
-  const std::size_t bytes = encode_alone(
+  const std::size_t bytes = tensor::encode_alone(
       layout, block, static_cast<std::uint64_t>(data - block.data()), entry.inline_bytes);
   if (bytes == 0) return false;
   entry.fingerprint = fingerprint;

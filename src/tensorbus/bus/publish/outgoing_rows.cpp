@@ -6,7 +6,7 @@ namespace tensorbus::bus {
 
 void OutgoingRows::advance(link::Entry& entry, std::uint64_t by) const noexcept {
   entry.sequence += by;
-  move_alone(entry.inline_bytes, by * step);
+  tensor::move_alone(entry.inline_bytes, by * step);
 }
 
 }  // namespace tensorbus::bus

@@ -27,7 +27,7 @@ void wait_for_writes(const TensorView& view) {
   stream.synchronize();
 }
 
-void point_at(TensorEntry& entry, const memory::Block& block, std::uint64_t offset) {
+void point_at(tensor::TensorEntry& entry, const memory::Block& block, std::uint64_t offset) {
   entry.kind = block.kind();
   entry.segment = block.segment();
   entry.offset = block.offset() + offset;
@@ -38,12 +38,12 @@ void point_at(TensorEntry& entry, const memory::Block& block, std::uint64_t offs
 
 SampleBuilder::SampleBuilder(std::span<const TensorView> tensors, const Message& rest,
                              const Supplies& supplies, const memory::BlockRef* loan)
-    : most_granted_(supplies.pool.most) {
+    : max_grant_(supplies.pool.most) {
   if (tensors.size() > kMaxTensors)
     throw Error(Code::kInvalidArgument, std::to_string(tensors.size()) +
                                             " tensors in one message; at most 65535 are possible");
   try {
-    Descriptor& descriptor = descriptor_;
+    tensor::Descriptor& descriptor = descriptor_;
     descriptor.origin = rest.origin;
     descriptor.fields = rest.fields;
     ready_.bytes = rest.fields.size();
@@ -88,12 +88,12 @@ SampleBuilder::SampleBuilder(std::span<const TensorView> tensors, const Message&
 // Finds tensors to pass by reference and plans copies of the rest; returns the copies' bytes.
 std::size_t SampleBuilder::place_tensors(std::span<const TensorView> tensors,
                                          const Supplies& supplies, const memory::BlockRef* loan,
-                                         Descriptor& descriptor) {
+                                         tensor::Descriptor& descriptor) {
   if (tensors.empty()) return 0;
   descriptor.tensors.resize(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const TensorView& view = tensors[i];
-    TensorEntry& entry = descriptor.tensors[i];
+    tensor::TensorEntry& entry = descriptor.tensors[i];
     const auto* data = static_cast<const std::byte*>(view.data);
     const ByteSpan span = span_of(view.layout);
     const bool empty = span.bytes() == 0;  // no bytes to refer to
@@ -119,9 +119,10 @@ std::size_t SampleBuilder::place_tensors(std::span<const TensorView> tensors,
 }
 
 void SampleBuilder::copy_tensors(memory::Block& block, std::size_t bytes, CopyTuner& copies,
-                                 Descriptor& descriptor) {
-  copies.run(bytes,
-             [&](Stores stores) { ready_.copied_bytes += copies_.fill(block.data(), stores); });
+                                 tensor::Descriptor& descriptor) {
+  copies.run(bytes, [&](tensor::Stores stores) {
+    ready_.copied_bytes += copies_.fill(block.data(), stores);
+  });
   for (const CopyPlan::Copy& copy : copies_.copies())
     point_at(descriptor.tensors[copy.tensor], block,
              copy.place - static_cast<std::uint64_t>(span_of(copy.layout).begin));
@@ -129,8 +130,8 @@ void SampleBuilder::copy_tensors(memory::Block& block, std::size_t bytes, CopyTu
 
 // Lends a mapped file, which other processes can map, too. Returns false for a copy-on-write
 // mapping. Throws Error(kSystem) if the file has changed.
-bool SampleBuilder::lend_file(TensorEntry& entry, const std::byte* data, const ByteSpan& span,
-                              const Supplies& supplies) {
+bool SampleBuilder::lend_file(tensor::TensorEntry& entry, const std::byte* data,
+                              const ByteSpan& span, const Supplies& supplies) {
   using Mode = memory::MappedFile::Mode;
   const memory::MappedFile* const file = memory::MappedFile::at(data);
   if (file == nullptr || file->mode() == Mode::kCopyOnWrite) return false;
@@ -152,8 +153,9 @@ bool SampleBuilder::lend_file(TensorEntry& entry, const std::byte* data, const B
 
 // Hands on borrowed memory under its owner's name for it. Returns false unless this publisher
 // grants exactly what the owner granted.
-bool SampleBuilder::hand_on(TensorEntry& entry, const TensorView& view, const ByteSpan& span,
-                            const Supplies& supplies, Descriptor& descriptor) {
+bool SampleBuilder::hand_on(tensor::TensorEntry& entry, const TensorView& view,
+                            const ByteSpan& span, const Supplies& supplies,
+                            tensor::Descriptor& descriptor) {
   if (view.device.is_host() && supplies.pool.number != 0) return false;  // copied
   const auto* const first = static_cast<const std::byte*>(view.data) + span.begin;
   auto found = !view.device.is_host()  // a copy would have to wait for its writer
@@ -185,8 +187,8 @@ bool SampleBuilder::hand_on(TensorEntry& entry, const TensorView& view, const By
 }
 
 // Lends GPU memory of another allocator if the view has a keeper and the memory can be exported.
-bool SampleBuilder::lend_foreign(TensorEntry& entry, const TensorView& view, const ByteSpan& span,
-                                 const Supplies& supplies) {
+bool SampleBuilder::lend_foreign(tensor::TensorEntry& entry, const TensorView& view,
+                                 const ByteSpan& span, const Supplies& supplies) {
   if (view.device.is_host() || !view.keeper || supplies.pool.most == memory::Grant::kWrite)
     return false;
   require_not_received(static_cast<const std::byte*>(view.data) + span.begin);
@@ -211,7 +213,7 @@ bool SampleBuilder::copy_on_device(std::size_t tensor, const TensorView& view,
 }
 
 void SampleBuilder::copy_on_devices(std::span<const TensorView> tensors, const Supplies& supplies,
-                                    Descriptor& descriptor) {
+                                    tensor::Descriptor& descriptor) {
   ready_.copied_bytes += device_tensors_.copy(
       [&](const Device& device, std::size_t bytes) {
         return supplies.blocks.allocate_on(device, bytes);
@@ -246,7 +248,7 @@ memory::Block* SampleBuilder::take_loan(const TensorView& view, const ByteSpan& 
   if (on_device) device_tensors_.add(view);
   if (first + span.bytes() > block->data() + block->bytes())
     throw Error(Code::kInvalidArgument, "the tensor reaches beyond the end of its loan");
-  const bool fits = block->most_granted() == supplies.pool.most;
+  const bool fits = block->max_grant() == supplies.pool.most;
   const bool apart = !on_device && block->pool().number != supplies.pool.number;
   if (apart || (!fits && block->copied_where_it_does_not_fit())) return nullptr;  // copied
   if (!fits)

@@ -4,8 +4,8 @@
 #include <memory>
 #include <span>
 #include <tensorbus/internal/one_or_many.hpp>
-#include <tensorbus/layout.hpp>
-#include <tensorbus/message.hpp>
+#include <tensorbus/values/layout.hpp>
+#include <tensorbus/values/message.hpp>
 
 #include "tensorbus/bus/copy/copy_plan.hpp"
 #include "tensorbus/bus/copy/copy_tuner.hpp"
@@ -58,33 +58,33 @@ class SampleBuilder {
   const link::Entry& entry() const noexcept { return ready_.entry; }
   const link::PublishedRef& issued() const noexcept { return ready_.issued; }
   // Returns the descriptor without its fields.
-  const Descriptor& descriptor() const noexcept { return descriptor_; }
-  memory::Grant most_granted() const noexcept { return most_granted_; }
+  const tensor::Descriptor& descriptor() const noexcept { return descriptor_; }
+  memory::Grant max_grant() const noexcept { return max_grant_; }
 
   // Keeps the loans marked as published.
   void mark_done() noexcept { marked_.clear(); }
 
  private:
-  bool lend_file(TensorEntry& entry, const std::byte* data, const ByteSpan& span,
+  bool lend_file(tensor::TensorEntry& entry, const std::byte* data, const ByteSpan& span,
                  const Supplies& supplies);
-  bool hand_on(TensorEntry& entry, const TensorView& view, const ByteSpan& span,
-               const Supplies& supplies, Descriptor& descriptor);
-  bool lend_foreign(TensorEntry& entry, const TensorView& view, const ByteSpan& span,
+  bool hand_on(tensor::TensorEntry& entry, const TensorView& view, const ByteSpan& span,
+               const Supplies& supplies, tensor::Descriptor& descriptor);
+  bool lend_foreign(tensor::TensorEntry& entry, const TensorView& view, const ByteSpan& span,
                     const Supplies& supplies);
   bool copy_on_device(std::size_t tensor, const TensorView& view, const ByteSpan& span);
   void copy_on_devices(std::span<const TensorView> tensors, const Supplies& supplies,
-                       Descriptor& descriptor);
+                       tensor::Descriptor& descriptor);
   void hold(memory::BlockRef block);
   memory::Block* take_loan(const TensorView& view, const ByteSpan& span, const Supplies& supplies,
                            const memory::BlockRef* loan);
   std::size_t place_tensors(std::span<const TensorView> tensors, const Supplies& supplies,
-                            const memory::BlockRef* loan, Descriptor& descriptor);
+                            const memory::BlockRef* loan, tensor::Descriptor& descriptor);
   void copy_tensors(memory::Block& block, std::size_t bytes, CopyTuner& copies,
-                    Descriptor& descriptor);
+                    tensor::Descriptor& descriptor);
   void return_loans() noexcept;
 
   OutgoingSample ready_;
-  Descriptor descriptor_;
+  tensor::Descriptor descriptor_;
   OneOrMany<memory::BlockRef> blocks_;                    // moves into the published sample
   OneOrMany<memory::SegmentId> files_;                    // segments of lent files; moves, too
   OneOrMany<std::shared_ptr<const void>> kept_;           // keeps lent files mapped; moves, too
@@ -92,7 +92,7 @@ class SampleBuilder {
   OneOrMany<memory::Block*> marked_;  // blocks that this object has marked as published
   CopyPlan copies_;
   DeviceTensors device_tensors_;
-  memory::Grant most_granted_;
+  memory::Grant max_grant_;
 };
 
 }  // namespace tensorbus::bus

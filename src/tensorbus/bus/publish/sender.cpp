@@ -10,7 +10,7 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::uint64_t kMostSequence = ~std::uint64_t{0} >> 1U;  // the next number is valid, too
+constexpr std::uint64_t kMaxSequence = ~std::uint64_t{0} >> 1U;  // the next number is valid, too
 
 std::uint32_t clamped(std::uint32_t value, std::uint32_t most) {
   return std::clamp<std::uint32_t>(value, 1, most);
@@ -31,7 +31,7 @@ Sender::Sender(std::string topic, std::uint32_t number, const PublisherOptions& 
       origin_(std::move(origin)),
       arena_(std::move(arena)),
       sleeper_(std::move(wake_page)),
-      pool_(options_.isolated ? arena_->make_pool(most_granted()) : most_granted()) {}
+      pool_(options_.isolated ? arena_->make_pool(max_grant()) : max_grant()) {}
 
 Published Sender::publish(OutgoingSample& sample, const platform::StopCondition& stop,
                           const Stamp* as) {
@@ -62,13 +62,13 @@ Outcome Sender::wait_for_room_in_all(const platform::StopCondition& stop) {
 }
 
 void Sender::require_next(std::uint64_t sequence) const {
-  if (sequence < next_sequence_ || sequence > kMostSequence)
+  if (sequence < next_sequence_ || sequence > kMaxSequence)
     throw Error(Code::kInvalidArgument, "sequence=" + std::to_string(sequence) + ": expected " +
                                             std::to_string(next_sequence_) + " to 2^63 - 1");
 }
 
 bool Sender::restart(std::uint64_t sequence) {
-  if (sequence > kMostSequence)
+  if (sequence > kMaxSequence)
     throw Error(Code::kInvalidArgument,
                 "sequence=" + std::to_string(sequence) + ": expected 0 to 2^63 - 1");
   const platform::MutexLock lock(mutex_);
@@ -235,7 +235,7 @@ void Sender::trace(std::shared_ptr<link::TraceRing> ring) {
 
 // The event loop logs drops: the publishing thread only wakes it, once for many drops.
 void Sender::note_drops() {
-  if (!std::exchange(drops_pending_, true) && drops_told_) drops_told_();
+  if (!std::exchange(drops_pending_, true) && on_drops_) on_drops_();
 }
 
 void Sender::drop_unsent(link::OwnerLink& link) {

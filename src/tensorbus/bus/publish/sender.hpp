@@ -8,11 +8,11 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <tensorbus/inspected.hpp>
-#include <tensorbus/layout.hpp>
-#include <tensorbus/message.hpp>
-#include <tensorbus/options.hpp>
-#include <tensorbus/stats.hpp>
+#include <tensorbus/values/inspected.hpp>
+#include <tensorbus/values/layout.hpp>
+#include <tensorbus/values/message.hpp>
+#include <tensorbus/values/options.hpp>
+#include <tensorbus/values/stats.hpp>
 #include <vector>
 
 #include "tensorbus/bus/copy/copy_tuner.hpp"
@@ -46,7 +46,7 @@ class Sender {
   const link::MirrorOrigin& origin() const noexcept { return origin_; }  // empty: not a mirror
   std::uint32_t wake_slot() const noexcept { return sleeper_.index(); }
   // Returns the largest grant on this publisher's memory that subscribers may have.
-  memory::Grant most_granted() const noexcept {
+  memory::Grant max_grant() const noexcept {
     return options_.shared ? memory::Grant::kWrite : memory::Grant::kRead;
   }
   // Returns the pool of its host memory, except files.
@@ -120,10 +120,10 @@ class Sender {
   // Returns the sample that is lent on a link under this token, or null.
   link::PublishedRef issued(const link::OwnerLink& link, std::uint64_t token) const;
   // Sets a function that is called, under mutex_, when a link is stopped because of its borrower.
-  void on_link_stopped(std::function<void()> told) { link_stopped_ = std::move(told); }
+  void on_link_stopped(std::function<void()> callback) { link_stopped_ = std::move(callback); }
   // Sets a function that is called, under mutex_, when subscribers() has changed.
-  void on_subscribers_changed(std::function<void()> told) {
-    subscribers_changed_ = std::move(told);
+  void on_subscribers_changed(std::function<void()> callback) {
+    subscribers_changed_ = std::move(callback);
   }
   // Returns true if subscribers() has changed since the last call.
   bool take_change() noexcept { return changed_.exchange(false, std::memory_order_relaxed); }
@@ -131,7 +131,7 @@ class Sender {
 
   // Sets a function that is called, under mutex_, when the first sample is dropped after a
   // take_drops() that returned nothing.
-  void on_drops(std::function<void()> told) { drops_told_ = std::move(told); }
+  void on_drops(std::function<void()> callback) { on_drops_ = std::move(callback); }
   // The samples dropped for a link since the last take_drops(), which leaves out links without
   // drops.
   struct Dropped {
@@ -186,7 +186,7 @@ class Sender {
   const std::shared_ptr<memory::Arena> arena_;
   std::function<void()> link_stopped_;
   std::function<void()> subscribers_changed_;
-  std::function<void()> drops_told_;
+  std::function<void()> on_drops_;
   std::atomic<bool> changed_{false};  // relaxed: subscribers_changed_() orders it
   link::ByteCounter in_flight_;
   CopyTuner copies_;

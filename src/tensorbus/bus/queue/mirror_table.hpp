@@ -231,7 +231,7 @@ class MirrorTable {
   void expect_again(std::size_t items) noexcept {
     died_ += items;
     table_.reopen();
-    tell_again_ = true;
+    notify_again_ = true;
   }
 
   // Afterwards no item waits together with a poll, no poll waits for an item that cannot come, and
@@ -244,9 +244,9 @@ class MirrorTable {
       table_.get(port, std::move(polls_.extract(poll).mapped()), false);
     }
     const std::size_t gets = table_.waiting_gets();
-    if (gets == told_ && !tell_again_ && (gets != 0 || !table_.any_waits())) return;
-    tell_again_ = false;
-    port.demand(told_ = gets);
+    if (gets == notified_ && !notify_again_ && (gets != 0 || !table_.any_waits())) return;
+    notify_again_ = false;
+    port.demand(notified_ = gets);
   }
 
   using Polls = std::map<std::uint64_t, Request>;
@@ -257,9 +257,9 @@ class MirrorTable {
   std::map<std::uint64_t, Relayed> relayed_;  // puts and calls to which the home has not replied
   Polls polls_;                               // gets that do not wait, and have no item yet
   std::uint64_t last_id_ = 0;
-  std::uint64_t died_ = 0;  // number of items; with `redeliver`
-  std::size_t told_ = 0;    // the demand of which the home was notified
-  bool tell_again_ = false;
+  std::uint64_t died_ = 0;    // number of items; with `redeliver`
+  std::size_t notified_ = 0;  // the demand of which the home was notified
+  bool notify_again_ = false;
 };
 
 }  // namespace tensorbus::bus

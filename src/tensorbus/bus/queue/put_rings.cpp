@@ -6,7 +6,7 @@ namespace tensorbus::bus {
 
 void PutRings::add(const Client& client, Lender lender, platform::Fd memory) {
   drop_ended();
-  if (rings_.size() >= kMost)
+  if (rings_.size() >= kMax)
     throw Error(Code::kUnsupported, "this queue has the maximum number of rings");
   rings_.reserve(rings_.size() + 1);
   auto charge = client->peer_memory()->account.take(

@@ -27,7 +27,7 @@ class PutRings {
  public:
   using Client = std::shared_ptr<PeerSession>;
   using Lender = std::shared_ptr<link::MessageLeaseSource>;  // for items without a lease
-  static constexpr std::size_t kMost = 64;  // per queue: each message checks all rings
+  static constexpr std::size_t kMax = 64;  // per queue: each message checks all rings
   static constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 
   bool empty() const noexcept { return rings_.empty(); }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tensorbus/bus/queue/queue_host.hpp"
+#include "tensorbus/bus/queue/queue_server.hpp"
 #include "tensorbus/bus/queue/reoffer.hpp"
 #include "tensorbus/platform/limits.hpp"
 
@@ -18,7 +18,7 @@ inline QueueRequests::Client own_session(const ParticipantContext& context) {
 }
 
 // Sends the replies of a queue's table to its clients.
-struct QueueHost::Port {
+struct QueueServer::Port {
   ParticipantContext& context;
   memory::Grant grant;
   using Request = Table::Request;
@@ -38,12 +38,12 @@ struct QueueHost::Port {
     Client found = own_session(context);
     return found && channel.is_joined_with(*found->peer_memory()->channel) ? found : nullptr;
   }
-  void done(const Request& to) const { to.client->tell({.request = to.number}); }
+  void done(const Request& to) const { to.client->reply({.request = to.number}); }
   void timed_out(const Request& to) const {
-    to.client->tell({.request = to.number, .refused = link::Reply::kTimedOut});
+    to.client->reply({.request = to.number, .refused = link::Reply::kTimedOut});
   }
   void shut_down(const Request& to) const {
-    to.client->tell({.request = to.number, .refused = link::Reply::kShutDown});
+    to.client->reply({.request = to.number, .refused = link::Reply::kShutDown});
   }
   void deny(const Request& to, const Error& why) const { to.client->deny(to.number, why); }
   Table::Clock::time_point now() const noexcept { return Table::Clock::now(); }

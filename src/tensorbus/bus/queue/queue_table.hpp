@@ -171,7 +171,7 @@ class QueueTable {
     settle(port);
     return true;
   }
-  // Items lent ahead: the oldest items, which clients may take without a request (prefetch.hpp).
+  // Items lent ahead: the oldest items, which clients may take without a request (get_ring.hpp).
   // Only while no GET waits and no item is offered: an offered item is older, and may come back.
   std::size_t lent_ahead() const noexcept { return lent_ahead_; }
   // Calls lend(item, number) for the next items, in order, until it returns false.

@@ -8,14 +8,14 @@ namespace {
 
 // The parts of a Reoffer.
 struct Names {
-  Descriptor descriptor;
+  tensor::Descriptor descriptor;
   OneOrMany<memory::BlockRef> blocks;  // blocks of this participant
   OneOrMany<memory::SegmentId> files;  // files of this participant
   OneOrMany<std::shared_ptr<const void>> kept;
 };
 
 // Names memory of this participant that has come back.
-void name_own(ParticipantContext& context, TensorEntry& entry, Names& names) {
+void name_own(ParticipantContext& context, tensor::TensorEntry& entry, Names& names) {
   entry.owner = 0;
   if (auto file = context.arena->files().find(entry.segment)) {
     names.files.push_back(entry.segment);
@@ -30,20 +30,20 @@ void name_own(ParticipantContext& context, TensorEntry& entry, Names& names) {
     names.blocks.push_back(std::move(block));
 }
 
-void name_others(const Id& owner, TensorEntry& entry, Names& names) {
+void name_others(const Id& owner, tensor::TensorEntry& entry, Names& names) {
   std::vector<Id>& owners = names.descriptor.owners;
   auto found = std::find(owners.begin(), owners.end(), owner);
   if (found == owners.end()) found = owners.insert(found, owner);
   entry.owner = static_cast<std::uint16_t>(found - owners.begin() + 1);
 }
 
-const Id& owner_of(const TensorEntry& entry, const LentSample& held) {
+const Id& owner_of(const tensor::TensorEntry& entry, const LentSample& held) {
   return entry.owner == 0 ? held.lender->source()->participant
                           : held.descriptor.owners[entry.owner - 1U];
 }
 
 bool is_in_host_memory_of(const Id& owner, const LentSample& held) {
-  return std::ranges::all_of(held.descriptor.tensors, [&](const TensorEntry& entry) {
+  return std::ranges::all_of(held.descriptor.tensors, [&](const tensor::TensorEntry& entry) {
     return span_of(entry.layout).bytes() == 0 ||
            (entry.kind != memory::BufferKind::kDevice && owner_of(entry, held) == owner);
   });
@@ -54,7 +54,7 @@ Names names_of(ParticipantContext& context, const LentSample& held) {
   names.descriptor.tensors = held.descriptor.tensors;
   names.descriptor.origin = held.descriptor.origin;
   names.descriptor.fields = held.descriptor.fields;
-  for (TensorEntry& entry : names.descriptor.tensors) {
+  for (tensor::TensorEntry& entry : names.descriptor.tensors) {
     const Id& owner = owner_of(entry, held);
     entry.owner = 0;
     if (span_of(entry.layout).bytes() == 0) continue;  // no bytes to refer to
@@ -86,7 +86,7 @@ link::Entry described(ParticipantContext& context, Names& names, memory::Grant g
 link::PublishedRef issued(Names names, const std::shared_ptr<const LentSample>& held) {
   OneOrMany<std::shared_ptr<const link::Lease>> leases;
   if (held->lease) leases.push_back(held->lease);
-  for (const auto& lease : held->claimed.leases) leases.push_back(lease);
+  for (const auto& lease : held->acquired.leases) leases.push_back(lease);
   if (names.blocks.empty() && names.kept.empty() && leases.empty()) return nullptr;
   names.kept.push_back(held);
   return std::make_shared<link::PublishedSample>(std::move(names.blocks), std::move(names.files),
@@ -104,12 +104,12 @@ Reoffer reoffer(ParticipantContext& context, const std::shared_ptr<const LentSam
 
 std::optional<OwnOffer> reoffer_own(ParticipantContext& context,
                                     const std::shared_ptr<const LentSample>& held,
-                                    std::size_t most_bytes) {
+                                    std::size_t max_bytes) {
   if (!is_in_host_memory_of(context.self, *held)) return std::nullopt;
   Names names = names_of(context, *held);
   OwnOffer offer;
   offer.descriptor.resize(names.descriptor.encoded_bytes());
-  if (offer.descriptor.size() > most_bytes) return std::nullopt;
+  if (offer.descriptor.size() > max_bytes) return std::nullopt;
   names.descriptor.encode(offer.descriptor);
   offer.issued = issued(std::move(names), held);
   return offer;

@@ -24,13 +24,13 @@ Reoffer reoffer(ParticipantContext& context, const std::shared_ptr<const LentSam
 
 // Makes an offer of an item that lies in host memory of this participant alone: its descriptor
 // needs no memory of its own. Returns nothing for other items, or if the descriptor exceeds
-// `most_bytes`.
+// `max_bytes`.
 struct OwnOffer {
   std::vector<std::byte> descriptor;
   link::PublishedRef issued;
 };
 std::optional<OwnOffer> reoffer_own(ParticipantContext& context,
                                     const std::shared_ptr<const LentSample>& held,
-                                    std::size_t most_bytes);
+                                    std::size_t max_bytes);
 
 }  // namespace tensorbus::bus

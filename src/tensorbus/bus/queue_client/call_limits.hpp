@@ -1,7 +1,7 @@
 #pragma once
 
 #include <chrono>
-#include <tensorbus/outcome.hpp>
+#include <tensorbus/values/outcome.hpp>
 
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
@@ -17,7 +17,7 @@ using platform::StopCondition;
 inline constexpr std::chrono::nanoseconds kGrace = 5s;
 inline constexpr std::chrono::nanoseconds kOwedAtOnce = 1s;
 inline constexpr std::chrono::nanoseconds kLastAnswer = 200ms;
-inline constexpr std::chrono::nanoseconds kLeastForAnAnswer = 100ms;  // even if less time is left
+inline constexpr std::chrono::nanoseconds kMinForAnAnswer = 100ms;  // even if less time is left
 
 // Calls `wait`, and returns Outcome::kClosed for its Error(kClosed).
 template <typename Wait>

@@ -9,10 +9,10 @@
 
 namespace tensorbus::bus {
 
-// A queue, and the reply of its server to kOpen.
+// A queue, and its settings as its server has them.
 struct OpenedQueue {
   QueueAddress address;
-  link::Reply told;
+  link::QueueSettings settings;
 };
 // Throws Error(kClosed) if the queue is gone, Error(kTimeout).
 OpenedQueue open_queue(ParticipantCore& core, const QueueAddress& address,

@@ -21,8 +21,8 @@ using ReplyCompletion = QueueClient::ReplyCompletion;
 
 PeerSession::OnAnswer tell(ReplyCompletion awaited) {
   return [awaited = std::move(awaited)](PeerSession::Answer& answer) {
-    if (const auto* told = std::get_if<link::Reply>(&answer))
-      awaited->set(link::Reply(*told));
+    if (const auto* reply = std::get_if<link::Reply>(&answer))
+      awaited->set(link::Reply(*reply));
     else if (const auto* error = std::get_if<Error>(&answer))
       awaited->fail(*error);
     else
@@ -63,19 +63,19 @@ QueueClient::Request QueueClient::start_put(const SampleBuilder& item, bool wait
   const auto awaited = std::make_shared<Completion<link::Reply>>();
   const auto begun = rings_ ? rings_->putter->begin_by_message() : nullptr;
   const std::uint32_t flags = waits ? link::Put::kWait : 0;
-  auto asked = ask_host(
-      core_, address_.host, patience,
+  auto asked = ask_server(
+      core_, address_.server, patience,
       [queue = address_.queue, flags, entry = item.entry(), issued = item.issued(),
-       grant = item.most_granted()](ParticipantContext&, const std::shared_ptr<PeerSession>& host,
-                                    const QueueRequestRef&, PeerSession::OnAnswer on_answer) {
-        return host->put(queue, flags, entry, issued, grant, std::move(on_answer));
+       grant = item.max_grant()](ParticipantContext&, const std::shared_ptr<PeerSession>& server,
+                                 const QueueRequestRef&, PeerSession::OnAnswer on_answer) {
+        return server->put(queue, flags, entry, issued, grant, std::move(on_answer));
       },
       end_before(begun, tell(awaited)));
   return {awaited, cancel(core_, std::move(asked))};
 }
 
 Outcome QueueClient::put(const SampleBuilder& item, const StopCondition& stop) const {
-  EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
+  EventLoop::Driver driver(core_.loop(), address_.server != core_.id());
   return closed_is_an_outcome([&] {
     const Request request = start_put(item, waits_for(stop), PatientRequest::patience_of(stop));
     const Outcome ended = request.awaited->wait(patience(stop), driver);
@@ -94,8 +94,8 @@ Outcome QueueClient::last_outcome_of_put(const Request& request, Outcome ended,
     throw Error(Code::kTimeout,
                 "the process that has the queue does not answer: it is stopped, or very busy. "
                 "Whether the item is in the queue is not known");
-  const Outcome told = outcome_of(request.awaited->take());
-  return told == Outcome::kTimedOut ? ended : told;
+  const Outcome replied = outcome_of(request.awaited->take());
+  return replied == Outcome::kTimedOut ? ended : replied;
 }
 
 // Starts puts, which the server gets in order. An item with memory of other owners enters the queue
@@ -116,7 +116,7 @@ std::deque<QueueClient::Request> QueueClient::start_puts(const std::list<SampleB
 
 Outcome QueueClient::put_many(std::list<SampleBuilder>& items, const StopCondition& stop,
                               const std::function<void()>& on_put) const {
-  EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
+  EventLoop::Driver driver(core_.loop(), address_.server != core_.id());
   // Last item first: an item must not get room for which the one before it still waits.
   const auto cancel_all = [](std::deque<Request>& puts) {
     for (auto put = puts.rbegin(); put != puts.rend(); ++put) put->cancel();
@@ -149,7 +149,7 @@ Outcome QueueClient::put_many(std::list<SampleBuilder>& items, const StopConditi
 
 link::Reply QueueClient::call(link::QueueVerb verb, const GiveUp& give_up,
                               std::uint64_t number) const {
-  EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
+  EventLoop::Driver driver(core_.loop(), address_.server != core_.id());
   const auto awaited = start_call(verb, number).awaited;
   if (awaited->wait(StopCondition::ignoring_signals(kGrace, give_up), driver) != Outcome::kDone)
     throw Error(Code::kTimeout,
@@ -157,20 +157,20 @@ link::Reply QueueClient::call(link::QueueVerb verb, const GiveUp& give_up,
   return awaited->take();
 }
 
-link::Reply QueueClient::open(const StopCondition& stop) const {
-  EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
+link::QueueSettings QueueClient::open(const StopCondition& stop) const {
+  EventLoop::Driver driver(core_.loop(), address_.server != core_.id());
   const auto left = stop.remaining(std::chrono::nanoseconds::max());
   const auto awaited =
       start_call(link::QueueVerb::kOpen, 0, PatientRequest::patience_of(stop)).awaited;
-  const StopCondition wait(std::max<std::chrono::nanoseconds>(left, kLeastForAnAnswer),
+  const StopCondition wait(std::max<std::chrono::nanoseconds>(left, kMinForAnAnswer),
                            stop.give_up());
   if (awaited->wait(wait, driver) != Outcome::kDone)
     throw Error(Code::kTimeout, "the process that has the queue does not answer");
-  return awaited->take();
+  return link::QueueSettings::of(awaited->take().values);
 }
 
-link::Reply QueueClient::state(const GiveUp& give_up) const {
-  return call(link::QueueVerb::kState, give_up);
+link::QueueState QueueClient::state(const GiveUp& give_up) const {
+  return link::QueueState::of(call(link::QueueVerb::kState, give_up).values);
 }
 
 void QueueClient::task_done(const GiveUp& give_up) const {
@@ -200,12 +200,12 @@ Outcome QueueClient::outcome_of(const link::Reply& reply) {
 QueueClient::Request QueueClient::start_call(link::QueueVerb verb, std::uint64_t number,
                                              std::chrono::nanoseconds patience) const {
   const auto awaited = std::make_shared<Completion<link::Reply>>();
-  auto asked = ask_host(
-      core_, address_.host, patience,
+  auto asked = ask_server(
+      core_, address_.server, patience,
       [queue = address_.queue, verb, number](
-          ParticipantContext&, const std::shared_ptr<PeerSession>& host, const QueueRequestRef&,
+          ParticipantContext&, const std::shared_ptr<PeerSession>& server, const QueueRequestRef&,
           PeerSession::OnAnswer on_answer) {
-        return host->call(queue, verb, number, std::move(on_answer));
+        return server->call(queue, verb, number, std::move(on_answer));
       },
       tell(awaited));
   return {awaited, cancel(core_, std::move(asked))};
@@ -215,8 +215,8 @@ Outcome QueueClient::join(const StopCondition& stop) const {
   return wait(start_call(link::QueueVerb::kJoin, 0, PatientRequest::patience_of(stop)), stop);
 }
 
-link::Reply QueueClient::shut_down(bool immediate, const GiveUp& give_up) const {
-  return call(link::QueueVerb::kShutDown, give_up, immediate ? 1 : 0);
+link::QueueRest QueueClient::shut_down(bool immediate, const GiveUp& give_up) const {
+  return link::QueueRest::of(call(link::QueueVerb::kShutDown, give_up, immediate ? 1 : 0).values);
 }
 
 Outcome QueueClient::drain(const StopCondition& stop) const {
@@ -224,7 +224,7 @@ Outcome QueueClient::drain(const StopCondition& stop) const {
 }
 
 Outcome QueueClient::wait(const Request& request, const StopCondition& stop) const {
-  EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
+  EventLoop::Driver driver(core_.loop(), address_.server != core_.id());
   return closed_is_an_outcome([&] {
     const Outcome outcome = request.awaited->wait(stop, driver);
     if (outcome != Outcome::kDone) request.cancel();
@@ -233,7 +233,7 @@ Outcome QueueClient::wait(const Request& request, const StopCondition& stop) con
 }
 
 void QueueClient::close(const GiveUp& give_up) const {
-  if (address_.host == core_.id())
+  if (address_.server == core_.id())
     core_.run_or_post([number = address_.queue.number](ParticipantContext& context) {
       context.queues->close(number);
     });

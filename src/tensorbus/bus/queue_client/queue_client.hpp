@@ -4,8 +4,8 @@
 #include <functional>
 #include <list>
 #include <memory>
-#include <tensorbus/options.hpp>
-#include <tensorbus/stats.hpp>
+#include <tensorbus/values/options.hpp>
+#include <tensorbus/values/stats.hpp>
 #include <vector>
 
 #include "tensorbus/bus/event_loop/completion.hpp"
@@ -60,11 +60,11 @@ class QueueClient {
                    const std::function<void()>& on_put) const;
   Outcome get_many(std::vector<Sample>& items, std::size_t most, Access access,
                    const platform::StopCondition& stop) const;
-  link::Reply open(const platform::StopCondition& stop) const;
-  link::Reply state(const GiveUp& give_up) const;
+  link::QueueSettings open(const platform::StopCondition& stop) const;
+  link::QueueState state(const GiveUp& give_up) const;
   void task_done(const GiveUp& give_up) const;
   Outcome join(const platform::StopCondition& stop) const;
-  link::Reply shut_down(bool immediate, const GiveUp& give_up) const;
+  link::QueueRest shut_down(bool immediate, const GiveUp& give_up) const;
   Outcome drain(const platform::StopCondition& stop) const;
   // Closes the queue; waits for no item and no other client.
   void close(const GiveUp& give_up) const;
@@ -75,7 +75,7 @@ class QueueClient {
   static Outcome last_outcome_of_put(const Request& request, Outcome ended,
                                      EventLoop::Driver& driver);
   std::unique_ptr<link::Channel::Batch> batch_of_requests() const;
-  bool is_host() const noexcept { return address_.host == core_.id(); }
+  bool is_server() const noexcept { return address_.server == core_.id(); }
   std::shared_ptr<UnderWay::Request> begin_get() const;
   // Sets `none_left` if no item waits: only known in the server's process.
   bool take_soon(Sample& item, Access access, const platform::StopCondition& stop,
@@ -91,7 +91,7 @@ class QueueClient {
   // Appends waiting items. Returns false if there were fewer than `count`.
   bool get_waiting(std::vector<Sample>& items, std::size_t count, Access access) const;
   Outcome wait(const Request& request, const platform::StopCondition& stop) const;
-  TakenItems::Queue name() const { return {address_.host, address_.queue.number}; }
+  TakenItems::Queue name() const { return {address_.server, address_.queue.number}; }
 
   ParticipantCore& core_;
   const QueueAddress address_;

@@ -42,24 +42,24 @@ QueueGet QueueClient::start_get(Access access, QueueGet::Mode mode) const {
 }
 
 std::shared_ptr<UnderWay::Request> QueueClient::begin_get() const {
-  return rings_ && !is_host() ? rings_->prefetch->begin_by_message() : nullptr;
+  return rings_ && !is_server() ? rings_->getter->begin_by_message() : nullptr;
 }
 
 bool QueueClient::take_now(std::vector<Sample>& items, std::size_t most, Access access) const {
-  return is_host() ? take_here(items, most, access) : take_ahead(items, most, access);
+  return is_server() ? take_here(items, most, access) : take_ahead(items, most, access);
 }
 
 // If more items wait than were lent, the server may be lending them now.
 bool QueueClient::take_ahead(std::vector<Sample>& items, std::size_t most, Access access) const {
   if (!rings_) return false;
-  QueuePrefetch& prefetch = *rings_->prefetch;
+  QueueGetter& getter = *rings_->getter;
   std::size_t taken = 0;
   Sample item;
   const auto take_all = [&] {
     const std::size_t before = taken;
     for (; taken < most; ++taken) {
       reserve_one(items);
-      if (!prefetch.take(item, access)) break;
+      if (!getter.take(item, access)) break;
       items.push_back(std::move(item));
     }
     return taken != before;
@@ -67,7 +67,7 @@ bool QueueClient::take_ahead(std::vector<Sample>& items, std::size_t most, Acces
   try {
     take_all();
     while (most > 1 && taken < most) {
-      if (!prefetch.more()) return taken != 0;
+      if (!getter.more()) return taken != 0;
       const platform::Deadline deadline(platform::AdaptiveSpin::most());
       while (!take_all()) {
         if (deadline.passed()) return false;
@@ -110,7 +110,7 @@ Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop,
   if (none_left && !waits_for(stop)) return Outcome::kTimedOut;
   const auto begin = platform::Clock::now();
   const Outcome outcome = get_by_message(item, access, stop, life);
-  if (rings_ && outcome == Outcome::kDone) rings_->prefetch->asked(platform::Clock::now() - begin);
+  if (rings_ && outcome == Outcome::kDone) rings_->getter->asked(platform::Clock::now() - begin);
   return outcome;
 }
 
@@ -118,7 +118,7 @@ Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop,
 // time limit of polling runs from the first reading of the clock.
 bool QueueClient::take_soon(Sample& item, Access access, const StopCondition& stop,
                             bool& none_left) const {
-  const bool looks = waits_for(stop) && rings_ && rings_->prefetch->looks();
+  const bool looks = waits_for(stop) && rings_ && rings_->getter->looks();
   std::optional<platform::Deadline> deadline;
   const auto over = [&] {
     if (!deadline) deadline.emplace(std::min(platform::AdaptiveSpin::most(), stop.timeout()));
@@ -132,7 +132,7 @@ bool QueueClient::take_soon(Sample& item, Access access, const StopCondition& st
     if (yields) std::this_thread::yield();
     if ((yields || look % kLooksAtTheClock == 0) && over()) break;
   }
-  if (looks) rings_->prefetch->looked(!taken.empty());
+  if (looks) rings_->getter->looked(!taken.empty());
   if (none_left && taken.empty() && !waits_for(stop)) {  // also looks for unread messages
     none_left = false;
     none_left = take_here(taken, 1, access, true);
@@ -144,7 +144,7 @@ bool QueueClient::take_soon(Sample& item, Access access, const StopCondition& st
 
 Outcome QueueClient::get_by_message(Sample& item, Access access, const StopCondition& stop,
                                     CompletionState* life) const {
-  EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
+  EventLoop::Driver driver(core_.loop(), address_.server != core_.id());
   QueueGet getting =
       start_get(access, {.waits = waits_for(stop), .patience = PatientRequest::patience_of(stop)});
   return closed_is_an_outcome([&] {
@@ -164,7 +164,7 @@ Outcome QueueClient::get_by_message(Sample& item, Access access, const StopCondi
 Outcome QueueClient::get_many(std::vector<Sample>& items, std::size_t most, Access access,
                               const StopCondition& stop) const {
   constexpr std::size_t kFirst = 4;
-  constexpr std::size_t kMost = 64;  // maximum number of requests at a time
+  constexpr std::size_t kMax = 64;  // maximum number of requests at a time
   const std::size_t end = items.size() + most;
   items.reserve(items.size() + 1);  // no call may throw once an item was taken
   const std::size_t before = items.size();
@@ -177,7 +177,7 @@ Outcome QueueClient::get_many(std::vector<Sample>& items, std::size_t most, Acce
     if (take_now(items, end - items.size(), access)) return Outcome::kDone;
   }
   try {
-    for (std::size_t batch = kFirst; items.size() < end; batch = std::min(2 * batch, kMost))
+    for (std::size_t batch = kFirst; items.size() < end; batch = std::min(2 * batch, kMax))
       if (!get_waiting(items, std::min(batch, end - items.size()), access)) break;
   } catch (const std::exception&) {  // the caller gets what was taken; its next call may fail
   }
@@ -186,10 +186,10 @@ Outcome QueueClient::get_many(std::vector<Sample>& items, std::size_t most, Acce
 
 // Returns null if the server has not been reached yet.
 std::unique_ptr<link::Channel::Batch> QueueClient::batch_of_requests() const {
-  if (address_.host == core_.id()) return nullptr;
+  if (address_.server == core_.id()) return nullptr;
   const auto awaited = std::make_shared<Completion<std::shared_ptr<link::Channel>>>();
-  core_.run_or_post([awaited, host = address_.host](ParticipantContext& context) {
-    context.reach(host, [awaited](const std::shared_ptr<PeerSession>& reached) {
+  core_.run_or_post([awaited, server = address_.server](ParticipantContext& context) {
+    context.reach(server, [awaited](const std::shared_ptr<PeerSession>& reached) {
       awaited->set(reached ? std::shared_ptr(reached->peer_memory()->channel) : nullptr);
     });
   });
@@ -201,7 +201,7 @@ std::unique_ptr<link::Channel::Batch> QueueClient::batch_of_requests() const {
 // Sends all requests before the first reply comes.
 bool QueueClient::get_waiting(std::vector<Sample>& items, std::size_t count, Access access) const {
   items.reserve(items.size() + count);
-  EventLoop::Driver driver(core_.loop(), address_.host != core_.id());
+  EventLoop::Driver driver(core_.loop(), address_.server != core_.id());
   std::list<QueueGet> gets;
   auto batch = batch_of_requests();
   for (std::size_t i = 0; i < count; ++i)
@@ -215,7 +215,7 @@ bool QueueClient::get_waiting(std::vector<Sample>& items, std::size_t count, Acc
       if (gets.front().take(item, stop, &driver) != Outcome::kDone) break;
       items.push_back(std::move(item));
       if (channel) continue;
-      channel = gets.front().host_channel();
+      channel = gets.front().server_channel();
       batch = std::make_unique<link::Channel::Batch>(channel);  // for the acceptances that follow
     }
   } catch (const std::exception&) {  // the caller gets what was taken; its next call may fail

@@ -16,7 +16,7 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr std::chrono::milliseconds kTryAgain{20};
-constexpr int kMostLooks = 20;  // checks of owners that do not reply, one each kOfferPatience
+constexpr int kMaxRingLooks = 20;  // checks of owners that do not reply, one each kOfferPatience
 
 std::uint32_t flags_of(QueueGet::Mode mode) {
   return (mode.waits ? link::Get::kWait : 0) | (mode.holds ? link::Get::kHold : 0);
@@ -26,7 +26,7 @@ std::uint32_t flags_of(QueueGet::Mode mode) {
 
 struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
   ParticipantContext& context;
-  const std::shared_ptr<PeerSession> host;
+  const std::shared_ptr<PeerSession> server;
   const link::QueueName queue;
   const memory::Grant grant;
   const std::uint32_t flags;
@@ -38,7 +38,7 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
          memory::Grant granted, std::uint32_t how, const QueueRequestRef& request, Answer to,
          std::shared_ptr<UnderWay::Request> begun)
       : context(in),
-        host(std::move(of)),
+        server(std::move(of)),
         queue(name),
         grant(granted),
         flags(how),
@@ -62,7 +62,7 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
   void collect_offer(const link::Lent& lent) {
     const std::uint32_t request = lent.request;
     std::vector<Id> owners =
-        collect(context, host, lent, grant,
+        collect(context, server, lent, grant,
                 {[self = shared_from_this(), request, number = lent.number](LentRef held) {
                    held->return_by(self->context.delayed);
                    if (self->is_current(request)) self->offer(request, std::move(held), number);
@@ -78,7 +78,7 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
     const auto then = [self = shared_from_this(), request, owners = std::move(owners), look] {
       if (!self->is_current(request)) return;
       const auto stopped = [&](const Id& owner) { return self->may_be_stopped(owner); };
-      if (look == kMostLooks || std::ranges::any_of(owners, stopped))
+      if (look == kMaxRingLooks || std::ranges::any_of(owners, stopped))
         self->ask_for_another(request);
       else
         self->wait_for_owners(request, owners, look + 1);
@@ -103,12 +103,13 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
     return known && !known->cancelled && !answer->done() && known->request == request;
   }
   void offer(std::uint32_t request, LentRef held, std::uint64_t number) {
-    answer->set(Offer{std::move(held), host->peer_memory()->channel, {request, queue, 0}, number});
+    answer->set(
+        Offer{std::move(held), server->peer_memory()->channel, {request, queue, 0}, number});
   }
   void offer_here(PeerSession::HeldItem held) {
     if (is_current(held.request))
       answer->set(Offer{std::move(held.item),
-                        host->peer_memory()->channel,
+                        server->peer_memory()->channel,
                         {held.request, queue, 0},
                         held.number,
                         true});
@@ -116,15 +117,15 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
   void fail(std::uint32_t request, const Error& error) {
     if (!answer->fail(error)) return;
     if (error.code() == Code::kOutOfMemory)
-      host->cancel(request);
+      server->cancel(request);
     else
-      host->take({request, queue, 1});
+      server->take({request, queue, 1});
   }
   void ask_for_another(std::uint32_t request) {
-    host->cancel(request);
+    server->cancel(request);
     if (under_way) under_way = under_way->again();
     if (const auto known = asked.lock())
-      known->request = host->get(
+      known->request = server->get(
           queue, flags,
           [self = shared_from_this()](PeerSession::Answer& came) { self->on_answer(came); });
   }
@@ -139,15 +140,15 @@ QueueGet::QueueGet(ParticipantCore& core, const QueueAddress& address, Access ac
       awaited_(std::make_shared<Completion<std::variant<Outcome, Offer>>>()) {
   const auto asking =
       std::make_shared<std::shared_ptr<Asking>>();  // null until the server is reached
-  asked_ = ask_host(
-      core, address.host, mode.patience,
+  asked_ = ask_server(
+      core, address.server, mode.patience,
       [queue = address.queue, grant = grant_for(access), flags = flags_of(mode), answer = awaited_,
        under_way = std::move(under_way),
-       asking](ParticipantContext& context, const std::shared_ptr<PeerSession>& host,
+       asking](ParticipantContext& context, const std::shared_ptr<PeerSession>& server,
                const QueueRequestRef& asked, PeerSession::OnAnswer on_answer) {
-        *asking =
-            std::make_shared<Asking>(context, host, queue, grant, flags, asked, answer, under_way);
-        return host->get(queue, flags, std::move(on_answer));
+        *asking = std::make_shared<Asking>(context, server, queue, grant, flags, asked, answer,
+                                           under_way);
+        return server->get(queue, flags, std::move(on_answer));
       },
       [answer = awaited_, asking](PeerSession::Answer& came) {
         if (*asking)
@@ -165,7 +166,7 @@ Outcome QueueGet::take(Sample& item, const platform::StopCondition& stop, EventL
   if (outcome == Outcome::kDone && !holds_) {
     outcome = send_acceptance(stop);
     if (outcome == Outcome::kDone)
-      core_->taken_items().add({address_.host, address_.queue.number}, offer_->number);
+      core_->taken_items().add({address_.server, address_.queue.number}, offer_->number);
   }
   if (outcome == Outcome::kDone) {
     item = *std::exchange(read_, std::nullopt);
@@ -208,7 +209,7 @@ Outcome QueueGet::wait_for_offer(const platform::StopCondition& stop, EventLoop:
 std::optional<platform::FutexWait> QueueGet::sleep_on_rings(const platform::StopCondition& stop,
                                                             std::chrono::nanoseconds most,
                                                             CompletionState* other) {
-  const bool is_here = address_.host == core_->id();
+  const bool is_here = address_.server == core_->id();
   if (!is_here || !stop.give_up() || awaited() != awaited_.get()) return std::nullopt;
   std::vector<CompletionState*> until{awaited_.get()};
   if (other != nullptr) until.push_back(other);
@@ -238,16 +239,15 @@ Outcome QueueGet::read(const platform::StopCondition& stop) {
 
 // Sends the acceptance. Once the socket has it, the server gets it, even if this process dies.
 Outcome QueueGet::send_acceptance(const platform::StopCondition& stop) {
-  if (offer_->host->is_loop_back()) {  // a send here would wake the loop's own thread
-    core_->run_or_post([host = offer_->host, acceptance = offer_->acceptance](ParticipantContext&) {
-      host->send(acceptance);
-    });
+  if (offer_->server->is_loop_back()) {  // a send here would wake the loop's own thread
+    core_->run_or_post([server = offer_->server, acceptance = offer_->acceptance](
+                           ParticipantContext&) { server->send(acceptance); });
     over_ = true;
     return Outcome::kDone;
   }
-  const Outcome outcome = stop.wait([this] { return offer_->host->try_send(offer_->acceptance); },
+  const Outcome outcome = stop.wait([this] { return offer_->server->try_send(offer_->acceptance); },
                                     [this](std::chrono::nanoseconds most) {
-                                      platform::wait_until_writable(offer_->host->fd(), most);
+                                      platform::wait_until_writable(offer_->server->fd(), most);
                                       return platform::FutexWait::kWoken;
                                     });
   if (outcome == Outcome::kDone) over_ = true;
@@ -257,7 +257,7 @@ Outcome QueueGet::send_acceptance(const platform::StopCondition& stop) {
 void QueueGet::send_spoilt() {
   if (std::exchange(over_, true)) return;
   offer_->acceptance.spoilt = 1;
-  offer_->host->send(offer_->acceptance);
+  offer_->server->send(offer_->acceptance);
 }
 
 void QueueGet::on_ready(std::function<void()> tell) {

@@ -46,7 +46,7 @@ class QueueGet {
   // Returns the item's number; 0 without `redeliver` or before the offer.
   std::uint64_t number() const noexcept { return offer_ ? offer_->number : 0; }
   // Returns the channel to the server. Only after take() has received an offer.
-  const std::shared_ptr<link::Channel>& host_channel() const noexcept { return offer_->host; }
+  const std::shared_ptr<link::Channel>& server_channel() const noexcept { return offer_->server; }
   // Returns true if take() has returned the final outcome.
   bool answered() const noexcept { return answered_; }
   // Returns true if the server has replied.
@@ -67,7 +67,7 @@ class QueueGet {
  private:
   struct Offer {
     LentRef held;
-    std::shared_ptr<link::Channel> host;
+    std::shared_ptr<link::Channel> server;
     link::Take acceptance;
     std::uint64_t number = 0;  // of the item, for task_done()
     bool is_here = false;      // `held` is in the table of this process

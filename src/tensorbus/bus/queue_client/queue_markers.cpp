@@ -25,7 +25,7 @@ std::string escaped_name(const std::string& name) {
 bool is_of_service(const std::string& name) { return name.starts_with(kServiceQueue); }
 
 std::string process_text(const Domain& domain, const std::string& marker) {
-  const auto found = decode_advertisement(domain.read_marker(marker, kMostMarkerBytes));
+  const auto found = decode_advertisement(domain.read_marker(marker, kMaxMarkerBytes));
   if (!found || found->pid == 0) return "another process";
   std::string name;
   std::getline(std::ifstream("/proc/" + std::to_string(found->pid) + "/comm"), name);
@@ -82,7 +82,7 @@ std::string to_text(const QueueAddress& address) {
     const auto end = std::to_chars(std::begin(digits), std::end(digits), value, 16).ptr;
     return std::string(std::begin(digits), end);
   };
-  return std::string(kPrefix) + address.host.hex() + ":" + hex(address.queue.number) + ":" +
+  return std::string(kPrefix) + address.server.hex() + ":" + hex(address.queue.number) + ":" +
          hex(address.queue.key);
 }
 
@@ -95,9 +95,9 @@ QueueAddress parse_queue_address(std::string_view text) {
   };
   if (!text.starts_with(kPrefix)) refuse();
   std::string_view rest = text.substr(kPrefix.size());
-  const auto host = Id::parse(rest.substr(0, 32));
-  if (!host || rest.size() < 33 || rest[32] != ':') refuse();
-  address.host = *host;
+  const auto server = Id::parse(rest.substr(0, 32));
+  if (!server || rest.size() < 33 || rest[32] != ':') refuse();
+  address.server = *server;
   rest.remove_prefix(33);
   for (std::uint64_t* number : {&address.queue.number, &address.queue.key}) {
     const auto parsed = std::from_chars(rest.data(), rest.data() + rest.size(), *number, 16);
@@ -122,14 +122,14 @@ std::vector<QueueAddress> marked_queues(const Domain& domain, const std::string&
 
 std::optional<QueueAddress> find_queue(const Domain& domain, const std::string& name) {
   for (const QueueAddress& queue : marked_queues(domain, name))
-    if (!domain.is_dead(queue.host)) return queue;
+    if (!domain.is_dead(queue.server)) return queue;
   return std::nullopt;
 }
 
 std::string add_queue_marker(const Domain& domain, const std::string& name,
                              const QueueAddress& queue, Advertisement mirror) {
   const auto number = static_cast<std::uint32_t>(queue.queue.number);
-  std::string marker = marker_name(escaped_name(name), queue.host, number);
+  std::string marker = marker_name(escaped_name(name), queue.server, number);
   mirror.pid = static_cast<std::uint32_t>(::getpid());
   mirror.name = name;
   const std::string content = encode(mirror);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -14,14 +15,18 @@
 namespace tensorbus::bus {
 namespace {
 
+// How long a put waits while the event loop runs a handler, such as a scan of the domain. A put by
+// message would need the loop, too, and a reply of the server.
+constexpr std::chrono::milliseconds kTurnPatience{10};
+
 // The descriptor of an item that is short enough for a ring.
 class ShortDescriptor {
  public:
   // Returns false if the item lies on a device, or in memory of owners other than the server.
-  bool copy(const SampleBuilder& item, const Id& host) {
+  bool copy(const SampleBuilder& item, const Id& server) {
     const link::Entry& entry = item.entry();
     const link::PublishedRef& issued = item.issued();
-    const auto is_other = [&](const Id& owner) { return owner != host; };
+    const auto is_other = [&](const Id& owner) { return owner != server; };
     if (entry.length > bytes_.size() || item.descriptor().is_on_device() ||
         std::ranges::any_of(item.descriptor().owners, is_other))
       return false;
@@ -35,7 +40,7 @@ class ShortDescriptor {
   // Returns false if the item has tensors, or is too long.
   bool encode(const Message& item) {
     if (!item.tensors.empty() || item.fields.size() > bytes_.size()) return false;
-    Descriptor descriptor;
+    tensor::Descriptor descriptor;
     descriptor.origin = item.origin;
     descriptor.fields = item.fields;
     length_ = descriptor.encoded_bytes();
@@ -46,7 +51,7 @@ class ShortDescriptor {
   std::span<const std::byte> bytes() const noexcept { return std::span(bytes_).first(length_); }
 
  private:
-  std::array<std::byte, link::PutSlot::kMostBytes> bytes_;
+  std::array<std::byte, link::PutSlot::kMaxBytes> bytes_;
   std::size_t length_ = 0;
 };
 
@@ -58,7 +63,7 @@ QueuePutter::~QueuePutter() {
 
 std::shared_ptr<UnderWay::Request> QueuePutter::begin_by_message() {
   auto begun = by_message_.begin();
-  if (address_.host == core_.id()) return begun;
+  if (address_.server == core_.id()) return begun;
   bool offers = false;
   {
     const platform::MutexLock lock(mutex_);
@@ -71,8 +76,8 @@ std::shared_ptr<UnderWay::Request> QueuePutter::begin_by_message() {
 
 void QueuePutter::offer_ring() {
   core_.run_or_post([self = shared_from_this()](ParticipantContext& context) {
-    context.reach(self->address_.host, [self](const std::shared_ptr<PeerSession>& host) {
-      if (!host) return self->set(Ring::kNone);
+    context.reach(self->address_.server, [self](const std::shared_ptr<PeerSession>& server) {
+      if (!server) return self->set(Ring::kNone);
       std::shared_ptr<link::PutRingSegment> segment;
       try {
         segment = std::make_shared<link::PutRingSegment>();
@@ -80,26 +85,27 @@ void QueuePutter::offer_ring() {
         return self->set(Ring::kNever);
       }
       platform::Fd memory = segment->take_descriptor();
-      host->offer_ring(self->address_.queue, std::move(memory),
-                       [self, segment, weak = std::weak_ptr(host)](PeerSession::Answer& answer) {
-                         const auto session = weak.lock();
-                         if (!session)
-                           self->set(Ring::kNone);
-                         else if (std::holds_alternative<link::Reply>(answer))
-                           self->open(segment, session);
-                         else
-                           self->set(session->peer_is_gone() ? Ring::kNone : Ring::kNever);
-                       });
+      server->offer_ring(
+          self->address_.queue, std::move(memory),
+          [self, segment, weak = std::weak_ptr(server)](PeerSession::Answer& answer) {
+            const auto session = weak.lock();
+            if (!session)
+              self->set(Ring::kNone);
+            else if (std::holds_alternative<link::Reply>(answer))
+              self->open(segment, session);
+            else
+              self->set(session->peer_is_gone() ? Ring::kNone : Ring::kNever);
+          });
     });
   });
 }
 
 void QueuePutter::open(std::shared_ptr<link::PutRingSegment> segment,
-                       const std::shared_ptr<PeerSession>& host) {
+                       const std::shared_ptr<PeerSession>& server) {
   const platform::MutexLock lock(mutex_);
   segment_ = std::move(segment);
-  host_ = host->peer_memory();
-  session_ = host;
+  server_ = server->peer_memory();
+  session_ = server;
   writer_.emplace(*segment_);
   ring_ = Ring::kOpen;
 }
@@ -110,10 +116,10 @@ void QueuePutter::set(Ring ring) {
 }
 
 // Returns null without a ring, and unmaps a ring that no process reads any more.
-std::shared_ptr<link::PeerMemory> QueuePutter::living_host() {
+std::shared_ptr<link::PeerMemory> QueuePutter::living_server() {
   if (!writer_) return nullptr;
-  auto host = host_.lock();
-  if (host && !host->has_died()) return host;
+  auto server = server_.lock();
+  if (server && !server->has_died()) return server;
   close_ring();
   return nullptr;
 }
@@ -122,15 +128,15 @@ void QueuePutter::close_ring() {
   if (!writer_) return;
   writer_.reset();
   segment_.reset();
-  host_.reset();
+  server_.reset();
   session_.reset();
   ring_ = Ring::kNone;
 }
 
-void QueuePutter::close_if_host_is_gone() {
+void QueuePutter::close_if_server_is_gone() {
   const platform::MutexLock lock(mutex_);
-  const auto host = host_.lock();
-  if (!host || host->is_over()) close_ring();
+  const auto server = server_.lock();
+  if (!server || server->is_over()) close_ring();
 }
 
 bool QueuePutter::has_ring() {
@@ -140,10 +146,10 @@ bool QueuePutter::has_ring() {
 
 std::size_t QueuePutter::put_now(std::span<const Message> items) {
   if (by_message_.any()) return 0;
-  if (address_.host == core_.id()) return put_here(items);
+  if (address_.server == core_.id()) return put_here(items);
   const platform::MutexLock lock(mutex_);
-  const auto host = living_host();
-  if (!host) return 0;
+  const auto server = living_server();
+  if (!server) return 0;
   ShortDescriptor descriptor;
   std::size_t put = 0;
   while (put < items.size()) {
@@ -155,7 +161,7 @@ std::size_t QueuePutter::put_now(std::span<const Message> items) {
            descriptor.encode(items[put + written]))
       writer_->write(written++, descriptor.bytes(), now);
     const std::uint32_t committed = written == 0 ? 0 : writer_->commit(written);
-    if (committed != 0) wake_if_waiting(*host->channel);
+    if (committed != 0) wake_if_waiting(*server->channel);
     put += committed;
     if (committed == 0 || committed < written) break;
   }
@@ -166,9 +172,9 @@ void QueuePutter::prepare_wake() {
   if (!wake_) wake_.emplace(link::Channel::prepare(link::QueueWake{address_.queue}));
 }
 
-void QueuePutter::wake_if_waiting(link::Channel& host) noexcept {
+void QueuePutter::wake_if_waiting(link::Channel& server) noexcept {
   if (!writer_->wakes()) return;
-  host.send(std::move(*wake_));
+  server.send(std::move(*wake_));
   wake_.reset();
 }
 
@@ -181,25 +187,31 @@ bool QueuePutter::waits_for_room() {
 bool QueuePutter::put_now(const SampleBuilder& item) {
   if (by_message_.any()) return false;
   ShortDescriptor descriptor;
-  if (!descriptor.copy(item, address_.host)) return false;
+  if (!descriptor.copy(item, address_.server)) return false;
   bool put = false;
   const bool has_tensors = !item.descriptor().tensors.empty();
   const link::PublishedRef memory = has_tensors ? item.issued() : nullptr;
   const auto put_it = [&](ParticipantContext& context) {
-    put = address_.host == core_.id()
+    put = address_.server == core_.id()
               ? context.queues->put_now(address_.queue, descriptor.bytes(), memory)
-              : put_lent(descriptor.bytes(), memory, item.most_granted());
+              : put_lent(descriptor.bytes(), memory, item.max_grant());
   };
-  return core_.run_now(put_it) && put;
+  const bool to_ring = address_.server != core_.id();
+  const platform::Deadline deadline(to_ring ? kTurnPatience : std::chrono::nanoseconds{});
+  while (!core_.run_now(put_it)) {
+    if (deadline.passed()) return false;
+    std::this_thread::yield();
+  }
+  return put;
 }
 
 // The lease exists before the server can read the entry. On the event loop only.
 bool QueuePutter::put_lent(std::span<const std::byte> descriptor, const link::PublishedRef& issued,
                            memory::Grant grant) {
   const platform::MutexLock lock(mutex_);
-  const auto host = living_host();
+  const auto server = living_server();
   const auto session = session_.lock();
-  if (!host || !session || writer_->room() == 0) return false;
+  if (!server || !session || writer_->room() == 0) return false;
   prepare_wake();
   std::uint64_t token = 0;
   if (issued) {
@@ -211,7 +223,7 @@ bool QueuePutter::put_lent(std::span<const std::byte> descriptor, const link::Pu
     session->take_back_lease(token);
     return false;
   }
-  wake_if_waiting(*host->channel);
+  wake_if_waiting(*server->channel);
   return true;
 }
 

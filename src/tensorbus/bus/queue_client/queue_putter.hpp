@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <tensorbus/message.hpp>
+#include <tensorbus/values/message.hpp>
 
 #include "tensorbus/bus/participant/participant_core.hpp"
 #include "tensorbus/bus/publish/sample_builder.hpp"
@@ -33,7 +33,7 @@ class QueuePutter : public std::enable_shared_from_this<QueuePutter> {
 
   const QueueAddress& address() const noexcept { return address_; }
   // Unmaps the ring if no process reads it any more.
-  void close_if_host_is_gone();
+  void close_if_server_is_gone();
 
   // Puts the first items that can be put this way, in order. Returns how many were put.
   std::size_t put_now(std::span<const Message> items);
@@ -66,12 +66,12 @@ class QueuePutter : public std::enable_shared_from_this<QueuePutter> {
   bool waits_for_room();
   void offer_ring();
   void open(std::shared_ptr<link::PutRingSegment> segment,
-            const std::shared_ptr<PeerSession>& host);
+            const std::shared_ptr<PeerSession>& server);
   void set(Ring ring);
-  std::shared_ptr<link::PeerMemory> living_host() TB_REQUIRES(mutex_);
+  std::shared_ptr<link::PeerMemory> living_server() TB_REQUIRES(mutex_);
   void close_ring() TB_REQUIRES(mutex_);
   void prepare_wake() TB_REQUIRES(mutex_);
-  void wake_if_waiting(link::Channel& host) noexcept TB_REQUIRES(mutex_);
+  void wake_if_waiting(link::Channel& server) noexcept TB_REQUIRES(mutex_);
 
   ParticipantCore& core_;
   const QueueAddress address_;
@@ -81,7 +81,8 @@ class QueuePutter : public std::enable_shared_from_this<QueuePutter> {
   Ring ring_ TB_GUARDED_BY(mutex_) = Ring::kNone;
   std::shared_ptr<link::PutRingSegment> segment_ TB_GUARDED_BY(mutex_);
   std::optional<link::PutRingWriter> writer_ TB_GUARDED_BY(mutex_);
-  std::weak_ptr<link::PeerMemory> host_ TB_GUARDED_BY(mutex_);  // the server's, of this connection
+  std::weak_ptr<link::PeerMemory> server_
+      TB_GUARDED_BY(mutex_);  // the server's, of this connection
   std::weak_ptr<PeerSession> session_ TB_GUARDED_BY(mutex_);
   // QUEUE_WAKE, prepared because sending it must not fail once an item was put.
   std::optional<link::Channel::Prepared> wake_ TB_GUARDED_BY(mutex_);

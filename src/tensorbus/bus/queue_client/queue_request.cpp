@@ -4,21 +4,22 @@
 
 namespace tensorbus::bus {
 
-QueueRequestRef ask_host(ParticipantCore& core, const Id& host, std::chrono::nanoseconds patience,
-                         StartRequest start, PeerSession::OnAnswer on_answer) {
+QueueRequestRef ask_server(ParticipantCore& core, const Id& server,
+                           std::chrono::nanoseconds patience, StartRequest start,
+                           PeerSession::OnAnswer on_answer) {
   auto asked = std::make_shared<QueueRequest>();
   // A request to this process must not overtake messages that other processes sent before.
-  const bool after_messages = host == core.id();
+  const bool after_messages = server == core.id();
   core.run_or_post(
-      [asked, host, patience, start = std::move(start),
+      [asked, server, patience, start = std::move(start),
        on_answer = std::move(on_answer)](ParticipantContext& context) {
         const auto send = [&context, asked, start](const std::shared_ptr<PeerSession>& reached,
                                                    PeerSession::OnAnswer then) {
           if (asked->cancelled) return;
-          asked->host = reached;
+          asked->server = reached;
           asked->request = start(context, reached, asked, std::move(then));
         };
-        asked->sending = PatientRequest::start(context, host, patience, send, on_answer,
+        asked->sending = PatientRequest::start(context, server, patience, send, on_answer,
                                                "the process that has the queue is gone");
       },
       after_messages);
@@ -29,7 +30,7 @@ void cancel_request(ParticipantCore& core, const QueueRequestRef& request, bool 
   core.run_or_post([request, read](ParticipantContext&) {
     request->cancelled = true;
     if (const auto sending = request->sending.lock()) sending->give_up();
-    if (request->host && request->request != 0) request->host->cancel(request->request, read);
+    if (request->server && request->request != 0) request->server->cancel(request->request, read);
   });
 }
 

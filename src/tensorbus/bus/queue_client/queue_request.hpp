@@ -11,7 +11,7 @@
 namespace tensorbus::bus {
 
 struct QueueAddress {
-  Id host;
+  Id server;
   link::QueueName queue;
   bool operator==(const QueueAddress&) const = default;
 };
@@ -19,7 +19,7 @@ struct QueueAddress {
 // A request to the server of a queue. On the event loop only.
 struct QueueRequest {
   std::weak_ptr<PatientRequest> sending;  // until the reply
-  std::shared_ptr<PeerSession> host;      // null: not reached yet
+  std::shared_ptr<PeerSession> server;    // null: not reached yet
   std::uint32_t request = 0;
   bool cancelled = false;
 };
@@ -29,10 +29,11 @@ using QueueRequestRef = std::shared_ptr<QueueRequest>;
 // request's number. `start` may be called again (patient_request.hpp). Calls `on_answer` with the
 // reply. Any thread.
 using StartRequest =
-    std::function<std::uint32_t(ParticipantContext&, const std::shared_ptr<PeerSession>& host,
+    std::function<std::uint32_t(ParticipantContext&, const std::shared_ptr<PeerSession>& server,
                                 const QueueRequestRef& asked, PeerSession::OnAnswer on_answer)>;
-QueueRequestRef ask_host(ParticipantCore& core, const Id& host, std::chrono::nanoseconds patience,
-                         StartRequest start, PeerSession::OnAnswer on_answer);
+QueueRequestRef ask_server(ParticipantCore& core, const Id& server,
+                           std::chrono::nanoseconds patience, StartRequest start,
+                           PeerSession::OnAnswer on_answer);
 // `read`: the request is a get whose item was read.
 void cancel_request(ParticipantCore& core, const QueueRequestRef& request, bool read = false);
 

@@ -19,7 +19,7 @@ std::shared_ptr<const QueueRings> KeptQueueRings::of(const QueueAddress& address
   const auto unused = std::ranges::find_if(
       kept_.rbegin(), kept_.rend(), [](const auto& rings) { return rings.use_count() == 1; });
   // Rings in use stay: they are notified of ended sessions.
-  if (kept_.size() >= kMostKept && unused != kept_.rend())
+  if (kept_.size() >= kMaxKept && unused != kept_.rend())
     over.splice(over.end(), kept_, std::prev(unused.base()));
   kept_.push_front(std::make_shared<const QueueRings>(core_, address));
   return kept_.front();
@@ -32,8 +32,8 @@ void KeptQueueRings::on_session_end() {
     all.assign(kept_.begin(), kept_.end());
   }
   for (const auto& rings : all) {
-    rings->putter->close_if_host_is_gone();
-    rings->prefetch->close_if_session_has_ended();
+    rings->putter->close_if_server_is_gone();
+    rings->getter->close_if_session_has_ended();
   }
 }
 

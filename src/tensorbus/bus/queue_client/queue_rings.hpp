@@ -4,7 +4,7 @@
 #include <list>
 #include <memory>
 
-#include "tensorbus/bus/queue_client/queue_prefetch.hpp"
+#include "tensorbus/bus/queue_client/queue_getter.hpp"
 #include "tensorbus/bus/queue_client/queue_putter.hpp"
 #include "tensorbus/platform/mutex.hpp"
 
@@ -15,11 +15,11 @@ struct QueueRings {
   QueueRings(ParticipantCore& core, const QueueAddress& of)
       : address(of),
         putter(std::make_shared<QueuePutter>(core, of)),
-        prefetch(std::make_shared<QueuePrefetch>(core, of)) {}
+        getter(std::make_shared<QueueGetter>(core, of)) {}
 
   const QueueAddress address;
   const std::shared_ptr<QueuePutter> putter;
-  const std::shared_ptr<QueuePrefetch> prefetch;
+  const std::shared_ptr<QueueGetter> getter;
 };
 
 // The QueueRings of a participant. Objects of the same queue share one QueueRings, even one after
@@ -32,7 +32,7 @@ class KeptQueueRings final : public ParticipantCore::Kept {
   void on_session_end() override;
 
  private:
-  static constexpr std::size_t kMostKept = 64;
+  static constexpr std::size_t kMaxKept = 64;
 
   ParticipantCore& core_;
   platform::Mutex mutex_;

@@ -22,7 +22,7 @@ class RingSleepers {
       rings_ = context.queues->rings_to_sleep_on(queue_);
     };
     if (!core_.run_now(find)) return false;
-    if (rings_.rings.size() + words.size() > platform::kMostFutexWords) return false;
+    if (rings_.rings.size() + words.size() > platform::kMaxFutexWords) return false;
     words.reserve(words.size() + rings_.rings.size());
     for (const auto& ring : rings_.rings) {
       const auto word = link::PutRingSleeper(ring->header()).begin();

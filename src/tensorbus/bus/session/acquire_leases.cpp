@@ -40,10 +40,10 @@ std::vector<Id> collect(ParticipantContext& context, const std::shared_ptr<PeerS
     asked = held->descriptor.owners;
     LeaseAcquisition::start(
         context, held->descriptor, {from, 0, lent.token}, grant,
-        [&context, held, grant, callbacks](std::variant<AcquiredLeases, Error> claimed) {
+        [&context, held, grant, callbacks](std::variant<AcquiredLeases, Error> acquired) {
           guarded(callbacks, [&] {
-            if (const auto* error = std::get_if<Error>(&claimed)) throw *error;
-            held->claimed = std::move(std::get<AcquiredLeases>(claimed));
+            if (const auto* error = std::get_if<Error>(&acquired)) throw *error;
+            held->acquired = std::move(std::get<AcquiredLeases>(acquired));
             hand_in(context, held, grant, callbacks);
           });
         });

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 #include <memory>
-#include <tensorbus/device.hpp>
+#include <tensorbus/values/device.hpp>
 #include <vector>
 
 #include "tensorbus/link/lease/lease.hpp"
@@ -30,7 +30,7 @@ struct AcquiredLeases {
   std::vector<HostCopiedTensor> staged;
 
   // Makes the descriptor refer to the copies.
-  void point_at_copies(Descriptor& descriptor) const;
+  void point_at_copies(tensor::Descriptor& descriptor) const;
 };
 
 }  // namespace tensorbus::bus

@@ -9,11 +9,11 @@
 
 namespace tensorbus::bus {
 
-void AcquiredLeases::point_at_copies(Descriptor& descriptor) const {
+void AcquiredLeases::point_at_copies(tensor::Descriptor& descriptor) const {
   for (const HostCopiedTensor& copy : staged) {
     if (copy.tensor >= descriptor.tensors.size())
       throw Error(Code::kProtocol, "sample: it has changed");
-    TensorEntry& entry = descriptor.tensors[copy.tensor];
+    tensor::TensorEntry& entry = descriptor.tensors[copy.tensor];
     entry.kind = memory::BufferKind::kHost;
     entry.owner = static_cast<std::uint16_t>(copy.lender + 1);
     entry.segment = copy.segment;
@@ -23,9 +23,9 @@ void AcquiredLeases::point_at_copies(Descriptor& descriptor) const {
 }
 
 void HostCopyRequest::start(ParticipantContext& context, const std::vector<OutOfReach>& tensors,
-                            AcquiredLeases claimed, OnStaged on_staged) {
+                            AcquiredLeases acquired, OnStaged on_staged) {
   const std::shared_ptr<HostCopyRequest> self(
-      new HostCopyRequest(context, std::move(claimed), std::move(on_staged)));
+      new HostCopyRequest(context, std::move(acquired), std::move(on_staged)));
   for (const OutOfReach& tensor : tensors) self->add(tensor);
   self->waiting_for_ = self->parts_.size() + 1;  // plus one: it must not end before all have begun
   for (const Part& part : self->parts_) self->ask(part);
@@ -75,19 +75,19 @@ void HostCopyRequest::take(const Part& part, const std::shared_ptr<link::PeerMem
       std::move(source), peer_memory, memory::Grant::kRead, context_.lent, staged.token);
   const auto lease = std::make_shared<link::Lease>(lender, staged.token);
   for (const OutOfReach& tensor : part.tensors)
-    claimed_.staged.push_back(
+    acquired_.staged.push_back(
         {.tensor = tensor.tensor,
-         .lender = claimed_.lenders.size(),
+         .lender = acquired_.lenders.size(),
          .segment = staged.copy.segment,
          .offset = staged.copy.offset + (tensor.first.offset - part.first.offset) + tensor.to_data,
          .generation = staged.copy.generation,
          .from = Device::cuda(static_cast<int>(staged.device)),
          .lease = lease});
-  claimed_.lenders.push_back(std::move(lender));
+  acquired_.lenders.push_back(std::move(lender));
 }
 
 void HostCopyRequest::one_done() {
-  if (--waiting_for_ == 0 && on_staged_) std::exchange(on_staged_, {})(std::move(claimed_));
+  if (--waiting_for_ == 0 && on_staged_) std::exchange(on_staged_, {})(std::move(acquired_));
 }
 
 void HostCopyRequest::fail(const Error& error) {

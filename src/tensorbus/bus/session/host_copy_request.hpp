@@ -27,10 +27,10 @@ class HostCopyRequest : public std::enable_shared_from_this<HostCopyRequest> {
  public:
   using OnStaged = std::function<void(std::variant<AcquiredLeases, Error>)>;
 
-  // Sends the requests. Calls `on_staged` once, perhaps before this returns, with `claimed` and the
-  // copies, or with an Error. Throws nothing but std::bad_alloc.
+  // Sends the requests. Calls `on_staged` once, perhaps before this returns, with `acquired` and
+  // the copies, or with an Error. Throws nothing but std::bad_alloc.
   static void start(ParticipantContext& context, const std::vector<OutOfReach>& tensors,
-                    AcquiredLeases claimed, OnStaged on_staged);
+                    AcquiredLeases acquired, OnStaged on_staged);
 
  private:
   // Tensors of one block, which are copied together.
@@ -41,8 +41,8 @@ class HostCopyRequest : public std::enable_shared_from_this<HostCopyRequest> {
     std::vector<OutOfReach> tensors;
   };
 
-  HostCopyRequest(ParticipantContext& context, AcquiredLeases claimed, OnStaged on_staged)
-      : context_(context), claimed_(std::move(claimed)), on_staged_(std::move(on_staged)) {}
+  HostCopyRequest(ParticipantContext& context, AcquiredLeases acquired, OnStaged on_staged)
+      : context_(context), acquired_(std::move(acquired)), on_staged_(std::move(on_staged)) {}
 
   void add(const OutOfReach& tensor);
   void ask(const Part& part);
@@ -54,7 +54,7 @@ class HostCopyRequest : public std::enable_shared_from_this<HostCopyRequest> {
   void guarded(Work work);
 
   ParticipantContext& context_;
-  AcquiredLeases claimed_;
+  AcquiredLeases acquired_;
   OnStaged on_staged_;  // empty after the call
   std::vector<Part> parts_;
   std::size_t waiting_for_ = 0;

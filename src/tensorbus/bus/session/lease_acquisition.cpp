@@ -13,20 +13,20 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kRetryDelay = 20ms;
-constexpr int kMostTries = 10;
+constexpr int kMaxTries = 10;
 constexpr auto kNoRoomDelay = 100ms;
 
 }  // namespace
 
-void LeaseAcquisition::start(ParticipantContext& context, const Descriptor& descriptor,
-                             LentBy lent_by, memory::Grant grant, OnClaimed on_claimed) {
+void LeaseAcquisition::start(ParticipantContext& context, const tensor::Descriptor& descriptor,
+                             LentBy lent_by, memory::Grant grant, OnAcquired on_acquired) {
   const std::shared_ptr<LeaseAcquisition> self(
-      new LeaseAcquisition(context, std::move(lent_by), grant, std::move(on_claimed)));
+      new LeaseAcquisition(context, std::move(lent_by), grant, std::move(on_acquired)));
   self->shares_.resize(descriptor.owners.size());
-  self->claimed_.lenders.resize(descriptor.owners.size());
+  self->acquired_.lenders.resize(descriptor.owners.size());
   for (std::size_t i = 0; i < descriptor.owners.size(); ++i)
     self->shares_[i].owner = descriptor.owners[i];
-  for (const TensorEntry& entry : descriptor.tensors) {
+  for (const tensor::TensorEntry& entry : descriptor.tensors) {
     const ByteSpan span = span_of(entry.layout);
     if (entry.owner == 0 || span.bytes() == 0) continue;
     const std::uint64_t first = entry.offset + static_cast<std::uint64_t>(span.begin);
@@ -36,12 +36,12 @@ void LeaseAcquisition::start(ParticipantContext& context, const Descriptor& desc
   }
   self->waiting_for_ = self->shares_.size() + 1;  // plus one: it must not end before all have begun
   self->guarded([&] {
-    for (std::size_t i = 0; i < self->shares_.size(); ++i) self->claim(i);
+    for (std::size_t i = 0; i < self->shares_.size(); ++i) self->acquire(i);
   });
   self->one_done();
 }
 
-void LeaseAcquisition::claim(std::size_t owner) {
+void LeaseAcquisition::acquire(std::size_t owner) {
   context_.reach(shares_[owner].owner,
                  [self = shared_from_this(), owner](const std::shared_ptr<PeerSession>& session) {
                    self->guarded([&] {
@@ -57,43 +57,43 @@ void LeaseAcquisition::ask(std::size_t owner, const std::shared_ptr<PeerSession>
   const std::set<link::BlockName>& blocks = shares_[owner].blocks;
   std::vector<std::vector<link::BlockName>> parts(1);
   for (const link::BlockName& block : blocks) {
-    if (parts.back().size() == link::Claim::kMostBlocks) parts.emplace_back();
+    if (parts.back().size() == link::Acquire::kMaxBlocks) parts.emplace_back();
     parts.back().push_back(block);
   }
   waiting_for_ += parts.size() - 1;
   for (std::vector<link::BlockName>& part : parts) {
-    session->claim(std::move(part), grant_,
-                   [self = shared_from_this(), owner, peer_memory = session->peer_memory(),
-                    session](PeerSession::Answer& answer) {
-                     self->guarded([&] {
-                       if (const auto* lent = std::get_if<link::Lent>(&answer)) {
-                         self->add_lease(owner, peer_memory, *lent);
-                         return self->one_done();
-                       }
-                       const Error& error = std::get<Error>(answer);
-                       if (session->ended()) return self->claim_again(owner, error);
-                       self->fail(error);
+    session->acquire(std::move(part), grant_,
+                     [self = shared_from_this(), owner, peer_memory = session->peer_memory(),
+                      session](PeerSession::Answer& answer) {
+                       self->guarded([&] {
+                         if (const auto* lent = std::get_if<link::Lent>(&answer)) {
+                           self->add_lease(owner, peer_memory, *lent);
+                           return self->one_done();
+                         }
+                         const Error& error = std::get<Error>(answer);
+                         if (session->ended()) return self->acquire_again(owner, error);
+                         self->fail(error);
+                       });
                      });
-                   });
   }
 }
 
 // Tries again: the owner had no room for the connection, or hung up before it replied. A dying
 // process closes its sockets one by one; only its listening socket shows all processes alike
 // whether it is dead.
-void LeaseAcquisition::claim_again(std::size_t owner, const Error& why) {
+void LeaseAcquisition::acquire_again(std::size_t owner, const Error& why) {
   Share& share = shares_[owner];
   if (share.failing) return one_done();  // another part of the request retries
   const bool no_room = why.code() == Code::kOutOfMemory;
   if (no_room && std::chrono::steady_clock::now() - began_ > PatientRequest::kPatience)
     return fail(why);
-  if (!no_room && ++share.tries == kMostTries)
+  if (!no_room && ++share.tries == kMaxTries)
     return fail(Error(Code::kClosed, "its owner hangs up repeatedly"));
   share.failing = true;
   context_.loop.post_later(no_room ? kNoRoomDelay : kRetryDelay,
                            [self = shared_from_this(), owner] {
                              self->shares_[owner].failing = false;
-                             self->guarded([&] { self->claim(owner); });
+                             self->guarded([&] { self->acquire(owner); });
                            });
 }
 
@@ -173,18 +173,18 @@ void LeaseAcquisition::add_lease(std::size_t owner,
                                                            context_.lent, lent.token);
   auto lease = std::make_shared<link::Lease>(lender, lent.token);
   if (shares_[owner].on_device) lease->on_device(device::Mark::unpack(lent.mark));
-  claimed_.leases.push_back(std::move(lease));
-  claimed_.lenders[owner] = std::move(lender);
+  acquired_.leases.push_back(std::move(lease));
+  acquired_.lenders[owner] = std::move(lender);
 }
 
 void LeaseAcquisition::one_done() {
-  if (--waiting_for_ != 0 || !on_claimed_) return;
-  std::exchange(on_claimed_, {})(std::move(claimed_));
+  if (--waiting_for_ != 0 || !on_acquired_) return;
+  std::exchange(on_acquired_, {})(std::move(acquired_));
 }
 
 void LeaseAcquisition::fail(const Error& error) {
-  if (!on_claimed_) return;
-  std::exchange(on_claimed_, {})(
+  if (!on_acquired_) return;
+  std::exchange(on_acquired_, {})(
       error.code() == Code::kClosed
           ? Error(Code::kClosed,
                   std::string("the memory of what was handed on is gone: ") + error.what())

@@ -19,7 +19,7 @@ namespace tensorbus::bus {
 // (docs/internals/protocol.md, section 6). Lives until the last reply. On the event loop only.
 class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
  public:
-  using OnClaimed = std::function<void(std::variant<AcquiredLeases, Error>)>;
+  using OnAcquired = std::function<void(std::variant<AcquiredLeases, Error>)>;
 
   // The peer that lent the sample, and its lease. `link` is 0 if it was lent by message.
   struct LentBy {
@@ -28,10 +28,10 @@ class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
     std::uint64_t token = 0;
   };
 
-  // Sends the requests; requests the memory of dead owners from the sender. Calls `on_claimed`
+  // Sends the requests; requests the memory of dead owners from the sender. Calls `on_acquired`
   // once, perhaps before this returns. Throws nothing but std::bad_alloc.
-  static void start(ParticipantContext& context, const Descriptor& descriptor, LentBy lent_by,
-                    memory::Grant grant, OnClaimed on_claimed);
+  static void start(ParticipantContext& context, const tensor::Descriptor& descriptor,
+                    LentBy lent_by, memory::Grant grant, OnAcquired on_acquired);
 
  private:
   struct Share {  // one owner's part of the sample
@@ -44,14 +44,14 @@ class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
   };
 
   LeaseAcquisition(ParticipantContext& context, LentBy lent_by, memory::Grant grant,
-                   OnClaimed on_claimed)
+                   OnAcquired on_acquired)
       : context_(context),
         lent_by_(std::move(lent_by)),
         grant_(grant),
-        on_claimed_(std::move(on_claimed)) {}
+        on_acquired_(std::move(on_acquired)) {}
 
-  void claim(std::size_t owner);
-  void claim_again(std::size_t owner, const Error& why);
+  void acquire(std::size_t owner);
+  void acquire_again(std::size_t owner, const Error& why);
   void ask(std::size_t owner, const std::shared_ptr<PeerSession>& session);
   void inherit(std::size_t owner);
   void inherit_segment(std::size_t owner, memory::SegmentId segment);
@@ -69,10 +69,10 @@ class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
   ParticipantContext& context_;
   const LentBy lent_by_;
   const memory::Grant grant_;
-  OnClaimed on_claimed_;  // empty after the call
+  OnAcquired on_acquired_;  // empty after the call
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::vector<Share> shares_;
-  AcquiredLeases claimed_;
+  AcquiredLeases acquired_;
   std::size_t waiting_for_ = 0;
 };
 

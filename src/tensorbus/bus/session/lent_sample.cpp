@@ -10,7 +10,7 @@ namespace tensorbus::bus {
 namespace {
 
 // Leases on more bytes are returned at once: their memory is needed.
-constexpr std::uint64_t kMostDelayed = 16'384;
+constexpr std::uint64_t kMaxDelayed = 16'384;
 
 link::Entry entry_of(const link::Lent& lent) {
   link::Entry entry;
@@ -20,7 +20,7 @@ link::Entry entry_of(const link::Lent& lent) {
   entry.offset = lent.offset;
   entry.timeline = lent.mark;
   if (entry.is_inline() &&
-      (lent.inline_bytes.size() != lent.length || lent.length > link::Lent::kMostInline))
+      (lent.inline_bytes.size() != lent.length || lent.length > link::Lent::kMaxInline))
     throw Error(Code::kProtocol, "LENT.length: " + std::to_string(lent.length));
   if (entry.is_inline() && lent.length <= link::kInlineBytes)
     std::memcpy(entry.inline_bytes.data(), lent.inline_bytes.data(), lent.length);
@@ -37,7 +37,7 @@ void require_inside(std::uint64_t offset, std::uint64_t bytes, std::size_t segme
     throw Error(Code::kProtocol, std::string("LENT: ") + what + " lies beyond its segment");
 }
 
-bool is_own(const TensorEntry& entry) {
+bool is_own(const tensor::TensorEntry& entry) {
   return entry.owner == 0 && span_of(entry.layout).bytes() != 0;
 }
 
@@ -62,7 +62,7 @@ LentSample::LentSample(std::shared_ptr<link::MessageLeaseSource> from,
   entry.length = static_cast<std::uint32_t>(bytes.size());
   if (bytes.size() <= link::kInlineBytes)
     std::copy(bytes.begin(), bytes.end(), entry.inline_bytes.begin());
-  descriptor = Descriptor::decode(bytes);
+  descriptor = tensor::Descriptor::decode(bytes);
   if (!descriptor.tensors.empty()) {
     if (descriptor.is_on_device())
       throw Error(Code::kProtocol, "an item of a ring: it is on a device");
@@ -75,21 +75,21 @@ LentSample::LentSample(std::shared_ptr<link::MessageLeaseSource> from,
 }
 
 bool LentSample::is_mapped() const {
-  return std::ranges::all_of(descriptor.tensors, [&](const TensorEntry& tensor) {
+  return std::ranges::all_of(descriptor.tensors, [&](const tensor::TensorEntry& tensor) {
     if (span_of(tensor.layout).bytes() == 0) return true;
     if (tensor.kind == memory::BufferKind::kDevice) return false;
-    link::LeaseSource& owner = tensor.owner == 0 ? *lender : *claimed.lenders[tensor.owner - 1U];
+    link::LeaseSource& owner = tensor.owner == 0 ? *lender : *acquired.lenders[tensor.owner - 1U];
     return owner.find_shared_segment(tensor.segment) != nullptr;
   });
 }
 
 void LentSample::return_by(const std::shared_ptr<link::DelayedSender>& delayed) const noexcept {
-  if (payload_bytes() <= kMostDelayed) lender->return_by(delayed);
+  if (payload_bytes() <= kMaxDelayed) lender->return_by(delayed);
 }
 
 std::uint64_t LentSample::payload_bytes() const noexcept {
   std::uint64_t sum = descriptor.fields.size();
-  for (const TensorEntry& tensor : descriptor.tensors)
+  for (const tensor::TensorEntry& tensor : descriptor.tensors)
     sum += static_cast<std::uint64_t>(span_of(tensor.layout).bytes());
   return sum;
 }
@@ -105,13 +105,13 @@ void LentSample::copy_descriptor(const link::Lent& lent) {
     const std::byte* const first = segment->data() + entry.offset;
     bytes.assign(first, first + entry.length);
   }
-  descriptor = Descriptor::decode(bytes);
+  descriptor = tensor::Descriptor::decode(bytes);
 }
 
 // Checks the sender's own tensors; on a device only that the segment came: its size is not known.
 void LentSample::require_own_tensors() const {
   bool on_device = false;
-  for (const TensorEntry& tensor : descriptor.tensors) {
+  for (const tensor::TensorEntry& tensor : descriptor.tensors) {
     if (!is_own(tensor)) continue;
     if (tensor.kind == memory::BufferKind::kDevice) {
       const device::ImportedMemory& imported = lender->peer_memory()->imported;

@@ -46,10 +46,10 @@ struct LentSample {
 
   std::shared_ptr<link::MessageLeaseSource> lender;
   std::shared_ptr<link::Lease> lease;  // the sender's; null once it is not needed
-  link::Entry entry;             // an inline descriptor may be longer than its bytes: see `bytes`
-  std::vector<std::byte> bytes;  // a copy of the descriptor
-  Descriptor descriptor;         // its fields lie in `bytes`
-  AcquiredLeases claimed;
+  link::Entry entry;              // an inline descriptor may be longer than its bytes: see `bytes`
+  std::vector<std::byte> bytes;   // a copy of the descriptor
+  tensor::Descriptor descriptor;  // its fields lie in `bytes`
+  AcquiredLeases acquired;
   link::PublishedRef own;  // null: came from a peer
 
  private:

@@ -2,7 +2,7 @@
 
 #include <functional>
 #include <memory>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 #include <vector>
 
 #include "tensorbus/bus/copy/device_copier.hpp"

@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 
 #include "tensorbus/bus/session/peer_session.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"

@@ -15,17 +15,18 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::size_t kMostLent = std::size_t{1} << 20;
+constexpr std::size_t kMaxLent = std::size_t{1} << 20;
 
 // Returns the descriptor of a sample without tensors if it lies in host memory of this participant
 // and is short enough for the message; else nothing.
 std::span<const std::byte> short_descriptor(const link::Entry& entry,
                                             const link::PublishedRef& issued) {
-  if (entry.is_inline() || entry.length > link::Lent::kMostInline || !issued) return {};
+  if (entry.is_inline() || entry.length > link::Lent::kMaxInline || !issued) return {};
   if (issued->blocks().size() != 1) return {};
   const auto descriptor = issued->find(entry.segment, entry.offset, entry.length);
-  return descriptor.empty() || Descriptor::has_tensors(descriptor) ? std::span<const std::byte>()
-                                                                   : descriptor;
+  return descriptor.empty() || tensor::Descriptor::has_tensors(descriptor)
+             ? std::span<const std::byte>()
+             : descriptor;
 }
 
 std::uint32_t as_field(memory::Grant grant) { return grant == memory::Grant::kWrite ? 1 : 0; }
@@ -83,9 +84,9 @@ void PeerSession::attach(const Shares::Name& share, memory::Grant grant, OnAnswe
       std::move(on_answer));
 }
 
-void PeerSession::claim(std::vector<link::BlockName> blocks, memory::Grant grant,
-                        OnAnswer on_answer) {
-  ask(link::Claim{0, as_field(grant), std::move(blocks)}, link::ControlType::kLent,
+void PeerSession::acquire(std::vector<link::BlockName> blocks, memory::Grant grant,
+                          OnAnswer on_answer) {
+  ask(link::Acquire{0, as_field(grant), std::move(blocks)}, link::ControlType::kLent,
       std::move(on_answer));
 }
 
@@ -143,8 +144,8 @@ std::uint32_t PeerSession::offer_ring(const link::QueueName& queue, platform::Fd
              std::move(fds));
 }
 
-std::uint32_t PeerSession::prefetch(const link::QueueName& queue, OnAnswer on_answer) {
-  return ask(link::Prefetch{0, queue}, link::ControlType::kPrefetchRing, std::move(on_answer));
+std::uint32_t PeerSession::join_get_ring(const link::QueueName& queue, OnAnswer on_answer) {
+  return ask(link::JoinGetRing{0, queue}, link::ControlType::kGetRing, std::move(on_answer));
 }
 
 std::uint32_t PeerSession::get(const link::QueueName& queue, std::uint32_t flags,
@@ -179,13 +180,12 @@ void PeerSession::on(const link::QueueWake& woken) {
   if (context_.queues) context_.queues->on_wake(woken);
 }
 
-void PeerSession::on(const link::Prefetch& asked) {
-  serve(asked.request, [&] { queues().on_prefetch(shared_from_this(), asked); });
+void PeerSession::on(const link::JoinGetRing& asked) {
+  serve(asked.request, [&] { queues().on_join_get_ring(shared_from_this(), asked); });
 }
 
-void PeerSession::on(const link::PrefetchRing& lent, platform::Fd ring) {
-  answer(lent.request, link::PrefetchRing::kType,
-         Prefetch{std::move(ring), lent.taker, lent.leases});
+void PeerSession::on(const link::GetRing& lent, platform::Fd ring) {
+  answer(lent.request, link::GetRing::kType, JoinedRing{std::move(ring), lent.taker, lent.leases});
 }
 
 void PeerSession::on(const link::Get& asked) {
@@ -232,7 +232,7 @@ void PeerSession::answer(std::uint32_t request, link::ControlType by, Answer ans
   if (found == asked_.end())
     throw Error(Code::kProtocol,
                 "answer.request: " + std::to_string(request) + " is no open request");
-  const bool to_get = by == link::ControlType::kReply && found->second.may_be_told;
+  const bool to_get = by == link::ControlType::kReply && found->second.may_be_refused;
   if (by != link::ControlType::kDenied && by != found->second.answered_by && !to_get)
     throw Error(Code::kProtocol,
                 "answer.request: " + std::to_string(request) + " expects another message");
@@ -252,7 +252,7 @@ QueueRequests& PeerSession::queues() const {
 }
 
 void PeerSession::require_room_for_a_lease() const {
-  if (lent_.size() >= kMostLent)
+  if (lent_.size() >= kMaxLent)
     throw Error(Code::kOutOfMemory, "more than 2^20 leases of one process: release some");
 }
 

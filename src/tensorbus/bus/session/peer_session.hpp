@@ -5,7 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <tensorbus/inspected.hpp>
+#include <tensorbus/values/inspected.hpp>
 #include <unordered_map>
 #include <variant>
 #include <vector>
@@ -28,7 +28,7 @@ struct LentSample;
 class PeerSession : public std::enable_shared_from_this<PeerSession> {
  public:
   // The get ring of a queue.
-  struct Prefetch {
+  struct JoinedRing {
     platform::Fd ring;
     std::uint32_t taker = 0;
     std::uint64_t leases = 0;  // the lease at position p has the token `leases` + p
@@ -39,12 +39,12 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
     std::shared_ptr<LentSample> item;
     std::uint64_t number = 0;
   };
-  using Answer = std::variant<link::Lent, link::Staged, memory::SharedSegment, Prefetch, HeldItem,
+  using Answer = std::variant<link::Lent, link::Staged, memory::SharedSegment, JoinedRing, HeldItem,
                               link::Reply, Error>;
   // Called once, with an Error (the request was denied, or the peer is gone: kClosed), or with:
-  // Lent for attach(), claim() and get(); Staged for stage(); SharedSegment for hand_over();
-  // Prefetch for prefetch(); HeldItem for a get() in the queue's own process; Reply for put(),
-  // call(), and a get() without an item.
+  // Lent for attach(), acquire() and get(); Staged for stage(); SharedSegment for hand_over();
+  // JoinedRing for join_get_ring(); HeldItem for a get() in the queue's own process; Reply for
+  // put(), call(), and a get() without an item.
   using OnAnswer = std::function<void(Answer&)>;
 
   PeerSession(ParticipantContext& context, std::shared_ptr<link::PeerMemory> peer_memory,
@@ -66,8 +66,8 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   bool peer_is_gone() const noexcept { return ended_ || peer_memory_->channel->peer_is_gone(); }
 
   void attach(const Shares::Name& share, memory::Grant grant, OnAnswer on_answer);
-  // Requests a lease on at most Claim::kMostBlocks blocks.
-  void claim(std::vector<link::BlockName> blocks, memory::Grant grant, OnAnswer on_answer);
+  // Requests a lease on at most Acquire::kMaxBlocks blocks.
+  void acquire(std::vector<link::BlockName> blocks, memory::Grant grant, OnAnswer on_answer);
   // Requests a copy in host memory of bytes of a block on a device.
   void stage(const link::BlockName& block, std::uint64_t bytes, OnAnswer on_answer);
   // Requests memory of a dead owner. `link` (0: by message) and `token` name the peer's lease on
@@ -92,12 +92,12 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   std::uint64_t lend_in_ring(const link::PublishedRef& issued, memory::Grant grant);
   // Drops a lease of lend_in_ring() that was not sent.
   void take_back_lease(std::uint64_t token) noexcept { lent_.erase(token); }
-  // Records a lease that the peer has taken from a ring (prefetch_ring.hpp).
+  // Records a lease that the peer has taken from a ring (get_ring.hpp).
   void mark_taken(std::uint64_t token, link::PublishedRef issued) noexcept;
   // Offers the queue's server a ring (put_ring.hpp). The reply is a Reply.
   std::uint32_t offer_ring(const link::QueueName& queue, platform::Fd ring, OnAnswer on_answer);
-  // Requests the get ring of a queue (prefetch_ring.hpp).
-  std::uint32_t prefetch(const link::QueueName& queue, OnAnswer on_answer);
+  // Requests the get ring of a queue (get_ring.hpp).
+  std::uint32_t join_get_ring(const link::QueueName& queue, OnAnswer on_answer);
   std::uint32_t get(const link::QueueName& queue, std::uint32_t flags, OnAnswer on_answer);
   // `number`: that of the finished item.
   std::uint32_t call(const link::QueueName& queue, link::QueueVerb verb, std::uint64_t number,
@@ -109,7 +109,7 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   // Replies to requests of the peer.
   void lend(std::uint32_t request, const link::Entry& entry, const link::PublishedRef& issued,
             memory::Grant grant, std::uint64_t number = 0);
-  void tell(link::Reply told) { peer_memory_->channel->send(told); }
+  void reply(const link::Reply& to_call) { peer_memory_->channel->send(to_call); }
   void deny(std::uint32_t request, const Error& why);
 
   // Replies to a get() of this session, whose other end belongs to this participant, too.
@@ -148,7 +148,7 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
  private:
   struct Asked {
     link::ControlType answered_by;  // unless the request is denied
-    bool may_be_told = false;       // a REPLY is valid, too
+    bool may_be_refused = false;    // a REPLY is valid, too
     std::uint64_t token = 0;        // of the lease sent with the request, if any
     OnAnswer on_answer;
   };
@@ -166,14 +166,14 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   void on(const link::SegmentMessage& segment, platform::Fd fd);
   void on(const link::FileMessage& file, platform::Fd fd);
   void on(const link::DeviceSegment& segment, platform::Fd fd);
-  void on(link::DeviceExport said, platform::Fd fd);
+  void on(link::DeviceExport exported, platform::Fd fd);
   void on(const link::TimelineMessage& timeline, platform::Fd fd);
   void on(const link::Pin& pin);
   void on(const link::Retired& retired);
   void on(const link::DeviceClosed& closed);
   // its requests, and the leases that it returns,
   void on(const link::Attach& asked);
-  void on(const link::Claim& asked);
+  void on(const link::Acquire& asked);
   void on(const link::Keep& asked);
   void on(const link::Stage& asked);
   void on(const link::HandOver& asked);
@@ -181,8 +181,8 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   void on(const link::Put& asked);
   void on(const link::QueueRing& asked, platform::Fd ring);
   void on(const link::QueueWake& woken);
-  void on(const link::Prefetch& asked);
-  void on(const link::PrefetchRing& lent, platform::Fd ring);
+  void on(const link::JoinGetRing& asked);
+  void on(const link::GetRing& lent, platform::Fd ring);
   void on(const link::Get& asked);
   void on(const link::QueueCall& asked);
   void on(const link::Take& taken);

@@ -6,7 +6,7 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::size_t kMostStaging = 4096;  // open requests of one peer
+constexpr std::size_t kMaxStaging = 4096;  // open requests of one peer
 
 }  // namespace
 
@@ -22,7 +22,7 @@ void PeerSession::on(const link::Stage& asked) {
     if (asked.bytes == 0 || asked.bytes > rest)
       throw Error(Code::kInvalidArgument,
                   "STAGE.bytes: " + std::to_string(asked.bytes) + " of " + std::to_string(rest));
-    if (staging_ >= kMostStaging)
+    if (staging_ >= kMaxStaging)
       throw Error(Code::kOutOfMemory, "too many requests at once for copies of device memory");
     ++staging_;
     try {

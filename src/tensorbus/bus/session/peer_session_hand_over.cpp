@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kLookAgain{2};
 constexpr int kLooksForAnEnd = 50;
-constexpr std::size_t kMostWaiting = 4096;  // requests of one peer
+constexpr std::size_t kMaxWaiting = 4096;  // requests of one peer
 
 Error not_here() {
   return {Code::kClosed, "HAND_OVER.segment: it is not mapped here, or its owner lives"};
@@ -69,7 +69,7 @@ void PeerSession::hand_over_device_memory(const link::HandOver& asked,
 // Tries again later. A dying process closes its sockets before its GPU contexts: its last writes
 // may still be under way. The request waits until their result is known.
 void PeerSession::hand_over_later(const link::HandOver& asked, int looks) {
-  if (handing_over_ >= kMostWaiting)
+  if (handing_over_ >= kMaxWaiting)
     throw Error(Code::kOutOfMemory, "too many requests at once for the memory of dead processes");
   context_.loop.post_later(kLookAgain, [weak = weak_from_this(), asked, looks] {
     const auto self = weak.lock();

@@ -81,15 +81,15 @@ void PeerSession::close_retired() {
   });
 }
 
-void PeerSession::on(link::DeviceExport said, platform::Fd fd) {
-  device::ExportPart part{.segment = said.segment,
-                          .kind = said.kind,
-                          .bytes = said.bytes,
-                          .device = device::GpuUuid{said.device.bytes},
-                          .handle = std::move(said.handle),
-                          .chunk = said.chunk,
-                          .chunks = said.chunks,
-                          .chunk_bytes = said.chunk_bytes};
+void PeerSession::on(link::DeviceExport exported, platform::Fd fd) {
+  device::ExportPart part{.segment = exported.segment,
+                          .kind = exported.kind,
+                          .bytes = exported.bytes,
+                          .device = device::GpuUuid{exported.device.bytes},
+                          .handle = std::move(exported.handle),
+                          .chunk = exported.chunk,
+                          .chunks = exported.chunks,
+                          .chunk_bytes = exported.chunk_bytes};
   part.fd = std::move(fd);
   const bool ours = link::is_this_process(peer_memory_->channel->fd());
   peer_memory_->imported.add_export(source_ ? source_->participant : Id(), ours, std::move(part));

@@ -10,17 +10,17 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::size_t kMostUnheard = 4096;  // replies that the peer did not read
-constexpr std::size_t kMostPinned = 4096;   // blocks of one peer
+constexpr std::size_t kMaxUnread = 4096;  // replies that the peer did not read
+constexpr std::size_t kMaxPinned = 4096;  // blocks of one peer
 constexpr std::chrono::milliseconds kLookAtMarks{2};
 constexpr std::chrono::milliseconds kLookForKept{5};  // for a share that is kept
-constexpr int kMostLooks = 200;
+constexpr int kMaxLooks = 200;
 
 }  // namespace
 
 void PeerSession::serve(std::uint32_t request, const std::function<void()>& work) {
   used_ = true;
-  if (peer_memory_->channel->waiting() >= kMostUnheard)
+  if (peer_memory_->channel->waiting() >= kMaxUnread)
     throw Error(Code::kProtocol, "the peer asks, and does not read the answers");
   do_or_deny(request, work);
 }
@@ -52,7 +52,7 @@ void PeerSession::on(const link::Attach& asked) {
 // A kept share of a process that has ended may not have been read from its socket yet.
 void PeerSession::lend_share(const link::Attach& asked, int looks) {
   const bool kept = (asked.share & Shares::kKept) != 0;
-  if (kept && looks < kMostLooks && !context_.shares.open(asked.share)) {
+  if (kept && looks < kMaxLooks && !context_.shares.open(asked.share)) {
     context_.loop.post_later(kLookForKept, [weak = weak_from_this(), asked, looks] {
       const auto self = weak.lock();
       if (self && !self->ended_)
@@ -77,9 +77,9 @@ void PeerSession::on(const link::Keep& asked) {
   context_.keep(shared_from_this(), asked);
 }
 
-void PeerSession::on(const link::Claim& asked) {
-  const memory::Grant grant = link::grant_of(asked.writable, "CLAIM.writable");
-  platform::kill_point("claim.received");
+void PeerSession::on(const link::Acquire& asked) {
+  const memory::Grant grant = link::grant_of(asked.writable, "ACQUIRE.writable");
+  platform::kill_point("acquire.received");
   serve(asked.request,
         [&] { lend(asked.request, {}, own_memory(context_, asked.blocks, grant), grant); });
 }
@@ -114,11 +114,11 @@ void PeerSession::on(const link::Pin& pin) {
   const memory::Range part{pin.begin, pin.end};
   switch (static_cast<link::PinVerb>(pin.verb)) {
     case link::PinVerb::kAsk: {
-      if (peer_memory_->channel->waiting() >= kMostUnheard)
+      if (peer_memory_->channel->waiting() >= kMaxUnread)
         throw Error(Code::kProtocol, "the peer asks, and does not read the answers");
       link::Pin answer = pin;
       const auto node = pinned_.emplace(pin.segment, memory::Range{});
-      const auto granted = pinned_.size() <= kMostPinned
+      const auto granted = pinned_.size() <= kMaxPinned
                                ? context_.arena->pin(pin.segment, pin.offset, pin.generation)
                                : std::nullopt;
       if (granted)

@@ -7,8 +7,8 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <tensorbus/inspected.hpp>
-#include <tensorbus/options.hpp>
+#include <tensorbus/values/inspected.hpp>
+#include <tensorbus/values/options.hpp>
 #include <vector>
 
 #include "tensorbus/bus/event_loop/event_loop.hpp"
@@ -24,7 +24,7 @@ inline constexpr std::string_view kServiceQueue = "service:";
 
 class PeerSession;
 class MirrorEvents;
-class MirrorHost;
+class MirrorServer;
 struct LentSample;
 
 // The rings through which items come into a queue of this process, and the task by which the event
@@ -37,7 +37,7 @@ struct RingsToSleepOn {
 // A new mirror (mirror_queue.hpp).
 struct MadeMirror {
   link::QueueName name;
-  std::shared_ptr<MirrorHost> host;
+  std::shared_ptr<MirrorServer> server;
 };
 
 // The queues of this participant, for its own requests and its peers'. On the event loop only.
@@ -59,7 +59,7 @@ class QueueRequests {
   // Serve requests of clients. A request is denied with the Error that they throw.
   virtual void on_put(const Client& from, const link::Put& asked) = 0;
   virtual void on_ring(const Client& from, const link::QueueRing& asked, platform::Fd ring) = 0;
-  virtual void on_prefetch(const Client& from, const link::Prefetch& asked) = 0;
+  virtual void on_join_get_ring(const Client& from, const link::JoinGetRing& asked) = 0;
   virtual void on_get(const Client& from, const link::Get& asked) = 0;
   virtual void on_call(const Client& from, const link::QueueCall& asked) = 0;
   // Messages without a reply.

@@ -7,10 +7,10 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/tensor/descriptor.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 namespace {
 
-constexpr std::string_view kPrefix = "tensorbus:";
+constexpr std::string_view kTextPrefix = "tensorbus:";
 constexpr std::string_view kAlphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
@@ -24,7 +24,7 @@ struct Head {
 };
 static_assert(sizeof(Head) == 40);
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void refuse_handle(const std::string& why) {
   throw Error(Code::kInvalidArgument, "this is no handle: " + why);
 }
 
@@ -56,21 +56,22 @@ std::vector<std::byte> from_base64(std::string_view text) {
   int count = 0;
   for (const char c : text) {
     const std::size_t value = kAlphabet.find(c);
-    if (value == std::string_view::npos) refuse("a character that base64url does not have");
+    if (value == std::string_view::npos) refuse_handle("a character that base64url does not have");
     bits = bits << 6 | static_cast<std::uint32_t>(value);
     if ((count += 6) < 8) continue;
     count -= 8;
     bytes.push_back(static_cast<std::byte>(bits >> count));
   }
   // Each handle has exactly one text: the remaining bits are fewer than a character, and zero.
-  if (count >= 6 || (bits & ((1U << count) - 1)) != 0) refuse("it is cut short, or was changed");
+  if (count >= 6 || (bits & ((1U << count) - 1)) != 0)
+    refuse_handle("it is cut short, or was changed");
   return bytes;
 }
 
 }  // namespace
 
 std::vector<std::byte> Handle::bytes() const {
-  Descriptor descriptor;
+  tensor::Descriptor descriptor;
   descriptor.tensors.resize(described.size());
   for (std::size_t i = 0; i < described.size(); ++i) {
     descriptor.tensors[i].layout = described[i].layout;
@@ -86,12 +87,12 @@ std::vector<std::byte> Handle::bytes() const {
   return bytes;
 }
 
-std::string Handle::text() const { return std::string(kPrefix) + to_base64(bytes()); }
+std::string Handle::text() const { return std::string(kTextPrefix) + to_base64(bytes()); }
 
 Handle Handle::kept_by(const Id& keeper) const {
   Handle kept = *this;
   kept.owner = keeper;
-  kept.number = key | (std::uint64_t{1} << 63);  // bus::Shares::kKept
+  kept.number = key | (std::uint64_t{1} << 63);  // Shares::kKept
   return kept;
 }
 
@@ -99,33 +100,34 @@ Handle Handle::from_bytes(std::span<const std::byte> bytes) {
   Head head;
   std::uint32_t sum = 0;
   if (bytes.size() < sizeof head + sizeof sum)
-    refuse(std::to_string(bytes.size()) + " bytes, it is cut short");
+    refuse_handle(std::to_string(bytes.size()) + " bytes, it is cut short");
   std::memcpy(&head, bytes.data(), sizeof head);
-  if (head.magic != Head().magic) refuse("it does not begin like a handle of this version");
+  if (head.magic != Head().magic) refuse_handle("it does not begin like a handle of this version");
   const auto body = bytes.first(bytes.size() - sizeof sum);
   std::memcpy(&sum, bytes.data() + body.size(), sizeof sum);
-  if (sum != checksum(body)) refuse("its checksum is wrong: it is cut short, or was changed");
+  if (sum != checksum(body))
+    refuse_handle("its checksum is wrong: it is cut short, or was changed");
   Handle handle;
   handle.owner = head.owner;
   handle.number = head.number;
   handle.key = head.key;
   handle.tensors = head.tensors;
   try {
-    Descriptor descriptor = Descriptor::decode(body.subspan(sizeof head));
-    if (descriptor.tensors.size() > std::min<std::size_t>(head.tensors, kMostDescribed))
-      refuse("it describes more tensors than it has");
-    for (TensorEntry& entry : descriptor.tensors)
+    tensor::Descriptor descriptor = tensor::Descriptor::decode(body.subspan(sizeof head));
+    if (descriptor.tensors.size() > std::min<std::size_t>(head.tensors, kMaxDescribed))
+      refuse_handle("it describes more tensors than it has");
+    for (tensor::TensorEntry& entry : descriptor.tensors)
       handle.described.push_back({std::move(entry.layout), entry.offset});
   } catch (const Error& error) {
     if (error.code() != Code::kProtocol) throw;
-    refuse(error.what());
+    refuse_handle(error.what());
   }
   return handle;
 }
 
 Handle Handle::parse(const std::string& text) {
-  if (!text.starts_with(kPrefix)) refuse("it does not begin with \"tensorbus:\"");
-  return from_bytes(from_base64(std::string_view(text).substr(kPrefix.size())));
+  if (!text.starts_with(kTextPrefix)) refuse_handle("it does not begin with \"tensorbus:\"");
+  return from_bytes(from_base64(std::string_view(text).substr(kTextPrefix.size())));
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

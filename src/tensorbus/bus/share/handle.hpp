@@ -4,26 +4,26 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 #include <vector>
 
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/tensor/layout.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 
 // The name of a share (share.hpp): a few bytes that any channel can carry to any process of the
 // domain. It keeps no memory alive.
 //
 //   std::string line = handle.text();                        // "tensorbus:..."
-//   Sample sample = tensorbus::attach(Handle::parse(line));  // in another process
+//   Sample sample = tensorbus::bus::attach(Handle::parse(line));  // in another process
 struct TENSORBUS_API Handle {
   // The layout of one tensor. For people to read; attaching compares it with the share.
   struct Described {
     Layout layout;
     std::uint64_t offset = 0;  // of the first element, in its segment, in bytes
   };
-  static constexpr std::size_t kMostDescribed = 8;
+  static constexpr std::size_t kMaxDescribed = 8;
 
   Id owner;                          // the participant that shares it
   std::uint64_t number = 0;          // the owner's number for the share
@@ -46,4 +46,4 @@ struct TENSORBUS_API Handle {
   }
 };
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

@@ -1,7 +1,7 @@
 #include "tensorbus/bus/share/shares.hpp"
 
 #include <cstring>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 #include <vector>
 
 #include "tensorbus/platform/error.hpp"
@@ -110,7 +110,7 @@ Shares::Offer Shares::find(const Name& name, memory::Grant grant) const {
     throw Error(Code::kInvalidArgument, "its key does not fit: it was made up, or damaged");
   if (!found->second.open())
     throw Error(Code::kClosed, "it is no longer shared: its uses or its time are spent");
-  if (grant > found->second.offer.most_granted)
+  if (grant > found->second.offer.max_grant)
     throw Error(Code::kPermission,
                 "it is not shared to be written: share it with shared=True, or attach with access "
                 "read or private");

@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <tensorbus/inspected.hpp>
+#include <tensorbus/values/inspected.hpp>
 #include <utility>
 #include <vector>
 
@@ -26,7 +26,7 @@ class Shares {
   struct Offer {
     link::Entry entry;
     link::PublishedRef issued;
-    memory::Grant most_granted = memory::Grant::kRead;
+    memory::Grant max_grant = memory::Grant::kRead;
   };
   // A share that another participant keeps, too.
   class Elsewhere {

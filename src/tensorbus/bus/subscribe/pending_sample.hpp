@@ -14,7 +14,7 @@ namespace tensorbus::bus {
 // its own segment has no PendingSample. Guarded by the subscriber's mutex.
 //
 //   Asked     leases on others' memory, or copies of it in host memory, were requested
-//     claimed() -> Acquired, or Refused
+//     acquired() -> Acquired, or Refused
 //   Acquired  the leases or copies have come
 //     read with them: delivered, or Asked again (for copies), or Read
 //   Refused   they are not available: the sample is dropped

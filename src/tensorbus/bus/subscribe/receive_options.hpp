@@ -2,8 +2,8 @@
 
 #include <memory>
 #include <optional>
-#include <tensorbus/device.hpp>
-#include <tensorbus/options.hpp>
+#include <tensorbus/values/device.hpp>
+#include <tensorbus/values/options.hpp>
 
 #include "tensorbus/bus/copy/device_copier.hpp"
 #include "tensorbus/memory/grant.hpp"

@@ -12,12 +12,12 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::size_t kMostMismatches = 16;  // not thrown by any call yet
+constexpr std::size_t kMaxMismatches = 16;  // not thrown by any call yet
 
 std::string definition_to_send(const MessageType& type) {
   const std::string& definition = type.definition();
-  if (definition.size() <= link::kMostDefinition) return definition;
-  return std::string(type.name().substr(0, link::kMostDefinition));
+  if (definition.size() <= link::kMaxDefinition) return definition;
+  return std::string(type.name().substr(0, link::kMaxDefinition));
 }
 
 // Returns the device to which tensors move; nothing for host memory. Throws if it is not usable.
@@ -136,7 +136,7 @@ Outcome Receiver::look_for_a_while(Batch& batch) {
 
 Outcome Receiver::take(Batch& batch) {
   if (closed_) return Outcome::kClosed;
-  throw_untold();
+  throw_pending_error();
   const Outcome outcome = take_next(batch);
   if (outcome != Outcome::kDone)
     return outcome == Outcome::kTimedOut && stream_has_ended() ? Outcome::kClosed : outcome;
@@ -152,7 +152,7 @@ bool Receiver::take_another(Batch& batch) {
   } catch (const Error& error) {
     // A sample that lacked memory, or that is no row, is set aside, and is tried again.
     const bool is_no_row = batch.rows != nullptr && error.code() == Code::kInvalidArgument;
-    if (error.code() != Code::kOutOfMemory && !is_no_row) untold_ = error;
+    if (error.code() != Code::kOutOfMemory && !is_no_row) pending_error_ = error;
   } catch (const std::bad_alloc&) {
   }
   return false;
@@ -195,7 +195,7 @@ bool Receiver::ready() {
 }
 
 bool Receiver::would_return() const {
-  return closed_ || !mismatches_.empty() || untold_ || stream_has_ended() ||
+  return closed_ || !mismatches_.empty() || pending_error_ || stream_has_ended() ||
          std::any_of(links_.begin(), links_.end(),
                      [](const LinkRef& link) { return link->ready() || link->at_hold_limit(); });
 }
@@ -342,8 +342,8 @@ Outcome Receiver::wait_for_publishers(std::uint32_t count, const platform::StopC
   return closed_ ? Outcome::kClosed : Outcome::kDone;
 }
 
-void Receiver::throw_untold() {
-  if (untold_) throw *std::exchange(untold_, std::nullopt);
+void Receiver::throw_pending_error() {
+  if (pending_error_) throw *std::exchange(pending_error_, std::nullopt);
   throw_mismatch();
 }
 
@@ -446,7 +446,7 @@ void Receiver::add(std::shared_ptr<link::BorrowerLink> link) {
                                          .resume_at = stream_.resume_at(*link),
                                          .topic = topic_,
                                          .type = definition_to_send(options_.type),
-                                         .node = options_.node.substr(0, link::kMostNode)},
+                                         .node = options_.node.substr(0, link::kMaxNode)},
                          std::move(fds));
   } catch (...) {
     drop_notifier(*link);
@@ -520,7 +520,7 @@ void Receiver::refuse(const LinkRef& link, Code code, std::string_view why) noex
     if (code != Code::kTypeMismatch) return;
     stats_.last_refusal += "\nThis subscriber's type:\n" + options_.type.definition();
     mismatches_.push_back("topic \"" + topic_ + "\": " + stats_.last_refusal);
-    if (mismatches_.size() > kMostMismatches) mismatches_.pop_front();
+    if (mismatches_.size() > kMaxMismatches) mismatches_.pop_front();
     wake_all();
   } catch (const std::bad_alloc&) {  // the count still reports it
     stats_.last_refusal.clear();

@@ -10,9 +10,9 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <tensorbus/inspected.hpp>
-#include <tensorbus/options.hpp>
-#include <tensorbus/stats.hpp>
+#include <tensorbus/values/inspected.hpp>
+#include <tensorbus/values/options.hpp>
+#include <tensorbus/values/stats.hpp>
 #include <variant>
 #include <vector>
 
@@ -45,21 +45,21 @@ class Receiver {
   Receiver(std::string topic, const SubscriberOptions& options,
            std::shared_ptr<link::WakePage> wake_page, std::shared_ptr<DeviceCopier> copier);
 
-  // Requests leases on the memory that a link's next sample hands on; claimed() gets the result.
+  // Requests leases on the memory that a link's next sample hands on; acquired() gets the result.
   // Without it these samples are dropped. Called under mutex_, as is Stage.
-  using Claim = std::function<void(const std::shared_ptr<link::BorrowerLink>&, std::uint64_t token,
-                                   Descriptor)>;
-  void claim_by(Claim claim) { claim_ = std::move(claim); }
-  // Requests copies of tensors on devices that this process cannot use; claimed() gets them, with
+  using Acquire = std::function<void(const std::shared_ptr<link::BorrowerLink>&,
+                                     std::uint64_t token, tensor::Descriptor)>;
+  void acquire_by(Acquire acquire) { acquire_ = std::move(acquire); }
+  // Requests copies of tensors on devices that this process cannot use; acquired() gets them, with
   // the leases acquired before. Without it these samples are dropped.
   using Stage = std::function<void(const std::shared_ptr<link::BorrowerLink>&, std::uint64_t token,
                                    std::vector<OutOfReach>, AcquiredLeases)>;
   void stage_by(Stage stage) { stage_ = std::move(stage); }
 
   // Sets a function that is called, under mutex_, when take_rejoins() has results.
-  void rejoin_by(std::function<void()> told) { rejoin_ = std::move(told); }
+  void rejoin_by(std::function<void()> callback) { rejoin_ = std::move(callback); }
   // Sets a function that is called, under mutex_, when links are removed: connections may be idle.
-  void on_links_gone(std::function<void()> told) { links_gone_ = std::move(told); }
+  void on_links_gone(std::function<void()> callback) { links_gone_ = std::move(callback); }
 
   const std::string& topic() const noexcept { return topic_; }
   const SubscriberOptions& options() const noexcept { return options_; }
@@ -146,10 +146,10 @@ class Receiver {
   void end(const std::shared_ptr<link::BorrowerLink>& link, bool cut_off = false);
   // Returns the publishers to join again, each once.
   std::vector<std::pair<Id, std::uint32_t>> take_rejoins();
-  void claimed(const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
-               std::variant<AcquiredLeases, Error> result);
-  // Returns true if the sample still waits for claimed().
-  bool awaits_claim(const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token) const;
+  void acquired(const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
+                std::variant<AcquiredLeases, Error> result);
+  // Returns true if the sample still waits for acquired().
+  bool awaits_leases(const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token) const;
   // Removes a refused link. With kTypeMismatch, a receive() throws `why`.
   void refuse(const std::shared_ptr<link::BorrowerLink>& link, Code code,
               std::string_view why) noexcept;
@@ -195,7 +195,7 @@ class Receiver {
   enum class Taken { kDone, kLater, kNever };
   Taken take_entry(const LinkRef& link, const link::Entry& entry, Sample& sample)
       TB_REQUIRES(mutex_);
-  Taken read_entry(const LinkRef& link, const link::Entry& entry, AcquiredLeases* claimed,
+  Taken read_entry(const LinkRef& link, const link::Entry& entry, AcquiredLeases* acquired,
                    Sample& sample) TB_REQUIRES(mutex_);
   static Taken set_aside(link::BorrowerLink& link, const link::Entry& entry) noexcept;
   Taken pin(const LinkRef& link, const link::Entry& entry, Sample& sample) TB_REQUIRES(mutex_);
@@ -212,7 +212,7 @@ class Receiver {
       TB_REQUIRES(mutex_);
   void try_again_later(link::BorrowerLink& link, const link::Entry& entry) noexcept
       TB_REQUIRES(mutex_);
-  void throw_untold() TB_REQUIRES(mutex_);
+  void throw_pending_error() TB_REQUIRES(mutex_);
   void throw_mismatch() TB_REQUIRES(mutex_);
   bool anything_ready() const;
   bool would_return() const TB_REQUIRES(mutex_);
@@ -242,7 +242,7 @@ class Receiver {
   std::vector<MissingSamples> missing_ TB_GUARDED_BY(mutex_);
   std::atomic<bool> has_missing_ = false;  // written under the mutex
   // Set before the first link, then constant.
-  Claim claim_;
+  Acquire acquire_;
   Stage stage_;
   std::function<void()> links_gone_;
   std::function<void()> rejoin_;
@@ -250,7 +250,7 @@ class Receiver {
   std::vector<std::shared_ptr<device::PinnedBlocks>> pins_ TB_GUARDED_BY(mutex_);
   // The reasons of type mismatches that no call has thrown yet.
   std::deque<std::string> mismatches_ TB_GUARDED_BY(mutex_);
-  std::optional<Error> untold_ TB_GUARDED_BY(mutex_);  // the error that ended a batch
+  std::optional<Error> pending_error_ TB_GUARDED_BY(mutex_);  // the error that ended a batch
   // Elements of links_; empty while the mutex is free.
   std::vector<link::BorrowerLink*> to_settle_ TB_GUARDED_BY(mutex_);
   SubscriberStats stats_ TB_GUARDED_BY(mutex_);

@@ -12,7 +12,7 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr int kSkippedAtATime = 64;
-constexpr std::size_t kMostMissing = 1024;  // gaps not yet returned by take_missing()
+constexpr std::size_t kMaxMissing = 1024;  // gaps not yet returned by take_missing()
 
 }  // namespace
 
@@ -95,10 +95,10 @@ Receiver::Taken Receiver::take_entry(const LinkRef& link, const link::Entry& ent
   return options_.pin ? pin(link, entry, sample) : Taken::kDone;
 }
 
-// `claimed`: the leases and copies that were requested for this entry; null if none were.
+// `acquired`: the leases and copies that were requested for this entry; null if none were.
 Receiver::Taken Receiver::read_entry(const LinkRef& link, const link::Entry& entry,
-                                     AcquiredLeases* claimed, Sample& sample) {
-  switch (SampleData::read(sample, link, entry, receiving_, spare_, claimed)) {
+                                     AcquiredLeases* acquired, Sample& sample) {
+  switch (SampleData::read(sample, link, entry, receiving_, spare_, acquired)) {
     case SampleData::Read::kFieldsAlone:
       link->release_soon(entry.token);
       count_received(*link, entry);
@@ -107,22 +107,22 @@ Receiver::Taken Receiver::read_entry(const LinkRef& link, const link::Entry& ent
       return Taken::kDone;
     case SampleData::Read::kDone:
       count_received(*link, entry);
-      if (claimed != nullptr && !claimed->staged.empty()) ++stats_.staged;
+      if (acquired != nullptr && !acquired->staged.empty()) ++stats_.staged;
       if (trace_) [[unlikely]]
         SampleData::trace(sample, trace_);
       return options_.pin ? pin(link, entry, sample) : Taken::kDone;
-    case SampleData::Read::kNotClaimed:
-      if (!claim_) return drop(*link, entry, stats_.gone);
-      claim_(link, entry.token, SampleData::handed_on(*link, entry));
+    case SampleData::Read::kNotAcquired:
+      if (!acquire_) return drop(*link, entry, stats_.gone);
+      acquire_(link, entry.token, SampleData::handed_on(*link, entry));
       pending_[link.get()] = {entry.token};
       break;
     case SampleData::Read::kOutOfReach: {
-      if (!stage_ || (claimed != nullptr && !claimed->staged.empty()))
+      if (!stage_ || (acquired != nullptr && !acquired->staged.empty()))
         return drop(*link, entry, stats_.gone);
-      auto tensors =
-          SampleData::out_of_reach(*link, SampleData::handed_on(*link, entry), claimed, receiving_);
+      auto tensors = SampleData::out_of_reach(*link, SampleData::handed_on(*link, entry), acquired,
+                                              receiving_);
       stage_(link, entry.token, std::move(tensors),
-             claimed != nullptr ? std::move(*claimed) : AcquiredLeases());
+             acquired != nullptr ? std::move(*acquired) : AcquiredLeases());
       pending_[link.get()] = {entry.token};
       break;
     }
@@ -233,7 +233,7 @@ void Receiver::miss_what_is_left() noexcept {
 // `end`: number after the last one. Without memory for the record, only `stats_` counts them.
 void Receiver::note_missing(const link::BorrowerLink& link, std::uint64_t end,
                             std::string why) noexcept {
-  if (!receiving_.in_host_memory || missing_.size() == kMostMissing) return;
+  if (!receiving_.in_host_memory || missing_.size() == kMaxMissing) return;
   const link::Source& source = *link.source();
   std::uint64_t first = link.next_sequence();
   if (first == link::kNoSequence) first = end - 1;  // the sample that `why` refers to
@@ -259,8 +259,8 @@ void Receiver::try_again_later(link::BorrowerLink& link, const link::Entry& entr
   if (event_) event_->signal();
 }
 
-void Receiver::claimed(const LinkRef& link, std::uint64_t token,
-                       std::variant<AcquiredLeases, Error> result) {
+void Receiver::acquired(const LinkRef& link, std::uint64_t token,
+                        std::variant<AcquiredLeases, Error> result) {
   const platform::MutexLock lock(mutex_);
   const auto asked = pending_.find(link.get());
   if (asked == pending_.end() || asked->second.token != token) return;  // the sample is gone
@@ -272,7 +272,7 @@ void Receiver::claimed(const LinkRef& link, std::uint64_t token,
   wake_all();
 }
 
-bool Receiver::awaits_claim(const LinkRef& link, std::uint64_t token) const {
+bool Receiver::awaits_leases(const LinkRef& link, std::uint64_t token) const {
   const platform::MutexLock lock(mutex_);
   const auto asked = pending_.find(link.get());
   return asked != pending_.end() && asked->second.token == token &&

@@ -61,7 +61,7 @@ bool RowSink::take(const Sample& sample) {
   if (sample.tensors().size() != 1 || !sample.field_bytes().empty()) return false;
   const Tensor& tensor = sample.tensors().front();
   if (!tensor.device().is_host() || !is_row(tensor.layout())) return false;
-  copy_elements(next_, row_, tensor.data(), tensor.layout(), Stores::kOrdinary);
+  tensor::copy_elements(next_, row_, tensor.data(), tensor.layout(), tensor::Stores::kOrdinary);
   next_ += bytes_;
   ++taken_;
   return true;

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 #include <string>
-#include <tensorbus/layout.hpp>
+#include <tensorbus/values/layout.hpp>
 
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/link/lease/lease_source.hpp"
@@ -38,7 +38,7 @@ class RowSink {
   const std::size_t size_;
   std::byte* next_;
   std::size_t taken_ = 0;
-  const LoneTensors same_;
+  const tensor::LoneTensors same_;
 };
 
 }  // namespace tensorbus::bus

@@ -3,7 +3,7 @@
 #include "tensorbus/bus/subscribe/sample_data.hpp"
 #include "tensorbus/platform/limits.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 
 void Tensor::use_on(void* stream, std::optional<Device> of) const {
   if (on_device_ == nullptr) return;
@@ -46,7 +46,7 @@ const SampleHeader kNoHeader;
 
 }  // namespace
 
-const bus::SampleData& Sample::parts() const {
+const SampleData& Sample::parts() const {
   if (!parts_) throw Error(Code::kClosed, "this sample is empty, or was moved from");
   return *parts_;
 }
@@ -85,4 +85,4 @@ Value Sample::fields() const {
       [&] { return parts().fields.empty() ? Value() : Value::decode(parts().fields); });
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

@@ -5,32 +5,33 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <tensorbus/device.hpp>
-#include <tensorbus/id.hpp>
-#include <tensorbus/options.hpp>
-#include <tensorbus/sample_header.hpp>
-#include <tensorbus/value.hpp>
+#include <tensorbus/values/device.hpp>
+#include <tensorbus/values/id.hpp>
+#include <tensorbus/values/options.hpp>
+#include <tensorbus/values/sample_header.hpp>
+#include <tensorbus/values/value.hpp>
 
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/tensor/layout.hpp"
 
-namespace tensorbus {
-
-struct TensorEntry;
-namespace bus {
-struct ReceiveOptions;
-struct SampleData;
-}  // namespace bus
-namespace device {
+namespace tensorbus::device {
 class DeviceKeeper;
 }
-namespace link {
+namespace tensorbus::tensor {
+struct TensorEntry;
+}
+namespace tensorbus::link {
 class Lease;
 class LeaseSource;
 struct MirrorOrigin;
 class TracedSample;
-}  // namespace link
+}  // namespace tensorbus::link
+
+namespace tensorbus::bus {
+
+struct ReceiveOptions;
+struct SampleData;
 
 // A received tensor in memory of its owner, leased as long as this object or a copy of it lives.
 // include/tensorbus/tensor.hpp describes the calls and their errors.
@@ -63,13 +64,13 @@ class TENSORBUS_API Tensor {
   }
 
  private:
-  friend struct bus::SampleData;
+  friend struct SampleData;
   // Throws unless the tensor is contiguous, of this type, in host memory, and aligned.
   void require_elements_of(DType dtype, std::size_t alignment) const;
 
   enum class Reach { kYes, kSegmentMissing, kOutOfReach };
-  Reach find_on_device(link::LeaseSource& owner, const TensorEntry& entry, const ByteSpan& span,
-                       const bus::ReceiveOptions& how, link::Lease& lease);
+  Reach find_on_device(link::LeaseSource& owner, const tensor::TensorEntry& entry,
+                       const ByteSpan& span, const ReceiveOptions& how, link::Lease& lease);
 
   Layout layout_;
   const std::byte* data_ = nullptr;
@@ -104,10 +105,10 @@ class TENSORBUS_API Sample {
   Sample copy() const;
 
  private:
-  friend struct bus::SampleData;
-  const bus::SampleData& parts() const;
+  friend struct SampleData;
+  const SampleData& parts() const;
 
-  std::unique_ptr<bus::SampleData> parts_;
+  std::unique_ptr<SampleData> parts_;
 };
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

@@ -6,9 +6,8 @@
 #include "tensorbus/bus/subscribe/sample_data.hpp"
 #include "tensorbus/platform/limits.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 
-namespace bus {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
@@ -59,7 +58,7 @@ Sample SampleData::copy_of(const SampleData& original) {
                 "memory that was opened by a CUDA IPC handle: copy it by cudaMemcpyAsync");
   if (parts->copier) parts->copy_on_devices(*parts->copier, tensors);
   const std::shared_ptr<std::byte> memory = private_memory(plan.lay_out());
-  plan.fill(memory.get(), Stores::kOrdinary);
+  plan.fill(memory.get(), tensor::Stores::kOrdinary);
   for (const CopyPlan::Copy& copy : plan.copies()) {
     Tensor& tensor = parts->tensors[copy.tensor];
     tensor.data_ = memory.get() + copy.place - span_of(copy.layout).begin;
@@ -71,10 +70,8 @@ Sample SampleData::copy_of(const SampleData& original) {
   return sample;
 }
 
-}  // namespace bus
-
 Sample Sample::copy() const {
-  return platform::with_memory_errors([&] { return bus::SampleData::copy_of(parts()); });
+  return platform::with_memory_errors([&] { return SampleData::copy_of(parts()); });
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

@@ -8,9 +8,8 @@
 #include "tensorbus/platform/files/memfd.hpp"
 #include "tensorbus/platform/kill_point.hpp"
 
-namespace tensorbus {
+namespace tensorbus::bus {
 
-namespace bus {
 namespace {
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(Code::kProtocol, "sample: " + why); }
@@ -40,9 +39,9 @@ const std::byte* first_element(std::uint64_t offset, const ByteSpan& span, const
   return mapping.data() + offset;
 }
 
-link::LeaseSource& lender_of(const TensorEntry& entry, link::LeaseSource& sender,
-                             const AcquiredLeases* claimed) {
-  return entry.owner == 0 ? sender : *claimed->lenders[entry.owner - 1U];
+link::LeaseSource& lender_of(const tensor::TensorEntry& entry, link::LeaseSource& sender,
+                             const AcquiredLeases* acquired) {
+  return entry.owner == 0 ? sender : *acquired->lenders[entry.owner - 1U];
 }
 
 // Calls `work` with a lease on the token. The caller keeps the token unless `work` returns kDone or
@@ -65,9 +64,9 @@ SampleData::Read with_lease(std::shared_ptr<link::LeaseSource> lender, std::uint
 }
 
 // Returns an inline descriptor. If it is malformed, returns the lease and throws.
-Descriptor decoded(link::LeaseSource& lender, const link::Entry& entry) {
+tensor::Descriptor decoded(link::LeaseSource& lender, const link::Entry& entry) {
   try {
-    return Descriptor::decode(descriptor_bytes(entry, {}));
+    return tensor::Descriptor::decode(descriptor_bytes(entry, {}));
   } catch (const Error&) {
     lender.give_back(entry.token, 0);
     throw;
@@ -78,16 +77,16 @@ Descriptor decoded(link::LeaseSource& lender, const link::Entry& entry) {
 
 SampleData::Read SampleData::read_lent(Sample& sample, std::shared_ptr<link::LeaseSource> owned,
                                        const link::Entry& entry, const ReceiveOptions& how,
-                                       SampleCache& spare, const AcquiredLeases* claimed) {
+                                       SampleCache& spare, const AcquiredLeases* acquired) {
   link::LeaseSource* const lender = owned.get();
-  if (claimed == nullptr && entry.is_inline() && how.access != Access::kPrivate &&
+  if (acquired == nullptr && entry.is_inline() && how.access != Access::kPrivate &&
       read_alone(sample, owned, entry, how.access, spare))
     return Read::kDone;
   memory::BorrowedSegments::Ref segment;
   if (!entry.is_inline() && !(segment = lender->find_segment(entry.segment)))
     return Read::kSegmentMissing;
   return with_lease(std::move(owned), entry.token, [&](std::shared_ptr<link::Lease>& lease) {
-    return read_leased(sample, *lender, entry, how, claimed, descriptor_bytes(entry, segment),
+    return read_leased(sample, *lender, entry, how, acquired, descriptor_bytes(entry, segment),
                        lease);
   });
 }
@@ -99,7 +98,8 @@ bool SampleData::read_alone(Sample& sample, std::shared_ptr<link::LeaseSource>& 
   if (entry.length > link::kInlineBytes || entry.timeline != 0) return false;
   SampleData& parts = spare.parts();
   Tensor& tensor = *parts.tensors.begin();
-  const auto lone = decode_alone(std::span(entry.inline_bytes).first(entry.length), tensor.layout_);
+  const auto lone =
+      tensor::decode_alone(std::span(entry.inline_bytes).first(entry.length), tensor.layout_);
   if (!lone || lone->bytes == 0) return false;
   link::LeaseSource& lender = *owned;
   const memory::BorrowedSegments::Ref& mapping = lender.find_segment(lone->segment);
@@ -130,7 +130,7 @@ bool SampleData::read_alone(Sample& sample, std::shared_ptr<link::LeaseSource>& 
 // if that had only fields, too.
 SampleData::Read SampleData::read_fields(Sample& sample, link::LeaseSource& lender,
                                          const link::Entry& entry) {
-  const Descriptor descriptor = decoded(lender, entry);
+  const tensor::Descriptor descriptor = decoded(lender, entry);
   if (!sample.parts_ || !sample.parts_->is_of_fields())
     sample.parts_ = std::make_unique_for_overwrite<SampleData>();
   SampleData& parts = *sample.parts_;
@@ -177,7 +177,7 @@ SampleData::Read SampleData::read(Sample& sample, LentSample& held, const Receiv
   try {
     const Read read =
         with_lease(held.lender, held.entry.token, [&](std::shared_ptr<link::Lease>& lease) {
-          return read_leased(sample, *held.lender, held.entry, how, &held.claimed, held.bytes,
+          return read_leased(sample, *held.lender, held.entry, how, &held.acquired, held.bytes,
                              lease);
         });
     if (read == Read::kDone) let_go();
@@ -198,29 +198,29 @@ bool SampleData::read_held(Sample& sample, const LentRef& held, const ReceiveOpt
     return false;
   auto lease = std::make_shared<link::Lease>(held->lender, 0);
   lease->keep(held);
-  return read_leased(sample, *held->lender, held->entry, how, &held->claimed, held->bytes, lease) ==
-         Read::kDone;
+  return read_leased(sample, *held->lender, held->entry, how, &held->acquired, held->bytes,
+                     lease) == Read::kDone;
 }
 
-Descriptor SampleData::handed_on(link::LeaseSource& lender, const link::Entry& entry) {
+tensor::Descriptor SampleData::handed_on(link::LeaseSource& lender, const link::Entry& entry) {
   const auto bytes =
       descriptor_bytes(entry, entry.is_inline() ? nullptr : lender.find_segment(entry.segment));
   const std::vector<std::byte> copy(bytes.begin(), bytes.end());
-  Descriptor descriptor = Descriptor::decode(copy);
+  tensor::Descriptor descriptor = tensor::Descriptor::decode(copy);
   descriptor.fields = {};
   return descriptor;
 }
 
 std::vector<OutOfReach> SampleData::out_of_reach(link::LeaseSource& lender,
-                                                 const Descriptor& descriptor,
-                                                 const AcquiredLeases* claimed,
+                                                 const tensor::Descriptor& descriptor,
+                                                 const AcquiredLeases* acquired,
                                                  const ReceiveOptions& how) {
   std::vector<OutOfReach> all;
   for (std::size_t i = 0; i < descriptor.tensors.size(); ++i) {
-    const TensorEntry& from = descriptor.tensors[i];
+    const tensor::TensorEntry& from = descriptor.tensors[i];
     const ByteSpan& span = from.span;
     if (from.kind != memory::BufferKind::kDevice || span.bytes() == 0) continue;
-    link::LeaseSource& owner = lender_of(from, lender, claimed);
+    link::LeaseSource& owner = lender_of(from, lender, acquired);
     if (!how.in_host_memory && owner.is_usable(from.segment)) continue;
     const auto before = static_cast<std::uint64_t>(-span.begin);
     if (from.offset < before) refuse("a tensor lies before its segment");
@@ -236,36 +236,36 @@ std::vector<OutOfReach> SampleData::out_of_reach(link::LeaseSource& lender,
 // No call throws once `lease` has moved into the sample.
 SampleData::Read SampleData::read_leased(Sample& sample, link::LeaseSource& lender,
                                          const link::Entry& entry, const ReceiveOptions& how,
-                                         const AcquiredLeases* claimed,
+                                         const AcquiredLeases* acquired,
                                          std::span<const std::byte> bytes,
                                          std::shared_ptr<link::Lease>& lease) {
   auto parts = std::make_unique_for_overwrite<SampleData>();
-  Descriptor descriptor = Descriptor::decode(parts->copy(bytes, entry));
+  tensor::Descriptor descriptor = tensor::Descriptor::decode(parts->copy(bytes, entry));
   if (!descriptor.owners.empty()) {
-    if (claimed == nullptr) return Read::kNotClaimed;
-    if (claimed->lenders.size() < descriptor.owners.size()) refuse("its owners have changed");
+    if (acquired == nullptr) return Read::kNotAcquired;
+    if (acquired->lenders.size() < descriptor.owners.size()) refuse("its owners have changed");
   }
-  if (claimed != nullptr) {
-    for (const auto& other : claimed->leases) lease->keep(other);
-    claimed->point_at_copies(descriptor);
+  if (acquired != nullptr) {
+    for (const auto& other : acquired->leases) lease->keep(other);
+    acquired->point_at_copies(descriptor);
   }
   const Access access = how.access;
   const device::Mark whole_at = device::Mark::unpack(entry.timeline);
   parts->tensors.resize(descriptor.tensors.size());
-  if (claimed != nullptr)
-    for (const HostCopiedTensor& copy : claimed->staged) {
+  if (acquired != nullptr)
+    for (const HostCopiedTensor& copy : acquired->staged) {
       parts->tensors[copy.tensor].published_on_ = copy.from;
       if (!how.device) lease->keep(copy.lease);
     }
   bool out_of_reach = false;
   for (std::size_t i = 0; i < descriptor.tensors.size(); ++i) {
-    TensorEntry& from = descriptor.tensors[i];
+    tensor::TensorEntry& from = descriptor.tensors[i];
     Tensor& tensor = parts->tensors[i];
     const ByteSpan& span = from.span;
     tensor.layout_ = std::move(from.layout);
     tensor.writable_ = access != Access::kRead;
     if (span.bytes() == 0) continue;  // no bytes to refer to
-    link::LeaseSource& owner = lender_of(from, lender, claimed);
+    link::LeaseSource& owner = lender_of(from, lender, acquired);
     if (from.kind == memory::BufferKind::kDevice) {
       // Without the timeline, the streams that use the sample could not be reported.
       if (owner.peer_memory()->imported.timeline() == nullptr) return Read::kSegmentMissing;
@@ -277,7 +277,7 @@ SampleData::Read SampleData::read_leased(Sample& sample, link::LeaseSource& lend
       }
       if (!lease->is_on_device()) lease->on_device(whole_at);
     } else {
-      const memory::BorrowedSegments::Ref mapping = claimed != nullptr
+      const memory::BorrowedSegments::Ref mapping = acquired != nullptr
                                                         ? owner.find_shared_segment(from.segment)
                                                         : owner.find_segment(from.segment);
       if (!mapping) return Read::kSegmentMissing;
@@ -297,16 +297,16 @@ SampleData::Read SampleData::read_leased(Sample& sample, link::LeaseSource& lend
   }
   if (out_of_reach) return Read::kOutOfReach;
   if (lease->is_on_device()) {
-    if (claimed != nullptr)
-      for (const auto& other : claimed->leases) lease->use_with(other);
+    if (acquired != nullptr)
+      for (const auto& other : acquired->leases) lease->use_with(other);
     if (!lease->intact()) return Read::kHalfWritten;
     parts->copier = how.copier;
   }
   const bool is_private = access == Access::kPrivate;
   if (is_private && lease->is_on_device())
     parts->copy_on_devices(*how.copier, parts->tensors.span());
-  if (how.device && claimed != nullptr) parts->restore(how, *claimed);
-  if (is_private) parts->move_to_own_pages(lender, claimed, descriptor, *lease);
+  if (how.device && acquired != nullptr) parts->restore(how, *acquired);
+  if (is_private) parts->move_to_own_pages(lender, acquired, descriptor, *lease);
   Tensor* const leased = parts->give_keepers(lease);
   parts->describe(entry, lender, descriptor.fields, descriptor.origin);
   if (leased != nullptr) {
@@ -334,16 +334,16 @@ Tensor* SampleData::give_keepers(const std::shared_ptr<link::Lease>& lease) noex
 // Moves the tensors into private mappings of this sample: one for each segment, of the pages that
 // contain its tensors. Samples do not share mappings: a written page would show its old bytes in
 // every later sample there.
-void SampleData::move_to_own_pages(link::LeaseSource& lender, const AcquiredLeases* claimed,
-                                   const Descriptor& descriptor, link::Lease& lease) {
+void SampleData::move_to_own_pages(link::LeaseSource& lender, const AcquiredLeases* acquired,
+                                   const tensor::Descriptor& descriptor, link::Lease& lease) {
   struct Own {
     memory::Range hull{~std::size_t{0}, 0};  // of the tensors, in the segment
     std::byte* first_page = nullptr;
   };
   std::map<std::pair<link::LeaseSource*, memory::SegmentId>, Own> segments;
   const auto own_of = [&](std::size_t i) -> Own& {
-    const TensorEntry& entry = descriptor.tensors[i];
-    return segments[{&lender_of(entry, lender, claimed), entry.segment}];
+    const tensor::TensorEntry& entry = descriptor.tensors[i];
+    return segments[{&lender_of(entry, lender, acquired), entry.segment}];
   };
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i].data_ == nullptr || !tensors[i].device_.is_host()) continue;
@@ -396,10 +396,8 @@ std::shared_ptr<link::Lease> SampleData::lease_of(const Sample& sample) {
   return nullptr;
 }
 
-}  // namespace bus
-
-Tensor::Reach Tensor::find_on_device(link::LeaseSource& owner, const TensorEntry& entry,
-                                     const ByteSpan& span, const bus::ReceiveOptions& how,
+Tensor::Reach Tensor::find_on_device(link::LeaseSource& owner, const tensor::TensorEntry& entry,
+                                     const ByteSpan& span, const ReceiveOptions& how,
                                      link::Lease& lease) {
   if (how.in_host_memory) return Reach::kOutOfReach;
   device::ImportedMemory::Ref mapping;
@@ -411,11 +409,11 @@ Tensor::Reach Tensor::find_on_device(link::LeaseSource& owner, const TensorEntry
     return Reach::kOutOfReach;
   }
   if (!mapping) return Reach::kSegmentMissing;
-  data_ = bus::first_element(entry.offset, span, *mapping);
+  data_ = first_element(entry.offset, span, *mapping);
   device_ = published_on_ = Device::cuda(mapping->device().ordinal());
   on_device_ = &lease;
   lease.keep(mapping);
   return Reach::kYes;
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::bus

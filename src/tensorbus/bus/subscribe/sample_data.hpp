@@ -40,19 +40,19 @@ struct SampleData {
   // uses no memory of the lender, and the caller returns the lease. After any other result, and
   // after Error(kOutOfMemory) or std::bad_alloc (no memory or mappings), the caller keeps the
   // lease. After any other Error (a malformed descriptor, a GPU that cannot be used) the lease was
-  // returned. kSegmentMissing: a segment has not arrived yet. kNotClaimed: part of the sample has
-  // other owners than the lender, and `claimed` is null. kHalfWritten: the owner died before the
+  // returned. kSegmentMissing: a segment has not arrived yet. kNotAcquired: part of the sample has
+  // other owners than the lender, and `acquired` is null. kHalfWritten: the owner died before the
   // GPU had written it. kOutOfReach: part lies on a device that this process cannot use, and
-  // `claimed` has no copy. `spare`: parts that the sample may use.
-  enum class Read { kDone, kFieldsAlone, kSegmentMissing, kNotClaimed, kHalfWritten, kOutOfReach };
+  // `acquired` has no copy. `spare`: parts that the sample may use.
+  enum class Read { kDone, kFieldsAlone, kSegmentMissing, kNotAcquired, kHalfWritten, kOutOfReach };
   template <typename LeaseSource>
   [[nodiscard]] static Read read(Sample& sample, const std::shared_ptr<LeaseSource>& lender,
                                  const link::Entry& entry, const ReceiveOptions& how,
-                                 SampleCache& spare, const AcquiredLeases* claimed = nullptr) {
+                                 SampleCache& spare, const AcquiredLeases* acquired = nullptr) {
     // Takes no reference to the lender: counting one takes as long as reading some fields.
-    if (entry.is_inline() && !Descriptor::has_tensors(entry.inline_bytes))
+    if (entry.is_inline() && !tensor::Descriptor::has_tensors(entry.inline_bytes))
       return read_fields(sample, *lender, entry);
-    return read_lent(sample, lender, entry, how, spare, claimed);
+    return read_lent(sample, lender, entry, how, spare, acquired);
   }
   // Reads a sample that was lent by message. With kDone the sample takes the lender's lease; after
   // an Error of the descriptor it was returned; else `held` keeps it. `held` keeps all other
@@ -66,11 +66,11 @@ struct SampleData {
   // Reads a sample without tensors, by a copy of its descriptor. `held` keeps its leases.
   static void read_fields(Sample& sample, const LentSample& held);
   // Returns the descriptor, without fields, of an entry that read() could not read completely.
-  static Descriptor handed_on(link::LeaseSource& lender, const link::Entry& entry);
+  static tensor::Descriptor handed_on(link::LeaseSource& lender, const link::Entry& entry);
   // Returns the tensors of an entry for which read() returned kOutOfReach.
   static std::vector<OutOfReach> out_of_reach(link::LeaseSource& lender,
-                                              const Descriptor& descriptor,
-                                              const AcquiredLeases* claimed,
+                                              const tensor::Descriptor& descriptor,
+                                              const AcquiredLeases* acquired,
                                               const ReceiveOptions& how);
   static Sample copy_of(const SampleData& original);
   // Moves the tensors in host memory that were published on a device to this device.
@@ -93,13 +93,13 @@ struct SampleData {
  private:
   static Read read_lent(Sample& sample, std::shared_ptr<link::LeaseSource> lender,
                         const link::Entry& entry, const ReceiveOptions& how, SampleCache& spare,
-                        const AcquiredLeases* claimed);
+                        const AcquiredLeases* acquired);
   static bool read_alone(Sample& sample, std::shared_ptr<link::LeaseSource>& lender,
                          const link::Entry& entry, Access access, SampleCache& spare);
   static Read read_fields(Sample& sample, link::LeaseSource& lender, const link::Entry& entry);
   // Changes only `lease` and the mappings until the result is certain.
   static Read read_leased(Sample& sample, link::LeaseSource& lender, const link::Entry& entry,
-                          const ReceiveOptions& how, const AcquiredLeases* claimed,
+                          const ReceiveOptions& how, const AcquiredLeases* acquired,
                           std::span<const std::byte> bytes, std::shared_ptr<link::Lease>& lease);
   bool is_of_fields() const noexcept {
     return tensors.empty() && block_bytes.empty() && !copier && !traced;
@@ -108,10 +108,10 @@ struct SampleData {
   void describe(const link::Entry& entry, const link::LeaseSource& from,
                 std::span<const std::byte> small_fields, const std::optional<Origin>& origin);
   Tensor* give_keepers(const std::shared_ptr<link::Lease>& lease) noexcept;
-  void move_to_own_pages(link::LeaseSource& lender, const AcquiredLeases* claimed,
-                         const Descriptor& descriptor, link::Lease& lease);
+  void move_to_own_pages(link::LeaseSource& lender, const AcquiredLeases* acquired,
+                         const tensor::Descriptor& descriptor, link::Lease& lease);
   // Moves tensors that came in host memory to a device, into a block of this participant.
-  void restore(const ReceiveOptions& how, const AcquiredLeases& claimed);
+  void restore(const ReceiveOptions& how, const AcquiredLeases& acquired);
   void move_to(const std::shared_ptr<DeviceCopier>& by, const Device& device,
                std::span<Tensor* const> moving, std::shared_ptr<const void> read);
   // Copies the originals on devices, and makes the tensors refer to the copies.

@@ -55,14 +55,14 @@ Sample SampleData::of_memory(std::shared_ptr<device::DeviceKeeper> keeper, const
   return sample;
 }
 
-void SampleData::restore(const ReceiveOptions& how, const AcquiredLeases& claimed) {
+void SampleData::restore(const ReceiveOptions& how, const AcquiredLeases& acquired) {
   const auto read = std::make_shared<std::vector<std::shared_ptr<const void>>>();
   std::vector<Tensor*> moving;
-  for (const HostCopiedTensor& copy : claimed.staged) {
+  for (const HostCopiedTensor& copy : acquired.staged) {
     Tensor& tensor = tensors[copy.tensor];
     if (tensor.data_ == nullptr) continue;  // the sender has changed the descriptor since
     read->push_back(copy.lease);
-    read->push_back(claimed.lenders[copy.lender]->find_segment(copy.segment));
+    read->push_back(acquired.lenders[copy.lender]->find_segment(copy.segment));
     moving.push_back(&tensor);
   }
   move_to(how.copier, *how.device, moving, read);

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 #include <utility>
 #include <vector>
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 #include <utility>
 #include <vector>
 

@@ -128,7 +128,7 @@ std::optional<ForeignMemory> ForeignMemory::chunks_around(const Gpu& device, cu:
     const Facts facts = facts_of(next);
     const bool starts_there = chunks.empty() ? facts.mapping <= next : facts.mapping == next;
     if (!facts.is_memory_of(device) || !facts.has_descriptor() || !starts_there ||
-        next - facts.mapping >= facts.mapping_bytes || chunks.size() == kMostChunks)
+        next - facts.mapping >= facts.mapping_bytes || chunks.size() == kMaxChunks)
       return std::nullopt;
     cu::AllocationHandle handle = 0;
     if (cuda.MemRetainAllocationHandle(&handle, reinterpret_cast<void*>(facts.mapping)) !=

@@ -96,13 +96,13 @@ void DeviceArena::grow_for(std::size_t bytes, memory::Grant most) {
 // Numbers are used in turn, and wrap around. A borrower is notified of a retired segment before it
 // learns of the next segment with the same number.
 memory::SegmentId DeviceArena::free_number() {
-  check(segments_.size() < memory::SegmentId::kMostOfDevice);
+  check(segments_.size() < memory::SegmentId::kMaxOfDevice);
   const auto ordinal = static_cast<std::uint32_t>(device_.ordinal());
   while (true) {
     const memory::SegmentId id =
-        memory::SegmentId::device(ordinal, next_segment_++ % memory::SegmentId::kMostOfDevice);
-    const bool untold = std::find(retired_.begin(), retired_.end(), id) != retired_.end();
-    if (!untold && !segments_.contains(id)) return id;
+        memory::SegmentId::device(ordinal, next_segment_++ % memory::SegmentId::kMaxOfDevice);
+    const bool unreported = std::find(retired_.begin(), retired_.end(), id) != retired_.end();
+    if (!unreported && !segments_.contains(id)) return id;
   }
 }
 
@@ -122,7 +122,7 @@ bool DeviceArena::free(memory::Block& block) noexcept {
   const platform::MutexLock lock(mutex_);
   const memory::SegmentId segment = block.segment();
   if (marks_->whole(block.write_mark()))
-    free_of(block.most_granted()).give_back(blocks_.remove(block));
+    free_of(block.max_grant()).give_back(blocks_.remove(block));
   else
     rested_.push_back({block.write_mark(), blocks_.remove(block)});
   note_idle(segment);
@@ -138,8 +138,8 @@ void DeviceArena::note_idle(memory::SegmentId number) noexcept {
 }
 
 void DeviceArena::tell_idle() noexcept {
-  if (!told_idle_ && idle_listener_) idle_listener_();
-  told_idle_ = true;
+  if (!reported_idle_ && idle_listener_) idle_listener_();
+  reported_idle_ = true;
 }
 
 void DeviceArena::on_idle(std::function<void()> listener) {
@@ -157,7 +157,7 @@ void DeviceArena::retire_idle(Clock::time_point now) {
     for (auto at = segments_.begin(); at != segments_.end() && segments_.size() > 1;) {
       const auto& [id, segment] = *at;
       const std::size_t bytes = segment.allocation.bytes();
-      memory::FreeExtents& free = free_of(segment.most_granted);
+      memory::FreeExtents& free = free_of(segment.max_grant);
       if (!segment.idle_since || now - *segment.idle_since < kIdle || !free.covers(id, bytes)) {
         ++at;
         continue;
@@ -172,7 +172,7 @@ void DeviceArena::retire_idle(Clock::time_point now) {
     const bool more = segments_.size() > 1 &&
                       std::any_of(segments_.begin(), segments_.end(),
                                   [](const auto& item) { return item.second.idle_since; });
-    told_idle_ = false;
+    reported_idle_ = false;
     if (more) tell_idle();
   }
   DeferredReleaser::let_go(std::move(gone));

@@ -8,7 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <tensorbus/stats.hpp>
+#include <tensorbus/values/stats.hpp>
 #include <vector>
 
 #include "tensorbus/device/gpu_memory.hpp"
@@ -76,7 +76,7 @@ class DeviceArena : public memory::BlockHome, public std::enable_shared_from_thi
   struct Segment {
     GpuAllocation allocation;
     std::shared_ptr<const GpuMapping> mapping;
-    memory::Grant most_granted = memory::Grant::kRead;
+    memory::Grant max_grant = memory::Grant::kRead;
     std::optional<Clock::time_point> idle_since{};
   };
 
@@ -91,7 +91,7 @@ class DeviceArena : public memory::BlockHome, public std::enable_shared_from_thi
     return free_[static_cast<std::size_t>(most)];
   }
   memory::FreeExtents& free_in(memory::SegmentId segment) noexcept TB_REQUIRES(mutex_) {
-    return free_of(segments_.at(segment).most_granted);
+    return free_of(segments_.at(segment).max_grant);
   }
   void grow_for(std::size_t bytes, memory::Grant most) TB_REQUIRES(mutex_);
   void require_room(std::size_t bytes, std::size_t asked) const TB_REQUIRES(mutex_);
@@ -113,7 +113,7 @@ class DeviceArena : public memory::BlockHome, public std::enable_shared_from_thi
   std::vector<Rested> rested_ TB_GUARDED_BY(mutex_);  // has capacity for all blocks
   std::vector<memory::SegmentId> retired_ TB_GUARDED_BY(mutex_);
   std::function<void()> idle_listener_ TB_GUARDED_BY(mutex_);
-  bool told_idle_ TB_GUARDED_BY(mutex_) = false;  // since the last retire_idle()
+  bool reported_idle_ TB_GUARDED_BY(mutex_) = false;  // since the last retire_idle()
   std::uint32_t next_segment_ TB_GUARDED_BY(mutex_) = 0;
   std::size_t reserved_bytes_ TB_GUARDED_BY(mutex_) = 0;
 };

@@ -70,7 +70,7 @@ bool DeviceExports::make_segment(ForeignMemory memory) {
   memory::SegmentId number;
   {
     const platform::MutexLock lock(mutex_);
-    if (next_segment_ == memory::SegmentId::kMostForeign || !make_way_for(memory, gone))
+    if (next_segment_ == memory::SegmentId::kMaxForeign || !make_way_for(memory, gone))
       return false;
     number = memory::SegmentId::foreign(next_segment_++);
   }
@@ -91,13 +91,13 @@ bool DeviceExports::make_segment(ForeignMemory memory) {
 // Retires earlier memory at this place: it was freed, unless its keeper did not keep it. Returns
 // false if all possible segments are in use, or too many are closing.
 bool DeviceExports::make_way_for(const ForeignMemory& memory, std::vector<Segment>& gone) {
-  if (memory.kind() == ForeignMemory::Kind::kPool && closing() >= kMostClosing) return false;
+  if (memory.kind() == ForeignMemory::Kind::kPool && closing() >= kMaxClosing) return false;
   for (auto at = segments_.begin(); at != segments_.end();) {
     const auto segment = at++;
     if (segment->second.blocks == 0 && memory.replaces(*segment->second.memory))
       retire(segment, gone);
   }
-  if (segments_.size() < kMostSegments) return true;
+  if (segments_.size() < kMaxSegments) return true;
   auto oldest = segments_.end();
   for (auto at = segments_.begin(); at != segments_.end(); ++at)
     if (at->second.blocks == 0 &&

@@ -25,9 +25,9 @@ namespace tensorbus::device {
 class DeviceExports : public memory::BlockHome, public std::enable_shared_from_this<DeviceExports> {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::size_t kMostSegments = 256;
-  static constexpr std::size_t kMostClosing = 128;  // with more, memory of pools is not lent
-  static constexpr std::chrono::seconds kIdle{5};   // until a segment is forgotten
+  static constexpr std::size_t kMaxSegments = 256;
+  static constexpr std::size_t kMaxClosing = 128;  // with more, memory of pools is not lent
+  static constexpr std::chrono::seconds kIdle{5};  // until a segment is forgotten
 
   explicit DeviceExports(const Id& self) : self_(self) {}
   ~DeviceExports() override;

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 
 #include "tensorbus/device/gpu_memory.hpp"
 #include "tensorbus/memory/segment_id.hpp"

@@ -11,7 +11,7 @@ memory::BlockRef DeviceMemory::allocate(const Gpu& device, std::size_t bytes, me
 
 std::shared_ptr<DeviceArena> DeviceMemory::arena_of(const Gpu& device) {
   const int ordinal = device.ordinal();
-  if (ordinal >= static_cast<int>(memory::SegmentId::kMostDevices))
+  if (ordinal >= static_cast<int>(memory::SegmentId::kMaxDevices))
     throw Error(Code::kUnsupported, "more than 512 devices");
   const platform::MutexLock lock(mutex_);
   std::shared_ptr<DeviceArena>& arena = arenas_[ordinal];

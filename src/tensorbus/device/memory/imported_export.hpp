@@ -38,8 +38,10 @@ class ImportedExport {
   void add(ExportPart next);
   std::size_t descriptors() const noexcept { return fds_.size(); }
   bool is_pooled() const noexcept;
-  // Releases `told` after this object's destructor has closed the opened memory.
-  void tell_by(std::shared_ptr<const void> told) noexcept { told_ = std::move(told); }
+  // Releases `released` after this object's destructor has closed the opened memory.
+  void release_after_closing(std::shared_ptr<const void> released) noexcept {
+    after_closing_ = std::move(released);
+  }
   // Called if the memory will not be opened.
   void drop_descriptors() noexcept { fds_.clear(); }
 
@@ -48,17 +50,17 @@ class ImportedExport {
 
  private:
   void require_sense(const ExportPart& part) const;
-  bool complete() const noexcept { return next_ == said_.chunks; }
+  bool complete() const noexcept { return next_ == first_part_.chunks; }
   DeviceImports::Range open_at(const Gpu& device) const;
 
   const DeviceImports::Name name_;
   const bool ours_;
-  ExportPart said_;
+  ExportPart first_part_;
   std::uint32_t next_ = 0;         // the next chunk
   std::uint64_t chunk_bytes_ = 0;  // of the received chunks
   std::vector<platform::Fd> fds_;
   std::vector<std::uint64_t> sizes_;
-  std::shared_ptr<const void> told_;
+  std::shared_ptr<const void> after_closing_;
 };
 
 }  // namespace tensorbus::device

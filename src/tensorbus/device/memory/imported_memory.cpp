@@ -12,7 +12,7 @@
 namespace tensorbus::device {
 namespace {
 
-constexpr std::size_t kMostSegments = 4096;
+constexpr std::size_t kMaxSegments = 4096;
 
 struct Registry {
   platform::Mutex mutex;
@@ -42,7 +42,7 @@ void ImportedMemory::add(memory::SegmentId id, memory::Grant grant, platform::Fd
     throw Error(Code::kProtocol, "DEVICE_SEGMENT.segment: " + std::to_string(id.number) + " of " +
                                      std::to_string(bytes) + " bytes");
   const platform::MutexLock lock(mutex_);
-  if (segments_.size() >= kMostSegments)
+  if (segments_.size() >= kMaxSegments)
     throw Error(Code::kProtocol, "DEVICE_SEGMENT.segment: more than an owner can need");
   if (segments_.contains({id, grant}))
     throw Error(Code::kProtocol,
@@ -61,7 +61,7 @@ void ImportedMemory::add_export(const Id& owner, bool ours, ExportPart part) {
   std::size_t descriptors = 0;
   for (const auto& [number, segment] : segments_)
     if (segment.foreign) descriptors += segment.foreign->descriptors();
-  if (segments_.size() >= kMostSegments || descriptors >= kMostSegments)
+  if (segments_.size() >= kMaxSegments || descriptors >= kMaxSegments)
     throw Error(Code::kProtocol, "DEVICE_EXPORT.segment: more than an owner can need");
   const Name name{id, memory::Grant::kRead};
   const auto found = segments_.find(name);
@@ -72,7 +72,7 @@ void ImportedMemory::add_export(const Id& owner, bool ours, ExportPart part) {
   }
   const GpuUuid device = part.device;
   auto fresh = std::make_unique<ImportedExport>(owner, ours, std::move(part));
-  if (fresh->is_pooled() && teller_) fresh->tell_by(teller_(id));
+  if (fresh->is_pooled() && teller_) fresh->release_after_closing(teller_(id));
   Segment& segment = segments_[name];
   segment.device = device;
   segment.descriptors.push_back(std::move(charge));

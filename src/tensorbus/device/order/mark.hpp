@@ -9,7 +9,7 @@ namespace tensorbus::device {
 struct Mark {
   static constexpr std::uint32_t kSlots = 512;  // of one side of a timeline
   static constexpr int kValueBits = 54;
-  static constexpr std::uint64_t kMostValue = (std::uint64_t{1} << kValueBits) - 1;
+  static constexpr std::uint64_t kMaxValue = (std::uint64_t{1} << kValueBits) - 1;
 
   std::uint32_t slot = 0;
   std::uint64_t value = 0;  // from 1 on; 0: no mark, always reached
@@ -20,7 +20,7 @@ struct Mark {
   }
   // Decodes any number, without checks.
   static constexpr Mark of(std::uint64_t packed) noexcept {
-    return {static_cast<std::uint32_t>(packed >> kValueBits), packed & kMostValue};
+    return {static_cast<std::uint32_t>(packed >> kValueBits), packed & kMaxValue};
   }
   // Throws Error(kProtocol) if the slot does not exist.
   static Mark unpack(std::uint64_t packed);

@@ -20,7 +20,7 @@ class MarkCounter {
   // what it wrote before the mark can be read.
   bool failed(std::uint64_t value) const noexcept {
     const std::uint64_t word = word_.load(std::memory_order_acquire);  // pairs with reach()
-    return is_given_up(word) && (word & Mark::kMostValue) < value;
+    return is_given_up(word) && (word & Mark::kMaxValue) < value;
   }
 
   // The writer does not continue: all marks count as reached. From now on only we write the
@@ -29,7 +29,7 @@ class MarkCounter {
   void give_up() noexcept {
     std::uint64_t seen = word_.load(std::memory_order_relaxed);
     while (!is_given_up(seen) &&
-           !word_.compare_exchange_strong(seen, kGivenUp | (seen & Mark::kMostValue),
+           !word_.compare_exchange_strong(seen, kGivenUp | (seen & Mark::kMaxValue),
                                           std::memory_order_relaxed, std::memory_order_relaxed)) {
     }
   }
@@ -40,7 +40,7 @@ class MarkCounter {
   static constexpr std::uint64_t kGivenUp = std::uint64_t{1} << 62;
 
   static bool is_given_up(std::uint64_t word) noexcept {
-    return (word & ~Mark::kMostValue) == kGivenUp;
+    return (word & ~Mark::kMaxValue) == kGivenUp;
   }
 
   platform::Atomic<std::uint64_t> word_;

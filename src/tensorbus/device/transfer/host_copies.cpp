@@ -18,10 +18,10 @@ namespace {
 
 // Limits for unused copies, kept for borrowers that ask a little later, and because pinning their
 // pages takes long.
-constexpr std::size_t kMostResting = 4;
-constexpr std::size_t kMostRestingBytes = std::size_t{256} << 20;
+constexpr std::size_t kMaxResting = 4;
+constexpr std::size_t kMaxRestingBytes = std::size_t{256} << 20;
 
-constexpr std::size_t kMostWaiting = 4096;
+constexpr std::size_t kMaxWaiting = 4096;
 
 Error broken(const Gpu& device) {
   return {Code::kSystem, "the memory of cuda:" + std::to_string(device.ordinal()) +
@@ -118,7 +118,7 @@ void HostCopies::copy(const Range& range, OnCopied on_copied) {
   require_possible(range);
   const bool in_turn = waiting_.empty() || find(range);
   if (in_turn && serve(range, on_copied)) return;
-  if (waiting_.size() >= kMostWaiting)
+  if (waiting_.size() >= kMaxWaiting)
     throw Error(Code::kOutOfMemory, "too many copies of device memory wait for others");
   waiting_.push_back({range, std::move(on_copied)});
 }
@@ -198,7 +198,7 @@ std::shared_ptr<HostCopies::Copy> HostCopies::find(const Range& range) const {
 std::shared_ptr<HostCopies::Copy> HostCopies::make(const Range& range) {
   const std::size_t bytes = range.bytes + memory::kBlockAlignment;
   const auto rests = [](const auto& copy) { return copy->rests() && !copy->source; };
-  if (std::count_if(copies_.begin(), copies_.end(), rests) >= std::ptrdiff_t{kMostResting}) {
+  if (std::count_if(copies_.begin(), copies_.end(), rests) >= std::ptrdiff_t{kMaxResting}) {
     const auto oldest = std::find_if(copies_.begin(), copies_.end(), [&](const auto& copy) {
       return rests(copy) && copy->bytes >= bytes && copy->bytes / 4 <= bytes;
     });
@@ -287,7 +287,7 @@ void HostCopies::deliver() {
       continue;
     copy->source.reset();
   }
-  let_go(kMostResting);
+  let_go(kMaxResting);
   serve_waiting();
 }
 
@@ -310,14 +310,14 @@ void HostCopies::tell(Copy& copy, const Result& result) {
     }
 }
 
-void HostCopies::let_go(std::size_t most_resting) {
+void HostCopies::let_go(std::size_t max_resting) {
   std::size_t count = 0;
   std::size_t bytes = 0;
   for (auto copy = copies_.end(); copy != copies_.begin();) {
     --copy;
     if (!(*copy)->rests() || (*copy)->source) continue;
     bytes += (*copy)->bytes;
-    if (++count > most_resting || bytes > kMostRestingBytes) copy = copies_.erase(copy);
+    if (++count > max_resting || bytes > kMaxRestingBytes) copy = copies_.erase(copy);
   }
 }
 

@@ -75,7 +75,7 @@ class HostCopies {
   void start(Copy& copy, const Range& range);
   static Copied copied(const Copy& copy);
   static void tell(Copy& copy, const Result& result);
-  void let_go(std::size_t most_resting);
+  void let_go(std::size_t max_resting);
   const GpuStream& stream_of(const Gpu& device);
 
   const std::shared_ptr<memory::Arena> arena_;

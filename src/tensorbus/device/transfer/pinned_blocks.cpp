@@ -175,7 +175,7 @@ void PinnedBlocks::bound_idle(std::vector<Ref>& gone) {
   std::ranges::sort(idle, {}, [](const Ref& pinned) { return pinned->last_used; });
   std::size_t left = idle.size();
   for (const Ref& pinned : idle) {
-    if (keeps_idle() && left <= kMostIdle && bytes <= kMostIdleBytes) return;
+    if (keeps_idle() && left <= kMaxIdle && bytes <= kMaxIdleBytes) return;
     by_address_.erase(pinned->first());
     --left;
     bytes -= pinned->range.bytes();

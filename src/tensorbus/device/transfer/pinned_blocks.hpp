@@ -24,8 +24,8 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   // The size from which on a block is pinned whole, and no other block lies in its pages.
   static std::size_t least_bytes() noexcept;
   // Limits for unused blocks that stay pinned for the next sample at the same place.
-  static constexpr std::size_t kMostIdle = 32;
-  static constexpr std::size_t kMostIdleBytes = std::size_t{1} << 30;
+  static constexpr std::size_t kMaxIdle = 32;
+  static constexpr std::size_t kMaxIdleBytes = std::size_t{1} << 30;
   // After a refusal by the owner or the driver, no request is made for this long, because each one
   // makes a sample wait for its reply.
   static constexpr std::chrono::seconds kRefusedFor{1};

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 
 #include "tensorbus/device/memory/imported_memory.hpp"
 #include "tensorbus/device/transfer/pinned_blocks.hpp"

@@ -8,18 +8,18 @@
 
 namespace tensorbus::link {
 
-// Blocks do not overlap, but views in a block do. More than kMostLooks entries below an address, a
+// Blocks do not overlap, but views in a block do. More than kMaxLooks entries below an address, a
 // lease rarely contains it.
 std::optional<Leased> LeaseIndex::find(const std::byte* first, std::size_t bytes,
-                                       std::size_t most_looks) const {
+                                       std::size_t max_looks) const {
   if (platform::CopyOnWrite::is_private({first, bytes})) return std::nullopt;
   std::vector<std::shared_ptr<Lease>> seen;  // released after the mutex
   std::vector<std::shared_ptr<BorrowerLink>> links;
   const platform::MutexLock lock(mutex_);
-  seen.reserve(std::min(most_looks, by_address_.size()));
+  seen.reserve(std::min(max_looks, by_address_.size()));
   // Places may overlap, and several leases may hold one block. Any held lease is right.
   auto at = by_address_.upper_bound(first);
-  for (std::size_t looks = 0; at != by_address_.begin() && looks < most_looks; ++looks) {
+  for (std::size_t looks = 0; at != by_address_.begin() && looks < max_looks; ++looks) {
     --at;
     std::shared_ptr<Lease> lease = at->second.living.lock();
     if (!lease) continue;

@@ -17,12 +17,12 @@ namespace tensorbus::link {
 class LeaseIndex {
  public:
   // Returns the lease of these bytes. Empty if they are not lent, may not be passed on, were
-  // written to by this process (platform::CopyOnWrite), or are not in the first `most_looks`
+  // written to by this process (platform::CopyOnWrite), or are not in the first `max_looks`
   // leases; then the caller copies the bytes.
-  static constexpr std::size_t kMostLooks = 64;
+  static constexpr std::size_t kMaxLooks = 64;
   static constexpr std::size_t kAll = ~std::size_t{0};
   std::optional<Leased> find(const std::byte* first, std::size_t bytes,
-                             std::size_t most_looks = kMostLooks) const;
+                             std::size_t max_looks = kMaxLooks) const;
 
   // Returns the number of leases of each owner.
   std::map<Id, std::uint64_t> count_by_owner() const;

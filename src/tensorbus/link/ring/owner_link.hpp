@@ -5,8 +5,8 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <tensorbus/id.hpp>
-#include <tensorbus/inspected.hpp>
+#include <tensorbus/values/id.hpp>
+#include <tensorbus/values/inspected.hpp>
 #include <vector>
 
 #include "tensorbus/link/lease/published_sample.hpp"

@@ -38,12 +38,12 @@ struct PutRoom {
 };
 
 struct alignas(64) PutSlot {
-  static constexpr std::size_t kMostBytes = 232;
+  static constexpr std::size_t kMaxBytes = 232;
   std::uint64_t at_ns = 0;  // time of the put, by the monotonic clock, which all processes share
   std::uint64_t token = 0;  // the client's lease on the item; 0: none
   std::uint32_t length = 0;
   std::uint32_t zero = 0;
-  std::array<std::byte, kMostBytes> bytes;  // the descriptor
+  std::array<std::byte, kMaxBytes> bytes;  // the descriptor
 };
 static_assert(sizeof(PutSlot) == 256);
 

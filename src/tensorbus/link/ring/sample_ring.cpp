@@ -15,7 +15,7 @@ constexpr std::uint32_t kRowOfReads = 4;  // consecutive reads that show that th
 constexpr std::uint32_t kReadAhead = 3;   // positions whose cache lines are fetched in advance
 
 // No owner reaches this position: it takes 146 years at 10^9 samples a second.
-constexpr std::uint64_t kMostPositions = std::uint64_t{1} << 62;
+constexpr std::uint64_t kMaxPositions = std::uint64_t{1} << 62;
 
 constexpr std::uint64_t full(std::uint64_t position) { return 2 * position + 1; }
 constexpr std::uint64_t taken(std::uint64_t position) { return 2 * position + 2; }
@@ -125,7 +125,7 @@ void SampleRingReader::fetch_next() noexcept {
 // A slot only has positions that differ from `next_` by whole rounds.
 bool SampleRingReader::is_possible(std::uint64_t state) const noexcept {
   const std::uint64_t position = position_of(state);
-  return position < kMostPositions && ((position - next_) & (slots_.size() - 1)) == 0;
+  return position < kMaxPositions && ((position - next_) & (slots_.size() - 1)) == 0;
 }
 
 void SampleRingReader::skip_dropped() noexcept {
@@ -142,7 +142,7 @@ std::optional<std::uint64_t> SampleRingReader::stop_at_newest() noexcept {
     const std::uint64_t state = slots_[i].state.load(std::memory_order_acquire);
     if (state < full(until_)) continue;
     const std::uint64_t position = position_of(state);
-    if (position >= kMostPositions || (position & (slots_.size() - 1)) != i) continue;
+    if (position >= kMaxPositions || (position & (slots_.size() - 1)) != i) continue;
     until_ = position + 1;
     sequence = slots_[i].words[0].load(std::memory_order_relaxed);
   }

@@ -12,7 +12,7 @@ namespace tensorbus::link {
 namespace {
 
 // Each unread message holds a descriptor of ours until a stopped borrower continues to read.
-constexpr std::size_t kMostUnread = 256;
+constexpr std::size_t kMaxUnread = 256;
 
 std::uint32_t as_field(memory::Grant grant) { return grant == memory::Grant::kWrite ? 1 : 0; }
 
@@ -72,7 +72,7 @@ void SegmentSender::mark_arrived(const PublishedSample& sample, memory::Grant gr
 
 void SegmentSender::require_reader() const {
   const std::size_t unread = channel_->waiting_with_descriptors();
-  if (unread >= kMostUnread)
+  if (unread >= kMaxUnread)
     throw Error(Code::kSystem, "the subscriber's process does not read its messages");
   if (unread != 0) account_.require_descriptors(1);
 }

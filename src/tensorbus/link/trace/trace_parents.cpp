@@ -6,7 +6,7 @@ namespace tensorbus::link {
 namespace {
 
 struct Named {
-  std::array<SampleName, TraceParents::kMost> names;
+  std::array<SampleName, TraceParents::kMax> names;
   std::size_t count = 0;
 };
 thread_local constinit Named named;
@@ -14,7 +14,7 @@ thread_local constinit Named named;
 }  // namespace
 
 void TraceParents::name(std::span<const SampleName> parents) noexcept {
-  named.count = std::min(parents.size(), kMost);
+  named.count = std::min(parents.size(), kMax);
   std::copy_n(parents.begin(), named.count, named.names.begin());
 }
 

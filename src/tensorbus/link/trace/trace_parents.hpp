@@ -13,7 +13,7 @@ namespace tensorbus::link {
 // The samples from which the calling thread makes what it publishes next. Each thread has its own.
 class TraceParents {
  public:
-  static constexpr std::size_t kMost = 16;  // more are left out
+  static constexpr std::size_t kMax = 16;  // more are left out
 
   // Replaces the samples named before; an empty span clears them.
   TENSORBUS_API static void name(std::span<const SampleName> parents) noexcept;

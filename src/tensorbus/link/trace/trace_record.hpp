@@ -3,7 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 
 // The records of a trace ring (docs/tracing.md).
 namespace tensorbus::link {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 
 #include "tensorbus/link/trace/trace_record.hpp"
 #include "tensorbus/memory/peer_budget.hpp"

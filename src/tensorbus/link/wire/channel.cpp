@@ -41,9 +41,9 @@ void Channel::loop_back(const std::shared_ptr<Channel>& one,
   for (Channel* const end : {one.get(), other.get()}) end->looped_ = end->socket_first_ = true;
 }
 
-void Channel::on_looped_back(std::function<void()> heard) {
+void Channel::on_looped_back(std::function<void()> notify) {
   const platform::MutexLock lock(mutex_);
-  heard_ = std::move(heard);
+  notify_ = std::move(notify);
 }
 
 bool Channel::has_more() {
@@ -107,7 +107,7 @@ void Channel::deliver(Queue message) noexcept {
   if (detached_) return;
   const bool first = looped_back_.empty();
   looped_back_.splice(looped_back_.end(), message);
-  if (first && heard_) heard_();
+  if (first && notify_) notify_();
 }
 
 bool Channel::take_looped_back(platform::Datagram& datagram) {
@@ -156,7 +156,7 @@ bool Channel::delay(Prepared message) noexcept {
   const platform::MutexLock lock(mutex_);
   const bool first = delayed_.empty();
   delayed_.splice(delayed_.end(), message.message_);
-  if (delayed_.size() < kMostDelayed) return first;
+  if (delayed_.size() < kMaxDelayed) return first;
   try {
     transmit_behind_delayed({});
   } catch (const Error&) {  // the socket takes no more messages: receive() reports its end
@@ -239,7 +239,7 @@ std::size_t Channel::waiting_with_descriptors() {
 void Channel::detach() {
   const platform::MutexLock lock(mutex_);
   wants_to_write_ = [](bool) {};
-  heard_ = nullptr;
+  notify_ = nullptr;
   detached_ = true;
   looped_back_.clear();
 }

@@ -44,9 +44,9 @@ class Channel {
   bool is_joined_with(const Channel& other) const noexcept {
     return looped_ && other_.lock().get() == &other;
   }
-  // For a channel that is looped back: the sending thread calls `heard` when receive() has a
+  // For a channel that is looped back: the sending thread calls `notify` when receive() has a
   // message again. It must not call the channel.
-  void on_looped_back(std::function<void()> heard);
+  void on_looped_back(std::function<void()> notify);
   // Returns true if receive() has a message that poll() does not report: it came in memory, or in
   // one datagram with the last one. For the receiving thread.
   bool has_more();
@@ -92,10 +92,10 @@ class Channel {
   void send(Prepared message) noexcept;
   // Delays a message so that it goes in one datagram with the next one, or with send_delayed().
   // Returns true if no other message is delayed: then the caller arranges that call. If
-  // kMostDelayed messages are delayed, they are sent now.
+  // kMaxDelayed messages are delayed, they are sent now.
   [[nodiscard]] bool delay(Prepared message) noexcept;
   void send_delayed() noexcept;
-  static constexpr std::size_t kMostDelayed = 64;
+  static constexpr std::size_t kMaxDelayed = 64;
   // Returns true if the socket took it or the peer is gone; false (not sent) if it would wait.
   template <typename Message>
   bool try_send(const Message& message) {
@@ -115,7 +115,7 @@ class Channel {
   bool peer_is_gone() const noexcept {
     return looped_ ? other_.expired() : platform::peer_has_hung_up(socket_.get());
   }
-  // Ends the calls of `wants_to_write` and `heard`: the socket is not read any more.
+  // Ends the calls of `wants_to_write` and `notify`: the socket is not read any more.
   void detach();
 
   struct Received {
@@ -162,7 +162,7 @@ class Channel {
   Queue pending_ TB_GUARDED_BY(mutex_);  // if not empty, wants_to_write_(true) was called last
   std::uint64_t queued_ TB_GUARDED_BY(mutex_) = 0;  // messages that ever had to wait
   Queue delayed_ TB_GUARDED_BY(mutex_);
-  std::function<void()> heard_ TB_GUARDED_BY(mutex_);
+  std::function<void()> notify_ TB_GUARDED_BY(mutex_);
   Queue looped_back_ TB_GUARDED_BY(mutex_);
   bool detached_ TB_GUARDED_BY(mutex_) = false;
   std::thread::id batching_ TB_GUARDED_BY(mutex_);

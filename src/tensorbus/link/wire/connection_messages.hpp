@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 #include <vector>
 
 #include "tensorbus/link/trace/trace_record.hpp"
@@ -12,8 +12,8 @@
 // The messages of the handshake, and those that begin and end a link.
 namespace tensorbus::link {
 
-inline constexpr std::size_t kMostDefinition = 1800;  // bytes; leaves room for the longest topic
-inline constexpr std::size_t kMostNode = 160;         // bytes of a node's name in SUBSCRIBE
+inline constexpr std::size_t kMaxDefinition = 1800;  // bytes; leaves room for the longest topic
+inline constexpr std::size_t kMaxNode = 160;         // bytes of a node's name in SUBSCRIBE
 inline constexpr std::uint64_t kNoSequence = ~std::uint64_t{0};
 
 struct Hello {
@@ -39,8 +39,8 @@ struct Subscribe {
   // After a cut-off: the first sample that the subscriber did not get.
   std::uint64_t resume_at = kNoSequence;
   std::string topic;
-  std::string type{};  // the definition, or the name if the definition exceeds kMostDefinition
-  std::string node{};  // name for inspections, at most kMostNode bytes
+  std::string type{};  // the definition, or the name if the definition exceeds kMaxDefinition
+  std::string node{};  // name for inspections, at most kMaxNode bytes
   void visit(auto& archive) {
     archive(link, publisher, depth, max_held, wake_slot, writable, best_effort, fingerprint,
             resume_at, topic, type, node);

@@ -35,7 +35,7 @@ enum class ControlType : std::uint16_t {
   kDone = 9,
   kEvent = 10,
   kAttach = 11,
-  kClaim = 12,
+  kAcquire = 12,
   kHandOver = 13,
   kLent = 14,
   kHanded = 15,
@@ -62,8 +62,8 @@ enum class ControlType : std::uint16_t {
   kTraced = 37,
   kQueueRing = 38,
   kQueueWake = 39,
-  kPrefetch = 40,
-  kPrefetchRing = 41,
+  kJoinGetRing = 40,
+  kGetRing = 41,
 };
 
 struct ControlHeader {

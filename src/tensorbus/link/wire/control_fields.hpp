@@ -7,7 +7,7 @@
 #include <cstring>
 #include <span>
 #include <string>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 #include <utility>
 #include <vector>
 

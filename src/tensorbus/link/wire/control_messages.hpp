@@ -34,8 +34,8 @@ struct ControlMessage {
   std::string_view sent_by;
   TakenBy taken_by;
   std::string_view fields;  // their names, in the order of visit()
-  std::size_t least_fds = 0;
-  std::size_t most_fds = 0;
+  std::size_t min_fds = 0;
+  std::size_t max_fds = 0;
   std::string_view fds{};  // their meaning
 };
 
@@ -80,7 +80,7 @@ inline constexpr std::tuple kControlMessages{
     ControlMessage<DeviceClosed>{"DEVICE_CLOSED", "borrower", TakenBy::kSession, "segment"},
 
     ControlMessage<Attach>{"ATTACH", "either", TakenBy::kSession, "request, share, key, writable"},
-    ControlMessage<Claim>{"CLAIM", "either", TakenBy::kSession, "request, writable, blocks"},
+    ControlMessage<Acquire>{"ACQUIRE", "either", TakenBy::kSession, "request, writable, blocks"},
     ControlMessage<Stage>{"STAGE", "either", TakenBy::kSession,
                           "request, segment, offset, generation, bytes"},
     ControlMessage<Staged>{"STAGED", "either", TakenBy::kSession,
@@ -105,9 +105,10 @@ inline constexpr std::tuple kControlMessages{
     ControlMessage<QueueRing>{"QUEUE_RING", "client", TakenBy::kSession, "request, queue, key", 1,
                               1, "the ring"},
     ControlMessage<QueueWake>{"QUEUE_WAKE", "client", TakenBy::kSession, "queue, key"},
-    ControlMessage<Prefetch>{"PREFETCH", "client", TakenBy::kSession, "request, queue, key"},
-    ControlMessage<PrefetchRing>{"PREFETCH_RING", "server", TakenBy::kSession,
-                                 "request, taker, leases", 1, 1, "the ring of getters"},
+    ControlMessage<JoinGetRing>{"JOIN_GET_RING", "client", TakenBy::kSession,
+                                "request, queue, key"},
+    ControlMessage<GetRing>{"GET_RING", "server", TakenBy::kSession, "request, taker, leases", 1, 1,
+                            "the get ring"},
     ControlMessage<Get>{"GET", "client", TakenBy::kSession, "request, queue, key, flags"},
     ControlMessage<Take>{"TAKE", "client", TakenBy::kSession,
                          "request of the GET, queue, key, spoilt"},
@@ -115,7 +116,7 @@ inline constexpr std::tuple kControlMessages{
                               "request, queue, key, verb, number"},
     ControlMessage<Cancel>{"CANCEL", "client", TakenBy::kSession, "request, read"},
     ControlMessage<Reply>{"REPLY", "server", TakenBy::kSession,
-                          "request, refused, first, second, third, fourth"},
+                          "request, refused, first value, second value, third value, fourth value"},
 
     ControlMessage<Inspect>{"INSPECT", "inspector", TakenBy::kHandshake, "zero"},
     ControlMessage<Inspected>{"INSPECTED", "participant", TakenBy::kInspector, "bytes", 1, 1,

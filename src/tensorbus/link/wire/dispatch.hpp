@@ -16,15 +16,15 @@ namespace internal {
 template <typename Row, typename Handler>
 void decode_and_hand_in(Channel::Received& received, Handler& handler) {
   auto message = received.as<typename Row::Message>();
-  received.require_fds(Row::kRow.least_fds, Row::kRow.most_fds);
-  static_assert(Row::kRow.most_fds <= 2);
+  received.require_fds(Row::kRow.min_fds, Row::kRow.max_fds);
+  static_assert(Row::kRow.max_fds <= 2);
   const auto fd = [&received](std::size_t i) {
     const std::size_t count = received.datagram.fds.size();
     return i < count ? received.take_fd(i, count) : platform::Fd();
   };
-  if constexpr (Row::kRow.most_fds == 0)
+  if constexpr (Row::kRow.max_fds == 0)
     handler(std::move(message));
-  else if constexpr (Row::kRow.most_fds == 1)
+  else if constexpr (Row::kRow.max_fds == 1)
     handler(std::move(message), fd(0));
   else
     handler(std::move(message), fd(0), fd(1));

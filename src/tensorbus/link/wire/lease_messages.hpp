@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 #include <vector>
 
 #include "tensorbus/link/wire/control.hpp"
@@ -32,9 +32,9 @@ struct BlockName {
   auto operator<=>(const BlockName&) const = default;
 };
 
-struct Claim {
-  static constexpr ControlType kType = ControlType::kClaim;
-  static constexpr std::size_t kMostBlocks = 200;  // that fit into one message
+struct Acquire {
+  static constexpr ControlType kType = ControlType::kAcquire;
+  static constexpr std::size_t kMaxBlocks = 200;  // that fit into one message
   std::uint32_t request = 0;
   std::uint32_t writable = 0;
   std::vector<BlockName> blocks;
@@ -74,7 +74,7 @@ struct HandOver {
 
 struct Lent {
   static constexpr ControlType kType = ControlType::kLent;
-  static constexpr std::size_t kMostInline = 2048;  // bytes of a descriptor in `inline_bytes`
+  static constexpr std::size_t kMaxInline = 2048;  // bytes of a descriptor in `inline_bytes`
   std::uint32_t request = 0;
   std::uint64_t token = 0;        // 0: a lease of no memory
   std::uint32_t length = 0;       // of the descriptor; 0: none

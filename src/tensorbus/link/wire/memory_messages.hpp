@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <string>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 
 #include "tensorbus/link/wire/control.hpp"
 #include "tensorbus/memory/segment_id.hpp"

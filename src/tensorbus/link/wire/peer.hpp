@@ -1,7 +1,7 @@
 #pragma once
 
 #include <string>
-#include <tensorbus/id.hpp>
+#include <tensorbus/values/id.hpp>
 
 #include "tensorbus/link/wake/wake.hpp"
 #include "tensorbus/link/wire/channel.hpp"

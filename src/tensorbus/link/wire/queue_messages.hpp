@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "tensorbus/link/wire/lease_messages.hpp"
@@ -33,24 +34,24 @@ struct QueueRing {
   void visit(auto& archive) { archive(request, queue); }
 };
 
-// Asks for the get ring, by which the server lends items ahead (prefetch_ring.hpp).
-struct Prefetch {
-  static constexpr ControlType kType = ControlType::kPrefetch;
+// Asks for the get ring, by which the server lends items ahead (get_ring.hpp).
+struct JoinGetRing {
+  static constexpr ControlType kType = ControlType::kJoinGetRing;
   std::uint32_t request = 0;
   QueueName queue;
   void visit(auto& archive) { archive(request, queue); }
 };
 
 // The reply, with the ring's memory.
-struct PrefetchRing {
-  static constexpr ControlType kType = ControlType::kPrefetchRing;
+struct GetRing {
+  static constexpr ControlType kType = ControlType::kGetRing;
   std::uint32_t request = 0;
-  std::uint32_t taker = 0;   // the number by which the client claims items
+  std::uint32_t taker = 0;   // the number by which the client acquires items
   std::uint64_t leases = 0;  // the token of the lease at position p is leases + p
   void visit(auto& archive) { archive(request, taker, leases); }
 };
 
-// Wakes the server, which waits for an entry in the client's ring, or for the claim of an item.
+// Wakes the server, which waits for an entry in the client's ring, or for a taker of an item.
 struct QueueWake {
   static constexpr ControlType kType = ControlType::kQueueWake;
   QueueName queue;
@@ -105,19 +106,63 @@ struct Cancel {
   void visit(auto& archive) { archive(request, read); }
 };
 
+// The numbers in a reply to a call. Their meaning depends on the verb: see the three structs below.
+using ReplyValues = std::array<std::uint64_t, 4>;
+
+// In the reply to kOpen.
+struct QueueSettings {
+  static constexpr std::uint64_t kRedeliver = 1;
+  static constexpr std::uint64_t kShared = 2;
+  std::uint64_t maxsize = 0;
+  bool redeliver = false;
+  bool shared = false;
+  std::uint64_t key = 0;
+  std::uint64_t max_bytes = 0;
+
+  static QueueSettings of(const ReplyValues& values) noexcept {
+    const auto& [maxsize, flags, key, max_bytes] = values;
+    return {maxsize, (flags & kRedeliver) != 0, (flags & kShared) != 0, key, max_bytes};
+  }
+  ReplyValues values() const noexcept {
+    return {maxsize, (redeliver ? kRedeliver : 0) | (shared ? kShared : 0), key, max_bytes};
+  }
+};
+
+// In the reply to kState.
+struct QueueState {
+  std::uint64_t items = 0;
+  std::uint64_t unfinished = 0;
+  std::uint64_t lost = 0;
+  std::uint64_t bytes = 0;
+
+  static QueueState of(const ReplyValues& values) noexcept {
+    return {values[0], values[1], values[2], values[3]};
+  }
+  ReplyValues values() const noexcept { return {items, unfinished, lost, bytes}; }
+};
+
+// In the reply to kShutDown: what the queue still has.
+struct QueueRest {
+  std::uint64_t items = 0;
+  std::uint64_t other_getters = 0;  // other clients that have asked for an item
+  bool has_asked = false;           // this client has
+
+  static QueueRest of(const ReplyValues& values) noexcept {
+    return {values[0], values[1], values[2] != 0};
+  }
+  ReplyValues values() const noexcept { return {items, other_getters, has_asked ? 1U : 0U, 0}; }
+};
+
 struct Reply {
   static constexpr ControlType kType = ControlType::kReply;
   static constexpr std::uint32_t kTimedOut = 1;  // no room, or no item
   static constexpr std::uint32_t kShutDown = 2;  // the queue accepts nothing, or nothing is left
   std::uint32_t request = 0;
   std::uint32_t refused = 0;  // 0, or one of the constants
-  // For kOpen: maxsize, flags, key, max_bytes. For kState: items, unfinished, lost, bytes. For
-  // kShutDown: items, the number of other clients that asked for one, and whether this one did.
-  std::uint64_t first = 0;
-  std::uint64_t second = 0;
-  std::uint64_t third = 0;
-  std::uint64_t fourth = 0;
-  void visit(auto& archive) { archive(request, refused, first, second, third, fourth); }
+  ReplyValues values{};       // of QueueSettings, QueueState or QueueRest; else 0
+  void visit(auto& archive) {
+    archive(request, refused, values[0], values[1], values[2], values[3]);
+  }
 };
 
 }  // namespace tensorbus::link

@@ -9,7 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <tensorbus/stats.hpp>
+#include <tensorbus/values/stats.hpp>
 #include <vector>
 
 #include "tensorbus/memory/block.hpp"

@@ -17,8 +17,8 @@ using Access = platform::Mapping::Access;
 namespace {
 
 // Limits against a hostile owner: of mappings (vm.max_map_count) and of address space (128 TiB).
-constexpr std::size_t kMostSegments = 4096;
-constexpr std::size_t kMostBytes = std::size_t{1} << 44;
+constexpr std::size_t kMaxSegments = 4096;
+constexpr std::size_t kMaxBytes = std::size_t{1} << 44;
 
 }  // namespace
 
@@ -81,7 +81,7 @@ void BorrowedSegments::add_file(SegmentId id, platform::Fd fd, std::size_t bytes
   // Huge pages cannot be replaced by a guard, and mapping them takes free ones from the machine.
   if (platform::has_huge_pages(fd.get()))
     throw Error(Code::kProtocol, "FILE.segment: a file of huge pages");
-  if (bytes == 0 || file.offset % platform::page_bytes() != 0 || file.offset > kMostBytes)
+  if (bytes == 0 || file.offset % platform::page_bytes() != 0 || file.offset > kMaxBytes)
     throw Error(Code::kProtocol, "FILE.offset: " + std::to_string(file.offset));
   enter(id, {nullptr, std::move(fd), bytes, std::move(file)});
 }
@@ -91,7 +91,7 @@ void BorrowedSegments::enter(SegmentId id, Segment segment) {
   const platform::MutexLock lock(mutex_);
   if (segments_.contains(id))
     throw Error(Code::kProtocol, "SEGMENT.segment: " + std::to_string(id.number) + " came twice");
-  if (segments_.size() == kMostSegments || bytes > kMostBytes - bytes_)
+  if (segments_.size() == kMaxSegments || bytes > kMaxBytes - bytes_)
     throw Error(Code::kProtocol, "SEGMENT.bytes: more segments than one participant can need");
   segment.descriptor = account_.take({.descriptors = 1});
   try {

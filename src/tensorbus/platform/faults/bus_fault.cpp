@@ -28,7 +28,7 @@ class FileGuards {
  private:
   static bool replace(FileGuard& guard, std::size_t from) noexcept TB_REQUIRES(list);
   static void describe(const FileGuard& guard, SignalMessage& message) noexcept;
-  static bool is_told(std::uint64_t file) noexcept TB_REQUIRES(list);
+  static bool is_reported(std::uint64_t file) noexcept TB_REQUIRES(list);
 };
 
 namespace {
@@ -36,8 +36,8 @@ namespace {
 constinit ChainedHandler bus_handler(SIGBUS);
 constinit bool bus_asked TB_GUARDED_BY(FileGuards::list) = false;
 // The files whose damage was reported last, by their identify() numbers.
-constinit std::array<std::uint64_t, 64> told TB_GUARDED_BY(FileGuards::list){};
-constinit std::size_t next_told TB_GUARDED_BY(FileGuards::list) = 0;
+constinit std::array<std::uint64_t, 64> reported TB_GUARDED_BY(FileGuards::list){};
+constinit std::size_t next_reported TB_GUARDED_BY(FileGuards::list) = 0;
 
 void on_bus_error(int, siginfo_t* info, void* context) {
   const int error = errno;
@@ -71,18 +71,18 @@ void install_bus_handler() noexcept TB_REQUIRES(FileGuards::list) {
   const bool first = !guard->broken();
   const bool done = replace(*guard, from);
   SignalMessage message;
-  const bool tells = first && done && !is_told(guard->file_);
-  if (tells) describe(*guard, message);
+  const bool reports = first && done && !is_reported(guard->file_);
+  if (reports) describe(*guard, message);
   list.unlock();
-  if (tells) message.write_to_stderr();
+  if (reports) message.write_to_stderr();
   return done;
 }
 
 // Returns true if the damage of this file was reported before. Else records it as reported.
-bool FileGuards::is_told(std::uint64_t file) noexcept {
+bool FileGuards::is_reported(std::uint64_t file) noexcept {
   if (file == 0) return false;
-  if (std::find(told.begin(), told.end(), file) != told.end()) return true;
-  told[next_told++ % told.size()] = file;
+  if (std::find(reported.begin(), reported.end(), file) != reported.end()) return true;
+  reported[next_reported++ % reported.size()] = file;
   return false;
 }
 
@@ -119,7 +119,7 @@ std::uint64_t FileGuard::identify(int fd, bool anew) noexcept {
                              std::uint64_t{1} << 63;
   if (!anew) return file;
   FileGuards::list.lock();
-  std::replace(told.begin(), told.end(), file, std::uint64_t{0});
+  std::replace(reported.begin(), reported.end(), file, std::uint64_t{0});
   FileGuards::list.unlock();
   return file;
 }

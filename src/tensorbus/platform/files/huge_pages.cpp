@@ -18,7 +18,7 @@
 namespace tensorbus::platform {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{32} << 20;
+constexpr std::size_t kMaxBytes = std::size_t{32} << 20;
 
 // Returns the word in brackets: "always within_size [advise] never deny force".
 std::string chosen(const std::string& path) {
@@ -32,7 +32,7 @@ std::string chosen(const std::string& path) {
 std::size_t size_of_one(const std::string& settings) {
   std::ifstream file(settings + "/hpage_pmd_size");
   std::size_t bytes = 0;
-  return file >> bytes && bytes > page_bytes() && bytes <= kMostBytes ? bytes : 0;
+  return file >> bytes && bytes > page_bytes() && bytes <= kMaxBytes ? bytes : 0;
 }
 
 // Returns the setting for pages of this size. Since Linux 6.11 each size has its own.

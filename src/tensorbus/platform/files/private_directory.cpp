@@ -19,9 +19,9 @@ namespace tensorbus::platform {
 namespace {
 
 constexpr int kOpenPlace = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-constexpr int kMostLinks = 40;      // as the kernel
-constexpr int kMostRestarts = 100;  // another process removes a directory while we make one in it
-constexpr uid_t kNobody = 65534;    // the kernel shows this number for a user that is not mapped
+constexpr int kMaxLinks = 40;      // as the kernel
+constexpr int kMaxRestarts = 100;  // another process removes a directory while we make one in it
+constexpr uid_t kNobody = 65534;   // the kernel shows this number for a user that is not mapped
 
 // RENAME_NOREPLACE: the header that has it conflicts with others.
 constexpr unsigned kNoReplace = 1;
@@ -223,7 +223,7 @@ class Walk {
       refuse(path, "is a symbolic link of uid " + std::to_string(link.st_uid) +
                        (above.open_to_others ? " in a directory to which others may write"
                                              : ", not of " + us()));
-    if (++links_ > kMostLinks) refuse_system("cannot open", path, ELOOP);
+    if (++links_ > kMaxLinks) refuse_system("cannot open", path, ELOOP);
     std::array<char, PATH_MAX> target{};
     const ssize_t length = ::readlinkat(above.fd.get(), name.c_str(), target.data(), target.size());
     if (length < 0) refuse_system("cannot read the link", path, errno);
@@ -290,7 +290,7 @@ class Walk {
 }  // namespace
 
 PrivateDirectory open_private(const std::string& path, IfMissing if_missing) {
-  for (int i = 0; i < kMostRestarts; ++i) {
+  for (int i = 0; i < kMaxRestarts; ++i) {
     Walk walk(path, if_missing);
     if (walk.go()) return walk.result();
   }

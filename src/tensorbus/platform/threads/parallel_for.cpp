@@ -13,7 +13,7 @@
 namespace tensorbus::platform {
 namespace {
 
-constexpr std::size_t kMostWorkers = 3;
+constexpr std::size_t kMaxWorkers = 3;
 constexpr std::uint32_t kRest = 16;  // jobs
 
 class Job {
@@ -104,7 +104,7 @@ std::size_t other_cores() noexcept {
 
 void start(Workers& workers) {
   try {
-    for (std::size_t i = 1; i < std::min(other_cores(), kMostWorkers); ++i)
+    for (std::size_t i = 1; i < std::min(other_cores(), kMaxWorkers); ++i)
       start_background_thread("a thread that copies", [&workers] { workers.work(); });
   } catch (const std::exception&) {  // then there are fewer
   }

@@ -23,7 +23,7 @@ class AdaptiveSpin {
   explicit AdaptiveSpin(std::uint32_t rest = kRest) noexcept : after_in_vain_(rest) {}
 
   static std::chrono::nanoseconds most() noexcept {
-    return kHasOneCore ? std::chrono::nanoseconds{} : kMost;
+    return kHasOneCore ? std::chrono::nanoseconds{} : kMax;
   }
   bool looks() const noexcept { return !kHasOneCore && rest_.load(std::memory_order_relaxed) == 0; }
   // Called after spinning.
@@ -40,7 +40,7 @@ class AdaptiveSpin {
   }
 
  private:
-  static constexpr std::chrono::nanoseconds kMost = std::chrono::microseconds(80);
+  static constexpr std::chrono::nanoseconds kMax = std::chrono::microseconds(80);
   // A short wait, including the time to fall asleep and to be woken.
   static constexpr std::chrono::nanoseconds kShort = std::chrono::microseconds(100);
   static constexpr std::uint32_t kRest = 16;

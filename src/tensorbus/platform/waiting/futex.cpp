@@ -62,7 +62,7 @@ bool can_wait_for_any() noexcept {
 FutexWait futex_wait_any(std::span<const FutexWord> words,
                          std::chrono::nanoseconds timeout) noexcept {
   if (timeout.count() <= 0) return FutexWait::kTimedOut;
-  std::array<WaitedWord, kMostFutexWords> waited;
+  std::array<WaitedWord, kMaxFutexWords> waited;
   const std::size_t count = std::min(words.size(), waited.size());
   for (std::size_t i = 0; i < count; ++i)
     waited[i] = {words[i].expected, reinterpret_cast<std::uintptr_t>(words[i].word), kFlag32Bits};

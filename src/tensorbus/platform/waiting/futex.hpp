@@ -25,10 +25,10 @@ struct FutexWord {
 // Returns true if a thread can sleep on several words at once (Linux 5.16 and newer).
 bool can_wait_for_any() noexcept;
 
-// Sleeps on at most kMostFutexWords words until one of them ends the wait. Does not return
+// Sleeps on at most kMaxFutexWords words until one of them ends the wait. Does not return
 // kInterrupted for a signal handler with SA_RESTART: the kernel goes on waiting. If the kernel
 // refuses the call, it waits for a short time on the first word alone.
-inline constexpr std::size_t kMostFutexWords = 128;
+inline constexpr std::size_t kMaxFutexWords = 128;
 FutexWait futex_wait_any(std::span<const FutexWord> words,
                          std::chrono::nanoseconds timeout) noexcept;
 

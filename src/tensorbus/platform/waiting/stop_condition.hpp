@@ -2,7 +2,7 @@
 
 #include <chrono>
 #include <optional>
-#include <tensorbus/outcome.hpp>
+#include <tensorbus/values/outcome.hpp>
 #include <utility>
 
 #include "tensorbus/platform/clock.hpp"

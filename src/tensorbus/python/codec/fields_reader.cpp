@@ -22,7 +22,7 @@ constexpr std::int8_t kRecordCode = 3;
 constexpr int kMaxLevels = 256;
 // At most so many items are allocated in advance: a list can announce many items in few bytes, and
 // do so at each level.
-constexpr std::uint64_t kMostInAdvance = internal::kMaxReserved;
+constexpr std::uint64_t kMaxInAdvance = internal::kMaxReserved;
 
 [[noreturn]] void refuse(const std::string& why) {
   throw Error(Code::kProtocol, "sample.fields: " + why);
@@ -118,7 +118,7 @@ nb::object FieldsReader::read() {
 
 nb::object FieldsReader::read_list(std::uint64_t count) {
   const Level level(depth_);
-  const auto first = static_cast<Py_ssize_t>(std::min(count, kMostInAdvance));
+  const auto first = static_cast<Py_ssize_t>(std::min(count, kMaxInAdvance));
   nb::object list = checked(PyList_New(first));
   for (Py_ssize_t i = 0; i < first; ++i) PyList_SET_ITEM(list.ptr(), i, read().release().ptr());
   for (auto i = static_cast<std::uint64_t>(first); i < count; ++i)
@@ -166,7 +166,7 @@ nb::object FieldsReader::read_tuple(std::span<const std::byte> payload) {
   const PackToken head = reader.next();
   if (head.kind != Kind::kList) refuse("a tuple that is not a list");
   nb::object tuple;
-  if (head.number <= kMostInAdvance) {
+  if (head.number <= kMaxInAdvance) {
     tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(head.number)));
     for (Py_ssize_t i = 0; i < static_cast<Py_ssize_t>(head.number); ++i)
       PyTuple_SET_ITEM(tuple.ptr(), i, reader.read().release().ptr());

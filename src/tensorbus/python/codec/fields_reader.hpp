@@ -5,7 +5,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <tensorbus/value.hpp>
+#include <tensorbus/values/value.hpp>
 #include <vector>
 
 #include "tensorbus/python/codec/message_plan.hpp"

@@ -1,19 +1,19 @@
 #include "tensorbus/python/codec/message_plan.hpp"
 
 #include <string>
-#include <tensorbus/value.hpp>
+#include <tensorbus/values/value.hpp>
 
 namespace tensorbus::python {
 namespace {
 
-FieldPlan field_of(const nb::tuple& told) {
-  FieldPlan field{.name = nb::borrow(told[0]),
+FieldPlan field_of(const nb::tuple& description) {
+  FieldPlan field{.name = nb::borrow(description[0]),
                   .key = {},
-                  .exact = nb::borrow(told[1]),
-                  .lower = nb::borrow(told[2]),
-                  .restore = nb::borrow(told[3]),
-                  .required = nb::cast<bool>(told[4]),
-                  .in_init = nb::cast<bool>(told[5])};
+                  .exact = nb::borrow(description[1]),
+                  .lower = nb::borrow(description[2]),
+                  .restore = nb::borrow(description[3]),
+                  .required = nb::cast<bool>(description[4]),
+                  .in_init = nb::cast<bool>(description[5])};
   internal::PackWriter writer;
   writer.write(utf8_of(field.name));
   field.key = writer.take();
@@ -55,10 +55,10 @@ std::string_view FieldPlan::text() const noexcept {
   return cursor.string().value_or(std::string_view());
 }
 
-MessagePlan::MessagePlan(nb::object python_plan, nb::object of, const nb::list& told)
+MessagePlan::MessagePlan(nb::object python_plan, nb::object of, const nb::list& descriptions)
     : plan(std::move(python_plan)), cls(std::move(of)) {
   nb::list taken;
-  for (const nb::handle one : told) {
+  for (const nb::handle one : descriptions) {
     fields.push_back(field_of(nb::cast<nb::tuple>(one)));
     if (fields.back().in_init) taken.append(fields.back().name);
   }

@@ -15,7 +15,7 @@ namespace {
 constexpr int kMaxNesting = 60;
 constexpr std::int8_t kRecordType = 3;
 constexpr std::size_t kUsualBytes = 256;
-constexpr std::size_t kMostExpected = 1024;
+constexpr std::size_t kMaxExpected = 1024;
 
 [[noreturn]] void raise_changed(const char* container) {
   PyErr_Format(PyExc_RuntimeError, "%s changed size while it was packed", container);
@@ -96,7 +96,7 @@ void Packer::pack_item(nb::handle item, std::size_t left, int depth) {
   const std::size_t before = native_ != nullptr ? native_->size() : 0;
   pack(item, depth + 1);
   if (native_ != nullptr && before == 0 && native_->size() == 1 && left > 2)
-    native_->reserve(std::min(left, kMostExpected));
+    native_->reserve(std::min(left, kMaxExpected));
 }
 
 void Packer::pack_text(nb::handle value) {

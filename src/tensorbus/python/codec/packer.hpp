@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 #include <string_view>
-#include <tensorbus/value.hpp>
+#include <tensorbus/values/value.hpp>
 #include <utility>
 #include <vector>
 

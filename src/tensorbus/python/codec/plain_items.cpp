@@ -10,8 +10,8 @@
 namespace tensorbus::python {
 namespace {
 
-constexpr int kMostPlainDepth = 4;
-constexpr Py_ssize_t kMostPlainValues = 64;  // of a container
+constexpr int kMaxPlainDepth = 4;
+constexpr Py_ssize_t kMaxPlainValues = 64;  // of a container
 
 // The MessagePack of a plain item: an extension of type 3 with ["pickle", binary, []]. The length
 // of the extension and the length of the binary both have 16 bits, or both have 32 bits.
@@ -19,7 +19,7 @@ constexpr std::string_view kPlainRecord = "\x03\x93\xa6pickle";
 constexpr std::size_t kPlainBegin = 3 + kPlainRecord.size() + 3;  // bytes before a short pickle
 constexpr std::size_t kShortAround =
     kPlainRecord.size() - 1 + 3 + 1;  // of the extension, without its type
-constexpr std::size_t kMostShort = 0xFFFF - kShortAround;
+constexpr std::size_t kMaxShort = 0xFFFF - kShortAround;
 constexpr std::size_t kLongAround = kShortAround + 2;
 constexpr std::byte kNoTensors{0x90};
 
@@ -52,7 +52,7 @@ bool is_plain_at(PyObject* item, int depth);
 bool is_plain_sequence(PyObject* items, int depth) {
   const nb::ft_object_guard unchanged(items);
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
-  if (count > kMostPlainValues) return false;
+  if (count > kMaxPlainValues) return false;
   for (Py_ssize_t i = 0; i < count && i < PySequence_Fast_GET_SIZE(items); ++i)
     if (!is_plain_at(PySequence_Fast_GET_ITEM(items, i), depth)) return false;
   return true;
@@ -60,7 +60,7 @@ bool is_plain_sequence(PyObject* items, int depth) {
 
 bool is_plain_dict(PyObject* items, int depth) {
   const nb::ft_object_guard unchanged(items);
-  if (PyDict_GET_SIZE(items) > kMostPlainValues) return false;
+  if (PyDict_GET_SIZE(items) > kMaxPlainValues) return false;
   Py_ssize_t at = 0;
   PyObject* key = nullptr;
   PyObject* value = nullptr;
@@ -71,7 +71,7 @@ bool is_plain_dict(PyObject* items, int depth) {
 
 bool is_plain_at(PyObject* item, int depth) {
   if (is_scalar(item)) return true;
-  if (depth == kMostPlainDepth) return false;
+  if (depth == kMaxPlainDepth) return false;
   // Without a GIL another thread may change its container while this one waits for the item's lock.
   const nb::object held = nb::borrow(item);
   if (PyTuple_CheckExact(item) || PyList_CheckExact(item))
@@ -109,7 +109,7 @@ std::size_t append_plain(nb::handle item, std::vector<std::byte>& to) {
       nb::borrow<nb::bytes>(call(pickle().dumps.ptr(), item.ptr(), pickle().protocol.ptr()));
   const std::size_t before = to.size();
   const std::size_t count = pickled.size();
-  const bool is_short = count <= kMostShort;
+  const bool is_short = count <= kMaxShort;
   if (is_short) {
     append_length(0xc8, count + kShortAround, 2, to);
     append(kPlainRecord, to);

@@ -2,7 +2,7 @@
 
 #include <span>
 #include <string_view>
-#include <tensorbus/value.hpp>
+#include <tensorbus/values/value.hpp>
 
 #include "tensorbus/python/bindings.hpp"
 

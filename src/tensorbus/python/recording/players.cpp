@@ -9,53 +9,35 @@
 #include <vector>
 
 #include "tensorbus/python/bindings.hpp"
+#include "tensorbus/python/inspect/counters.hpp"
 #include "tensorbus/python/waiting.hpp"
 #include "tensorbus/recording/player.hpp"
 
 namespace tensorbus::python {
-namespace {
-
-nb::dict stats_of_player(const Player& self) {
-  const PlayerStats stats = self.stats();
-  nb::dict dict;
-  dict["messages"] = stats.messages;
-  dict["left"] = stats.left;
-  dict["loops"] = stats.loops;
-  dict["unreadable"] = stats.unreadable;
-  dict["bytes_copied"] = stats.bytes_copied;
-  dict["position_ns"] = stats.position_ns;
-  dict["latest_ns"] = stats.latest_ns;
-  dict["late_ns"] = stats.late_ns;
-  dict["rate"] = stats.rate;
-  dict["paused"] = stats.paused;
-  dict["ended"] = stats.ended;
-  dict["error"] = text_of(stats.error);
-  return dict;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 void bind_players(nb::module_& module) {
-  nb::class_<Player>(module, "Player", "Publishes a recording.")
+  nb::class_<recording::Player>(module, "Player", "Publishes a recording.")
       .def(
           "__init__",
-          [](Player* self, const Recording& recording, const std::vector<std::string>& topics,
+          [](recording::Player* self, const recording::Recording& recording,
+             const std::vector<std::string>& topics,
              const std::map<std::string, std::string>& remap, double rate, bool loop, bool paused,
              std::uint64_t begin, std::uint64_t end, const std::string& clock, int device,
              const PathBytes& domain) {
             const WithoutGil release;
-            new (self)
-                Player(recording,
-                       {.topics = topics,
-                        .remap = remap,
-                        .rate = rate,
-                        .loop = loop,
-                        .paused = paused,
-                        .begin_ns = begin,
-                        .end_ns = end,
-                        .clock = clock,
-                        .device = device < 0 ? std::nullopt : std::optional(Device::cuda(device)),
-                        .domain = domain.bytes});
+            new (self) recording::Player(
+                recording,
+                {.topics = topics,
+                 .remap = remap,
+                 .rate = rate,
+                 .loop = loop,
+                 .paused = paused,
+                 .begin_ns = begin,
+                 .end_ns = end,
+                 .clock = clock,
+                 .device = device < 0 ? std::nullopt : std::optional(Device::cuda(device)),
+                 .domain = domain.bytes});
           },
           nb::arg("recording"), nb::kw_only(), nb::arg("topics"), nb::arg("remap"), nb::arg("rate"),
           nb::arg("loop"), nb::arg("paused"), nb::arg("begin"), nb::arg("end"), nb::arg("clock"),
@@ -65,13 +47,13 @@ void bind_players(nb::module_& module) {
                   "float, loop: bool, paused: bool, begin: int, end: int, clock: str, "
                   "device: int, domain: str) "
                   "-> None"))
-      .def("pause", &Player::pause, nb::call_guard<WithoutGil>())
-      .def("resume", &Player::resume, nb::call_guard<WithoutGil>())
-      .def("step", &Player::step, nb::arg("count"), nb::call_guard<WithoutGil>())
-      .def("set_rate", &Player::set_rate, nb::arg("rate"), nb::call_guard<WithoutGil>())
+      .def("pause", &recording::Player::pause, nb::call_guard<WithoutGil>())
+      .def("resume", &recording::Player::resume, nb::call_guard<WithoutGil>())
+      .def("step", &recording::Player::step, nb::arg("count"), nb::call_guard<WithoutGil>())
+      .def("set_rate", &recording::Player::set_rate, nb::arg("rate"), nb::call_guard<WithoutGil>())
       .def(
           "wait",
-          [](Player& self, Seconds timeout) {
+          [](recording::Player& self, Seconds timeout) {
             return wait_hearing_signals(
                 timeout, [&](const platform::StopCondition& stop) { return self.wait(stop); });
           },
@@ -79,7 +61,7 @@ void bind_players(nb::module_& module) {
           "Waits until all messages were published, or playing has failed; then returns DONE.")
       .def(
           "wait_for_subscribers",
-          [](Player& self, Seconds timeout) {
+          [](recording::Player& self, Seconds timeout) {
             return wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
               return self.wait_for_subscribers(stop);
             });
@@ -87,8 +69,10 @@ void bind_players(nb::module_& module) {
           nb::arg("timeout").none(),
           nb::sig("def wait_for_subscribers(self, timeout: float | None) -> Outcome"),
           "Waits until each topic has a subscriber; then returns DONE.")
-      .def_prop_ro("stats", stats_of_player, nb::sig("def stats(self) -> dict[str, Any]"))
-      .def("close", &Player::close, nb::call_guard<WithoutGil>());
+      .def_prop_ro(
+          "stats", [](const recording::Player& self) { return dict_of(self.stats()); },
+          nb::sig("def stats(self) -> dict[str, Any]"))
+      .def("close", &recording::Player::close, nb::call_guard<WithoutGil>());
 }
 
 }  // namespace tensorbus::python

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tensorbus/python/bindings.hpp"
+#include "tensorbus/python/inspect/counters.hpp"
 #include "tensorbus/python/waiting.hpp"
 #include "tensorbus/recording/recorder.hpp"
 #include "tensorbus/recording/recording.hpp"
@@ -21,21 +22,7 @@
 namespace tensorbus::python {
 namespace {
 
-nb::dict stats_of_recorder(const Recorder& self) {
-  const RecorderStats stats = self.stats();
-  nb::dict dict;
-  dict["messages"] = stats.messages;
-  dict["bytes"] = stats.bytes;
-  dict["files"] = stats.files;
-  dict["lost"] = stats.lost;
-  dict["unwritable"] = stats.unwritable;
-  dict["buffered_bytes"] = stats.buffered_bytes;
-  dict["topics"] = stats.topics;
-  dict["error"] = text_of(stats.error);
-  return dict;
-}
-
-nb::object snapshot(Recorder& self, Seconds timeout) {
+nb::object snapshot(recording::Recorder& self, Seconds timeout) {
   std::string path;
   const Outcome outcome = wait_hearing_signals(
       timeout, [&](const platform::StopCondition& stop) { return self.snapshot(path, stop); });
@@ -50,7 +37,7 @@ nb::dict text_map(const tensor::mcap::TextMap& map) {
 
 // Returns for each topic: its name, the definitions of its types, the numbers of publishers,
 // messages and lost messages, and the times of its first and last message.
-nb::list topics_of(const Recording& self) {
+nb::list topics_of(const recording::Recording& self) {
   nb::list list;
   for (const RecordedTopic& topic : run_without_gil([&] { return self.topics(); })) {
     nb::list types;
@@ -62,33 +49,34 @@ nb::list topics_of(const Recording& self) {
 }
 
 // Returns the indices of messages, as the bytes of an array of 32-bit numbers.
-nb::bytes select(const Recording& self, const std::vector<std::string>& topics, std::uint64_t begin,
-                 std::uint64_t end) {
+nb::bytes select(const recording::Recording& self, const std::vector<std::string>& topics,
+                 std::uint64_t begin, std::uint64_t end) {
   const auto found = run_without_gil([&] { return self.select(topics, begin, end); });
   return nb::bytes(found.data(), found.size() * sizeof found[0]);
 }
 
-std::uint64_t time_of(const Recording& self, std::size_t index) {
+std::uint64_t time_of(const recording::Recording& self, std::size_t index) {
   if (index >= self.contents().messages.size()) throw nb::index_error("there is no such message");
   return self.contents().messages[index].log_time;
 }
 
 // `parts`: for each recording its topics (none: all), and two times: messages from the first to
 // before the second are taken.
-nb::dict copy_recordings(const std::vector<std::tuple<const Recording*, std::vector<std::string>,
-                                                      std::uint64_t, std::uint64_t>>& parts,
-                         const PathBytes& path, bool overwrite,
-                         const std::optional<std::string>& compress,
-                         const std::map<std::string, std::string>& compress_topics) {
-  std::vector<RecordingPart> taken;
+nb::dict copy_recordings(
+    const std::vector<std::tuple<const recording::Recording*, std::vector<std::string>,
+                                 std::uint64_t, std::uint64_t>>& parts,
+    const PathBytes& path, bool overwrite, const std::optional<std::string>& compress,
+    const std::map<std::string, std::string>& compress_topics) {
+  std::vector<recording::RecordingPart> taken;
   for (const auto& [recording, topics, begin, end] : parts)
     taken.push_back({*recording, topics, begin, end});
-  const CopyOptions options{
+  const recording::CopyOptions options{
       .path = path.bytes,
       .overwrite = overwrite,
       .keep_compression = !compress,
       .compression = recording::record_compression(compress.value_or(""), compress_topics)};
-  const CopiedMessages copied = run_without_gil([&] { return copy_messages(taken, options); });
+  const recording::CopiedMessages copied =
+      run_without_gil([&] { return recording::copy_messages(taken, options); });
   nb::dict dict;
   dict["messages"] = copied.messages;
   dict["bytes"] = copied.bytes;
@@ -99,36 +87,37 @@ nb::dict copy_recordings(const std::vector<std::tuple<const Recording*, std::vec
 
 // `strict` is true: no library may write to the memory of a file, which may be shared. PyTorch,
 // which has no read-only tensors, would.
-ReceivedSample sample_in(const Recording& self, std::size_t index) {
+ReceivedSample sample_in(const recording::Recording& self, std::size_t index) {
   return ReceivedSample(self.sample(index), true);
 }
 
 }  // namespace
 
 void bind_recordings(nb::module_& module) {
-  nb::class_<Recorder>(module, "Recorder", "Writes topics to a file.")
+  nb::class_<recording::Recorder>(module, "Recorder", "Writes topics to a file.")
       .def(
           "__init__",
-          [](Recorder* self, const PathBytes& path, const std::vector<std::string>& topics,
-             bool all, const std::string& pattern, bool reliable, std::uint64_t buffer_bytes,
-             std::uint32_t depth, bool overwrite, std::uint64_t split_bytes, double split_seconds,
-             double snapshot_seconds, const std::string& compress,
-             const std::map<std::string, std::string>& compress_topics, const PathBytes& domain) {
+          [](recording::Recorder* self, const PathBytes& path,
+             const std::vector<std::string>& topics, bool all, const std::string& pattern,
+             bool reliable, std::uint64_t buffer_bytes, std::uint32_t depth, bool overwrite,
+             std::uint64_t split_bytes, double split_seconds, double snapshot_seconds,
+             const std::string& compress, const std::map<std::string, std::string>& compress_topics,
+             const PathBytes& domain) {
             const WithoutGil release;
-            new (self) Recorder({.path = path.bytes,
-                                 .topics = topics,
-                                 .all = all,
-                                 .pattern = pattern,
-                                 .reliable = reliable,
-                                 .buffer_bytes = buffer_bytes,
-                                 .depth = depth,
-                                 .overwrite = overwrite,
-                                 .split_bytes = split_bytes,
-                                 .split_time = to_timeout(split_seconds),
-                                 .snapshot_time = to_timeout(snapshot_seconds),
-                                 .compress = compress,
-                                 .compress_topics = compress_topics,
-                                 .domain = domain.bytes});
+            new (self) recording::Recorder({.path = path.bytes,
+                                            .topics = topics,
+                                            .all = all,
+                                            .pattern = pattern,
+                                            .reliable = reliable,
+                                            .buffer_bytes = buffer_bytes,
+                                            .depth = depth,
+                                            .overwrite = overwrite,
+                                            .split_bytes = split_bytes,
+                                            .split_time = to_timeout(split_seconds),
+                                            .snapshot_time = to_timeout(snapshot_seconds),
+                                            .compress = compress,
+                                            .compress_topics = compress_topics,
+                                            .domain = domain.bytes});
           },
           nb::arg("path"), nb::arg("topics"), nb::kw_only(), nb::arg("all"), nb::arg("pattern"),
           nb::arg("reliable"), nb::arg("buffer_bytes"), nb::arg("depth"), nb::arg("overwrite"),
@@ -144,36 +133,43 @@ void bind_recordings(nb::module_& module) {
            "Writes the kept messages to a file. Returns its path, or the Outcome.")
       .def(
           "wait",
-          [](Recorder& self, Seconds timeout) {
+          [](recording::Recorder& self, Seconds timeout) {
             return wait_hearing_signals(
                 timeout, [&](const platform::StopCondition& stop) { return self.wait(stop); });
           },
           nb::arg("timeout").none(), nb::sig("def wait(self, timeout: float | None) -> Outcome"),
           "Waits until an error has ended the recorder; then returns DONE.")
-      .def_prop_ro("stats", stats_of_recorder, nb::sig("def stats(self) -> dict[str, Any]"))
-      .def("close", &Recorder::close, nb::call_guard<WithoutGil>());
+      .def_prop_ro(
+          "stats", [](const recording::Recorder& self) { return dict_of(self.stats()); },
+          nb::sig("def stats(self) -> dict[str, Any]"))
+      .def("close", &recording::Recorder::close, nb::call_guard<WithoutGil>());
 
-  nb::class_<Recording>(module, "Recording", "A mapped file that a Recorder has written.")
+  nb::class_<recording::Recording>(module, "Recording",
+                                   "A mapped file that a Recorder has written.")
       .def(
           "__init__",
-          [](Recording* self, const PathBytes& path) {
+          [](recording::Recording* self, const PathBytes& path) {
             const WithoutGil release;
-            new (self) Recording(path.bytes);
+            new (self) recording::Recording(path.bytes);
           },
           nb::arg("path"))
-      .def("__len__", [](const Recording& self) { return self.contents().messages.size(); })
+      .def("__len__",
+           [](const recording::Recording& self) { return self.contents().messages.size(); })
       .def_prop_ro(
-          "about", [](const Recording& self) { return text_map(self.contents().about); },
+          "about", [](const recording::Recording& self) { return text_map(self.contents().about); },
           nb::sig("def about(self) -> dict[str, str]"), "Metadata from the recorder.")
       .def_prop_ro(
           "topics", topics_of,
           nb::sig("def topics(self) -> list[tuple[str, list[str], int, int, int, int, int]]"),
           "For each topic: its name, the definitions of its types, the numbers of publishers, "
           "messages and lost messages, and the times of its first and last message.")
-      .def_prop_ro("recovered",
-                   [](const Recording& self) { return text_of(self.contents().recovered); })
-      .def_prop_ro("damage", [](const Recording& self) { return text_of(self.contents().damage); })
-      .def_prop_ro("file_bytes", [](const Recording& self) { return self.file().bytes().size(); })
+      .def_prop_ro(
+          "recovered",
+          [](const recording::Recording& self) { return text_of(self.contents().recovered); })
+      .def_prop_ro("damage",
+                   [](const recording::Recording& self) { return text_of(self.contents().damage); })
+      .def_prop_ro("file_bytes",
+                   [](const recording::Recording& self) { return self.file().bytes().size(); })
       .def("select", select, nb::arg("topics"), nb::arg("begin"), nb::arg("end"),
            nb::sig("def select(self, topics: collections.abc.Sequence[str], begin: int, end: int) "
                    "-> bytes"),
@@ -183,7 +179,7 @@ void bind_recordings(nb::module_& module) {
            "Returns the time of recording, in ns since the Unix epoch.")
       .def("sample", sample_in, nb::arg("index"))
       .def(
-          "check", [](const Recording& self) { self.file().check(); },
+          "check", [](const recording::Recording& self) { self.file().check(); },
           nb::call_guard<WithoutGil>());
   module.def("copy_recordings", copy_recordings, nb::arg("parts"), nb::arg("path"),
              nb::arg("overwrite"), nb::arg("compress").none(), nb::arg("compress_topics"),

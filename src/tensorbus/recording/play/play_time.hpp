@@ -31,17 +31,17 @@ class PlayTime {
   TimePoint due(std::uint64_t recorded) const noexcept {
     if (recorded <= recorded_) return started_;
     const double wait = static_cast<double>(recorded - recorded_) / rate_;
-    return started_ + std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(wait, kMost)));
+    return started_ + std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(wait, kMax)));
   }
   std::uint64_t at(TimePoint now) const noexcept {
     if (now <= started_) return recorded_;
     const auto passed = std::chrono::duration_cast<std::chrono::nanoseconds>(now - started_);
-    const double played = std::min(static_cast<double>(passed.count()) * rate_, kMost);
+    const double played = std::min(static_cast<double>(passed.count()) * rate_, kMax);
     return recorded_ + std::min(static_cast<std::uint64_t>(played), UINT64_MAX - recorded_);
   }
 
  private:
-  static constexpr double kMost = 1e18;  // ns, about thirty years: no file can cause an overflow
+  static constexpr double kMax = 1e18;  // ns, about thirty years: no file can cause an overflow
 
   double rate_;
   std::uint64_t recorded_ = 0;

@@ -10,7 +10,7 @@ namespace tensorbus::recording {
 namespace {
 
 // Returns true for {"time_ns": int, "rate": ..., "paused": ...}; the last two may be missing.
-bool is_of_clock(const Sample& sample) {
+bool is_of_clock(const bus::Sample& sample) {
   const Value fields = sample.fields();
   const Value* time = fields.find("time_ns");
   if (time == nullptr || !time->is<std::int64_t>()) return false;

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <string>
-#include <tensorbus/played.hpp>
+#include <tensorbus/values/played.hpp>
 #include <vector>
 
 #include "tensorbus/recording/recording.hpp"

@@ -12,7 +12,7 @@ namespace {
 
 using tensor::mcap::UnpackedChunk;
 
-constexpr std::size_t kMostChunks = 4;
+constexpr std::size_t kMaxChunks = 4;
 
 // Copied before it is unpacked, so that a process that writes to the file cannot change it.
 std::vector<std::byte> content_at(std::span<const std::byte> file, std::uint64_t offset) {
@@ -22,7 +22,7 @@ std::vector<std::byte> content_at(std::span<const std::byte> file, std::uint64_t
   if (cursor.number<std::uint8_t>() != static_cast<std::uint8_t>(tensor::mcap::Opcode::kChunk))
     tensor::mcap::refuse_record("the chunk is not there any more");
   const auto length = cursor.number<std::uint64_t>();
-  if (length > tensor::mcap::kMostChunkBytes + tensor::mcap::kMostChunkHead)
+  if (length > tensor::mcap::kMaxChunkBytes + tensor::mcap::kMaxChunkHead)
     tensor::mcap::refuse_record("a chunk of " + std::to_string(length) +
                                 " bytes, which is larger than any");
   const auto bytes = cursor.take(length);
@@ -51,7 +51,7 @@ std::shared_ptr<const UnpackedChunk> ChunkCache::find(std::uint64_t offset) {
 void ChunkCache::keep(std::uint64_t offset, std::shared_ptr<const UnpackedChunk> chunk) {
   if (!mutex_.try_lock()) return;
   const platform::MutexLock lock(mutex_, std::adopt_lock);
-  if (kept_.size() == kMostChunks) kept_.erase(kept_.begin());
+  if (kept_.size() == kMaxChunks) kept_.erase(kept_.begin());
   kept_.push_back({offset, std::move(chunk)});
 }
 

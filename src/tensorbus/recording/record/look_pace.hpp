@@ -29,7 +29,7 @@ class LookPace {
   static constexpr std::chrono::milliseconds kWindow{10};
   static constexpr int kManyInWindow = 50;
   static constexpr std::uint64_t kEarly = 1'000'000;  // ns: between reading the clock and the queue
-  static constexpr int kMostUntimed = 3;              // in a row
+  static constexpr int kMaxUntimed = 3;               // in a row
 
   // `now`: the beginning, by the wall clock.
   explicit LookPace(std::uint64_t now) : empty_at_(now) {}
@@ -38,7 +38,7 @@ class LookPace {
   // Returns true if this call changed lazy().
   bool changes(Clock::time_point now) noexcept {
     if (came_ > 0) last_ = now;
-    if (untimed_ >= kMostUntimed) {
+    if (untimed_ >= kMaxUntimed) {
       untimed_ = 0;
       wakes_until_ = now + kUntimed;
     }

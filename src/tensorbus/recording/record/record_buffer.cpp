@@ -9,11 +9,11 @@ namespace tensorbus::recording {
 namespace {
 
 // Limits for one write: few system calls for small samples, and large ones are returned soon.
-constexpr std::size_t kMostTaken = 512;
-constexpr std::uint64_t kMostTakenBytes = std::uint64_t{32} << 20;
+constexpr std::size_t kMaxTaken = 512;
+constexpr std::uint64_t kMaxTakenBytes = std::uint64_t{32} << 20;
 // How much is dropped at once of a topic whose subscriber may hold no more: at least so many
 // samples, or this part of them. Each time costs a search of all older samples.
-constexpr std::size_t kLeastDropped = 64;
+constexpr std::size_t kMinDropped = 64;
 constexpr std::size_t kPartDropped = 8;
 
 }  // namespace
@@ -54,7 +54,7 @@ std::vector<RecordedSample> RecordBuffer::take(std::optional<platform::Clock::ti
     }
   }
   std::uint64_t bytes = 0;
-  while (!samples_.empty() && taken.size() < kMostTaken && bytes < kMostTakenBytes) {
+  while (!samples_.empty() && taken.size() < kMaxTaken && bytes < kMaxTakenBytes) {
     bytes += samples_.front().bytes;
     taken.push_back(std::move(samples_.front()));
     samples_.pop_front();
@@ -79,7 +79,7 @@ void RecordBuffer::drop_oldest(Samples& gone) {
 void RecordBuffer::drop_of_topic(const std::string& topic, std::vector<RecordedSample>& gone) {
   const auto is_one = [&](const RecordedSample& one) { return one.publisher->topic == topic; };
   const auto all = static_cast<std::size_t>(std::ranges::count_if(samples_, is_one));
-  const std::size_t most = std::min(all, std::max(kLeastDropped, all / kPartDropped));
+  const std::size_t most = std::min(all, std::max(kMinDropped, all / kPartDropped));
   gone.reserve(most);
   auto end = samples_.begin();  // after the last of these
   for (auto one = end; gone.size() < most; ++one) {

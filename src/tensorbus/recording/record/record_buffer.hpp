@@ -20,8 +20,8 @@ namespace tensorbus::recording {
 class RecordBuffer {
  public:
   // `keep_ns` 0: all are written.
-  explicit RecordBuffer(std::uint64_t most_bytes, std::uint64_t keep_ns = 0)
-      : most_bytes_(most_bytes), keep_ns_(keep_ns) {}
+  explicit RecordBuffer(std::uint64_t max_bytes, std::uint64_t keep_ns = 0)
+      : max_bytes_(max_bytes), keep_ns_(keep_ns) {}
 
   // Returns false, and leaves the sample, if there is no room or memory, or if nothing is written
   // any more. A sample larger than the buffer has room when nothing else waits. With `wait`, waits
@@ -54,7 +54,7 @@ class RecordBuffer {
 
  private:
   bool has_room(std::uint64_t bytes) const TB_REQUIRES(mutex_) {
-    return bytes_ == 0 || (bytes_ <= most_bytes_ && bytes <= most_bytes_ - bytes_);
+    return bytes_ == 0 || (bytes_ <= max_bytes_ && bytes <= max_bytes_ - bytes_);
   }
   using Samples = std::deque<RecordedSample>;
   bool has_put(RecordedSample& sample, bool wait);
@@ -64,7 +64,7 @@ class RecordBuffer {
       TB_REQUIRES(mutex_);
   void drop_old(std::uint64_t now, Samples& gone) TB_REQUIRES(mutex_);
 
-  const std::uint64_t most_bytes_;
+  const std::uint64_t max_bytes_;
   const std::uint64_t keep_ns_;
   mutable platform::Mutex mutex_;
   platform::Condition changed_;

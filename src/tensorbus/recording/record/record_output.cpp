@@ -13,10 +13,10 @@ namespace {
 using tensor::mcap::Compression;
 
 constexpr std::size_t kDigits = 4;
-// Sizes of a message: from kLarge on it is compressed only if its topic is named, from kMostPacked
+// Sizes of a message: from kLarge on it is compressed only if its topic is named, from kMaxPacked
 // on never.
 constexpr std::uint64_t kLarge = std::uint64_t{1} << 20;
-constexpr std::uint64_t kMostPacked = tensor::mcap::kMostChunkBytes / 2;
+constexpr std::uint64_t kMaxPacked = tensor::mcap::kMaxChunkBytes / 2;
 
 Compression compression_option(const std::string& name) {
   try {
@@ -137,7 +137,7 @@ void RecordOutput::stage(const RecordedSample& sample) {
 
 // Messages compressed by another program may be too large for our chunks.
 Compression RecordOutput::compression_of(const RecordedSample& sample) const {
-  if (sample.bytes >= kMostPacked) return Compression::kNone;
+  if (sample.bytes >= kMaxPacked) return Compression::kNone;
   return sample.compression ? *sample.compression
                             : options_.compression.of(sample.publisher->topic, sample.bytes);
 }

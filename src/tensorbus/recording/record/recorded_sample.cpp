@@ -29,14 +29,14 @@ std::shared_ptr<RecordedPublisher> recorded_publisher(const PublisherInfo& info)
       RecordedPublisher{info.topic, info.type.definition(), metadata_of(info)});
 }
 
-std::uint64_t bytes_of(const Sample& sample) {
+std::uint64_t bytes_of(const bus::Sample& sample) {
   std::uint64_t bytes = sample.field_bytes().size();
-  for (const Tensor& tensor : sample.tensors()) bytes += span_of(tensor.layout()).bytes();
+  for (const bus::Tensor& tensor : sample.tensors()) bytes += span_of(tensor.layout()).bytes();
   return bytes;
 }
 
 tensor::mcap::OutgoingMessage outgoing(const RecordedSample& recorded) {
-  const Sample& sample = recorded.sample;
+  const bus::Sample& sample = recorded.sample;
   const auto tensors = sample.tensors();
   tensor::mcap::OutgoingMessage message{.channel = recorded.publisher->channel,
                                         .log_time = recorded.log_time,
@@ -44,10 +44,10 @@ tensor::mcap::OutgoingMessage outgoing(const RecordedSample& recorded) {
                                         .head = {.fingerprint = sample.header().fingerprint,
                                                  .sequence = sample.header().sequence,
                                                  .fields = sample.field_bytes()}};
-  for (const Tensor& tensor : tensors)
+  for (const bus::Tensor& tensor : tensors)
     message.head.tensors.push_back({tensor.layout(), 0, tensor.published_on()});
   message.run_of.assign(tensors.size(), tensors.size());  // no run: it has no bytes
-  const auto placed = bus::placed_tensors(tensors, [](const Tensor&) { return true; });
+  const auto placed = bus::placed_tensors(tensors, [](const bus::Tensor&) { return true; });
   bus::for_each_run(std::span(placed), [&](const std::byte* begin, const std::byte* end,
                                            std::span<const bus::PlacedBytes> members) {
     for (const bus::PlacedBytes& one : members) {

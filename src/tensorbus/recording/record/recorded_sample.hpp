@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <tensorbus/listed.hpp>
+#include <tensorbus/values/listed.hpp>
 #include <vector>
 
 #include "tensorbus/bus/subscribe/sample.hpp"
@@ -31,7 +31,7 @@ std::shared_ptr<RecordedPublisher> recorded_publisher(const PublisherInfo& info)
 // A sample that waits to be written; it keeps its leases until then.
 struct RecordedSample {
   std::shared_ptr<RecordedPublisher> publisher{};
-  Sample sample{};
+  bus::Sample sample{};
   bool has_sample = false;                                 // false: only reports missing samples
   std::uint64_t bytes = 0;                                 // held
   std::uint64_t log_time = 0;                              // nanoseconds since 1970
@@ -47,7 +47,7 @@ std::size_t samples_in(const Range& recorded) {
   return static_cast<std::size_t>(std::ranges::count(recorded, true, &RecordedSample::has_sample));
 }
 // Returns the bytes of its tensors and fields.
-std::uint64_t bytes_of(const Sample& sample);
+std::uint64_t bytes_of(const bus::Sample& sample);
 // Describes a sample for the file. The result points into the sample's memory.
 tensor::mcap::OutgoingMessage outgoing(const RecordedSample& recorded);
 

@@ -8,7 +8,7 @@
 
 #include "tensorbus/platform/error.hpp"
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 
 FileBytes::FileBytes(int fd) : fd_(fd) {
   struct stat status{};
@@ -32,4 +32,4 @@ std::string FileBytes::read(std::size_t offset, std::size_t count) const {
   return bytes;
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

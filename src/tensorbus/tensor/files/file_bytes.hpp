@@ -5,7 +5,7 @@
 
 #include "tensorbus/platform/export.hpp"
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 
 // Reads the header of a file by system calls, so that cutting the file short cannot raise SIGBUS.
 // The caller keeps the descriptor.
@@ -23,4 +23,4 @@ class TENSORBUS_API FileBytes {
   std::size_t size_ = 0;
 };
 
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

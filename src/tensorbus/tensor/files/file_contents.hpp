@@ -12,7 +12,7 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/tensor/layout.hpp"
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 
 // Throws Error(kInvalidArgument) for an invalid file or request.
 [[noreturn]] inline void refuse_file(const std::string& why) {
@@ -51,4 +51,4 @@ inline FileContents contents_of_one(Layout layout, std::size_t start) {
   return contents;
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

@@ -4,7 +4,7 @@
 
 #include "tensorbus/platform/utf8.hpp"
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 namespace {
 
 // Returns true for characters that need no escape in a JSON string.
@@ -130,4 +130,4 @@ std::uint32_t JsonReader::hexadecimal() {
   return number;
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

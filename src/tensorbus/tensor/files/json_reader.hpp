@@ -7,7 +7,7 @@
 
 #include "tensorbus/tensor/files/text_cursor.hpp"
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 
 // Reads the JSON (RFC 8259) of file headers: objects, lists, strings and integers. The caller says
 // what must come next, or skips the value. Strict: only UTF-8, no unpaired surrogates. Throws
@@ -59,4 +59,4 @@ class JsonReader {
   TextCursor cursor_;
 };
 
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

@@ -13,7 +13,7 @@
 #include "tensorbus/tensor/files/raw_file.hpp"
 #include "tensorbus/tensor/files/text_cursor.hpp"
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 namespace {
 
 using platform::in_quotes;
@@ -222,4 +222,4 @@ std::string npy_header(const Layout& layout) {
   return header + text;
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 namespace {
 
 template <typename T>
@@ -56,4 +56,4 @@ std::string text_of(const Dims& sizes) {
   return text + ")";
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

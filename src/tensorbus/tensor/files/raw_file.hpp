@@ -3,13 +3,13 @@
 #include <cstddef>
 #include <optional>
 #include <string>
-#include <tensorbus/file_options.hpp>
+#include <tensorbus/values/file_options.hpp>
 
 #include "tensorbus/tensor/files/file_contents.hpp"
 
 // Files that hold one tensor without a description. Their Error(kInvalidArgument) names the field,
 // not the file.
-namespace tensorbus {
+namespace tensorbus::tensor {
 
 FileContents raw_contents(const FileOptions& options, std::size_t file_bytes);
 
@@ -23,4 +23,4 @@ Dims sizes_in(const std::optional<Dims>& shape, DType dtype, std::size_t bytes);
 // Returns e.g. "(4, 6)".
 std::string text_of(const Dims& sizes);
 
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

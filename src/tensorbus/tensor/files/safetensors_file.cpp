@@ -13,7 +13,7 @@
 #include "tensorbus/tensor/files/json_reader.hpp"
 #include "tensorbus/tensor/files/raw_file.hpp"
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 namespace {
 
 using platform::in_quotes;
@@ -280,4 +280,4 @@ FileContents safetensors_contents(const FileBytes& file) {
   return contents;
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

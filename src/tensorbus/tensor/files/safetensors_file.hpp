@@ -4,7 +4,7 @@
 #include "tensorbus/tensor/files/file_bytes.hpp"
 #include "tensorbus/tensor/files/file_contents.hpp"
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 
 // Files of the safetensors format (https://github.com/huggingface/safetensors): the length of the
 // header (eight bytes, little-endian), the header, and the elements: row-major, little-endian,
@@ -15,4 +15,4 @@ namespace tensorbus {
 // Throws Error(kInvalidArgument) that names the field if the file is invalid or incomplete.
 [[gnu::cold]] TENSORBUS_API FileContents safetensors_contents(const FileBytes& file);
 
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

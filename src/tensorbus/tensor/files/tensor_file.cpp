@@ -16,7 +16,7 @@
 #include "tensorbus/tensor/files/raw_file.hpp"
 #include "tensorbus/tensor/files/safetensors_file.hpp"
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 namespace {
 
 using memory::about_file;
@@ -179,4 +179,4 @@ std::byte* TensorFile::data(const FilePlace& place) const noexcept {
   return file_->bytes().data() + place.offset;
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

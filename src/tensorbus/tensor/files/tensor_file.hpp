@@ -3,13 +3,13 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <tensorbus/file_options.hpp>
+#include <tensorbus/values/file_options.hpp>
 
 #include "tensorbus/memory/file/mapped_file.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/tensor/files/file_contents.hpp"
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 
 // A mapped file of any format, and its tensors. Owns the mapping. Immutable: usable in any thread,
 // and in forked children as in their parent.
@@ -38,4 +38,4 @@ class TENSORBUS_API TensorFile {
   std::shared_ptr<memory::MappedFile> file_;
 };
 
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

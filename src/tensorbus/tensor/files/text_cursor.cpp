@@ -6,7 +6,7 @@
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/utf8.hpp"
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 namespace {
 
 // White space of JSON and Python.
@@ -63,4 +63,4 @@ void TextCursor::refuse(std::string_view expected) const {
                   (rest().empty() ? "its end" : platform::in_quotes(rest().substr(0, 20))));
 }
 
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-namespace tensorbus {
+namespace tensorbus::tensor {
 
 // Reads an untrusted text from front to end and skips blanks. Throws Error(kInvalidArgument) with
 // the position, and the expected and the actual text.
@@ -37,4 +37,4 @@ class TextCursor {
   std::size_t at_ = 0;
 };
 
-}  // namespace tensorbus
+}  // namespace tensorbus::tensor

@@ -91,9 +91,9 @@ void UnpackedChunk::Free::operator()(std::byte* memory) const noexcept {
 
 UnpackedChunk::UnpackedChunk(std::span<const std::byte> content) {
   const ChunkHead head = decode_chunk(content, content.size());
-  if (head.bytes > kMostChunkBytes)
+  if (head.bytes > kMaxChunkBytes)
     refuse_record("a chunk that becomes " + std::to_string(head.bytes) + " bytes: at most " +
-                  std::to_string(kMostChunkBytes) + " are read");
+                  std::to_string(kMaxChunkBytes) + " are read");
   bytes_ = head.bytes;
   compression_ = head.compression;
   records_.reset(

@@ -16,9 +16,9 @@ namespace tensorbus::tensor::mcap {
 // A chunk: an MCAP record that contains other records, perhaps compressed.
 
 // Limit for the bytes of a chunk's records, so that a damaged size does not exhaust the memory.
-inline constexpr std::uint64_t kMostChunkBytes = std::uint64_t{1} << 30;
+inline constexpr std::uint64_t kMaxChunkBytes = std::uint64_t{1} << 30;
 // The bytes before a chunk's records, with the longest name of a compression.
-inline constexpr std::size_t kMostChunkHead = 64;
+inline constexpr std::size_t kMaxChunkHead = 64;
 
 struct ChunkHead {
   std::uint64_t first_time = 0;
@@ -33,7 +33,7 @@ struct ChunkHead {
 
 // Appends the record of a chunk up to the beginning of its records.
 void encode_chunk(const ChunkHead& head, std::vector<std::byte>& bytes);
-// `start`: the first bytes of the record's content: all, or at least kMostChunkHead. Throws
+// `start`: the first bytes of the record's content: all, or at least kMaxChunkHead. Throws
 // Error(kInvalidArgument).
 ChunkHead decode_chunk(std::span<const std::byte> start, std::uint64_t content_bytes);
 

@@ -11,9 +11,9 @@
 namespace tensorbus::tensor::mcap {
 namespace {
 
-constexpr int kZstdLevel = 1;            // the fastest of the regular levels of its manual
-constexpr unsigned kLz4Version = 100;    // LZ4F_VERSION
-constexpr std::size_t kMostFrames = 64;  // in one chunk: other writers may use several
+constexpr int kZstdLevel = 1;           // the fastest of the regular levels of its manual
+constexpr unsigned kLz4Version = 100;   // LZ4F_VERSION
+constexpr std::size_t kMaxFrames = 64;  // in one chunk: other writers may use several
 
 [[noreturn]] void refuse_library(std::string_view name, const char* library, const char* package,
                                  const std::string& why) {
@@ -128,7 +128,7 @@ void decompress_lz4(const Lz4& lz4, std::span<const std::byte> bytes, std::span<
     filled += written;
     bytes = bytes.subspan(read);
     if (read == 0 && written == 0) refuse_data(Compression::kLz4, "it becomes more bytes");
-    if (calls > kMostFrames && written == 0) refuse_data(Compression::kLz4, "it has many frames");
+    if (calls > kMaxFrames && written == 0) refuse_data(Compression::kLz4, "it has many frames");
   }
   if (hint != 0) refuse_data(Compression::kLz4, "its last frame is not complete");
   require_filled(Compression::kLz4, filled, to.size());

@@ -23,7 +23,7 @@ namespace {
 
 using Piece = std::span<const std::byte>;
 
-constexpr std::size_t kMostPieces = 1024;                 // IOV_MAX
+constexpr std::size_t kMaxPieces = 1024;                  // IOV_MAX
 constexpr std::size_t kManyPages = std::size_t{1} << 18;  // in bytes; mapped before the write
 
 [[noreturn]] void throw_not_made(const std::string& path, int error_number) {
@@ -72,10 +72,10 @@ int FileOutput::append(std::span<const Piece> pieces) noexcept {
   std::size_t within = 0;                                 // of the first piece, already written
   std::optional<std::uint64_t> touched_at;
   while (!pieces.empty()) {
-    std::array<iovec, kMostPieces> vectors;
+    std::array<iovec, kMaxPieces> vectors;
     std::size_t count = 0;
     std::uint64_t bytes = 0;
-    for (; count < std::min(pieces.size(), kMostPieces); ++count) {
+    for (; count < std::min(pieces.size(), kMaxPieces); ++count) {
       const Piece piece = pieces[count].subspan(count == 0 ? within : 0);
       if (end_ + bytes > most || piece.size() > most - end_ - bytes) break;
       if (piece.size() >= kManyPages) platform::map_pages_to_read(piece);

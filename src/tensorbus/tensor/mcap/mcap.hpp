@@ -48,7 +48,7 @@ enum class Opcode : std::uint8_t {
 inline constexpr bool is_unknown(Opcode opcode) noexcept { return opcode > Opcode::kDataEnd; }
 
 // Limit for records that are read whole; those of a recorder are far smaller.
-inline constexpr std::uint64_t kMostSmallBytes = std::uint64_t{64} << 20;
+inline constexpr std::uint64_t kMaxSmallBytes = std::uint64_t{64} << 20;
 inline constexpr std::size_t kMessageHead = 22;  // bytes before a message's data
 inline constexpr std::size_t kFooterBytes = 20;
 // The end of a file: the footer's record and the magic.

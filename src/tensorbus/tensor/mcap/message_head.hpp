@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <tensorbus/device.hpp>
+#include <tensorbus/values/device.hpp>
 #include <vector>
 
 #include "tensorbus/platform/export.hpp"

@@ -10,8 +10,8 @@ namespace {
 constexpr std::size_t kLargeBytes = std::size_t{1} << 20;
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kLine = 64;
-constexpr std::array<std::byte, kMostZeros> kZeros{};
-static_assert(kPage <= kMostZeros);
+constexpr std::array<std::byte, kMaxZeros> kZeros{};
+static_assert(kPage <= kMaxZeros);
 
 // Returns the padding at byte `at` that aligns a run of this size.
 std::size_t gap_before(std::uint64_t at, std::size_t run_bytes) {

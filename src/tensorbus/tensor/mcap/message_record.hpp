@@ -34,7 +34,7 @@ void encode_start(const OutgoingMessage& message, const MessageRecord& record,
                   std::vector<std::byte>& bytes);
 
 // Calls `put` with all pieces after that: fields, zeros, runs.
-inline constexpr std::size_t kMostZeros = 4096;
+inline constexpr std::size_t kMaxZeros = 4096;
 std::span<const std::byte> zeros(std::size_t count);
 template <typename Put>
 void for_each_piece(const OutgoingMessage& message, const MessageRecord& record, Put put) {

@@ -58,7 +58,7 @@ Footer footer_of(const FileBytes& file) {
 // Returns a record of the data section that the summary refers to.
 std::string record_at(const FileBytes& file, std::uint64_t offset, std::uint64_t bytes,
                       std::uint64_t end) {
-  if (offset > end || bytes > end - offset || bytes < kRecordHead || bytes > kMostSmallBytes)
+  if (offset > end || bytes > end - offset || bytes < kRecordHead || bytes > kMaxSmallBytes)
     refuse_record("the summary names a record of " + std::to_string(bytes) + " bytes at byte " +
                   std::to_string(offset) + ": there is none");
   std::string record = file.read(offset, bytes);
@@ -117,7 +117,7 @@ class EndReader {
     RecordCursor cursor(bytes_at(at, kRecordHead));
     const auto opcode = static_cast<Opcode>(cursor.number<std::uint8_t>());
     const Head head{opcode, cursor.number<std::uint64_t>()};
-    if (!is_of_summary(opcode) || head.bytes > kMostSmallBytes ||
+    if (!is_of_summary(opcode) || head.bytes > kMaxSmallBytes ||
         head.bytes > footer_.at - at - kRecordHead)
       refuse_record("the summary is damaged: at byte " + std::to_string(at) +
                     " there is a record of kind " + std::to_string(static_cast<int>(opcode)) +
@@ -202,7 +202,7 @@ class EndReader {
   }
 
   void require_record(const MessageEntry& entry) {
-    const std::string start = file_.read(entry.offset, kRecordHead + kMostChunkHead);
+    const std::string start = file_.read(entry.offset, kRecordHead + kMaxChunkHead);
     RecordCursor cursor(bytes_of(start));
     const auto opcode = static_cast<Opcode>(cursor.number<std::uint8_t>());
     const auto bytes = cursor.number<std::uint64_t>();
@@ -238,20 +238,20 @@ class EndReader {
     const std::size_t before = contents_.lost.size();
     note_metadata(bytes_of(record).subspan(kRecordHead), contents_);
     if (contents_.lost.size() == before) return;
-    const Lost told = std::move(contents_.lost.back());
+    const Lost last = std::move(contents_.lost.back());
     contents_.lost.pop_back();
-    note_reason(told);
+    note_reason(last);
   }
 
   // The index has these messages in the same order, but without the reason.
-  void note_reason(const Lost& told) {
-    const auto same = [&told](const Lost& lost) {
-      return lost.channel == told.channel && lost.first == told.first && lost.count == told.count;
+  void note_reason(const Lost& last) {
+    const auto same = [&last](const Lost& lost) {
+      return lost.channel == last.channel && lost.first == last.first && lost.count == last.count;
     };
     const auto behind = contents_.lost.begin() + static_cast<std::ptrdiff_t>(reasons_until_);
     const auto found = std::find_if(behind, contents_.lost.end(), same);
     reasons_until_ = static_cast<std::size_t>(found - contents_.lost.begin());
-    if (found != contents_.lost.end()) found->why = told.why;
+    if (found != contents_.lost.end()) found->why = last.why;
   }
 
   const FileBytes& file_;

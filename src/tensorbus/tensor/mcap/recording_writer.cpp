@@ -12,9 +12,9 @@
 namespace tensorbus::tensor::mcap {
 namespace {
 
-constexpr std::size_t kMostIds = 65'535;
+constexpr std::size_t kMaxIds = 65'535;
 constexpr std::size_t kIndexEntries = 65'536;  // in each index: 2 MiB
-constexpr std::size_t kMostReasons = 4096;     // each is read when the file is opened
+constexpr std::size_t kMaxReasons = 4096;      // each is read when the file is opened
 
 // A compressed chunk is written when it has this size or age.
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
@@ -54,7 +54,7 @@ std::uint16_t RecordingWriter::schema_of(const std::string& definition) {
 
 std::uint16_t RecordingWriter::add_channel(const std::string& topic, const std::string& definition,
                                            const TextMap& metadata) {
-  if (summary_.channels.size() == kMostIds)
+  if (summary_.channels.size() == kMaxIds)
     throw Error(Code::kUnsupported, memory::about_file(path()) +
                                         "it has 65,535 publishers, and MCAP has no numbers for "
                                         "more: begin another file");
@@ -77,8 +77,7 @@ void RecordingWriter::add_lost(const Lost& lost) {
                 {"log_time", std::to_string(lost.log_time)}};
   if (!lost.why.empty()) about["why"] = lost.why;
   const RecordPlace place = stage_metadata(kLostName, about);
-  if (!lost.why.empty() && summary_.reasons.size() < kMostReasons)
-    summary_.reasons.push_back(place);
+  if (!lost.why.empty() && summary_.reasons.size() < kMaxReasons) summary_.reasons.push_back(place);
   staged_.push_back(
       {{lost.first, lost.count, lost.log_time, lost.channel, MessageEntry::kLost}, staged_end()});
 }

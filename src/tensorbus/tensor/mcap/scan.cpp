@@ -31,7 +31,7 @@ std::string at_byte(std::uint64_t at) { return "byte " + std::to_string(at); }
 class Budget {
  public:
   explicit Budget(std::uint64_t file_bytes)
-      : most_(kAlways + kPerByte * std::min(file_bytes, kMostCounted)), file_bytes_(file_bytes) {}
+      : most_(kAlways + kPerByte * std::min(file_bytes, kMaxCounted)), file_bytes_(file_bytes) {}
 
   void require(std::uint64_t bytes) {
     exceeded_ = bytes > most_ - used_;
@@ -49,7 +49,7 @@ class Budget {
  private:
   static constexpr std::uint64_t kAlways = std::uint64_t{32} << 20;
   static constexpr std::uint64_t kPerByte = 16;  // enough for messages of two compressed bytes each
-  static constexpr std::uint64_t kMostCounted = std::uint64_t{1} << 56;
+  static constexpr std::uint64_t kMaxCounted = std::uint64_t{1} << 56;
 
   const std::uint64_t most_;
   const std::uint64_t file_bytes_;
@@ -137,7 +137,7 @@ class Scanner {
   }
 
   std::span<const std::byte> content_of(const Record& record) {
-    if (record.bytes > kMostSmallBytes)
+    if (record.bytes > kMaxSmallBytes)
       refuse_record("it is larger than any that a recorder writes");
     const auto content = window_.at(record.content(), record.bytes);
     if (content.size() != record.bytes) refuse_record("the file was cut meanwhile");
@@ -167,11 +167,11 @@ class Scanner {
 
   // Metadata of other programs may have any size.
   void take_metadata(const Record& record) {
-    constexpr std::size_t kMostName = sizeof(std::uint32_t) + kAboutName.size();
+    constexpr std::size_t kMaxName = sizeof(std::uint32_t) + kAboutName.size();
     RecordCursor cursor(
-        window_.at(record.content(), std::min<std::uint64_t>(kMostName, record.bytes)));
+        window_.at(record.content(), std::min<std::uint64_t>(kMaxName, record.bytes)));
     if (cursor.number<std::uint32_t>() > kAboutName.size()) return;
-    const auto name = RecordCursor(window_.at(record.content(), kMostName)).text();
+    const auto name = RecordCursor(window_.at(record.content(), kMaxName)).text();
     if (name == kAboutName || name == kLostName) note_metadata(content_of(record), contents_);
   }
 
@@ -197,10 +197,10 @@ class Scanner {
 
   void take_chunk(const Record& chunk) {
     const auto start =
-        window_.at(chunk.content(), std::min<std::uint64_t>(kMostChunkHead, chunk.bytes));
+        window_.at(chunk.content(), std::min<std::uint64_t>(kMaxChunkHead, chunk.bytes));
     const ChunkHead head = decode_chunk(start, chunk.bytes);
     if (head.compression == Compression::kNone) return take_plain_chunk(chunk, head);
-    if (chunk.bytes > kMostChunkBytes) refuse_record("a chunk that is larger than any");
+    if (chunk.bytes > kMaxChunkBytes) refuse_record("a chunk that is larger than any");
     std::string content = window_.file().read(chunk.content(), chunk.bytes);
     if (content.size() != chunk.bytes) refuse_record("the file was cut meanwhile");
     const UnpackedChunk unpacked =

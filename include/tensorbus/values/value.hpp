@@ -1,0 +1,156 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tensorbus/values/error.hpp>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace tensorbus::inline v0 {
+
+// The small fields of a sample, as a tree. Sent as MessagePack. A tensor in the tree is its index
+// among the sample's tensors (extension type 1, u32 little-endian); a Python tuple is extension
+// type 2 around a MessagePack array. Python's other types (sets, NumPy's dtypes, sparse tensors,
+// ...; docs/tensors.md) are extension type 3, kept as an Extension.
+//
+//   Value fields = Value::Map{{"image", TensorIndex{0}}, {"id", 7}};
+//   fields.at("id").as<std::int64_t>();  // 7
+class Value {
+ public:
+  struct TensorIndex {
+    std::uint32_t index = 0;
+    bool operator==(const TensorIndex&) const = default;
+  };
+  struct Tuple {
+    std::vector<Value> items;
+    bool operator==(const Tuple&) const = default;
+  };
+  // An extension type that this library does not know, kept unchanged.
+  struct Extension {
+    std::int8_t type = 0;
+    std::vector<std::byte> bytes;
+    bool operator==(const Extension&) const = default;
+  };
+  using Bytes = std::vector<std::byte>;
+  using List = std::vector<Value>;
+  using Map = std::vector<std::pair<Value, Value>>;  // in the order in which they were written
+  using Variant = std::variant<std::nullptr_t, bool, std::int64_t, std::uint64_t, double,
+                               std::string, Bytes, List, Map, Tuple, TensorIndex, Extension>;
+
+  Value() : variant_(nullptr) {}
+  Value(std::nullptr_t) : variant_(nullptr) {}
+  Value(bool value) : variant_(value) {}
+  Value(int value) : variant_(std::int64_t{value}) {}
+  Value(std::int64_t value) : variant_(value) {}
+  // Kept as int64 if it fits, so that equal numbers compare equal.
+  Value(std::uint64_t value);
+  Value(double value) : variant_(value) {}
+  Value(const char* value) : variant_(std::string(value)) {}
+  Value(std::string value) : variant_(std::move(value)) {}
+  Value(Bytes value) : variant_(std::move(value)) {}
+  Value(List value) : variant_(std::move(value)) {}
+  Value(Map value) : variant_(std::move(value)) {}
+  Value(Tuple value) : variant_(std::move(value)) {}
+  Value(TensorIndex value) : variant_(value) {}
+  Value(Extension value) : variant_(std::move(value)) {}
+
+  template <typename T>
+  bool is() const noexcept {
+    return std::holds_alternative<T>(variant_);
+  }
+  // Throws Error(kInvalidArgument) that names both types.
+  template <typename T>
+  const T& as() const {
+    if (const T* value = std::get_if<T>(&variant_)) return *value;
+    throw_wrong_type(Variant(T{}).index());
+  }
+  // Returns the value of a string key of a map; throws Error(kInvalidArgument) if there is none.
+  const Value& at(std::string_view key) const;
+  // The same, or nullptr.
+  const Value* find(std::string_view key) const noexcept;
+
+  const Variant& variant() const noexcept { return variant_; }
+  bool operator==(const Value& other) const;
+
+  // Throws Error(kInvalidArgument) for values that decode() would refuse: more than 64 levels.
+  std::vector<std::byte> encode() const;
+  // Decodes bytes of any origin. Throws Error(kProtocol) unless they are one whole value of at most
+  // 64 levels that announces no more than there is.
+  static Value decode(std::span<const std::byte> bytes);
+
+ private:
+  [[noreturn]] void throw_wrong_type(std::size_t wanted) const;
+
+  Variant variant_;
+};
+
+using TensorIndex = Value::TensorIndex;
+
+namespace internal {
+
+inline constexpr std::array<const char*, 12> kValueTypeNames = {
+    "nil",   "bool", "int64", "uint64", "double", "string",
+    "bytes", "list", "map",   "tuple",  "tensor", "extension"};
+static_assert(kValueTypeNames.size() == std::variant_size_v<Value::Variant>);
+
+// Returns the name with its article: "an int64".
+inline std::string a_value_of(std::size_t type) {
+  const std::string name = kValueTypeNames[type];
+  return (std::string_view("aeio").find(name[0]) == std::string_view::npos ? "a " : "an ") + name;
+}
+
+// The end of an error: why a value has no such field, and what to do.
+inline std::string why_no_field(const Value& value) {
+  if (value.is<std::nullptr_t>())
+    return ": there are no fields, as in a message that is a single tensor: get that without a key";
+  if (value.is<TensorIndex>()) return ": this is a single tensor: get it without a key";
+  if (!value.is<Value::Map>())
+    return ": this is " + a_value_of(value.variant().index()) + ", not a map";
+  std::string keys;
+  for (const auto& [key, item] : value.as<Value::Map>())
+    if (key.is<std::string>()) keys += (keys.empty() ? "\"" : ", \"") + key.as<std::string>() + '"';
+  return keys.empty() ? ": there are no fields" : "; there are " + keys;
+}
+
+}  // namespace internal
+
+// Not defaulted in the class, where its maps are incomplete: nvcc rejects that.
+inline bool Value::operator==(const Value& other) const { return variant_ == other.variant_; }
+
+inline Value::Value(std::uint64_t value) {
+  if (value <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+    variant_ = static_cast<std::int64_t>(value);
+  else
+    variant_ = value;
+}
+
+inline const Value* Value::find(std::string_view key) const noexcept {
+  const Map* map = std::get_if<Map>(&variant_);
+  if (map == nullptr) return nullptr;
+  for (const auto& [name, value] : *map) {
+    const auto* text = std::get_if<std::string>(&name.variant_);
+    if (text != nullptr && *text == key) return &value;
+  }
+  return nullptr;
+}
+
+inline const Value& Value::at(std::string_view key) const {
+  if (const Value* value = find(key)) return *value;
+  throw Error(Code::kInvalidArgument,
+              "no field \"" + std::string(key) + '"' + internal::why_no_field(*this));
+}
+
+inline void Value::throw_wrong_type(std::size_t wanted) const {
+  throw Error(Code::kInvalidArgument, "expected " + internal::a_value_of(wanted) + ", this is " +
+                                          internal::a_value_of(variant_.index()));
+}
+
+}  // namespace tensorbus::inline v0
+
+#include <tensorbus/internal/message_pack.hpp>  // encode(), decode()
