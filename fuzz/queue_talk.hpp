@@ -159,13 +159,13 @@ class Queueing {
   void hear_item(const bus::PeerSession::Answer& answer) {
     const auto* lent = std::get_if<link::Lent>(&answer);
     if (lent == nullptr) return hear_told(answer);
-    bus::collect(world_.context, session_, *lent, memory::Grant::kRead,
-                 {[this](const bus::LentRef& held) {
-                    if (auto sample = read_now(held, Access::kRead))
-                      held_.push_back(*std::move(sample));
-                    answered();
-                  },
-                  [this](const Error&) { answered(); }});
+    bus::acquire_leases(world_.context, session_, *lent, memory::Grant::kRead,
+                        {[this](const bus::LentRef& held) {
+                           if (auto sample = read_now(held, Access::kRead))
+                             held_.push_back(*std::move(sample));
+                           answered();
+                         },
+                         [this](const Error&) { answered(); }});
   }
 
   World& world_;

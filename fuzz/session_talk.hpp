@@ -199,12 +199,13 @@ class Attaching {
     ++asked_;
     session_->attach({1, 2}, grant, [this, access, grant](bus::PeerSession::Answer& answer) {
       if (std::holds_alternative<Error>(answer)) return answered();
-      bus::collect(world_.context, session_, std::get<link::Lent>(answer), grant,
-                   {[this, access](const bus::LentRef& held) {
-                      if (auto sample = read_now(held, access)) held_.push_back(*std::move(sample));
-                      answered();
-                    },
-                    [this](const Error&) { answered(); }});
+      bus::acquire_leases(world_.context, session_, std::get<link::Lent>(answer), grant,
+                          {[this, access](const bus::LentRef& held) {
+                             if (auto sample = read_now(held, access))
+                               held_.push_back(*std::move(sample));
+                             answered();
+                           },
+                           [this](const Error&) { answered(); }});
     });
   }
   void read_all() const {

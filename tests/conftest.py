@@ -19,9 +19,10 @@ from support.warm import Warm
 if TYPE_CHECKING:
     from support.loops import Run
 
-# A shell that starts the tests in the background has them ignore SIGINT, and the processes that
-# they start would inherit that.
+# The processes that the tests start would inherit that a shell in the background ignores SIGINT,
+# and nohup SIGHUP.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

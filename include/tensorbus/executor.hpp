@@ -94,7 +94,7 @@ class Executor {
 #if defined(__cpp_lib_jthread)
   // The same; also ends when a stop is requested.
   void run(std::stop_token stop) {
-    const std::stop_callback wake(stop, [this] { ring(); });
+    const std::stop_callback wake(stop, [this] { wake_up(); });
     while (!stop.stop_requested() && !stopping_.exchange(false, std::memory_order_relaxed))
       (void)poll_once(kForever);
   }
@@ -102,7 +102,7 @@ class Executor {
   void stop() noexcept {
     // Relaxed: writing the descriptor orders it.
     stopping_.store(true, std::memory_order_relaxed);
-    ring();
+    wake_up();
   }
 
   // For poll(), epoll and event loops: readable when poll_once() has something to do.
@@ -162,13 +162,13 @@ class Executor {
     if (source.descriptor >= 0) epoll_.remove(std::exchange(source.descriptor, -1));
   }
   // If the eventfd is full, it is readable already.
-  void ring() noexcept {
+  void wake_up() noexcept {
     const std::uint64_t one = 1;
     (void)!::write(wake_.get(), &one, sizeof one);
   }
-  void hear_rings() noexcept {
-    std::uint64_t rings = 0;
-    (void)!::read(wake_.get(), &rings, sizeof rings);
+  void drain() noexcept {
+    std::uint64_t wakes = 0;
+    (void)!::read(wake_.get(), &wakes, sizeof wakes);
   }
 
   std::size_t turn_of(Token token);
@@ -185,7 +185,7 @@ inline std::size_t Executor::poll_once(std::chrono::nanoseconds timeout) {
   std::size_t calls = 0;
   for (const epoll_event& event : epoll_.wait(room, timeout)) {
     if (event.data.u64 == kWake)
-      hear_rings();
+      drain();
     else
       calls += turn_of(Token{event.data.u64});
   }

@@ -6,7 +6,7 @@ from tensorbus._base.errors import Closed, ShutDown
 from tensorbus._core import Outcome, Pending, Sample
 
 
-async def taken(pending: Pending) -> Sample | Outcome:
+async def result_of(pending: Pending) -> Sample | Outcome:
     """Awaits the result of a request by its descriptor, without a thread."""
     outcome: Sample | Outcome = Outcome.TIMED_OUT
     try:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
 import queue
-import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -20,8 +18,6 @@ from tensorbus._base.errors import (
     Error,
     Forked,
     InvalidArgument,
-    OutOfMemory,
-    Timeout,
 )
 from tensorbus._base.generics import T
 from tensorbus._base.participant import participant
@@ -31,15 +27,11 @@ from tensorbus._core import Outcome
 from tensorbus._pickling import pickler
 from tensorbus._pickling.pickler import NO_TENSORS
 from tensorbus._queues.ending import forks, wait_for_getters
-from tensorbus._queues.pending import checked, taken
-
-# An item taken from a queue: a plain value in a tuple, or the sample of any other item.
-_Unread = tuple[Any] | _core.Sample
+from tensorbus._queues.pending import checked, result_of
+from tensorbus._queues.unread import Item, Unread
 
 _getpid = os.getpid
 _BATCH = 128  # items that put_many() passes to the core in one call
-_OPEN_SLICE = 0.5  # seconds after which open_async() checks for its cancellation
-_CONNECT_TIMEOUT = 5.0  # seconds to wait for room for a connection if there is no time-out
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -143,36 +135,11 @@ class Queue(Closing, Generic[T]):
         Raises:
             Timeout, Closed: like `open`.
         """
-        import asyncio
-        from concurrent.futures import Future, InvalidStateError
+        from tensorbus._queues.opening import open_in_thread
 
-        opened: Future[Any] = Future()
-        limit = seconds("timeout", timeout)
-        began = time.monotonic()
-        deadline = math.inf if limit is None else began + limit
-        room_deadline = began + _CONNECT_TIMEOUT if limit is None else deadline
-
-        def try_open() -> Any:
-            while True:
-                left = max(deadline - time.monotonic(), 0.0)
-                try:
-                    return cls.open(name, timeout=min(left, _OPEN_SLICE), domain=domain)
-                except Timeout:
-                    if left <= _OPEN_SLICE or opened.cancelled():
-                        raise
-                except OutOfMemory:
-                    if time.monotonic() + _OPEN_SLICE >= room_deadline or opened.cancelled():
-                        raise
-
-        def run() -> None:
-            with suppress(InvalidStateError):  # cancelled
-                try:
-                    opened.set_result(try_open())
-                except BaseException as error:
-                    opened.set_exception(error)
-
-        threading.Thread(target=run, name="tensorbus-open", daemon=True).start()
-        return await asyncio.wrap_future(opened)
+        return await open_in_thread(
+            lambda step: cls.open(name, timeout=step, domain=domain), seconds("timeout", timeout)
+        )
 
     def _join(self, core: _core.Queue, domain: str, name: str) -> None:
         self._core = core
@@ -185,7 +152,7 @@ class Queue(Closing, Generic[T]):
         self._access: _core.Access | None = None  # None: as the queue was made
         self._is_shared_out = bool(name)  # other processes may have its name, address or pickle
         self._forks = forks()
-        self._unread: deque[_Unread] = deque()  # taken already; the next get returns them first
+        self._unread = Unread()
         self._closed = False
 
     @property
@@ -199,7 +166,7 @@ class Queue(Closing, Generic[T]):
             self._process = os.getpid()
             if self._access is not None:
                 self._core.receive_with(self._access)
-            self._unread = deque()
+            self._unread = Unread()
         return self._core
 
     def _receive_with(self, access: Access | None) -> None:
@@ -342,8 +309,8 @@ class Queue(Closing, Generic[T]):
             Exception: whatever unpickling the item raises.
         """
         limit = None if block and timeout is None else _limit(block, timeout)
-        unread = self._take(limit)
-        item: T = unread[0] if isinstance(unread, tuple) else self._load(unread)
+        taken = self._take(limit)
+        item: T = taken[0] if isinstance(taken, tuple) else self._unread.load(taken)
         return item
 
     def get_many(self, max_count: int, timeout: float | None = None) -> list[T]:
@@ -370,46 +337,16 @@ class Queue(Closing, Generic[T]):
         """
         max_count = whole_number("max_count", max_count, low=1)
         limit = _limit(True, timeout)
-        if unread := self._take_unread(max_count):
-            return self._load_all([], unread)
+        if kept := self._take_kept(max_count):
+            return self._unread.load_all([], kept)
         result = self._here.get_many(max_count, limit)
         if isinstance(result, Outcome):
             return [pickler.load(self._sample(result))]  # raises
         values, samples, error = result
         if error is not None:
-            self._keep_unread(values, samples)
+            self._unread.keep(values, samples)
             raise error
-        return self._load_all(values, deque(samples)) if samples else values
-
-    def _load_all(self, items: list[T], unread: deque[_Unread]) -> list[T]:
-        while unread:
-            try:
-                items.append(_value(unread[0]))
-            except Exception:
-                if items:
-                    self._keep_unread((), unread)
-                    break
-                self._keep_unread((), list(unread)[1:])
-                raise
-            except BaseException:
-                self._keep_unread(items, unread)
-                raise
-            unread.popleft()
-        return items
-
-    def _load(self, unread: _Unread) -> Any:
-        """The item as it was put. If a signal handler raises meanwhile, the next get returns it."""
-        try:
-            return _value(unread)
-        except Exception:
-            raise
-        except BaseException:
-            self._keep_unread((), [unread])
-            raise
-
-    def _keep_unread(self, values: Iterable[T], unread: Iterable[_Unread]) -> None:
-        """Keeps taken items for the next get of this process, the oldest first."""
-        self._unread.extendleft(reversed([*((value,) for value in values), *unread]))
+        return self._unread.load_all(values, deque(samples)) if samples else values
 
     def get_nowait(self) -> T:
         """`get` without waiting for an item."""
@@ -419,44 +356,44 @@ class Queue(Closing, Generic[T]):
         """The items as they come, until the queue is closed."""
         while True:
             try:
-                unread = self._take(None)
+                taken = self._take(None)
             except Closed:
                 return
-            item = unread[0] if isinstance(unread, tuple) else self._load(unread)
-            del unread  # hold no item while waiting for the next
+            item = taken[0] if isinstance(taken, tuple) else self._unread.load(taken)
+            del taken  # hold no item while waiting for the next
             yield item
             del item
 
     async def put_async(self, item: T, *, stream: Any = None) -> None:
         """`put` in an event loop. After a cancellation the item may be in the queue, or not."""
         outgoing, fields = pickler.dump(item, shared=self._shared, stream=stream)
-        await taken(self._here.start_put(outgoing, fields))
+        await result_of(self._here.start_put(outgoing, fields))
 
     async def get_async(self) -> T:
         """`get` in an event loop. A cancelled call has taken no item."""
-        item: T = self._load(await self._take_async())
+        item: T = self._unread.load(await self._take_async())
         return item
 
     async def join_async(self) -> None:
         """`join` in an event loop."""
-        await taken(self._here.start_join())
+        await result_of(self._here.start_join())
 
     async def __aiter__(self) -> AsyncIterator[T]:
         """The items as they come, until the queue is closed."""
         while True:
             try:
-                unread = await self._take_async()
+                taken = await self._take_async()
             except Closed:
                 return
-            item = self._load(unread)
-            del unread
+            item = self._unread.load(taken)
+            del taken
             yield item
             del item
 
     def qsize(self) -> int:
         """How many items wait, including those that an interrupted get of this object took."""
         waiting = self.stats.items  # first: in a forked child, this clears `_unread`
-        return waiting + len(self._unread)
+        return waiting + len(self._unread.items)
 
     def empty(self) -> bool:
         """Whether no item waits now; another process may put one at any moment."""
@@ -571,40 +508,33 @@ class Queue(Closing, Generic[T]):
         """`close` without a warning about dropped items, for the package's own queues."""
         is_server = self._is_server()
         self._closed = True
-        self._unread.clear()
+        self._unread.items.clear()
         if is_server:
             self._core.close()
 
-    def _take_unread(self, max_count: int) -> deque[_Unread]:
-        """Takes kept items, the oldest first. Other threads may take some at the same time."""
-        unread: deque[_Unread] = deque()
-        # The items that a parent process got are not a forked child's.
-        if self._unread and not self._closed and self._process == os.getpid():
-            with suppress(IndexError):
-                while len(unread) < max_count:
-                    unread.append(self._unread.popleft())
-        return unread
+    def _take_kept(self, max_count: int) -> deque[Item]:
+        return deque() if self._closed else self._unread.take(max_count)
 
     def _take_sample(self, timeout: float | None) -> _core.Sample:
         """Only for queues that are never read in another way: it ignores kept items."""
         return self._sample(self._here.get(timeout))
 
-    def _take(self, timeout: float | None) -> _Unread:
-        if self._unread and (unread := self._take_unread(1)):
-            return unread[0]
+    def _take(self, timeout: float | None) -> Item:
+        if self._unread.items and (kept := self._take_kept(1)):
+            return kept[0]
         result = self._here.get_item(timeout)
         if not isinstance(result, tuple):
             return self._sample(result)
         if len(result) == 2:
             item, error = result
-            self._keep_unread((), [item])
+            self._unread.keep((), [item])
             raise error
         return result
 
-    async def _take_async(self) -> _Unread:
-        if unread := self._take_unread(1):
-            return unread[0]
-        return self._sample(await taken(self._here.start_get()))
+    async def _take_async(self) -> Item:
+        if kept := self._take_kept(1):
+            return kept[0]
+        return self._sample(await result_of(self._here.start_get()))
 
     def _sample(self, result: _core.Sample | Outcome) -> _core.Sample:
         if not isinstance(result, Outcome):
@@ -647,10 +577,6 @@ def _reopen(address: str, domain: str, name: str = "") -> Queue[Any]:
     queue: Queue[Any] = Queue.open(address, domain=domain)
     queue._name = name
     return queue
-
-
-def _value(unread: _Unread) -> Any:
-    return unread[0] if isinstance(unread, tuple) else pickler.load(unread)
 
 
 def _left(deadline: float | None) -> float | None:

@@ -13,7 +13,7 @@ from tensorbus._base.errors import Closed, Error
 from tensorbus._base.public import public
 from tensorbus._codec.typed import plan_or_none
 from tensorbus._core import Sample
-from tensorbus._queues.pending import taken
+from tensorbus._queues.pending import result_of
 from tensorbus._queues.queue import Queue
 from tensorbus._services import calls
 from tensorbus._services.answers import Answers
@@ -78,7 +78,7 @@ class Service(Closing):
     async def work(self, stop: threading.Event) -> None:
         while not stop.is_set():
             try:
-                request = await taken(self._queue._here.start_get())
+                request = await result_of(self._queue._here.start_get())
             except Closed:
                 return
             except Error as error:

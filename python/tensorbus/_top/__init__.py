@@ -13,11 +13,18 @@ def run(domain: str | None) -> int:
         ImportError: textual is not installed.
         Unsupported: there is no terminal, or it cannot move its cursor.
     """
+    import signal
+
     from tensorbus._inspection.inspection import inspect
     from tensorbus._top.app import Top
     from tensorbus._top.terminal import end_with_terminal, require_terminal
 
     require_terminal()
     end_with_terminal()
-    Top(lambda: inspect(domain)).run()
+    top = Top(lambda: inspect(domain))
+    before = signal.signal(signal.SIGTERM, top.end)
+    try:
+        top.run()
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return 0

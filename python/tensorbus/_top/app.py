@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from collections.abc import Callable
 from typing import ClassVar
@@ -51,23 +50,30 @@ class Top(App[None]):
         self._unpaused.set()
         self.snapshot = Snapshot(None, Moment(Inspection("", 0, ())))
         self._error = ""
+        self._own_loop: asyncio.AbstractEventLoop | None = None
+        self._is_ending = False
+
+    def end(self, number: int, _frame: object = None) -> None:
+        """Ends the command: a signal handler, from before the first picture on.
+
+        Not a handler of the event loop, which may be blocked by a terminal that takes no output.
+        """
+        self._is_ending = True
+        end_by(number, _END_TIMEOUT)
+        if self._own_loop is not None:
+            self._own_loop.call_soon_threadsafe(self.exit)
 
     def get_default_screen(self) -> PageScreen:
         return PageScreen(None, domain_page(self.snapshot), self._view)
 
     def on_mount(self) -> None:
-        loop = asyncio.get_running_loop()
-
-        # Not a handler of the loop: the loop may be blocked by a terminal that takes no output.
-        def end(number: int, _: object) -> None:
-            loop.call_soon_threadsafe(self.exit)
-            end_by(number, _END_TIMEOUT)
-
-        self._before = signal.signal(signal.SIGTERM, end)
+        self._own_loop = asyncio.get_running_loop()
+        if self._is_ending:
+            self.call_after_refresh(self.exit)
         self._watch()
 
     def on_unmount(self) -> None:
-        signal.signal(signal.SIGTERM, self._before)
+        self._own_loop = None
 
     @work
     async def _watch(self) -> None:

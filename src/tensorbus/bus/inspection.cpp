@@ -61,7 +61,7 @@ class Question {
     try {
       if (!channel_) return connect();
       channel_->flush();
-      hear(room);
+      receive(room);
     } catch (const Error& error) {
       if (error.code() != Code::kOutOfMemory || channel_) return end(error.what());
       shortage_ = error.what();
@@ -99,7 +99,7 @@ class Question {
     channel_->send(link::Inspect{});
   }
 
-  void hear(std::size_t& room) {
+  void receive(std::size_t& room) {
     link::Channel::Received received;
     switch (channel_->receive(received)) {
       case link::Channel::State::kNothing:

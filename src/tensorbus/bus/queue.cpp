@@ -329,7 +329,7 @@ Queue::Pending Queue::start_put(const Message& item, bool waits) {
       return Pending(std::move(impl));
     }
     SampleBuilder prepared(item.tensors, item, participant_->memory().supplies(grant()));
-    if (rings_->putter->put_now(prepared))
+    if (rings_->putter->put_now(prepared, QueuePutter::IfBusy::kGiveUp))
       impl->request.awaited = QueueClient::answered();
     else
       impl->request = client().start_put(prepared, waits);

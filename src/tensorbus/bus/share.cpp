@@ -53,7 +53,7 @@ void ask_for(ParticipantCore& core, const Handle& handle, Access access,
         },
         [&context, reached, grant, callbacks](PeerSession::Answer& answer) {
           if (const auto* lent = std::get_if<link::Lent>(&answer))
-            collect(context, *reached, *lent, grant, callbacks);
+            acquire_leases(context, *reached, *lent, grant, callbacks);
           else if (const auto* error = std::get_if<Error>(&answer))
             callbacks.on_error(*error);
           else

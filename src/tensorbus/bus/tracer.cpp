@@ -54,7 +54,7 @@ void Tracer::poll() {
     next_look_ = now + kLook;
     look_around();
   }
-  for (const auto& asked : asked_) hear(*asked);
+  for (const auto& asked : asked_) receive_from(*asked);
 }
 
 void Tracer::look_around() {
@@ -108,7 +108,7 @@ bool Tracer::connect(Asked& asked) {
   return true;
 }
 
-void Tracer::hear(Asked& asked) {
+void Tracer::receive_from(Asked& asked) {
   if (!asked.channel) return;
   try {
     link::Channel::Received received;

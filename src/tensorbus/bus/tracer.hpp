@@ -64,7 +64,7 @@ class TENSORBUS_API Tracer {
   void note_publisher(const std::string& marker);
   void ask(const Id& participant);
   bool connect(Asked& asked);
-  static void hear(Asked& asked);
+  static void receive_from(Asked& asked);
   static void on(Asked& asked, link::Channel::Received& received);
 
   const Domain domain_;

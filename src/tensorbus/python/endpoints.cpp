@@ -64,7 +64,7 @@ class ParentsOfContext {
 
 nb::object publish_message(bus::Publisher& self, const Message& message, Seconds timeout) {
   const ParentsOfContext parents(self);
-  return result_of(wait_hearing_signals(
+  return result_of(wait_interruptibly(
       timeout, [&](const platform::StopCondition& stop) { return self.publish(message, stop); }));
 }
 
@@ -74,7 +74,7 @@ nb::object publish_as(const PublisherHandle& self, Outgoing& outgoing, nb::bytes
   Message message = outgoing.take(fields);
   message.fingerprint = fingerprint;
   nb::object result =
-      result_of(wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+      result_of(wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
         return self->publish_as(message, {sequence, timestamp_ns}, stop);
       }));
   outgoing.clear();
@@ -122,9 +122,9 @@ nb::object publish_many(const PublisherHandle& self, nb::handle rows, Seconds ti
   const auto view = plain_view_of(rows);
   if (!view || view->layout.shape.empty()) return nb::none();
   const ParentsOfContext parents(*self);
-  const PublishedMany done = wait_hearing_signals(
-      timeout,
-      [&](const platform::StopCondition& stop) { return self->publish_many(*view, stop); });
+  const PublishedMany done = wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
+    return self->publish_many(*view, stop);
+  });
   return nb::make_tuple(done.outcome, done.count);
 }
 
@@ -163,7 +163,7 @@ Memory loan(const PublisherHandle& self, const std::string& dtype,
   const Layout layout = layout_named(dtype, shape);
   const Device on = device_numbered(device);
   if (!timeout) return memory_of(run_without_gil([&] { return self->loan(layout, on); }));
-  auto loan = wait_hearing_signals(
+  auto loan = wait_interruptibly(
       timeout, [&](const platform::StopCondition& stop) { return self->loan(layout, on, stop); });
   return memory_of(*std::move(loan));
 }
@@ -188,7 +188,7 @@ struct SubscriberHandle : bus::ForkSafe<bus::Subscriber> {
 
 nb::object receive(SubscriberHandle& self, Seconds timeout) {
   bus::Sample sample;
-  const Outcome outcome = wait_hearing_signals(
+  const Outcome outcome = wait_interruptibly(
       timeout, [&](const platform::StopCondition& stop) { return self->receive(sample, stop); });
   return sample_or_outcome(outcome, std::move(sample), self.strict);
 }
@@ -207,7 +207,7 @@ constexpr int kStays = -2;
 nb::object receive_many(SubscriberHandle& self, std::size_t most, Seconds timeout) {
   std::vector<bus::Sample> samples(std::min(most, kMaxAtOnce));
   std::size_t count = 0;
-  const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+  const Outcome outcome = wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
     return self->receive_many(samples, count, stop);
   });
   if (outcome != Outcome::kDone) return nb::cast(outcome);
@@ -224,7 +224,7 @@ nb::object receive_into(SubscriberHandle& self, nb::handle array, Seconds timeou
                 "receive_into: a NumPy array or a PyTorch tensor is needed, in main memory and "
                 "writable");
   std::size_t count = 0;
-  const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+  const Outcome outcome = wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
     return self->receive_into(const_cast<void*>(view->data), view->layout, count, stop);
   });
   return outcome == Outcome::kDone ? nb::cast(count) : nb::cast(outcome);
@@ -347,7 +347,7 @@ void bind_publisher(nb::module_& module) {
       .def(
           "wait_for_subscribers",
           [](const PublisherHandle& self, std::uint32_t count, Seconds timeout) {
-            return wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+            return wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
               return self->wait_for_subscribers(count, stop);
             });
           },
@@ -405,7 +405,7 @@ void bind_subscriber(nb::module_& module) {
       .def(
           "wait_for_publishers",
           [](SubscriberHandle& self, std::uint32_t count, Seconds timeout) {
-            return wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+            return wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
               return self->wait_for_publishers(count, stop);
             });
           },

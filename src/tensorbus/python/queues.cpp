@@ -44,14 +44,14 @@ struct SamplePending : bus::Queue::Pending {
 
 QueueHandle open_queue(const std::string& address_or_name, Seconds timeout,
                        const bus::Participant& participant) {
-  return QueueHandle(wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+  return QueueHandle(wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
     return bus::Queue::open(address_or_name, stop, participant);
   }));
 }
 
 Outcome put(QueueHandle& self, Outgoing& outgoing, const nb::bytes& fields, Seconds timeout) {
   const Message message = outgoing.take(fields);
-  const Outcome outcome = wait_hearing_signals(
+  const Outcome outcome = wait_interruptibly(
       timeout, [&](const platform::StopCondition& stop) { return self->put(message, stop); });
   outgoing.clear();
   return outcome;
@@ -66,14 +66,14 @@ bool put_now(QueueHandle& self, Outgoing& outgoing, const nb::bytes& fields) {
 
 nb::object get(QueueHandle& self, Seconds timeout) {
   bus::Sample sample;
-  const Outcome outcome = wait_hearing_signals(
+  const Outcome outcome = wait_interruptibly(
       timeout, [&](const platform::StopCondition& stop) { return self->get(sample, stop); });
   return sample_or_outcome(outcome, std::move(sample), self.strict);
 }
 
 nb::object get_while(QueueHandle& self, const SamplePending& unanswered, Seconds timeout) {
   bus::Sample sample;
-  const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+  const Outcome outcome = wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
     return self->get_while(sample, unanswered, stop);
   });
   return sample_or_outcome(outcome, std::move(sample), self.strict);
@@ -85,7 +85,7 @@ nb::object put_plain(QueueHandle& self, nb::handle item, Seconds timeout) {
   std::vector<std::byte> fields;
   fields.reserve(link::PutSlot::kMaxBytes);
   append_plain(item, fields);
-  const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+  const Outcome outcome = wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
     return self->put({.tensors = {}, .fields = fields}, stop);
   });
   return outcome == Outcome::kDone ? nb::cast(true) : nb::cast(outcome);
@@ -103,7 +103,7 @@ bool is_interruption(const nb::python_error& error) { return !error.matches(PyEx
 // was interrupted: the Sample and the exception.
 nb::object get_item(QueueHandle& self, Seconds timeout) {
   bus::Sample sample;
-  const Outcome outcome = wait_hearing_signals(
+  const Outcome outcome = wait_interruptibly(
       timeout, [&](const platform::StopCondition& stop) { return self->get(sample, stop); });
   try {
     if (outcome == Outcome::kDone)
@@ -126,7 +126,7 @@ std::pair<std::size_t, Outcome> put_many(QueueHandle& self, const nb::list& fiel
     messages.push_back({.tensors = {}, .fields = {first, bytes.size()}});
   }
   std::size_t count = 0;
-  const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+  const Outcome outcome = wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
     return self->put_many(messages, count, stop);
   });
   return {count, outcome};
@@ -147,7 +147,7 @@ nb::object value_or_nothing(const bus::Sample& sample) {
 // the Samples of that item and all later ones, and the exception if unpickling was interrupted.
 nb::object get_many(QueueHandle& self, std::size_t max_count, Seconds timeout) {
   std::vector<bus::Sample> items;
-  const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+  const Outcome outcome = wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
     items.reserve(std::min<std::size_t>(max_count, 64));
     return self->get_many(items, max_count, stop);
   });
@@ -197,14 +197,14 @@ link::QueueVerb verb_named(const std::string& name) {
 }
 
 void call(QueueHandle& self, link::QueueVerb verb, std::uint64_t number) {
-  wait_hearing_signals(std::nullopt, [&](const platform::StopCondition& stop) {
+  wait_interruptibly(std::nullopt, [&](const platform::StopCondition& stop) {
     self->call(verb, number, stop.give_up());
     return Outcome::kDone;
   });
 }
 
 nb::dict stats_of(const QueueHandle& self) {
-  const QueueStats stats = wait_hearing_signals(
+  const QueueStats stats = wait_interruptibly(
       std::nullopt,
       [&](const platform::StopCondition& stop) { return self->stats(stop.give_up()); });
   return dict_of(stats);
@@ -223,7 +223,7 @@ void bind_queues(nb::module_& module) {
       .def(
           "wait",
           [](SamplePending& self, double timeout, SamplePending* other) {
-            return wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+            return wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
               return self.wait(stop, other);
             });
           },
@@ -373,7 +373,7 @@ void bind_queues(nb::module_& module) {
           nb::call_guard<WithoutGil>())
       .def("task_done",
            [](QueueHandle& self) {
-             wait_hearing_signals(std::nullopt, [&](const platform::StopCondition& stop) {
+             wait_interruptibly(std::nullopt, [&](const platform::StopCondition& stop) {
                self->task_done(stop.give_up());
                return Outcome::kDone;
              });
@@ -381,7 +381,7 @@ void bind_queues(nb::module_& module) {
       .def(
           "join",
           [](QueueHandle& self, Seconds timeout) {
-            return wait_hearing_signals(
+            return wait_interruptibly(
                 timeout, [&](const platform::StopCondition& stop) { return self->join(stop); });
           },
           nb::arg("timeout").none())
@@ -389,7 +389,7 @@ void bind_queues(nb::module_& module) {
           "shutdown",
           [](QueueHandle& self, bool immediate) {
             const bus::Queue::Remaining left =
-                wait_hearing_signals(std::nullopt, [&](const platform::StopCondition& stop) {
+                wait_interruptibly(std::nullopt, [&](const platform::StopCondition& stop) {
                   return self->shutdown(immediate, stop.give_up());
                 });
             return std::tuple(left.items, left.others, left.asked_here);
@@ -400,13 +400,13 @@ void bind_queues(nb::module_& module) {
       .def(
           "drain",
           [](QueueHandle& self, Seconds timeout) {
-            return wait_hearing_signals(
+            return wait_interruptibly(
                 timeout, [&](const platform::StopCondition& stop) { return self->drain(stop); });
           },
           nb::arg("timeout").none())
       .def_prop_ro("stats", stats_of, nb::sig("def stats(self) -> dict[str, int]"))
       .def("close", [](QueueHandle& self) {
-        wait_hearing_signals(std::nullopt, [&](const platform::StopCondition& stop) {
+        wait_interruptibly(std::nullopt, [&](const platform::StopCondition& stop) {
           self->close(stop.give_up());
           return Outcome::kDone;
         });

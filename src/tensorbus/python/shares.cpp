@@ -55,7 +55,7 @@ nb::object attach_handle(const bus::Handle& handle, TensorAccess access, Seconds
                          const bus::Participant& participant) {
   platform::CopyOnWrite::look_for_handler();
   bus::Sample sample;
-  const Outcome outcome = wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+  const Outcome outcome = wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
     return attach(
         sample, handle,
         {.access = core_access(access), .timeout = stop.timeout(), .give_up = stop.give_up()},

@@ -18,7 +18,7 @@ inline bool free_what_others_let_go_of() { return true; }  // with a GIL they ar
 // Calls wait(stop) without the GIL, and returns its result. The wait stops when a signal handler
 // raises; the exception of the handler is thrown.
 template <typename Wait>
-auto wait_hearing_signals(Seconds timeout, Wait wait) {
+auto wait_interruptibly(Seconds timeout, Wait wait) {
   std::optional<std::invoke_result_t<Wait, const platform::StopCondition&>> result;
   try {
     WithoutGil release;

@@ -116,6 +116,17 @@ def test_a_signal_ends_it_also_where_the_terminal_takes_no_output() -> None:
         assert top.process.wait(PATIENCE) == 128 + signal.SIGTERM
 
 
+def test_a_signal_before_the_first_picture_ends_it(elsewhere: Elsewhere) -> None:
+    def get_one() -> None:
+        from tensorbus._top.app import Top
+
+        top = Top(tb.inspect)
+        top.end(signal.SIGTERM)  # ends the process with another exit code if top goes on
+        top.run(headless=True)
+
+    elsewhere.run(get_one)
+
+
 def contrast(one: Color, other: Color) -> float:
     """As in the Web Content Accessibility Guidelines 2.2, which ask for 4.5 at least."""
 

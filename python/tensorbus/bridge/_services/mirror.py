@@ -6,7 +6,7 @@ import asyncio
 
 from tensorbus import _core
 from tensorbus._base.errors import Closed, Error, OutOfMemory, ProtocolError, Unsupported
-from tensorbus._queues.pending import taken
+from tensorbus._queues.pending import result_of
 from tensorbus._services.answers import Answers
 from tensorbus._services.calls import error_item
 from tensorbus.bridge._queues.lists import public_name
@@ -184,7 +184,7 @@ class ServiceMirror:
         while True:
             await self._room.acquire()
             try:
-                found = await taken(self._queue.start_get())
+                found = await result_of(self._queue.start_get())
                 assert isinstance(found, _core.Sample)
                 backoff.succeeded()
                 self._call(found)

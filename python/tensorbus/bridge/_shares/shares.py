@@ -9,7 +9,7 @@ from typing import Any
 
 from tensorbus import _core
 from tensorbus._base.errors import Error, InvalidArgument, Timeout
-from tensorbus._queues.pending import taken
+from tensorbus._queues.pending import result_of
 from tensorbus._services import calls
 from tensorbus._services.answers import Answers
 from tensorbus._sharing.elsewhere import SERVICE, code_of
@@ -55,7 +55,7 @@ class Shares:
                 try:
                     if queue is None:
                         queue = self._queue()
-                    found = await taken(queue.start_get())
+                    found = await result_of(queue.start_get())
                 except (Error, MemoryError, OSError) as error:
                     self._room.release()
                     await asyncio.sleep(backoff.failed(error))

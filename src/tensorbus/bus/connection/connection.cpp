@@ -9,8 +9,8 @@ namespace tensorbus::bus {
 namespace {
 
 constexpr int kAtATime = 64;
-constexpr int kLastWords = 65'536;  // messages; more than fit into a socket's buffer
-constexpr int kLastTries = 50;      // during about a second
+constexpr int kLastMessages = 65'536;  // messages; more than fit into a socket's buffer
+constexpr int kLastTries = 50;         // during about a second
 
 }  // namespace
 
@@ -33,9 +33,9 @@ void Connection::watch_death(int pidfd) {
 }
 
 void Connection::listen_when_handled() {
-  if (deaf_ || channel_->waiting() == 0) return;
+  if (paused_ || channel_->waiting() == 0) return;
   loop_.watch_readable(socket_tag_, channel_->fd(), false);
-  deaf_ = true;
+  paused_ = true;
 }
 
 void Connection::close() noexcept {
@@ -49,7 +49,7 @@ void Connection::close() noexcept {
 void Connection::on_ready(Cause cause) {
   std::string why;
   try {
-    if (!hear(cause)) return;
+    if (!handle_messages(cause)) return;
   } catch (const Error& error) {
     if (error.code() == Code::kOutOfMemory) shortage_ = error.what();
     if (error.code() == Code::kOutOfMemory && may_try_again(cause)) throw;
@@ -68,18 +68,18 @@ bool Connection::may_try_again(Cause cause) noexcept {
   return cause == Cause::kReady && (!channel_->peer_is_gone() || ++tries_ < kLastTries);
 }
 
-bool Connection::hear(Cause cause) {
+bool Connection::handle_messages(Cause cause) {
   channel_->flush();
-  if (deaf_ && channel_->waiting() == 0) {
+  if (paused_ && channel_->waiting() == 0) {
     loop_.watch_readable(socket_tag_, channel_->fd(), true);
-    deaf_ = false;
+    paused_ = false;
   }
-  if (deaf_ && cause == Cause::kReady) return false;
+  if (paused_ && cause == Cause::kReady) return false;
   // Handles a bounded number of messages at a time, so that a peer that never stops sending does
   // not block the others. Messages that a peer sent before its death are handled first; a child
   // with the socket may go on sending.
   std::optional<link::Channel::Batch> answers;  // to messages that came in one batch
-  for (int i = 0; i < (cause == Cause::kDeath ? kLastWords : kAtATime); ++i) {
+  for (int i = 0; i < (cause == Cause::kDeath ? kLastMessages : kAtATime); ++i) {
     const auto state = unhandled_ ? link::Channel::State::kMessage : channel_->receive(received_);
     if (state == link::Channel::State::kEnded) return true;
     if (state != link::Channel::State::kMessage) break;
@@ -90,7 +90,7 @@ bool Connection::hear(Cause cause) {
     unhandled_ = false;
     shortage_.clear();
     received_.datagram.fds.clear();
-    if (closed_ || (deaf_ && cause == Cause::kReady)) return false;
+    if (closed_ || (paused_ && cause == Cause::kReady)) return false;
   }
   if (channel_->has_more()) loop_.dispatch_soon(socket_tag_);
   return cause == Cause::kDeath;

@@ -42,7 +42,7 @@ class Connection {
   enum class Cause { kReady, kDeath };
   void on_ready(Cause cause);
   // Returns true if the connection is over.
-  bool hear(Cause cause);
+  bool handle_messages(Cause cause);
   bool may_try_again(Cause cause) noexcept;
 
   EventLoop& loop_;
@@ -56,7 +56,7 @@ class Connection {
   bool unhandled_ = false;  // received_ was not handled yet, because of a limit
   int tries_ = 0;           // attempts to handle it since the peer hung up
   std::string shortage_;
-  bool deaf_ = false;  // reads nothing until the channel has sent its queue
+  bool paused_ = false;  // reads nothing until the channel has sent its queue
   bool closed_ = false;
 };
 

@@ -160,6 +160,17 @@ void EventLoop::run_or_post(Handler task, bool after_messages) {
 bool EventLoop::run_now(void (*work)(const void*), const void* with, bool after_messages) {
   if (is_in_turn() || !try_lock_turn()) return false;
   const Turn turn(*this, std::adopt_lock);
+  return run_here(work, with, after_messages);
+}
+
+bool EventLoop::run_in_turn(void (*work)(const void*), const void* with) {
+  if (is_in_turn()) return false;
+  if (!try_lock_turn()) turn_.lock();
+  const Turn turn(*this, std::adopt_lock);
+  return run_here(work, with);
+}
+
+bool EventLoop::run_here(void (*work)(const void*), const void* with, bool after_messages) {
   if (stopping_.load(std::memory_order_relaxed)) return false;  // as in run_or_post()
   for (int i = 0; after_messages && i < kRounds && dispatch_ready(); ++i) run_soon();
   try {

@@ -63,6 +63,12 @@ class EventLoop {
     return run_now([](const void* what) { (*static_cast<const Work*>(what))(); }, &work,
                    after_messages);
   }
+  // The same, but waits while another thread runs a handler. Returns false only on the event loop
+  // itself, or after stop(). The caller must hold no lock that a handler takes.
+  template <typename Work>
+  bool run_in_turn(const Work& work) {
+    return run_in_turn([](const void* what) { (*static_cast<const Work*>(what))(); }, &work);
+  }
   // Runs `task` on the loop's thread after about this delay.
   void post_later(std::chrono::milliseconds delay, Handler task);
 
@@ -105,6 +111,9 @@ class EventLoop {
   static constexpr Tag kKick = 0;
 
   bool run_now(void (*work)(const void*), const void* with, bool after_messages);
+  bool run_in_turn(void (*work)(const void*), const void* with);
+  // In a turn of the calling thread. Returns false after stop().
+  bool run_here(void (*work)(const void*), const void* with, bool after_messages = false);
   bool is_in_turn() const noexcept;
   bool try_lock_turn() noexcept TB_TRY_ACQUIRE(true, turn_);
   void run();

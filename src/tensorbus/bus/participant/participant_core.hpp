@@ -119,6 +119,12 @@ class ParticipantCore {
     const auto in_turn = [&] { work(context_); };
     return loop_.run_now(in_turn, after_messages);
   }
+  // See EventLoop::run_in_turn().
+  template <typename Work>
+  bool run_in_turn(const Work& work) {
+    const auto in_turn = [&] { work(context_); };
+    return loop_.run_in_turn(in_turn);
+  }
   // For threads that wait for the event loop.
   EventLoop& loop() noexcept { return loop_; }
 

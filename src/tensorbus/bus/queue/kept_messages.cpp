@@ -19,16 +19,16 @@ void KeptMessages::keep(const std::shared_ptr<PeerSession>& from, const link::Ke
   const memory::Grant grant = link::grant_of(asked.writable, "KEEP.writable");
   const Shares::Name name{asked.share, asked.key};
   collecting_.insert(name.number);
-  collect(context_, from, asked.lent, grant,
-          {[this, name, grant, carrier = asked.carrier](const LentRef& held) {
-             if (!collecting_.contains(name.number)) return;  // dropped in the meantime
-             platform::with_memory_errors([&] {
-               const Reoffer named = reoffer(context_, held, grant);
-               context_.shares.keep(name, {named.entry, named.issued, grant}, carrier);
-             });
-             collecting_.erase(name.number);
-           },
-           [this, name](const Error&) { collecting_.erase(name.number); }});
+  acquire_leases(context_, from, asked.lent, grant,
+                 {[this, name, grant, carrier = asked.carrier](const LentRef& held) {
+                    if (!collecting_.contains(name.number)) return;  // dropped in the meantime
+                    platform::with_memory_errors([&] {
+                      const Reoffer named = reoffer(context_, held, grant);
+                      context_.shares.keep(name, {named.entry, named.issued, grant}, carrier);
+                    });
+                    collecting_.erase(name.number);
+                  },
+                  [this, name](const Error&) { collecting_.erase(name.number); }});
 }
 
 }  // namespace tensorbus::bus

@@ -45,14 +45,14 @@ void MirrorServer::on_put(const Client& from, const link::Put& asked) {
     throw;
   }
   const bool waits = (asked.flags & link::Put::kWait) != 0;
-  collect(context_, from, asked.lent, memory::Grant::kRead,
-          {[self = shared_from_this(), request, waits](LentRef item) {
-             if (const std::uint64_t id = self->table_.put(request))
-               self->events_->push({Kind::kPut, id, {}, 0, waits, std::move(item)});
-           },
-           [self = shared_from_this(), request](const Error& error) {
-             if (self->table_.not_put(request)) request.client->deny(request.number, error);
-           }});
+  acquire_leases(context_, from, asked.lent, memory::Grant::kRead,
+                 {[self = shared_from_this(), request, waits](LentRef item) {
+                    if (const std::uint64_t id = self->table_.put(request))
+                      self->events_->push({Kind::kPut, id, {}, 0, waits, std::move(item)});
+                  },
+                  [self = shared_from_this(), request](const Error& error) {
+                    if (self->table_.not_put(request)) request.client->deny(request.number, error);
+                  }});
 }
 
 void MirrorServer::on_get(const Client& from, const link::Get& asked) {

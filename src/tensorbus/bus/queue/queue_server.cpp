@@ -85,11 +85,11 @@ void QueueServer::on_put(const Client& from, const link::Put& asked) {
     if (found != queues_.end() && found->second.table.not_put(request))
       request.client->deny(request.number, error);
   };
-  collect(context_, from, asked.lent, grant,
-          {[this, request, number = asked.queue.number](LentRef item) {
-             put(request, number, std::move(item));
-           },
-           fail});
+  acquire_leases(context_, from, asked.lent, grant,
+                 {[this, request, number = asked.queue.number](LentRef item) {
+                    put(request, number, std::move(item));
+                  },
+                  fail});
 }
 
 // Room that was promised but is not used goes to requests.

@@ -62,14 +62,15 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
   void collect_offer(const link::Lent& lent) {
     const std::uint32_t request = lent.request;
     std::vector<Id> owners =
-        collect(context, server, lent, grant,
-                {[self = shared_from_this(), request, number = lent.number](LentRef held) {
-                   held->return_by(self->context.delayed);
-                   if (self->is_current(request)) self->offer(request, std::move(held), number);
-                 },
-                 [self = shared_from_this(), request](const Error& error) {
-                   if (self->is_current(request)) self->fail(request, error);
-                 }});
+        acquire_leases(context, server, lent, grant,
+                       {[self = shared_from_this(), request, number = lent.number](LentRef held) {
+                          held->return_by(self->context.delayed);
+                          if (self->is_current(request))
+                            self->offer(request, std::move(held), number);
+                        },
+                        [self = shared_from_this(), request](const Error& error) {
+                          if (self->is_current(request)) self->fail(request, error);
+                        }});
     if (!answer->done()) wait_for_owners(request, std::move(owners), 1);
   }
   // Does not wait for an owner that is stopped. All others will reply, however busy the machine is;

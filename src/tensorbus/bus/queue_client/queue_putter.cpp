@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -14,10 +13,6 @@
 
 namespace tensorbus::bus {
 namespace {
-
-// How long a put waits while the event loop runs a handler, such as a scan of the domain. A put by
-// message would need the loop, too, and a reply of the server.
-constexpr std::chrono::milliseconds kTurnPatience{10};
 
 // The descriptor of an item that is short enough for a ring.
 class ShortDescriptor {
@@ -184,7 +179,7 @@ bool QueuePutter::waits_for_room() {
   return writer_ && writer_->room() == 0;
 }
 
-bool QueuePutter::put_now(const SampleBuilder& item) {
+bool QueuePutter::put_now(const SampleBuilder& item, IfBusy if_busy) {
   if (by_message_.any()) return false;
   ShortDescriptor descriptor;
   if (!descriptor.copy(item, address_.server)) return false;
@@ -196,13 +191,9 @@ bool QueuePutter::put_now(const SampleBuilder& item) {
               ? context.queues->put_now(address_.queue, descriptor.bytes(), memory)
               : put_lent(descriptor.bytes(), memory, item.max_grant());
   };
-  const bool to_ring = address_.server != core_.id();
-  const platform::Deadline deadline(to_ring ? kTurnPatience : std::chrono::nanoseconds{});
-  while (!core_.run_now(put_it)) {
-    if (deadline.passed()) return false;
-    std::this_thread::yield();
-  }
-  return put;
+  // A put by message would need the loop, too, and a reply of the server.
+  const bool ran = if_busy == IfBusy::kWait ? core_.run_in_turn(put_it) : core_.run_now(put_it);
+  return ran && put;
 }
 
 // The lease exists before the server can read the entry. On the event loop only.

@@ -37,9 +37,11 @@ class QueuePutter : public std::enable_shared_from_this<QueuePutter> {
 
   // Puts the first items that can be put this way, in order. Returns how many were put.
   std::size_t put_now(std::span<const Message> items);
+  // If the event loop runs a handler, such as a scan of the domain.
+  enum class IfBusy : std::uint8_t { kWait, kGiveUp };
   // Puts a prepared item that lies in host memory known to the queue's server. Returns false if it
-  // cannot be put this way.
-  bool put_now(const SampleBuilder& item);
+  // cannot be put this way. Its lease is recorded in a turn of the event loop.
+  bool put_now(const SampleBuilder& item, IfBusy if_busy = IfBusy::kWait);
   // As put_now(), but if the ring is full and had room a moment ago, polls for room for some
   // microseconds. For callers that would wait for room.
   std::size_t put_soon(std::span<const Message> items) {

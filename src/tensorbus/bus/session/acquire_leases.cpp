@@ -30,9 +30,9 @@ void hand_in(ParticipantContext& context, const LentRef& held, memory::Grant gra
 
 // Holds the sender's lease until the owners' leases have come (docs/internals/protocol.md,
 // invariant 5).
-std::vector<Id> collect(ParticipantContext& context, const std::shared_ptr<PeerSession>& from,
-                        const link::Lent& lent, memory::Grant grant,
-                        LentCallbacks callbacks) noexcept {
+std::vector<Id> acquire_leases(ParticipantContext& context,
+                               const std::shared_ptr<PeerSession>& from, const link::Lent& lent,
+                               memory::Grant grant, LentCallbacks callbacks) noexcept {
   std::vector<Id> asked;
   guarded(callbacks, [&] {
     const auto held = std::make_shared<LentSample>(*from, lent, grant, context.lent);

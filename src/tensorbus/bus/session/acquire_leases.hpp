@@ -16,8 +16,8 @@ struct LentCallbacks {
 // Acquires a sample that `from` has lent, with leases of the owners of handed-on memory. On the
 // event loop, which reads none of its tensors. Throws nothing: on an error, calls on_error and
 // returns the lease. Returns the owners that were asked.
-std::vector<Id> collect(ParticipantContext& context, const std::shared_ptr<PeerSession>& from,
-                        const link::Lent& lent, memory::Grant grant,
-                        LentCallbacks callbacks) noexcept;
+std::vector<Id> acquire_leases(ParticipantContext& context,
+                               const std::shared_ptr<PeerSession>& from, const link::Lent& lent,
+                               memory::Grant grant, LentCallbacks callbacks) noexcept;
 
 }  // namespace tensorbus::bus

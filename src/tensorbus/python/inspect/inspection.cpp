@@ -106,7 +106,7 @@ void bind_inspection(nb::module_& module) {
   module.def(
       "inspect",
       [](const PathBytes& domain, double timeout) {
-        const Inspection found = wait_hearing_signals(
+        const Inspection found = wait_interruptibly(
             timeout,
             [&](const platform::StopCondition& stop) { return bus::inspect(domain.bytes, stop); });
         const nb::module_ classes = nb::module_::import_("tensorbus._inspection.report");

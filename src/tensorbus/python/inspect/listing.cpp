@@ -57,7 +57,7 @@ void bind_listing(nb::module_& module) {
   module.def(
       "wait_for_topic",
       [](const std::string& topic, Seconds timeout, const bus::Participant& participant) {
-        return wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+        return wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
           return bus::wait_for_topic(topic, stop, participant);
         });
       },
@@ -67,7 +67,7 @@ void bind_listing(nb::module_& module) {
   module.def(
       "wait_for_node",
       [](const std::string& name, Seconds timeout, const bus::Participant& participant) {
-        return wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+        return wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
           return bus::wait_for_node(name, stop, participant);
         });
       },

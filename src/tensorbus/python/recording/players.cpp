@@ -54,7 +54,7 @@ void bind_players(nb::module_& module) {
       .def(
           "wait",
           [](recording::Player& self, Seconds timeout) {
-            return wait_hearing_signals(
+            return wait_interruptibly(
                 timeout, [&](const platform::StopCondition& stop) { return self.wait(stop); });
           },
           nb::arg("timeout").none(), nb::sig("def wait(self, timeout: float | None) -> Outcome"),
@@ -62,7 +62,7 @@ void bind_players(nb::module_& module) {
       .def(
           "wait_for_subscribers",
           [](recording::Player& self, Seconds timeout) {
-            return wait_hearing_signals(timeout, [&](const platform::StopCondition& stop) {
+            return wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
               return self.wait_for_subscribers(stop);
             });
           },

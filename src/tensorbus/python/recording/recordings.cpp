@@ -24,7 +24,7 @@ namespace {
 
 nb::object snapshot(recording::Recorder& self, Seconds timeout) {
   std::string path;
-  const Outcome outcome = wait_hearing_signals(
+  const Outcome outcome = wait_interruptibly(
       timeout, [&](const platform::StopCondition& stop) { return self.snapshot(path, stop); });
   return outcome == Outcome::kDone ? nb::cast(PathBytes{path}) : nb::cast(outcome);
 }
@@ -134,7 +134,7 @@ void bind_recordings(nb::module_& module) {
       .def(
           "wait",
           [](recording::Recorder& self, Seconds timeout) {
-            return wait_hearing_signals(
+            return wait_interruptibly(
                 timeout, [&](const platform::StopCondition& stop) { return self.wait(stop); });
           },
           nb::arg("timeout").none(), nb::sig("def wait(self, timeout: float | None) -> Outcome"),

@@ -16,7 +16,7 @@ from support.harness import PATIENCE
 from tensorbus import _core
 from tensorbus._base.errors import Closed, ProtocolError
 from tensorbus._base.participant import forget, participant
-from tensorbus._queues.pending import taken
+from tensorbus._queues.pending import result_of
 from tensorbus._services.answers import Answers
 from tensorbus._services.calls import Types, read_request, reply_item, request_item
 from tensorbus._sharing.elsewhere import code_of, error_of
@@ -173,7 +173,7 @@ def test_answers_that_came_before_the_end_of_a_service_arrive(domains: tuple[str
         with tb.Client[Any, Any]("ends", domain=domains[0]) as client:
             calls = [asyncio.ensure_future(client.call_async(number)) for number in range(4)]
             requests = [
-                read_request(await wire.run(taken(service.start_get())), None) for _ in calls
+                read_request(await wire.run(result_of(service.start_get())), None) for _ in calls
             ]
             for request in requests[2:]:
                 answers.give(request.reply, reply_item(ANY, request.data))

@@ -346,5 +346,37 @@ TEST_F(ServiceThread, a_task_that_asks_for_another_is_done_first) {
   EXPECT_EQ(order, (std::vector{1, 2}));
 }
 
+TEST_F(ServiceThread, work_in_a_turn_waits_for_the_end_of_a_handler) {
+  loop.start();
+  std::promise<void> begun, may_end;
+  std::atomic<bool> ended = false;
+  loop.post([&] {
+    begun.set_value();
+    may_end.get_future().wait();
+    ended = true;
+  });
+  begun.get_future().wait();
+  const auto nothing = [] {};
+  EXPECT_FALSE(loop.run_now(nothing));
+  std::promise<pid_t> id;
+  std::thread other([&] {
+    id.set_value(::gettid());
+    bool was_over = false;
+    EXPECT_TRUE(loop.run_in_turn([&] { was_over = ended; }));
+    EXPECT_TRUE(was_over);
+  });
+  EXPECT_TRUE(test::wait_until_asleep(::getpid(), id.get_future().get()));
+  may_end.set_value();
+  other.join();
+}
+
+TEST_F(ServiceThread, a_handler_and_a_stopped_loop_give_no_turn) {
+  const auto nothing = [] {};
+  EXPECT_TRUE(loop.run_in_turn([&] { EXPECT_FALSE(loop.run_in_turn(nothing)); }));
+  loop.start();
+  loop.stop();
+  EXPECT_FALSE(loop.run_in_turn(nothing));
+}
+
 }  // namespace
 }  // namespace tensorbus::bus
