@@ -10,6 +10,7 @@
 #include <string>
 
 #include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/files/memfd.hpp"
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/unix_socket.hpp"
 
@@ -41,8 +42,7 @@ std::size_t max_mappings() {
 }
 
 std::size_t machine_memory() {
-  return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
-         static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * platform::page_bytes();
 }
 
 std::size_t three_quarters(std::size_t of) { return of / 4 * 3 + of % 4 * 3 / 4; }

@@ -415,13 +415,14 @@ void RecordCollector::put_collected(std::uint64_t until) {
   std::ranges::stable_sort(collected_, {}, &Collected::time);
   const auto end = std::ranges::upper_bound(collected_, until, {}, &Collected::time);
   for (auto one = collected_.begin(); one != end; ++one) {
-    if (one->missing)
+    if (one->missing) {
       note_missing(*one->source, std::move(*one->missing));
-    else
-      put(*one->source, std::move(one->sample), one->time);
+      continue;
+    }
+    collected_bytes_ -= bytes_of(one->sample);
+    put(*one->source, std::move(one->sample), one->time);
   }
   collected_.erase(collected_.begin(), end);
-  collected_bytes_ = 0;
 }
 
 // Counts samples missing before the one with this number, which was received.

@@ -50,7 +50,6 @@ void on_bus_error(int, siginfo_t* info, void* context) {
 void install_bus_handler() noexcept TB_REQUIRES(FileGuards::list) {
   if (bus_asked) return;
   bus_asked = true;
-  (void)page_bytes();  // caches the value, so that the handler makes no call to sysconf
   const char* wish = std::getenv("TENSORBUS_BUS_GUARD");
   if (wish == nullptr || std::string_view(wish) != "0") bus_handler.install(on_bus_error);
 }

@@ -328,7 +328,6 @@ CopyOnWriteMapping::CopyOnWriteMapping(std::span<const std::byte> memory, int fd
                                        std::uint64_t offset, Blocks blocks,
                                        const FileGuard* guard) noexcept
     : link_{memory}, fd_(fd), offset_(offset), blocks_(blocks), guard_(guard) {
-  (void)page_bytes();  // caches the value, so that the handler makes no call to sysconf
   struct stat status{};
   if (::fstat(fd, &status) == 0) {
     device_ = status.st_dev;

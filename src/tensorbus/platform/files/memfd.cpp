@@ -59,11 +59,6 @@ bool has_huge_pages(int fd) noexcept {
   return ::fstatfs(fd, &filesystem) == 0 && filesystem.f_type == HUGETLBFS_MAGIC;
 }
 
-std::size_t page_bytes() noexcept {
-  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  return bytes;
-}
-
 Fd create_sealed_memfd(const std::string& name, std::size_t bytes) {
   return create(name, bytes, kSeals);
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <span>
 #include <string>
@@ -9,7 +11,10 @@
 
 namespace tensorbus::platform {
 
-std::size_t page_bytes() noexcept;
+// Read when the library is loaded: signal handlers use it, and a forked child could wait forever
+// for a first call that another thread had begun.
+inline const auto kPageBytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+inline std::size_t page_bytes() noexcept { return kPageBytes; }
 
 // Makes anonymous shared memory of a fixed size. It is sealed against shrinking, growing and
 // further seals, so no process that maps it can get SIGBUS. `name` appears only in

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "tensorbus/platform/fd.hpp"
+#include "tensorbus/platform/files/memfd.hpp"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
@@ -37,7 +38,7 @@ bool are_mapped(std::uintptr_t begin, std::uintptr_t end, std::uintptr_t page) n
 }  // namespace
 
 void map_pages_to_read(std::span<const std::byte> bytes) noexcept {
-  static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const std::uintptr_t page = page_bytes();
   const auto first = reinterpret_cast<std::uintptr_t>(bytes.data());
   const std::uintptr_t begin = first / page * page;
   const std::uintptr_t end = (first + bytes.size() + page - 1) / page * page;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <climits>
 #include <ctime>
@@ -52,11 +53,19 @@ FutexWait futex_wait(Atomic<std::uint32_t>& word, std::uint32_t expected,
   return outcome_of_wait(::syscall(SYS_futex, &word, FUTEX_WAIT, expected, &relative, nullptr, 0));
 }
 
-// A kernel that has the call rejects an empty list as an invalid argument.
+// A kernel that has the call rejects an empty list as an invalid argument. Any number of threads
+// may ask at the same time: a static variable would be locked meanwhile, also in a child of a fork.
 bool can_wait_for_any() noexcept {
-  static const bool can =
-      ::syscall(SYS_futex_waitv, nullptr, 0, 0, nullptr, CLOCK_MONOTONIC) < 0 && errno == EINVAL;
-  return can;
+  enum Answer : std::uint8_t { kUnknown, kNo, kYes };
+  static std::atomic<Answer> known = kUnknown;  // relaxed: it orders nothing
+  Answer answer = known.load(std::memory_order_relaxed);
+  if (answer == kUnknown) {
+    const bool can =
+        ::syscall(SYS_futex_waitv, nullptr, 0, 0, nullptr, CLOCK_MONOTONIC) < 0 && errno == EINVAL;
+    answer = can ? kYes : kNo;
+    known.store(answer, std::memory_order_relaxed);
+  }
+  return answer == kYes;
 }
 
 FutexWait futex_wait_any(std::span<const FutexWord> words,

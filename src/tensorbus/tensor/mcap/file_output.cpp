@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "tensorbus/memory/file/mapped_file.hpp"
+#include "tensorbus/platform/files/memfd.hpp"
 #include "tensorbus/platform/files/populate.hpp"
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/memory_room.hpp"
@@ -53,7 +54,7 @@ platform::Fd made(const std::string& path, bool overwrite) {
 // Reads a byte of each page. A page that a mapped file has lost is replaced by zeros when this
 // process accesses it (platform::FileGuard), but not when a system call does.
 void touch_pages(std::span<const iovec> pieces) noexcept {
-  static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const std::uintptr_t page = platform::page_bytes();
   for (const iovec& piece : pieces) {
     const auto begin = reinterpret_cast<std::uintptr_t>(piece.iov_base);
     const std::uintptr_t end = begin + piece.iov_len;
