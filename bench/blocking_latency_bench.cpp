@@ -15,7 +15,8 @@ int main(int count, char** values) {
   const int event = ::eventfd(0, 0);
   TwoProcesses both;
   {
-    const tensorbus::bus::Participant participant(both.participant_options());
+    const tensorbus::bus::ParticipantRef participant =
+        tensorbus::bus::make_participant(both.participant_options());
     LoanWay small(both, participant, kSizes[0]);
     LoanWay image(both, participant, kSizes[3]);
     repeat_in_turns(both, arguments, [&](Rows& rows) {

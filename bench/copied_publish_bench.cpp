@@ -149,7 +149,8 @@ void receive(TwoProcesses& both, tensorbus::bus::Subscriber& subscriber, const F
 
 // With memory of its own in each repetition, as its floor has.
 void run(TwoProcesses& both, const Floor& floor, const Size& size, bool reads, int repetition) {
-  const tensorbus::bus::Participant participant(both.participant_options());
+  const tensorbus::bus::ParticipantRef participant =
+      tensorbus::bus::make_participant(both.participant_options());
   if (both.is_sender())
     floor.sent.word.store(0, std::memory_order_relaxed);
   else

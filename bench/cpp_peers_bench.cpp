@@ -31,7 +31,8 @@ void measure(const Arguments& arguments, bool has_iceoryx) {
   const Pace pace{.messages = 2'000, .warm_up = 200, .pause_ns = 2'000};
   TwoProcesses both;
   {
-    const tensorbus::bus::Participant participant(both.participant_options());
+    const tensorbus::bus::ParticipantRef participant =
+        tensorbus::bus::make_participant(both.participant_options());
     std::vector<std::unique_ptr<Ways>> all;
     for (const Size& size : kSizes)
       all.push_back(std::make_unique<Ways>(

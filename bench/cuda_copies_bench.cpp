@@ -69,7 +69,7 @@ class Copies {
 // A topic whose receiver does something with each sample, and says when it is done.
 class Topic {
  public:
-  Topic(TwoProcesses& both, const tensorbus::bus::Participant& participant, std::string name,
+  Topic(TwoProcesses& both, const tensorbus::bus::ParticipantRef& participant, std::string name,
         Device device, const tensorbus::SubscriberOptions& options)
       : both_(both), name_(std::move(name)), device_(device) {
     if (both.is_sender()) {
@@ -117,7 +117,7 @@ class Topic {
 };
 
 // Both ends find the same.
-bool can_pin(const tensorbus::bus::Participant& participant) try {
+bool can_pin(const tensorbus::bus::ParticipantRef& participant) try {
   const tensorbus::bus::Subscriber subscriber("pin", {.pin = true}, participant);
   return true;
 } catch (const tensorbus::Error& error) {
@@ -133,7 +133,8 @@ int main(int count, char** values) {
   TwoProcesses both;
   {
     Copies copies;
-    const tensorbus::bus::Participant participant(both.participant_options());
+    const tensorbus::bus::ParticipantRef participant =
+        tensorbus::bus::make_participant(both.participant_options());
     const char* const with_pin = "to the GPU: received with pin";
     std::optional<Topic> pinned;
     if (can_pin(participant))

@@ -31,7 +31,7 @@ Sample next(tensorbus::bus::Subscriber& subscriber) {
 
 class RoundTrip {
  public:
-  RoundTrip(TwoProcesses& both, const tensorbus::bus::Participant& participant, std::string name,
+  RoundTrip(TwoProcesses& both, const tensorbus::bus::ParticipantRef& participant, std::string name,
             Layout layout, Device device)
       : both_(both), name_(std::move(name)), layout_(std::move(layout)), device_(device) {
     const bool sender = both.is_sender();
@@ -118,7 +118,8 @@ int main(int count, char** values) {
   TwoProcesses both;
   {
     const std::size_t memory = device_memory();
-    const tensorbus::bus::Participant participant(both.participant_options());
+    const tensorbus::bus::ParticipantRef participant =
+        tensorbus::bus::make_participant(both.participant_options());
     RoundTrip host(both, participant, "24.9 MB, main memory", kImage, Device::host());
     RoundTrip image(both, participant, "24.9 MB", kImage, Device::cuda(0));
     RoundTrip small(both, participant, "64 B", kSmall, Device::cuda(0));

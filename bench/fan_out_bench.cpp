@@ -88,7 +88,8 @@ void measure(const Run& run, bool awake) {
   Processes processes;
   for (int i = 0; i < run.receivers; ++i)
     processes.start(cores.receiver, [&] {
-      const tensorbus::bus::Participant participant({.domain = domain.path()});
+      const tensorbus::bus::ParticipantRef participant =
+          tensorbus::bus::make_participant({.domain = domain.path()});
       std::vector<tensorbus::bus::Subscriber> subscribers;
       for (int n = 0; n < (awake ? run.subscribers : 1); ++n)
         subscribers.emplace_back("fan", tensorbus::SubscriberOptions{.spin = 0s}, participant);
@@ -96,7 +97,8 @@ void measure(const Run& run, bool awake) {
       receive_asleep(board->taken[static_cast<std::size_t>(i)], subscribers.front(), run);
     });
   processes.start(cores.sender, [&] {
-    const tensorbus::bus::Participant participant({.domain = domain.path()});
+    const tensorbus::bus::ParticipantRef participant =
+        tensorbus::bus::make_participant({.domain = domain.path()});
     const double before = rss_bytes();
     tensorbus::bus::Publisher publisher("fan", {}, participant);
     require(publisher.wait_for_subscribers(static_cast<std::uint32_t>(run.subscribers), 30s) ==

@@ -48,7 +48,8 @@ struct Idle {
 void run(const std::string& domain, int repetition, const Idle& idle) {
   (void)Memory();  // what the measuring itself touches is not to count
   const Memory before;
-  const tensorbus::bus::Participant participant({.domain = domain});
+  const tensorbus::bus::ParticipantRef participant =
+      tensorbus::bus::make_participant({.domain = domain});
   tensorbus::bus::Publisher publisher("idle", {}, participant);
   tensorbus::bus::Subscriber subscriber("idle", {}, participant);
   require(subscriber.wait_for_publishers(1, 10s) == tensorbus::Outcome::kDone, "not connected");

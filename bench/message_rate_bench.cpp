@@ -92,8 +92,9 @@ std::uint64_t number_of(const Sample& sample) {
 // `publish(publisher, message)` sends 64 bytes that begin with the message's number;
 // `take(subscriber, samples)` says how many samples it has received.
 template <typename Publish, typename Take>
-void bus_rate(TwoProcesses& both, const tensorbus::bus::Participant& participant, const char* name,
-              std::uint64_t messages, int repetition, Publish publish, Take take) {
+void bus_rate(TwoProcesses& both, const tensorbus::bus::ParticipantRef& participant,
+              const char* name, std::uint64_t messages, int repetition, Publish publish,
+              Take take) {
   if (both.is_sender()) {
     tensorbus::bus::Publisher publisher(name, {.depth = kDepth, .reliable = true}, participant);
     require(publisher.wait_for_subscribers(1, 10s) == Outcome::kDone, "no subscriber came");
@@ -120,8 +121,9 @@ struct alignas(64) Row {
   std::array<std::uint64_t, 8> words{};
 };
 
-void rows_rate(TwoProcesses& both, const tensorbus::bus::Participant& participant, const char* name,
-               std::uint64_t messages, int repetition, std::uint32_t depth, std::uint64_t at_once) {
+void rows_rate(TwoProcesses& both, const tensorbus::bus::ParticipantRef& participant,
+               const char* name, std::uint64_t messages, int repetition, std::uint32_t depth,
+               std::uint64_t at_once) {
   std::vector<Row> rows(at_once);
   const auto layout = [](std::uint64_t count) {
     return tensorbus::Layout::contiguous(tensorbus::DType::kUInt64,
@@ -176,7 +178,8 @@ int main(int count, char** values) {
   Shared<Ring> ring;
   TwoProcesses both;
   {
-    const tensorbus::bus::Participant participant(both.participant_options());
+    const tensorbus::bus::ParticipantRef participant =
+        tensorbus::bus::make_participant(both.participant_options());
     for (int repetition = 0; repetition < arguments.repetitions(); ++repetition) {
       ring_rate(both, *ring, kRingTimes * messages, repetition);
       bus_rate(

@@ -38,7 +38,7 @@ void line_one_way(TwoProcesses& both, const Pace& pace, Rows& rows) {
 // and, apart from that, until it has read the message's first bytes.
 class BusRow {
  public:
-  BusRow(TwoProcesses& both, const tensorbus::bus::Participant& participant, const char* name)
+  BusRow(TwoProcesses& both, const tensorbus::bus::ParticipantRef& participant, const char* name)
       : both_(both), name_(name) {
     const std::string topic = name;
     if (both.is_sender()) {
@@ -118,7 +118,8 @@ int main(int count, char** values) {
 
   TwoProcesses both;
   {
-    const tensorbus::bus::Participant participant(both.participant_options());
+    const tensorbus::bus::ParticipantRef participant =
+        tensorbus::bus::make_participant(both.participant_options());
     BusRow image(both, participant, "24.9 MB loan");
     BusRow image_receive(both, participant, "24.9 MB loan, receive()");
     BusRow image_and_loan(both, participant, "24.9 MB, loan() too");

@@ -88,7 +88,8 @@ std::string topic(std::size_t number) { return "topic/" + std::to_string(number)
 void publish_topics(Board& board, const std::string& domain, std::size_t topics,
                     std::chrono::milliseconds idle) {
   const double before = pss_bytes();
-  const tensorbus::bus::Participant participant({.domain = domain});
+  const tensorbus::bus::ParticipantRef participant =
+      tensorbus::bus::make_participant({.domain = domain});
   std::deque<tensorbus::bus::Publisher> publishers;
   for (std::size_t i = 0; i < topics; ++i)
     publishers.emplace_back(topic(i), tensorbus::PublisherOptions{}, participant);
@@ -102,7 +103,8 @@ void subscribe_topics(Board& board, const std::string& domain, std::size_t topic
                       std::chrono::milliseconds idle) {
   wait_until(board.here, 1);
   const double before = pss_bytes();
-  const tensorbus::bus::Participant participant({.domain = domain});
+  const tensorbus::bus::ParticipantRef participant =
+      tensorbus::bus::make_participant({.domain = domain});
   note_now(board.begin_ns);
   std::deque<tensorbus::bus::Subscriber> subscribers;
   for (std::size_t i = 0; i < topics; ++i)
@@ -131,7 +133,8 @@ void take_part(Board& board, const std::string& domain, std::size_t index, int p
   const double before = pss_bytes();
   std::uint64_t unset = 0;
   board.begin_ns.compare_exchange_strong(unset, monotonic_ns());
-  const tensorbus::bus::Participant participant({.domain = domain});
+  const tensorbus::bus::ParticipantRef participant =
+      tensorbus::bus::make_participant({.domain = domain});
   tensorbus::bus::Publisher publisher(topic(index), {}, participant);
   tensorbus::bus::Subscriber subscriber(topic((index + 1) % static_cast<std::size_t>(processes)),
                                         {}, participant);

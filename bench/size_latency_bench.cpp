@@ -37,7 +37,8 @@ int main(int count, char** values) {
   const int event = ::eventfd(0, 0);
   TwoProcesses both;
   {
-    const tensorbus::bus::Participant participant(both.participant_options());
+    const tensorbus::bus::ParticipantRef participant =
+        tensorbus::bus::make_participant(both.participant_options());
     std::vector<std::unique_ptr<SizedWay>> ways;
     for (const Size& size : kSizes)
       ways.push_back(std::make_unique<SizedWay>(SizedWay{size, {both, participant, size}}));

@@ -20,8 +20,8 @@ constexpr std::uint32_t kDepth = 256;
 // The first is the warm-up; what is told after it must not grow.
 constexpr std::array<std::uint64_t, 5> kPortions{100'000, 250'000, 250'000, 250'000, 250'000};
 
-void report_use(const char* name, int when, const tensorbus::bus::Participant& participant) {
-  const tensorbus::ArenaUse arena = participant.arena();
+void report_use(const char* name, int when, const tensorbus::bus::ParticipantRef& participant) {
+  const tensorbus::ArenaUse arena = participant->memory_use();
   report(name, when,
          {{"rss_bytes", rss_bytes()},
           {"pss_bytes", pss_bytes()},
@@ -64,7 +64,8 @@ void receive(TwoProcesses& both, tensorbus::bus::Subscriber& subscriber, std::ui
 int main(int, char**) {
   TwoProcesses both;
   {
-    const tensorbus::bus::Participant participant(both.participant_options());
+    const tensorbus::bus::ParticipantRef participant =
+        tensorbus::bus::make_participant(both.participant_options());
     const char* name = both.is_sender() ? "sender" : "receiver";
     const auto run = [&](auto& endpoint, auto half) {
       int when = 0;

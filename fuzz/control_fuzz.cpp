@@ -1,5 +1,5 @@
-// Control messages: whatever decodes is written again as the bytes that came, and says so little
-// that a datagram holds it.
+// Control messages. A message that decodes is encoded again as the same bytes, which fit into a
+// datagram.
 
 #include <vector>
 
@@ -9,7 +9,7 @@
 namespace tensorbus::fuzz {
 namespace {
 
-// Not inline: there, GCC 12 sees copies that reach beyond all memory.
+// Not inline: otherwise, GCC 12 warns of copies beyond the end of memory.
 template <typename Message>
 [[gnu::noinline]] std::vector<std::byte> written(const Message& message) {
   return link::encode_control(message);
@@ -27,7 +27,7 @@ void decode(std::span<const std::byte> datagram) {
   accepts([&] {
     const auto message = link::decode_control<Message>(datagram);
     const std::vector<std::byte> again = written(message);
-    // The header is not the message's: decode_control_header() has judged it.
+    // The header is not compared: decode_control_header() has checked it.
     check(std::ranges::equal(std::span(again).subspan(sizeof(link::ControlHeader)),
                              datagram.subspan(sizeof(link::ControlHeader))));
     const link::ControlHeader header = link::decode_control_header(again);
@@ -48,8 +48,8 @@ void run(std::span<const std::byte> datagram) {
 }  // namespace
 }  // namespace tensorbus::fuzz
 
-// The first bytes need not be guessed. A zero byte in front asks for a right header, one of 1 for a
-// message that can be read; an empty input for one of each.
+// The fuzzer need not guess the first bytes. A first byte of 0 selects a valid header, a first byte
+// of 1 a message that decodes. An empty input runs one message of each type.
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tensorbus;
   if (size == 0) fuzz::run_each_message({1}, LLVMFuzzerTestOneInput);

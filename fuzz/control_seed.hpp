@@ -1,6 +1,6 @@
 #pragma once
 
-// Control messages with fields that may be right, of every type that there is.
+// Control messages of every type, with fields that may be valid.
 
 #include <cstddef>
 #include <cstdint>
@@ -48,7 +48,7 @@ Message seed_of(Input& input) {
   return message;
 }
 
-// A datagram of the message that the input wants.
+// Returns a datagram with the message that the input selects.
 inline std::vector<std::byte> control_seed(Input& input) {
   std::size_t left = input.byte();
   std::vector<std::byte> seed;
@@ -59,8 +59,8 @@ inline std::vector<std::byte> control_seed(Input& input) {
   return seed;
 }
 
-// Runs, for each message that there is, an input that control_seed() makes it of. `before`: the
-// bytes that have a target call that.
+// Runs one input for each type of message, from which control_seed() makes the message. `before`:
+// the bytes with which a target calls control_seed().
 template <typename Run>
 void run_each_message(std::vector<std::uint8_t> before, Run run) {
   std::uint8_t which = 0;

@@ -1,5 +1,5 @@
-// Descriptors of samples: what decodes has a span, which is the right one, and is written and read
-// again as the same.
+// Descriptors of samples. In a descriptor that decodes, each tensor has the right span. The
+// descriptor is encoded and decoded again without a change.
 
 #include <vector>
 
@@ -9,9 +9,9 @@
 namespace tensorbus::fuzz {
 namespace {
 
-__extension__ using Wide = __int128;  // of it, nothing here can overflow
+__extension__ using Wide = __int128;  // wide enough that nothing here overflows
 
-// span_of() once more, said differently.
+// Checks span_of() with a second implementation.
 void require_span(const Layout& layout) {
   const ByteSpan span = span_of(layout);
   const auto item = static_cast<Wide>(item_bytes(layout.dtype));
@@ -35,7 +35,7 @@ bool same(const Layout& a, const Layout& b) {
   return a.dtype == b.dtype && a.shape == b.shape && a.strides == b.strides && a.flags == b.flags;
 }
 
-// What the short way reads is what the long one does.
+// Checks that decode_alone() reads the same as Descriptor::decode().
 void require_alone(std::span<const std::byte> bytes, const tensor::Descriptor& whole) {
   Layout layout;
   const auto lone = tensor::decode_alone(bytes, layout);

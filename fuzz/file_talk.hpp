@@ -1,6 +1,6 @@
 #pragma once
 
-// What holds of every file that a reader of a format took.
+// Checks for every file that a reader of a format has accepted.
 
 #include "fuzz/fuzz.hpp"
 #include "tensorbus/platform/utf8.hpp"
@@ -8,7 +8,7 @@
 
 namespace tensorbus::fuzz {
 
-// Runs `read`; true if it went through, false if it refused the file.
+// Runs `read`. Returns true if it accepted the file, false if it refused the file.
 template <typename Read>
 bool takes_file(Read read) {
   try {
@@ -21,7 +21,7 @@ bool takes_file(Read read) {
   }
 }
 
-// Its tensors lie in what it says that it has.
+// Checks that the tensors lie within the stated bytes of the contents.
 inline void require_inside(const tensor::FileContents& contents) {
   for (const tensor::FilePlace& place : contents.tensors) {
     check(place.offset <= contents.bytes);

@@ -1,6 +1,7 @@
 #pragma once
 
-// What the fuzz targets share: an input that is read piece by piece, and a word for "may refuse".
+// The shared parts of the fuzz targets: an input that is read piece by piece, and accepts(), for
+// functions that may refuse an input.
 
 #include <algorithm>
 #include <array>
@@ -16,14 +17,14 @@
 #include "tensorbus/platform/check.hpp"
 #include "tensorbus/platform/error.hpp"
 
-// Each target defines it; libFuzzer or replay.cpp calls it. A target keeps no state between two
-// inputs that could change what the second does.
+// Defined by each target; called by libFuzzer or replay.cpp. A target keeps no state that could
+// change the result of a later input.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace tensorbus::fuzz {
 
-// Bytes of the fuzzer, taken from the front. Where there are none left, zeros. One call to a
-// statement: in f(input.byte(), input.byte()) each compiler takes its own order.
+// The fuzzer's bytes, taken from the front; zeros after the last byte. A statement may contain only
+// one call: in f(input.byte(), input.byte()), the order depends on the compiler.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size)
@@ -47,8 +48,8 @@ class Input {
   std::uint8_t byte() noexcept { return take<std::uint8_t>(); }
   std::uint32_t below(std::uint32_t end) noexcept { return byte() % end; }
   bool flag() noexcept { return (byte() & 1) != 0; }
-  // A number that is often small, often near a power of two, the largest or the end of a segment,
-  // and can be any.
+  // Returns a number that is often small, often near a power of two or the end of a segment, and
+  // may be any number.
   std::uint64_t number() noexcept {
     static constexpr std::array<std::uint64_t, 4> kEnds = {4096, 5000, 8192, 12288};
     const std::uint8_t kind = byte();
@@ -66,7 +67,7 @@ inline std::string_view text_of(std::span<const std::byte> bytes) noexcept {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Runs `action`; true if it went through, false if it refused its input with `code`. Any other
+// Runs `action`. Returns true if it succeeded, false if it refused its input with `code`. Any other
 // Error is a bug.
 template <typename Action>
 bool accepts(Action&& action, Code code = Code::kProtocol) {

@@ -1,5 +1,5 @@
-// Handles, which anybody can have made: what is read is written again as the same bytes and the
-// same text, all else is refused.
+// Handles, which any program may have made. A handle that is accepted is written and read again
+// without a change, as bytes and as text. All other input is refused.
 
 #include <algorithm>
 #include <string>
@@ -45,7 +45,7 @@ std::uint32_t checksum(std::span<const std::byte> bytes) {
   return sum;
 }
 
-// With the beginning and the checksum without which nobody looks at the rest.
+// Adds a valid beginning and checksum: without them, the rest is not read.
 void read_made_up(std::uint8_t tensors, std::span<const std::byte> rest) {
   std::vector<std::byte> bytes = bus::Handle().bytes();
   bytes.resize(8);

@@ -1,6 +1,6 @@
-// An owner's whole connection, over a real socket, in the hands of a borrower that says anything,
-// sends any descriptor, and writes to its link: the connection ends or goes on, the memory comes
-// back, and no descriptor is lost.
+// An owner's whole connection over a real socket. The borrower sends any messages and file
+// descriptors, and writes to its link. The connection ends or continues, the memory comes back, and
+// no file descriptor is lost.
 
 #include <array>
 #include <deque>
@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Publisher 1 has a type, as most have, publisher 2 is shared and reliable and keeps history.
+// The owner. Publisher 1 has a type. Publisher 2 is shared and reliable, and keeps a history.
 class Owner {
  public:
   Owner(World& world, platform::Fd socket) : world_(world) {
@@ -82,10 +82,10 @@ class Owner {
     (void)publisher.publish(sample.ready(), 0ns);
   }
   void close(std::size_t which) {
-    if (publishers_[which]->close() && !ended_) connection_->tell_ended();
+    if (publishers_[which]->close() && !ended_) connection_->notify_ended();
   }
-  void tell_retired(std::uint32_t segment) {
-    if (!ended_) connection_->tell_retired(segment);
+  void send_retired(std::uint32_t segment) {
+    if (!ended_) connection_->send_retired(segment);
   }
 
  private:
@@ -97,14 +97,14 @@ class Owner {
   bool ended_ = false;
 };
 
-// The borrower. What it is told must make sense; its link is its own to spoil.
+// The borrower. It checks the messages of the owner, and may write any data to its link.
 class Borrower : public PeerTalk {
  public:
   using PeerTalk::PeerTalk;
 
   void subscribe(Input& input);
   void say_anything(Input& input) {
-    checks_answers_ = false;  // it may ask for links that we know nothing of
+    checks_answers_ = false;  // it may subscribe with links that are not recorded
     PeerTalk::say_anything(input);
   }
   void hear() {
@@ -151,7 +151,7 @@ class Borrower : public PeerTalk {
   }
 
  private:
-  // What the next answer for a link is to; they come in order.
+  // Returns the SUBSCRIBE of the next reply for a link. Replies come in order.
   std::optional<link::Subscribe> next_asked(std::uint32_t link) {
     auto& asked = asked_[link];
     if (!checks_answers_ || asked.empty()) return std::nullopt;
@@ -236,7 +236,7 @@ void say_something(Borrower& borrower, Owner& owner, const SharedOnce& shared, S
     case 9:
       return owner.close(input.below(2));
     case 10:
-      return owner.tell_retired(input.below(4));
+      return owner.send_retired(input.below(4));
     default:
       return borrower.hear();
   }
@@ -271,7 +271,7 @@ void run(Input input) {
 }  // namespace
 }  // namespace tensorbus::fuzz
 
-// An empty input has the peer say one of each message.
+// For an empty input, the peer sends one message of each type.
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) tensorbus::fuzz::run_each_message({0, 6, 0, 0x80}, LLVMFuzzerTestOneInput);
   tensorbus::fuzz::run({data, size});

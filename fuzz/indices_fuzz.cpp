@@ -1,6 +1,6 @@
-// Indices of sparse and offsets of nested tensors: what is accepted can be followed as PyTorch
-// follows it, and what is refused cannot, as a second set of books says in numbers that do not
-// overflow. They end where their memory ends, so that a look beyond them is found.
+// Indices of sparse tensors and offsets of nested tensors. They are accepted if PyTorch can use
+// them, and else refused. A second implementation checks this, with numbers that do not overflow.
+// The indices end where their memory ends, so that a read beyond them is found.
 
 #include <algorithm>
 #include <functional>
@@ -16,7 +16,8 @@ namespace {
 
 __extension__ using Wide = __int128;
 
-// Small as a rule, or they make no tensor; or near a power of two, of which 2^63 is the least.
+// Returns a number that is usually small, because others make no tensor, or near a power of two.
+// 2^63 becomes the smallest number.
 std::int64_t any_number(Input& input) {
   const std::uint8_t kind = input.byte();
   if (kind < 0xe0) return kind & 7;
@@ -34,7 +35,7 @@ class Numbers {
     for (Wide& value : values_) {
       const std::int64_t number = any_number(input);
       value = wide_ ? number : static_cast<std::int32_t>(number);
-      std::memcpy(place, &number, width);  // of the low end, in a machine of ours
+      std::memcpy(place, &number, width);  // the low bytes: machines are little-endian
       place += width;
     }
   }
@@ -54,7 +55,7 @@ bool increase(const std::vector<std::vector<Wide>>& places) {
   return std::adjacent_find(places.begin(), places.end(), std::greater_equal<>()) == places.end();
 }
 
-// Each element has a place in a tensor of these sizes.
+// Returns true if each element has a place in a tensor of these sizes.
 bool has_coordinates(const Numbers& indices, const std::vector<std::int64_t>& sizes, Wide count,
                      bool coalesced) {
   const std::size_t dims = sizes.size();
@@ -80,7 +81,8 @@ void coordinates(Input& input) {
   check(taken == has_coordinates(indices, sizes, count, coalesced));
 }
 
-// Rows follow one another, each with columns of its own, in order, until all are used.
+// Returns true if the rows follow one another, each with its own columns in increasing order, until
+// all columns are used.
 bool has_rows(const Numbers& begins, const Numbers& columns, std::size_t batch, std::size_t rows,
               std::size_t count, std::int64_t size) {
   std::size_t used = 0;
@@ -121,7 +123,7 @@ void compressed(Input& input) {
   check(taken == is_compressed(begins, columns, batches, size));
 }
 
-// Each part is narrowed out of the values.
+// Returns true if each part lies within the values.
 bool is_jagged(const Numbers& offsets, const Numbers* lengths, std::int64_t rows) {
   if (lengths != nullptr && lengths->size() + 1 != offsets.size()) return false;
   for (std::size_t part = 1; part < offsets.size(); ++part) {
@@ -145,9 +147,9 @@ void jagged(Input& input) {
   check(taken == is_jagged(offsets, lengths ? &*lengths : nullptr, rows));
 }
 
-enum class Part { kInside, kNowhere, kEmpty };  // empty, and inside if its strides make sense
+enum class Part { kInside, kNowhere, kEmpty };  // kEmpty: inside if the strides are valid
 
-// The element farthest from the first.
+// Checks where the element lies that is farthest from the first one.
 Part part_at(const Numbers& sizes, const Numbers& strides, std::size_t first, std::size_t dims,
              Wide offset, std::int64_t elements) {
   if (offset < 0 || offset > elements) return Part::kNowhere;

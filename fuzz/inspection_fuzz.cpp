@@ -1,5 +1,5 @@
-// The report of a participant (INSPECTED): what decodes is written again, and that decodes to the
-// same. A report of any fields is read as it was written.
+// The report of a participant (INSPECTED). A report that decodes, or that has any fields, is
+// encoded and decoded again without a change.
 
 #include <chrono>
 #include <concepts>

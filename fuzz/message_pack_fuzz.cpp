@@ -1,5 +1,5 @@
-// Fields of a sample: what decodes can be written, and what was written decodes to the same. What a
-// cursor finds is what decodes.
+// Fields of a sample. A value that decodes can be encoded, and then decodes to the same value. A
+// cursor finds the same values.
 
 #include <bit>
 #include <optional>
@@ -24,7 +24,7 @@ void check_cursor(std::span<const std::byte> bytes) {
     check(Value::decode(bytes) == Value(TensorIndex{*found}));
 }
 
-// What a token of all bytes says; nothing of a container or an extension.
+// Returns the value of a token that takes all bytes; empty for a container or an extension.
 std::optional<Value> value_of(const internal::PackToken& token) {
   using Kind = internal::PackToken::Kind;
   switch (token.kind) {
@@ -52,7 +52,7 @@ void check_token(std::span<const std::byte> bytes) {
   internal::PackCursor cursor(bytes);
   const auto token = cursor.token();
   if (!token || cursor.left() != 0) return;
-  // Compared as bytes, since a NaN equals nothing.
+  // Compared as bytes, because a NaN does not equal itself.
   if (const auto value = value_of(*token)) check(Value::decode(bytes).encode() == value->encode());
 }
 
@@ -63,12 +63,12 @@ void run(std::span<const std::byte> bytes) {
   if (!accepts([&] { value = Value::decode(bytes); })) return;
   (void)value.find("image");
   (void)accepts([&] { (void)value.at("image").as<TensorIndex>(); }, Code::kInvalidArgument);
-  // Whatever was read can be written. Compared as bytes, since a NaN equals nothing.
+  // A decoded value can be encoded. Compared as bytes, because a NaN does not equal itself.
   const std::vector<std::byte> written = value.encode();
   const Value again = Value::decode(written);
   check(again.variant().index() == value.variant().index());
   check(again.encode() == written);
-  // The shortest form of everything, but for float32, which becomes float64.
+  // The encoding is the shortest one, except that float32 becomes float64.
   check(written.size() <= 2 * bytes.size());
 }
 

@@ -1,5 +1,5 @@
-// What peers write about types: definitions, which arrive with a subscription, and the markers that
-// list them. Each is read as a second set of books says, or refused.
+// Types of peers: definitions, which arrive with a subscription, and the markers that list them. A
+// second implementation decides how each is read, or whether it is refused.
 
 #include <optional>
 #include <string>
@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kColon = ": ";
 constexpr std::string_view kLeftOut = " = ...";
 
-// A definition as docs/messages.md has it.
+// A definition as docs/messages.md describes it.
 struct Book {
   struct Field {
     std::string name;
@@ -86,7 +86,7 @@ struct Read {
   Book book;
 };
 
-// Empty: it was refused, as it should be.
+// Returns an empty value if the definition was refused, and had to be refused.
 std::optional<Read> read_definition(std::string_view text) {
   const std::optional<Book> book = book_of(text);
   MessageType type;

@@ -1,5 +1,5 @@
-// Headers of .npy files: what is taken lies behind the header, and is written again as what is read
-// as the same.
+// Headers of .npy files. The tensor of an accepted file lies behind the header. Its layout is
+// written and read again without a change.
 
 #include <optional>
 #include <string>
@@ -11,7 +11,7 @@
 namespace tensorbus::fuzz {
 namespace {
 
-// As it comes, or behind a beginning that is right.
+// Returns the input as it is, or behind a valid beginning.
 std::string file_of(Input& input) {
   const std::uint8_t version = input.byte() % 4;
   const std::string_view rest = text_of(input.rest());

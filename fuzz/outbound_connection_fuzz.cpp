@@ -1,6 +1,6 @@
-// A borrower's whole connection, over a real socket, in the hands of an owner that says anything,
-// sends any descriptor, and writes to its rings and segments: what arrives is memory that can be
-// read for as long as it is held, and no descriptor or lease is lost.
+// A borrower's whole connection over a real socket. The owner sends any messages and file
+// descriptors, and writes to its rings and segments. Received memory can be read as long as it is
+// held, and no file descriptor or lease is lost.
 
 #include <array>
 #include <memory>
@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 constexpr std::uint32_t kMaxHeld = 3;
 constexpr Id kOwner{{1}};
 
-// Two subscribers over one connection, the first with a type, and what they hold.
+// Two subscribers over one connection, and the samples that they hold. The first one has a type.
 class Borrower {
  public:
   Borrower(World& world, platform::Fd socket, Access access) {
@@ -52,7 +52,7 @@ class Borrower {
     queueing_->require_answers();
     connection_.reset();
     for (const auto& subscriber : subscribers_) subscriber->close();
-    read_all();  // what is held outlives all of it
+    read_all();  // held samples outlive all of these
     attaching_->read_all();
   }
   Borrower(const Borrower&) = delete;
@@ -71,7 +71,8 @@ class Borrower {
     check(after.received == before.received + (outcome == Outcome::kDone ? 1 : 0));
     require_text(after.last_refusal);
     if (outcome != Outcome::kDone) return;
-    // A sample that has gone bad since, written to while it was leased, may hide one behind it.
+    // A sample may come although ready() was false: behind a sample that became bad, because the
+    // owner wrote to it during the lease.
     check(ready || after.bad != before.bad);
     held_.push_back(std::move(sample));
     read_all();
@@ -95,7 +96,8 @@ class Borrower {
   void forget_idle() { (void)connection_->idle(); }
 
  private:
-  // Nothing: a publisher means other messages, which is told once for each that said so.
+  // Returns an empty value if a publisher has another message type. The subscriber throws once for
+  // each of these publishers.
   std::optional<Outcome> try_receive(std::size_t which, bus::Sample& sample) {
     try {
       return subscribers_[which]->try_receive(sample);
@@ -134,7 +136,7 @@ class Borrower {
   std::vector<bus::Sample> held_;
 };
 
-// The owner: one geometry of rings, and segments whose contents are the fuzzer's.
+// The owner: rings of one geometry, and segments that the fuzzer fills.
 class Owner : public PeerTalk {
  public:
   Owner(World& world, platform::Fd socket) : PeerTalk(world, std::move(socket)) {
@@ -318,7 +320,7 @@ void run(Input input) {
 }  // namespace
 }  // namespace tensorbus::fuzz
 
-// An empty input has the peer say one of each message.
+// For an empty input, the peer sends one message of each type.
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) tensorbus::fuzz::run_each_message({0, 7, 0, 0x80}, LLVMFuzzerTestOneInput);
   tensorbus::fuzz::run({data, size});

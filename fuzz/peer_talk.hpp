@@ -1,8 +1,7 @@
 #pragma once
 
-// A peer that says what the fuzzer wants over a real socket, and a participant's context
-// without its thread: each turn of the service is made by the target, so that every run is the
-// same.
+// A peer that sends the fuzzer's messages over a real socket, and a participant's context without
+// its thread. The target makes each turn of the event loop, so that every run is the same.
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -29,13 +28,14 @@
 
 namespace tensorbus::fuzz {
 
-// Where the next descriptor goes: the same before and after, if none was lost.
+// Returns the next free descriptor. It is the same before and after an input if no descriptor was
+// lost.
 inline int lowest_free_descriptor() {
   const platform::Fd fd = platform::duplicate(STDERR_FILENO);
   return fd.get();
 }
 
-// The pidfd of a process that has ended.
+// Returns the pidfd of a process that has ended.
 inline platform::Fd dead_pidfd() {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(0);
@@ -44,7 +44,7 @@ inline platform::Fd dead_pidfd() {
   return pidfd;
 }
 
-// The slot of a wake page at which somebody sleeps for ever.
+// The slot of a wake page that always shows a sleeping thread.
 inline constexpr std::uint32_t kSleeper = 3;
 
 // Allocates blocks of an arena.
@@ -58,7 +58,7 @@ struct Blocks final : bus::SampleBuilder::Allocator {
   memory::BlockRef allocate_on(const Device&, std::size_t) const override { return {}; }
 };
 
-// What outlives an input, and is the same for each.
+// The objects that outlive an input, and are the same for all inputs.
 struct World {
   World() : peer_page(), own_page(std::make_shared<link::WakePage>()) {
     context.queues = std::make_shared<bus::QueueServer>(context);
@@ -94,20 +94,20 @@ struct World {
       std::make_shared<device::DeviceMemory>(device::DeviceArenaOptions{});
   bus::ParticipantContext context{Id{{2}}, loop, arena, device_memory, own_page};
   bus::KeptMessages kept{context};
-  platform::Fd listener;               // never drained: the notifier is full before long
-  std::array<platform::Fd, 16> kinds;  // of descriptors: those that are wanted, and others
+  platform::Fd listener;               // never drained, so that the notifier becomes full
+  std::array<platform::Fd, 16> kinds;  // of descriptors: valid kinds, and others
 };
 
 class PeerTalk {
  public:
   PeerTalk(World& world, platform::Fd socket) : world_(world), socket_(std::move(socket)) {}
 
-  // `kinds` of descriptors go with it: none for 0.
+  // Sends a message with descriptors of these `kinds`; 0: none.
   template <typename Message>
   void say(const Message& message, std::uint8_t kinds) {
     send(link::encode_control(message), kinds);
   }
-  // With the descriptors that the input wants next, which for most inputs are none.
+  // Sends a message with the descriptors that the input selects; most inputs select none.
   template <typename Message>
   void say(const Message& message, Input& input) {
     const std::uint8_t kinds = input.byte();
@@ -122,8 +122,8 @@ class PeerTalk {
     if (input.byte() >= 0xf0) hello.wake_slots = input.below(4);
     say(hello, input.byte());
   }
-  // A message that can be read, a right header over any body, or no header at all; not a link of
-  // more memory than is there.
+  // Sends a message that decodes, a valid header with any body, or any header. Limits the memory
+  // that SUBSCRIBE requests for a link.
   void say_anything(Input& input) {
     const std::uint8_t kinds = input.byte();
     const std::uint8_t type = input.byte();
@@ -157,7 +157,8 @@ class PeerTalk {
   World& world() { return world_; }
 
  private:
-  // `kinds`: none for 0, else one descriptor of a kind, and for larger ones more of others.
+  // `kinds`: 0 for no descriptor; else one descriptor, and for larger values more descriptors of
+  // other kinds.
   void send(std::span<const std::byte> bytes, std::uint8_t kinds) {
     std::vector<int> fds;
     if (kinds != 0) fds.push_back(world_.kinds[kinds % 16].get());

@@ -1,7 +1,7 @@
 #pragma once
 
-// Queues (docs/internals/protocol.md, section 7), for both connections: what a raw client or server
-// says and hears of one, our own server, and our own client.
+// Queues (docs/internals/protocol.md, section 7), for both connections: the messages of a raw
+// client or server, this participant's server, and this participant's client.
 
 #include <memory>
 #include <optional>
@@ -17,7 +17,7 @@
 
 namespace tensorbus::fuzz {
 
-// What was lent, read as whoever waits for it reads it; empty if that comes to nothing.
+// Returns a lent sample, read as a waiting thread reads it; empty if it cannot be read.
 inline std::optional<bus::Sample> read_now(const bus::LentRef& held, Access access) {
   bus::Sample sample;
   try {
@@ -28,8 +28,8 @@ inline std::optional<bus::Sample> read_now(const bus::LentRef& held, Access acce
   return std::nullopt;
 }
 
-// A queue and a mirror that are ours while an input lasts. The queue is full with two items, each
-// done when its client says so.
+// A queue and a mirror of this participant, for one input. The queue is full with two items, and
+// has `redeliver`.
 class ServedOnce {
  public:
   explicit ServedOnce(World& world)
@@ -45,7 +45,7 @@ class ServedOnce {
 
   const link::QueueName& name() const { return name_; }
   const link::QueueName& mirror() const { return mirror_.name; }
-  // The home of the mirror sends an item, and answers the oldest request.
+  // The home of the mirror sends an item, and replies to the oldest request.
   void answer() {
     mirror_.server->offer(++tag_, {});
     if (const auto event = events_->pop())
@@ -61,9 +61,9 @@ class ServedOnce {
   std::uint64_t tag_ = 0;
 };
 
-// A nearly right sample, of the sender's own memory or of others'.
 inline std::uint64_t wild_mark(Input& input) { return input.byte() < 0xc0 ? 0 : input.number(); }
 
+// Returns a nearly valid sample, in memory of the sender or of other owners.
 inline link::Lent wild_lent(Input& input) {
   link::Lent lent;
   lent.request = input.below(4);
@@ -81,7 +81,7 @@ inline link::Lent wild_lent(Input& input) {
   return lent;
 }
 
-// A request to our server, or the answer of one.
+// Sends a request to this participant's server, or the reply of a server.
 inline void say_queue(PeerTalk& talk, ServedOnce& hosted, Input& input) {
   const std::uint32_t what = input.below(9);
   const std::uint32_t request = input.below(8);
@@ -116,7 +116,7 @@ inline void say_queue(PeerTalk& talk, ServedOnce& hosted, Input& input) {
   }
 }
 
-// Our end, of a queue that is the peer's: each request is answered once, with what it asked for.
+// This participant's client of a queue of the peer. Each request gets one reply of the right kind.
 class Queueing {
  public:
   Queueing(World& world, std::shared_ptr<bus::PeerSession> session)
@@ -142,7 +142,7 @@ class Queueing {
   }
   void cancel() { session_->cancel(last_); }
   void let_go() { held_.clear(); }
-  // Who asked has heard, once, when the connection has ended.
+  // Checks that each request has had one reply. Called when the connection has ended.
   void require_answers() const { check(answered_ == asked_); }
 
  private:
@@ -171,7 +171,7 @@ class Queueing {
   World& world_;
   const std::shared_ptr<bus::PeerSession> session_;
   std::vector<bus::Sample> held_;
-  std::uint32_t last_ = 0;  // request
+  std::uint32_t last_ = 0;  // the last request
   int asked_ = 0;
   int answered_ = 0;
 };

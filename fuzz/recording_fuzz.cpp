@@ -1,6 +1,6 @@
-// Recordings: as they come, or one that is right with some bytes changed, left out or cut off.
-// Every message that is found lies in the file, and so does every tensor of one whose head is
-// right.
+// Recordings: the input as it is, or a valid recording with bytes that are changed, removed or cut
+// off. Every message that is found lies in the file. All tensors of a message with a valid head lie
+// in it, too.
 
 #include <algorithm>
 #include <optional>
@@ -24,7 +24,7 @@ using tensor::mcap::MessageHead;
 
 constexpr int kMaxChanges = 8;
 
-// As it comes, or nearly right.
+// Returns the input as it is, or a nearly valid recording.
 std::string file_of(Input& input) {
   static const std::string whole = test::recorded();
   static const std::string killed = test::recorded(true);
@@ -33,7 +33,7 @@ std::string file_of(Input& input) {
   const std::uint8_t kind = input.byte() % 7;
   if (kind == 0) return std::string(text_of(input.rest()));
   std::string file = kind < 3 ? (kind == 1 ? whole : killed) : (kind < 5 ? zstd : lz4);
-  if (kind % 2 == 0 && kind > 2) file.resize(file.size() - 1);  // so that it is searched
+  if (kind % 2 == 0 && kind > 2) file.resize(file.size() - 1);  // so that the reader scans it
   for (int i = 0; i < kMaxChanges && !input.empty() && !file.empty(); ++i) {
     const std::uint8_t what = input.byte() % 4;
     const std::size_t at = input.take<std::uint16_t>() % file.size();
@@ -60,7 +60,7 @@ std::optional<MessageHead> head_of(std::span<const std::byte> data) {
   return read ? std::optional(head) : std::nullopt;
 }
 
-// A head is written again as it was read.
+// Checks that a head is encoded and decoded again without a change.
 void require_same(const MessageHead& head, std::span<const std::byte> data) {
   std::vector<std::byte> again;
   tensor::mcap::encode_head(head, again);
@@ -80,7 +80,7 @@ void require_same(const MessageHead& head, std::span<const std::byte> data) {
   }
 }
 
-// A chunk is unpacked, or refused; a message that lies in it can be read, or is refused.
+// Reads a message in a chunk. The chunk, or the message, may be refused.
 void read_packed(std::span<const std::byte> file, const MessageEntry& entry) {
   const auto read = [&] {
     tensor::mcap::RecordCursor cursor(file.subspan(entry.offset));

@@ -1,5 +1,5 @@
-// Feeds a fuzz target the files of the directories that it is given, and nothing: what the fuzzer
-// has found must stay found where there is no fuzzer. A directory may be missing, but not all.
+// Runs a fuzz target with an empty input, and with all files of the given directories. So earlier
+// findings of the fuzzer are also tested without a fuzzer. A directory may be missing, but not all.
 
 #include <cstdio>
 #include <filesystem>
@@ -20,7 +20,7 @@ std::set<std::string> files_in(const char* directory) {
 }
 
 void replay(const std::string& path) {
-  std::fprintf(stderr, "%s\n", path.c_str());  // the last line names the culprit
+  std::fprintf(stderr, "%s\n", path.c_str());  // the last line names the failing file
   std::ifstream file(path, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
   LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());

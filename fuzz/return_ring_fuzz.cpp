@@ -1,5 +1,5 @@
-// The owner's end of a link whose borrower writes what it likes to both rings: only leases that
-// were issued come back, each once, and there is always a way to go on.
+// The owner's end of a link whose borrower writes any data to both rings. Only leases that were
+// issued come back, each once, and the owner can always continue.
 
 #include <map>
 #include <memory>
@@ -15,7 +15,7 @@ constexpr std::size_t kTokenWord = 2;
 
 class Link {
  public:
-  // Nothing is ever sent.
+  // Returns a sender that never sends.
   static std::shared_ptr<link::SegmentSender> sender() {
     return std::make_shared<link::SegmentSender>(nullptr, nullptr);
   }
@@ -29,7 +29,7 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  // What a publisher does: sees what came back, makes room, pushes.
+  // The steps of a publisher: drains the return ring, makes room, pushes.
   void publish() {
     drain();
     if (link_.room() != link::OwnerLink::Room::kYes) {
@@ -50,7 +50,8 @@ class Link {
     require_books();
   }
 
-  // The return ring gives back what it holds, as far as that was issued and not given back before.
+  // Drains the return ring: each of its leases comes back if it was issued and did not come back
+  // before.
   void drain() {
     const std::uint64_t tail = *memory_.return_tail();
     const auto returns = memory_.returns();
@@ -79,7 +80,7 @@ class Link {
     require_books();
   }
 
-  // What a borrower can do.
+  // The steps of a borrower.
   void give_back(std::uint64_t token) {
     memory_.returns()[tail_++ % memory_.returns().size()].token = token;
     *memory_.return_tail() = tail_;
@@ -113,7 +114,7 @@ class Link {
   link::OwnerLink link_;
   const link::LinkSegment& memory_;
   std::map<std::uint64_t, std::weak_ptr<const link::PublishedSample>> live_;  // by token
-  std::vector<std::uint64_t> tokens_;                                         // all, ever
+  std::vector<std::uint64_t> tokens_;                                         // all issued ones
   std::uint64_t position_ = 0;
   std::uint64_t returned_ = 0;
   std::uint64_t tail_ = 0;

@@ -1,5 +1,5 @@
-// Headers of .safetensors files: what is taken are tensors that fill the file, with names that can
-// be found again.
+// Headers of .safetensors files. The tensors of an accepted file fill the file, and can be found by
+// their names.
 
 #include <string>
 
@@ -10,7 +10,7 @@
 namespace tensorbus::fuzz {
 namespace {
 
-// As it comes, or a header of the right length and bytes behind it.
+// Returns the input as it is, or a header with the right length and bytes behind it.
 std::string file_of(Input& input) {
   const bool as_it_comes = input.flag();
   const std::size_t data_bytes = input.byte();

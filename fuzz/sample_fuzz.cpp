@@ -1,5 +1,5 @@
-// A ring entry, a descriptor and the segments they point into, all written by the owner: every byte
-// of every tensor lies in a segment that the owner passed, and the lease goes back once.
+// A ring entry, a descriptor and the segments that they refer to, all written by the owner. Every
+// byte of every tensor lies in a segment that the owner has sent, and the lease is returned once.
 
 #include <array>
 #include <complex>
@@ -17,7 +17,7 @@
 namespace tensorbus::fuzz {
 namespace {
 
-// A segment, as its owner has it.
+// A segment, in its owner's mapping.
 struct Owned {
   explicit Owned(std::size_t bytes)
       : memfd(platform::create_sealed_memfd("fuzz", bytes)),
@@ -26,7 +26,7 @@ struct Owned {
   platform::Mapping mapping;
 };
 
-// What outlives an input. The socket leads to nobody: what is sent is forgotten.
+// The objects that outlive an input. The socket has no peer: messages are dropped.
 struct World {
   World() {
     connected->channel =
@@ -65,7 +65,7 @@ void read_as(const bus::Tensor& tensor) {
       Code::kInvalidArgument);
 }
 
-// Elements of a type, and the writes that the access allows.
+// Reads the elements as several types, and writes if the access allows it.
 void use(const bus::Tensor& tensor, Access access, std::byte* in_segment) {
   read_as<std::uint8_t>(tensor);
   read_as<float>(tensor);
@@ -87,7 +87,7 @@ void require_in_segment(World& world, const tensor::TensorEntry& entry, const bu
   check(entry.offset <= segment.size());
   check(static_cast<std::int64_t>(entry.offset) + span.begin >= 0);
   check(entry.offset + static_cast<std::uint64_t>(span.end) <= segment.size());
-  // All that it spans is there, and is what the owner wrote.
+  // All bytes of the span are there, as the owner wrote them.
   check(std::memcmp(tensor.data() + span.begin, segment.data() + entry.offset + span.begin,
                     span.bytes()) == 0);
 }
@@ -160,12 +160,12 @@ void run(Input input) {
       }))
     return check(link->held() == 0);
   const bool of_fields = read == bus::SampleData::Read::kFieldsAlone;
-  if (of_fields) {  // it is whole without its lease
+  if (of_fields) {  // the sample is complete without its lease
     check(link->held() == 1 && sample->tensors().empty());
     link->release(popped.token);
   }
   if (!of_fields &&
-      read != bus::SampleData::Read::kDone) {  // it waits for something, and holds its lease
+      read != bus::SampleData::Read::kDone) {  // the sample must wait, and keeps its lease
     check(link->held() == 1);
     return link->release(popped.token);
   }

@@ -1,5 +1,5 @@
-// The borrower's end of a sample ring whose owner writes what it likes, between any two looks. The
-// slots are on the heap and no more than the ring has, so that a look beyond them is found.
+// The borrower's end of a sample ring whose owner writes any data between two calls. The heap has
+// no more slots than the ring, so that a read beyond them is found.
 
 #include <array>
 #include <memory>
@@ -24,7 +24,7 @@ class Ring {
         writer_(all()) {}
 
   void push(std::uint64_t position, const link::Entry& entry) { writer_.push(position, entry); }
-  // From now on nobody promises that positions only grow: who breaks that loses its own samples.
+  // Afterwards, positions may also decrease: an owner that does this loses only its own samples.
   void spoil() { spoiled_ = true; }
   void drop(std::uint64_t position) { (void)writer_.drop(position); }
   void overwrite(std::size_t slot, std::size_t word, std::uint64_t value) {
@@ -35,13 +35,14 @@ class Ring {
       slots_[slot % count_].words[word % 15] = value;
   }
 
-  // Takes a slot that was full, of a later position than the last; copies it, and leaves all else.
+  // Pops an entry: it is a copy of a full slot with a later position than the last entry. No other
+  // slot changes.
   void pop() {
     const std::vector<std::uint64_t> before = states();
     const bool ready = reader_.ready();
     link::Entry entry;
     if (!reader_.pop(entry)) {
-      // One look is enough: as long as the owner writes nothing, nobody is told to look again.
+      // After a failed pop(), ready() is false as long as the owner writes nothing.
       check(!reader_.ready() && (spoiled_ || !reader_.broken()));
       return check(states() == before);
     }
@@ -90,7 +91,7 @@ void run(Input input) {
   std::uint64_t position = 0;
   while (!input.empty()) {
     switch (input.below(6)) {
-      case 0: {  // as a good owner does
+      case 0: {  // as an honest owner does
         link::Entry entry;
         entry.token = position;
         entry.length = input.byte();
@@ -105,7 +106,7 @@ void run(Input input) {
         position += input.number();
         ring.spoil();
         break;
-      case 3: {  // a state that could be
+      case 3: {  // a possible state
         const std::uint64_t near = position + input.take<std::int8_t>();
         ring.overwrite(static_cast<std::size_t>(near), 0, 2 * near + input.below(3));
         break;

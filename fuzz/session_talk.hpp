@@ -1,7 +1,7 @@
 #pragma once
 
-// Lending by message (docs/internals/protocol.md, section 6), for both connections: what the raw
-// peer says and hears of it, and our own end, which asks and holds what it is lent.
+// Lending by message (docs/internals/protocol.md, section 6), for both connections: the messages of
+// the raw peer, and this participant's end, which attaches and holds samples.
 
 #include <memory>
 #include <string>
@@ -17,7 +17,7 @@
 
 namespace tensorbus::fuzz {
 
-// What is shared while an input lasts.
+// A share of this participant, for one input.
 class SharedOnce {
  public:
   explicit SharedOnce(World& world) : world_(world) {
@@ -50,7 +50,7 @@ class SharedOnce {
   link::BlockName block_;
 };
 
-// One of them, with numbers that may be right.
+// Sends one of these messages, with numbers that may be valid.
 inline void say_exchange(PeerTalk& talk, const SharedOnce& shared, ServedOnce& hosted,
                          Input& input) {
   switch (input.below(17)) {
@@ -96,7 +96,7 @@ inline void say_exchange(PeerTalk& talk, const SharedOnce& shared, ServedOnce& h
     }
     case 7:
       return say_queue(talk, hosted, input);
-    case 8: {  // there is no driver here: what is wanted of it is refused
+    case 8: {  // there is no driver here: GPU memory is refused
       const memory::SegmentId number = memory::SegmentId::device(0, input.below(2));
       const link::DeviceSegment segment{
           input.byte() < 0xe0 ? number : kWildSegments[input.below(4)], input.number(), Id{}};
@@ -148,7 +148,7 @@ inline void say_exchange(PeerTalk& talk, const SharedOnce& shared, ServedOnce& h
   }
 }
 
-// What our end says makes sense.
+// Checks the messages that this participant sends.
 struct SenseOfSession {
   void operator()(const link::SegmentMessage& segment, platform::Fd fd) const {
     memory::BorrowedSegments(link::grant_of(segment.writable, "writable"))
@@ -178,16 +178,16 @@ struct SenseOfSession {
   void operator()(const link::QueueCall& call) const { check(call.request != 0); }
   void operator()(const link::Take& take) const { check(take.request != 0); }
   void operator()(const link::Cancel& cancel) const { check(cancel.request != 0); }
-  void operator()(const auto&, const auto&...) const {}  // that it can be read
+  void operator()(const auto&, const auto&...) const {}  // it only has to decode
 };
 
-// False: it is of a link.
+// Returns false for a message about a link.
 inline bool hears_exchange(link::Channel::Received& received) {
   return link::dispatch<link::TakenBy::kMemory>(received, SenseOfSession()) ||
          link::dispatch<link::TakenBy::kSession>(received, SenseOfSession());
 }
 
-// Our end: attaches, and holds what it gets.
+// This participant's end: attaches, and holds the samples that it gets.
 class Attaching {
  public:
   Attaching(World& world, std::shared_ptr<bus::PeerSession> session)
@@ -220,7 +220,7 @@ class Attaching {
       }
   }
   void let_go() { held_.clear(); }
-  // Who asked has heard, once, when the connection has ended.
+  // Checks that each request has had one reply. Called when the connection has ended.
   void require_answers() const { check(answered_ == asked_); }
 
  private:

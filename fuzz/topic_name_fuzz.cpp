@@ -1,4 +1,4 @@
-// Names in the domain directory: anybody of this user can make a file there.
+// Names in the domain directory: any process of this user can make a file there.
 
 #include <algorithm>
 #include <array>
@@ -22,14 +22,14 @@ void parse(std::string_view name) {
   check(marker->escaped_topic.data() == name.data());
   const std::string again =
       bus::marker_name(std::string(marker->escaped_topic), marker->participant, marker->publisher);
-  // Zeros in front of a number are read, and never written.
+  // Leading zeros of a number are accepted, and never written.
   check(again.size() <= name.size());
   const std::optional<bus::Marker> same = bus::parse_marker(again);
   check(same && same->escaped_topic == marker->escaped_topic &&
         same->participant == marker->participant && same->publisher == marker->publisher);
 }
 
-// The topic of an escape that was not cut.
+// Returns the topic of an escaped name that was not cut.
 std::string unescaped(std::string_view escaped) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   std::string topic;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Message types (docs/internals/protocol.md, section 2), for both connections: those that we mean,
-// and what a peer may say of its own.
+// Message types (docs/internals/protocol.md, section 2), for both connections: the type of this
+// participant, and definitions that a peer may send.
 
 #include <array>
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace tensorbus::fuzz {
 
-// Of one publisher of the owner, and of one subscriber of the borrower.
+// The type of one publisher of the owner, and of one subscriber of the borrower.
 inline const MessageType& our_type() {
   static const MessageType type("robot.Pose\nframe: str = ...\nposition: array");
   return type;
 }
 
-// Some lines, right and wrong, which may be the same as ours, or fit it.
+// Returns some lines, valid and invalid. They may equal our_type(), or fit it.
 inline std::string wild_definition(Input& input) {
   static const std::array<std::string, 12> kLines = {"robot.Pose",
                                                      "frame: str = ...",
@@ -42,7 +42,7 @@ inline std::string wild_definition(Input& input) {
   return text;
 }
 
-// Of a definition, or of none: 0, ours, and numbers that are nobody's.
+// Returns the fingerprint of the definition, that of our_type(), or any number.
 inline std::uint64_t wild_fingerprint(const std::string& definition, Input& input) {
   const std::uint8_t kind = input.byte();
   if (kind >= 0xe0) return input.number();
@@ -52,7 +52,7 @@ inline std::uint64_t wild_fingerprint(const std::string& definition, Input& inpu
   return right;
 }
 
-// Can who asks so read messages of our type?
+// Returns true if this subscriber can read messages of our_type().
 inline bool reads_ours(const link::Subscribe& asked) {
   if (asked.fingerprint == 0 || asked.fingerprint == our_type().fingerprint()) return true;
   MessageType type;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Descriptors that are nearly right, which plain bytes seldom are.
+// Descriptors that are nearly valid, as random bytes seldom are.
 
 #include <array>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace tensorbus::fuzz {
 
-// Segments that they name; the last is never there.
+// The segments that they refer to; the last one never exists.
 inline constexpr std::array<std::uint32_t, 4> kWildSegments = {0, 1, 7, 99};
 
 class WildDescriptor {
@@ -31,7 +31,7 @@ class WildDescriptor {
     const auto fields = input_.bytes(field_bytes);
     bytes_.insert(bytes_.end(), fields.begin(), fields.end());
     bytes_.resize(bytes_.size() + field_bytes - fields.size());
-    for (std::uint32_t i = input_.below(8); i >= 6; --i) {  // and a wrong byte or two
+    for (std::uint32_t i = input_.below(8); i >= 6; --i) {  // and changes a byte or two
       const std::size_t at = input_.take<std::uint16_t>() % bytes_.size();
       bytes_[at] = std::byte{input_.byte()};
     }

@@ -1,7 +1,9 @@
 #include "cpp_api/timed_calls.hpp"
-#include "tensorbus/core.hpp"
+#include "tensorbus/bus/participant/participant_ref.hpp"
+#include "tensorbus/bus/publisher.hpp"
+#include "tensorbus/bus/subscriber.hpp"
 
 bench::CallTimes bench::time_inside(const std::string& domain, int batches) {
-  return timed<tensorbus::bus::Participant, tensorbus::bus::Publisher, tensorbus::bus::Subscriber,
-               tensorbus::bus::Sample>(domain, batches);
+  using namespace tensorbus::bus;
+  return timed<Publisher, Subscriber, Sample>(make_participant({.domain = domain}), batches);
 }

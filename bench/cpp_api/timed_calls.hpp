@@ -30,10 +30,9 @@ inline double median(std::vector<double> values) {
 }
 
 // Publisher, Subscriber, ...: of one of the two.
-template <typename Participant, typename Publisher, typename Subscriber, typename Sample>
-CallTimes timed(const std::string& domain, int batches) {
+template <typename Publisher, typename Subscriber, typename Sample, typename Participant>
+CallTimes timed(const Participant& participant, int batches) {
   using namespace tensorbus;
-  const Participant participant({.domain = domain});
   Publisher publisher("calls", {.depth = kBatch, .reliable = true}, participant);
   Subscriber subscriber("calls", {}, participant);
   if (publisher.wait_for_subscribers(1, std::chrono::seconds(10)) != Outcome::kDone)

@@ -22,7 +22,7 @@ inline void read_every_page(const std::byte* data, std::size_t bytes) {
 // One topic: a publisher here and a subscriber there, of loans of one size.
 class LoanWay {
  public:
-  LoanWay(TwoProcesses& both, const tensorbus::bus::Participant& participant, const Size& size)
+  LoanWay(TwoProcesses& both, const tensorbus::bus::ParticipantRef& participant, const Size& size)
       : both_(both),
         size_(size),
         layout_(tensorbus::Layout::contiguous(tensorbus::DType::kUInt8,

@@ -8,7 +8,8 @@
 
 #include "harness/histogram.hpp"
 #include "harness/two_processes.hpp"
-#include "tensorbus/core.hpp"
+#include "tensorbus/bus/publisher.hpp"
+#include "tensorbus/bus/subscriber.hpp"
 
 namespace bench {
 

@@ -15,7 +15,7 @@
 #include "harness/cores.hpp"
 #include "harness/shared_memory.hpp"
 #include "harness/ticks.hpp"
-#include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/participant/participant.hpp"
 
 namespace bench {
 

@@ -102,11 +102,10 @@ class CountedTopic {
 };
 
 template <typename... Api>
-void count_calls(const std::string& interface, const std::string& domain) {
-  using Participant = std::tuple_element_t<0, std::tuple<Api...>>;
+void count_calls(const std::string& interface,
+                 const std::tuple_element_t<0, std::tuple<Api...>>& participant) {
   const auto named = [&](const char* row) { return interface + ": " + row; };
   const auto nothing = [] {};
-  const Participant participant({.domain = domain});
   CountedTopic<Api...> one(participant, interface + "/one", 1);
   const auto receive = [&] { one.receive(); };
   const auto let_go = [&] {

@@ -4,5 +4,6 @@
 
 void bench::count_headers(const std::string& domain) {
   using namespace tensorbus;
-  count_calls<Participant, Publisher, Subscriber, Loan, Sample>("headers", domain);
+  const Participant participant({.domain = domain});
+  count_calls<Participant, Publisher, Subscriber, Loan, Sample>("headers", participant);
 }

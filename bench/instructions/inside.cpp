@@ -1,8 +1,10 @@
 #include "instructions/counted_calls.hpp"
-#include "tensorbus/core.hpp"
+#include "tensorbus/bus/participant/participant_ref.hpp"
+#include "tensorbus/bus/publisher.hpp"
+#include "tensorbus/bus/subscriber.hpp"
 
 void bench::count_inside(const std::string& domain) {
-  using namespace tensorbus;
-  count_calls<bus::Participant, bus::Publisher, bus::Subscriber, bus::Loan, bus::Sample>("inside",
-                                                                                         domain);
+  using namespace tensorbus::bus;
+  count_calls<ParticipantRef, Publisher, Subscriber, Loan, Sample>(
+      "inside", make_participant({.domain = domain}));
 }

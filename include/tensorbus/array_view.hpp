@@ -13,8 +13,8 @@
 
 namespace tensorbus::inline v0 {
 
-// The elements of a tensor of known rank in host memory, accessed by index, with any strides; like
-// std::mdspan of C++23. A view owns nothing.
+// Accesses the elements of a tensor in host memory by index, with any strides. The rank is known at
+// compile time. Similar to std::mdspan of C++23. A view owns nothing.
 //
 //   const auto pixels = sample->tensor().view<std::uint8_t, 3>();
 //   for (std::int64_t y = 0; y < pixels.extent(0); ++y) sum += pixels(y, 0, 2);
@@ -33,7 +33,7 @@ class ArrayView {
   std::int64_t extent(std::size_t axis) const noexcept { return shape_[axis]; }
   std::int64_t stride(std::size_t axis) const noexcept { return strides_[axis]; }
 
-  // Bounds are asserted. Elements that are not aligned must be copied first.
+  // Asserts the bounds. The elements must be aligned; copy unaligned ones first.
   template <std::convertible_to<std::int64_t>... Indices>
     requires(sizeof...(Indices) == Rank)
   T& operator()(Indices... indices) const noexcept {

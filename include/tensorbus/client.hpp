@@ -23,8 +23,8 @@
 namespace tensorbus::inline v0 {
 
 struct ClientOptions {
-  // The timeout of a call without its own: from the search for the service to its reply. If the
-  // service is already known, from the first wait.
+  // The timeout of a call that has none of its own. It covers the search for the service and the
+  // wait for the reply. If the service is already known, the time runs from the first wait.
   std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
 };
 
@@ -49,8 +49,8 @@ class Client {
 
   const std::string& name() const { return state().name; }
 
-  // Returns the service's reply. Looks for a service if none is known to be alive, and stays with
-  // the one found. Throws
+  // Returns the service's reply. Searches for a service if the client has no living one, and then
+  // keeps using it. Throws
   //
   // - ServiceError if the service's callback failed;
   // - Error(kTimeout) if there was no service or no reply in time, or `give_up` returned true. The
@@ -62,7 +62,8 @@ class Client {
   Content call(const Content& request, Timeout timeout = {}, const GiveUp& give_up = {}) {
     return state().call(request, {}, timeout, give_up);
   }
-  // The same with structs. Also throws Error(kTypeMismatch) for a field of another type.
+  // Calls the service with structs. Also throws Error(kTypeMismatch) if a field of the reply has
+  // another type.
   template <IsMessageStruct Reply, IsMessageStruct Request>
   Reply call(const Request& request, Timeout timeout = {}, const GiveUp& give_up = {}) {
     static const internal::CallTypes types{message_type<Request>(), message_type<Reply>()};
@@ -94,8 +95,8 @@ class Client {
     const Participant participant;
     internal::Finder finder;
     std::mutex mutex;
-    // Each call has its own queue for the reply. It is reused only after the reply arrived, so that
-    // a late reply is discarded. Guarded by the mutex.
+    // Reply queues that no call uses. A queue is stored here only after its reply has arrived, so a
+    // late reply cannot reach another call. Guarded by the mutex.
     std::vector<internal::ReplyQueue> idle;
   };
   State& state() const { return *internal::living(state_, "client"); }
@@ -123,8 +124,8 @@ inline Content Client::State::call(const Content& request, const internal::CallT
   return internal::read_answer(name, answer);
 }
 
-// Returns the server that has accepted the request. A server that has gone since it was found has
-// not accepted it; then the next one is tried.
+// Returns the server that has accepted the request. If a server ended before it accepted the
+// request, tries the next one.
 inline std::shared_ptr<internal::Server> Client::State::asked(const Message& request,
                                                               const internal::Deadline& deadline,
                                                               const GiveUp& give_up) {
@@ -154,7 +155,7 @@ inline void Client::State::require_done(Outcome outcome, internal::Server& serve
       throw Error(Code::kClosed,
                   "service '" + name + "' has gone, or was closed, before it answered");
     case Outcome::kInterrupted:
-      throw Error(Code::kTimeout, "the call of service '" + name + "' was given up");
+      throw Error(Code::kTimeout, "the call to service '" + name + "' was cancelled");
     default:
       throw Error(Code::kTimeout, "service '" + name + "' has not answered in time");
   }

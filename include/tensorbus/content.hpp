@@ -15,8 +15,8 @@
 namespace tensorbus::inline v0 {
 
 // The request or reply of a service: fields as a tree, in which TensorIndex{i} stands for
-// tensors[i]. Received content keeps the leases of its tensors, and can be sent on. Copies refer to
-// the same tensors.
+// tensors[i]. Received content keeps the leases of its tensors, and can be sent again. Copies refer
+// to the same tensors.
 //
 //   tensorbus::Content request(Value::Map{{"image", TensorIndex{0}}, {"id", 7}}, {loan.view()});
 //   std::int64_t id = reply.fields.at("id").as<std::int64_t>();
@@ -25,7 +25,7 @@ namespace tensorbus::inline v0 {
 // A tensor to send is a TensorView (its memory must stay until it is sent), a loan, or a received
 // tensor. Tensors in memory of the bus are sent by reference, all others are copied once.
 struct Content {
-  // No tensors; without arguments, Python's None.
+  // Fields and the tensors that they refer to. Without arguments: Python's None.
   Content(Value tree = {}, std::vector<TensorField> of_tree = {})
       : fields(std::move(tree)), tensors(std::move(of_tree)) {}
   // A single tensor, without fields.
@@ -65,7 +65,8 @@ inline const Tensor& Content::tensor(std::string_view key) const {
   return tensors[index].tensor();
 }
 
-// Throws Error(kTypeMismatch) that names a field of another type or a missing field.
+// Reads a struct. Throws Error(kTypeMismatch) if a field is missing or has another type; the text
+// names the field.
 template <IsMessageStruct Struct>
 Struct read_message(const Content& content) {
   std::vector<Tensor> tensors;

@@ -1,7 +1,7 @@
 #pragma once
 
-// For programs that use CUDA's runtime: received tensors, loans and other GPU memory as typed
-// device pointers, each with the stream that works with it.
+// For programs that use CUDA's runtime. Gives typed device pointers to received tensors, loans and
+// other GPU memory, and orders the streams that use them.
 #include <cuda_runtime_api.h>
 #include <tensorbus/c/ipc.h>
 
@@ -32,8 +32,8 @@
 
 namespace tensorbus::inline v0 {
 
-// The elements of a tensor on a GPU, accessed by index, with any strides: the counterpart of
-// ArrayView. Passed to a kernel by value; owns nothing.
+// Accesses the elements of a tensor on a GPU by index, with any strides: the counterpart of
+// ArrayView. Pass it to a kernel by value. It owns nothing.
 //
 //   __global__ void scale(DeviceView<float, 2> rows, float factor) {
 //     const int column = blockIdx.x * blockDim.x + threadIdx.x;
@@ -80,7 +80,7 @@ inline void require_success(cudaError_t error, const char* call) {
     throw Error(Code::kSystem, std::string(call) + ": " + cudaGetErrorString(error));
 }
 
-// Returns the GPU of this memory; the current one for null.
+// Returns the GPU that has this memory; for null, the current GPU.
 inline Device device_with(const void* data) {
   int ordinal = 0;
   if (data == nullptr) {
@@ -96,9 +96,9 @@ inline Device device_with(const void* data) {
 
 }  // namespace internal
 
-// Returns the elements of a received tensor for kernels on `stream`, which then waits until they
-// are written (Tensor::use_on). Throws Error(kInvalidArgument) for a tensor in host memory, of
-// another element type or rank, or, unless T is const, a read-only one.
+// Returns the elements of a received tensor for kernels on `stream`. Makes the stream wait until
+// the elements are written (Tensor::use_on). Throws Error(kInvalidArgument) for a tensor in host
+// memory, for another element type or rank, and, unless T is const, for a read-only tensor.
 //
 //   const auto image = tensorbus::device_view<const std::uint8_t, 3>(sample->tensor(), stream);
 //   normalize<<<grid, block, 0, stream>>>(image, output);
@@ -116,7 +116,7 @@ DeviceView<T, Rank> device_view(const Tensor& tensor, cudaStream_t stream) {
   return DeviceView<T, Rank>(view);
 }
 
-// The same for a loan, writable.
+// Returns the elements of a loan, writable.
 //
 //   tensorbus::Loan loan = publisher.loan<float>({1080, 1920}, tensorbus::Device::cuda());
 //   render<<<grid, block, 0, stream>>>(tensorbus::device_view<float, 2>(loan));
@@ -128,7 +128,7 @@ DeviceView<T, Rank> device_view(const Loan& loan) {
       internal::array_view<T, Rank>(reinterpret_cast<T*>(loan.data()), loan.layout(), "loan"));
 }
 
-// The same as a pointer, for a contiguous tensor or loan.
+// Like device_view(), but returns a pointer. The tensor or loan must be contiguous.
 //
 //   const float* weights = tensorbus::device_pointer<const float>(sample->tensor(), stream);
 template <typename T>
@@ -150,9 +150,9 @@ T* device_pointer(const Loan& loan) {
   return reinterpret_cast<T*>(loan.data());
 }
 
-// Describes your own GPU memory, row-major, for publishing or sharing what `stream` writes. It is
-// copied on its GPU, in that stream's order. With a `keeper` that owns it, it is published in
-// place, where the driver supports this (TensorView).
+// Describes GPU memory of the program, row-major, for publishing or sharing. `stream` is the stream
+// that writes it. The memory is copied on its GPU, in the order of that stream. With a `keeper`
+// that owns the memory, it is published in place where the driver supports this (TensorView).
 //
 //   float* scores;
 //   cudaMallocAsync(&scores, 1000 * sizeof(float), stream);
@@ -175,20 +175,20 @@ TensorView view_of(const T* data, Dims shape, cudaStream_t stream,
 struct IpcHandle {
   cudaIpcMemHandle_t handle{};       // of the whole allocation
   std::size_t offset = 0;            // of the data in it, in bytes
-  std::size_t allocation_bytes = 0;  // another program sees all of them
+  std::size_t allocation_bytes = 0;  // another program can access all of it
   Device device;                     // in this process
 };
 
-// Returns the handle of this GPU memory, valid until the memory is freed. Programs that have it
-// open must have closed it before; else the behaviour of CUDA is undefined. Synchronise the
-// stream that writes the memory before another program reads it.
+// Returns the handle of this GPU memory. It is valid until the memory is freed. Every program that
+// opened the handle must close it before that; otherwise the behaviour of CUDA is undefined.
+// Synchronise the stream that writes the memory before another program reads it.
 //
 //   const auto found = tensorbus::ipc_handle(scores, 1000 * sizeof(float));
 //   file.write(found.handle.reserved, sizeof found.handle.reserved);
 //
-// Throws Error(kInvalidArgument) for an address that is not GPU memory, Error(kUnsupported) with
-// the reason for memory without a handle: of a pool (cudaMallocAsync), of cuMemCreate (loans),
-// managed, or opened by a handle.
+// Throws Error(kInvalidArgument) for an address that is not GPU memory. Throws Error(kUnsupported)
+// with the reason for memory that has no handle: memory of a pool (cudaMallocAsync) or of
+// cuMemCreate (loans), managed memory, and memory opened by a handle.
 inline IpcHandle ipc_handle(const void* data, std::size_t bytes) {
   tb_ipc_handle c_handle = TB_IPC_HANDLE_INIT;
   internal::require_done(tb_ipc_handle_of(data, bytes, &c_handle));
@@ -209,15 +209,15 @@ struct OpenIpcOptions {
 
 // Returns a writable tensor over memory of another program, by its handle, without a copy. An
 // allocation is opened once for each process and GPU. It is closed when the last tensor in it is
-// gone and the streams named by Tensor::use_on() or device_view() have finished; these must outlive
-// the tensors.
+// gone and the streams named by Tensor::use_on() or device_view() have finished. These streams must
+// outlive the tensors.
 //
 //   const auto frame = tensorbus::open_ipc<float>(handle, {480, 640});
 //   scale<<<grid, block, 0, stream>>>(tensorbus::device_view<float, 2>(frame, stream), 0.5f);
 //
 // Throws Error(kInvalidArgument) for a handle of this process, for memory on another GPU, and if
-// offset, shape and strides leave the allocation; Error(kClosed) if the memory no longer exists;
-// Error(kUnsupported) without a driver, or if the GPU cannot reach the memory.
+// offset, shape and strides reach outside of the allocation; Error(kClosed) if the memory no longer
+// exists; Error(kUnsupported) without a driver, or if the GPU cannot reach the memory.
 template <typename T>
 Tensor open_ipc(const cudaIpcMemHandle_t& handle, Dims shape, const OpenIpcOptions& options = {}) {
   Layout layout = Layout::contiguous(dtype_of<T>(), std::move(shape));

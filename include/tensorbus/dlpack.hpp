@@ -1,7 +1,7 @@
 #pragma once
 
-// For programs that have DLPack's header (or PyTorch's copy of it): tensors to and from any library
-// that supports DLPack, without a copy.
+// For programs that have DLPack's header (or PyTorch's copy of it). Exchanges tensors with any
+// library that supports DLPack, without a copy.
 #if __has_include(<dlpack/dlpack.h>)
 #include <dlpack/dlpack.h>
 #else
@@ -65,15 +65,16 @@ inline DLTensor dlpack_tensor_of(const Tensor& tensor, const DLPackType& type) n
 
 }  // namespace internal
 
-// Returns a received tensor for a library that takes DLPack. It holds the lease until its deleter
-// is called, in any thread:
+// Makes a DLPack tensor over a received tensor. It holds the lease until its deleter is called, in
+// any thread:
 //
 //   auto managed = tensorbus::to_dlpack(sample->tensor());
 //   their_array = their::from_dlpack(managed.release());
 //
-// DLPack marks a tensor as read-only only if `Managed` is DLManagedTensorVersioned; with the other
-// type, tell the library yourself. For a tensor on a GPU, call Tensor::use_on() for each stream
-// that works with it. Throws Error(kUnsupported) for element types without a name in DLPack.
+// Only DLManagedTensorVersioned can mark a tensor as read-only. With DLManagedTensor, the program
+// must make sure that the library does not write to a read-only tensor. For a tensor on a GPU, call
+// Tensor::use_on() for each stream that works with it. Throws Error(kUnsupported) for element types
+// without a name in DLPack.
 template <typename Managed = DLManagedTensor>
 DLPackOwner<Managed> to_dlpack(const Tensor& tensor) {
   const auto type = internal::dlpack_type_of(tensor.dtype());
@@ -95,22 +96,23 @@ DLPackOwner<Managed> to_dlpack(const Tensor& tensor) {
   return DLPackOwner<Managed>(&held.release()->managed);
 }
 
-// Describes another library's tensor for publishing or sharing. The library keeps it; it must live
-// until the call that gets the view returns. `stream`: see TensorView. Throws Error(kUnsupported)
-// if it is neither in host memory nor on a CUDA GPU, or if its element type is unknown here.
+// Describes another library's tensor for publishing or sharing. The library still owns the tensor,
+// which must exist until the call that gets the view returns. `stream`: see TensorView. Throws
+// Error(kUnsupported) if it is neither in host memory nor on a CUDA GPU, or if its element type is
+// unknown here.
 inline TensorView view_of(const DLTensor& tensor, void* stream = nullptr) {
   const bool on_device = tensor.device.device_type == kDLCUDA;
   if (!on_device && tensor.device.device_type != kDLCPU && tensor.device.device_type != kDLCUDAHost)
     throw Error(Code::kUnsupported,
                 "tensors on DLPack device type " +
                     std::to_string(static_cast<int>(tensor.device.device_type)) +
-                    " cannot travel: publish a copy in host memory");
+                    " cannot be sent: publish a copy in host memory");
   const internal::DLPackType type{tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes};
   const auto dtype = internal::dtype_of_dlpack(type);
   if (!dtype)
     throw Error(Code::kUnsupported, "elements of DLPack type (" + std::to_string(type.code) + ", " +
                                         std::to_string(type.bits) + ", " +
-                                        std::to_string(type.lanes) + ") cannot travel");
+                                        std::to_string(type.lanes) + ") cannot be sent");
   const auto dims = static_cast<std::size_t>(tensor.ndim);
   const std::span<const std::int64_t> shape(tensor.shape, dims);
   TensorView view;
@@ -124,8 +126,8 @@ inline TensorView view_of(const DLTensor& tensor, void* stream = nullptr) {
   return view;
 }
 
-// The same; also owns the tensor until its readers are done: on a GPU it is published in place,
-// where the driver supports this.
+// Like view_of() above, but takes over the tensor and keeps it until its readers are done. A tensor
+// on a GPU is then published in place where the driver supports this.
 //
 //   publisher.publish(tensorbus::view_of(tensorbus::DLPackOwner<DLManagedTensor>(theirs)));
 template <typename Managed>

@@ -44,9 +44,9 @@ namespace tensorbus::inline v0 {
 //
 //   executor.poll_once(std::chrono::seconds(0));
 //
-// It owns its subscribers and services, and closes them in its destructor. One thread at a time
-// drives it, adds and removes; stop() may be called in any thread and in a signal handler. Not
-// movable, because threads refer to it.
+// The executor owns its subscribers and services, and closes them in its destructor. Only one
+// thread at a time may drive it, add and remove. stop() may be called in any thread and in a signal
+// handler. The executor is not movable, because threads refer to it.
 class Executor {
  public:
   // A callback that takes a Sample by value may keep it.
@@ -59,19 +59,21 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // May also be called in a callback. Throws Error(kClosed) for a moved-from subscriber, what
-  // Subscriber::event_descriptor() throws, and Error(kSystem).
+  // Adds a subscriber; may be called in a callback. Throws Error(kClosed) for a moved-from
+  // subscriber, what Subscriber::event_descriptor() throws, and Error(kSystem).
   Token on_sample(Subscriber subscriber, Callback callback) {
     const int descriptor = subscriber.event_descriptor();  // readable at first
     return add(std::make_shared<Topic>(std::move(subscriber), std::move(callback)), descriptor);
   }
-  // The same. Throws Error(kClosed) for a moved-from service, and Error(kSystem).
+  // Adds a service; may be called in a callback. Throws Error(kClosed) for a moved-from service,
+  // and Error(kSystem).
   Token serve(Service service) {
     const int descriptor = service.descriptor();
     return add(std::make_shared<Requests>(std::move(service)), descriptor);
   }
-  // Removes and closes a subscriber or service; its callback is not called again. In its own
-  // callback, it is closed when that returns. Returns false if it was removed before.
+  // Removes and closes a subscriber or service; its callback is not called again. If the callback
+  // itself removes it, it is closed when the callback returns. Returns false if it was removed
+  // before.
   bool remove(Token token) {
     const auto found = sources_.find(token);
     if (found == sources_.end()) return false;
@@ -82,9 +84,9 @@ class Executor {
 
   // Waits up to `timeout` for something to handle, then calls the callbacks: at most 16 times for
   // each subscriber and service, so that none waits for long. Returns the number of calls: 0 if
-  // nothing came in time, after stop(), and when a signal handler ran. Throws what a sample's
-  // callback throws (that sample is gone), and what Subscriber::try_receive() and
-  // Service::try_serve() throw; the rest is handled by the next call.
+  // nothing arrived in time, after stop(), and if a signal handler ran. Throws what the callback of
+  // a sample throws (this sample is not delivered again), and what Subscriber::try_receive() and
+  // Service::try_serve() throw. The next call handles the samples and requests that are left.
   std::size_t poll_once(std::chrono::nanoseconds timeout);
 
   // Runs until stop(). A stop() before run() ends the next run() at once. Throws as poll_once().
@@ -92,7 +94,7 @@ class Executor {
     while (!stopping_.exchange(false, std::memory_order_relaxed)) (void)poll_once(kForever);
   }
 #if defined(__cpp_lib_jthread)
-  // The same; also ends when a stop is requested.
+  // Like run() above, but also ends when a stop is requested.
   void run(std::stop_token stop) {
     const std::stop_callback wake(stop, [this] { wake_up(); });
     while (!stop.stop_requested() && !stopping_.exchange(false, std::memory_order_relaxed))
@@ -120,7 +122,8 @@ class Executor {
     Source(const Source&) = delete;
     Source& operator=(const Source&) = delete;
     virtual ~Source() = default;
-    // kDone: called the callback. kTimedOut: nothing to handle now. kClosed: nothing will come.
+    // kDone: called the callback. kTimedOut: nothing to handle now. kClosed: nothing more to
+    // handle.
     virtual Outcome step() = 0;
 
     int descriptor = -1;  // its own descriptor, which is watched; -1: not any more
@@ -192,7 +195,7 @@ inline std::size_t Executor::poll_once(std::chrono::nanoseconds timeout) {
   return calls;
 }
 
-// A callback may have removed the source before its turn, or in it.
+// A callback may remove the source before its turn or during it.
 inline std::size_t Executor::turn_of(Token token) {
   const auto found = sources_.find(token);
   if (found == sources_.end()) return 0;
@@ -212,7 +215,7 @@ inline Outcome Executor::Topic::step() {
   if (outcome == Outcome::kHoldLimit)
     throw Error(Code::kInvalidArgument, "max_held samples of a publisher of \"" +
                                             subscriber_.topic() +
-                                            "\" are held: let some go, or raise max_held");
+                                            "\" are held: release some, or raise max_held");
   if (outcome == Outcome::kDone) {
     const Parents parents(sample);
     callback_(std::move(sample));

@@ -51,7 +51,8 @@ class MappedFile {
     return metadata;
   }
 
-  // The tensor of a file without names. Throws Error(kInvalidArgument) for a .safetensors file.
+  // Returns the only tensor of a file without names. Throws Error(kInvalidArgument) for a
+  // .safetensors file.
   Tensor tensor() const { return tensor_named(nullptr); }
   // Returns a tensor of a .safetensors file. Throws Error(kInvalidArgument) that lists the names,
   // Error(kUnsupported) for the packed F6 types, which no tensor can have.
@@ -59,9 +60,9 @@ class MappedFile {
     return tensor_named(internal::c_text(name, "the name"));
   }
 
-  // Throws Error(kSystem) if the memory is not what the file holds: the file was cut short, a page
-  // could not be read or written, or (unless writes reach the file) the file was written to since
-  // it was mapped. Call it after reading: only then can the data be trusted.
+  // Checks that the memory has the contents of the file. Throws Error(kSystem) if the file was cut
+  // short, a page could not be read or written, or (unless writes reach the file) the file was
+  // written to since it was mapped. Call it after reading: only then can the data be trusted.
   void check() const { internal::require_done(tb_file_check(alive())); }
   // Waits until all writes are on the disk; other processes see writes at once. Throws
   // Error(kInvalidArgument) if writes do not reach the file, else as check() does.

@@ -25,7 +25,7 @@ inline std::optional<std::string> handle_text_in(const Value& value) {
 }  // namespace internal
 
 // The name of a share (share.hpp): a line of text that any channel can carry to any process of the
-// domain (format: docs/handles.md). Keeps nothing alive. In a message it is a value like any other.
+// domain (format: docs/handles.md). A handle keeps nothing alive. It can be a field of a message.
 //
 //   std::string line = shared.handle().text();                          // "tensorbus:..."
 //   Sample sample = tensorbus::attach(tensorbus::Handle::parse(line));  // in another process
@@ -34,9 +34,10 @@ inline std::optional<std::string> handle_text_in(const Value& value) {
 //   Handle weights = Handle::of(sample.fields().at("weights"));         // in another process
 class Handle {
  public:
-  // Names nothing: for a struct member that is set later.
+  // Makes a handle that names nothing, e.g. for a struct member that is set later.
   Handle() = default;
-  // Throws Error(kInvalidArgument) with the reason: cut short, changed, another version.
+  // Throws Error(kInvalidArgument) with the reason if the text was cut short or changed, or is of
+  // another version.
   static Handle parse(std::string text) {
     internal::require_done(tb_handle_check(internal::c_text(text, "the handle")));
     return Handle(std::move(text));
@@ -51,7 +52,7 @@ class Handle {
   }
   // Throws Error(kInvalidArgument) for a handle that names nothing.
   operator Value() const {
-    if (text_.empty()) throw Error(Code::kInvalidArgument, "this handle names nothing");
+    if (text_.empty()) throw Error(Code::kInvalidArgument, "this handle is empty");
     return Value::Extension{internal::kRecordType, Value(Value::List{"handle", text_}).encode()};
   }
 
@@ -62,7 +63,7 @@ class Handle {
   explicit Handle(std::string text) : text_(std::move(text)) {}
   friend class Shared;
 
-  std::string text_;  // each handle has one text only
+  std::string text_;  // equal handles have equal texts
 };
 
 }  // namespace tensorbus::inline v0

@@ -9,11 +9,11 @@
 #include <tensorbus/values/inspected.hpp>
 
 namespace tensorbus::inline v0 {
-// Inspects all participants of a domain in parallel. They reply from counters that they keep
-// anyway: nothing subscribes, and no publisher waits. A process that is stopped, or hangs, is
-// listed with `error`; one that has ended is not listed. `domain` is as in ParticipantOptions. A
-// domain that does not exist is not made and has no participants. Throws Error(kPermission) for an
-// unsafe directory.
+// Inspects all participants of a domain in parallel. They reply with counters that they always
+// keep, so an inspection adds no subscriber and no publisher waits for it. A process that is
+// stopped or hangs is listed with `error`. A process that has ended is not listed. `domain` is as
+// in ParticipantOptions. A domain that does not exist is not made and has no participants. Throws
+// Error(kPermission) for an unsafe directory.
 //
 //   for (const tensorbus::ParticipantReport& participant : tensorbus::inspect().participants)
 //     for (const tensorbus::PublisherReport& publisher : participant.publishers)

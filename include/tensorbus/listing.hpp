@@ -16,8 +16,8 @@
 
 namespace tensorbus::inline v0 {
 
-// The publishers and nodes of a domain, as its directory lists them. Only living ones; no daemon is
-// involved.
+// Lists the living publishers and nodes of a domain. They are read from its directory, without a
+// daemon.
 //
 //   for (const tensorbus::PublisherInfo& publisher : tensorbus::list_publishers())
 //     std::cout << publisher.topic << " of " << publisher.pid << '\n';
@@ -80,7 +80,7 @@ inline std::vector<NodeInfo> list_nodes(const Participant& participant = Partici
   return internal::listed<NodeInfo>(tb_list_nodes, participant);
 }
 
-// Waits for a publisher of the topic, or a node: kDone, kTimedOut or kInterrupted.
+// Wait for a publisher of the topic, or for a node. Return kDone, kTimedOut or kInterrupted.
 inline Outcome wait_for_topic(const std::string& topic, std::chrono::nanoseconds timeout,
                               const GiveUp& give_up = {},
                               const Participant& participant = Participant::shared()) {
@@ -98,7 +98,7 @@ inline Outcome wait_for_node(const std::string& name, std::chrono::nanoseconds t
                                    timeout.count(), asked.get())));
 }
 
-// Keeps a node's name in the domain while it lives. Several may have the same name.
+// Lists a node's name in the domain while this object exists. Several nodes may have the same name.
 //
 //   const tensorbus::NodeName name("camera");
 class NodeName {

@@ -27,7 +27,7 @@ class Loan {
  public:
   const Layout& layout() const { return alive().layout_; }
   Device device() const { return alive().device_; }
-  // The first element. GPU memory is for kernels, not for the CPU.
+  // The first element. Only kernels may access GPU memory.
   std::byte* data() const { return alive().data_; }
   TensorView view() const { return {data(), layout(), device()}; }
 
@@ -74,9 +74,9 @@ class Loan {
 };
 
 // Allocates memory of the bus that this process keeps. It may be filled, shared and published by
-// reference any number of times; all holders see later writes. `shared`: others may also get the
-// right to write to it. Its bytes are not cleared. Throws Error(kOutOfMemory) that names the limit,
-// or Error(kUnsupported) that says why GPU memory is not available.
+// reference any number of times; all holders see later writes. `shared`: other processes can also
+// get write access. The bytes are not cleared. Throws Error(kOutOfMemory), which names the limit,
+// or Error(kUnsupported) with the reason if GPU memory is not available.
 //
 //   tensorbus::Loan state = tensorbus::empty(Layout::contiguous(DType::kFloat32, {7}), true);
 inline Loan empty(const Layout& layout, bool shared = false,

@@ -11,19 +11,20 @@
 
 namespace tensorbus::inline v0 {
 
-// Messages of the library beside the results of calls. New levels may be added.
+// The levels of the library's log lines. Later versions may add levels.
 enum class LogLevel : std::int32_t {
   kInfo = TB_LOG_INFO,        // normal with these options, e.g. dropped samples; not on stderr
-  kWarning = TB_LOG_WARNING,  // a limit was met, and the library tries again; a peer was refused
-  kError = TB_LOG_ERROR,      // something was given up, e.g. a connection to a peer
+  kWarning = TB_LOG_WARNING,  // a limit was reached and the library tries again; a peer was refused
+  kError = TB_LOG_ERROR,      // the library gave something up, e.g. a connection to a peer
 };
 
 using Log = std::function<void(LogLevel level, std::string_view text)>;
 
-// Sends these lines to `log` instead of stderr, for the whole process; an empty function: to stderr
-// again. `log` is called in any thread, usually in the library's own, which can do nothing else
-// meanwhile: it must return soon, throw nothing, and not use the bus. It is never destroyed, since
-// another thread may still call it. A forked child keeps its parent's function.
+// Sends the log lines to `log` instead of stderr, for the whole process. An empty function restores
+// stderr. Any thread may call `log`, usually the library's own thread, which does nothing else
+// during the call. So `log` must return soon, throw nothing, and not use the bus. It is never
+// destroyed, because another thread may still be calling it. A forked child keeps its parent's
+// function.
 //
 //   tensorbus::set_log([](tensorbus::LogLevel, std::string_view text) {
 //     std::clog << "bus: " << text << '\n';

@@ -13,14 +13,15 @@
 //   TENSORBUS_ENUM(Mode, idle, driving)
 //
 // The name of the enum (without its namespace), and the names and values of the enumerators in this
-// order, define the type. A Python enum with the same ones has the same type:
+// order, define the type. A Python enum with the same names and values has the same type:
 //
 //   class Mode(enum.IntEnum):
 //       idle = 0
 //       driving = 4
 //
-// Name each value once: Python does not count an alias as a member. The value is sent. publish()
-// and read_message() throw Error(kTypeMismatch) for any other value.
+// Name each value only once, because Python does not count an alias as a member. The message
+// contains the value, not its name. publish() and read_message() throw Error(kTypeMismatch) for any
+// other value.
 #define TENSORBUS_ENUM(Enum, ...)                                                       \
   template <>                                                                           \
   struct tensorbus::MessageEnum<Enum> {                                                 \

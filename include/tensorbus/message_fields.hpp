@@ -26,8 +26,9 @@
 
 namespace tensorbus::inline v0 {
 
-// A tensor in a message. To send, a view, whose memory must stay until then, or a loan, which the
-// field keeps; a loan's memory is sent by reference. A received tensor keeps its lease.
+// A tensor in a message. A field to send has a view or a loan. The memory of a view must stay until
+// the message is sent. The field keeps the loan, whose memory is sent by reference. A received
+// field has the received tensor, which keeps its lease.
 class TensorField {
  public:
   TensorField() = default;
@@ -54,18 +55,18 @@ class TensorField {
   std::optional<Tensor> received_;
   std::shared_ptr<const void> keeper_;
 };
-// np.ndarray in Python.
+// A tensor that is an np.ndarray in Python.
 struct ArrayField : TensorField {
   using TensorField::TensorField;
 };
-// torch.Tensor in Python.
+// A tensor that is a torch.Tensor in Python.
 struct TorchField : TensorField {
   using TensorField::TensorField;
 };
 
 namespace internal {
 
-// A message to send: its tensors in the order of their indices in the fields.
+// The tensors of a message to send, in the order of their indices in the fields.
 struct Outgoing {
   std::vector<TensorView> tensors;
   Value add(const TensorField& field, TensorFlags library) {
@@ -129,7 +130,7 @@ inline Value fields_of_record(std::string_view type, const Value& value) {
   throw_unexpected(type);
 }
 
-// A type that Value also has. Field<T>::kName is its name.
+// A type that a Value can hold. Field<T>::kName is its name.
 template <typename T>
 struct PlainField {
   static std::string spell() { return Field<T>::kName; }
@@ -202,7 +203,7 @@ struct Field<Value::Map> : PlainField<Value::Map> {
   static std::string spell() { return "dict<any,any>"; }
 };
 
-// A tensor that Python receives as one of this library.
+// A tensor that Python receives as a tensor of this library.
 template <typename T, TensorFlags library>
 struct LibraryField {
   static Value write(Outgoing& to, const T& field) { return to.add(field, library); }

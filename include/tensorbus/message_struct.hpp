@@ -14,8 +14,8 @@
 //   TENSORBUS_MESSAGE(Detection, "robot.Detection", label, score, boxes)
 //
 // The name, and the names and types of the fields, define the type: a Python class with the same
-// ones has the same type (docs/messages.md). A field that cannot be sent is a compile error that
-// names it.
+// name and fields has the same type (docs/messages.md). A field that cannot be sent is a compile
+// error that names it.
 #define TENSORBUS_MESSAGE(Struct, name_of_type, ...)                                    \
   template <>                                                                           \
   struct tensorbus::MessageStruct<Struct> {                                             \
@@ -59,7 +59,8 @@ concept IsMessageStruct = requires { MessageStruct<T>::kName; };
 
 namespace internal {
 
-// How fields of a C++ type are written in a definition and in a message: see message_fields.hpp.
+// Defines how fields of a C++ type are written in a definition and in a message
+// (message_fields.hpp).
 template <typename T>
 struct Field;
 template <typename T>

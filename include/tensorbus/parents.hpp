@@ -10,16 +10,16 @@
 
 namespace tensorbus::inline v0 {
 
-// Names the samples from which this thread makes what it publishes while the object lives, for
-// `tensorbus trace` (docs/tracing.md). A callback of an Executor need not name the sample that it
-// handles; this replaces that one until the callback ends. Nothing is sent or kept unless a tracer
-// runs.
+// For `tensorbus trace` (docs/tracing.md): names the samples from which this thread makes the
+// samples that it publishes while this object exists. In a callback of an Executor the sample of
+// the callback is already named; a Parents object replaces it until the callback ends. Nothing is
+// sent or kept unless a tracer runs.
 //
 //   const tensorbus::Parents parents({&left, &right});
 //   publisher.publish(stereo);
 class Parents {
  public:
-  // The samples need not outlive the object. At most 16; the rest is left out.
+  // Names at most the first 16 samples. The samples need not outlive the object.
   explicit Parents(std::initializer_list<const Sample*> samples) {
     std::vector<const tb_sample*> given;
     given.reserve(samples.size());

@@ -22,9 +22,10 @@ namespace internal {
 tb_participant* get(const Participant& participant);
 }
 
-// This process on one domain. A handle: copies refer to the same participant, which lives until its
-// last handle, publisher and subscriber is gone. Publishers, subscribers, queues and shares take
-// one as their last argument; the default is the one that the process shares:
+// This process on one domain. A Participant is a handle: copies refer to the same participant,
+// which ends with its last handle, publisher and subscriber. Publishers, subscribers, queues and
+// shares take a participant as their last argument. By default they use the participant that the
+// process shares:
 //
 //   const tensorbus::Participant lab({.domain = "lab", .budget_bytes = 1 << 30});
 //   tensorbus::Publisher publisher("camera/image", {}, lab);
@@ -32,8 +33,8 @@ class Participant {
  public:
   // Makes a new participant. Throws Error(kPermission) if the domain's directory is unsafe.
   explicit Participant(const ParticipantOptions& options = {}) : Participant(options, false) {}
-  // Returns the participant that this process shares on a domain, made at the first use. A forked
-  // child gets its own. Options other than `domain` count only at the first use.
+  // Returns the participant that this process shares on a domain. The first use makes it; later
+  // uses ignore options other than `domain`. A forked child gets its own participant.
   static Participant shared(const ParticipantOptions& options = {}) {
     return Participant(options, true);
   }
@@ -41,7 +42,7 @@ class Participant {
   Id id() const;
   std::string domain_path() const;
   ArenaUse arena() const { return arena(Device::host()); }
-  // The same for its memory on a GPU; zeros before the first loan there.
+  // Returns the use of its memory on a device; for a GPU, zeros before the first loan there.
   ArenaUse arena(Device device) const;
 
  private:

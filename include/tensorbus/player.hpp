@@ -16,9 +16,10 @@
 
 namespace tensorbus::inline v0 {
 
-// Publishes a recording, with the intervals at which it was recorded (docs/recording.md). Its
-// publishers are like the recorded ones, and lend their tensors from the mapped file. A player has
-// a participant of its own and one thread. Thread-safe.
+// Publishes the messages of a recording at the intervals at which they were recorded
+// (docs/recording.md). Its publishers have the options of the recorded publishers. They lend the
+// tensors in the mapped file by reference. A player has a participant of its own and one thread.
+// Thread-safe.
 //
 //   tensorbus::Player player(tensorbus::Recording("run.mcap"), {.paused = true});
 //   player.wait_for_subscribers();
@@ -27,8 +28,8 @@ namespace tensorbus::inline v0 {
 class Player {
  public:
   // Makes the publishers and starts, unless paused. The recording need not outlive this call.
-  // Throws Error(kInvalidArgument) that names the option, or an invalid recorded type;
-  // Error(kUnsupported) for a device that cannot be used here; else as Publisher does.
+  // Throws Error(kInvalidArgument) for an invalid option or recorded type, which the text names;
+  // Error(kUnsupported) for a device that cannot be used here; and what Publisher throws.
   explicit Player(const Recording& recording, const PlayerOptions& options = {})
       : player_(made(recording, options)) {}
 
@@ -39,15 +40,15 @@ class Player {
   void step(std::uint64_t count = 1) { internal::require_done(tb_player_step(alive(), count)); }
   // Throws Error(kInvalidArgument) unless the rate is above 0.
   void set_rate(double rate) { internal::require_done(tb_player_set_rate(alive(), rate)); }
-  // Waits until each topic has a subscriber. Outcomes: kTimedOut, kInterrupted.
+  // Waits until each topic has a subscriber. Returns kDone, kTimedOut or kInterrupted.
   Outcome wait_for_subscribers(std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max(),
                                const GiveUp& give_up = {}) {
     const internal::Asked asked(give_up);
     return internal::outcome_of(
         asked.ended(tb_player_wait_for_subscribers(alive(), timeout.count(), asked.get())));
   }
-  // Waits until everything was published or playing has failed; close() then throws why. Outcomes:
-  // kTimedOut, kInterrupted.
+  // Waits until all messages were published or playing has failed; close() throws the error.
+  // Returns kDone, kTimedOut or kInterrupted.
   Outcome wait(std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max(),
                const GiveUp& give_up = {}) {
     const internal::Asked asked(give_up);

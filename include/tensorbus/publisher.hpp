@@ -22,8 +22,8 @@
 namespace tensorbus::inline v0 {
 
 // Sends samples to every subscriber of a topic, in any process of the domain. Movable, not
-// copyable. Thread-safe. Every call that meets a limit throws Error(kOutOfMemory) that names it,
-// and then has no effect; calls on a moved-from publisher throw Error(kClosed).
+// copyable. Thread-safe. A call that reaches a limit throws Error(kOutOfMemory), which names the
+// limit, and has no effect. Calls on a moved-from publisher throw Error(kClosed).
 //
 //   tensorbus::Publisher publisher("camera/image");
 //   tensorbus::Loan frame = publisher.loan<std::uint8_t>({1080, 1920, 3});
@@ -44,10 +44,11 @@ class Publisher {
     return type_;
   }
 
-  // Loans memory for one tensor, of the host or of a GPU; its bytes are not cleared. For computing
-  // a result in place. To publish an existing tensor, pass a view: publishing copies it faster than
-  // a program copies it into a loan. Throws Error(kOutOfMemory) that names the limit,
-  // Error(kClosed) after close(), Error(kUnsupported) that says why GPU memory is not available.
+  // Loans host or GPU memory for one tensor, so that a program can compute a result in place. The
+  // bytes are not cleared. To publish an existing tensor, pass a view: publish() copies it faster
+  // than a program copies it into a loan. Throws Error(kOutOfMemory), which names the limit,
+  // Error(kClosed) after close(), and Error(kUnsupported) with the reason if GPU memory is not
+  // available.
   Loan loan(const Layout& layout, Device device = Device::host());
   template <typename T>
   Loan loan(Dims shape, Device device = Device::host()) {
@@ -56,27 +57,28 @@ class Publisher {
 
   // Publishes a loan without a copy. Unless the outcome is kDone, the caller still has the loan.
   // `stream`: see TensorView. Throws Error(kClosed) for a loan that was published before,
-  // Error(kInvalidArgument) for a loan of another participant, or if only one of this publisher and
-  // the loan's publisher is `shared`.
+  // Error(kInvalidArgument) for a loan of another participant, or if only one of the two publishers
+  // (this one and the one of the loan) is `shared`.
   Published publish(Loan&& loan, void* stream = nullptr);
   // Publishes tensors and fields. Tensors in a loan are sent by reference; all others are copied
   // once. Unless the outcome is kDone, no subscriber gets the message. Throws
   // Error(kInvalidArgument) for invalid tensors, and for those of a loan that was published before.
   Published publish(const Message& message) { return publish_all(message.tensors, message); }
   Published publish(const TensorView& tensor) { return publish_all({&tensor, 1}, {}); }
-  // The same, with the fields as a value: TensorIndex{i} in it stands for tensors[i].
+  // Publishes fields given as a value, in which TensorIndex{i} stands for tensors[i].
   //   publisher.publish(Value::Map{{"image", TensorIndex{0}}, {"id", 7}}, {loan.view()});
   Published publish(const Value& fields, const std::vector<TensorView>& tensors);
-  // The same with its own timeout, which only a reliable publisher uses.
+  // Like publish(message), with a timeout for this call. Only a reliable publisher uses it.
   Published publish(const Message& message, std::chrono::nanoseconds timeout,
                     const GiveUp& give_up = {});
 
-  // Publishes each row of a tensor in host memory, along its first dimension, as a message of its
-  // own, as consecutive calls of publish() would: depth, reliability and history apply to each.
-  // Each row is copied once. For many small messages: it takes its locks, and wakes the
-  // subscribers, once for many. Unless the outcome is kDone, only the first `count` were published.
-  // What stops it after the first is an outcome (kInterrupted for an Error, which another call
-  // throws). Throws Error(kInvalidArgument) for a tensor without dimensions or on a GPU.
+  // Publishes each row of a tensor in host memory as one message, like consecutive calls of
+  // publish(): depth, reliability and history apply to each message. The rows are along the first
+  // dimension; each is copied once. This is faster for many small messages, because it takes its
+  // locks, and wakes the subscribers, once for many. Unless the outcome is kDone, only the first
+  // `count` rows were published. An error after the first row is the outcome kInterrupted; another
+  // call, for the other rows, throws it. Throws Error(kInvalidArgument) for a tensor without
+  // dimensions or on a GPU.
   //   publisher.publish_many(tensorbus::TensorView::of(poses.data(), {1000, 7}));  // 1000 messages
   PublishedMany publish_many(const TensorView& rows);
   PublishedMany publish_many(const TensorView& rows, std::chrono::nanoseconds timeout,
@@ -87,7 +89,8 @@ class Publisher {
                                const GiveUp& give_up = {});
   std::uint32_t subscribers() const { return stats().subscribers; }
   PublisherStats stats() const;
-  // Subscribers still get the samples in their queues. A second call does nothing.
+  // Closes the publisher. Subscribers still get the samples in their queues. A second call does
+  // nothing.
   void close() { tb_publisher_close(get()); }
 
  private:

@@ -16,11 +16,11 @@
 
 namespace tensorbus::inline v0 {
 
-// Passes items between all processes of a domain, each item to exactly one process. The queue lives
-// in the participant that makes it; when that ends, all calls return kClosed. Tensors are passed by
-// reference, directly from the process that put them: after a get, neither that process nor the
-// queue's process is needed. Thread-safe. Movable, not copyable. Calls on a moved-from queue throw
-// Error(kClosed).
+// Passes items between all processes of a domain, each item to exactly one process. The participant
+// that makes the queue holds it; when this participant ends, all calls return kClosed. Tensors are
+// passed by reference, directly from the process that put them: after a get, neither that process
+// nor the queue's process is needed. Thread-safe. Movable, not copyable. Calls on a moved-from
+// queue throw Error(kClosed).
 //
 //   tensorbus::Queue queue({.maxsize = 8});
 //   queue.put({.tensors = {TensorView::of(data, {n})}});
@@ -35,28 +35,31 @@ class Queue {
   // Throws Error(kInvalidArgument) if a queue of this name exists; the text names its process.
   explicit Queue(const QueueOptions& options = {},
                  const Participant& participant = Participant::shared());
-  // Opens a queue by its address, or by its name, for which it waits. Throws Error(kTimeout), and
-  // for an address Error(kClosed) if its process is gone, Error(kInvalidArgument) if it is invalid.
+  // Opens a queue by its address or its name. Waits until a queue has this name. Throws
+  // Error(kTimeout); for an address also Error(kClosed) if its process is gone, and
+  // Error(kInvalidArgument) if the address is invalid.
   static Queue open(const std::string& address_or_name, Timeout timeout = kForever,
                     const GiveUp& give_up = {},
                     const Participant& participant = Participant::shared());
-  // Makes a handle of the queue with this address, without a request: if its process is stopped or
-  // gone, the first call that needs it reports that. `options`: those of the queue, as far as
-  // known. `shared` must be the same, or tensors are refused with Error(kProtocol); the others are
-  // only returned by options(). Throws Error(kInvalidArgument) for an invalid address.
+  // Makes a handle of the queue with this address. It sends no request: if the queue's process is
+  // stopped or gone, the first call that needs the process reports it. `options` are the options of
+  // the queue, as far as known. `shared` must be the same, or tensors are refused with
+  // Error(kProtocol); the other options are only returned by options(). Throws
+  // Error(kInvalidArgument) for an invalid address.
   static Queue at(const std::string& address, const QueueOptions& options = {},
                   const Participant& participant = Participant::shared());
 
   // One line of text, which any channel can carry.
   std::string address() const { return tb_queue_address(queue()); }
   QueueOptions options() const;
-  // Returns true if the queue lives in this participant.
+  // Returns true if this object made the queue.
   bool made_here() const { return tb_queue_made_here(queue()) != 0; }
 
   // Puts an item. Returns kDone, kTimedOut or kInterrupted (there was no room; nothing was put),
-  // kShutDown or kClosed. With a timeout other than kForever it also waits for memory that others
-  // release. Throws Error(kOutOfMemory), Error(kInvalidArgument) for an item larger than max_bytes,
-  // and Error(kTimeout) if the queue's process did not reply: the item may be in the queue.
+  // kShutDown or kClosed. With a timeout other than kForever it also waits until enough memory is
+  // released. Throws Error(kOutOfMemory), Error(kInvalidArgument) for an item larger than
+  // max_bytes, and Error(kTimeout) if the queue's process did not reply: the item may be in the
+  // queue.
   Outcome put(const Message& item, Timeout timeout = kForever, const GiveUp& give_up = {});
   // Puts an item without tensors if that needs no waiting and no request to another process.
   // Returns false if it was not put: use start_put() or put(). Throws as put() does.
@@ -64,14 +67,15 @@ class Queue {
   // Gets an item. Returns kDone, kTimedOut, kInterrupted, kShutDown or kClosed.
   Outcome get(Sample& item, Timeout timeout = kForever, const GiveUp& give_up = {});
 
-  // The same for event loops: a request that is finished when its descriptor is readable.
-  // Destroying an unfinished request cancels it; an item on its way goes back into the queue.
+  // A request for event loops. It is finished when its descriptor is readable. Destroying an
+  // unfinished request cancels it; an item that is on its way then goes back into the queue.
   class Pending {
    public:
     int descriptor() const noexcept { return tb_pending_descriptor(pending_.get()); }
     bool is_get() const noexcept { return is_get_; }
-    // Returns or throws the result of put(), get() or join(), once. `item` is for a get. kTimedOut:
-    // not finished. Throws Error(kClosed) after cancel().
+    // Returns or throws the result of put(), get() or join(), once; a get stores its item in
+    // `item`. Returns kTimedOut while the request is not finished. Throws Error(kClosed) after
+    // cancel().
     Outcome take(Sample& item);
     // Cancels the request, as its destructor does.
     void cancel() noexcept { pending_.reset(); }
@@ -84,15 +88,17 @@ class Queue {
     Owner pending_;
     bool is_get_;
   };
-  // get() that also returns kClosed when `unanswered`, a put or a join, is finished.
+  // Like get(), but also returns kClosed when the request `unanswered` (a put or a join) is
+  // finished.
   Outcome get_while(Sample& item, const Pending& unanswered, Timeout timeout = kForever,
                     const GiveUp& give_up = {});
   Pending start_put(const Message& item);
   Pending start_get();
   Pending start_join();
 
-  // The next three calls throw Error(kTimeout) if the queue's process did not reply within five
-  // seconds, because it is stopped or very busy, or if `give_up` returned true.
+  // task_done(), stats(), shutdown() and close() throw Error(kTimeout) if the queue's process did
+  // not reply within five seconds, because it is stopped or very busy, or if `give_up` returned
+  // true.
 
   // Marks the oldest item that this process got as done. Throws Error(kInvalidArgument) if there is
   // none, or Error(kClosed).
@@ -108,8 +114,9 @@ class Queue {
   //   jobs.shutdown();
   //   jobs.drain(std::chrono::seconds(10));  // the consumers get what waits
   void shutdown(bool immediate = false, const GiveUp& give_up = {});
-  // Waits until no item waits, so that closing the queue drops none. With `redeliver`, items that
-  // other processes have got must also be done. Returns kDone, kTimedOut, kInterrupted or kClosed.
+  // Waits until the queue has no waiting item, so that closing it drops none. With `redeliver`,
+  // items that other processes have got must also be done. Returns kDone, kTimedOut, kInterrupted
+  // or kClosed.
   Outcome drain(Timeout timeout = kForever, const GiveUp& give_up = {});
   // Closes the queue for all processes. Waiting items are dropped: see drain().
   void close(const GiveUp& give_up = {});

@@ -23,14 +23,14 @@ namespace tensorbus::inline v0 {
 //   std::printf("%lu messages\n", recorder.stats().messages);
 class Recorder {
  public:
-  // Makes the file and subscribes. Throws Error(kInvalidArgument) that names the option, or if the
-  // file exists; Error(kUnsupported) for a compression without its library; Error(kPermission),
-  // Error(kOutOfMemory) or Error(kSystem) for a file that cannot be made.
+  // Makes the file and subscribes. Throws Error(kInvalidArgument) for an invalid option, which the
+  // text names, or if the file exists; Error(kUnsupported) for a compression without its library;
+  // Error(kPermission), Error(kOutOfMemory) or Error(kSystem) for a file that cannot be made.
   explicit Recorder(const RecorderOptions& options) : recorder_(made(options)) {}
 
-  // Writes the kept samples to a new file and continues; `path` gets the path of that file.
-  // Outcomes: kTimedOut or kInterrupted (it will still be written), kClosed if recording has ended.
-  // Throws Error(kInvalidArgument) without `snapshot_time`.
+  // Writes the kept samples to a new file and continues; `path` gets the path of that file. Returns
+  // kDone; kTimedOut or kInterrupted (the file will still be written); kClosed if recording has
+  // ended. Throws Error(kInvalidArgument) without `snapshot_time`.
   [[nodiscard]] Outcome snapshot(std::string& path,
                                  std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max(),
                                  const GiveUp& give_up = {}) {
@@ -41,8 +41,8 @@ class Recorder {
     if (outcome == Outcome::kDone) path = text.data();
     return outcome;
   }
-  // Waits until recording ends early, e.g. for a full disk; close() then throws why. Outcomes:
-  // kTimedOut, kInterrupted.
+  // Waits until an error, e.g. a full disk, ends recording early; close() throws the error. Returns
+  // kDone, kTimedOut or kInterrupted.
   [[nodiscard]] Outcome wait(std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max(),
                              const GiveUp& give_up = {}) {
     const internal::Asked asked(give_up);
@@ -58,8 +58,8 @@ class Recorder {
     stats.error = error.data();
     return stats;
   }
-  // Writes what was published before this call, and the end of the file. Throws the Error that
-  // ended recording early, which says what the file contains; a second call does nothing.
+  // Writes the messages published before this call, and the end of the file. Throws the Error that
+  // ended recording early; its text describes what the file contains. A second call does nothing.
   void close() { internal::require_done(tb_recorder_close(alive())); }
 
  private:

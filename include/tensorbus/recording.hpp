@@ -13,27 +13,28 @@ namespace tensorbus::inline v0 {
 
 // A mapped file that a Recorder has written: its messages, in the order of their times. Their
 // tensors are read-only views of the file and outlive the recording; publishing or sharing one
-// lends the file. Tensors of compressed messages are views of memory, to which their chunk is
-// unpacked; publishing or sharing one copies it. Immutable; usable in several threads and in forked
-// children.
+// lends the file by reference. Tensors of compressed messages are views of memory into which their
+// chunk was unpacked; publishing or sharing one copies it. A recording is immutable, and usable in
+// several threads and in forked children.
 //
 //   const tensorbus::Recording recording("run.mcap");
 //   for (std::size_t i = 0; i < recording.size(); ++i) use(recording[i].tensor("image"));
 //   for (const std::uint32_t i : recording.select({"pose"})) use(recording[i].fields());
 class Recording {
  public:
-  // Opens the file. Without an index at its end, as a killed recorder leaves it, the file is
-  // searched. Throws Error with the file and the fault: kInvalidArgument, kUnsupported (it must be
-  // searched and its compression library is missing), kPermission, kOutOfMemory, kSystem.
+  // Opens the file. A file without an index at its end, because its recorder was killed, is
+  // searched. Throws Error, which names the file and the fault: kInvalidArgument; kUnsupported if
+  // the file must be searched and its compression library is missing; kPermission; kOutOfMemory;
+  // kSystem.
   explicit Recording(const std::string& path)
       : recording_(internal::created<Owned>([&](tb_recording** recording) {
           return tb_recording_open(internal::c_text(path, "the path"), recording);
         })) {}
 
   std::size_t size() const { return tb_recording_message_count(alive()); }
-  // Returns a message. Throws Error(kInvalidArgument) if none has this number, or that says what is
-  // damaged; Error(kUnsupported) if another program has encoded it, or its compression library is
-  // missing; Error(kOutOfMemory).
+  // Returns a message. Throws Error(kInvalidArgument) if no message has this number, or if it is
+  // damaged (the text describes the damage); Error(kUnsupported) if another program has encoded it,
+  // or its compression library is missing; Error(kOutOfMemory).
   Sample operator[](std::size_t index) const {
     Sample sample;
     (void)internal::receive_into(
@@ -84,11 +85,12 @@ class Recording {
     const char* const found = tb_recording_about(alive(), internal::c_text(name, "the name"));
     return found == nullptr ? "" : found;
   }
-  // Why the file had to be searched, and where it ends; "": it is complete.
+  // Returns why the file had to be searched, and where it ends; "" if it is complete.
   std::string recovered() const { return tb_recording_recovered(alive()); }
-  // What could not be read; "": nothing.
+  // Returns a description of what could not be read; "" if nothing is missing.
   std::string damage() const { return tb_recording_damage(alive()); }
-  // Throws Error(kSystem) if the memory is not what the file holds; see MappedFile::check().
+  // Throws Error(kSystem) if the memory does not have the contents of the file; see
+  // MappedFile::check().
   void check() const { internal::require_done(tb_recording_check(alive())); }
 
  private:

@@ -50,13 +50,13 @@ class Sample {
   // Returns the tensor at this key of the fields: sample.tensor("image"). Throws
   // Error(kInvalidArgument) if there is none.
   const Tensor& tensor(std::string_view key) const;
-  // Return the small fields as received (MessagePack), and decoded (throws Error(kProtocol) if they
-  // are malformed). Empty if the message was a single tensor.
+  // Return the small fields: as received (MessagePack), and decoded. Both are empty if the message
+  // was a single tensor. fields() throws Error(kProtocol) if they are malformed.
   std::span<const std::byte> field_bytes() const noexcept;
   Value fields() const;
 
-  // Returns a copy in writable memory of this process alone, without a lease. Tensors that overlap
-  // do so in the copy too. Throws Error(kOutOfMemory).
+  // Returns a copy in writable memory that only this process has, without a lease. Tensors that
+  // overlap also overlap in the copy. Throws Error(kOutOfMemory).
   Sample copy() const;
 
  private:
@@ -81,12 +81,12 @@ class Sample {
   }
 
   internal::SampleRef sample_;
-  OneOrMany<Tensor> tensors_;  // destroyed before it
+  OneOrMany<Tensor> tensors_;  // destroyed before sample_
 };
 
 namespace internal {
 
-// For a call that gives a sample when it is done.
+// Makes a call that stores a sample in its argument when it succeeds.
 template <typename Call>
 Outcome receive_into(Sample& sample, Call call) {
   tb_sample* given = nullptr;

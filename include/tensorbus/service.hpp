@@ -45,12 +45,14 @@ struct ServiceStats {
 //
 //   auto service = tensorbus::Service::of<ImageMessage, Detections>("detect", detect);
 //
-// An exception of the callback is thrown in the client as a ServiceError. Any number of processes
-// may offer a service of one name: each client stays with one of them while that lives. Dead or
-// stopped clients delay no other client: the service does not wait until replies have arrived,
-// except in its destructor, for up to a second. Clients that still wait then get Error(kClosed).
+// If the callback throws, the client throws a ServiceError. Any number of processes may offer a
+// service of the same name. Each client uses one of them until that process ends. Dead or stopped
+// clients do not delay other clients, because the service does not wait until its replies have
+// arrived. Only its destructor waits, for up to a second. Clients that are still waiting then get
+// Error(kClosed).
 //
-// One thread at a time. Movable, not copyable; calls on a moved-from service throw Error(kClosed).
+// For one thread at a time. Movable, not copyable; calls on a moved-from service throw
+// Error(kClosed).
 class Service {
  public:
   using Callback = std::function<Content(Content)>;
@@ -72,9 +74,9 @@ class Service {
   // kClosed if the service's queue was closed. Throws Error(kOutOfMemory) if there is no room for a
   // request; the next call tries again.
   Outcome try_serve();
-  // Waits for a request and serves it: the fastest way for a thread with no other work, if
-  // descriptor() was never called. Returns kDone, kTimedOut, kInterrupted (`give_up` returned true;
-  // a signal handler does not end it) or kClosed. Throws as try_serve() does.
+  // Waits for a request and serves it. This is the fastest way for a thread that has no other work,
+  // unless descriptor() was called. Returns kDone, kTimedOut, kInterrupted (`give_up` returned
+  // true; a signal handler does not end it) or kClosed. Throws as try_serve() does.
   Outcome serve(std::chrono::nanoseconds timeout, const GiveUp& give_up = {});
   // For poll(), epoll and event loops: readable when try_serve() may find something. Call
   // try_serve() until it finds nothing.
@@ -149,7 +151,8 @@ inline Outcome Service::serve(std::chrono::nanoseconds timeout, const GiveUp& gi
   return outcome;
 }
 
-// The last request stays readable until the next one: if this fails, a polling caller tries again.
+// Replaces the finished request in `ready`. If that fails, the finished request stays readable, so
+// that a polling caller tries again.
 inline void Service::State::listen() {
   Queue::Pending asked = queue.start_get();
   if (next) ready.remove(next->descriptor());
@@ -171,7 +174,7 @@ inline Outcome Service::State::wait(Sample& sample, std::chrono::nanoseconds tim
                                     const GiveUp& give_up) {
   if (!listening) listen();
   listening = false;
-  const Outcome outcome = internal::answer_to(*next, sample, internal::Deadline(timeout), give_up);
+  const Outcome outcome = internal::wait_for(*next, sample, internal::Deadline(timeout), give_up);
   listening = outcome != Outcome::kDone && outcome != Outcome::kShutDown;
   return outcome;
 }
@@ -187,8 +190,8 @@ inline void Service::State::serve(const Sample& sample) {
   }
 }
 
-// Catches exceptions of the callback, and the error of a reply that cannot be encoded, so that the
-// caller that drives the service does not see them.
+// Converts an exception of the callback, and of encoding the reply, to an error reply. The thread
+// that drives the service gets no exception.
 inline internal::Packed Service::State::answer_to(internal::Request request) {
   const std::string why = internal::why_not(types, request.definitions);
   if (!why.empty()) {

@@ -6,7 +6,7 @@
 
 namespace tensorbus::inline v0 {
 
-// Thrown if a service's callback failed, in the service's process: Error(kService) with details.
+// Thrown in the client if the service's callback failed: Error(kService) with details.
 //
 //   try {
 //     reply = client.call(request);
@@ -21,8 +21,8 @@ class TENSORBUS_SEEN ServiceError : public Error {
         text_(std::move(text)),
         trace_(std::move(trace)) {}
 
-  // The class of the exception: "ValueError", "std::out_of_range". For an Error its code:
-  // "OutOfMemory".
+  // The class of the exception, e.g. "ValueError" or "std::out_of_range"; for an Error its code,
+  // e.g. "OutOfMemory".
   const std::string& kind() const noexcept { return kind_; }
   const std::string& text() const noexcept { return text_; }
   // Where it was raised: Python's traceback, or for C++ a line for each nested exception.

@@ -16,15 +16,16 @@
 
 namespace tensorbus::inline v0 {
 
-// Returns true if these bytes lie in memory of the bus (ours or lent to us), or of a mapped file,
-// to which others may get write access. With this access they are shared by reference.
+// Returns true if other processes can get write access to these bytes. The bytes then lie in memory
+// of the bus, of this process or lent to it, or of a mapped file. share() with `shared` does not
+// copy them.
 inline bool is_shared(const void* data, std::size_t bytes,
                       const Participant& participant = Participant::shared()) {
   return tb_is_shared(internal::get(participant), data, bytes) != 0;
 }
 
-// Keeps tensors for all processes that have the handle. Movable, not copyable. After close() no
-// more processes can attach; attached ones keep the tensors.
+// Keeps tensors available for all processes that have the handle. Movable, not copyable. After
+// close() no more processes can attach; processes that have attached keep the tensors.
 //
 //   tensorbus::Shared shared = tensorbus::share({.tensors = {TensorView::of(data, {n})}});
 //   send(shared.handle().text());
@@ -50,8 +51,8 @@ class Shared {
   Handle handle_;
 };
 
-// Shares tensors. Those in memory of the bus (ours or other owners') are shared in place; all
-// others are copied once. Throws Error(kOutOfMemory) that names the limit.
+// Shares tensors. Tensors in memory of the bus, of this process or another owner, are shared in
+// place. All others are copied once. Throws Error(kOutOfMemory), which names the limit.
 inline Shared share(const Message& message, const ShareOptions& options = {},
                     const Participant& participant = Participant::shared()) {
   tb_share_options given = TB_SHARE_OPTIONS_INIT;
@@ -66,8 +67,9 @@ inline Shared share(const Message& message, const ShareOptions& options = {},
 
 // Gets the tensors of a handle by reference, any number of times, also in the owner's process.
 // Returns kDone, kTimedOut or kInterrupted. Throws Error(kClosed) if the owner is gone or has ended
-// the share, Error(kInvalidArgument) if the share has other tensors than the handle says,
-// Error(kPermission) if it is read-only, Error(kOutOfMemory) that names the limit.
+// the share, Error(kInvalidArgument) if the share has other tensors than the handle describes,
+// Error(kPermission) if write access is requested and the share is read-only, Error(kOutOfMemory),
+// which names the limit.
 inline Outcome attach(Sample& sample, const Handle& handle, const AttachOptions& options,
                       const Participant& participant = Participant::shared()) {
   internal::Asked asked(options.give_up);
@@ -77,13 +79,13 @@ inline Outcome attach(Sample& sample, const Handle& handle, const AttachOptions&
                                  asked.get(), given));
   });
 }
-// The same; throws Error(kTimeout) if no reply came in time, or `give_up` returned true.
+// Like attach() above, but returns the sample. Throws Error(kTimeout) if no reply arrived in time,
+// or `give_up` returned true.
 inline Sample attach(const Handle& handle, const AttachOptions& options = {},
                      const Participant& participant = Participant::shared()) {
   Sample sample;
   if (attach(sample, handle, options, participant) != Outcome::kDone)
-    throw Error(Code::kTimeout,
-                "nobody answered in time: the process that shares it is stopped, or very busy");
+    throw Error(Code::kTimeout, "no reply in time: the share's process is stopped, or very busy");
   return sample;
 }
 

@@ -21,9 +21,9 @@
 namespace tensorbus::inline v0 {
 
 // Receives the samples of every publisher of a topic, in any process of the domain; either side may
-// start first. Movable, not copyable. Thread-safe. Every call that meets a limit throws
-// Error(kOutOfMemory) that names it. Receiving throws Error(kTypeMismatch) once for each publisher
-// whose messages it cannot read. Calls on a moved-from subscriber throw Error(kClosed).
+// start first. Movable, not copyable. Thread-safe. A call that reaches a limit throws
+// Error(kOutOfMemory), which names the limit. Receiving throws Error(kTypeMismatch) once for each
+// publisher whose messages it cannot read. Calls on a moved-from subscriber throw Error(kClosed).
 //
 //   tensorbus::Subscriber subscriber("camera/image");
 //   while (auto sample = subscriber.receive(std::chrono::seconds(1)))
@@ -39,8 +39,8 @@ namespace tensorbus::inline v0 {
 // For callbacks, see Executor.
 class Subscriber {
  public:
-  // Throws Error(kInvalidArgument) for an empty topic, Error(kUnsupported) if memory cannot be
-  // pinned here as the options ask.
+  // Throws Error(kInvalidArgument) for an empty topic, Error(kUnsupported) if the options request
+  // pinned memory and memory cannot be pinned here.
   explicit Subscriber(const std::string& topic, const SubscriberOptions& options = {},
                       const Participant& participant = Participant::shared());
 
@@ -49,39 +49,42 @@ class Subscriber {
     return topic_;
   }
 
-  // Receives the next sample; nothing after `timeout`, after close(), or if `give_up` returns true
-  // (a std::stop_token is a GiveUp). Signals do not end it. Throws Error(kInvalidArgument) if
-  // max_held samples are held and more are waiting; Error(kOutOfMemory) that names the limit if
-  // there is no memory for the sample's records or, with Access::kPrivate, no room to map it. The
-  // sample is then not lost: the next call tries again.
+  // Receives the next sample. Returns nothing after `timeout`, after close(), or if `give_up`
+  // returns true (a std::stop_token is a GiveUp). Signals do not end the call. Throws
+  // Error(kInvalidArgument) if max_held samples are held and more are waiting. Throws
+  // Error(kOutOfMemory), which names the limit, if there is no memory for the sample's records or,
+  // with Access::kPrivate, no room to map it. The sample is then not lost: the next call tries
+  // again.
   std::optional<Sample> receive(std::chrono::nanoseconds timeout, const GiveUp& give_up = {});
   // Returns the next sample if one is waiting.
   std::optional<Sample> try_receive();
-  // The same with all outcomes: kDone, kTimedOut, kInterrupted, kClosed or kHoldLimit.
+  // Like receive() above, but returns the outcome: kDone, kTimedOut, kInterrupted, kClosed or
+  // kHoldLimit.
   Outcome receive(Sample& sample, std::chrono::nanoseconds timeout, const GiveUp& give_up = {});
   Outcome try_receive(Sample& sample) { return receive_within(sample, TB_NOW, nullptr); }
 
-  // Receives at most `most` samples: waits like receive() for the first, then takes the others that
-  // are available, in the order of receive(). None after `timeout`, after close(), or if `give_up`
-  // returns true. An outcome after the first sample is returned, or thrown, by the next call. For
-  // many small messages: it takes its locks, and notifies the publishers, once for all. Throws as
-  // receive() does.
+  // Receives at most `most` samples, in the order of receive(). Waits for the first sample like
+  // receive(), then takes the samples that are already available. Returns none after `timeout`,
+  // after close(), or if `give_up` returns true. If another outcome or an error follows the first
+  // sample, the next call returns or throws it. This is faster for many small messages, because it
+  // takes its locks, and notifies the publishers, once for all samples. Throws as receive() does.
   //
   //   for (const tensorbus::Sample& sample : subscriber.receive_many(64, std::chrono::seconds(1)))
   //     use(sample.fields());
   std::vector<Sample> receive_many(std::size_t most, std::chrono::nanoseconds timeout,
                                    const GiveUp& give_up = {});
-  // The same into existing samples, with all outcomes: the first `count` are then new. All samples
-  // release what they had before.
+  // Like receive_many() above, but receives into existing samples and returns the outcome. The
+  // first `count` samples are new. All samples release their previous contents.
   Outcome receive_many(std::span<Sample> samples, std::size_t& count,
                        std::chrono::nanoseconds timeout, const GiveUp& give_up = {});
 
-  // Receives messages of one tensor into the rows of an array: waits like receive() for the first,
-  // then takes the others that are available. Each is copied into the next row, and nothing is held
-  // afterwards; the first `count` rows are new. For many small messages: it makes no samples.
-  // `layout`: that of the array, contiguous; its first dimension counts the rows. Throws as
-  // receive() does, and Error(kInvalidArgument) if the next message is not a tensor with the dtype
-  // and shape of a row; receive() returns that message.
+  // Receives messages of one tensor into the rows of an array. Waits for the first message like
+  // receive(), then takes the messages that are already available. Copies each into the next row,
+  // and holds no message afterwards. The first `count` rows are new. This is faster for many small
+  // messages, because it makes no samples. `layout` describes the array, which must be contiguous;
+  // its first dimension is the number of rows. Throws as receive() does, and
+  // Error(kInvalidArgument) if the next message is not a tensor with the dtype and shape of a row;
+  // receive() then returns that message.
   //   std::vector<float> poses(1000 * 7);
   //   std::size_t count = 0;
   //   subscriber.receive_into(poses.data(), {1000, 7}, count, std::chrono::seconds(1));
@@ -98,16 +101,16 @@ class Subscriber {
   // closed. Takes nothing.
   bool ready() { return tb_subscriber_ready(get()) != 0; }
 
-  // For poll(), epoll and event loops: readable when try_receive() may find something. The
-  // subscriber owns it. Call try_receive() until it finds nothing, or ready() until it returns
-  // false; that re-arms the descriptor.
+  // Returns a descriptor for poll(), epoll and event loops, which the subscriber owns. It is
+  // readable when try_receive() may return a sample. To re-arm it, call try_receive() until it
+  // returns nothing, or ready() until it returns false.
   int event_descriptor();
 
   // Waits for `count` publishers. Returns kDone, kTimedOut, kInterrupted or kClosed.
   Outcome wait_for_publishers(std::uint32_t count, std::chrono::nanoseconds timeout,
                               const GiveUp& give_up = {});
   SubscriberStats stats() const;
-  // Held samples stay valid. A second call does nothing.
+  // Closes the subscriber. Held samples stay valid. A second call does nothing.
   void close() { tb_subscriber_close(get()); }
 
  private:
@@ -149,12 +152,12 @@ static_assert(static_cast<std::int32_t>(Access::kRead) == TB_ACCESS_READ &&
               static_cast<std::int32_t>(Access::kPrivate) == TB_ACCESS_PRIVATE &&
               static_cast<std::int32_t>(Access::kShared) == TB_ACCESS_SHARED);
 
-// Handles the outcomes that matter to a caller that ignores signals.
+// Returns true if a sample was received. Throws for kHoldLimit.
 inline bool Subscriber::received(Outcome outcome) const {
   if (outcome == Outcome::kHoldLimit)
     throw Error(Code::kInvalidArgument,
                 "max_held (" + std::to_string(max_held_) +
-                    ") samples of one publisher are held: let some go, or raise max_held");
+                    ") samples of one publisher are held: release some, or raise max_held");
   return outcome == Outcome::kDone;
 }
 

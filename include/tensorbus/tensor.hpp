@@ -19,8 +19,8 @@ namespace tensorbus::inline v0 {
 
 namespace internal {
 
-// A reference to a sample, which keeps it alive. References of a Sample's own tensors are not
-// counted; those of their copies are.
+// A reference to a sample, which keeps it alive. The references of a Sample's own tensors are not
+// counted; the references of copies of these tensors are.
 class SampleRef {
  public:
   SampleRef() = default;
@@ -52,16 +52,16 @@ class SampleRef {
 
 }  // namespace internal
 
-// A received or mapped (file.hpp) tensor. Its memory stays while this object or a copy of it lives:
-// it is leased from its owner, whatever happens to the publisher, or belongs to a file. Read-only,
-// unless the subscriber asked for more:
+// A received tensor, or a tensor in a mapped file (file.hpp). Its memory stays while this object or
+// a copy of it exists, even if the publisher ends: it is leased from its owner, or belongs to a
+// file. The tensor is read-only unless the subscriber requests write access:
 //
 //   tensorbus::Subscriber subscriber("camera/image", {.access = tensorbus::Access::kPrivate});
 //   if (auto sample = subscriber.receive(std::chrono::seconds(1)))
 //     for (float& value : sample->tensor().as_mutable<float>()) value /= 255;
 //
-// One class for both kinds, so that code that reads tensors takes either. This costs a received
-// tensor a null pointer.
+// Both kinds have the same class, so that code that reads tensors accepts both. The cost for a
+// received tensor is one null pointer.
 class Tensor {
  public:
   Tensor() = default;
@@ -70,28 +70,30 @@ class Tensor {
   DType dtype() const noexcept { return layout_.dtype; }
   const Dims& shape() const noexcept { return layout_.shape; }
   const Dims& strides() const noexcept { return layout_.strides; }  // in elements
-  // The first element. A tensor on a GPU is for kernels, not for the CPU.
+  // The first element. Only kernels may access a tensor on a GPU.
   const std::byte* data() const noexcept { return data_; }
   Device device() const noexcept { return device_; }
-  // For publishing or sharing by reference.
+  // Returns a view for publishing or sharing by reference.
   TensorView view() const { return {data_, layout_, device_}; }
-  // The device at the publisher. It differs from device() if this process cannot use that device,
-  // and the tensor came through host memory; its ordinal is then that of its owner.
+  // The device of the tensor when it was published. It differs from device() if this process cannot
+  // use that device and the tensor came through host memory. Its ordinal is then the owner's
+  // ordinal.
   Device published_on() const noexcept { return published_on_; }
 
-  // For a tensor on a GPU. Call it for every stream (a CUstream or cudaStream_t of its device; null
-  // is the legacy default stream) before the stream uses the tensor. Later work of the stream finds
-  // the tensor as published, and has run before the owner reuses the memory. Streams must outlive
-  // the tensor. Does not wait; does nothing for host memory. Throws Error(kUnsupported) for a
-  // stream that is being captured into a graph. `of`: the GPU of the stream, if it is another one
-  // that can access device()'s memory.
+  // Orders a stream with the writer and the owner of a tensor on a GPU. Call it for every stream (a
+  // CUstream or cudaStream_t of its device; null is the legacy default stream) before the stream
+  // uses the tensor. Later work of the stream finds the tensor as published, and the owner reuses
+  // the memory only after this work has run. The stream must outlive the tensor. `of`: the GPU of
+  // the stream, if it is another GPU that can access device()'s memory. Does nothing for host
+  // memory. Does not wait, except where streams cannot wait for each other (docs/cuda.md): there
+  // the call waits. Throws Error(kUnsupported) for a stream that is being captured into a graph.
   void use_on(void* stream, std::optional<Device> of = std::nullopt) const {
     if (!device_.is_cuda()) return;
     internal::require_done(
         tb_sample_use_on(sample_.get(), index_, stream, internal::number_of(of.value_or(device_))));
   }
   // Returns false if the publisher died before the GPU had written the tensor. Call it after the
-  // work on the tensor is done: it says whether the result is valid.
+  // work on the tensor is done, to find out whether the result is valid.
   bool intact() const noexcept {
     return !device_.is_cuda() || tb_sample_intact(sample_.get()) != 0;
   }
@@ -114,8 +116,8 @@ class Tensor {
                                                "tensor");
   }
 
-  // Returns true if the tensor may be written to. Who sees the writes is an option of the
-  // subscriber (Access, options.hpp) or the mapping (FileMode, file_options.hpp).
+  // Returns true if the tensor may be written to. An option of the subscriber (Access, options.hpp)
+  // or of the mapping (FileMode, file_options.hpp) determines which processes see the writes.
   bool writable() const noexcept { return writable_; }
   // Return the same memory, writable. Throw Error(kInvalidArgument) for a read-only tensor.
   std::byte* mutable_data() const {
@@ -123,10 +125,11 @@ class Tensor {
       throw Error(
           Code::kInvalidArgument,
           file_ ? "this tensor is read-only: to write to it, map its file with "
-                  "FileMode::kCopyOnWrite (only we see it) or FileMode::kReadWrite (all see it), "
-                  "or copy it"
+                  "FileMode::kCopyOnWrite (writes are private) or FileMode::kReadWrite (writes "
+                  "reach the file), or copy it"
                 : "this tensor is read-only: to write to it, subscribe with Access::kPrivate (only "
-                  "this subscriber sees it) or Access::kShared (all see it), or copy it");
+                  "this subscriber sees writes) or Access::kShared (all processes see them), or "
+                  "copy it");
     return data_;
   }
   template <typename T>

@@ -22,9 +22,9 @@
  *   releases it. Those functions accept NULL, and then do nothing.
  * - Texts are UTF-8 and end with a zero byte. Times are in nanoseconds, sizes in bytes.
  * - Several threads may use an object at once, but not while one of them destroys it. A forked
- *   child must not use objects of its parent. Exceptions are stated with the object.
+ *   child must not use objects of its parent, unless the comment of the object allows it.
  * - Structs that begin with struct_size may grow in later versions: initialise them with the macro
- *   of their name. Then a program that was compiled with an older or a newer header works.
+ *   of their name. Programs that were compiled with an older or a newer header then work.
  */
 #ifndef TENSORBUS_TENSORBUS_H
 #define TENSORBUS_TENSORBUS_H

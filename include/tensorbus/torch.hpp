@@ -1,7 +1,7 @@
 #pragma once
 
-// For programs with libtorch (PyTorch 2.6 or newer): received tensors and loans as at::Tensor, and
-// at::Tensor for publishing, without a copy.
+// For programs with libtorch (PyTorch 2.6 or newer). Converts received tensors and loans to
+// at::Tensor, and at::Tensor to views for publishing, without a copy.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/Allocator.h>
@@ -55,7 +55,7 @@ inline DType dtype_of(c10::ScalarType type) {
   if (!found)
     throw Error(Code::kUnsupported, std::string("tensors of torch.") +
                                         std::string(internal::torch_name_of(type)) +
-                                        " cannot travel: publish what they are made of");
+                                        " cannot be sent: publish the plain tensors in them");
   return *found;
 }
 inline c10::ScalarType scalar_type_of(DType dtype) {
@@ -93,7 +93,7 @@ inline void* current_torch_stream(c10::Device device) {
   return guard.getStreamNativeHandle(guard.getStream(device));
 }
 
-// PyTorch has no negative strides.
+// A layout for PyTorch, which has no negative strides: the dimensions `dims` are reversed.
 struct Flipped {
   std::vector<std::int64_t> strides;
   std::vector<std::int64_t> dims;
@@ -116,7 +116,7 @@ inline at::Tensor finished(at::Tensor tensor, TensorFlags flags) {
   if (has(flags, TensorFlags::kNegative)) tensor = tensor._neg_view();
   if (!has(flags, TensorFlags::kRequiresGrad)) return tensor;
   if (!tensor.is_floating_point() && !tensor.is_complex())
-    throw Error(Code::kProtocol, "a tensor that requires gradients, and whose elements have none");
+    throw Error(Code::kProtocol, "a tensor that requires gradients, but whose dtype has none");
   return tensor.set_requires_grad(true);
 }
 
@@ -143,7 +143,7 @@ at::Tensor torch_tensor(std::byte* data, const Layout& layout, Device device, Ke
 
 }  // namespace internal
 
-// Returns a received tensor for PyTorch, over the same memory. It holds the lease while PyTorch
+// Makes a PyTorch tensor over the memory of a received tensor. The lease is held while PyTorch
 // keeps the memory, in tensors, views and graphs. PyTorch has no read-only tensors: writing to one
 // that is not writable() ends the process. A tensor on a GPU is ready for PyTorch's current stream
 // in this thread; for other streams, call Tensor::use_on() first. A tensor with negative strides,
@@ -161,7 +161,8 @@ inline at::Tensor to_torch(const Tensor& tensor) {
                                 tensor.device(), tensor);
 }
 
-// Returns a loan for PyTorch, writable: valid until the loan is published or destroyed.
+// Makes a writable PyTorch tensor over a loan. It is valid until the loan is published or
+// destroyed.
 //
 //   tensorbus::Loan loan = publisher.loan<float>({1, 1000});
 //   at::softmax_out(tensorbus::to_torch(loan), logits, 1);
@@ -174,7 +175,7 @@ namespace internal {
 
 inline void require_memory(const at::Tensor& tensor) {
   const auto refuse = [](const std::string& what) {
-    throw Error(Code::kUnsupported, what + " cannot travel: publish what it is made of");
+    throw Error(Code::kUnsupported, what + " cannot be sent: publish the plain tensors in it");
   };
   if (!tensor.defined()) refuse("an undefined tensor");
   if (tensor.layout() != c10::Layout::Strided || tensor.is_nested())
@@ -200,11 +201,11 @@ inline Dims dims_of(at::IntArrayRef values) {
 
 }  // namespace internal
 
-// Describes a tensor of PyTorch for publishing, a queue or a share: with its dtype, shape, strides,
-// requires_grad, conjugate and negative bits; Python receives it as a torch.Tensor. A tensor in a
-// loan or a received one is sent by reference. A tensor on a GPU is sent as PyTorch's current
-// stream in this thread writes it, and is kept until its readers are done. One in other host memory
-// is copied once, by the call that gets the view, and must live until then.
+// Describes a tensor of PyTorch for publishing, a queue or a share, with its dtype, shape, strides,
+// requires_grad, conjugate and negative bits. Python receives it as a torch.Tensor. A tensor in a
+// loan and a received tensor are sent by reference. A tensor on a GPU is sent as PyTorch's current
+// stream in this thread writes it, and is kept until its readers are done. A tensor in other host
+// memory is copied once, by the call that gets the view, and must exist until then.
 //
 //   publisher.publish(tensorbus::view_of(features));
 //   publisher.publish(Value::Map{{"scores", TensorIndex{0}}}, {tensorbus::view_of(scores)});
@@ -224,10 +225,10 @@ inline TensorView view_of(const at::Tensor& tensor) {
   return view;
 }
 
-// Gives PyTorch main memory of the bus: tensors made with it are published by reference, any number
-// of times, and readers see later writes, as with empty(). Smaller tensors, and tensors for which
-// there is no room, are made with `other`. PyTorch sets an allocator for the whole process; it must
-// outlive all tensors made with it:
+// An allocator with which PyTorch makes tensors in host memory of the bus. These tensors are
+// published by reference, any number of times; readers see later writes, as with empty(). The
+// allocator `other` makes tensors smaller than `min_bytes`, and tensors for which there is no room.
+// PyTorch uses an allocator for the whole process; the allocator must outlive all its tensors:
 //
 //   static tensorbus::TorchAllocator allocator;
 //   c10::SetCPUAllocator(&allocator, 1);

@@ -40,13 +40,14 @@ Published publish(Publisher& publisher, const Struct& message) {
   if (!publisher.type().is_any() && publisher.type().fingerprint() != type.fingerprint())
     throw Error(Code::kTypeMismatch, "the publisher of \"" + publisher.topic() + "\" is of type " +
                                          std::string(publisher.type().name()) +
-                                         ", this is another " + std::string(type.name()));
+                                         ", the message is of type " + std::string(type.name()));
   internal::Outgoing outgoing;
   const Value fields = internal::write_struct(outgoing, message);
   return publisher.publish(fields, outgoing.tensors);
 }
 
-// Throws Error(kTypeMismatch) that names a field of another type or a missing field.
+// Reads a struct. Throws Error(kTypeMismatch) if a field is missing or has another type; the text
+// names the field.
 template <IsMessageStruct Struct>
 Struct read_message(const Sample& sample) {
   return internal::read_message<Struct>(sample.tensors(), sample.fields());

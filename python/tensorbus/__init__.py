@@ -46,7 +46,7 @@ with interrupts_later():
     from tensorbus._base.public import public
     from tensorbus._codec.handle import Handle
     from tensorbus._codec.records import registrars
-    from tensorbus._core import Memory, know_errors
+    from tensorbus._core import Memory, set_errors
     from tensorbus._core import version as __version__
     from tensorbus._sharing.share import Shared, attach, empty, share
     from tensorbus._topics.publisher import Publisher
@@ -216,10 +216,11 @@ __all__ = [
     "wait_for_topic",
 ]
 
-know_errors(BY_CODE)
+set_errors(BY_CODE)
 public(Memory)
 
-# Imported on first use: they need asyncio or pickle, which take longer to import than Tensorbus.
+# These names are imported on first use. Their modules need asyncio or pickle, which take longer to
+# import than Tensorbus itself.
 _LATER = {
     name: f"tensorbus.{module}"
     for module, names in {

@@ -32,7 +32,7 @@ class Code(enum.IntEnum):
 
     TYPE_MISMATCH = 10
 
-def know_errors(by_code: tuple[type[Exception], ...]) -> None:
+def set_errors(by_code: tuple[type[Exception], ...]) -> None:
     """Sets the exception class for each Code."""
 
 def raise_system_error(what: str, error_number: int) -> None:
@@ -151,7 +151,7 @@ def plain_torch(memory: Memory) -> Any:
     Returns a plain torch.Tensor over this memory; None if a plain one is not possible.
     """
 
-def know_torch(tensor: type, dtypes: dict[Any, str]) -> None:
+def set_torch(tensor: type, dtypes: dict[Any, str]) -> None:
     """Sets the class of plain tensors, and the names of their dtypes."""
 
 def private_copy(address: int, dtype: str, shape: Sequence[int], strides: Sequence[int]) -> Memory:
@@ -204,12 +204,12 @@ class Outgoing:
     def set_stream(self, stream: int) -> None:
         """Sets the CUDA stream that writes all tensors on GPUs."""
 
-def know_numpy(array: type, api: object, dtypes: list[Any]) -> None:
+def set_numpy(array: type, api: object, dtypes: list[Any]) -> None:
     """
     Sets the class of plain arrays, the capsule of NumPy's C interface, and NumPy's dtypes that have a name here.
     """
 
-def know_codec(*, lower: Any, cannot_travel: Any, blamed: Any, refused: Any, restorer: Any, restore: Any, extension: Any, tensor_from: Any, shared_tensors: Any) -> None:
+def set_codec(*, lower: Any, cannot_travel: Any, blamed: Any, refused: Any, restorer: Any, restore: Any, extension: Any, tensor_from: Any, shared_tensors: Any) -> None:
     """Sets the Python functions that handle rare values in messages."""
 
 class MessagePlan:

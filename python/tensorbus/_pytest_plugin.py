@@ -14,13 +14,13 @@ from tensorbus._base import participant
 
 @pytest.fixture
 def tensorbus_domain() -> Iterator[str]:
-    """The path of a domain of this test and of the processes that it starts.
+    """The path of a domain for this test and for the processes that it starts.
 
-    It is the default domain, by `TENSORBUS_DOMAIN`. After the test its directory is removed, and
-    this process's memory in it is freed. Close publishers, subscribers and queues, and wait for
-    child processes, before the test ends: the fixture does not.
+    The fixture sets `TENSORBUS_DOMAIN`, which makes this the default domain. After the test it
+    removes the directory and frees this process's memory in the domain. Before the test ends, close
+    publishers, subscribers and queues, and wait for child processes: the fixture does neither.
     """
-    path = mkdtemp(prefix="tensorbus-")  # short: the path of a socket is limited
+    path = mkdtemp(prefix="tensorbus-")  # short: the length of a socket's path is limited
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("TENSORBUS_DOMAIN", path)
         _end_forkserver()
@@ -33,7 +33,7 @@ def tensorbus_domain() -> Iterator[str]:
 def _end_forkserver() -> None:
     """Makes multiprocessing start a new fork server, with this environment, for its next child.
 
-    A fork server that has children stays: it reports their ends to their parent.
+    A fork server that has children keeps running: it reports their exits to this process.
     """
     if "multiprocessing.forkserver" not in sys.modules:
         return

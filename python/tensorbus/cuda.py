@@ -2,7 +2,7 @@
 
 from tensorbus import cuda
 
-x = cuda.open_ipc(handle, (480, 640), "float32")    # over another program's 64 bytes
+x = cuda.open_ipc(handle, (480, 640), "float32")    # by 64 bytes that another program sent
 found = cuda.ipc_handle(y)                          # for another program
 send(found.handle, found.offset, found.shape)
 """
@@ -33,11 +33,11 @@ __all__ = ["IpcHandle", "ipc_handle", "open_ipc"]
 class IpcHandle:
     """The address of a tensor, for a program that opens CUDA IPC handles.
 
-    It keeps no memory alive. It is valid while the process that made it keeps the tensor: PyTorch
-    reuses the memory of a freed tensor, and the handle of freed memory opens other memory or none.
-    The other program must close the handle before the memory is freed; CUDA leaves undefined what
-    happens otherwise. The handle does not order streams: synchronise the stream that writes the
-    tensor before another program reads it.
+    The handle keeps no memory alive. It is valid while the process that made it keeps the tensor:
+    PyTorch reuses the memory of a freed tensor, and the handle of freed memory opens other memory
+    or none. The other program must close the handle before the memory is freed; otherwise the
+    behaviour is undefined. The handle does not order streams: synchronise the stream that writes
+    the tensor before another program reads it.
     """
 
     handle: bytes
@@ -65,15 +65,15 @@ def open_ipc(
 ) -> Any:
     """A tensor over GPU memory of another program, by its CUDA IPC handle. Nothing is copied.
 
-    The memory is opened once for the process and the GPU, however many tensors are made of it. It
-    is closed when the last of them is gone and the work on it has run that was enqueued on the
-    stream that was PyTorch's current one in this call, or on the stream that took the tensor by
-    DLPack. Keep a tensor that other streams use until their work has run. Both programs can write
-    to the memory.
+    This process opens the memory once for each GPU, for any number of tensors. It closes the memory
+    when the last of these tensors is freed and the work on their streams has run. The stream of a
+    tensor is PyTorch's current stream at the time of this call, or the stream that takes the tensor
+    by DLPack. If other streams use a tensor, keep it until their work has run. Both programs can
+    write to the memory.
 
     Args:
         handle: the 64 bytes of a `cudaIpcMemHandle_t`, made by `cudaIpcGetMemHandle`.
-        shape: the sizes of the tensor.
+        shape: the sizes of the tensor, or one size.
         dtype: a dtype of PyTorch or NumPy, or its name: `torch.float32`, "float32".
         strides: in elements. None: row-major, without gaps.
         offset: position of the first element in the allocation, in bytes.
@@ -84,10 +84,10 @@ def open_ipc(
         which offers DLPack and `__cuda_array_interface__`.
 
     Raises:
-        TypeError: a handle that is not bytes.
-        InvalidArgument: a handle of another length, of this process, or of memory on another GPU;
-            shape, strides and offset that leave the allocation.
-        Closed: the memory is gone.
+        TypeError: the handle is not bytes.
+        InvalidArgument: the handle does not have 64 bytes, was made by this process, or is of
+            memory on another GPU; or shape, strides and offset reach beyond the allocation.
+        Closed: the other program has freed the memory.
         Unsupported: there is no driver, or the GPU cannot reach the memory.
         Forked: CUDA was initialised before this process was forked.
 
@@ -95,14 +95,14 @@ def open_ipc(
     """
     ordinal = ordinal_of("cuda" if device is None else device)
     if ordinal == HOST:
-        raise InvalidArgument(f"device={device!r}: a CUDA IPC handle is opened on a GPU")
+        raise InvalidArgument(f"device={device!r}: expected a GPU to open the handle on")
     sizes = sizes_of(shape)
     steps = None if strides is None else _steps_of(tuple(strides))
     if steps is not None and len(steps) != len(sizes):
         raise InvalidArgument(f"strides={steps}: shape={tuple(sizes)} needs {len(sizes)} of them")
     offset = whole_number("offset", offset, low=0, high=_MAX)
     if dtype is None:
-        raise InvalidArgument("dtype=None: a handle does not say what the elements are")
+        raise InvalidArgument("dtype=None: required, because a handle contains no dtype")
     as_torch = _torch_can_use(ordinal)
     if as_torch and steps is not None and min(steps, default=0) < 0:
         raise InvalidArgument(f"strides={steps}: PyTorch has no negative strides")
@@ -119,14 +119,18 @@ def ipc_handle(tensor: Any) -> IpcHandle:
     """The CUDA IPC handle of a tensor on a GPU, for a program that does not use Tensorbus.
 
     Args:
-        tensor: a tensor of PyTorch, or an object with `__cuda_array_interface__`. Keep it: see
-            `IpcHandle`.
+        tensor: a tensor of PyTorch, or an object with `__cuda_array_interface__`. Keep it while
+            the other program uses the handle.
+
+    Returns:
+        The handle of the whole allocation, and the position of the tensor in it.
 
     Raises:
         InvalidArgument: the tensor is not on a GPU, or has no elements.
-        Unsupported: the memory has no handle, and the message says why: it is of a pool
-            (`cudaMallocAsync`), of `cuMemCreate` (PyTorch's expandable segments, memory of the
-            bus), managed, or itself opened by a handle. Or there is no driver.
+        Unsupported: CUDA makes no handle of this memory; the message names the reason. The memory
+            is from a pool (`cudaMallocAsync`) or from `cuMemCreate` (PyTorch's expandable
+            segments, memory of the bus), is managed, or was itself opened by a handle. Or there is
+            no driver.
 
     >>> found = ipc_handle(x)  # doctest: +SKIP
     >>> len(found.handle), found.offset  # doctest: +SKIP
@@ -184,7 +188,7 @@ def _described(tensor: Any) -> cuda_array.Described:
         )
     if not hasattr(tensor, "__cuda_array_interface__"):
         raise InvalidArgument(
-            f"{type(tensor).__name__}: expected a tensor of PyTorch on a GPU, or what has "
+            f"{type(tensor).__name__}: expected a tensor of PyTorch on a GPU, or an object with "
             "__cuda_array_interface__"
         )
     try:

@@ -1,4 +1,4 @@
-"""Tries out what this machine can do for Tensorbus (docs/doctor.md).
+"""Tests what this machine can do for Tensorbus (docs/doctor.md).
 
 tensorbus doctor            # or: python -m tensorbus doctor
 tensorbus doctor --json
@@ -42,7 +42,7 @@ class Versions:
 class Host:
     """What processes on this machine can share in main memory."""
 
-    can_share: bool  # tensors travel by reference: the findings but huge_pages are positive
+    can_share: bool  # tensors travel by reference: all findings but huge_pages are positive
     kernel: str
     kernel_version: Finding
     pidfd: Finding  # the death of another process is seen at once
@@ -83,7 +83,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Peer:
-    """Whether a device can access memory of another; both are ordinals."""
+    """Whether the GPU `reader` can access memory of the GPU `owner`; both are ordinals."""
 
     reader: int
     owner: int
@@ -112,10 +112,16 @@ class Report:
 
 
 def examine(domain: str | None = None) -> Report:
-    """Tries everything out. The domain's directory is checked, not made.
+    """Runs all tests of this machine. The domain's directory is checked, not created.
 
-    Each device gets its primary context, which can take some seconds and is kept while this process
-    lives. Everything else is released.
+    The primary context of each GPU is created, which can take some seconds. It is kept until this
+    process exits; everything else is released.
+
+    Args:
+        domain: see `tensorbus.participant`.
+
+    >>> examine().host.can_share  # doctest: +SKIP
+    True
     """
     return Report(_versions(), _host(domain), _cuda())
 
@@ -205,10 +211,10 @@ def _host_rows(host: Host) -> Iterator[_Row]:
     yield "pidfd", _text(host.pidfd)
     yield "sealed memfd", _text(host.shared_memory)
     yield "huge pages", _text(host.huge_pages)
-    missing = "" if host.domain_exists else ", which the first process that uses it makes"
+    missing = "" if host.domain_exists else " (the first process that uses it will make it)"
     yield "domain", _text(host.domain, f"yes: {host.domain_path}{missing}")
     for other in host.other_domains:
-        yield "beside it", f"{other}: another bus, with processes of this user"
+        yield "beside it", f"{other}: a separate bus with processes of this user"
     yield "room for memory", f"{_size(host.memory_bytes)}: {host.memory_limit}"
     yield "RLIMIT_NOFILE", "unlimited" if host.open_files is None else str(host.open_files)
     yield "RLIMIT_MEMLOCK", "unlimited" if host.locked_bytes is None else _size(host.locked_bytes)
@@ -253,7 +259,7 @@ def _verdict(report: Report) -> Iterator[str]:
 
 
 def _travel(can: bool) -> str:
-    return "travel by reference" if can else "cannot travel by reference"
+    return "are sent by reference" if can else "cannot be sent by reference"
 
 
 def _text(finding: Finding, can: str = "yes") -> str:

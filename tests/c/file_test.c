@@ -103,7 +103,7 @@ static void test_wrong_files(void) {
   CHECK_STATUS(tb_file_map("new", NULL, NULL), TB_ERROR_INVALID_ARGUMENT);
   write_file("raw", "12345678", 8);
   CHECK_STATUS(tb_file_map("raw", NULL, &file), TB_ERROR_INVALID_ARGUMENT);
-  CHECK(strstr(tb_error_message(), "dtype: nothing in the file says it") != NULL);
+  CHECK(strstr(tb_error_message(), "dtype: required for a new file") != NULL);
 
   tb_file_options options = TB_FILE_OPTIONS_INIT;
   options.dtype = TB_FLOAT32;

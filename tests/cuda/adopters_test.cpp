@@ -19,7 +19,7 @@ void put_and_die(const FreshDomain& domain, int wire, bool written, int device =
   if (!written) stream.pause();
   for (std::uint64_t seed = 1; seed <= 3; ++seed) put_filled(queue, c.us, stream, seed, device);
   if (written) standin_finish();
-  standin::test::send(wire, c.us.id());
+  standin::test::send(wire, c.us->id());
   wait_for(wire);
   ::raise(SIGKILL);
 }
@@ -79,7 +79,7 @@ TEST(CudaHeirs, do_not_have_memory_of_other_allocators) {
         memory.write(stream, 5, 0);
         EXPECT_EQ(queue.put({{memory.view(stream, 0)}}, kLong), Outcome::kDone);
         standin_finish();
-        standin::test::send(wire, c.us.id());
+        standin::test::send(wire, c.us->id());
         wait_for(wire);
         ::raise(SIGKILL);
       },
@@ -104,7 +104,7 @@ TEST(CudaHeirs, of_a_participant_that_left_wait_for_what_its_process_still_write
           const Client c(domain);
           bus::Queue queue = c.open();
           put_filled(queue, c.us, stream, 5);
-          standin::test::send(wire, c.us.id());
+          standin::test::send(wire, c.us->id());
         }
         wait_for(wire);
         stream.resume();
@@ -151,7 +151,7 @@ void publish_and_die(const FreshDomain& domain, int wire, bool written) {
   if (!written) w.stream.pause();
   publish_filled(w.publisher, w.stream, 5);
   if (written) standin_finish();
-  standin::test::send(wire, w.us.id());
+  standin::test::send(wire, w.us->id());
   wait_for(wire);
   ::raise(SIGKILL);
 }
@@ -172,7 +172,7 @@ TEST(CudaHeirs, publish_and_share_what_a_dead_publisher_has_left) {
         onwards.publish({{view_of(sample.tensor(), r.stream)}});
         const bus::Shared shared = share({{view_of(sample.tensor(), r.stream)}}, {}, r.us);
         EXPECT_EQ(onwards.stats().bytes_copied, 0U);
-        const bus::Participant other = domain.join();
+        const bus::ParticipantRef other = domain.join();
         bus::Subscriber last("onwards", {}, other);
         const auto received = last.receive(kLong);
         ASSERT_TRUE(received);
@@ -193,7 +193,7 @@ TEST(CudaHeirs, publish_and_share_nothing_that_was_half_written) {
         onwards.publish({{view_of(sample.tensor(), r.stream)}});
         const bus::Shared shared = share({{view_of(sample.tensor(), r.stream)}}, {}, r.us);
         die_now(domain, wire);
-        const bus::Participant other = domain.join();
+        const bus::ParticipantRef other = domain.join();
         bus::Subscriber last("onwards", {}, other);
         EXPECT_TRUE(eventually([&] {
           EXPECT_FALSE(last.try_receive());
@@ -216,7 +216,7 @@ TEST(CudaHeirs, that_die_leave_what_they_were_left_to_who_has_it) {
               die_now(domain, wire);
               const bus::Shared shared = share({{view_of(sample.tensor(), r.stream)}}, {}, r.us);
               send_handle(below, shared.handle());
-              standin::test::send(below, r.us.id());
+              standin::test::send(below, r.us->id());
               wait_for(below);
               ::raise(SIGKILL);
             },
@@ -227,7 +227,7 @@ TEST(CudaHeirs, that_die_leave_what_they_were_left_to_who_has_it) {
               die_now(domain, above);
               expect_on_device(stream, sample.tensor(), 5);
               const bus::Shared shared = share({{view_of(sample.tensor(), stream)}}, {}, c.us);
-              const bus::Participant other = domain.join();
+              const bus::ParticipantRef other = domain.join();
               const bus::Sample again = attach(shared.handle(), {.timeout = kLong}, other);
               expect_on_device(stream, again.tensor(), 5);
             });

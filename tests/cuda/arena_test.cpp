@@ -50,13 +50,13 @@ TEST(DeviceArena, segments_that_were_idle_for_a_while_go_back_but_for_one) {
 TEST(DeviceArena, a_segment_that_a_stream_still_writes_does_not_go_back) {
   const FreshDomain domain;
   in_process([&] {
-    const bus::Participant us = domain.join();
+    const bus::ParticipantRef us = domain.join();
     bus::Publisher publisher("frames", {}, us);
     const TestStream slow;
     const bus::Loan other = publisher.loan<std::uint8_t>({kSegment}, Device::cuda());
     slow.pause();
     publish_filled(publisher, slow, 1);  // to nobody
-    const auto segments = [&] { return us.arena(Device::cuda()).segments; };
+    const auto segments = [&] { return us->memory_use(Device::cuda()).segments; };
     EXPECT_EQ(segments(), 2U);
     slow.resume();
     EXPECT_TRUE(eventually([&] { return segments() == 1; })) << "after a few seconds";
@@ -75,7 +75,7 @@ TEST(DeviceArena, a_reader_lets_go_of_what_was_given_back) {
         wait_for(wire);
         EXPECT_TRUE(eventually([&] {
           (void)w.publisher.stats();
-          return w.us.arena(Device::cuda()).segments == 1;
+          return w.us->memory_use(Device::cuda()).segments == 1;
         }));
         publish_filled(w.publisher, w.stream, 2);
         wait_for(wire);
@@ -97,7 +97,7 @@ TEST(DeviceArena, a_reader_lets_go_of_what_was_given_back) {
 TEST(DeviceArena, a_block_may_outlive_its_participant) {
   const FreshDomain domain;
   in_process([&] {
-    std::optional<bus::Participant> us = domain.join();
+    std::optional<bus::ParticipantRef> us = domain.join();
     std::optional<bus::Publisher> publisher(std::in_place, "frames", PublisherOptions{}, *us);
     std::optional<bus::Loan> small = publisher->loan<std::uint8_t>({4096}, Device::cuda());
     std::optional<bus::Loan> large = publisher->loan<std::uint8_t>({kSegment}, Device::cuda());
@@ -110,9 +110,9 @@ TEST(DeviceArena, a_block_may_outlive_its_participant) {
 
 // What a stream of one device finds in memory of another.
 standin::Result copied_to_another_device(const FreshDomain& domain) {
-  const bus::Participant us = domain.join();
+  const bus::ParticipantRef us = domain.join();
   bus::Publisher publisher("frames", {}, us);
-  const bus::Participant other = domain.join();
+  const bus::ParticipantRef other = domain.join();
   bus::Subscriber subscriber("frames", {}, other);
   EXPECT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
   const TestStream writer(0);

@@ -23,8 +23,8 @@ TEST_P(CudaBus, a_loan_is_filled_and_read_by_kernels_and_copied_by_nobody) {
           wait_for(wire);
         }
         EXPECT_EQ(w.publisher.stats().bytes_copied, 0U);
-        EXPECT_EQ(w.us.arena(Device::cuda()).segments, 1U);
-        EXPECT_EQ(w.us.arena().segments, 0U);
+        EXPECT_EQ(w.us->memory_use(Device::cuda()).segments, 1U);
+        EXPECT_EQ(w.us->memory_use().segments, 0U);
         tell(wire);
       },
       [&](int wire) {

@@ -152,7 +152,7 @@ TEST_P(CudaKillPoints, a_death_leaves_the_subscriber_whole_and_the_topic_to_othe
 void leave_while_reading(const FreshDomain& domain, int wire, bool whole_participant) {
   const TestStream stream;
   Found found;
-  std::optional<bus::Participant> us = domain.join();
+  std::optional<bus::ParticipantRef> us = domain.join();
   std::optional<bus::Subscriber> subscriber(std::in_place, "frames", SubscriberOptions{}, *us);
   {
     const auto sample = subscriber->receive(kLong);
@@ -208,7 +208,7 @@ TEST_P(WhoLeaves, while_its_stream_waits_is_let_go_on_when_the_publisher_dies) {
       },
       [&](int wire) {
         const TestStream stream;
-        std::optional<bus::Participant> us = domain.join();
+        std::optional<bus::ParticipantRef> us = domain.join();
         std::optional<bus::Subscriber> subscriber(std::in_place, "frames", SubscriberOptions{},
                                                   *us);
         auto sample = subscriber->receive(kLong);

@@ -114,10 +114,10 @@ struct Writer {
   // Of memory on the device that somebody still needs, as far as is known now.
   std::size_t used_bytes(int device = 0) const {
     (void)publisher.stats();
-    return us.arena(Device::cuda(device)).used_bytes;
+    return us->memory_use(Device::cuda(device)).used_bytes;
   }
 
-  bus::Participant us;
+  bus::ParticipantRef us;
   bus::Publisher publisher;
   TestStream stream;
 };
@@ -131,7 +131,7 @@ struct Reader {
     return sample ? std::move(*sample) : bus::Sample();
   }
 
-  bus::Participant us;
+  bus::ParticipantRef us;
   bus::Subscriber subscriber;
   TestStream stream;
 };

@@ -140,7 +140,7 @@ TEST(DeviceExports, of_several_threads_come_and_go) {
 TEST(DeviceExports, are_handed_on_by_who_received_them) {
   const FreshDomain domain;
   auto end = start_process({}, [&] {
-    const bus::Participant us = domain.join();
+    const bus::ParticipantRef us = domain.join();
     bus::Subscriber subscriber("onward", {}, us);
     const TestStream stream;
     const auto sample = subscriber.receive(kLong);
@@ -182,7 +182,7 @@ TEST(DeviceExports, are_shared_and_attached_to) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
-        const bus::Participant us = domain.join();
+        const bus::ParticipantRef us = domain.join();
         const TestStream stream;
         Foreign memory = allocation();
         memory.write(stream, 4, kBytes);
@@ -199,7 +199,7 @@ TEST(DeviceExports, are_shared_and_attached_to) {
         tell(wire);
       },
       [&](int wire) {
-        const bus::Participant us = domain.join();
+        const bus::ParticipantRef us = domain.join();
         const TestStream stream;
         const auto text = standin::test::receive<std::array<char, 4096>>(wire);
         {
@@ -219,7 +219,7 @@ TEST(DeviceExports, go_through_a_queue) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
-        const bus::Participant us = domain.join();
+        const bus::ParticipantRef us = domain.join();
         const TestStream stream;
         Foreign memory = chunks();
         memory.write(stream, 4, kBytes);
@@ -231,7 +231,7 @@ TEST(DeviceExports, go_through_a_queue) {
         EXPECT_TRUE(eventually([&] { return memory.freed(); }));
       },
       [&](int wire) {
-        const bus::Participant us = domain.join();
+        const bus::ParticipantRef us = domain.join();
         const TestStream stream;
         wait_for(wire);
         bus::Queue queue = bus::Queue::open("frames", kLong, us);
@@ -264,7 +264,7 @@ void expect_staged(const MakeMemory& make, const Environment& of_reader, const c
         tell(wire);
       },
       [&](int wire) {
-        const bus::Participant us = domain.join();
+        const bus::ParticipantRef us = domain.join();
         if (failing != nullptr) standin_fail(failing, 0, 801);
         bus::Subscriber subscriber("frames", {}, us);
         for (std::uint64_t seed = 1; seed <= 8; ++seed) {

@@ -291,7 +291,7 @@ TEST(DeviceImports, of_a_pool_tell_when_they_are_closed) {
     ImportedMemory borrowed;
     std::vector<std::atomic<std::size_t>> open_when_told(3);
     for (auto& open : open_when_told) open = 99;
-    borrowed.tell_closed_by([&](memory::SegmentId segment) {
+    borrowed.on_closed([&](memory::SegmentId segment) {
       return std::shared_ptr<const void>(
           &borrowed,
           [&told = open_when_told[segment.number - memory::SegmentId::foreign(0).number]](

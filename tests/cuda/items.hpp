@@ -45,10 +45,10 @@ class HostProcess {
 struct Client {
   explicit Client(const FreshDomain& domain) : us(domain.join()) {}
   bus::Queue open() const { return bus::Queue::open("items", kLong, us); }
-  bus::Participant us;
+  bus::ParticipantRef us;
 };
 
-inline bus::Loan standing_loan(const bus::Participant& us, int device) {
+inline bus::Loan standing_loan(const bus::ParticipantRef& us, int device) {
   return empty(Layout::contiguous(DType::kUInt64, {kWords}), false, us, Device::cuda(device));
 }
 
@@ -61,7 +61,7 @@ inline TensorView filled(const bus::Loan& loan, const TestStream& stream, std::u
 }
 
 // The loan may go: whoever has the item keeps its memory.
-inline void put_filled(bus::Queue& queue, const bus::Participant& us, const TestStream& stream,
+inline void put_filled(bus::Queue& queue, const bus::ParticipantRef& us, const TestStream& stream,
                        std::uint64_t seed, int device = 0) {
   const bus::Loan loan = standing_loan(us, device);
   EXPECT_EQ(queue.put({{filled(loan, stream, seed)}}, kLong), Outcome::kDone);

@@ -25,7 +25,7 @@ TEST_P(CudaQueueServers, pass_tensors_on_by_reference_and_leave_the_gpu_alone) {
         for (std::uint64_t seed = 1; seed <= 20; ++seed) put_filled(queue, c.us, stream, seed, 1);
         wait_for(wire);
         EXPECT_EQ(standin_calls("cuMemcpyAsync"), 0U) << "nobody asked for a copy";
-        EXPECT_TRUE(eventually([&] { return c.us.arena(Device::cuda(1)).used_bytes == 0; }));
+        EXPECT_TRUE(eventually([&] { return c.us->memory_use(Device::cuda(1)).used_bytes == 0; }));
         tell(wire);
       },
       [&](int wire) {
@@ -216,7 +216,7 @@ TEST(CudaItems, of_a_share_that_comes_too_late_leave_no_lease_behind) {
         }
         stream.resume();
         stream.synchronize();
-        EXPECT_TRUE(eventually([&] { return c.us.arena(Device::cuda()).used_bytes == 0; }));
+        EXPECT_TRUE(eventually([&] { return c.us->memory_use(Device::cuda()).used_bytes == 0; }));
         tell(wire);
       },
       [&](int wire) {

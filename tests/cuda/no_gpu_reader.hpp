@@ -26,7 +26,7 @@ struct NoGpuReader {
     EXPECT_TRUE(sample);
     return sample ? std::move(*sample) : bus::Sample();
   }
-  bus::Participant us;
+  bus::ParticipantRef us;
   bus::Subscriber subscriber;
 };
 

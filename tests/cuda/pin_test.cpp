@@ -45,7 +45,7 @@ struct PinningReader {
     return sample ? std::move(*sample) : bus::Sample();
   }
 
-  bus::Participant us;
+  bus::ParticipantRef us;
   bus::Subscriber subscriber;
 };
 
@@ -55,7 +55,7 @@ struct HostWriter {
       : us(domain.join(joining)), publisher("frames", publishing, us) {}
   void wait_for_reader() { EXPECT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone); }
 
-  bus::Participant us;
+  bus::ParticipantRef us;
   bus::Publisher publisher;
 };
 
@@ -137,14 +137,14 @@ TEST(CudaPins, a_block_is_not_punched_before_it_is_unpinned) {
         wait_for(wire);  // it has let go
         EXPECT_TRUE(eventually([&] {
           (void)w.publisher.stats();
-          return w.us.arena().used_bytes == 0;
+          return w.us->memory_use().used_bytes == 0;
         }));
-        EXPECT_GE(w.us.arena().reserved_bytes, kElements * 8);
+        EXPECT_GE(w.us->memory_use().reserved_bytes, kElements * 8);
         publish(w.publisher, 2);
         wait_for(wire);  // it has closed
         EXPECT_TRUE(eventually([&] {
           (void)w.publisher.stats();
-          return w.us.arena().reserved_bytes < kElements * 8;
+          return w.us->memory_use().reserved_bytes < kElements * 8;
         }));
         tell(wire);
       },
@@ -187,7 +187,7 @@ TEST(CudaPins, those_of_a_process_that_dies_are_punched) {
         tell(wire);
         EXPECT_TRUE(eventually([&] {
           (void)w.publisher.stats();
-          return w.us.arena().reserved_bytes < kElements * 8;
+          return w.us->memory_use().reserved_bytes < kElements * 8;
         }));
       });
 }
@@ -252,7 +252,7 @@ TEST(CudaPins, of_one_block_that_was_asked_for_twice_are_granted_once) {
     const device::PinnedBlocks::Wanted third{{0, kHalfOf + 1, 1}, {kHalfOf + 1, kBytes}, mapping};
     const auto blocks = std::make_shared<device::PinnedBlocks>();
     std::size_t released = 0;
-    blocks->tell_by([&](memory::SegmentId, memory::Range) { ++released; });
+    blocks->report_by([&](memory::SegmentId, memory::Range) { ++released; });
     blocks->subscribe();
     using State = device::PinnedBlocks::State;
     for (const auto* wanted : {&first, &second, &third})
@@ -281,7 +281,7 @@ TEST(CudaPins, that_nobody_uses_hold_no_half_of_a_small_tensor) {
     EXPECT_TRUE(is_pinned(r.next().tensor()));
     EXPECT_TRUE(eventually([&] {
       (void)w.publisher.stats();
-      return w.us.arena().used_bytes == 0;
+      return w.us->memory_use().used_bytes == 0;
     }));
     std::vector<bus::Sample> held;
     for (std::uint64_t seed = 2; seed < 8; ++seed) {

@@ -16,7 +16,7 @@ struct PrivateReader : Reader {
     EXPECT_TRUE(sample);
     return sample ? std::move(*sample) : bus::Sample();
   }
-  std::size_t used_bytes() const { return us.arena(Device::cuda(0)).used_bytes; }
+  std::size_t used_bytes() const { return us->memory_use(Device::cuda(0)).used_bytes; }
 
   bus::Subscriber own;
 };
@@ -136,7 +136,7 @@ TEST(CudaPrivateCopies, go_onwards_by_reference) {
       [&](int wire) {
         PrivateReader r(domain);
         bus::Publisher onwards("onwards", {}, r.us);
-        const bus::Participant other = domain.join();
+        const bus::ParticipantRef other = domain.join();
         bus::Subscriber last("onwards", {}, other);
         EXPECT_EQ(onwards.wait_for_subscribers(1, kLong), Outcome::kDone);
         {
@@ -168,7 +168,7 @@ TEST(CudaPrivateCopies, of_what_its_writer_died_over_are_not_intact) {
         ::raise(SIGKILL);
       },
       [&](int wire) {
-        const bus::Participant us = domain.join();
+        const bus::ParticipantRef us = domain.join();
         bus::Subscriber own("frames", {.access = Access::kPrivate}, us);
         const TestStream stream;
         const auto mine = own.receive(kLong);
@@ -193,7 +193,7 @@ TEST(CudaPrivateCopies, wait_for_room_on_the_device) {
         wait_for(wire);
       },
       [&](int wire) {
-        const bus::Participant us = domain.join();
+        const bus::ParticipantRef us = domain.join();
         bus::Subscriber own("frames", {.access = Access::kPrivate}, us);
         const TestStream stream;
         standin_fail("cuMemCreate", 0, 2);
@@ -262,7 +262,7 @@ TEST(CudaPrivateCopies, of_what_is_attached_are_made_too) {
       },
       [&](int wire) {
         const auto line = standin::test::receive<std::array<char, 4096>>(wire);
-        const bus::Participant us = domain.join();
+        const bus::ParticipantRef us = domain.join();
         const TestStream stream;
         const bus::Sample mine = attach(bus::Handle::parse(line.data()),
                                         {.access = Access::kPrivate, .timeout = kLong}, us);

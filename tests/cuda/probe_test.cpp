@@ -308,7 +308,7 @@ TEST(CudaProbe, peers_are_asked_for_in_pairs_and_tried) {
     const device::CudaFindings found = device::probe_cuda(kPatience);
     ASSERT_EQ(found.peers.size(), 2U);
     for (const device::PeerFinding& peer : found.peers)
-      EXPECT_EQ(peer.access.why_not, "cuDeviceCanAccessPeer says no");
+      EXPECT_EQ(peer.access.why_not, "cuDeviceCanAccessPeer returned 0");
     EXPECT_EQ(lacking(found.devices.at(0)), Lacking());
   });
   in_process({{"STANDIN_WITHOUT", "vmm"}, {"STANDIN_DEVICES", "3"}}, [] {

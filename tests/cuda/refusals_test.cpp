@@ -22,7 +22,7 @@ TEST(CudaRefusals, what_another_participant_received_is_not_copied) {
       },
       [&](int wire) {
         Reader r(domain);
-        const bus::Participant other = domain.join();
+        const bus::ParticipantRef other = domain.join();
         bus::Publisher publisher("others", {}, other);
         const bus::Sample sample = r.next();
         TensorView view = TensorView::of(words_of(sample.tensor()).data(), {kWords});

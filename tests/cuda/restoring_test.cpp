@@ -17,7 +17,7 @@ struct Restoring : NoGpuReader {
     options.device = Device::cuda(0);
     return options;
   }
-  std::size_t used_bytes() const { return us.arena(Device::cuda(0)).used_bytes; }
+  std::size_t used_bytes() const { return us->memory_use(Device::cuda(0)).used_bytes; }
 
   TestStream stream;
 };
@@ -36,7 +36,8 @@ TEST_P(RestoringInEachOrder, a_tensor_comes_back_to_a_device_and_leaves_nothing_
           wait_for(wire);
         }
         EXPECT_TRUE(eventually([&] { return w.used_bytes(1) == 0; }));
-        EXPECT_TRUE(eventually([&] { return w.us.arena().blocks <= 4; })) << "copies that rest";
+        EXPECT_TRUE(eventually([&] { return w.us->memory_use().blocks <= 4; }))
+            << "copies that rest";
         tell(wire);
       },
       [&](int wire) {
@@ -187,7 +188,7 @@ TEST(CudaRestoring, it_is_published_onwards_by_reference_any_number_of_times) {
       [&](int wire) {
         Restoring r(domain);
         bus::Publisher onwards("onwards", {}, r.us);
-        const bus::Participant other = domain.join();
+        const bus::ParticipantRef other = domain.join();
         bus::Subscriber last("onwards", {}, other);
         EXPECT_EQ(onwards.wait_for_subscribers(1, kLong), Outcome::kDone);
         standin_hold_copies(true);
@@ -331,7 +332,8 @@ TEST(CudaRestoring, a_thousand_samples_take_no_more_memory_than_a_few) {
           publish_on(w, 1, seed);
           wait_for(wire);
         }
-        EXPECT_TRUE(eventually([&] { return w.us.arena().blocks <= 4; })) << "copies that rest";
+        EXPECT_TRUE(eventually([&] { return w.us->memory_use().blocks <= 4; }))
+            << "copies that rest";
       },
       [&](int wire) {
         Restoring r(domain);
@@ -354,7 +356,7 @@ TEST(CudaRestoring, a_thousand_samples_take_no_more_memory_than_a_few) {
 TEST(CudaRestoring, a_device_that_there_is_not_is_refused_at_once) {
   const FreshDomain domain;
   const auto expect_refused = [&](int ordinal) {
-    const bus::Participant us = domain.join();
+    const bus::ParticipantRef us = domain.join();
     try {
       const bus::Subscriber subscriber("frames", {.device = Device::cuda(ordinal)}, us);
       ADD_FAILURE() << "it was made";

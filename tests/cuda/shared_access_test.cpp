@@ -142,7 +142,7 @@ TEST_P(CudaShared, what_was_written_is_handed_on_when_it_is) {
         const bus::Sample back = onwards.next();
         EXPECT_TRUE(back.tensor().writable());
         EXPECT_EQ(seed_on(onwards.stream, back.tensor()), 2U);
-        EXPECT_EQ(w.us.arena(Device::cuda()).segments, 1U);
+        EXPECT_EQ(w.us->memory_use(Device::cuda()).segments, 1U);
         tell(wire);
       },
       [&](int wire) {
@@ -162,7 +162,7 @@ TEST_P(CudaShared, memory_of_a_process_is_shared_to_be_written) {
   const FreshDomain domain;
   in_two_processes(
       [&](int wire) {
-        const bus::Participant us = domain.join();
+        const bus::ParticipantRef us = domain.join();
         const TestStream stream;
         const bus::Loan own =
             empty(Layout::contiguous(DType::kUInt64, {kWords}), true, us, Device::cuda());
@@ -174,7 +174,7 @@ TEST_P(CudaShared, memory_of_a_process_is_shared_to_be_written) {
         EXPECT_EQ(seed_of(std::span<const std::uint64_t>(words_of(own))), 2U);
       },
       [&](int wire) {
-        const bus::Participant us = domain.join();
+        const bus::ParticipantRef us = domain.join();
         bus::Queue queue = bus::Queue::open("items", kLong, us);
         bus::Sample item;
         ASSERT_EQ(queue.get(item, kLong), Outcome::kDone);

@@ -92,7 +92,7 @@ TEST(CudaStaging, an_owner_that_leaves_while_it_copies_waits_for_nobody) {
   in_two_processes(
       [&](int wire) {
         const TestStream stream(1);
-        std::optional<bus::Participant> us = domain.join();
+        std::optional<bus::ParticipantRef> us = domain.join();
         std::optional<bus::Publisher> publisher(std::in_place, "frames", PublisherOptions{}, *us);
         EXPECT_EQ(publisher->wait_for_subscribers(1, kLong), Outcome::kDone);
         const std::size_t before = standin_calls("cuMemcpyAsync");
@@ -132,10 +132,10 @@ TEST(CudaStaging, a_copy_that_fails_half_way_keeps_its_memory_until_it_has_run) 
         tell(wire);
         EXPECT_TRUE(eventually([&] { return standin_calls("cuMemcpyAsync") == before + 1; }));
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
-        EXPECT_EQ(w.us.arena().blocks, 1U);
+        EXPECT_EQ(w.us->memory_use().blocks, 1U);
         w.stream.resume();
         wait_for(wire);
-        EXPECT_EQ(w.us.arena().blocks, 0U);
+        EXPECT_EQ(w.us->memory_use().blocks, 0U);
       },
       [&](int wire) {
         NoGpuReader b(domain);
@@ -242,7 +242,7 @@ TEST(CudaStaging, who_reads_no_answers_keeps_nobody_from_a_copy) {
   in_two_processes(
       [&](int wire) {
         Writer w(domain, 1);
-        standin::test::send(wire, w.us.id());
+        standin::test::send(wire, w.us->id());
         w.wait_for_reader();
         w.stream.pause();
         publish_on(w, 1, 5);

@@ -24,7 +24,7 @@ TEST_P(HostCopyRequest, a_tensor_arrives_in_host_memory_and_says_where_it_was) {
           wait_for(wire);
         }
         EXPECT_TRUE(eventually([&] { return w.used_bytes(1) == 0; }));
-        EXPECT_LE(w.us.arena().blocks, 5U) << "some copies rest, not all";
+        EXPECT_LE(w.us->memory_use().blocks, 5U) << "some copies rest, not all";
         tell(wire);
       },
       [&](int wire) {
@@ -124,7 +124,7 @@ TEST(CudaStaging, a_private_subscriber_writes_to_its_own_pages) {
         wait_for(wire);
       },
       [&](int wire) {
-        const bus::Participant us = domain.join();
+        const bus::ParticipantRef us = domain.join();
         bus::Subscriber other("frames", {}, us);
         NoGpuReader b(domain, {.access = Access::kPrivate});
         const bus::Sample sample = b.next();
@@ -177,7 +177,7 @@ TEST(CudaStaging, the_copy_is_handed_on_by_reference) {
       [&](int wire) {
         NoGpuReader b(domain);
         bus::Publisher onwards("onwards", {}, b.us);
-        const bus::Participant other = domain.join();
+        const bus::ParticipantRef other = domain.join();
         bus::Subscriber last("onwards", {}, other);
         EXPECT_EQ(onwards.wait_for_subscribers(1, kLong), Outcome::kDone);
         {
@@ -215,7 +215,7 @@ TEST(CudaStaging, what_somebody_who_sees_the_device_hands_on_is_copied_by_its_ow
         wait_for(wire);
       },
       [&](int wire) {
-        const bus::Participant us = domain.join();
+        const bus::ParticipantRef us = domain.join();
         bus::Subscriber last("onwards", {}, us);
         const auto sample = last.receive(kLong);
         ASSERT_TRUE(sample);
@@ -248,7 +248,7 @@ TEST(CudaStaging, shares_and_queues_come_the_same_way) {
       },
       [&](int wire) {
         const auto line = standin::test::receive<std::array<char, 4096>>(wire);
-        const bus::Participant us = domain.join();
+        const bus::ParticipantRef us = domain.join();
         const bus::Sample attached =
             attach(bus::Handle::parse(line.data()), {.timeout = kLong}, us);
         EXPECT_EQ(seed_in(attached.tensor()), 5U);

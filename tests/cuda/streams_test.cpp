@@ -15,7 +15,7 @@ INSTANTIATE_TEST_SUITE_P(Cuda, CudaStreamsAhead, kOrderAhead, name_of_order);
 TEST_P(CudaStreams, what_is_let_go_during_a_capture_comes_back_after_it) {
   const FreshDomain domain;
   in_process([&] {
-    const bus::Participant us = domain.join();
+    const bus::ParticipantRef us = domain.join();
     bus::Publisher publisher("frames", {}, us);
     bus::Subscriber subscriber("frames", {}, us);
     ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
@@ -30,7 +30,7 @@ TEST_P(CudaStreams, what_is_let_go_during_a_capture_comes_back_after_it) {
     sample.reset();
     const auto used = [&] {
       (void)publisher.stats();
-      return us.arena(Device::cuda()).used_bytes;
+      return us->memory_use(Device::cuda()).used_bytes;
     };
     TensorView view = TensorView::of(reinterpret_cast<const std::uint64_t*>(where), {kWords});
     view.device = Device::cuda();
@@ -167,7 +167,7 @@ TEST_P(CudaStreams, the_default_stream_of_a_thread_is_refused) {
 TEST_P(CudaStreams, what_is_captured_into_a_graph_is_refused) {
   const FreshDomain domain;
   in_process([&] {
-    const bus::Participant us = domain.join();
+    const bus::ParticipantRef us = domain.join();
     bus::Publisher publisher("frames", {}, us);
     bus::Subscriber subscriber("frames", {}, us);
     ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
@@ -197,7 +197,7 @@ TEST_P(CudaStreams, what_is_captured_into_a_graph_is_refused) {
 TEST_P(CudaStreams, a_capture_in_a_program_keeps_nobody_else_in_it_from_memory) {
   const FreshDomain domain;
   in_process([&] {
-    const bus::Participant us = domain.join();
+    const bus::ParticipantRef us = domain.join();
     bus::Publisher publisher("frames", {}, us);
     bus::Subscriber subscriber("frames", {}, us);
     ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);

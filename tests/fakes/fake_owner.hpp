@@ -70,7 +70,7 @@ class FakeOwner : public ::testing::Test {
   }
 
   const FreshDomain fresh;
-  const bus::Participant borrower = fresh.join();
+  const bus::ParticipantRef borrower = fresh.join();
   const Domain domain{fresh.path()};
   const Id self = Id::random();
   const platform::Fd listener = domain.listen(self);

@@ -30,7 +30,7 @@ inline constexpr std::uint64_t kSeed = 7;
 // Shares a tensor; whatever the fake peer does, another participant must still get it.
 class FakeSession : public ::testing::Test {
  protected:
-  bus::Shared share_pattern(const bus::Participant& by, const ShareOptions& options = {}) {
+  bus::Shared share_pattern(const bus::ParticipantRef& by, const ShareOptions& options = {}) {
     std::vector<std::uint64_t> words(64);
     write_pattern(words, kSeed);
     return share({.tensors = {TensorView::of(words.data(), {64})}}, options, by);
@@ -40,12 +40,12 @@ class FakeSession : public ::testing::Test {
   }
   void all_comes_back() {
     shared.reset();
-    EXPECT_TRUE(eventually([&] { return honest.arena().used_bytes == 0; }));
+    EXPECT_TRUE(eventually([&] { return honest->memory_use().used_bytes == 0; }));
   }
 
   const FreshDomain fresh;
-  const bus::Participant honest = fresh.join();
-  const bus::Participant other = fresh.join();
+  const bus::ParticipantRef honest = fresh.join();
+  const bus::ParticipantRef other = fresh.join();
   const Domain domain{fresh.path()};
   std::optional<bus::Shared> shared = share_pattern(honest);
 };
@@ -64,7 +64,7 @@ class FakeLender : public FakeSession {
     return handle;
   }
   // Makes `honest` attach, and reads the request.
-  void is_asked(std::chrono::nanoseconds timeout = kLong) {
+  void is_requested(std::chrono::nanoseconds timeout = kLong) {
     begins_to_attach(timeout);
     is_connected();
     greets();

@@ -465,7 +465,7 @@ def test_a_handle_of_a_cuda_program_is_opened_in_python_and_cpp(over_standin: Pa
         render.communicate("\n", timeout=PATIENCE)
     assert render.returncode == 0
     late = subprocess.run([show, handle], capture_output=True, text=True, check=False)
-    assert (late.returncode, "the handle names no memory" in late.stderr) == (1, True)
+    assert (late.returncode, "the handle refers to no memory" in late.stderr) == (1, True)
 
 
 @standin.needs_standin

@@ -1,10 +1,10 @@
 #pragma once
 
-// The protocol of a mirror (docs/internals/protocol.md, section 7) as an explicit-state model: the
-// table of the mirror is the code itself (mirror_table.hpp); its clients, the bridge beside it and
-// the home are modelled, and so are the messages between bridge and home, which arrive in order at
-// any later time. Clients get, poll, put, call, give up, refuse, finish and die in every order.
-// Messages of a client are there at once: queue_model.hpp is about those.
+// An explicit-state model of the protocol of a mirror (docs/internals/protocol.md, section 7). The
+// table of the mirror is the code itself (mirror_table.hpp). Its clients, the bridge beside it, the
+// home, and the messages between bridge and home are modelled. These messages arrive in order,
+// after any delay. Clients get, poll, put, call, give up, refuse, finish and die in every order.
+// Messages of clients arrive at once: queue_model.hpp models their delays.
 
 #include <array>
 #include <cstdint>
@@ -30,31 +30,31 @@ struct MirrorSizes {
 // Mistakes that the model must find.
 enum class MirrorMistake {
   kNone,
-  kDeathIsNotTold,       // the home does not hear of an item in the hand of a dead client
-  kCancelIsAnAnswer,     // a put that is given up is answered at once, and by the home
-  kSurplusStays,         // an item that waits for nobody is not withdrawn
-  kOverAlways,           // OVER counts although an item went back meanwhile
-  kPollIsNotAsked,       // a get that does not wait asks nobody
-  kWithdrawsWhatIsHeld,  // the home takes what was withdrawn for lost
+  kDeathIsNotTold,       // the home is not notified of an item in the hand of a dead client
+  kCancelIsAnAnswer,     // a put that is given up gets a reply at once, and one from the home
+  kSurplusStays,         // an item for which no get waits is not withdrawn
+  kOverAlways,           // OVER takes effect although an item went back meanwhile
+  kPollIsNotAsked,       // a get that does not wait sends no poll to the home
+  kWithdrawsWhatIsHeld,  // the home counts withdrawn items as lost
   kDemandAddsUp,         // the home adds a demand to the last one
 };
 
-// How a client of the mirror, and an item, stand.
+// The states of a client of the mirror, and of an item.
 enum class MirrorClientAt : std::uint8_t { kIdle, kGets, kPolls, kArrives, kPuts, kOffered, kDead };
 struct MirrorClient {
   MirrorClientAt at = MirrorClientAt::kIdle;
-  std::int8_t request = 0;  // the last one
-  std::int8_t item = -1;    // that is offered
+  std::int8_t request = 0;  // the last request
+  std::int8_t item = -1;    // the offered item
   std::int8_t tag = 0;      // of the offer, 0 without `redeliver`
-  bool gave_up = false;     // a put
+  bool gave_up = false;     // the put was given up
   bool operator==(const MirrorClient&) const = default;
 };
-inline constexpr std::int8_t kFree = -1, kItemDone = -2, kItemLost = -3;  // or in a client's hand
+inline constexpr std::int8_t kFree = -1, kItemDone = -2, kItemLost = -3;  // >= 0: the client
 enum class AtHome : std::uint8_t { kWaits, kSent, kTaken, kGone };
 struct MirrorModelItem {
   std::int8_t truth = kFree;
-  std::int8_t tag = 0;           // the latest
-  AtHome home = AtHome::kWaits;  // what the home knows
+  std::int8_t tag = 0;           // the latest tag
+  AtHome home = AtHome::kWaits;  // the state in the home's table
 };
 
 enum class Tell : std::uint8_t {
@@ -66,14 +66,14 @@ enum class Tell : std::uint8_t {
   kSpoilt,
   kDone,
   kDied,
-  kRefused,  // to the home
+  kRefused,  // the last of the messages to the home
   kItem,
   kAnswer,
-  kOver,  // to the mirror
+  kOver,  // the last of the messages to the mirror
 };
 struct Told {
   Tell what{};
-  std::int8_t value = 0;  // an id, a tag, or how many
+  std::int8_t value = 0;  // an id, a tag, or a number
 };
 
 struct MirrorState {
@@ -82,21 +82,21 @@ struct MirrorState {
   std::array<MirrorModelItem, 2> items{};
   std::vector<Told> to_home{};
   std::vector<Told> to_mirror{};
-  std::vector<Told> owed{};  // answers, by the home
-  std::int8_t demand = 0;    // that the home has heard
-  std::int8_t died = 0;      // items that the home has heard of
-  std::int8_t tags = 0;      // used
-  std::int8_t in_hand = 0;   // taken, without `redeliver`, as far as the home knows
+  std::vector<Told> owed{};  // replies that the home still has to send
+  std::int8_t demand = 0;    // the last demand that the home has received
+  std::int8_t died = 0;      // items of dead clients of which the home was notified
+  std::int8_t tags = 0;      // number of used tags
+  std::int8_t in_hand = 0;   // by the home's count; without `redeliver`
   std::int8_t deaths = 0;
-  bool said_over = false;  // since the last demand
-  bool looks = false;      // the bridge must look for items that nobody waits for
+  bool said_over = false;  // OVER was sent after the last demand
+  bool looks = false;      // the bridge must check for items for which no get waits
 };
 
 }  // namespace tensorbus::bus::testing
 
 namespace tensorbus::bus {
 
-// What the model sees of a mirror's table.
+// Gives the model access to a mirror's table.
 struct MirrorTableState {
   using Table = MirrorTable<int, int>;
 
@@ -122,7 +122,7 @@ class MirrorModel {
   explicit MirrorModel(MirrorSizes sizes, MirrorMistake mistake = MirrorMistake::kNone)
       : sizes_(sizes), mistake_(mistake) {}
 
-  // Explores every state that can be reached. The first broken invariant, or "".
+  // Explores every state that can be reached. Returns the first broken invariant, or "".
   std::string explore() {
     enter({MirrorTable<int, int>(sizes_.redeliver)});
     while (!todo_.empty() && violation_.empty()) {
@@ -162,7 +162,8 @@ class MirrorModel {
     expect(false, "the home hears of a tag that it did not send");
     return s.items[0];
   }
-  // Items that may come to a client: not done, not lost, not in its own hand.
+  // Returns true if an item may come to this client: one that is not done, not lost, and not in its
+  // own hand.
   bool may_come(const MirrorState& s, int c) const {
     for (int i = 0; i < sizes_.items; ++i) {
       const std::int8_t truth = s.items[static_cast<std::size_t>(i)].truth;
@@ -171,7 +172,7 @@ class MirrorModel {
     return false;
   }
 
-  // What the table sends.
+  // Handles the messages that the table sends.
   struct Port {
     MirrorState& s;
     MirrorModel& model;
@@ -189,7 +190,7 @@ class MirrorModel {
     void deny(const Request&, const Error&) { model.expect(false, "a request is denied"); }
     void timed_out(const Request& to) {
       MirrorClient& client = at(s, to.client);
-      if (to != request_of(s, to.client) || client.at == At::kIdle) return;  // a get, given up
+      if (to != request_of(s, to.client) || client.at == At::kIdle) return;  // a cancelled get
       model.expect(client.at == At::kPolls || client.at == At::kArrives,
                    "the mirror answers a request by itself");
       client.at = At::kIdle;
@@ -259,7 +260,7 @@ class MirrorModel {
       s.to_home.push_back({Tell::kAsk, to_int8(id)});
     enter(std::move(s));
   }
-  // A get that is given up hears nothing more; a put waits for its answer.
+  // A get that is given up ignores later messages. A put waits for its reply.
   void give_up(MirrorState s, int c) {
     MirrorClient& me = at(s, c);
     if (me.at == At::kPuts)
@@ -311,7 +312,7 @@ class MirrorModel {
     enter(std::move(s));
   }
 
-  // --- The bridge beside the mirror: what the home says, and items that nobody waits for. ---
+  // --- The bridge beside the mirror: messages of the home, and items for which no get waits. ---
 
   void bridge_steps(const MirrorState& from) {
     if (!from.to_mirror.empty()) {
@@ -446,7 +447,7 @@ class MirrorModel {
 
   // --- All. ---
 
-  // Nothing happens any more unless a client does something.
+  // Checks a state in which nothing happens until a client takes a step.
   void at_rest(const MirrorState& s) {
     ++rests_;
     expect(s.owed.empty() && s.to_home.empty() && s.to_mirror.empty(), "a message is left");
@@ -503,7 +504,7 @@ class MirrorModel {
   const MirrorMistake mistake_;
   std::unordered_set<std::string> seen_;
   std::vector<MirrorState> todo_;
-  std::string key_;  // of the state that is entered
+  std::string key_;  // the encoding of the state that is entered
   bool moved_ = false;
   std::size_t rests_ = 0;
   std::string violation_;

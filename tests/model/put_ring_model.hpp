@@ -1,10 +1,10 @@
 #pragma once
 
-// The rings of producers (docs/internals/protocol.md, section 7) as an explicit-state model:
-// producers and the server take one step at a time that others can see, in every order. A producer
-// may stop or die between any two steps, which is to take no further one. The server pulls,
-// decides, promises room and falls asleep as QueueServer does; one getter waits from any moment on,
-// one client asks for room by message, and the queue is shut down at any moment.
+// An explicit-state model of the rings of producers (docs/internals/protocol.md, section 7).
+// Producers and the server take the steps that other processes can see, one at a time, in every
+// order. A producer may stop or die between any two steps: it then takes no more steps. The server
+// pulls, decides, promises room and goes to sleep as QueueServer does. At any moment, a getter
+// begins to wait, a client requests room by message, and the queue is shut down.
 
 #include <algorithm>
 #include <array>
@@ -23,7 +23,7 @@ class PutRingModel {
   explicit PutRingModel(PutRingSizes sizes, PutRingMistake mistake = PutRingMistake::kNone)
       : sizes_(sizes), mistake_(mistake) {}
 
-  // Explores every state that can be reached. The first broken invariant, or "".
+  // Explores every state that can be reached. Returns the first broken invariant, or "".
   std::string explore() {
     State first;
     first.touched = true;  // a ring was offered: room is promised
@@ -34,7 +34,7 @@ class PutRingModel {
       moved_ = false;
       for (int p = 0; p < sizes_.producers; ++p) producer(state, p);
       server(state);
-      if (!moved_) at_rest(state);  // whatever others may do
+      if (!moved_) at_rest(state);  // before other clients take steps
       others(state);
       for (int p = 0; p < sizes_.producers; ++p) die(state, p);
     }
@@ -50,7 +50,7 @@ class PutRingModel {
   using Ring = ModelRing;
   using State = PutRingState;
 
-  // --- A producer: it has begun (and read the clock), has written, has put, wakes. ---
+  // --- A producer: begins (and reads the clock), writes, puts, and wakes the server. ---
 
   void producer(const State& from, int p) {
     const auto i = static_cast<std::size_t>(p);
@@ -75,7 +75,7 @@ class PutRingModel {
         break;
       case At::kWritten:
         if (mistake_ == PutRingMistake::kStoreOfTheTail) me.room = me.read;
-        if (me.room.left() == 0) {  // the server has taken the room back: it asks, or gives up
+        if (me.room.left() == 0) {  // no room any more: sends a request, or gives up
           me.at = At::kIdle;
           me.begun = static_cast<Byte>(sizes_.puts);
         } else {
@@ -112,7 +112,7 @@ class PutRingModel {
     s.done.emplace_back(static_cast<Byte>(p), me.begun++);
   }
 
-  // --- Messages of others, which the server handles when it is awake. ---
+  // --- Messages of other clients, which the server handles when it is awake. ---
 
   void others(const State& from) {
     if (!from.came) {
@@ -212,7 +212,7 @@ class PutRingModel {
     s.before = s.clock;
   }
 
-  // All tails were read.
+  // Called when all tails were read.
   void pulled(State& s) {
     while (Ring* const next = oldest(s)) {
       s.order.emplace_back(static_cast<Byte>(next - s.rings.data()), next->head++);
@@ -284,7 +284,7 @@ class PutRingModel {
 
   // --- Invariants. ---
 
-  // What had returned before an item was begun comes before it.
+  // If a put returned before another put began, its item comes first.
   void check_order(const State& s) {
     for (std::size_t late = 0; late < s.order.size(); ++late) {
       const auto [ring, position] = s.order[late];
@@ -323,7 +323,7 @@ class PutRingModel {
     if (seen_.insert(std::move(key)).second) todo_.push_back(std::move(s));
   }
 
-  // Neither a producer nor the server has anything to do.
+  // Checks a state in which neither a producer nor the server has a step to take.
   void at_rest(const State& s) {
     ++ends_;
     int there = 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a state of the model of the rings of producers is made of: see put_ring_model.hpp.
+// The state of the model of the rings of producers: see put_ring_model.hpp.
 
 #include <array>
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace tensorbus::link::testing {
 
 struct PutRingSizes {
   int producers = 2;
-  int puts = 2;     // of each
+  int puts = 2;     // of each producer
   int maxsize = 2;  // 0: no limit
   int slots = 2;
   bool asks = false;  // a client puts one item by message
@@ -24,9 +24,9 @@ struct PutRingSizes {
 enum class PutRingMistake : std::uint8_t {
   kNone,
   kStoreOfTheTail,      // the producer does not swap the word
-  kSleepsWithoutLook,   // the server does not look for entries after it has set `waits`
-  kNoLeftover,          // entries are taken in the order of rings, whenever they were put
-  kPromisesTwice,       // room that was promised counts as room
+  kSleepsWithoutLook,   // the server does not check for entries after it has set `waits`
+  kNoLeftover,          // no entry is left for the next pull because of its time
+  kPromisesTwice,       // promised room still counts as room
   kAsksWithoutTaking,   // a put by message does not take room back
   kDeathBeforeEntries,  // a dead producer's entries are dropped
 };
@@ -44,8 +44,8 @@ enum class RingServerAt : std::uint8_t {
   kLook,
 };
 struct ModelRing {
-  PutRoom room;           // the word, which both change
-  std::int8_t waits = 0;  // the same
+  PutRoom room;           // the word that both sides change
+  std::int8_t waits = 0;  // both sides change it, too
   std::int8_t head = 0;   // the server's
   std::int8_t limit = 0;  // the server's
   std::int8_t known = 0;  // the server's
@@ -54,31 +54,31 @@ struct ModelRing {
   bool armed = false;     // the server's
   bool dropped = false;   // the server's: its client is gone
   ProducerAt at = ProducerAt::kIdle;
-  std::int8_t begun = 0;                // puts
-  PutRoom read;                         // what the producer saw, for a mistake
-  std::array<std::int8_t, 4> stamps{};  // of its entries
-  std::array<std::int8_t, 4> after{};   // how many puts had returned before it began
+  std::int8_t begun = 0;                // index of the current put
+  PutRoom read;                         // the word that the producer read: for kStoreOfTheTail
+  std::array<std::int8_t, 4> stamps{};  // times of its entries
+  std::array<std::int8_t, 4> after{};   // for each put, the number of puts that had returned before
 };
 struct PutRingState {
   std::array<ModelRing, kMaxProducers> rings{};
   RingServerAt at = RingServerAt::kAsleep;
-  std::int8_t ring = 0;    // at which the server is
-  std::int8_t before = 0;  // the time at which it began to pull
+  std::int8_t ring = 0;    // the server's current ring
+  std::int8_t before = 0;  // the time at which the server began to pull
   std::int8_t clock = 1;
-  std::int8_t items = 0;  // that wait in the table
+  std::int8_t items = 0;  // number of waiting items in the table
   std::int8_t got = 0;
   std::int8_t returned = 0;  // puts through rings
-  bool getter = false;       // waits
-  bool came = false;         // it has come
+  bool getter = false;       // the getter waits
+  bool came = false;         // the getter has come
   bool asked = false;        // the put by message is under way
-  bool refused = false;      // it waits for room
-  bool put = false;          // it was put
+  bool refused = false;      // the put by message waits for room
+  bool put = false;          // the item of this put was put
   bool touched = false;      // the server has a message to handle
-  bool over = false;         // was shut down, which holds from the next decision on
-  bool closed = false;       // it holds
+  bool over = false;         // was shut down: takes effect at the next decision
+  bool closed = false;       // the shutdown has taken effect
   std::vector<std::pair<std::int8_t, std::int8_t>>
-      order;  // what was entered: the ring, and the position
-  std::vector<std::pair<std::int8_t, std::int8_t>> done;  // what has returned, in order
+      order;  // entered items: the ring, and the position
+  std::vector<std::pair<std::int8_t, std::int8_t>> done;  // puts that have returned, in order
 };
 
 }  // namespace tensorbus::link::testing

@@ -1,11 +1,11 @@
 #pragma once
 
-// The protocol of a queue (docs/internals/protocol.md, section 7) as an explicit-state model: the
-// table of the server is the code itself (queue_table.hpp), the clients are modelled, and every
-// message to the server is a step of its own. A client may give up, die, or do nothing for as long
-// as others go on, which is what a stop is. What the server sends is there at once: a client that
-// hears it late is one that acts late. Left out: closing the queue, memory that is gone (TAKE with
-// `spoilt`), lack of memory.
+// An explicit-state model of the protocol of a queue (docs/internals/protocol.md, section 7). The
+// table of the server is the code itself (queue_table.hpp). The clients are modelled, and the
+// handling of each message to the server is a separate step. A client may give up, die, or take no
+// step for some time, like a stopped process. Messages of the server arrive at once: a client that
+// receives one late behaves like a client that acts late. The model leaves out: closing the queue,
+// memory that is gone (TAKE with `spoilt`), and a lack of memory.
 
 #include <algorithm>
 #include <cstdint>
@@ -29,7 +29,7 @@ class QueueModel {
     for (const auto& items : sizes_.puts) item_count_ += static_cast<int>(items.size());
   }
 
-  // Explores every state that can be reached. The first broken invariant, or "".
+  // Explores every state that can be reached. Returns the first broken invariant, or "".
   std::string explore() {
     using Table = QueueTable<int, int>;
     const auto patience =
@@ -71,7 +71,7 @@ class QueueModel {
   bool holds() const { return sizes_.holds && mistake_ != QueueMistake::kHoldIsNotHeard; }
   static bool lives(const ModelClient& client) { return client.at < ClientAt::kDead; }
 
-  // What the table has sent.
+  // Handles the messages that the table sends.
   struct Port {
     QueueState& state;
     QueueModel& model;
@@ -97,7 +97,7 @@ class QueueModel {
       ModelClient& getter = client(to);
       if (getter.at != ClientAt::kAsked || getter.asked != to_int8(to.number)) return;
       forget_offer(getter);
-      getter.asked = to_int8(model.sizes_.gets);  // it asks for nothing more
+      getter.asked = to_int8(model.sizes_.gets);  // it sends no more requests
     }
     void timed_out(const Request& to) {
       if (model.is_producer(to.client)) return answer(to, Answered::kNotIn);
@@ -121,7 +121,7 @@ class QueueModel {
     }
   };
 
-  // --- A producer: put() with a time-out, again and again. ---
+  // --- A producer: calls put() with a time-out, repeatedly. ---
 
   void producer_steps(const QueueState& from, int c) {
     const auto index = static_cast<std::size_t>(c);
@@ -136,7 +136,7 @@ class QueueModel {
       me.at = ClientAt::kAsked;
       enter(std::move(s));
     }
-    if (self.at == ClientAt::kAsked) {  // it gives up, and waits for the answer to that
+    if (self.at == ClientAt::kAsked) {  // it gives up, and waits for the reply
       QueueState s = from;
       ModelClient& me = s.clients[index];
       me.to_server.push({Say::kCancel, me.asked});
@@ -145,7 +145,7 @@ class QueueModel {
     }
   }
 
-  // --- A getter: get() with a time-out, and task_done() of any item that it has. ---
+  // --- A getter: calls get() with a time-out, and task_done() for any item that it has. ---
 
   void getter_steps(const QueueState& from, int c) {
     const auto index = static_cast<std::size_t>(c);
@@ -161,7 +161,7 @@ class QueueModel {
       enter(std::move(s));
     }
     if (self.at == ClientAt::kIdle && self.asked < sizes_.gets) take_ahead(from, c);
-    if (self.at == ClientAt::kAsked || self.at == ClientAt::kOffered) {  // Empty
+    if (self.at == ClientAt::kAsked || self.at == ClientAt::kOffered) {  // get() raises Empty
       QueueState s = from;
       ModelClient& me = s.clients[index];
       if (mistake_ != QueueMistake::kCancelIsNotSent) me.to_server.push({Say::kCancel, me.asked});
@@ -190,7 +190,7 @@ class QueueModel {
     enter(std::move(s));
   }
 
-  // Without `redeliver` items have no names, and those that were finished with are done first.
+  // Without `redeliver`, items have no numbers, and items that were finished with are done first.
   bool may_be_done(const QueueState& s, const ModelItem& wanted) const {
     if (sizes_.redeliver || wanted.passed) return true;
     for (const ModelItem& item : s.items)
@@ -232,8 +232,7 @@ class QueueModel {
     item.passed = false;
   }
 
-  // --- What is lent ahead: one swap takes the oldest. The server collects before all that it does.
-  // ---
+  // --- Items lent in advance: one swap takes the oldest. The server first collects takers. ---
 
   void take_ahead(QueueState s, int c) {
     const auto first =
@@ -257,7 +256,7 @@ class QueueModel {
     for (; !s.ahead.empty() && s.ahead.front().taker != -1; s.ahead.erase(s.ahead.begin()))
       s.table.take_ahead(s.ahead.front().taker);
   }
-  // The getter has woken the server.
+  // The step of a server that a getter has woken.
   void collect_later(const QueueState& from) {
     if (from.ahead.empty() || from.ahead.front().taker == -1) return;
     QueueState s = from;
@@ -281,7 +280,7 @@ class QueueModel {
     });
   }
 
-  // --- The server: one message of one client, or the end of one. ---
+  // --- The server: handles one message of a client, or the end of a client. ---
 
   void host_steps(const QueueState& from, int c) {
     const auto index = static_cast<std::size_t>(c);
@@ -289,7 +288,7 @@ class QueueModel {
       QueueState s = from;
       Port port{s, *this};
       const Message heard = s.clients[index].to_server.pop();
-      if (heard.say != Say::kGet && heard.say != Say::kPoll) {  // for these, takers come later
+      if (heard.say != Say::kGet && heard.say != Say::kPoll) {  // these collect takers later
         collect(s);
         s.table.settle(port);
       }
@@ -315,7 +314,7 @@ class QueueModel {
     }
   }
 
-  // What a client had not handed on yet is lost, too.
+  // Items that the client was offered and had not passed on are lost, too.
   static void lose_offers(QueueState& s, int c) {
     for (const int offered : QueueTableState::offered_items(s.table, c)) {
       ModelItem& item = s.items[static_cast<std::size_t>(offered)];
@@ -421,7 +420,7 @@ class QueueModel {
     enter(std::move(s));
   }
 
-  // --- Both. ---
+  // --- Clients and server. ---
 
   void die(const QueueState& from, int c) {
     if (from.deaths == sizes_.deaths || !lives(from.clients[static_cast<std::size_t>(c)])) return;
@@ -459,7 +458,8 @@ class QueueModel {
     if (seen_.insert(fingerprint(key_)).second) todo_.push_back(std::move(s));
   }
 
-  // 128 bits of a state. That two of 10^8 states share one has a probability of about 10^-22.
+  // 128 bits of a state. The probability that two of 10^8 states have the same bits is about
+  // 10^-22.
   struct Fingerprint {
     std::uint64_t low;
     std::uint64_t high;
@@ -479,7 +479,7 @@ class QueueModel {
     return print;
   }
 
-  // Nothing can happen any more: every item is accounted for.
+  // Checks a state in which nothing can happen any more: every item must be accounted for.
   void at_rest(const QueueState& s) {
     ++ends_;
     expect(!QueueTableState::has_offers(s.table), "an offer that nobody answers");
@@ -516,7 +516,7 @@ class QueueModel {
   int item_count_ = 0;
   std::unordered_set<Fingerprint, Hash> seen_;
   std::vector<QueueState> todo_;
-  std::string key_;  // of the state that is entered
+  std::string key_;  // the encoding of the state that is entered
   bool moved_ = false;
   std::size_t ends_ = 0;
   std::string violation_;

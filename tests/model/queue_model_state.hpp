@@ -1,6 +1,6 @@
 #pragma once
 
-// What a state of the model of a queue is made of: see queue_model.hpp.
+// The state of the model of a queue: see queue_model.hpp.
 
 #include <array>
 #include <cstdint>
@@ -15,40 +15,40 @@ namespace tensorbus::bus::testing {
 enum class ShutDown : std::uint8_t { kNever, kDrains, kDrops };
 
 struct QueueSizes {
-  std::vector<std::vector<int>> puts;  // of each producer, the items in its order
+  std::vector<std::vector<int>> puts;  // the items of each producer, in order
   int getters = 2;
   int gets = 2;  // of each getter
   int maxsize = 0;
   bool redeliver = false;
-  int deaths = 1;                         // of any clients, at most
-  bool items_rest = false;                // as soon as they are refused
+  int deaths = 1;                         // maximum number of dead clients
+  bool items_rest = false;                // items rest as soon as they are refused
   ShutDown shut_down = ShutDown::kNever;  // at any time, once
-  bool give_back = false;                 // a getter may give back what it has in hand
-  bool holds = false;                     // a getter hands its offer on before it sends TAKE
-  int ahead = 0;                          // items that the server lends ahead
-  bool polls = false;                     // getters wait for nothing
+  bool give_back = false;                 // a getter may give back an item in its hand
+  bool holds = false;                     // a getter passes an offered item on before it sends TAKE
+  int ahead = 0;                          // maximum number of items lent in advance
+  bool polls = false;                     // gets do not wait
 };
 
-// Mistakes that the model must find, or it proves nothing.
+// Mistakes that the model must find; otherwise it proves nothing.
 enum class QueueMistake {
   kNone,
-  kOfferIsInHand,        // the server takes an item for accepted when it has sent the offer
-  kDoneOfAnyItem,        // task_done() does not name the item that it means
-  kDeathBeforeMessages,  // the server forgets a client before it has heard all that it said
-  kLateOfferIsTaken,     // a getter that gave up takes what comes afterwards
-  kCancelIsNotSent,      // a getter that gave up tells nobody
-  kOfferDiesWithGetter,  // what was offered to a getter that died is dropped
-  kReturnsTwice,         // an offer that is cancelled goes back, and is put once more
+  kOfferIsInHand,        // the server treats an item as accepted once the offer is sent
+  kDoneOfAnyItem,        // task_done() does not name its item
+  kDeathBeforeMessages,  // the server removes a client before it has read all its messages
+  kLateOfferIsTaken,     // a getter that gave up takes an offer that comes later
+  kCancelIsNotSent,      // a getter that gave up sends no CANCEL
+  kOfferDiesWithGetter,  // items that were offered to a dead getter are dropped
+  kReturnsTwice,         // the item of a cancelled offer goes back, and is put once more
   kGetBeforeTake,        // get() returns before TAKE is in the socket
-  kCancelledPutArrives,  // a PUT that is cancelled while its leases are collected is put
-  kShutDownDrops,        // what waits is dropped, though the getters were to have it
-  kGiveBackIsDone,       // what a getter gives back counts as done
-  kHoldIsNotHeard,       // a getter that hands offers on is dealt with as others are
-  kOverTooEarly,         // a getter is told that nothing is left while an offer may come back
-  kClaimIsNotSeen,       // what is lent ahead is taken back from those who have it, too
-  kAheadOfAGet,          // a getter takes ahead while the server has not heard its last GET
-  kRoomIsNotSeen,        // what is taken while all is taken back gives nobody room
-  kTakenByTheDead,       // the server forgets a client before it has collected its items
+  kCancelledPutArrives,  // a PUT is put although it is cancelled before its leases come
+  kShutDownDrops,        // a shutdown drops waiting items that getters should get
+  kGiveBackIsDone,       // an item that a getter gives back counts as done
+  kHoldIsNotHeard,       // the server ignores that a getter passes offered items on
+  kOverTooEarly,         // a getter gets "shut down" while an offered item may come back
+  kClaimIsNotSeen,       // lent items that getters have taken are taken back, too
+  kAheadOfAGet,          // a getter takes a lent item before the server reads its last GET
+  kRoomIsNotSeen,        // takers that are collected with a take-back make no room
+  kTakenByTheDead,       // the server removes a client before it has collected its items
 };
 
 enum class Say : std::uint8_t { kPut, kGet, kPoll, kTake, kCancel, kTaskDone, kGiveBack };
@@ -60,7 +60,7 @@ struct Message {
   bool operator==(const Message&) const = default;
 };
 
-// In order, as in a socket.
+// Messages in order, as in a socket.
 struct Wire {
   static constexpr int kMax = 12;
   std::array<Message, kMax> messages{};
@@ -89,9 +89,9 @@ enum class Answered : std::uint8_t { kNot, kIn, kNotIn };
 struct ModelItem {
   Answered put = Answered::kNot;
   std::int8_t holder = -1;  // the last client whose get() returned it
-  std::int8_t number = 0;   // as it was told
-  bool done = false;        // by the holder: it has sent that
-  bool passed = false;      // the holder asked for the next one
+  std::int8_t number = 0;   // the number that the holder got
+  bool done = false;        // the holder has sent kTaskDone
+  bool passed = false;      // the holder has requested the next item
   bool lost = false;        // given back without `redeliver`
 };
 
@@ -102,13 +102,13 @@ inline constexpr int kMaxClients = 4;
 
 struct ModelClient {
   ClientAt at = ClientAt::kIdle;
-  std::int8_t asked = 0;   // requests so far; the last is the one that is under way
-  std::int8_t item = -1;   // that it puts, or is offered
+  std::int8_t asked = 0;   // number of requests; the last one is under way
+  std::int8_t item = -1;   // the item that it puts, or that it is offered
   std::int8_t number = 0;  // of the offer
   Wire to_server;
 };
 
-// An item that was lent ahead, until its taker is collected.
+// An item that is lent in advance, until its taker is collected.
 struct ModelAhead {
   std::int8_t item = 0;
   std::int8_t number = 0;
@@ -119,7 +119,7 @@ struct QueueState {
   QueueTable<int, int> table;
   std::array<ModelClient, kMaxClients> clients{};
   std::array<ModelItem, kMaxItems> items{};
-  std::vector<std::pair<ClientRequest<int>, int>> arriving;  // their leases are being collected
+  std::vector<std::pair<ClientRequest<int>, int>> arriving;  // their leases are being acquired
   std::int8_t deaths = 0;
   std::vector<ModelAhead> ahead{};
 };
@@ -128,7 +128,7 @@ struct QueueState {
 
 namespace tensorbus::bus {
 
-// What the model sees of a table.
+// Gives the model access to a table.
 struct QueueTableState {
   using Table = QueueTable<int, int>;
 
@@ -156,7 +156,8 @@ struct QueueTableState {
     return (!table.items_.waiting().empty() && !table.getters_.empty()) ||
            (!table.putters_.empty() && table.has_room_for(table.putters_.front()));
   }
-  // What a getter may be told only if nothing can come to it, and must be told then.
+  // Returns true if an item may still come to this getter. Otherwise, and only then, the getter
+  // must get "shut down".
   static bool may_come(const Table& table, int client) {
     if (!table.items_.waiting().empty()) return true;
     if (table.end_ == Table::End::kAtOnce) return false;
@@ -183,7 +184,7 @@ struct QueueTableState {
     for (const auto& [number, entry] : table.items_.waiting()) times += entry.item == item ? 1 : 0;
     return times;
   }
-  // The lowest number in the client's hand; 0: it has none.
+  // Returns the lowest number in the client's hand; 0 if there is none.
   static std::uint64_t first_in_hand(const Table& table, int client) {
     const auto hands = table.items_.clients().find(client);
     const bool empty = hands == table.items_.clients().end() || hands->second.taken.empty();
@@ -198,7 +199,7 @@ struct QueueTableState {
   }
   static bool any_waits(const Table& table) { return !table.items_.waiting().empty(); }
   static bool has_offers(const Table& table) { return table.items_.offered() != 0; }
-  // Every offer, as a request of the client that has it.
+  // Returns the requests of the client that have an offer.
   static std::vector<ClientRequest<int>> offers(const Table& table, int client) {
     std::vector<ClientRequest<int>> found;
     if (const auto hands = table.items_.clients().find(client);

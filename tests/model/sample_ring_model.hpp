@@ -1,10 +1,10 @@
 #pragma once
 
-// The protocol of one link as an explicit-state model: every interleaving of owner and borrower,
+// An explicit-state model of the protocol of one link: every interleaving of owner and borrower,
 // and every death at every step, for small rings. Each transition below is one atomic access of the
-// code and names it; private computation is folded into the access before it. The words of an entry
-// are relaxed, so the model writes and reads them in any order. What it leaves out: weaker orders
-// than those that the acquire and release of the code forbid, and the bound on the turns of pop().
+// code, which its comment names. Private computation belongs to the access before it. The words of
+// an entry are relaxed, so the model writes and reads them in any order. The model leaves out all
+// other reordering of accesses (weak_memory/ tests it), and the bound on the iterations of pop().
 
 #include <algorithm>
 #include <array>
@@ -22,21 +22,21 @@ struct Sizes {
   int depth = 1;
   int max_held = 1;
   int publishes = 4;
-  int batch = 1;  // publish_many(): so many are pushed between two looks at the return ring
+  int batch = 1;  // publish_many(): number of pushes between two drains of the return ring
   int returns() const { return static_cast<int>(std::bit_ceil(unsigned(depth + max_held))); }
 };
 
-// Mistakes that the model must find, or it proves nothing.
+// Mistakes that the model must find; otherwise it proves nothing.
 enum class Mistake {
   kNone,
   kStateBeforeWords,    // push() stores the state first
   kTakeWithoutSwap,     // pop() stores taken(p) instead of swapping
   kOverwriteUntaken,    // the owner does not drop before it overwrites
-  kTailBeforeToken,     // release moves the tail first
+  kTailBeforeToken,     // a release moves the tail first
   kReturnRingTooSmall,  // one slot fewer than leases, rounded down
   kHeldIsNotBounded,    // the borrower pops beyond max_held
-  kBatchBeyondRoom,     // room is looked for before the first of a batch alone
-  kJumpTooFar,          // a reader that was overtaken skips one that is still there
+  kBatchBeyondRoom,     // room is checked only before the first push of a batch
+  kJumpTooFar,          // an overtaken reader skips an entry that is still there
 };
 
 enum class OwnerAt : std::uint8_t { kOldest, kDrop, kTail, kToken, kWords, kState, kOver };
@@ -52,16 +52,17 @@ constexpr std::uint8_t full(int position) { return static_cast<std::uint8_t>(2 *
 constexpr std::uint8_t taken(int position) { return static_cast<std::uint8_t>(2 * position + 2); }
 constexpr int position_of(int state) { return (state - 1) / 2; }
 
-// A lease is named by its position: one is issued for each push, and tokens never repeat.
+// A lease is identified by its position: one is issued for each push, and tokens never repeat.
 struct State {
-  // Private to the owner: its lease table. Private to the borrower: what is held.
+  // Private to the owner: its lease table. Private to the borrower: the held samples.
   Positions leases = 0;
   Positions held = 0;
-  // What happened, for the invariants: won by pop(), won by drop(), returned.
+  // History, for the invariants: positions won by pop(), positions won by drop(), returned leases.
   Positions got = 0;
   Positions dropped = 0;
   Positions back = 0;
-  // Private to the borrower: held, but their tokens are in the return ring, before its tail.
+  // Private to the borrower: held leases whose tokens are written to the return ring, but not yet
+  // covered by its tail.
   Positions releasing = 0;
   // Shared: Slot::state, Slot::words (two of them), the return ring.
   std::array<std::uint8_t, kMaxSlots> state{};
@@ -75,14 +76,14 @@ struct State {
   std::uint8_t written = 0;  // which words of the entry are in the slot
   std::uint8_t tail_seen = 0;
   std::uint8_t drained = 0;
-  std::uint8_t in_batch = 0;  // pushed since the last look at the return ring
+  std::uint8_t in_batch = 0;  // number of pushes since the last drain of the return ring
   std::uint8_t unused = 0;    // no padding
   // Private to the borrower: SampleRingReader and ReturnRingWriter.
   BorrowerAt borrower = BorrowerAt::kLook;
   std::uint8_t looking_at = 0;
   std::uint8_t copied = 0;  // which words are in the copy
   std::array<std::uint8_t, 2> copy{};
-  std::uint8_t written_back = 0;  // tokens of `releasing`
+  std::uint8_t written_back = 0;  // number of tokens of `releasing`
   std::uint8_t returned_to = 0;
   bool owner_dead = false;
   bool borrower_dead = false;
@@ -104,7 +105,7 @@ class SampleRingModel {
     returns_ = mistake == Mistake::kReturnRingTooSmall ? sizes.returns() / 2 : sizes.returns();
   }
 
-  // Visits every state that can be reached. The first broken invariant, or "".
+  // Visits every state that can be reached. Returns the first broken invariant, or "".
   std::string explore() {
     State start;
     for (auto& words : start.words) words = {kNobody, kNobody};
@@ -124,7 +125,7 @@ class SampleRingModel {
   std::size_t ends() const { return ends_; }
 
  private:
-  // --- The owner: Sender::push_to_all() with one OwnerLink, again and again. ---
+  // --- The owner: calls Sender::push_to_all() with one OwnerLink repeatedly. ---
 
   void owner_step(State s) {
     const int slot = s.oldest % sizes_.slots;
@@ -149,7 +150,7 @@ class SampleRingModel {
         s.tail_seen = s.tail;
         expect(s.tail_seen - s.drained <= returns_, "the return ring overflows");
         return after_drain(s);
-      case OwnerAt::kToken:  // ... and each token
+      case OwnerAt::kToken:  // ReturnRingReader::drain(): each token
         take_back(s, s.tokens[s.drained++ % returns_]);
         return after_drain(s);
       case OwnerAt::kWords:  // SampleRingWriter::push(): the words, in any order
@@ -194,14 +195,14 @@ class SampleRingModel {
     before_push(s, true);
   }
 
-  // drop_until_room() up to its next shared access, then LeaseTable::issue(): private.
+  // drop_until_room() up to its next shared access; or LeaseTable::issue(), which is private.
   void before_push(State& s, bool has_drained = false) {
-    if (s.next == sizes_.publishes) {     // enough: drain on, and notice a death
+    if (s.next == sizes_.publishes) {     // all published: drains, detects a death
       if (s.borrower_dead) s.leases = 0;  // take_all_back()
       s.owner = s.borrower_dead ? OwnerAt::kOver : OwnerAt::kTail;
       return enter(s);
     }
-    // in_ring(): what came back was popped before.
+    // in_ring(): every returned sample was popped before.
     s.oldest = static_cast<std::uint8_t>(std::max<int>(s.oldest, s.next - std::popcount(s.leases)));
     const bool ring_full = s.next - s.oldest >= sizes_.depth;
     const bool looks = mistake_ != Mistake::kBatchBeyondRoom || s.in_batch == 0;
@@ -225,11 +226,11 @@ class SampleRingModel {
     s.back |= only(lease);
   }
 
-  // --- The borrower: one thread in receive(), another that lets samples go. ---
+  // --- The borrower: one thread in receive(), another thread that releases samples. ---
 
   void borrower_steps(const State& s) {
     pop_step(s);
-    // One by one, or several before the tail moves.
+    // Releases leases one by one, or several before the tail moves.
     if (s.releasing == 0 || mistake_ != Mistake::kTailBeforeToken)
       for (int lease = 0; lease < sizes_.publishes; ++lease)
         if ((s.held & ~s.releasing & only(lease)) != 0) start_release(s, lease);
@@ -255,7 +256,7 @@ class SampleRingModel {
         }
         return enter(s);
       }
-      case BorrowerAt::kCopy:  // ... the words, in any order
+      case BorrowerAt::kCopy:  // SampleRingReader::pop(): the words, in any order
         for (int word = 0; word < 2; ++word) {
           if ((s.copied >> word & 1) != 0) continue;
           State after = s;
@@ -265,7 +266,7 @@ class SampleRingModel {
           enter(after);
         }
         return;
-      case BorrowerAt::kSwap:  // ... and the swap
+      case BorrowerAt::kSwap:  // SampleRingReader::pop(): the swap
         if (s.state[slot] == full(s.looking_at) || mistake_ == Mistake::kTakeWithoutSwap) {
           s.state[slot] = taken(s.looking_at);
           expect(s.copy[0] == s.looking_at && s.copy[1] == s.looking_at,
@@ -292,7 +293,7 @@ class SampleRingModel {
     enter(s);
   }
 
-  void finish_release(State s) {  // ... and return_tail; held_ goes down after it
+  void finish_release(State s) {  // ReturnRingWriter::push(): return_tail; then held_
     if (mistake_ == Mistake::kTailBeforeToken)
       s.tokens[s.returned_to % returns_] = static_cast<std::uint8_t>(std::countr_zero(s.releasing));
     s.tail = s.returned_to = static_cast<std::uint8_t>(s.returned_to + s.written_back);
@@ -302,7 +303,7 @@ class SampleRingModel {
     enter(s);
   }
 
-  // --- Both. ---
+  // --- Owner and borrower. ---
 
   void deaths(State s) {
     s.owner_dead = true;
@@ -313,7 +314,7 @@ class SampleRingModel {
   }
 
   void enter(const State& s) {
-    if (s == from_) return;  // somebody looked and found nothing
+    if (s == from_) return;  // a side has checked, and found nothing
     ++successors_;
     if (!seen_.insert(s).second) return;
     check_invariants(s);
@@ -334,13 +335,13 @@ class SampleRingModel {
     expect((s.got & s.dropped) == 0, "a position has two winners");
     for (int p = 0; p < s.looking_at; ++p)
       expect(((s.got | s.dropped) & only(p)) != 0, "the borrower passes what nobody dropped");
-    // What is in the ring or held is leased: its memory is not reused.
+    // Each sample that is in the ring or held has a lease: its memory is not reused.
     const Positions safe = s.borrower_dead && s.owner == OwnerAt::kOver ? 0 : ring | s.held;
     expect((safe & ~s.leases) == 0, "memory in use is not leased");
     expect((s.back & (ring | s.held)) == 0, "a lease came back while somebody had it");
   }
 
-  // Nothing can happen any more.
+  // Checks a state in which nothing can happen any more.
   void at_rest(const State& s) {
     ++ends_;
     Positions published = 0;
@@ -362,7 +363,7 @@ class SampleRingModel {
   int returns_ = 0;
   std::unordered_set<State, Hash> seen_;
   std::vector<State> todo_;
-  State from_;  // whose successors are being made
+  State from_;  // the state whose successors are being entered
   std::size_t successors_ = 0;
   std::size_t ends_ = 0;
   std::string violation_;

@@ -1,7 +1,7 @@
-// A request to a process that may have no room for the connection, as an explicit-state model
-// (docs/internals/protocol.md, "No room for a connection"). The other process accepts, refuses,
-// hangs up without a word, answers and dies, and the requester reads, pauses and runs out of time,
-// in every order.
+// An explicit-state model of a request to a process that may have no room for the connection
+// (docs/internals/protocol.md, "No room for a connection"). The owner accepts, refuses, hangs up
+// without a message, replies and dies; the requester reads, pauses and runs out of time; all in
+// every order.
 
 #include <gtest/gtest.h>
 
@@ -16,10 +16,10 @@ namespace {
 // Mistakes that the model must find.
 enum class Mistake {
   kNone,
-  kRefusesAfterHello,    // the owner gives a connection up that it has greeted
+  kRefusesAfterHello,    // the owner gives up a connection after it has sent HELLO
   kHandlesBeforeHello,   // the owner handles requests of a connection that it may turn away
-  kEndIsDeath,           // the requester takes an end before HELLO for the owner's death
-  kRefusalIsAnEnd,       // the requester does not ask again
+  kEndIsDeath,           // the requester treats an end before HELLO as the owner's death
+  kRefusalIsAnEnd,       // the requester does not send its request again
   kOutOfTimeWhileAsked,  // the requester is out of time while its request is under way
 };
 
@@ -30,9 +30,9 @@ enum class Message { kRefused, kHello, kAnswer };
 struct State {
   Owner owner = Owner::kNoConnection;
   Requester requester = Requester::kPauses;
-  bool request = false;  // is unread at the owner
+  bool request = false;  // the request is unread at the owner
   std::vector<Message> to_requester{};
-  bool hung_up = false;  // behind to_requester
+  bool hung_up = false;  // after the messages in to_requester
   bool greeted = false;  // the requester has read HELLO
   int attempts = 0;
   int handled = 0;
@@ -114,7 +114,8 @@ class Model {
   }
   void read(const State& from) {
     const Message message = from.to_requester.front();
-    // It may have no descriptor for HELLO: HELLO waits in the socket, if need be beyond the end.
+    // The requester may have no descriptor for HELLO. HELLO then waits in the socket, even after
+    // the owner has hung up.
     if (message == Message::kHello && from.hung_up) end(from, Requester::kClosed);
     State state = from;
     state.to_requester.erase(state.to_requester.begin());
@@ -128,7 +129,7 @@ class Model {
     if (!again) return end(state, Requester::kOutOfMemory);
     state.requester = Requester::kPauses;
     enter(state);
-    if (state.attempts > 1) end(state, Requester::kOutOfMemory);  // the time-out is sooner
+    if (state.attempts > 1) end(state, Requester::kOutOfMemory);  // the time-out comes first
   }
   void end(State state, Requester how) {
     state.requester = how;

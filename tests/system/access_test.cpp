@@ -68,7 +68,7 @@ TEST_F(PrivateAccess, leaves_a_stream_whole_for_others) {
   Peer reliable(domain);
   ASSERT_EQ(reliable.ask("publisher stream reliable depth=4"), "ok");
   ASSERT_EQ(two.ask("subscriber stream private"), "ok");
-  const bus::Participant here = domain.join();
+  const bus::ParticipantRef here = domain.join();
   bus::Subscriber reading("stream", {}, here);
   bus::Subscriber writing("stream", {.access = Access::kPrivate}, here);
   ASSERT_EQ(reliable.ask("await_subscribers 3"), "ok");
@@ -115,8 +115,8 @@ TEST_F(SharedAccess, is_not_for_who_asked_to_read) {
   all_keep_one({&one, &two}, "1");
   EXPECT_EQ(two.ask("write 5"),
             "error this tensor is read-only: to write to it, subscribe with "
-            "Access::kPrivate (only this subscriber sees it) or Access::kShared "
-            "(all see it), or copy it");
+            "Access::kPrivate (only this subscriber sees writes) or Access::kShared "
+            "(all processes see them), or copy it");
   EXPECT_EQ(two.ask("force 5 protect"), "refused EACCES");
   EXPECT_EQ(two.ask("force 5"), "dead");
   const int status = two.exit_status();

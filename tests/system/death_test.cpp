@@ -23,7 +23,7 @@ class Death : public ::testing::Test {
   };
 
   const FreshDomain domain;
-  const bus::Participant here = domain.join();
+  const bus::ParticipantRef here = domain.join();
 };
 
 class DeadPublisher : public Death {

@@ -63,11 +63,11 @@ class Getting : public ::testing::TestWithParam<GetPlace> {
   }
 
   bool all_memory_comes_back() const {
-    return eventually([&] { return server.arena().used_bytes == 0; });
+    return eventually([&] { return server->memory_use().used_bytes == 0; });
   }
 
   const FreshDomain domain;
-  const bus::Participant server = domain.join();
+  const bus::ParticipantRef server = domain.join();
   bus::Queue queue{{.redeliver = GetParam().redeliver}, server};
 };
 

@@ -76,7 +76,7 @@ class Hostile : public ::testing::Test {
   void take_all(bus::Subscriber& subscriber) {
     bus::Sample sample;
     while (subscriber.try_receive(sample) == Outcome::kDone) {
-      if (sample.header().publisher != owner.id()) {
+      if (sample.header().publisher != owner->id()) {
         read(sample);
         continue;
       }
@@ -98,8 +98,9 @@ class Hostile : public ::testing::Test {
   }
 
   const FreshDomain domain;
-  const bus::Participant owner = domain.join({.warm_bytes = 0});  // segments go when they are empty
-  const bus::Participant borrower = domain.join();
+  const bus::ParticipantRef owner =
+      domain.join({.warm_bytes = 0});  // segments go when they are empty
+  const bus::ParticipantRef borrower = domain.join();
   bus::Publisher publisher{"topic", {.depth = 8, .history = 2}, owner};
   bus::Publisher sure{"sure", {.depth = 2, .reliable = true}, owner};
   bus::Subscriber parked{"topic", {}, borrower};

@@ -60,7 +60,7 @@ class Limited {
 };
 
 // Can this participant send to itself?
-bool works(const bus::Participant& participant) {
+bool works(const bus::ParticipantRef& participant) {
   bus::Publisher publisher("works", {}, participant);
   bus::Subscriber subscriber("works", {}, participant);
   if (publisher.wait_for_subscribers(1, kLong) != Outcome::kDone) return false;
@@ -120,7 +120,7 @@ TEST_F(Limits, joining_names_the_descriptors_it_lacks) {
 
 TEST_F(Limits, a_publisher_names_the_descriptors_it_lacks_and_leaves_nothing_behind) {
   in_child([&] {
-    const bus::Participant here = domain.join();
+    const bus::ParticipantRef here = domain.join();
     const auto files = domain.files();
     {
       const Limited limited(RLIMIT_NOFILE, kNoDescriptor);
@@ -135,7 +135,7 @@ TEST_F(Limits, a_publisher_names_the_descriptors_it_lacks_and_leaves_nothing_beh
 
 TEST_F(Limits, a_participant_without_descriptors_can_still_go) {
   in_child([&] {
-    std::optional<bus::Participant> here = domain.join();
+    std::optional<bus::ParticipantRef> here = domain.join();
     std::optional<bus::Publisher> publisher(std::in_place, "topic", PublisherOptions{}, *here);
     const Limited limited(RLIMIT_NOFILE, first_free_descriptor());
     publisher.reset();
@@ -145,7 +145,7 @@ TEST_F(Limits, a_participant_without_descriptors_can_still_go) {
 }
 
 TEST_F(Limits, a_subscriber_without_descriptors_connects_when_it_has_some) {
-  const bus::Participant here = domain.join();
+  const bus::ParticipantRef here = domain.join();
   bus::Publisher publisher("topic", {.history = 3}, here);
   publish_patterns(publisher, 1, 3);
   Peer peer(domain);
@@ -162,7 +162,7 @@ TEST_F(Limits, a_subscriber_without_descriptors_connects_when_it_has_some) {
 TEST_F(Limits, whoever_connects_to_a_publisher_without_descriptors_waits) {
   Peer peer(domain);
   ASSERT_EQ(peer.ask("publisher topic"), "ok");
-  const bus::Participant here = domain.join();
+  const bus::ParticipantRef here = domain.join();
   for (const char* extra : {"0", "1", "2", "3", "4", "5", "6"}) {
     ASSERT_EQ(peer.ask(std::string("limit descriptors extra=") + extra), "ok");
     bus::Subscriber subscriber("topic", {}, here);
@@ -180,7 +180,7 @@ TEST_F(Limits, whoever_connects_to_a_publisher_without_descriptors_waits) {
 
 TEST_F(Limits, a_sample_whose_segment_cannot_be_passed_is_counted_and_the_next_one_arrives) {
   in_child([&] {
-    const bus::Participant here = domain.join();
+    const bus::ParticipantRef here = domain.join();
     bus::Publisher publisher("topic", {}, here);
     bus::Subscriber subscriber("topic", {}, here);
     if (publisher.wait_for_subscribers(1, kLong) != Outcome::kDone) return false;
@@ -197,7 +197,7 @@ TEST_F(Limits, a_sample_whose_segment_cannot_be_passed_is_counted_and_the_next_o
 
 TEST_F(Limits, a_reliable_publisher_throws_instead_and_drops_nothing) {
   in_child([&] {
-    const bus::Participant here = domain.join();
+    const bus::ParticipantRef here = domain.join();
     bus::Publisher publisher("topic", {.reliable = true}, here);
     bus::Subscriber subscriber("topic", {}, here);
     if (publisher.wait_for_subscribers(1, kLong) != Outcome::kDone) return false;
@@ -214,7 +214,7 @@ TEST_F(Limits, a_reliable_publisher_throws_instead_and_drops_nothing) {
 }
 
 TEST_F(Limits, a_borrower_without_descriptors_gets_its_samples_when_it_has_one) {
-  const bus::Participant here = domain.join();
+  const bus::ParticipantRef here = domain.join();
   bus::Publisher publisher("topic", {}, here);
   Peer peer(domain);
   ASSERT_EQ(peer.ask("subscriber topic"), "ok");
@@ -230,7 +230,7 @@ TEST_F(Limits, a_borrower_without_descriptors_gets_its_samples_when_it_has_one) 
 
 TEST_F(Limits, a_borrower_without_address_space_gets_its_samples_when_it_has_some) {
   if (kSanitized) GTEST_SKIP() << "RLIMIT_AS is not for sanitizers";
-  const bus::Participant here = domain.join();
+  const bus::ParticipantRef here = domain.join();
   bus::Publisher publisher("topic", {}, here);
   Peer peer(domain);
   ASSERT_EQ(peer.ask("subscriber topic"), "ok");
@@ -263,7 +263,7 @@ TEST_F(Limits, joining_names_the_address_space_it_lacks) {
 TEST_F(Limits, a_loan_names_the_address_space_it_lacks) {
   if (kSanitized) GTEST_SKIP() << "RLIMIT_AS is not for sanitizers";
   in_child([&] {
-    const bus::Participant here = domain.join();
+    const bus::ParticipantRef here = domain.join();
     bus::Publisher publisher("topic", {}, here);
     {
       const std::size_t limit = mapped_bytes() + 32 * kMiB;
@@ -281,7 +281,7 @@ TEST_F(Limits, a_loan_names_the_address_space_it_lacks) {
 TEST_F(Limits, a_private_sample_names_the_mappings_it_lacks_and_is_there_when_there_are_some) {
   if (kSanitized) GTEST_SKIP() << "sanitizers need mappings, too";
   in_child([&] {
-    const bus::Participant here = domain.join();
+    const bus::ParticipantRef here = domain.join();
     bus::Publisher publisher("topic", {}, here);
     bus::Subscriber subscriber("topic", {.access = Access::kPrivate}, here);
     if (publisher.wait_for_subscribers(1, kLong) != Outcome::kDone) return false;
@@ -316,7 +316,7 @@ TEST_F(Limits, a_file_size_limit_is_named_and_never_a_signal) {
                    {"RLIMIT_FSIZE", std::to_string(most), "raise it"}))
         return false;
     }
-    const bus::Participant here = domain.join();
+    const bus::ParticipantRef here = domain.join();
     bus::Publisher publisher("topic", {}, here);
     {
       const Limited limited(RLIMIT_FSIZE, 4096);
@@ -352,7 +352,7 @@ TEST_F(Limits, a_directory_that_may_not_be_written_to_says_what_to_do) {
         ::_exit(0);
       ::prctl(PR_SET_DUMPABLE, 1);
     }
-    std::optional<bus::Participant> here = domain.join();
+    std::optional<bus::ParticipantRef> here = domain.join();
     ::chmod(domain.path().c_str(), 0500);
     const auto make = [&] { const bus::Publisher publisher("topic", {}, *here); };
     const auto join = [&] { (void)domain.join(); };
@@ -373,7 +373,7 @@ TEST_F(Limits, a_read_only_directory_says_so) {
                  {"read-only", "TENSORBUS_DOMAIN"}))
       return false;
     if (::mount(path, path, nullptr, MS_BIND | MS_REMOUNT, nullptr) < 0) return false;
-    const bus::Participant here = domain.join();
+    const bus::ParticipantRef here = domain.join();
     if (!works(here)) return false;
     if (::mount(path, path, nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY, nullptr) < 0) return false;
     const auto make = [&] { const bus::Publisher publisher("topic", {}, here); };
@@ -392,7 +392,7 @@ TEST_F(Limits, a_full_directory_says_so) {
     if (!refuses([&] { (void)domain.join(); }, Code::kOutOfMemory, {"full", "TENSORBUS_DOMAIN"}))
       return false;
     if (!inodes(2, MS_REMOUNT)) return false;
-    const bus::Participant here = domain.join();
+    const bus::ParticipantRef here = domain.join();
     const auto make = [&] { const bus::Publisher publisher("topic", {}, here); };
     if (!refuses(make, Code::kOutOfMemory, {"full", "make room"})) return false;
     return inodes(10, MS_REMOUNT) && works(here);
@@ -408,7 +408,7 @@ TEST_F(Limits, a_full_cgroup_is_named) {
       std::ofstream procs(group + "/cgroup.procs");
       procs << ::getpid() << std::flush;
       if (!procs) ::_exit(kSkipped);
-      const bus::Participant here = domain.join();
+      const bus::ParticipantRef here = domain.join();
       bus::Publisher publisher("topic", {}, here);
       const auto loan = [&] { (void)publisher.loan<std::uint8_t>({100 * kMiB}); };
       return refuses(loan, Code::kOutOfMemory, {"memory.limit_in_bytes of cgroup", "leaves"}) &&
@@ -425,8 +425,8 @@ TEST_F(Limits, without_an_inotify_instance_publishers_are_found_all_the_same) {
   in_child([&] {
     std::vector<int> instances;
     for (int fd = 0; (fd = ::inotify_init1(IN_CLOEXEC)) >= 0;) instances.push_back(fd);
-    const bus::Participant here = domain.join();
-    const bus::Participant there = domain.join();
+    const bus::ParticipantRef here = domain.join();
+    const bus::ParticipantRef there = domain.join();
     for (const int fd : instances) ::close(fd);
     bus::Subscriber subscriber("topic", {}, here);
     (void)subscriber.wait_for_publishers(1, 20ms);

@@ -74,8 +74,8 @@ class PeerProcess {
   std::string join() {
     ParticipantOptions options;
     options.domain = domain_;
-    participants_.emplace_back(options);
-    return "ok " + participants_.back().id().hex();
+    participants_.push_back(bus::make_participant(options));
+    return "ok " + participants_.back()->id().hex();
   }
   std::string leave() {
     kept_.clear();
@@ -347,8 +347,8 @@ class PeerProcess {
   std::string used() {
     for (bus::Publisher& publisher : publishers_) (void)publisher.stats();
     std::size_t bytes = 0;
-    for (const bus::Participant& participant : participants_)
-      bytes += participant.arena().used_bytes;
+    for (const bus::ParticipantRef& participant : participants_)
+      bytes += participant->memory_use().used_bytes;
     return "ok " + std::to_string(bytes);
   }
 
@@ -373,7 +373,7 @@ class PeerProcess {
   static const std::map<std::string, Command> commands_;
 
   const std::string domain_;
-  std::deque<bus::Participant> participants_;
+  std::deque<bus::ParticipantRef> participants_;
   std::deque<bus::Publisher> publishers_;
   std::deque<bus::Subscriber> subscribers_;
   std::vector<bus::Sample> kept_;

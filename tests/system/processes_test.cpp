@@ -78,7 +78,7 @@ TEST_F(Processes, many_publishers_reach_many_subscribers) {
 TEST_F(Processes, a_reliable_stream_loses_nothing) {
   Peer publisher(domain);
   ASSERT_EQ(publisher.ask("publisher topic reliable depth=4"), "ok");
-  const bus::Participant here = domain.join();
+  const bus::ParticipantRef here = domain.join();
   bus::Subscriber subscriber("topic", {}, here);
   ASSERT_EQ(publisher.ask("await_subscribers 1"), "ok");
   publisher.tell("publish 5000 words=300");
@@ -109,7 +109,7 @@ TEST_F(Processes, a_late_subscriber_gets_history) {
 }
 
 TEST_F(Processes, that_leave_leave_nothing_behind) {
-  const bus::Participant here = domain.join();
+  const bus::ParticipantRef here = domain.join();
   const auto files = domain.files();
   Peer publisher(domain);
   Peer subscriber(domain);
@@ -140,7 +140,7 @@ TEST_F(Processes, twenty_that_start_at_once_all_find_each_other) {
 TEST_F(Processes, a_stopped_subscriber_holds_up_no_one) {
   Peer stopped(domain);
   ASSERT_EQ(stopped.ask("subscriber topic depth=2"), "ok");
-  const bus::Participant here = domain.join();
+  const bus::ParticipantRef here = domain.join();
   bus::Publisher publisher("topic", {}, here);
   bus::Subscriber subscriber("topic", {}, here);
   ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);

@@ -67,7 +67,7 @@ class Putting : public ::testing::TestWithParam<PutPlace> {
   }
 
   const FreshDomain domain;
-  const bus::Participant server = domain.join();
+  const bus::ParticipantRef server = domain.join();
   bus::Queue queue{{}, server};
 };
 

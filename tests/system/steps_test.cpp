@@ -154,7 +154,8 @@ class Steps : public ::testing::TestWithParam<Place> {
     std::vector<bus::Publisher*> all{&*between};
     for (bus::Publisher& publisher : publishers) all.push_back(&publisher);
     std::size_t bytes = 0;
-    for (const bus::Participant& participant : participants) bytes += used_bytes(participant, all);
+    for (const bus::ParticipantRef& participant : participants)
+      bytes += used_bytes(participant, all);
     return bytes;
   }
   void remember() {
@@ -164,7 +165,7 @@ class Steps : public ::testing::TestWithParam<Place> {
   }
 
   const FreshDomain domain;
-  std::vector<bus::Participant> participants;
+  std::vector<bus::ParticipantRef> participants;
   std::optional<bus::Publisher> between;
   std::optional<bus::Subscriber> between_here;
   std::vector<bus::Publisher> publishers;
@@ -328,7 +329,7 @@ class StepsOfASharer : public Steps {
     std::vector<std::uint64_t> words(64);
     write_pattern(words, kFirstSeed);
     shared.emplace(share({.tensors = {TensorView::of(words.data(), {64})}}, {}, participants[0]));
-    for (const bus::Participant& each : participants)
+    for (const bus::ParticipantRef& each : participants)
       held.push_back(attach(shared->handle(), {}, each));
     remember();
   }
@@ -423,7 +424,7 @@ class NothingFound : public ::testing::Test {
   }
 
   const FreshDomain domain;
-  const bus::Participant here = domain.join();
+  const bus::ParticipantRef here = domain.join();
   bus::Publisher publisher{"topic", {}, here};
   Peer polling{domain, "receive.nothing_found:1:stop"};
 };

@@ -11,15 +11,15 @@
 extern "C" {
 #endif
 
-/* Counted: the file is unmapped, and its tensors end, after it was released as often as it was
- * given or retained. What was published or shared of it stays valid for its receivers. Usable in
- * forked children. */
+/* A reference to a mapped file. Each reference that tb_file_map() or tb_file_retain() makes must be
+ * released. The last release unmaps the file and ends its tensors. Receivers keep the tensors that
+ * were published or shared from it. Usable in forked children. */
 typedef struct tb_file tb_file;
 
 TB_API void tb_file_retain(tb_file* file);
 TB_API void tb_file_release(tb_file* file);
 
-/* What a write to the file's tensors does. */
+/* The effect of a write to the file's tensors. */
 enum {
   TB_FILE_READ = 0,          /* a write ends the process (SIGSEGV) */
   TB_FILE_READ_WRITE = 1,    /* writes go to the file: all that map or read it see them at once */
@@ -49,7 +49,8 @@ typedef struct tb_file_options {
  * TB_ERROR_SYSTEM, e.g. if there is no such file. The message names the file and the field. */
 TB_API tb_status tb_file_map(const char* path, const tb_file_options* options, tb_file** file);
 
-/* The number of tensors: in the order of a .safetensors file, or one for any other file. */
+/* The number of tensors; 1 for a file that is not a .safetensors file. They are in the order of the
+ * file. */
 TB_API uint32_t tb_file_tensor_count(const tb_file* file);
 /* NULL if there is no tensor with this index, or it has no name. Valid as long as the file. */
 TB_API const char* tb_file_tensor_name(const tb_file* file, uint32_t index);
@@ -57,18 +58,18 @@ TB_API const char* tb_file_tensor_name(const tb_file* file, uint32_t index);
  * TB_ERROR_UNSUPPORTED if no tensor can have its elements (the packed F6 types of .safetensors).
  * With TB_FILE_READ it is not `writable`. */
 TB_API tb_status tb_file_tensor(const tb_file* file, uint32_t index, tb_tensor* tensor);
-/* The same by name; NULL names the only tensor of a file without names. */
+/* Describes the tensor with this name. NULL names the only tensor of a file without names. */
 TB_API tb_status tb_file_tensor_named(const tb_file* file, const char* name, tb_tensor* tensor);
 
-/* The metadata of a .safetensors file: a text for each key. NULL if none has this index. Valid as
- * long as the file. */
+/* The metadata of a .safetensors file: a text for each key. NULL if there is none with this index.
+ * Valid as long as the file. */
 TB_API uint32_t tb_file_metadata_count(const tb_file* file);
 TB_API const char* tb_file_metadata_key(const tb_file* file, uint32_t index);
 TB_API const char* tb_file_metadata_value(const tb_file* file, uint32_t index);
 
-/* Checks that the memory is what the file holds. Returns TB_ERROR_SYSTEM if the file was cut short,
- * a page could not be read or written, or (unless writes reach the file) the file was written to
- * since it was mapped. Call it after reading: only then can the data be trusted. */
+/* Checks that the memory has the contents of the file. Returns TB_ERROR_SYSTEM if the file was cut
+ * short, a page could not be read or written, or (unless writes reach the file) the file was
+ * written to since it was mapped. Call it after reading: only then can the data be trusted. */
 TB_API tb_status tb_file_check(const tb_file* file);
 /* Waits until all writes are on the disk. Returns TB_ERROR_INVALID_ARGUMENT if writes do not reach
  * the file, and TB_ERROR_SYSTEM like tb_file_check(). */

@@ -1,4 +1,4 @@
-/* What the participants of a domain have, and which processes hold their memory. */
+/* The objects of the participants of a domain, and the processes that hold their memory. */
 #ifndef TENSORBUS_C_INSPECTION_H
 #define TENSORBUS_C_INSPECTION_H
 
@@ -13,18 +13,19 @@
 extern "C" {
 #endif
 
-/* The library makes the structs below; programs only read them. Those with a struct_size may grow:
- * it is the size that the library knows. Lists have pointers to their elements. No text is NULL. */
+/* The library makes the structs below; programs only read them. Structs with a struct_size may
+ * grow: struct_size is the size in the loaded library. A list is an array of pointers to its
+ * elements. No text is NULL. */
 
 /* A process at the other end of a connection. This struct does not grow. */
 typedef struct tb_peer_name {
-  uint32_t pid; /* as the inspected process sees it; 0: not visible there */
+  uint32_t pid; /* in the pid namespace of the inspected process; 0: not visible there */
   uint32_t reserved;
   uint8_t participant[16]; /* all zero: unknown */
   const char* process;     /* the name of its program; "": unknown */
 } tb_peer_name;
 
-/* One subscriber of a publisher, as the publisher knows it. */
+/* One subscriber of a publisher, with the publisher's counters. */
 typedef struct tb_link_report {
   uint32_t struct_size;
   uint32_t depth;
@@ -35,12 +36,12 @@ typedef struct tb_link_report {
   uint64_t delivered;     /* samples put into its queue */
   uint32_t waiting;       /* samples in its queue now */
   uint32_t held;          /* received and not released */
-  uint64_t held_bytes;    /* of the waiting and held samples; others may hold the same bytes */
+  uint64_t held_bytes;    /* of waiting and held samples; others may hold the same bytes */
   int64_t oldest_held_ns; /* age of the oldest of these; 0: there are none */
   uint64_t dropped_depth; /* taken out of its full queue for a newer one */
   uint64_t dropped_held;  /* not queued: it holds as many as it may */
   uint64_t dropped_unsent;
-  int64_t blocked_ns; /* how long a waiting publisher has found no room; 0: there is room */
+  int64_t blocked_ns; /* how long a waiting publisher has had no room; 0: there is room */
   int32_t cut_off;    /* 1: was cut off after `lag_timeout_ns`, and still holds samples */
   uint32_t reserved;
 } tb_link_report;
@@ -93,7 +94,7 @@ typedef struct tb_queue_client_report {
   uint64_t in_hand; /* items got and not finished; without `redeliver`, until its next get */
 } tb_queue_client_report;
 
-/* A queue, as the process that made it knows it. */
+/* A queue, with the counters of its process. */
 typedef struct tb_queue_report {
   uint32_t struct_size;
   uint32_t maxsize;
@@ -111,7 +112,7 @@ typedef struct tb_queue_report {
   const tb_queue_client_report* const* clients;
 } tb_queue_report;
 
-/* A share, as the process that made it knows it. */
+/* A share, with the counters of its process. */
 typedef struct tb_share_report {
   uint32_t struct_size;
   uint32_t uses_left; /* how often it can still be attached; 0: any number of times */
@@ -170,10 +171,10 @@ typedef struct tb_memory_report {
   const tb_device_report* const* devices;
 } tb_memory_report;
 
-/* What one process has on the bus. */
+/* The objects that one process has on the bus. */
 typedef struct tb_participant_report {
   uint32_t struct_size;
-  uint32_t pid; /* as this process sees it; 0: not visible here */
+  uint32_t pid; /* in the pid namespace of this process; 0: not visible here */
   uint8_t participant[16];
   const char* process; /* the name of its program */
   const char* error;   /* why it did not reply; "": it replied */
@@ -203,11 +204,11 @@ typedef struct tb_inspection {
   const tb_participant_report* const* participants; /* by pid */
 } tb_inspection;
 
-/* Inspects all participants of a domain in parallel. They reply from counters that they keep
- * anyway. A participant that has not replied in time (it may be stopped) is listed with the reason;
- * one that has ended is not listed. `domain`: as in tb_participant_options; NULL: the default. A
- * domain that does not exist is not made and has no participants. The caller destroys the result.
- * Returns TB_ERROR_PERMISSION for an unsafe directory. */
+/* Inspects all participants of a domain in parallel. They reply with counters that they always
+ * keep. A participant that has not replied in time (it may be stopped) is listed with the reason. A
+ * participant that has ended is not listed. `domain`: as in tb_participant_options; NULL: the
+ * default. A domain that does not exist is not made and has no participants. The caller destroys
+ * the result. Returns TB_ERROR_PERMISSION for an unsafe directory. */
 TB_API tb_status tb_inspect(const char* domain, int64_t timeout_ns, tb_inspection** inspection);
 TB_API void tb_inspection_destroy(tb_inspection* inspection);
 

@@ -32,22 +32,23 @@ typedef struct tb_node_info {
   const char* machine; /* its machine; "": this machine */
 } tb_node_info;
 
-/* Calls `tell` for each publisher or node; `info` is valid during that call. A result other than 0
- * ends the listing. */
+/* The listing functions call `tell` for each publisher or node. `info` is valid during that call. A
+ * result other than 0 ends the listing. */
 typedef int (*tb_tell_publisher)(const tb_publisher_info* info, void* context);
 typedef int (*tb_tell_node)(const tb_node_info* info, void* context);
 TB_API tb_status tb_list_publishers(tb_participant* participant, tb_tell_publisher tell,
                                     void* context);
 TB_API tb_status tb_list_nodes(tb_participant* participant, tb_tell_node tell, void* context);
 
-/* Waits until the topic has a publisher, or a node has the name. Returns TB_TIMED_OUT,
+/* Wait until the topic has a publisher, or a node has the name. Return TB_TIMED_OUT,
  * TB_INTERRUPTED. */
 TB_API tb_status tb_wait_for_topic(tb_participant* participant, const char* topic,
                                    int64_t timeout_ns, const tb_give_up* give_up);
 TB_API tb_status tb_wait_for_node(tb_participant* participant, const char* name, int64_t timeout_ns,
                                   const tb_give_up* give_up);
 
-/* Keeps a node's name in the domain while it lives. Several may have the same name. */
+/* Lists a node's name in the domain while this object exists. Several nodes may have the same name.
+ */
 typedef struct tb_node_name tb_node_name;
 /* Returns TB_ERROR_INVALID_ARGUMENT for an empty name or one of more than 2,048 bytes. */
 TB_API tb_status tb_node_name_create(tb_participant* participant, const char* name,

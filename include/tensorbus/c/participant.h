@@ -10,9 +10,10 @@
 extern "C" {
 #endif
 
-/* A participant is one process on one domain, shared by its publishers, subscribers and queues.
+/* A participant is one process on one domain. Its publishers, subscribers and queues share it.
  * Where a function takes a participant, NULL means the participant that the process shares on the
- * default domain, made at the first use. Its memory lives as long as any object made with it. */
+ * default domain, which the first use makes. Its memory stays as long as any object made with it.
+ */
 typedef struct tb_participant tb_participant;
 
 typedef struct tb_participant_options {

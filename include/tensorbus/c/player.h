@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* A player has a participant of its own and one thread. Its publishers are like the recorded ones,
- * and lend their tensors from the mapped file. */
+/* A player has a participant of its own and one thread. Its publishers have the options of the
+ * recorded publishers. They lend the tensors in the mapped file by reference. */
 typedef struct tb_player tb_player;
 
 typedef struct tb_player_options {
@@ -36,9 +36,10 @@ typedef struct tb_player_options {
 #define TB_PLAYER_OPTIONS_INIT \
   {sizeof(tb_player_options), 0, NULL, 0, NULL, NULL, 0, 1.0, 0, UINT64_MAX, 0, 0, 0, 0, NULL, NULL}
 
-/* Makes the publishers and starts, unless paused. The recording may be destroyed. Returns
- * TB_ERROR_INVALID_ARGUMENT that names the option, or an invalid recorded type;
- * TB_ERROR_UNSUPPORTED for a device that cannot be used here; else as tb_publisher_create(). */
+/* Makes the publishers and starts, unless paused. The recording may then be destroyed. Returns
+ * TB_ERROR_INVALID_ARGUMENT for an invalid option or recorded type, which the message names;
+ * TB_ERROR_UNSUPPORTED for a device that cannot be used here; and the errors of
+ * tb_publisher_create(). */
 TB_API tb_status tb_player_create(const tb_recording* recording, const tb_player_options* options,
                                   tb_player** player);
 /* Closes the player; its error is lost. */
@@ -57,8 +58,8 @@ TB_API tb_status tb_player_set_rate(tb_player* player, double rate);
 /* Waits until each topic has a subscriber. Returns TB_TIMED_OUT, TB_INTERRUPTED. */
 TB_API tb_status tb_player_wait_for_subscribers(tb_player* player, int64_t timeout_ns,
                                                 const tb_give_up* give_up);
-/* Waits until all was published or playing has failed. Returns TB_TIMED_OUT, TB_INTERRUPTED.
- */
+/* Waits until all messages were published or playing has failed. Returns TB_TIMED_OUT,
+ * TB_INTERRUPTED. */
 TB_API tb_status tb_player_wait(tb_player* player, int64_t timeout_ns, const tb_give_up* give_up);
 
 typedef struct tb_player_stats {

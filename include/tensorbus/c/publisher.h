@@ -1,4 +1,4 @@
-/* Sends to every subscriber of a topic, in any process of the domain. */
+/* Sends samples to every subscriber of a topic, in any process of the domain. */
 #ifndef TENSORBUS_C_PUBLISHER_H
 #define TENSORBUS_C_PUBLISHER_H
 
@@ -41,8 +41,8 @@ TB_API tb_status tb_publisher_create(tb_participant* participant, const char* to
 /* Closes it. */
 TB_API void tb_publisher_destroy(tb_publisher* publisher);
 
-/* Loans memory for one tensor, on a device. Returns TB_ERROR_OUT_OF_MEMORY, TB_ERROR_UNSUPPORTED
- * (for GPU memory; the message says why), TB_ERROR_CLOSED. */
+/* Loans memory for one tensor, on a device. Returns TB_ERROR_OUT_OF_MEMORY; TB_ERROR_UNSUPPORTED,
+ * with the reason in the message, if GPU memory is not available; TB_ERROR_CLOSED. */
 TB_API tb_status tb_publisher_loan(tb_publisher* publisher, const tb_layout* layout, int32_t device,
                                    tb_loan** loan);
 
@@ -63,7 +63,7 @@ TB_API tb_status tb_publisher_publish_loan(tb_publisher* publisher, tb_loan** lo
  * and TB_ERROR_INVALID_ARGUMENT for invalid tensors and for a loan that was published before. */
 TB_API tb_status tb_publisher_publish(tb_publisher* publisher, const tb_message* message,
                                       tb_published* published);
-/* The same with its own timeout, which only a reliable publisher uses. */
+/* Like tb_publisher_publish(), with a timeout for this call. Only a reliable publisher uses it. */
 TB_API tb_status tb_publisher_publish_within(tb_publisher* publisher, const tb_message* message,
                                              int64_t timeout_ns, const tb_give_up* give_up,
                                              tb_published* published);
@@ -77,11 +77,11 @@ typedef struct tb_published_many {
 } tb_published_many;
 #define TB_PUBLISHED_MANY_INIT {sizeof(tb_published_many), 0, 0, 0}
 
-/* Publishes each row of a tensor in host memory, along its first dimension, as a message of its
- * own, as consecutive calls of tb_publisher_publish_within() would; each row is copied once. For
- * many small messages: it takes its locks, and wakes the subscribers, once for many. Without TB_OK,
- * only the first `count` were published. TB_INTERRUPTED after the first: another call publishes the
- * others, or returns the error that stopped this one. */
+/* Publishes each row of a tensor in host memory as one message, like consecutive calls of
+ * tb_publisher_publish_within(). The rows are along the first dimension; each is copied once. This
+ * is faster for many small messages, because it takes its locks, and wakes the subscribers, once
+ * for many. Without TB_OK, only the first `count` rows were published. TB_INTERRUPTED after the
+ * first row: another call publishes the other rows, or returns the error that stopped this call. */
 TB_API tb_status tb_publisher_publish_many(tb_publisher* publisher, const tb_tensor* rows,
                                            int64_t timeout_ns, const tb_give_up* give_up,
                                            tb_published_many* published);
@@ -105,19 +105,21 @@ typedef struct tb_publisher_stats {
   uint64_t bytes_copied;   /* of tensors that were not in memory of the bus */
   uint64_t bytes_in_flight;
   uint64_t bad_returns; /* invalid leases that subscribers returned */
-  uint64_t blocked_ns;  /* how long publishing has waited for it */
+  uint64_t blocked_ns;  /* how long publishing has waited for `blocked_by` */
   uint64_t cut_off;     /* subscribers cut off after `lag_timeout_ns` */
 } tb_publisher_stats;
 #define TB_PUBLISHER_STATS_INIT \
   {sizeof(tb_publisher_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 TB_API tb_status tb_publisher_get_stats(const tb_publisher* publisher, tb_publisher_stats* stats);
 
-/* Subscribers still get the samples in their queues. A second call does nothing. */
+/* Closes the publisher. Subscribers still get the samples in their queues. A second call does
+ * nothing. */
 TB_API void tb_publisher_close(tb_publisher* publisher);
 
-/* Names the samples from which the calling thread makes what it publishes next, for tracers
- * (docs/tracing.md): at most 16, replacing earlier ones; none: clears them. The samples may be
- * released afterwards. Nothing is sent or kept unless a tracer runs. */
+/* For tracers (docs/tracing.md): names the samples from which the calling thread makes the samples
+ * that it publishes next. Only the first 16 are named. They replace earlier names; a `count` of 0
+ * clears them. The samples may be released afterwards. Nothing is sent or kept unless a tracer
+ * runs. */
 TB_API void tb_name_parents(const tb_sample* const* samples, uint32_t count);
 
 #ifdef __cplusplus

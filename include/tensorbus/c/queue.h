@@ -13,9 +13,9 @@
 extern "C" {
 #endif
 
-/* A queue lives in the participant that made it; when that ends, all calls return TB_CLOSED.
- * Tensors are passed by reference: after a get, neither the process that put the item nor the
- * queue's process is needed. */
+/* The participant that made a queue holds it; when this participant ends, all calls return
+ * TB_CLOSED. Tensors are passed by reference: after a get, neither the process that put the item
+ * nor the queue's process is needed. */
 typedef struct tb_queue tb_queue;
 
 typedef struct tb_queue_options {
@@ -33,31 +33,33 @@ typedef struct tb_queue_options {
  * names its process. */
 TB_API tb_status tb_queue_create(tb_participant* participant, const tb_queue_options* options,
                                  tb_queue** queue);
-/* Opens a queue by its address, or by its name, for which it waits. Returns TB_ERROR_TIMEOUT; for
- * an address TB_ERROR_CLOSED if its process is gone, TB_ERROR_INVALID_ARGUMENT if it is invalid. */
+/* Opens a queue by its address or its name. Waits until a queue has this name. Returns
+ * TB_ERROR_TIMEOUT; for an address also TB_ERROR_CLOSED if its process is gone, and
+ * TB_ERROR_INVALID_ARGUMENT if the address is invalid. */
 TB_API tb_status tb_queue_open(tb_participant* participant, const char* address_or_name,
                                int64_t timeout_ns, const tb_give_up* give_up, tb_queue** queue);
-/* Makes a handle of the queue with this address, without a request: if its process is stopped or
- * gone, the first call that needs it reports that. `options`: those with which the queue was made;
- * `shared` must be the same, or tensors are refused. Returns TB_ERROR_INVALID_ARGUMENT for an
- * invalid address. */
+/* Makes a handle of the queue with this address. It sends no request: if the queue's process is
+ * stopped or gone, the first call that needs the process reports it. `options` are the options with
+ * which the queue was made. `shared` must be the same, or tensors are refused. Returns
+ * TB_ERROR_INVALID_ARGUMENT for an invalid address. */
 TB_API tb_status tb_queue_at(tb_participant* participant, const char* address,
                              const tb_queue_options* options, tb_queue** queue);
-/* Closes the queue if it was made here. */
+/* Closes the queue if this object made it. */
 TB_API void tb_queue_destroy(tb_queue* queue);
 
 /* One line of text, which any channel can carry; valid as long as the queue. */
 TB_API const char* tb_queue_address(const tb_queue* queue);
-/* The options as far as known here; the name is valid as long as the queue, "" for none. */
+/* Gets the options, as far as this object has them. The name is valid as long as the queue; "" for
+ * none. */
 TB_API tb_status tb_queue_get_options(const tb_queue* queue, tb_queue_options* options);
-/* 1 if the queue lives in this participant. */
+/* 1 if this object made the queue. */
 TB_API int32_t tb_queue_made_here(const tb_queue* queue);
 
 /* Puts an item. Returns TB_TIMED_OUT or TB_INTERRUPTED if there was no room (nothing was put);
  * TB_SHUT_DOWN; TB_CLOSED; TB_ERROR_TIMEOUT if the queue's process did not reply: the item may be
  * in the queue; TB_ERROR_INVALID_ARGUMENT for an item larger than max_bytes. With a timeout other
- * than TB_FOREVER it also waits for memory that others release. Else, and after that time,
- * TB_ERROR_OUT_OF_MEMORY. */
+ * than TB_FOREVER it also waits until enough memory is released. Returns TB_ERROR_OUT_OF_MEMORY
+ * after that time, and at once with TB_FOREVER. */
 TB_API tb_status tb_queue_put(tb_queue* queue, const tb_message* item, int64_t timeout_ns,
                               const tb_give_up* give_up);
 /* Puts an item without tensors if that needs no waiting and no request to another process. Returns
@@ -90,22 +92,25 @@ TB_API tb_status tb_queue_get_stats(const tb_queue* queue, const tb_give_up* giv
  * when no item is left. `immediate` 1: waiting items are dropped and count as done. Returns
  * TB_ERROR_CLOSED; TB_ERROR_TIMEOUT. */
 TB_API tb_status tb_queue_shutdown(tb_queue* queue, int32_t immediate, const tb_give_up* give_up);
-/* Waits until no item waits, so that closing the queue drops none. With `redeliver`, items that
- * other processes have got must also be done. Returns TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED. */
+/* Waits until the queue has no waiting item, so that closing it drops none. With `redeliver`, items
+ * that other processes have got must also be done. Returns TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED.
+ */
 TB_API tb_status tb_queue_drain(tb_queue* queue, int64_t timeout_ns, const tb_give_up* give_up);
 /* Closes the queue for all processes. Waiting items are dropped: see tb_queue_drain(). */
 TB_API tb_status tb_queue_close(tb_queue* queue, const tb_give_up* give_up);
 
-/* An unfinished request, for event loops. */
+/* A request for event loops. */
 typedef struct tb_pending tb_pending;
 TB_API tb_status tb_queue_start_put(tb_queue* queue, const tb_message* item, tb_pending** pending);
 TB_API tb_status tb_queue_start_get(tb_queue* queue, tb_pending** pending);
 TB_API tb_status tb_queue_start_join(tb_queue* queue, tb_pending** pending);
-/* tb_queue_get() that also returns TB_CLOSED when `unanswered`, a put or a join, is finished. */
+/* Like tb_queue_get(), but also returns TB_CLOSED when the request `unanswered` (a put or a join)
+ * is finished. */
 TB_API tb_status tb_queue_get_while(tb_queue* queue, const tb_pending* unanswered,
                                     int64_t timeout_ns, const tb_give_up* give_up,
                                     tb_sample** item);
-/* Cancels the request if it is not finished; an item on its way goes back into the queue. */
+/* Cancels the request if it is not finished; an item that is on its way then goes back into the
+ * queue. */
 TB_API void tb_pending_destroy(tb_pending* pending);
 /* A descriptor, owned by the request, that is readable when the request is finished. */
 TB_API int tb_pending_descriptor(const tb_pending* pending);

@@ -26,7 +26,7 @@ typedef struct tb_recorder_options {
   int32_t reserved;  /* 0 */
   uint64_t buffer_bytes; /* limit for samples that wait to be written */
   uint64_t split_bytes;  /* starts a new file before one exceeds this size; 0: never */
-  int64_t split_ns;      /* the same for its duration */
+  int64_t split_ns;      /* starts a new file before one exceeds this duration; 0: never */
   int64_t snapshot_ns; /* writes only at tb_recorder_snapshot(): the samples of this long before; 0:
                           writes all */
   const char* compress; /* "zstd" or "lz4", for messages of less than 1 MiB; NULL: none */
@@ -46,18 +46,18 @@ TB_API tb_status tb_recorder_create(const char* path, const tb_recorder_options*
                                     tb_recorder** recorder);
 /* Closes the recorder; its error is lost. */
 TB_API void tb_recorder_destroy(tb_recorder* recorder);
-/* Writes what was published before this call, and the end of the file. Returns the error that ended
- * recording early, e.g. a full disk; the message says what the file contains. A second call does
- * nothing. */
+/* Writes the messages published before this call, and the end of the file. Returns the error that
+ * ended recording early, e.g. a full disk; its message describes what the file contains. A second
+ * call does nothing. */
 TB_API tb_status tb_recorder_close(tb_recorder* recorder);
 
 /* Writes the kept samples to a new file and continues. `path` gets its path, cut to `bytes` with
- * the terminating zero; it may be NULL if `bytes` is 0. Returns TB_TIMED_OUT or TB_INTERRUPTED (it
- * will still be written), TB_CLOSED if recording has ended; TB_ERROR_INVALID_ARGUMENT without
+ * the terminating zero; it may be NULL if `bytes` is 0. Returns TB_TIMED_OUT or TB_INTERRUPTED (the
+ * file will still be written); TB_CLOSED if recording has ended; TB_ERROR_INVALID_ARGUMENT without
  * `snapshot_ns`. */
 TB_API tb_status tb_recorder_snapshot(tb_recorder* recorder, int64_t timeout_ns,
                                       const tb_give_up* give_up, char* path, size_t bytes);
-/* Waits until recording ends early. Returns TB_TIMED_OUT, TB_INTERRUPTED. */
+/* Waits until an error ends recording early. Returns TB_TIMED_OUT, TB_INTERRUPTED. */
 TB_API tb_status tb_recorder_wait(tb_recorder* recorder, int64_t timeout_ns,
                                   const tb_give_up* give_up);
 
@@ -80,24 +80,25 @@ TB_API tb_status tb_recorder_last_error(const tb_recorder* recorder, char* text,
 /* A mapped file that a recorder has written. Immutable; usable in forked children. */
 typedef struct tb_recording tb_recording;
 
-/* Opens a file. A file without an index at its end is searched. Returns TB_ERROR_INVALID_ARGUMENT
- * that says what is wrong in the file; TB_ERROR_UNSUPPORTED if it must be searched and its
- * compression library is missing; TB_ERROR_PERMISSION, TB_ERROR_OUT_OF_MEMORY, TB_ERROR_SYSTEM. */
+/* Opens a file. A file without an index at its end is searched. Returns TB_ERROR_INVALID_ARGUMENT,
+ * with the fault in the message, for an invalid file; TB_ERROR_UNSUPPORTED if it must be searched
+ * and its compression library is missing; TB_ERROR_PERMISSION, TB_ERROR_OUT_OF_MEMORY,
+ * TB_ERROR_SYSTEM. */
 TB_API tb_status tb_recording_open(const char* path, tb_recording** recording);
 /* Samples stay valid. */
 TB_API void tb_recording_destroy(tb_recording* recording);
 
 /* Messages are numbered in the order of their times. */
 TB_API uint64_t tb_recording_message_count(const tb_recording* recording);
-/* The time at which a message was recorded, ns since 1970. Returns TB_ERROR_INVALID_ARGUMENT if
- * none has this number. */
+/* Gets the time at which a message was recorded, ns since 1970. Returns TB_ERROR_INVALID_ARGUMENT
+ * if no message has this number. */
 TB_API tb_status tb_recording_time(const tb_recording* recording, uint64_t index,
                                    uint64_t* time_ns);
 /* Returns a message. Its tensors lie in the mapped file; publishing one lends the file. Tensors of
- * a compressed message lie in memory, to which its chunk is unpacked; publishing one copies it.
- * Returns TB_ERROR_INVALID_ARGUMENT that says what is damaged; TB_ERROR_UNSUPPORTED if another
- * program has encoded the message, or its compression library is missing; TB_ERROR_OUT_OF_MEMORY.
- */
+ * a compressed message lie in memory into which its chunk was unpacked; publishing one copies it.
+ * Returns TB_ERROR_INVALID_ARGUMENT if no message has this number, or if it is damaged (the message
+ * of the error describes the damage); TB_ERROR_UNSUPPORTED if another program has encoded the
+ * message, or its compression library is missing; TB_ERROR_OUT_OF_MEMORY. */
 TB_API tb_status tb_recording_get(const tb_recording* recording, uint64_t index,
                                   tb_sample** sample);
 /* Finds the messages on these topics (`topic_count` 0: all), recorded from `begin_ns` to before
@@ -121,18 +122,20 @@ typedef struct tb_recorded_topic {
 } tb_recorded_topic;
 #define TB_RECORDED_TOPIC_INIT {sizeof(tb_recorded_topic), 0, NULL, NULL, 0, 0, 0, 0, 0}
 TB_API uint32_t tb_recording_topic_count(const tb_recording* recording);
-/* Returns TB_ERROR_INVALID_ARGUMENT if none has this number. They are sorted by name. */
+/* Gets a topic; they are sorted by name. Returns TB_ERROR_INVALID_ARGUMENT if none has this number.
+ */
 TB_API tb_status tb_recording_topic(const tb_recording* recording, uint32_t index,
                                     tb_recorded_topic* topic);
 
 /* Information about the recorder: "version", "host", "domain" or "started"; NULL for another name.
- * Valid as long as the recording, as are the next two. */
+ * Valid as long as the recording, like the next two texts. */
 TB_API const char* tb_recording_about(const tb_recording* recording, const char* name);
 /* Why the file had to be searched, and where it ends; "": it is complete. */
 TB_API const char* tb_recording_recovered(const tb_recording* recording);
 /* What could not be read; "": nothing. */
 TB_API const char* tb_recording_damage(const tb_recording* recording);
-/* Returns TB_ERROR_SYSTEM if the memory is not what the file holds; see tb_file_check(). */
+/* Returns TB_ERROR_SYSTEM if the memory does not have the contents of the file; see
+ * tb_file_check(). */
 TB_API tb_status tb_recording_check(const tb_recording* recording);
 
 #ifdef __cplusplus

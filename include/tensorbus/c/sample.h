@@ -1,5 +1,5 @@
-/* A received message, by reference: it lies in its owner's memory and stays unchanged until the
- * sample is released. */
+/* A received message, by reference: its tensors lie in the memory of their owner, which does not
+ * reuse this memory until the sample is released. */
 #ifndef TENSORBUS_C_SAMPLE_H
 #define TENSORBUS_C_SAMPLE_H
 
@@ -12,13 +12,14 @@
 extern "C" {
 #endif
 
-/* Counted: freed after it was released as often as it was given or retained. */
+/* A reference to a sample. Each reference that a function returns or tb_sample_retain() makes must
+ * be released. The last release frees the sample. */
 typedef struct tb_sample tb_sample;
 
 TB_API void tb_sample_retain(tb_sample* sample);
 TB_API void tb_sample_release(tb_sample* sample);
 
-/* What a receiver may do with tensors. */
+/* The access of a receiver to tensors. */
 enum {
   TB_ACCESS_READ = 0,    /* read them in place; a write ends the process (SIGSEGV) */
   TB_ACCESS_PRIVATE = 1, /* write them for this receiver alone: written pages are copied */
@@ -50,17 +51,19 @@ TB_API tb_status tb_sample_tensor_at(const tb_sample* sample, const char* key, t
  * lives. */
 TB_API const void* tb_sample_fields(const tb_sample* sample, size_t* bytes);
 
-/* For tensors on GPUs. Call it for every stream (CUstream, cudaStream_t; NULL: the legacy default
- * stream) before the stream uses the tensor. Later work of the stream finds the tensor as
- * published, and has run before the owner reuses the memory. Does not wait. `device`: the GPU of
- * the stream. Returns TB_ERROR_UNSUPPORTED if the stream is being captured into a graph. */
+/* Orders a stream with the writer and the owner of a tensor on a GPU. Call it for every stream
+ * (CUstream, cudaStream_t; NULL: the legacy default stream) before the stream uses the tensor.
+ * Later work of the stream finds the tensor as published, and the owner reuses the memory only
+ * after this work has run. `device`: the GPU of the stream. Does not wait, except where streams
+ * cannot wait for each other (docs/cuda.md): there the call waits. Returns TB_ERROR_UNSUPPORTED if
+ * the stream is being captured into a graph. */
 TB_API tb_status tb_sample_use_on(const tb_sample* sample, uint32_t index, void* stream,
                                   int32_t device);
 /* 0 if the publisher died before a GPU had written the tensor. Call it after the work on the tensor
- * is done: it says whether the result is valid. */
+ * is done, to find out whether the result is valid. */
 TB_API int32_t tb_sample_intact(const tb_sample* sample);
 
-/* Copies the sample into writable memory of this process alone. */
+/* Copies the sample into writable memory that only this process has. */
 TB_API tb_status tb_sample_copy(const tb_sample* sample, tb_sample** copy);
 
 #ifdef __cplusplus

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* Keeps tensors for all processes that have the handle. */
+/* Keeps tensors available for all processes that have the handle. */
 typedef struct tb_share tb_share;
 
 typedef struct tb_share_options {
@@ -29,7 +29,7 @@ typedef struct tb_share_options {
 /* Tensors in memory of the bus are shared in place; all others are copied once. */
 TB_API tb_status tb_share_create(tb_participant* participant, const tb_message* message,
                                  const tb_share_options* options, tb_share** share);
-/* Ends the share: no more processes can attach. Attached ones keep the tensors. */
+/* Ends the share: no more processes can attach. Processes that have attached keep the tensors. */
 TB_API void tb_share_destroy(tb_share* share);
 /* "tensorbus:..."; valid as long as the share. */
 TB_API const char* tb_share_handle(const tb_share* share);
@@ -42,19 +42,18 @@ TB_API tb_status tb_handle_check(const char* handle);
 
 /* Gets the tensors of a handle, any number of times. `access`: as in sample.h. Returns
  * TB_TIMED_OUT, TB_INTERRUPTED; TB_ERROR_CLOSED if the owner is gone or has ended the share;
- * TB_ERROR_INVALID_ARGUMENT if the share has other tensors than the handle says;
- * TB_ERROR_PERMISSION if it is read-only. */
+ * TB_ERROR_INVALID_ARGUMENT if the share has other tensors than the handle describes;
+ * TB_ERROR_PERMISSION if write access is requested and the share is read-only. */
 TB_API tb_status tb_attach(tb_participant* participant, const char* handle, int32_t access,
                            int64_t timeout_ns, const tb_give_up* give_up, tb_sample** sample);
 
 /* Allocates memory of the bus that this process keeps, on a device. It may be filled, shared and
- * published by reference any number of times; all holders see later writes. `shared`: 1 if others
- * may also get the right to write to it. Its bytes are not cleared. It ends with tb_loan_destroy().
- */
+ * published by reference any number of times; all holders see later writes. `shared`: 1 if other
+ * processes can also get write access. The bytes are not cleared. tb_loan_destroy() ends it. */
 TB_API tb_status tb_empty(tb_participant* participant, const tb_layout* layout, int32_t device,
                           int32_t shared, tb_loan** memory);
-/* 1 if these bytes lie in memory of the bus, or of a mapped file, to which others may get write
- * access. */
+/* 1 if other processes can get write access to these bytes, in memory of the bus or of a mapped
+ * file. */
 TB_API int32_t tb_is_shared(tb_participant* participant, const void* data, size_t bytes);
 
 #ifdef __cplusplus

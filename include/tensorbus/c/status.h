@@ -20,7 +20,7 @@ typedef int32_t tb_status;
 enum {
   TB_OK = 0,
   TB_TIMED_OUT = 1,
-  TB_INTERRUPTED = 2, /* a signal handler ran, or tb_give_up asked for it; call again to continue */
+  TB_INTERRUPTED = 2, /* a signal handler or tb_give_up ended the call; call again to continue */
   TB_CLOSED = 3,      /* the object, or the other side, is closed */
   TB_HOLD_LIMIT = 4,  /* this subscriber holds max_held samples, and more are waiting */
   TB_SHUT_DOWN = 5,   /* the queue was shut down: it takes no items, and has none left */
@@ -38,8 +38,8 @@ enum {
   TB_ERROR_TYPE_MISMATCH = -11    /* both sides of a topic have different message types */
 };
 
-/* Why the last failed call of this thread failed: what was expected, what came, what to do. Valid
- * until this thread's next failing call; "" before the first. */
+/* Describes why the last failed call of this thread failed: what was expected, what was found, what
+ * to do. Valid until the next call of this thread that fails; "" before the first one. */
 TB_API const char* tb_error_message(void);
 
 /* E.g. "TB_TIMED_OUT"; "" for a number that is not a status. */
@@ -50,8 +50,8 @@ TB_API const char* tb_status_name(tb_status status);
 #define TB_FOREVER INT64_MAX
 
 /* A waiting call calls asked() at least ten times a second, and ends with TB_INTERRUPTED if the
- * result is not 0. Without it (NULL), every signal that arrives while the call sleeps ends it that
- * way. */
+ * result is not 0. Without a tb_give_up (NULL), every signal that arrives while the call sleeps
+ * ends the call with TB_INTERRUPTED. */
 typedef struct tb_give_up {
   int (*asked)(void* context);
   void* context;

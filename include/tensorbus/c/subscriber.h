@@ -1,4 +1,4 @@
-/* Receives from every publisher of a topic, in any process of the domain. */
+/* Receives the samples of every publisher of a topic, in any process of the domain. */
 #ifndef TENSORBUS_C_SUBSCRIBER_H
 #define TENSORBUS_C_SUBSCRIBER_H
 
@@ -44,14 +44,15 @@ TB_API void tb_subscriber_destroy(tb_subscriber* subscriber);
 
 /* Receives the next sample. Returns TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED, TB_HOLD_LIMIT;
  * TB_ERROR_OUT_OF_MEMORY (nothing is lost: the next call tries again); TB_ERROR_TYPE_MISMATCH (a
- * publisher refused us, reported once for each). TB_NOW: does not wait. */
+ * publisher refused this subscriber; reported once for each publisher). TB_NOW: does not wait. */
 TB_API tb_status tb_subscriber_receive(tb_subscriber* subscriber, int64_t timeout_ns,
                                        const tb_give_up* give_up, tb_sample** sample);
 
-/* Receives at most `capacity` samples: waits as above for the first, then takes the others that are
- * available. The first `*count` of `samples` belong to the caller, whatever this returns; TB_OK
- * means at least one. A status after the first sample is returned by the next call. For many small
- * messages: it takes its locks, and notifies the publishers, once for all samples.
+/* Receives at most `capacity` samples. Waits as above for the first sample, then takes the samples
+ * that are already available. The first `*count` of `samples` belong to the caller, also if the
+ * call fails; TB_OK means at least one. If another status follows the first sample, the next call
+ * returns it. This is faster for many small messages, because it takes its locks, and notifies the
+ * publishers, once for all samples.
  *
  *   tb_sample* samples[64];
  *   size_t count;
@@ -63,22 +64,22 @@ TB_API tb_status tb_subscriber_receive_many(tb_subscriber* subscriber, tb_sample
                                             size_t capacity, int64_t timeout_ns,
                                             const tb_give_up* give_up, size_t* count);
 
-/* Receives messages of one tensor into the rows of an array: waits as above for the first, then
- * takes the others that are available, at most one for each row. Each is copied into the next row,
- * and its lease ends at once. `layout`: that of the array at `rows`, contiguous; its first
- * dimension counts the rows. The first `*count` rows are new, whatever this returns. For many small
- * messages: it makes no samples.
+/* Receives messages of one tensor into the rows of an array. Waits as above for the first message,
+ * then takes the messages that are already available, at most one for each row. Copies each into
+ * the next row, and releases it at once. `layout` describes the array at `rows`, which must be
+ * contiguous; its first dimension is the number of rows. The first `*count` rows are new, also if
+ * the call fails. This is faster for many small messages, because it makes no samples.
  *
  * Returns the same statuses; TB_ERROR_INVALID_ARGUMENT if the next message is not a tensor with the
- * dtype and shape of a row; tb_subscriber_receive() returns that message. */
+ * dtype and shape of a row; tb_subscriber_receive() then returns that message. */
 TB_API tb_status tb_subscriber_receive_into(tb_subscriber* subscriber, void* rows,
                                             const tb_layout* layout, int64_t timeout_ns,
                                             const tb_give_up* give_up, size_t* count);
 
-/* 1 if receiving would not wait. Takes nothing. */
+/* 1 if receiving would not wait. Takes no sample. */
 TB_API int32_t tb_subscriber_ready(tb_subscriber* subscriber);
 /* For poll() and event loops: a descriptor, owned by the subscriber, that is readable when
- * receiving may find something. Receive with TB_NOW until TB_TIMED_OUT, which re-arms it. */
+ * receiving may find something. To re-arm it, receive with TB_NOW until TB_TIMED_OUT. */
 TB_API tb_status tb_subscriber_event_descriptor(tb_subscriber* subscriber, int* descriptor);
 
 /* Waits for `count` publishers. Returns TB_TIMED_OUT, TB_INTERRUPTED, TB_CLOSED. */
@@ -105,7 +106,7 @@ TB_API tb_status tb_subscriber_get_stats(const tb_subscriber* subscriber,
 TB_API tb_status tb_subscriber_last_refusal(const tb_subscriber* subscriber, char* text,
                                             size_t bytes);
 
-/* Waiting calls return TB_CLOSED; a second call does nothing. */
+/* Closes the subscriber. Waiting calls return TB_CLOSED. A second call does nothing. */
 TB_API void tb_subscriber_close(tb_subscriber* subscriber);
 
 #ifdef __cplusplus

@@ -57,8 +57,8 @@ typedef struct tb_layout {
   const int64_t* strides; /* in elements, may be zero or negative; NULL: row-major, no gaps */
 } tb_layout;
 
-/* A tensor in this process. If the bus describes it, it points into its sample or loan and is valid
- * as long as that. */
+/* A tensor in this process. A tensor that the library describes points into its sample, loan or
+ * file, and is valid as long as that object. */
 typedef struct tb_tensor {
   uint32_t struct_size;
   int32_t device;
@@ -74,9 +74,9 @@ typedef struct tb_tensor {
    * Receivers read it after the stream's present work has run. NULL: the legacy default stream. */
   void* stream;
   /* For publishing GPU memory: keeps the memory while receivers read it. With a keeper it is
-   * published in place, where the driver supports this. release(keeper) is called once, by the
-   * caller's thread or one of the bus, whether the call succeeds or not, unless a struct of the
-   * message was not initialised. NULL: the memory is copied on the GPU. */
+   * published in place where the driver supports this. release(keeper) is called once, in the
+   * caller's thread or a thread of the bus, also if the call fails, unless a struct of the message
+   * was not initialised. NULL: the memory is copied on the GPU. */
   void (*release)(void* keeper);
   void* keeper;
 } tb_tensor;

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* Each version has its own count. */
+/* The versions are counted independently of each other. */
 typedef struct tb_versions {
   uint32_t struct_size;
   uint32_t major, minor, patch; /* of the library */

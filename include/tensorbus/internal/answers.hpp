@@ -20,8 +20,8 @@
 namespace tensorbus::inline v0 {
 namespace internal {
 
-// Replies on their way to clients, which may be stopped or dead. Sending does not wait for clients;
-// the destructor waits up to a second. One thread at a time.
+// Sends replies to clients, which may be stopped or dead. Sending does not wait for clients; the
+// destructor waits up to a second. For one thread at a time.
 class Answers {
  public:
   explicit Answers(Participant participant) : participant_(std::move(participant)) {}
@@ -50,12 +50,13 @@ class Answers {
     return queues_.emplace(address, std::move(queue)).first->second;
   }
 
-  // Each has two descriptors. One that is given up still arrives if the client was reached.
+  // Limit for unfinished replies, which have two descriptors each, and for queues. A reply that is
+  // given up still arrives if it was sent to the client.
   static constexpr std::size_t kMax = 128;
   static constexpr std::chrono::seconds kAtTheEnd{1};
 
-  // Returns true if it has ended in any way. A client that is gone or refuses the reply is no
-  // error.
+  // Returns true if sending has succeeded or failed. It is no error if the client is gone or
+  // refuses the reply.
   static bool has_ended(Queue::Pending& giving) noexcept {
     try {
       Sample none;
@@ -68,12 +69,12 @@ class Answers {
     const Deadline deadline(kAtTheEnd);
     for (Queue::Pending& each : under_way_)
       while (!has_ended(each) && !deadline.passed())
-        poll_either(each.descriptor(), nullptr, deadline.remaining(kAtTheEnd));
+        wait_until_readable(each.descriptor(), deadline.remaining(kAtTheEnd));
   }
 
   Participant participant_;
   std::map<std::string, Queue> queues_;   // of recent clients
-  std::deque<Queue::Pending> under_way_;  // the oldest first
+  std::deque<Queue::Pending> under_way_;  // unfinished, the oldest first
 };
 
 }  // namespace internal

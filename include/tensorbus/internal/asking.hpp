@@ -2,7 +2,6 @@
 
 #include <poll.h>
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <mutex>
@@ -19,8 +18,8 @@
 namespace tensorbus::inline v0 {
 namespace internal {
 
-// Shows whether the process of a queue is gone or has closed the queue. It joins the queue, whose
-// items are never marked as done, so the join ends only then. Thread-safe.
+// Finds out whether the process of a queue is gone or has closed the queue. It joins the queue.
+// Items of the queue are never marked as done, so the join ends only in these cases. Thread-safe.
 class Lifeline {
  public:
   explicit Lifeline(Queue::Pending joining) : joining_(std::move(joining)) {}
@@ -44,48 +43,38 @@ class Lifeline {
 // The longest time between two calls of GiveUp by a waiting call.
 inline constexpr std::chrono::milliseconds kGiveUpSlice(50);
 
-// Returns the state of a request. kTimedOut: not finished. kClosed: also if the lifeline is cut
-// (that of the process that must reply, if it is not the queue's own).
-inline Outcome look(Queue::Pending& asked, Sample& sample, Lifeline* life) {
-  Outcome found = asked.take(sample);
-  if (found != Outcome::kTimedOut || life == nullptr || !life->cut()) return found;
-  found = asked.take(sample);  // the reply may have come before the end
-  return found == Outcome::kTimedOut ? Outcome::kClosed : found;
-}
-
-inline void poll_either(int one, Lifeline* life, std::chrono::nanoseconds timeout) {
-  std::array<pollfd, 2> polled{{{one, POLLIN, 0}, {-1, POLLIN, 0}}};  // poll() ignores -1
-  if (life != nullptr) polled[1].fd = life->descriptor();
-  (void)::poll(polled.data(), polled.size(), milliseconds_of(timeout));
+inline void wait_until_readable(int descriptor, std::chrono::nanoseconds timeout) {
+  pollfd polled{descriptor, POLLIN, 0};
+  (void)::poll(&polled, 1, milliseconds_of(timeout));
 }
 
 // Waits for a request; signals do not end the wait. kInterrupted: `give_up` returned true.
-inline Outcome answer_to(Queue::Pending& asked, Sample& sample, const Deadline& deadline,
-                         const GiveUp& give_up, Lifeline* life = nullptr) {
+inline Outcome wait_for(Queue::Pending& request, Sample& sample, const Deadline& deadline,
+                        const GiveUp& give_up) {
   while (true) {
-    const Outcome found = look(asked, sample, life);
+    const Outcome found = request.take(sample);
     if (found != Outcome::kTimedOut || deadline.passed()) return found;
     if (give_up && give_up()) return Outcome::kInterrupted;
-    poll_either(asked.descriptor(), life,
-                deadline.remaining(give_up ? std::chrono::nanoseconds(kGiveUpSlice)
-                                           : std::chrono::nanoseconds::max()));
+    wait_until_readable(request.descriptor(),
+                        deadline.remaining(give_up ? std::chrono::nanoseconds(kGiveUpSlice)
+                                                   : std::chrono::nanoseconds::max()));
   }
 }
 
-// Without a GiveUp, a signal handler would end the call.
+// Returns a GiveUp in any case, because without one a signal handler would end the call.
 inline GiveUp over_signals(const GiveUp& give_up) {
   return give_up ? give_up : [] { return false; };
 }
 
-// A queue of our own for one reply at a time.
+// A queue of this process for one reply at a time.
 class ReplyQueue {
  public:
   explicit ReplyQueue(const Participant& participant)
       : queue_({}, participant), address_(queue_.address()) {}
 
   const std::string& address() const noexcept { return address_; }
-  // Gets the reply, which must have been put before the lifeline is cut. Only the server knows this
-  // queue.
+  // Gets the reply, which must have been put before the lifeline is cut. Only the server has the
+  // address of this queue.
   Outcome get(Sample& answer, std::chrono::nanoseconds timeout, const GiveUp& give_up,
               Lifeline& life) {
     Outcome outcome = queue_.get_while(answer, life.pending(), timeout, over_signals(give_up));
@@ -96,7 +85,7 @@ class ReplyQueue {
   }
 
  private:
-  // For the delivery of a reply that is here: its owner may have to send its memory.
+  // Time for the delivery of a reply that is in the queue: its owner may have to send its memory.
   static constexpr std::chrono::seconds kMoment{1};
 
   static Outcome closed_unless_done(Outcome outcome) {

@@ -26,8 +26,7 @@ static_assert(code_of(TB_ERROR_INVALID_ARGUMENT) == Code::kInvalidArgument &&
 [[noreturn]] inline void throw_failure(tb_status status) {
   if (status > 0)
     throw Error(Code::kVersionMismatch,
-                "the libtensorbus that is loaded is newer than this "
-                "program, which does not know its status " +
+                "the loaded libtensorbus is newer than this program: unknown status " +
                     std::to_string(status));
   throw Error(code_of(status), tb_error_message());
 }
@@ -105,7 +104,7 @@ class Asked {
 
   // Returns NULL if there is no function.
   const tb_give_up* get() const noexcept { return give_up_ ? &c_give_up_ : nullptr; }
-  // Called with the status of the call that was given get().
+  // Called with the status of the call to which get() was passed.
   tb_status ended(tb_status status) const {
     caught_.rethrow();
     return status;

@@ -32,7 +32,7 @@ inline std::string queue_of_service(const std::string& service) {
   return "service:" + service;
 }
 
-// The types of the requests and replies of one side.
+// The request and reply types of a client or a service.
 struct CallTypes {
   MessageType request;
   MessageType reply;
@@ -63,10 +63,10 @@ class Packed {
   Message message_;
 };
 
-// Writes one of these maps.
+// Writes a request or a reply.
 class MapWriter {
  public:
-  // `bytes`: the size of its long texts, for which memory is reserved.
+  // Also reserves memory for long texts of `bytes` bytes.
   explicit MapWriter(std::size_t items, std::size_t bytes = 0) {
     writer_.reserve(kUsualBytes + bytes);
     writer_.write_map_of(items);
@@ -116,8 +116,8 @@ inline Packed mismatch_answer(const std::string& why) {
   return {map.take(), {}};
 }
 
-// Reads one of these maps without copies. If a key occurs twice, finds the first. Items with other
-// keys may be of any kind and depth.
+// Reads a request or a reply without copies. If a key occurs twice, finds the first. Items with
+// other keys may be of any kind and depth.
 class MapReader {
  public:
   // Throws Error(kProtocol) unless the bytes are one whole value.

@@ -5,8 +5,8 @@
 #include <optional>
 #include <tensorbus/values/dtype.hpp>
 
-// The element types with names in DLPack (https://dmlc.github.io/dlpack/latest/c_api.html), without
-// its header.
+// The element types that have a name in DLPack (https://dmlc.github.io/dlpack/latest/c_api.html).
+// DLPack's header is not needed.
 namespace tensorbus::inline v0 {
 namespace internal {
 

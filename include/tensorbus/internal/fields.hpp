@@ -9,9 +9,9 @@
 //
 //   list_fields(each, of, in...)
 //
-// calls each(name, field, c_field...) for each field: `name` is the name in Python, `field` is that
-// of `of`, and `c_field` is that of its C struct `in`, if one is given. The order is that on the
-// wire: new fields come last.
+// calls each(name, field, c_field...) for each field: `name` is the name in Python, `field` is the
+// field in `of`, and `c_field` is the field in the C struct `in`, if one is given. The order is the
+// order on the wire: new fields come last.
 namespace tensorbus::inline v0 {
 
 struct PeerName;
@@ -124,7 +124,7 @@ void list_fields(Each& each, IsReport<SubscriberStats> auto& of, auto&... in) {
   each("held", of.held, in.held...);
   each("publishers", of.publishers, in.publishers...);
   each("refused", of.refused, in.refused...);
-  each("last_refusal", of.last_refusal);  // C has it beside its struct
+  each("last_refusal", of.last_refusal);  // not in the C struct: tb_subscriber_last_refusal()
 }
 
 template <typename Each>
@@ -219,7 +219,7 @@ void list_fields(Each& each, IsReport<MemoryReport> auto& of, auto&... in) {
   each("devices", of.devices, c_list(in.devices, in.device_count)...);
 }
 
-// The inspecting process knows the first two, the error and the topics itself: inspection.cpp.
+// The inspecting process itself sets `participant`, `pid`, `error` and `topics` (inspection.cpp).
 template <typename Each>
 void list_fields(Each& each, IsReport<ParticipantReport> auto& of, auto&... in) {
   each("participant", of.participant, in.participant...);
@@ -289,7 +289,7 @@ struct NoField {
   void operator()(const char*, const auto&) const noexcept {}
 };
 
-// A struct that has a list above.
+// A struct for which list_fields() is defined above.
 template <typename Some>
 concept HasList = requires(Some& some, NoField& each) { list_fields(each, some); };
 

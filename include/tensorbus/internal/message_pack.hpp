@@ -15,14 +15,14 @@ namespace tensorbus::inline v0 {
 namespace internal {
 
 inline constexpr int kMaxDepth = 64;
-// The number of items for which a container reserves memory at most. A message can announce many
-// items in few bytes, and again at each level of nesting.
+// Limit for the number of items for which memory is reserved in advance: a message can announce
+// many items in few bytes, at each level of nesting.
 inline constexpr std::uint64_t kMaxReserved = 1024;
 inline constexpr std::int8_t kTensorType = 1;
 inline constexpr std::int8_t kTupleType = 2;
 inline constexpr std::int8_t kRecordType = 3;  // a list of a name and parts (docs/tensors.md)
 
-// Counts a level of nesting while it is read or written.
+// Counts a level of nesting while the level is read or written.
 class Nesting {
  public:
   Nesting(int& depth, Code code) : depth_(depth) {
@@ -43,14 +43,14 @@ class PackWriter {
   void write(const Value& value) {
     std::visit([this](const auto& alternative) { put(alternative); }, value.variant());
   }
-  // Writes the header of a map; the caller writes its items, each after its key.
+  // Writes the header of a map; the caller writes the items, each after its key.
   void write_map_of(std::size_t items) {
     if (items < 16)
       byte(static_cast<std::uint8_t>(0x80 | items));
     else
       header(0xde, 0xdf, items);
   }
-  // The same of a list.
+  // Writes the header of a list; the caller writes the items.
   void write_list_of(std::size_t items) {
     if (items < 16)
       byte(static_cast<std::uint8_t>(0x90 | items));
@@ -175,7 +175,7 @@ class PackWriter {
   int depth_;
 };
 
-// A value without its content: the items of a list or a map follow.
+// The head of a value. The items of a list or a map follow it.
 struct PackToken {
   enum class Kind {
     kNil,
@@ -196,15 +196,16 @@ struct PackToken {
 };
 
 // Reads values of the kinds that the caller expects, without copies: a message that is bytes, or
-// tensors by name, needs no Value. Returns nothing for another kind, or for a value that is cut
-// short.
+// tensors by name, needs no Value. The functions return nothing for another kind, or for a value
+// that is cut short.
 class PackCursor {
  public:
   explicit PackCursor(std::span<const std::byte> bytes) : rest_(bytes) {}
 
   std::size_t left() const noexcept { return rest_.size(); }
   std::span<const std::byte> rest() const noexcept { return rest_; }
-  // Returns a value of any kind. There are at least as many bytes left as a container has items.
+  // Returns the head of a value of any kind. At least as many bytes are left as a container has
+  // items.
   std::optional<PackToken> token() noexcept {
     using Kind = PackToken::Kind;
     const auto head = take(1);
@@ -273,7 +274,7 @@ class PackCursor {
     }
     return true;
   }
-  // Returns the bytes between this cursor and `end`, which was moved on from it.
+  // Returns the bytes from this cursor to `end`, a copy of this cursor that was moved forward.
   PackCursor without(const PackCursor& end) const noexcept {
     return PackCursor(rest_.first(rest_.size() - end.left()));
   }
@@ -300,7 +301,7 @@ class PackCursor {
     return std::string_view(reinterpret_cast<const char*>(text->data()), text->size());
   }
   std::optional<std::span<const std::byte>> bytes() noexcept { return take(count(0, 0, 0xc4, 1)); }
-  // In the form that PackWriter writes.
+  // Reads a tensor index in the form that PackWriter writes.
   std::optional<std::uint32_t> tensor() noexcept {
     std::uint32_t index = 0;
     const auto bytes = take(2 + sizeof index);
@@ -311,8 +312,9 @@ class PackCursor {
   }
 
  private:
-  // Returns the count at the beginning of a value. First bytes from `least` to below `end` contain
-  // it. After `first` it has `bytes` bytes, after each further first byte twice as many, up to 4.
+  // Returns the count at the beginning of a value. If the first byte is at least `least` and below
+  // `end`, it contains the count. If it is `first`, the count follows in `bytes` bytes; each next
+  // value of the first byte means a count of twice as many bytes, up to 4.
   std::optional<std::size_t> count(unsigned least, unsigned end, unsigned first,
                                    std::size_t bytes) noexcept {
     const auto head = take(1);

@@ -8,7 +8,8 @@
 
 namespace tensorbus::inline v0 {
 
-// A vector that stores a single element in itself: most samples have one tensor in one block.
+// A vector that stores a single element without an allocation: most samples have one tensor in one
+// block.
 template <typename T>
 class OneOrMany {
  public:

@@ -17,7 +17,7 @@
 namespace tensorbus::inline v0 {
 namespace internal {
 
-// Returns a timeout for poll() and epoll in ms, -1 for never. Rounded up, so that the last wait is
+// Returns a timeout for poll() and epoll in ms; -1: no timeout. Rounds up, so that the last wait is
 // not repeated with 0.
 inline int milliseconds_of(std::chrono::nanoseconds timeout) noexcept {
   constexpr std::chrono::milliseconds kMax(std::numeric_limits<int>::max());

@@ -19,7 +19,7 @@
 #include <tensorbus/values/outcome.hpp>
 #include <utility>
 
-// The process that offers a service: how a client finds it, calls it and notices its end.
+// The process that offers a service, for a client that finds it, calls it and notices its end.
 namespace tensorbus::inline v0 {
 namespace internal {
 
@@ -43,7 +43,7 @@ class Server {
   Outcome put(const Message& request, const Deadline& deadline, const GiveUp& give_up) {
     Queue::Pending putting = queue_.start_put(request);
     Sample none;
-    return answer_to(putting, none, deadline, give_up);
+    return wait_for(putting, none, deadline, give_up);
   }
   // Waits for the reply in `replies`. The server must have accepted the request.
   Outcome get(ReplyQueue& replies, Sample& answer, std::chrono::nanoseconds timeout,
@@ -52,7 +52,8 @@ class Server {
   }
 
  private:
-  // Called after the reply to a put: before, the queue may be empty, and a join would end at once.
+  // Called after the reply to a put: before it, the queue may be empty, and a join would end at
+  // once.
   Lifeline& lifeline() {
     const std::lock_guard lock(mutex_);
     if (!life_) life_.emplace(queue_.start_join());
@@ -86,7 +87,7 @@ class Finder {
   }
 
  private:
-  // The time until the name of a closed service has gone too, which nothing reports.
+  // Time until the name of a closed service is removed; no event reports the removal.
   static constexpr std::chrono::milliseconds kMoment{5};
 
   void look_for_one(const Deadline& deadline, const GiveUp& give_up) {

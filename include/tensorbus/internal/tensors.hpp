@@ -30,7 +30,7 @@ inline Device device_of(std::int32_t number) noexcept {
 // The result points into `layout`.
 inline tb_layout described(const Layout& layout) {
   if (layout.shape.size() != layout.strides.size())
-    refuse_tensor("as many strides as sizes are needed");
+    refuse_tensor("expected as many strides as sizes");
   return {static_cast<tb_dtype>(layout.dtype), static_cast<std::uint8_t>(layout.flags),
           static_cast<std::uint32_t>(layout.shape.size()), layout.shape.begin(),
           layout.strides.begin()};
@@ -59,7 +59,7 @@ inline Id id_of(const std::uint8_t (&bytes)[16]) noexcept {
   return id;
 }
 
-// A message for C, which takes over its keepers.
+// A message for a call of the C interface, which takes over its keepers.
 class Outbound {
  public:
   Outbound(std::span<const TensorView> tensors, const Message& rest) {

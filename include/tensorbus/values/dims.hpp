@@ -14,7 +14,7 @@ namespace tensorbus::inline v0 {
 // The largest number of dimensions of a tensor.
 inline constexpr std::size_t kMaxDims = 64;
 
-// The sizes or the strides of a tensor, outermost first. Up to six lie in the object itself.
+// The sizes or the strides of a tensor, outermost first. The object itself stores up to six values.
 class Dims {
  public:
   Dims() = default;

@@ -10,7 +10,8 @@
 
 namespace tensorbus::inline v0 {
 
-// Element types. The numbers are sent and never change; new ones are added at the end.
+// Element types. The numbers are part of the protocol and never change; new ones are added at the
+// end.
 enum class DType : std::uint8_t {
   kBool = 1,
   kUInt8 = 2,

@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <string>
 
-// Visible to all libraries of a program, so that one can catch what another throws.
+// Visible to all libraries of a program: one library can catch an exception that another throws.
 #if defined(TENSORBUS_BUILD)
 #define TENSORBUS_SEEN
 #else
@@ -29,7 +29,8 @@ enum class Code {
   kService,       // a service's callback failed; see ServiceError
 };
 
-// The exception of this library: what was expected, what came, what to do.
+// The exception of this library. Its text describes what was expected, what was found and what to
+// do.
 //
 //   try {
 //     tensorbus::Publisher publisher("");

@@ -7,10 +7,10 @@
 
 namespace tensorbus::inline v0 {
 
-// What a write to the tensors of a mapped file does.
+// The effect of a write to the tensors of a mapped file.
 enum class FileMode {
   kRead,         // a write ends the process (SIGSEGV)
-  kReadWrite,    // writes go to the file: all that map or read it see them at once
+  kReadWrite,    // writes go to the file: all processes that map or read it see them at once
   kCopyOnWrite,  // writes stay private: each written page is copied
   kCreate,       // as kReadWrite, on a new or emptied file with all its blocks allocated
 };
@@ -20,8 +20,8 @@ enum class FileMode {
 // needed.
 struct FileOptions {
   FileMode mode = FileMode::kRead;
-  // For .npy: must equal the dtype in the file, or give its bytes a meaning (NumPy does not know
-  // bfloat16, and saves it as '|V2'). Not for .safetensors.
+  // For .npy: must equal the dtype in the file, or be the type of elements that NumPy saves as
+  // bytes (it saves bfloat16 as '|V2'). Not for .safetensors.
   std::optional<DType> dtype{};
   // One size may be -1: it is computed from the file's size. Empty: the whole file. For .npy it
   // must equal the shape in the file. Not for .safetensors. Required, without -1, with kCreate.

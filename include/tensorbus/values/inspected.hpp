@@ -10,16 +10,17 @@
 
 namespace tensorbus::inline v0 {
 
-// The result of inspect(): what the participants of a domain have, and the holders of their memory.
+// The result of inspect(): the objects of the participants of a domain, and the holders of their
+// memory.
 
 // A process at the other end of a connection.
 struct PeerName {
   Id participant{};       // all zero: unknown
-  std::uint32_t pid = 0;  // as the inspected process sees it; 0: not visible there
+  std::uint32_t pid = 0;  // in the pid namespace of the inspected process; 0: not visible there
   std::string process{};  // the name of its program; empty: unknown
 };
 
-// One subscriber of a publisher, as the publisher knows it.
+// One subscriber of a publisher, with the publisher's counters.
 struct LinkReport {
   PeerName subscriber{};
   std::string node{};
@@ -29,14 +30,14 @@ struct LinkReport {
   std::uint64_t delivered = 0;  // samples put into its queue
   std::uint32_t waiting = 0;    // samples in its queue now
   std::uint32_t held = 0;       // received and not released
-  // Of the waiting and held samples. Several processes may hold the same bytes.
+  // Bytes of the waiting and held samples. Several processes may hold the same bytes.
   std::uint64_t held_bytes = 0;
   // The age of the oldest of these samples; 0: there are none.
   std::chrono::nanoseconds oldest_held{};
   std::uint64_t dropped_depth = 0;
   std::uint64_t dropped_held = 0;
   std::uint64_t dropped_unsent = 0;
-  // How long a waiting publisher has found no room here; 0: there is room.
+  // How long a waiting publisher has had no room in this queue; 0: there is room.
   std::chrono::nanoseconds blocked{};
   bool cut_off = false;  // was cut off after `lag_timeout`, and still holds samples
 };
@@ -81,7 +82,8 @@ struct QueueClientReport {
   std::uint32_t waiting_gets = 0;
 };
 
-// A queue, as the process that made it knows it. For a mirror, `stats` counts what waits here.
+// A queue, with the counters of its process. For a mirror, `stats` counts the items that wait in
+// it.
 struct QueueReport {
   std::string name{};     // empty: it has only an address
   std::string service{};  // the service whose requests it carries; empty if none
@@ -97,7 +99,7 @@ struct QueueReport {
   std::vector<QueueClientReport> clients{};
 };
 
-// A share, as the process that made it knows it.
+// A share, with the counters of its process.
 struct ShareReport {
   std::uint64_t number = 0;
   std::uint64_t bytes = 0;
@@ -145,10 +147,10 @@ struct MemoryReport {
   std::vector<DeviceReport> devices{};
 };
 
-// What one process has on the bus.
+// The objects that one process has on the bus.
 struct ParticipantReport {
   Id participant{};
-  std::uint32_t pid = 0;  // as the inspecting process sees it; 0: not visible there
+  std::uint32_t pid = 0;  // in the pid namespace of the inspecting process; 0: not visible there
   std::string process{};  // the name of its program
   std::string error{};    // why it did not reply; empty: it replied
   std::string version{};  // of its Tensorbus
@@ -156,7 +158,7 @@ struct ParticipantReport {
   std::vector<std::string> nodes{};
   // The topics that it publishes, according to its files. Like `nodes`, known even without a reply.
   std::vector<std::string> topics{};
-  // From here on empty without a reply.
+  // The fields below are empty without a reply.
   std::vector<PublisherReport> publishers{};
   std::vector<SubscriberReport> subscribers{};
   std::vector<QueueReport> queues{};

@@ -57,8 +57,9 @@ struct ByteSpan {
   std::size_t bytes() const noexcept { return static_cast<std::size_t>(end - begin); }
 };
 
-// Checks a layout of any origin. Throws Error(kInvalidArgument) that names the fault: unknown
-// dtype, too many dimensions, sizes and strides of different length, a negative size, an overflow.
+// Checks a layout, which may be untrusted, and returns the bytes that it touches. Throws
+// Error(kInvalidArgument), which names the fault: unknown dtype, too many dimensions, sizes and
+// strides of different length, a negative size, an overflow.
 ByteSpan span_of(const Layout& layout);
 
 namespace internal {
@@ -86,13 +87,14 @@ inline std::int64_t checked_item(DType dtype, std::size_t dims) {
   return item;
 }
 
-// Returns a size as a factor of strides: PyTorch and NumPy count an empty dimension as 1 there.
+// Returns the factor by which a size multiplies strides. It is 1 for an empty dimension, as in
+// PyTorch and NumPy.
 inline std::int64_t counted(std::int64_t size) {
   if (size < 0) refuse_tensor("negative size " + std::to_string(size));
   return std::max<std::int64_t>(size, 1);
 }
 
-// Gives a layout the strides of contiguous(), and throws what that throws. Returns its span_of().
+// Sets the strides of contiguous(), and throws what contiguous() throws. Returns span_of(layout).
 inline ByteSpan lay_out_in_rows(Layout& layout) {
   const std::int64_t item = checked_item(layout.dtype, layout.shape.size());
   layout.strides = Dims(layout.shape.size());
@@ -135,7 +137,7 @@ inline bool Layout::is_contiguous() const noexcept {
 inline ByteSpan span_of(const Layout& layout) {
   const std::int64_t item = internal::checked_item(layout.dtype, layout.shape.size());
   if (layout.shape.size() != layout.strides.size())
-    internal::refuse_tensor("as many strides as sizes are needed");
+    internal::refuse_tensor("expected as many strides as sizes");
   const std::int64_t* const sizes = layout.shape.begin();
   const std::int64_t* const strides = layout.strides.begin();
   std::int64_t elements = 1;

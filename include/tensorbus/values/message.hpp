@@ -19,8 +19,9 @@ struct TensorView {
   Device device{};
   // For a tensor on a GPU: the stream of that device (a CUstream or cudaStream_t) on which it is
   // written. Receivers read it after the stream's present work has run. Null: the legacy default
-  // stream. Memory that must be copied is read in that stream's order, perhaps after publish() has
-  // returned: free it in the same order, as PyTorch's allocator does.
+  // stream. If the memory must be copied, the copy runs in the order of this stream, perhaps after
+  // publish() has returned. So free the memory in the order of this stream, as PyTorch's allocator
+  // does.
   void* stream = nullptr;
   // For a tensor on a GPU: keeps its memory while it is read. With a keeper, the tensor is
   // published in place, where the driver supports this, and must not be written to until its

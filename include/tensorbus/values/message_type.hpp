@@ -21,7 +21,7 @@ namespace tensorbus::inline v0 {
 // The fields are sorted by name; "= ..." marks a field that a message may leave out.
 class MessageType {
  public:
-  // Any message.
+  // The type of any message.
   MessageType() = default;
   // Throws Error(kInvalidArgument) for an invalid definition.
   explicit MessageType(std::string definition);
@@ -32,8 +32,9 @@ class MessageType {
   // 64-bit FNV-1a (Fowler, Noll and Vo) of the definition without its "= ..."; 0: any message.
   std::uint64_t fingerprint() const noexcept { return fingerprint_; }
 
-  // Returns why a reader of this type cannot read messages of type `written`; empty if it can:
-  // every field of this type is there with the same type, or may be left out. Others are ignored.
+  // Returns why a reader of this type cannot read messages of type `written`; empty if it can. It
+  // can if the names are equal, and `written` has each field of this type with the same type, or
+  // lacks a field that may be left out. Other fields of `written` are ignored.
   std::string why_not(const MessageType& written) const;
 
  private:

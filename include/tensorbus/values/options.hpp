@@ -27,19 +27,19 @@ struct ParticipantOptions {
   std::size_t cuda_budget_bytes = 0;
 };
 
-// What a subscriber may do with received tensors.
+// The access of a subscriber to received tensors.
 enum class Access {
   // Read them in place; a write ends the process (SIGSEGV). The default.
   kRead,
   // Write them for this subscriber alone: a written page becomes a private copy that no other
   // process sees. Costs a mapping for each sample (one or two microseconds), and a fault and memory
   // for each written page; copying is faster if all of a large tensor is written. If the publisher
-  // is `shared`, pages that were not written show the writes of others. A tensor on a GPU is copied
-  // there, in the order of its streams: no thread waits for it, and its lease is returned after the
-  // copy.
+  // is `shared`, pages that were not written show the writes of other processes. A tensor on a GPU
+  // is copied there, in the order of its streams: no thread waits for the copy, and the lease is
+  // returned after it.
   kPrivate,
   // Write them for all: the publisher and all other holders of the sample see the writes. The
-  // processes themselves must agree on an order. Only with publishers that are `shared`.
+  // program must order the accesses of its processes. Only with publishers that are `shared`.
   kShared,
 };
 
@@ -53,17 +53,17 @@ struct PublisherOptions {
   // Drops nothing: publish() waits up to `timeout` for a subscriber without room.
   bool reliable = false;
   std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
-  // A subscriber without room for this long, while publish() waited or gave up, is cut off: the
-  // samples in its queue are dropped, and publish() continues. It is connected again as soon as it
-  // looks for samples, and counts the lost samples as `missed`. Only if `reliable`.
+  // Only if `reliable`. A subscriber that had no room for this long, while publish() waited or gave
+  // up, is cut off: the samples in its queue are dropped, and publish() continues. It is connected
+  // again as soon as it looks for samples, and counts the lost samples as `missed`.
   std::chrono::nanoseconds lag_timeout = std::chrono::nanoseconds::max();
   // Subscribers with Access::kShared may write to samples of this publisher. They can then write to
   // all loans and samples of this participant's shared publishers, and to nothing else.
   bool shared = false;
   // Samples of this publisher lie in segments of their own. A subscriber's process gets only these,
-  // so it can read (or, if shared, write) nothing else of this process. Tensors elsewhere are
-  // copied: loans of other publishers, empty(), received tensors; not mapped files and GPU memory
-  // (docs/limits.md).
+  // so it can read (or, if shared, write) nothing else of this process. Tensors in loans of other
+  // publishers, in empty() memory, and received tensors are copied. Mapped files and GPU memory are
+  // not copied (docs/limits.md).
   bool isolated = false;
   // The type of its messages. Subscribers that expect another type are refused.
   MessageType type{};
@@ -82,23 +82,23 @@ struct SubscriberOptions {
   // samples is left. A publisher that was killed counts as closed only when another has taken its
   // place.
   bool end_of_stream = false;
-  // How long receive() polls before it sleeps, using a core. If the last samples came within some
-  // microseconds of the call, it polls for up to 80 us. 0: it sleeps at once.
+  // How long receive() polls, and uses a core, before it sleeps. If the last samples arrived within
+  // a few microseconds of the call, it polls for up to 80 us. 0: it sleeps at once.
   std::chrono::nanoseconds spin = std::chrono::microseconds(5);
   // With kShared, a publisher that is not `shared` refuses the subscriber; stats() reports that.
   Access access = Access::kRead;
   // The expected type. receive() reports publishers whose messages cannot be read; they stay
   // unconnected.
   MessageType type{};
-  // Pins received blocks of host memory for GPUs, from 64 KiB on. Copies from them to a GPU are
+  // Pins received blocks of host memory of at least 64 KiB for GPUs. Copies from them to a GPU are
   // then direct, and a program need not wait for them. Throws Error(kUnsupported) if no GPU
   // supports this. Not with Access::kPrivate.
   bool pin = false;
   // Tensors of a GPU that this process cannot use arrive in host memory. With this option they are
-  // copied to this device, into our own memory (cuda_budget_bytes). All other tensors stay where
-  // they are. Throws Error(kUnsupported) with the reason if this is not possible here.
-  // Device::host(): all GPU tensors arrive in host memory, even if this process can use the GPU,
-  // copied by their owner through pinned memory. Not with Access::kShared.
+  // copied to this device, into memory of this process (cuda_budget_bytes). All other tensors stay
+  // where they are. Throws Error(kUnsupported) with the reason if this is not possible here.
+  // Device::host(): all GPU tensors arrive in host memory, even if this process can use the GPU.
+  // Their owner copies them through pinned memory. Not with Access::kShared.
   //
   //   tensorbus::Subscriber subscriber("frames", {.device = tensorbus::Device::cuda(0)});
   std::optional<Device> device{};
@@ -106,14 +106,14 @@ struct SubscriberOptions {
   std::string node{};
 };
 
-// The options of a queue, set by its maker for all users.
+// The options of a queue. The process that makes it sets them for all users.
 struct QueueOptions {
   std::uint32_t maxsize = 0;  // items that may wait; 0: no limit
   // If a process dies with an item for which it has not called task_done(), the item goes back into
   // the queue. Otherwise it counts as lost.
   bool redeliver = false;
-  // Processes that get an item may write to its tensors; all holders see it. Tensors elsewhere are
-  // copied into memory that allows this.
+  // Processes that get an item may write to its tensors; all holders see the writes. Tensors in
+  // memory that does not allow this are copied.
   bool shared = false;
   std::string name{};  // the name for other processes; empty: only an address
   // Limit for the tensors and fields of waiting items, in bytes; 0: none.
@@ -127,8 +127,8 @@ struct ShareOptions {
   std::uint32_t uses = 0;
   // The share ends after this time, used or not.
   std::chrono::nanoseconds ttl = std::chrono::nanoseconds::max();
-  // Processes that attach with Access::kShared may write to the tensors; all holders see it.
-  // Tensors elsewhere are copied into memory that allows this.
+  // Processes that attach with Access::kShared may write to the tensors; all holders see the
+  // writes. Tensors in memory that does not allow this are copied.
   bool shared = false;
 };
 

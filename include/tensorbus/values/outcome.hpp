@@ -18,9 +18,10 @@ enum class Outcome {
   kShutDown,   // the queue was shut down: it takes no items, and has none left
 };
 
-// A waiting call calls it at least ten times a second; true ends the call with kInterrupted.
-// Without it, every signal that arrives while the call sleeps does. The call throws its exceptions.
-// A std::stop_token is a GiveUp:
+// A function that can end a waiting call. The call calls it at least ten times a second, and
+// returns kInterrupted if the result is true. The call throws the exceptions of the function.
+// Without a GiveUp, every signal that arrives while the call sleeps ends the call with
+// kInterrupted. A std::stop_token is a GiveUp:
 //
 //   std::jthread worker([&](std::stop_token stop) {
 //     while (auto sample = subscriber.receive(std::chrono::hours(1), stop)) use(*sample);

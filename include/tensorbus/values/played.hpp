@@ -9,7 +9,7 @@
 
 namespace tensorbus::inline v0 {
 
-// What is played of a recording, and how.
+// The messages of a recording to play, and how to play them.
 struct PlayerOptions {
   std::vector<std::string> topics{};           // recorded names; none: all
   std::map<std::string, std::string> remap{};  // recorded names and the names to use instead
@@ -18,10 +18,11 @@ struct PlayerOptions {
   bool paused = false;                         // starts paused
   std::uint64_t begin_ns = 0;         // plays messages recorded from this time on, ns since 1970,
   std::uint64_t end_ns = UINT64_MAX;  // and before this time
-  // A topic on which the player publishes the recorded time; empty: none. A clock recorded there is
-  // left out, with a line in the log; other recorded messages there are Error(kInvalidArgument).
+  // A topic on which the player publishes the recorded time; empty: none. If a clock was recorded
+  // on this topic, it is left out and a line is logged. For other messages that were recorded on
+  // it, Player throws Error(kInvalidArgument).
   std::string clock{};
-  // Tensors that were published on a GPU are copied to this one; empty: they are lent from the
+  // Tensors that were published on a GPU are copied to this GPU; empty: they are lent from the
   // file, in host memory. Throws Error(kUnsupported) with the reason if this is not possible here.
   std::optional<Device> device{};
   std::string domain{};

@@ -8,7 +8,7 @@
 
 namespace tensorbus::inline v0 {
 
-// What a recorder records, and the file it writes.
+// The topics that a recorder records, and the file that it writes.
 struct RecorderOptions {
   std::string path;
   std::vector<std::string> topics{};
@@ -18,14 +18,15 @@ struct RecorderOptions {
   std::uint64_t buffer_bytes = std::uint64_t{2} << 30;  // limit for samples that wait to be written
   std::uint32_t depth = 64;                             // samples that may wait in each publisher
   bool overwrite = false;                               // replaces an existing file
-  // Before a file exceeds this size or duration, it is ended and another one begun:
+  // The recorder ends a file before it exceeds this size or duration, and begins another one:
   // "NAME-0001.mcap", and so on. 0: one file, `path`.
   std::uint64_t split_bytes = 0;
   std::chrono::nanoseconds split_time{0};
-  // Writes only at snapshot(): the samples of this long before. 0: writes all.
+  // The recorder writes only at snapshot(): the samples of this long before the call. 0: writes
+  // all.
   std::chrono::nanoseconds snapshot_time{0};
-  // "zstd" or "lz4": for all topics, except messages of 1 MiB or more; and for each of these
-  // topics, including large messages ("": none).
+  // "zstd" or "lz4". `compress` applies to all topics, except messages of 1 MiB or more.
+  // `compress_topics` applies to single topics, including their large messages ("": none).
   std::string compress{};
   std::map<std::string, std::string> compress_topics{};
   std::string domain{};

@@ -38,8 +38,8 @@ struct PublisherStats {
   std::uint32_t waiting = 0;      // threads that wait in publish()
   std::uint64_t cut_off = 0;      // subscribers cut off after `lag_timeout`
   std::uint64_t bad_returns = 0;  // invalid leases that subscribers returned
-  // If a reliable publisher waits or gave up: the pid of the subscriber without room for which it
-  // has waited longest, and how long; else 0.
+  // If a reliable publisher waits or gave up: the pid of the subscriber for whose room it has
+  // waited longest, and the time; else 0.
   std::uint32_t blocked_by = 0;
   std::chrono::nanoseconds blocked_for{};
 };
@@ -58,11 +58,11 @@ struct SubscriberStats {
   std::string last_refusal;  // why the last publisher was not connected; "" if none was refused
 };
 
-// Counters of a queue, as its process has them.
+// Counters of a queue, kept by its process.
 struct QueueStats {
   std::uint64_t items = 0;       // waiting
   std::uint64_t unfinished = 0;  // put and not done
-  // Got by processes that died, or in memory that the queue's process could not map.
+  // Items got by processes that died, and items in memory that the queue's process could not map.
   std::uint64_t lost = 0;
   std::uint64_t bytes = 0;  // of waiting items
 };

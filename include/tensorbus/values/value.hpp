@@ -31,7 +31,7 @@ class Value {
     std::vector<Value> items;
     bool operator==(const Tuple&) const = default;
   };
-  // An extension type that this library does not know, kept unchanged.
+  // An unknown extension type, kept unchanged.
   struct Extension {
     std::int8_t type = 0;
     std::vector<std::byte> bytes;
@@ -72,7 +72,7 @@ class Value {
   }
   // Returns the value of a string key of a map; throws Error(kInvalidArgument) if there is none.
   const Value& at(std::string_view key) const;
-  // The same, or nullptr.
+  // Like at(), but returns nullptr if there is none.
   const Value* find(std::string_view key) const noexcept;
 
   const Variant& variant() const noexcept { return variant_; }
@@ -80,8 +80,8 @@ class Value {
 
   // Throws Error(kInvalidArgument) for values that decode() would refuse: more than 64 levels.
   std::vector<std::byte> encode() const;
-  // Decodes bytes of any origin. Throws Error(kProtocol) unless they are one whole value of at most
-  // 64 levels that announces no more than there is.
+  // Decodes bytes, which may be untrusted. Throws Error(kProtocol) unless they are exactly one
+  // complete value of at most 64 levels.
   static Value decode(std::span<const std::byte> bytes);
 
  private:
@@ -105,7 +105,7 @@ inline std::string a_value_of(std::size_t type) {
   return (std::string_view("aeio").find(name[0]) == std::string_view::npos ? "a " : "an ") + name;
 }
 
-// The end of an error: why a value has no such field, and what to do.
+// Returns the end of an error text: why a value lacks the field, and what to do.
 inline std::string why_no_field(const Value& value) {
   if (value.is<std::nullptr_t>())
     return ": there are no fields, as in a message that is a single tensor: get that without a key";
@@ -120,7 +120,7 @@ inline std::string why_no_field(const Value& value) {
 
 }  // namespace internal
 
-// Not defaulted in the class, where its maps are incomplete: nvcc rejects that.
+// Not defaulted in the class, because its maps are incomplete there and nvcc rejects that.
 inline bool Value::operator==(const Value& other) const { return variant_ == other.variant_; }
 
 inline Value::Value(std::uint64_t value) {

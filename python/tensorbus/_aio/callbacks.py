@@ -12,7 +12,8 @@ from tensorbus._base.errors import InvalidArgument
 Mode = Literal["async", "sync"]
 Callback = Callable[..., Any]
 
-# Exceptions of a callback in a thread that are reported. Others end its node: sys.exit, Ctrl-C.
+# The exceptions of a callback in a thread that are reported. All others end the node of the
+# callback: those of sys.exit and Ctrl-C.
 RAISED = Exception, asyncio.CancelledError
 
 
@@ -29,12 +30,12 @@ def checked_callback(
     """Checks that a callback can be called in this mode.
 
     Args:
-        arguments: the names of the arguments that it is called with; None: not known.
+        arguments: the names of the arguments that it is called with; None: they are unknown.
 
     Raises:
         InvalidArgument: the callback is None.
-        TypeError: it is not callable, does not accept the arguments, or is a coroutine function in
-            mode "sync", which awaits nothing.
+        TypeError: the callback is not callable, does not accept the arguments, or is a coroutine
+            function in mode "sync", which awaits nothing.
     """
     if callback is None:
         raise InvalidArgument(f"callback=None: mode={mode!r} needs one here")
@@ -64,7 +65,8 @@ def _check_arguments(callback: Callback, arguments: Sequence[str]) -> None:
 
 
 def is_coroutine_function(callback: Callback) -> bool:
-    """
+    """Whether a call of the callback returns a coroutine.
+
     >>> async def tick(): ...
     >>> is_coroutine_function(tick), is_coroutine_function(print)
     (True, False)

@@ -57,13 +57,13 @@ class Failures:
         self._log(logging.WARNING, error, where, None)
 
     def end_with(self, error: BaseException) -> None:
-        """Stops the node, and has `raise_first` raise the first error, for any `on_error`."""
+        """Stops the node for any `on_error`; `raise_first` then raises the first error."""
         with self._lock:
             self._first = self._first or error
         self._stop()
 
     def raise_first(self) -> None:
-        """Raises the first error, if there is one, and forgets it."""
+        """Raises the first error, if there is one, and clears it."""
         with self._lock:
             error, self._first = self._first, None
         if error is not None:

@@ -29,7 +29,8 @@ class Wait:
             is not shared with other processes. It then stays registered for the next wait.
 
     Raises:
-        OutOfMemory: no descriptor, or no room in the epoll; also on entering the context.
+        OutOfMemory: no descriptor is left, or the epoll is full. Entering the context raises it,
+            too.
     """
 
     def __init__(self, descriptor: int, timeout: float | None, owner: object | None = None) -> None:
@@ -84,11 +85,11 @@ class LoopPoller:
     something else, does not keep the loop busy. An event wakes all tasks that wait for the
     descriptor, so that no task has to wake another.
 
-    Waits with a timeout share one timer of the loop, set for the first of them to end. It is kept
-    if that wait was woken before: the next wait usually has the same timeout, so that one timer
+    Waits with a timeout share one timer of the loop, set for the earliest deadline. The timer is
+    kept if that wait ends early: the next wait usually has the same timeout, so that one timer
     serves many waits.
 
-    Only the loop holds its poller, by the callback: closing the loop closes the epoll. Use it only
+    Only the loop's reader callback holds the poller: closing the loop closes the epoll. Use it only
     in the loop's thread.
     """
 
@@ -111,7 +112,7 @@ class LoopPoller:
         return poller
 
     def add(self, wait: Wait) -> None:
-        """Starts a wait; a descriptor that is newly registered also reports earlier events."""
+        """Starts a wait; a newly registered descriptor also reports earlier events."""
         watched = self._watched.get(wait.descriptor)
         if watched is None or not watched.is_of(wait.owner):
             with _epoll_errors():
@@ -137,7 +138,7 @@ class LoopPoller:
         self._timer = loop.call_at(deadline, _end_due_waits, ref(self), loop)
 
     def end_due(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Ends the waits whose time has come, and sets the timer for the next."""
+        """Ends the waits whose deadline has passed, and sets the timer for the next deadline."""
         self._timer = None
         now = self._timer_end  # not loop.time(): loops may call a timer slightly early
         for watched in self._watched.values():
@@ -157,7 +158,7 @@ class LoopPoller:
             for wait in watched.waits:
                 wait.wake()
             if not watched.waits:
-                # One idle event is usual: more samples may have come with the one just taken.
+                # One idle event is usual: more samples may have arrived with the last taken sample.
                 if watched.had_idle_event:
                     self._forget(descriptor)
                 watched.had_idle_event = True
@@ -203,8 +204,8 @@ def _epoll_errors() -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise OutOfMemory(
-                "waiting in an event loop: fs.epoll.max_user_watches for this user, and so many "
-                "descriptors are watched: close some, or raise it"
+                "waiting in an event loop: this user watches fs.epoll.max_user_watches "
+                "descriptors: close some, or raise the limit"
             ) from None
         raise_system_error("waiting in an event loop", error.errno or errno.EIO)
 

@@ -25,7 +25,7 @@ def own_loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 def run_until_signal(work: Coroutine[Any, Any, None]) -> None:
-    """Runs a coroutine in a loop of its own, and cancels it on SIGINT, SIGTERM and SIGHUP.
+    """Runs a coroutine in a new loop, and cancels it on SIGINT, SIGTERM and SIGHUP.
 
     The signal handlers of the loop raise nothing, so no exception is lost in a `__del__`.
     """

@@ -17,7 +17,7 @@ _ACCESS: dict[str, _core.Access] = {
 }
 
 # The limits of the core.
-_FOREVER = 1e9  # seconds; a longer time is no limit
+_FOREVER = 1e9  # seconds; a longer timeout means no limit
 MAX_COUNT = 2**32 - 1
 MAX_DEPTH = 65_536
 MAX_HELD = 983_040

@@ -7,9 +7,9 @@ from typing import Any
 
 from tensorbus._base.errors import InvalidArgument
 
-# Main memory, where the core takes the ordinal of a GPU.
+# The core's ordinal of main memory, in place of a GPU's.
 HOST = -1
-# The device of a subscriber that moves no tensors.
+# The ordinal for a subscriber without a `device`: its tensors are not moved.
 STAYS = -2
 
 
@@ -103,6 +103,6 @@ def stream_of(stream: Any) -> int:
     if isinstance(stream, int) and not isinstance(stream, bool) and stream >= 0:
         return stream
     raise InvalidArgument(
-        f"stream={stream!r}: expected a stream of PyTorch or CuPy, what has __cuda_stream__, or "
-        "its handle as an int"
+        f"stream={stream!r}: expected a stream of PyTorch or CuPy, an object with "
+        "__cuda_stream__, or a handle as an int"
     )

@@ -17,11 +17,11 @@ class Error(Exception):
 
 
 class InvalidArgument(Error, ValueError):
-    """An invalid value, for example an empty topic, or a loan that was published before."""
+    """An argument is invalid, for example an empty topic, or a loan that was published before."""
 
 
 class Unsupported(Error, TypeError):
-    """A value that cannot travel, or a missing feature; the message names a remedy."""
+    """A value cannot be sent, or a feature is missing; the message names a remedy."""
 
 
 class CannotTravel(Exception):
@@ -34,7 +34,7 @@ class CannotTravel(Exception):
 
 
 class MessageError(Error, TypeError):
-    """A message, or one of its fields, does not have its declared type; the text says where."""
+    """A message, or one of its fields, does not have its declared type; the text names which."""
 
 
 class OutOfMemory(Error, MemoryError):
@@ -81,7 +81,7 @@ class TypeMismatch(Error, TypeError):
 
 
 class WorkerDied(Error, RuntimeError):
-    """A worker of a pool died during a task; the message says how."""
+    """A worker of a pool died during a task; the message names its exit status or signal."""
 
 
 class ServiceError(Error, RuntimeError):
@@ -89,7 +89,7 @@ class ServiceError(Error, RuntimeError):
 
 
 class SystemCallError(Error, OSError):
-    """A system call failed."""
+    """A system call failed; the message names the reason. `errno` is `None`."""
 
 
 for _kind in list(vars().values()):

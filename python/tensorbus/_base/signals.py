@@ -1,4 +1,4 @@
-"""Signals: which ones end a command, and Ctrl-C during imports that it must not interrupt."""
+"""Signals: those that end a command, and Ctrl-C during imports that must not be interrupted."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def ending_signals() -> list[signal.Signals]:
 
 @contextmanager
 def stop_signals(on_signal: Callable[[], object] = lambda: None) -> Iterator[list[int]]:
-    """In this context, signals that end a command are appended to the list and end nothing.
+    """Context in which a signal that ends a command is appended to a list instead.
 
     Args:
-        on_signal: called after each.
+        on_signal: called after each signal.
     """
     received: list[int] = []
 
@@ -46,9 +46,9 @@ def stop_signals(on_signal: Callable[[], object] = lambda: None) -> Iterator[lis
 def interrupts_later() -> Iterator[None]:
     """Context that delays the `KeyboardInterrupt` of Ctrl-C to its end.
 
-    For imports of extension modules that run Python code. With an interrupt inside, msgspec would
-    drop the exception and continue without `datetime`, and nanobind would abort while it makes its
-    enums. It does nothing outside the main thread, or if the program has a handler of its own.
+    It is for imports of extension modules that run Python code. After an interrupt in that code,
+    msgspec drops the exception and continues without `datetime`; nanobind, which is creating its
+    enums, aborts. It does nothing outside the main thread, or if the program has set a handler.
     """
     if (
         threading.current_thread() is not threading.main_thread()

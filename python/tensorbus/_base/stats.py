@@ -10,10 +10,7 @@ from tensorbus._base.public import public
 
 
 class Stats:
-    """Counters that can also be read as a dict: `stats["sent"]`, `dict(stats)`, `stats == {...}`.
-
-    Older versions returned a dict.
-    """
+    """Counters, as attributes and like a dict: `stats["sent"]`, `dict(stats)`, `stats == {...}`."""
 
     def keys(self) -> Iterator[str]:
         """The names of the counters."""
@@ -100,7 +97,7 @@ class SubscriberStats(Stats):
     bad: int
     """Samples with a malformed descriptor."""
     gone: int
-    """Re-published samples whose memory no longer existed when this process asked for it."""
+    """Re-published samples whose memory no longer existed when this process requested it."""
     staged: int
     """Samples of a GPU that arrived in main memory: see docs/cuda.md."""
     held: int
@@ -128,7 +125,7 @@ class QueueStats(Stats):
     """
 
     items: int
-    """Items that wait."""
+    """Items that wait in the queue."""
     unfinished: int
     """Items put for which `task_done` was not called yet."""
     lost: int

@@ -12,9 +12,9 @@ _SIGNAL_SLICE = 0.1
 class StopEvent(threading.Event):
     """A `threading.Event` that a signal handler may set.
 
-    A signal handler runs in the main thread, even while that thread waits here: therefore the
+    A signal handler runs in the main thread, even while that thread is in `wait`: therefore the
     event's lock is reentrant. The main thread waits in short slices: CPython does not call the
-    handler of a signal that comes after the check for signals and before the thread blocks.
+    handler of a signal that arrives after the check for signals and before the thread blocks.
 
     >>> event = StopEvent()
     >>> event.wait(0.01), event.set(), event.wait()

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from tensorbus._cli import plain
 from tensorbus._core import version
 
-# By command: the module that defines it, as `app` or as a command of `app`.
+# The module that defines a command, as `app` or as a command of `app`, by the command's name.
 _MODULES = {
     "topic": "topic",
     "node": "node",
@@ -33,7 +33,7 @@ _MODULES = {
 
 
 class _Commands(TyperGroup):
-    """Finds the commands by their names, so that only the one that runs is imported."""
+    """Finds the commands by their names, so that only the command that runs is imported."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*plain.HELP, *_MODULES]
@@ -50,7 +50,7 @@ class _Commands(TyperGroup):
 
 
 def _plain(name: str) -> Any:
-    """Wraps a command of argparse, so that help and completion have it."""
+    """Wraps a command of argparse, so that help and completion include it."""
     app = typer.Typer(add_completion=False)
 
     @app.command(

@@ -26,9 +26,9 @@ def ask(
     """
     found = _core.Queue.addresses_of(queue_name(name), participant(domain))
     if not found:
-        fail(f"no `{command}` of the name {name!r} runs")
+        fail(f"no `{command}` with the name {name!r} is running")
     if len(found) > 1:
-        fail(f"{len(found)} processes are called {name!r}: give each a --name of its own")
+        fail(f"{len(found)} processes have the name {name!r}: give each its own --name")
     with Client[Any, Any](name, timeout=timeout, domain=domain) as client:
         reply = client.call_sync(request)
     if not isinstance(reply, dict) or key not in reply:

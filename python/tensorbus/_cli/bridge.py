@@ -31,13 +31,16 @@ def bridge(given: argparse.Namespace) -> int:
 
 
 def _raise_descriptor_limit() -> None:
-    """A peer needs four descriptors, a call of a service two; most systems start with 1,024."""
+    """Sets the limit of descriptors to the hard limit.
+
+    A peer needs four descriptors, and a call of a service two; most systems start with 1,024.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _run(config: BridgeConfig) -> None:
-    await Bridge(config).run()  # made in the loop
+    await Bridge(config).run()  # the bridge must be made in the loop
 
 
 def _config_of(given: argparse.Namespace) -> BridgeConfig:

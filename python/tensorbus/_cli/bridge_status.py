@@ -64,7 +64,7 @@ def _has(data: object, keys: _Keys) -> TypeGuard[Status]:
 
 
 def status_of(domain: str | None, timeout: float = 2.0) -> Status | None:
-    """The bridge's newest status; None if none came in time."""
+    """The bridge's newest status; None if none arrived within `timeout` seconds."""
     from tensorbus.bridge._bridge import STATUS_TOPIC  # imports asyncio and ssl
 
     deadline = time.monotonic() + timeout

@@ -23,15 +23,15 @@ from tensorbus._inspection.report import (
 )
 
 _PREFIX = "tensorbus_"
-_MAX_SERIES = 2000  # sets of labels of one metric; further ones are summed under OTHER
+_MAX_SERIES = 2000  # sets of labels of one metric; values of further sets are summed under OTHER
 OTHER = "(other)"
 
 Labels = tuple[str, ...]
-Source = tuple[str, ...]  # identifies a counter; begins with the id of the process that counts
+Source = tuple[str, ...]  # identifies a counter; begins with the id of its process
 
 
 class _Kind(NamedTuple):
-    what: Literal["counter", "sum", "max"]  # a counter, or how states of several sources join
+    what: Literal["counter", "sum", "max"]  # a counter, or how values of several sources combine
     labels: Labels
     help: str
 
@@ -97,10 +97,10 @@ class Figure:
 
 
 class Totals:
-    """Sums of counters by their labels, over sources that come and go. A sum never falls.
+    """Sums of counters by their labels, over sources that start and end. A sum never falls.
 
-    A plain sum over two processes would fall when one of them ends, and Prometheus would take that
-    for a restart of both.
+    A plain sum over two processes would fall when one of them ends, and Prometheus would interpret
+    that as a restart of both.
     """
 
     def __init__(self, max_series: int) -> None:
@@ -113,8 +113,8 @@ class Totals:
         """The current sums.
 
         Args:
-            figures: of one metric, from all sources that answered.
-            silent: ids of processes that are alive and did not answer.
+            figures: the values of one metric, from all sources that replied.
+            silent: ids of processes that run and did not reply.
         """
         kept = {source: labels for source, labels in self._labels.items() if source[0] in silent}
         last = {source: self._last[source] for source in kept}
@@ -148,11 +148,11 @@ def _other(labels: Labels) -> Labels:
 
 
 class BusCollector(Collector):
-    """Asks the processes of a domain and the bridge at each scrape.
+    """Collects the metrics of the processes of a domain and of the bridge at each scrape.
 
     Args:
         source: inspects the domain.
-        bridge: the bridge's status; None if there is no bridge, or its last status is old.
+        bridge: returns the bridge's status; None if there is no bridge, or its last status is old.
         max_series: limit of label sets for one metric.
     """
 
@@ -170,7 +170,7 @@ class BusCollector(Collector):
         self._totals: dict[str, Totals] = {}
 
     def describe(self) -> list[Metric]:
-        """The metrics without values; asks no process."""
+        """The metrics without values; no process is inspected."""
         return [_family(name) for name in METRICS]
 
     def collect(self) -> Iterator[Metric]:

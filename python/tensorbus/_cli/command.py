@@ -10,7 +10,11 @@ from tensorbus._cli import plain, process
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit status. By default `arguments` are the process's."""
+    """Runs a command and returns its exit status.
+
+    Args:
+        arguments: the command line; by default that of the process.
+    """
     if arguments is None:
         process.take_over()
     given = sys.argv[1:] if arguments is None else [*arguments]

@@ -1,4 +1,4 @@
-"""The ``tensorbus-config`` command: where a C or C++ build finds the installed Tensorbus."""
+"""Prints the folders and options with which a C or C++ build uses the installed Tensorbus."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def _print() -> None:
     if not chosen:
         parser.error("give at least one option")
     for name in chosen:
-        # A compiler needs the bytes of a path, whatever the encoding of standard output.
+        # A compiler needs the bytes of a path, with any encoding of standard output.
         sys.stdout.buffer.write(os.fsencode(f"{answers[name][0]}\n"))
 
 
 def _answers(package: Path) -> dict[str, tuple[object, str]]:
-    """By option: the text that it prints, and its help."""
+    """The text that an option prints, and its help, by the name of the option."""
     include, lib = package / "include", package / "lib"
     (library,) = lib.glob("libtensorbus.so.*")
     return {

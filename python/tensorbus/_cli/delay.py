@@ -27,10 +27,10 @@ _MAX_AT_ONCE = 1024  # samples that wait in the queue; more than its depth
 
 @dataclass(frozen=True)
 class Delays:
-    """Ages of the samples of one machine that came in a window, in nanoseconds."""
+    """Ages of the samples of one machine that arrived in a window, in nanoseconds."""
 
     machine: str
-    """The machine that published them; "": this one."""
+    """The machine that published them; "": this machine."""
     samples: int
     min_ns: float
     mean_ns: float
@@ -50,8 +50,8 @@ def delay(
 ) -> None:
     """Show the time from publishing a sample to receiving it here.
 
-    No publisher waits for this command. The bridge converts the time of publishing on another
-    machine to this machine's clock; +- is the uncertainty of that.
+    No publisher waits for this command. For a sample of another machine, the bridge converts the
+    time of publishing to this machine's clock; +- is the uncertainty of this conversion.
     """
     with monitor(topic, domain, 64) as subscriber:
         for found in islice(windows(subscriber, window, patience), count):
@@ -61,7 +61,7 @@ def delay(
 def windows(
     subscriber: Subscriber[Any], window: float, patience: float | None
 ) -> Iterator[dict[str, list[int]]]:
-    """The ages of the samples that arrive in each window, by machine; skips empty windows.
+    """The ages of the samples that arrive in each window, by machine; empty windows are left out.
 
     Samples that were published before the start, or that arrived between two windows, do not count:
     they have waited in a history or in the subscriber's queue.

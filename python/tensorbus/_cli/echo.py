@@ -81,12 +81,12 @@ def monitor(topic: str, domain: str | None, depth: int) -> Iterator[Subscriber[A
         topic, depth=depth, reliable=False, library=LIBRARY, domain=domain
     ) as subscriber:
         if not any(each.name == topic for each in list_topics(domain)):
-            print(f"tensorbus: nobody publishes {topic!r} yet", file=sys.stderr)
+            print(f"tensorbus: topic {topic!r} has no publisher yet", file=sys.stderr)
         yield subscriber
 
 
 def fail_for_silence(topic: str, patience: float) -> NoReturn:
-    """Ends the command with an error: no sample came in `patience` seconds."""
+    """Ends the command with an error: no sample arrived in `patience` seconds."""
     fail(f"no sample on {topic!r} in {patience:g} s")
 
 
@@ -118,11 +118,11 @@ def _show_json(sample: Sample[Any], data: Any) -> None:
 class _Csv:
     """Prints a line for each sample, with the columns of the first sample.
 
-    On a terminal, texts go through `shown`.
+    On a terminal, `shown` replaces control characters in texts.
     """
 
     def __init__(self, name: str) -> None:
-        self._name = name  # of the only field shown; "": all are
+        self._name = name  # of the only field that is shown; "": all fields are shown
         self._columns: list[str] = []
         self._writer = csv.writer(sys.stdout, lineterminator="\n")
         self._is_terminal = sys.stdout.isatty()
@@ -146,7 +146,7 @@ class _Csv:
 class _Text:
     def __init__(self, drawn: bool, coloured: bool) -> None:
         self._drawn = drawn
-        self._coloured = coloured  # even if standard output is no terminal
+        self._coloured = coloured  # even if standard output is not a terminal
 
     def show(self, sample: Sample[Any], data: Any) -> None:
         header = sample.header

@@ -17,9 +17,9 @@ def draw(pixels: Callable[[int], Any], coloured: bool) -> None:
     """Draws an image, if the terminal has colours.
 
     Args:
-        pixels: given a maximum of pixels on each side, returns the image as (height, width, 1 or 3)
-            of uint8; None if the tensor is no image.
-        coloured: use colours even if standard output is no terminal.
+        pixels: called with the maximum of pixels on each side; returns the image, uint8 of shape
+            (height, width, 1 or 3), or None if the tensor is not an image.
+        coloured: use colours even if standard output is not a terminal.
     """
     console = (
         Console(force_terminal=True, color_system="truecolor", width=_MAX_WIDTH)
@@ -35,7 +35,7 @@ def half_blocks(image: Any, block: str = "▀") -> Text:
     """An image of uint8 as text. A character shows two rows: the upper in its foreground colour.
 
     Args:
-        block: the character. Encodings without blocks need another one.
+        block: the character; an encoding without block characters needs another character.
     """
     height, width, _ = image.shape
     drawn = Text()

@@ -23,8 +23,9 @@ Examples:
 def memory(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False) -> None:
     """Show which processes hold which memory: by process, then by lender and holder.
 
-    Most bytes come first. USED is memory in loans and in held samples, RESERVED is taken from the
-    machine, LENT is held by other processes. OLDEST is the time since the oldest lease began.
+    The most bytes come first. USED is memory in loans and in held samples, RESERVED is memory
+    allocated from the system, LENT is memory that other processes hold. OLDEST is the time since
+    the oldest lease began.
     """
     inspection = inspected(domain, timeout)
     processes, lent = by_process(inspection), by_peer(inspection)
@@ -93,12 +94,12 @@ def memory(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False)
 
 
 def by_process(inspection: Inspection) -> list[tuple[ParticipantReport, MemoryReport]]:
-    """The processes that answered, most used bytes first."""
+    """The processes that replied, the most used bytes first."""
     found = [(each, each.memory) for each in inspection.participants if each.memory is not None]
     return sorted(found, key=lambda each: (-each[1].used_bytes, -each[1].reserved_bytes))
 
 
 def by_peer(inspection: Inspection) -> list[tuple[ParticipantReport, LentReport]]:
-    """The memory that each peer holds of each process, most bytes first."""
+    """The memory of each process that each peer holds, the most bytes first."""
     found = [(process, lent) for process, held in by_process(inspection) for lent in held.lent]
     return sorted(found, key=lambda each: (-each[1].bytes, -each[1].oldest_ns))

@@ -39,7 +39,7 @@ def metrics(
 ) -> None:
     """Serve the figures of the domain and of its bridge to Prometheus, until Ctrl-C.
 
-    Each scrape asks the processes for their counters. Between scrapes nothing is asked.
+    Each scrape requests the counters of the processes. Between scrapes there are no requests.
     """
     if find_spec("prometheus_client") is None:
         fail("needs prometheus-client: pip install 'tensorbus[metrics]'")
@@ -84,6 +84,6 @@ class BridgeWatch:
         if self._last is None:
             return None
         age = time.time_ns() - self._last.header.timestamp_ns
-        if abs(age) > _MAX_AGE_NS:  # negative: the clock was set back since
+        if abs(age) > _MAX_AGE_NS:  # the age is negative if the clock was set back
             return None
         return self._last.data

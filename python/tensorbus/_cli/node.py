@@ -1,4 +1,4 @@
-"""``tensorbus node``: the nodes of the domain and what they have."""
+"""``tensorbus node``: the nodes of the domain and their topics."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class NodeRow:
     node: str
     pid: int
     process: str
-    """The name of its program; "": it did not answer, or is on another machine."""
+    """The name of its program; "": the process did not reply, or is on another machine."""
     machine: str
-    """The machine that it runs on; "": this one."""
+    """The machine of the node; "": this machine."""
     publishes: tuple[str, ...]
     subscribes: tuple[str, ...]
 
@@ -71,7 +71,7 @@ def _rows(domain: str | None, timeout: float) -> list[NodeRow]:
 
 
 def rows_of(nodes: list[NodeInfo], inspection: Inspection) -> list[NodeRow]:
-    """A row for each node of the directory, which also has processes that did not answer."""
+    """A row for each node in the domain's directory, even if its process did not reply."""
     found = {each.participant: each for each in inspection.participants}
     rows = []
     for node in nodes:

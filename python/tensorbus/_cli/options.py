@@ -1,4 +1,4 @@
-"""Options and arguments that several commands have, and their completion."""
+"""Options and arguments of several commands, and their completion."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def services(domain: str | None) -> list[str]:
 
 
 def _utf8(name: Any) -> Any:
-    """A name, or a list of names. Bytes that the locale cannot decode are read as UTF-8."""
+    """A name, or a list of names. Bytes that the locale cannot decode are decoded as UTF-8."""
     if isinstance(name, list):
         return [*map(_utf8, name)]
     if isinstance(name, str) and any("\udc80" <= character <= "\udcff" for character in name):
@@ -63,7 +63,7 @@ OptionalTopic = Annotated[
 ]
 Topics = Annotated[
     list[str] | None,
-    _named("Names of topics; by default all.", _complete_topic),
+    _named("Names of topics.", _complete_topic),
 ]
 NodeName = Annotated[str, _named("The node's name.", _complete_node)]
 OptionalNode = Annotated[

@@ -12,14 +12,14 @@ from tensorbus._base.text import json_text
 from tensorbus._inspection.report import Inspection, ParticipantReport, PeerName
 from tensorbus._inspection.units import process_name, shown
 
-_PIPE_WIDTH = 10_000  # columns where standard output is no terminal: no line is broken
+_PIPE_WIDTH = 10_000  # columns if standard output is not a terminal: no line is broken
 
 
 def inspected(domain: str | None, timeout: float, named: set[str] | None = None) -> Inspection:
-    """Inspects the domain. Processes that do not answer are named on stderr.
+    """Inspects the domain. Processes that do not reply are listed on stderr.
 
     Args:
-        named: ids of processes that are not to be named again; newly named ones are added.
+        named: ids of processes that are not listed again; the ids of listed processes are added.
     """
     from tensorbus._inspection.inspection import inspect
 
@@ -33,7 +33,7 @@ def inspected(domain: str | None, timeout: float, named: set[str] | None = None)
 
 
 def process_of(process: ParticipantReport | PeerName) -> str:
-    """The process's name and pid, for people."""
+    """The process's name and pid, as text."""
     return process_name(process.process, process.pid, process.participant)
 
 
@@ -52,7 +52,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     for row in rows:
         table.add_row(*(Text(shown(str(cell))) for cell in row))
     console = Console(highlight=False)
-    # A terminal that is narrower than the titles breaks the lines itself.
+    # A terminal that is narrower than the column titles breaks the lines itself.
     titles = sum(len(column.removeprefix(">")) + 2 for column in columns)
     console.width = max(console.width, titles) if console.is_terminal else _PIPE_WIDTH
     console.print(table)

@@ -99,19 +99,19 @@ def _request_sync(node: str, request: Row, domain: str | None, timeout: float) -
 
 
 async def _request(node: str, request: Row, domain: str | None, timeout: float) -> list[Row]:
-    """Sends a request to a node's parameter service; the node's parameters."""
+    """Sends a request to a node's parameter service. Returns the node's parameters."""
     found = _core.Queue.addresses_of(queue_name(service_name(node)), participant(domain))
     if not found:
-        fail(f"no node {node!r} runs that has parameters")
+        fail(f"no running node {node!r} has parameters")
     if len(found) > 1:
-        fail(f"{len(found)} nodes are called {node!r}: which of them would answer is not known")
+        fail(f"{len(found)} nodes have the name {node!r}: give each its own name")
     with Client[Any, Any](service_name(node), timeout=timeout, domain=domain) as client:
         reply = await client.call_async(request)
     if isinstance(reply, dict) and "refused" in reply:
         fail(shown(str(reply["refused"])))
     rows = reply.get("parameters") if isinstance(reply, dict) else None
     if not isinstance(rows, list) or not all(map(_is_row, rows)):
-        raise ProtocolError(f"service {service_name(node)!r} answers other than a node does")
+        raise ProtocolError(f"service {service_name(node)!r} did not reply like a node")
     return rows
 
 
@@ -120,7 +120,7 @@ def _is_row(row: object) -> bool:
 
 
 async def _all(domain: str | None, timeout: float) -> dict[str, list[Row]]:
-    """The parameters of all nodes that answer. All are asked at the same time."""
+    """The parameters of all nodes that reply. All requests are sent at the same time."""
     offered = set(services(domain))
     names = {each.name for each in list_nodes(domain)}
     nodes = sorted(each for each in names if service_name(each) in offered)
@@ -129,7 +129,7 @@ async def _all(domain: str | None, timeout: float) -> dict[str, list[Row]]:
 
 
 async def _request_or_none(node: str, domain: str | None, timeout: float) -> list[Row] | None:
-    """None, and a line on stderr, if the node does not answer."""
+    """The node's parameters; None, and a line on stderr, if the node does not reply."""
     try:
         return await _request(node, {}, domain, timeout)
     except typer.Exit:  # `fail` has printed the reason

@@ -1,4 +1,4 @@
-"""The commands that need no extra, with argparse: doctor and bridge."""
+"""The commands that need no extra packages, with argparse: doctor and bridge."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXTRA = "pip install 'tensorbus[cli]'"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs the command that the arguments name. Returns the exit status."""
+    """Runs the command in the arguments. Returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="tensorbus",
         description="Tensors from one process to another, by reference.",
@@ -47,7 +47,7 @@ def _add_doctor(commands: Any) -> None:
         commands,
         "doctor",
         "Tries out what this machine can do for Tensorbus. The exit status is 0 if tensors in "
-        "main memory travel by reference.",
+        "main memory are sent by reference.",
     )
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
     parser.add_argument(

@@ -21,7 +21,7 @@ from tensorbus._inspection.units import shown
 from tensorbus._recording.player import Player
 from tensorbus.nodes._node import Node
 
-_POLL = 0.1  # seconds between two looks at the keys and the stop event
+_POLL = 0.1  # seconds between two checks of the keys and the stop event
 
 _EXAMPLES = """\b
 Examples:
@@ -99,8 +99,8 @@ def play(
 ) -> None:
     """Publish recorded messages with their types, histories and intervals. Nothing is copied.
 
-    Keys on a terminal: space pauses and goes on, Enter publishes one message, + and - change the
-    rate, q ends it. From another process: `tensorbus player`.
+    Keys on a terminal: space pauses and resumes, Enter publishes one message, + and - change the
+    rate, q ends the command. `tensorbus player` controls it from another process.
     """
     if device is None:
         leave_gpus()
@@ -132,14 +132,14 @@ def play(
 def _follow(
     stop: threading.Event, player: Player, keys: Keys, node: Node, wait: float | None
 ) -> None:
-    """Resumes the player, handles keys, and stops the node when all was published.
+    """Resumes the player, handles keys, and stops the node when all messages were published.
 
     Args:
         stop: the node's stop event.
         player: a player that is paused.
         keys: the keys of the terminal.
         node: the node that offers the player's service.
-        wait: seconds to wait for subscribers before resuming; None: it stays paused.
+        wait: seconds to wait for subscribers before the player resumes; None: it remains paused.
     """
     try:
         if wait is not None:

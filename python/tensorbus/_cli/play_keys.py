@@ -21,27 +21,27 @@ _FASTER = 2**0.5
 
 
 class Keys:
-    """The keys of the command's terminal, if it has one. Entered and left in the main thread.
+    """The keys of the command's terminal, if it has one. Enter and leave it in the main thread.
 
-    True while the command is in the terminal's foreground. Only then does it read the terminal, in
-    a mode without echo and line editing. In the background the terminal belongs to the shell, and
-    the kernel would stop the command for reading it. The shell's mode is restored when the command
-    is stopped (SIGTSTP) and when it ends; `handle` sets the command's mode again after `fg`.
+    The object is true while the command is in the terminal's foreground. Only then does it read the
+    terminal, in a mode without echo and line editing. In the background, the kernel would stop the
+    command for reading the terminal. The shell's mode is restored when the command is stopped
+    (SIGTSTP) and when it ends; `handle` sets the command's mode again after `fg`.
     """
 
     def __init__(self, player: Player) -> None:
         self.ended = False
         self._player = player
         self._terminal = sys.stdin.fileno() if _is_terminal() else None
-        self._before: list[Any] | None = None  # the shell's mode, while the command's is set
+        self._before: list[Any] | None = None  # the shell's mode, while the command's mode is set
         self._changing = threading.RLock()  # guards the mode; reentrant for the signal handler
-        self._on_stop: Any = None  # the handler of SIGTSTP before
+        self._on_stop: Any = None  # the previous handler of SIGTSTP
 
     def __bool__(self) -> bool:
         return self._foreground() is not None
 
     def handle(self, seconds: float) -> None:
-        """Handles the keys that are pressed, after waiting for one for at most `seconds`."""
+        """Waits for a key for at most `seconds`, and handles all keys that were pressed."""
         terminal = self._begin()
         if terminal is None or not select.select([terminal], [], [], seconds)[0]:
             return
@@ -95,13 +95,13 @@ class Keys:
                 mode = termios.tcgetattr(terminal)
                 if mode[tty.LFLAG] & (termios.ICANON | termios.ECHO):
                     self._before = mode
-                    tty.setcbreak(terminal, termios.TCSADRAIN)  # keeps what was typed before
+                    tty.setcbreak(terminal, termios.TCSADRAIN)  # keeps keys that were typed before
             except termios.error:  # the terminal is gone
                 return None
             return terminal
 
     def _stop(self, number: int, _: object) -> None:
-        """Does the default action of SIGTSTP, after restoring the shell's mode."""
+        """Restores the shell's mode, and then does the default action of SIGTSTP."""
         with self._changing:
             self._restore()
             signal.signal(number, signal.SIG_DFL)
@@ -129,7 +129,8 @@ class Keys:
 def _unstopped() -> Iterator[None]:
     """A context in which the kernel does not stop the process for using the terminal.
 
-    A shell may put the command into the background at any moment; then reading fails instead.
+    A shell may put the command into the background at any moment. In this context, reading then
+    fails.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTTIN, signal.SIGTTOU))
     try:

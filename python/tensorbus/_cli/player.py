@@ -38,7 +38,7 @@ _add(
     "Example: tensorbus player status --json",
 )
 _add("pause", "Pause before the next message.")
-_add("resume", "Go on playing.")
+_add("resume", "Continue to play.")
 
 
 @app.command("step", epilog="Example: tensorbus player step 10")

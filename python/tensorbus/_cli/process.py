@@ -1,7 +1,7 @@
 """A command's process: its standard streams, its exit status, and its use of GPUs.
 
-A stream may be closed, full, without a reader, or of an encoding that lacks most characters.
-Whatever fails, a command ends with one line on standard error and an exit status.
+A stream may be closed, full or without a reader, or its encoding may lack most characters. After
+any failure, a command ends with one line on standard error and an exit status.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INTERRUPTED = 130
 
 
 class _Output(io.FileIO):
-    """Standard output: the error of a failed write names it."""
+    """Standard output: the error of a failed write contains its name."""
 
     def write(self, data: Buffer, /) -> int:
         try:
@@ -46,9 +46,9 @@ class _Errors(io.FileIO):
 def take_over() -> None:
     """Makes the process's standard streams usable.
 
-    A closed stream becomes /dev/null, so that no socket or memory of the bus gets its number: input
-    is empty, output refuses writes, and messages on standard error are dropped. A character that
-    the encoding lacks is written as its escape.
+    A closed stream is replaced by /dev/null, so that no socket or memory of the bus gets its
+    number: then input is empty, output refuses writes, and messages on standard error are dropped.
+    A character that the encoding lacks is written as its escape.
     """
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
@@ -74,7 +74,7 @@ def status_of(command: Callable[[], int | None]) -> int:
     status = _status_of(command)
     try:
         sys.stdout.flush()
-    except OSError:  # already reported; /dev/null lets the interpreter's own flush succeed
+    except OSError:  # already reported; with /dev/null, the interpreter's own flush succeeds
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status
 
@@ -97,7 +97,7 @@ def _status_of(command: Callable[[], int | None]) -> int:
 
 
 def leave_gpus() -> None:
-    """Makes tensors of a GPU arrive in main memory, copied by their owner (docs/cuda.md).
+    """Disables GPUs: tensors of a GPU then arrive in main memory, copied by their owner.
 
     Call it before the process joins a domain.
     """

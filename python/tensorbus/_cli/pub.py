@@ -53,13 +53,13 @@ def pub(
 ) -> None:
     """Publish a value, once or at a rate.
 
-    Without --rate it is an error if there is no subscriber in time.
+    Without --rate, it is an error if no subscriber connects within --wait seconds.
     """
     message, kind = message_of(value_of(value), type_name)
     wanted = (None if rate else 1) if count is None else count
     with Publisher[Any](topic, kind, domain=domain) as publisher:
         if not publisher.wait_for_subscribers(timeout=wait) and rate is None:
-            fail(f"nobody subscribes to {topic!r}")
+            fail(f"topic {topic!r} has no subscriber")
         begin = time.monotonic()
         for number in itertools.count() if wanted is None else range(wanted):
             if rate and number:
@@ -69,7 +69,7 @@ def pub(
 
 
 def value_of(text: str) -> Any:
-    """The value of a text, as JSON or as a literal of Python.
+    """The value of a text that is JSON or a Python literal.
 
     >>> value_of('{"ready": true}'), value_of("(1, None)")
     ({'ready': True}, (1, None))

@@ -48,7 +48,7 @@ def info(
     if not found:
         silent = [each for each in list_queues(participant(domain)) if each.name == queue]
         if silent:
-            fail(f"queue {queue!r} is of process {silent[0].pid}, which said nothing")
+            fail(f"queue {queue!r}: its process {silent[0].pid} did not reply")
         fail(f"there is no queue {queue!r}")
     if as_json:
         return print_json([json_of(*each) for each in found])
@@ -57,13 +57,13 @@ def info(
 
 
 def queues_of(inspection: Inspection) -> Iterator[tuple[ParticipantReport, QueueReport]]:
-    """All queues, sorted by name, each with its server's process."""
+    """All queues, sorted by name, each with the process of its server."""
     found = [(process, queue) for process in inspection.participants for queue in process.queues]
     return iter(sorted(found, key=lambda each: (each[1].name, each[0].pid, each[1].number)))
 
 
 def json_of(process: ParticipantReport, queue: QueueReport) -> dict[str, object]:
-    """A queue and its server's process."""
+    """A queue, and the process of its server."""
     return {"pid": process.pid, "process": process.process, **asdict(queue)}
 
 

@@ -36,13 +36,13 @@ class TopicRate:
     """Summed over all subscribers."""
     publishers: int
     machines: tuple[str, ...]
-    """The machines that publish it; "" is this one."""
+    """The machines that publish it; "" is this machine."""
 
 
 def _command(
     what: str, columns: tuple[str, ...], row: Callable[[TopicRate], tuple[object, ...]]
 ) -> Callable[..., None]:
-    """A command that shows the rates of a topic, or of all."""
+    """A command that shows the rates of one topic, or of all topics."""
 
     def show(
         topic: OptionalTopic = None,
@@ -59,7 +59,7 @@ def _command(
 
         for found in itertools.islice(watched(source, topic, window), count):
             if topic is not None and not found and not _is_listed(topic, domain):
-                fail(f"nobody publishes {topic!r}")
+                fail(f"topic {topic!r} has no publisher")
             if as_json:
                 print_json([asdict(rate) for rate in found], indent=None)
             else:
@@ -78,9 +78,9 @@ def watched(
     window: float,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[list[TopicRate]]:
-    """The rates of one topic, or of all, for windows of so many seconds one after the other.
+    """The rates of one topic, or of all topics, in consecutive windows of `window` seconds.
 
-    If the topic has no publisher that answers, the first list is empty and comes at once.
+    If no publisher of the topic replies, the first list is empty, and is yielded at once.
     """
     before = source()
     if topic is not None and not any(
@@ -116,12 +116,12 @@ def summed(found: list[PublisherRate], topic: str | None) -> list[TopicRate]:
 
 
 def machines_text(machines: tuple[str, ...]) -> str:
-    """The machines that publish a topic; "" if it is only this one."""
+    """The machines that publish a topic, as text; "" if only this machine does."""
     return "" if machines in ((), ("",)) else ", ".join(each or "here" for each in machines)
 
 
 def _is_listed(topic: str, domain: str | None) -> bool:
-    """True if the topic is in the directory: a suspended process publishes it but is silent."""
+    """True if the topic is in the directory: its publisher may be in a suspended process."""
     return any(each.name == topic for each in list_topics(domain))
 
 

@@ -22,7 +22,7 @@ from tensorbus._inspection.units import bytes_text, shown
 from tensorbus._recording.recorder import Recorder
 from tensorbus.nodes._node import Node
 
-_POLL = 0.1  # seconds between two looks at the stop event
+_POLL = 0.1  # seconds between two checks of the stop event
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 _EXAMPLES = """\b
@@ -138,9 +138,10 @@ def record(
 ) -> None:
     """Record topics to a file, from the memory in which they were published.
 
-    Without --reliable no publisher waits for it; messages that come faster than the disk writes are
-    lost and counted. A signal ends it in order. The file can be read even if it is killed. With the
-    option --snapshot it writes after `tensorbus recorder snapshot` or SIGUSR1.
+    Without --reliable, no publisher waits for the recorder; messages that arrive faster than the
+    disk writes are lost, and counted. After SIGINT, SIGTERM or SIGHUP the recorder completes the
+    file and ends. The file can be read even if the recorder is killed. With --snapshot, it writes
+    only after `tensorbus recorder snapshot` or SIGUSR1.
     """
     if not (topics or every or regex):
         raise typer.BadParameter("name topics, or give --all or --regex")
@@ -166,7 +167,7 @@ def record(
         recorders.append(recorder)
         print(f"recording to {shown(output)}; Ctrl-C ends it", file=sys.stderr, flush=True)
         node.spin(seconds)
-        _end(recorder)  # inside: further signals do not interrupt it
+        _end(recorder)  # in this context, further signals do not interrupt it
 
 
 def _follow(stop: threading.Event, recorder: Recorder, node: Node) -> None:
@@ -189,8 +190,8 @@ def _answer(recorder: Recorder, request: Any) -> dict[str, Any]:
 def _usr1() -> Iterator[list[Recorder]]:
     """A context in which SIGUSR1 makes the recorders in the list write and print a snapshot.
 
-    Afterwards the handler before is restored. Instead of the default action, which would end the
-    process, the signal is ignored: it may come late.
+    At its end the previous handler is restored. If that is the default action, which would end the
+    process, the signal is ignored instead: it may arrive late.
     """
     recorders: list[Recorder] = []
 
@@ -202,7 +203,7 @@ def _usr1() -> Iterator[list[Recorder]]:
                 print(f"tensorbus: {shown(str(error))}", file=sys.stderr)
 
     def on_signal(number: int, frame: object) -> None:
-        threading.Thread(target=write).start()  # a thread: it waits for the disk
+        threading.Thread(target=write).start()  # in a thread, because it waits for the disk
 
     before = signal.signal(signal.SIGUSR1, on_signal)
     try:

@@ -17,7 +17,7 @@ REQUESTS = ("status", "snapshot")
 
 app = group("Show the status of a running `tensorbus record`, or make it write a snapshot.")
 
-_ANSWER = 60.0  # seconds: the reply comes when the snapshot is written
+_ANSWER = 60.0  # seconds: the reply is sent when the snapshot is written
 
 Name = Annotated[str, typer.Option(help="The --name of the recorder.", metavar="NAME")]
 
@@ -39,7 +39,7 @@ def snapshot(
 def status(
     name: Name = NAME, domain: Domain = None, timeout: Timeout = _ANSWER, as_json: Json = False
 ) -> None:
-    """Show how many messages and bytes it has written, and how many messages were lost."""
+    """Show how many messages and bytes were written, and how many messages were lost."""
     reply = _ask({"do": "status"}, name, domain, timeout)
     if as_json:
         return print_json(reply)

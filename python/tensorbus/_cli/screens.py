@@ -74,7 +74,10 @@ def trace(
     ] = None,
     domain: Domain = None,
 ) -> None:
-    """Record where samples spend their time, in which process and thread."""
+    """Record where samples spend their time, in which process and thread.
+
+    By default it records all topics.
+    """
     from tensorbus._trace import run
 
     raise typer.Exit(run(topics or (), output, seconds, domain))

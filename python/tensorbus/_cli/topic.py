@@ -32,9 +32,9 @@ class TopicRow:
     types: tuple[str, ...]
     publishers: int
     subscribers: int
-    """Those of processes that answered."""
+    """Only subscribers of processes that replied."""
     machines: tuple[str, ...]
-    """The machines that publish it; "" is this one."""
+    """The machines that publish it; "" is this machine."""
 
 
 @app.command("list", epilog=_EXAMPLES)
@@ -59,7 +59,7 @@ def list_(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False) 
 
 
 def rows_of(topics: list[TopicInfo], inspection: Inspection) -> list[TopicRow]:
-    """A row for each topic. Publishers of processes that did not answer are in the directory."""
+    """A row for each topic. The list of topics also has publishers of processes without a reply."""
     published = {topic.name: topic for topic in topics}
     subscribers = Counter(
         each.topic for process in inspection.participants for each in process.subscribers
@@ -100,7 +100,7 @@ def info(
     ]
     listed = {each.name: each for each in list_topics(domain)}.get(topic, TopicInfo(topic, ()))
     if not (publishers or subscribers or listed.publishers):
-        fail(f"nobody publishes or subscribes to {topic!r}")
+        fail(f"topic {topic!r} has no publisher and no subscriber")
     answered = {process.participant for process, _ in publishers}
     silent = [each for each in listed.publishers if each.participant not in answered]
     if as_json:
@@ -121,7 +121,7 @@ def info(
     for process, publisher in publishers:
         _print_publisher(process, publisher)
     for each in silent:
-        print_pairs([("publisher", f"process {each.pid}, which said nothing")])
+        print_pairs([("publisher", f"process {each.pid}, which did not reply")])
     for process, subscriber in subscribers:
         _print_subscriber(process, subscriber)
 

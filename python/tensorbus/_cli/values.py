@@ -1,4 +1,4 @@
-"""Messages as text, as JSON and as rows of a table. Tensors are shown by figures."""
+"""Messages as text, as JSON and as rows of a table. A tensor is shown by its figures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_WHOLE = 16  # elements of a tensor that is shown in full
 _short = Repr()
 _short.maxstring = _short.maxother = 120
 
-# NumPy, if it is installed: PyTorch takes seconds to import.
+# NumPy, if it is installed, also for tensors of PyTorch, which takes seconds to import.
 LIBRARY: Library = "numpy" if find_spec("numpy") else "dlpack"
 
 
@@ -32,7 +32,7 @@ class NotThere(Exception):
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of a tensor. Without numbers, or on a GPU, only the first three are known."""
+    """Figures of a tensor. On a GPU, or without NumPy, only the first three are known."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -43,13 +43,13 @@ class Figures:
     maximum: float | None = None
     nan_count: int | None = None
     first: tuple[Any, ...] = ()
-    """All elements of a small tensor, else the first ones."""
+    """All elements of a small tensor; of a large tensor, the first elements."""
 
 
 def data_of(sample: Sample[Any]) -> Any:
     """The message. If NumPy lacks the type of a tensor, all tensors are plain memory.
 
-    If only the tensors' own library can read the message, a text that says so.
+    If only the tensors' own library can read the message, a text with the reason.
     """
     try:
         return sample.data
@@ -99,7 +99,7 @@ def figures_of(tensor: Any) -> Figures:
     few = array.size <= _MAX_WHOLE
     first = array.flat[: _MAX_WHOLE if few else _MAX_FIRST].tolist()
     seen = Figures(seen.dtype, seen.shape, device, first=tuple(first))
-    repeats = array.nbytes > numpy_arrays.span_of(array)  # by strides of 0, without bound
+    repeats = array.nbytes > numpy_arrays.span_of(array)  # strides of 0: its size has no bound
     if array.dtype.kind not in "biuf" or array.size == 0 or repeats:
         return seen
     numbers = array
@@ -191,7 +191,7 @@ def json_of(data: Any) -> Any:
 
 
 def cells_of(data: Any, name: str = "") -> Mapping[str, Any]:
-    """A message as a row of a table: by its path, each value and each element of a small tensor.
+    """A message as a row of a table: each value, and each element of a small tensor, by its path.
 
     >>> cells_of({"id": 7, "pose": [1.5, 2.0]})
     {'id': 7, 'pose.0': 1.5, 'pose.1': 2.0}

@@ -1,1 +1,1 @@
-"""A message as tensors beside MessagePack, and back: what travels, and how it is taken apart."""
+"""Encoding of messages: tensors, and MessagePack for all other values."""

@@ -1,4 +1,4 @@
-"""Arrays on GPUs without DLPack, for example Numba's, by their `__cuda_array_interface__`.
+"""Arrays on GPUs without DLPack, for example those of Numba, by their `__cuda_array_interface__`.
 
 https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html, version 3.
 """
@@ -22,7 +22,7 @@ def add(outgoing: Outgoing, array: Any) -> int:
     """Adds an array to the message, and returns its index.
 
     Raises:
-        CannotTravel: an unknown element type, or a mask.
+        CannotTravel: the array has an unknown element type, or a mask.
     """
     description = described(array)
     return outgoing.add_memory(
@@ -52,16 +52,16 @@ def described(array: Any) -> Described:
     """The description in an array's `__cuda_array_interface__`.
 
     Raises:
-        CannotTravel: an unknown element type, or a mask.
+        CannotTravel: the array has an unknown element type, or a mask.
     """
     interface = array.__cuda_array_interface__
     if interface.get("mask") is not None:
-        raise CannotTravel(array, "an array on a GPU with a mask cannot travel")
+        raise CannotTravel(array, "an array on a GPU with a mask cannot be sent")
     typestr: str = interface["typestr"]
     item = int(typestr[2:] or 0)  # "|O" has no size
     name = "bool" if typestr[1:] == "b1" else _KINDS.get(typestr[1], "void") + str(8 * item)
     if typestr[0] == _FOREIGN_ORDER or name.startswith("void"):
-        raise CannotTravel(array, f"elements of type {typestr!r} on a GPU cannot travel")
+        raise CannotTravel(array, f"elements of type {typestr!r} on a GPU cannot be sent")
     shape = tuple(interface["shape"])
     strides = _strides(array, interface.get("strides"), shape, item)
     return Described(interface["data"][0], name, shape, strides, item, interface.get("stream") or 0)

@@ -1,4 +1,4 @@
-"""The codec of messages: tensors travel beside the message, the rest as MessagePack.
+"""The codec of messages: tensors are sent by reference, all other values as MessagePack.
 
 MessagePack itself has None, bool, int, float, str, bytes, list and dict. Other values are
 extensions:
@@ -47,7 +47,7 @@ def flatten(data: object) -> tuple[Outgoing, bytes]:
     The fields are empty if the message is a single tensor.
 
     Raises:
-        Unsupported: the message contains a value that cannot travel; the text says where.
+        Unsupported: the message contains a value that cannot be sent; the text gives its place.
     """
     outgoing = Outgoing()
     return outgoing, _core.pack_message(outgoing, data)
@@ -65,7 +65,7 @@ def fields_of_pickle(pickle: bytes, packed: list[bytes]) -> bytes:
 
 
 def _refused(error: BaseException, message: object) -> None:
-    """Raises an `Unsupported` that says where the refused value is in the message."""
+    """Raises an `Unsupported` that gives the place of the refused value in the message."""
     if isinstance(error, CannotTravel):
         path = _path_to(error.value, message)
         raise Unsupported(f"{path}: {error.why}") from error.__cause__
@@ -99,9 +99,9 @@ def unflatten(core: CoreSample, library: Library | None, plan: Plan | None = Non
     """Decodes a message that was flattened; with a type, into an instance of its class.
 
     Raises:
-        ProtocolError: malformed fields.
+        ProtocolError: the fields are malformed.
         MessageError: a field is missing, or has the wrong type.
-        Unsupported: it needs a library that is not installed here.
+        Unsupported: the message needs a library that is not installed here.
     """
     return core.message(library, None if plan is None else plan.core)
 
@@ -127,7 +127,7 @@ class Restorer:
         """The pickle and its tensors; None for fields of any other kind.
 
         Raises:
-            ProtocolError: malformed fields.
+            ProtocolError: the fields are malformed.
         """
         try:
             record = msgpack.decode(fields)
@@ -139,7 +139,7 @@ class Restorer:
         if type(parts) is not list or parts[:1] != [PICKLED]:
             return None
         if list(map(type, parts)) != [str, bytes, list]:
-            raise ProtocolError("sample.fields: a pickle that is none")
+            raise ProtocolError("sample.fields: a malformed pickle")
         return parts[1], parts[2]
 
     def tensor(self, index: int) -> Any:
@@ -163,7 +163,7 @@ class Restorer:
         return tensors
 
     def own_indices(self, tensor: Any) -> OwnIndices:
-        """A copy of indices or offsets; equal memory yields the same copy, as on the sender."""
+        """A copy of indices or offsets. Tensors over the same memory share one copy, as sent."""
         place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
         own = self._own.get(place)
         if own is None:
@@ -202,7 +202,7 @@ def _extension(data: bytes) -> Any:
         raise ProtocolError(f"sample.fields: {error}") from None
 
 
-_core.know_codec(
+_core.set_codec(
     lower=records.lower,
     cannot_travel=CannotTravel,
     blamed=torch_records.blamed,

@@ -17,9 +17,9 @@ _HANDLE = "handle"
 class Handle:
     """Identifies a share of a process; small, immutable and hashable.
 
-    Any message may contain a handle. For other ways it can be converted to one line of text
-    (`str`), to bytes (`bytes`), to a dictionary for JSON (`to_dict`), or pickled. A handle does not
-    keep the share open; the sharing process does, see `tensorbus.share`.
+    Any message may contain a handle. To send it by other means, convert it to one line of text
+    (`str`), to bytes (`bytes`) or to a dictionary for JSON (`to_dict`), or pickle it. A handle does
+    not keep the share open; the sharing process does, see `tensorbus.share`.
 
     Args:
         handle: a handle in any of these forms.
@@ -43,18 +43,20 @@ class Handle:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Handle:
-        """The handle of a dictionary of `to_dict`.
+        """The handle from a dictionary that `to_dict` returned.
 
         Raises:
-            InvalidArgument: a field is missing, or contradicts the others.
+            InvalidArgument: the field `handle` is missing or is not the text of a handle, or
+                another field contradicts it.
         """
         return cls(fields)
 
     def to_dict(self) -> dict[str, Any]:
-        """The handle as text in `handle`, and a description in the other fields.
+        """The handle as a dictionary for JSON: its text in `handle`, and a description.
 
-        `tensors` describes the first eight: `dtype`, `shape`, `strides` (in elements), `offset` (of
-        the first element, in bytes, in its segment), `device` and `requires_grad`.
+        `owner` is the id of the sharing participant, and `count` the number of tensors. `tensors`
+        describes the first eight: `dtype`, `shape`, `strides` (in elements), `offset` (of the first
+        element in its segment, in bytes), `device` and `requires_grad`.
         """
         return {
             _HANDLE: str(self),
@@ -94,7 +96,7 @@ class Handle:
         return Handle, (bytes(self),)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a handle does not change: {name}")
+        raise AttributeError(f"a handle cannot be changed: {name}")
 
     def __repr__(self) -> str:
         first = [f"{dtype}{tuple(shape)}" for dtype, shape, *_ in self._core.described]
@@ -124,6 +126,6 @@ def _from_fields(fields: Mapping[str, Any]) -> _core.Handle:
     for name, value in handle.to_dict().items():
         if name in fields and fields[name] != value:
             raise InvalidArgument(
-                f"handle[{name!r}]: {fields[name]!r}, but the handle itself says {value!r}"
+                f"handle[{name!r}]: {fields[name]!r}, but the text of the handle has {value!r}"
             )
     return handle._core

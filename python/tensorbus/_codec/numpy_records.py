@@ -1,7 +1,7 @@
 """Encoding and decoding of NumPy's arrays, scalars and dtypes.
 
 The core itself reads arrays of ordinary numbers, by the buffer protocol. Other arrays (dates,
-strings, structures, foreign byte orders) travel as bytes, together with their dtype.
+strings, structures, foreign byte orders) are sent as bytes, with a description of their dtype.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def lower_array(outgoing: Outgoing, array: np.ndarray[Any, Any]) -> Lowered:
     """The record of an array, or the index of its tensor.
 
     Raises:
-        CannotTravel: a property of the array would be lost; nothing was sent.
+        CannotTravel: a property of the array would be lost.
     """
     np = learn()
     if type(array) is not np.ndarray and type(array) is not np.memmap:
@@ -71,13 +71,13 @@ def lower_array(outgoing: Outgoing, array: np.ndarray[Any, Any]) -> Lowered:
         return index
     try:
         _check_text(array)
-    except MessageError as error:  # the receiver would refuse it
+    except MessageError as error:  # the receiver would refuse the array
         raise CannotTravel(array, str(error)) from error
     return "numpy.ndarray", _description(array), _add_bytes(outgoing, array)
 
 
 def _add_bytes(outgoing: Outgoing, array: np.ndarray[Any, Any]) -> int:
-    """Adds an array as uint8; the bytes of an element are one more dimension."""
+    """Adds an array as uint8, with one more dimension: the bytes of an element."""
     return outgoing.add_memory(
         _address(array),
         "uint8",
@@ -89,7 +89,7 @@ def _add_bytes(outgoing: Outgoing, array: np.ndarray[Any, Any]) -> int:
 
 
 def add_buffer(outgoing: Outgoing, view: memoryview) -> int:
-    """Adds a buffer that the core does not know; -1 if it cannot be added.
+    """Adds a buffer whose format the core cannot read; -1 if it cannot be added.
 
     For example, the formats of ctypes contain a byte order.
     """
@@ -122,7 +122,7 @@ def _description(value: np.ndarray[Any, Any] | np.generic[Any] | np.dtype[Any]) 
     if dtype.hasobject or dtype.kind in "OT":
         raise CannotTravel(
             value,
-            f"elements of {dtype} are Python objects, which cannot travel: publish a list, or an "
+            f"elements of {dtype} are Python objects, which cannot be sent: publish a list, or an "
             "array of another dtype",
         )
     try:
@@ -135,7 +135,7 @@ def describe(dtype: np.dtype[Any]) -> Any:
     """A description of a dtype in MessagePack's types, for `dtype_of`. Metadata are dropped.
 
     Raises:
-        CannotTravel: a dtype of another library, for which NumPy has no name.
+        CannotTravel: NumPy cannot make the dtype from its name: another library defines it.
 
     >>> import numpy as np
     >>> describe(np.dtype("datetime64[ns]"))
@@ -164,11 +164,11 @@ def _name_for(dtype: np.dtype[Any]) -> str:
     if dtype.type.__module__ == "ml_dtypes":
         if dtype.isnative:
             return f"ml_dtypes.{dtype.name}"
-        raise CannotTravel(dtype, f"{dtype.name} in a foreign byte order cannot travel")
+        raise CannotTravel(dtype, f"{dtype.name} in a foreign byte order cannot be sent")
     if learn().dtype(dtype.str) != dtype:
         raise CannotTravel(
             dtype,
-            f"elements of {dtype} cannot travel: NumPy cannot make this dtype from its name",
+            f"elements of {dtype} cannot be sent: NumPy cannot make this dtype from its name",
         )
     return dtype.str
 
@@ -216,7 +216,7 @@ def _restore_array(restorer: Restorer, description: Any, index: int) -> Any:
 
 
 def _check_text(array: Any) -> None:
-    """Checks code points: NumPy does not, and for wrong ones Python raises a SystemError later.
+    """Checks code points. NumPy does not; Python would later raise a SystemError for a wrong one.
 
     Raises:
         MessageError: an array of str, or a field of one, has a wrong code point.
@@ -238,7 +238,7 @@ def _elements_of_text(array: Any) -> Any:
     """Returns the elements to check. Elements that share memory may be left out.
 
     Raises:
-        Unsupported: elements overlap partially, and are more than the memory has bytes.
+        Unsupported: elements overlap partially, and there are more elements than bytes of memory.
     """
     try:
         return elements_of(array)
@@ -256,7 +256,7 @@ def _restore_scalar(restorer: Restorer, description: Any, data: bytes) -> Any:
     if dtype.itemsize == 0:
         return dtype.type() if dtype.kind in "SU" else np.zeros((), dtype)[()]
     if dtype.kind == "S":
-        return np.bytes_(data)  # not by an array, whose elements lose zeros at the end
+        return np.bytes_(data)  # not by an array: its elements lose zeros at the end
     if dtype.kind == "U":
         return np.str_(data.decode("utf-32-le", "surrogatepass"))
     array = np.frombuffer(bytearray(data), dtype)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from tensorbus._base.errors import CannotTravel, Error, InvalidArgument, ProtocolError, Unsupported
 
-# Imported early: a child that is forked during an import in another thread could never finish it.
+# Imported here, not on first use: a child forked during an import in another thread could never
+# finish that import.
 from tensorbus._codec import cuda_array, numpy_records, torch_records
 from tensorbus._codec.handle import Handle
 from tensorbus._codec.typed import LoweredMessage
@@ -25,25 +26,26 @@ if TYPE_CHECKING:
     from tensorbus._core import Outgoing
 
 _CAN_TRAVEL = (
-    "tensors and arrays, dict, list, tuple, set, str, bytes, int, float, complex, bool, None, "
-    "handles and what offers DLPack or the buffer protocol can"
+    "supported are tensors and arrays, dict, list, tuple, set, str, bytes, int, float, complex, "
+    "bool, None, handles, and objects with DLPack or the buffer protocol"
 )
 
 
-# Registered by other packages, by the name of the record: class, encoder and decoder.
+# Class, encoder and decoder that other packages have registered, by the name of the record.
 _registered: dict[str, tuple[type, Callable[[Any], Any], Callable[..., Any]]] = {}
-# By the name of a record: imports the package that registers it, when the first one comes.
+# By the name of a record: a function that imports the package that registers it. It is called for
+# the first record of this name that is received.
 registrars: dict[str, Callable[[], object]] = {}
 
 
 def register(
     name: str, kind: type, lower: Callable[[Any], Any], restore: Callable[..., Any]
 ) -> None:
-    """Registers a class, whose values can then travel as records of this name.
+    """Registers a class: its values are sent as records of this name.
 
     Args:
-        lower: converts a value into one that can travel already.
-        restore: makes the value again; called with the restorer and the parts of the record.
+        lower: converts a value into one of a class that can be sent already.
+        restore: makes the value; called with the restorer and the parts of the record.
     """
     _registered[name] = kind, lower, restore
 
@@ -52,7 +54,7 @@ def lower(outgoing: Outgoing, value: Any) -> Lowered:
     """The record of a value, or the index of a tensor; tensors are added to `outgoing`.
 
     Raises:
-        CannotTravel: the value cannot travel.
+        CannotTravel: the value cannot be sent.
     """
     if type(value) is LoweredMessage:
         return "message", *value
@@ -73,7 +75,7 @@ def lower(outgoing: Outgoing, value: Any) -> Lowered:
     if lowered is None:
         kind = type(value)
         raise CannotTravel(
-            value, f"{kind.__module__}.{kind.__qualname__} cannot travel; {_CAN_TRAVEL}"
+            value, f"{kind.__module__}.{kind.__qualname__} cannot be sent; {_CAN_TRAVEL}"
         )
     return lowered
 
@@ -112,7 +114,7 @@ def _lower_foreign(outgoing: Outgoing, value: Any) -> Lowered | None:
     if hasattr(value, "__array_interface__"):  # for example, a Pillow image
         return numpy_records.lower_array(outgoing, learn().asarray(value))
     try:
-        # The view locks the memory until it is copied: a bytearray cannot be resized meanwhile.
+        # The view pins the memory until it is copied: a bytearray cannot be resized meanwhile.
         view = memoryview(value)
     except (TypeError, ValueError, BufferError):
         return None
@@ -129,7 +131,7 @@ def _capsule_of(value: Any) -> Any:
         except TypeError:  # a library older than DLPack 1.0
             return value.__dlpack__()
     except Exception as error:  # each library has its own exceptions
-        raise CannotTravel(value, f"its __dlpack__ refuses: {error}") from error
+        raise CannotTravel(value, f"its __dlpack__() failed: {error}") from error
 
 
 def restore(restorer: Restorer, record: Any) -> Any:

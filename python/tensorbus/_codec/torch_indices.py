@@ -66,7 +66,7 @@ def own_indices(tensor: torch.Tensor) -> OwnIndices:
     """A copy of indices or offsets, made by one thread: a forked child has no thread pool."""
     (plain,) = _strided(tensor)
     if plain.numel() > _FEW and _overlaps(plain):  # a few bytes could expand to any size
-        raise ProtocolError("sample.fields: indices that overlap one another in memory")
+        raise ProtocolError("sample.fields: indices with overlapping elements")
     if plain.device.type != "cpu":
         plain = plain.detach().clone()
         return OwnIndices(plain, _copied(plain.cpu()))
@@ -74,7 +74,7 @@ def own_indices(tensor: torch.Tensor) -> OwnIndices:
     return OwnIndices(from_memory(copy), copy)
 
 
-# Number of indices up to which a copy is cheap, even of overlapping ones.
+# Number of indices up to which a copy is cheap, even if they overlap.
 _FEW = 8192
 
 
@@ -106,7 +106,7 @@ def _strided(*parts: torch.Tensor) -> tuple[torch.Tensor, ...]:
         or any(type(part) not in (torch.Tensor, torch.nn.Parameter) for part in parts)
         or any(part.layout != torch.strided or part.is_nested for part in parts)
     ):
-        raise ProtocolError("sample.fields: a tensor whose parts are no tensors of one device")
+        raise ProtocolError("sample.fields: the parts are not plain tensors on one device")
     return parts
 
 
@@ -152,7 +152,7 @@ def check_sparse(
     indices: list[OwnIndices],
     values: torch.Tensor,
 ) -> None:
-    """Checks the parts of a sparse tensor, at sender and receiver: what is sent can be received.
+    """Checks the parts of a sparse tensor. Sender and receiver make the same checks.
 
     Raises:
         ProtocolError: PyTorch would read outside of the values, or of the tensor.
@@ -189,7 +189,7 @@ def _check_compressed(
     others: OwnIndices,
     values: torch.Tensor,
 ) -> None:
-    """Accepts the columns of a row in any order, as PyTorch's products have them."""
+    """The columns of a row may have any order: products that PyTorch computes are not sorted."""
     *batch, rows = begins.shape
     dims, count = len(batch), others.shape[-1] if others.shape else -1
     blocked = layout in ("sparse_bsr", "sparse_bsc")
@@ -234,7 +234,7 @@ def _nested(
         and offsets.shape == sizes.shape[:1]
         and values.dim() == 1
         and values.is_contiguous(),
-        "a nested tensor whose sizes, strides and offsets do not go together",
+        "a nested tensor whose sizes, strides and offsets do not match",
     )
     _core.check_nested(sizes.copy, strides.copy, offsets.copy, values.numel())
     return torch._nested_view_from_buffer(  # type: ignore[no-any-return]
@@ -265,7 +265,10 @@ def check_jagged(
     lengths: torch.Tensor | None,
     ragged: int,
 ) -> tuple[OwnIndices, OwnIndices | None]:
-    """Checks the parts of a jagged tensor, at sender and receiver. Returns offsets and lengths.
+    """Checks the parts of a jagged tensor, at sender and receiver.
+
+    Returns:
+        Copies of the offsets and the lengths.
 
     Raises:
         ProtocolError: PyTorch would read outside of the values.
@@ -278,7 +281,7 @@ def check_jagged(
         and begins.shape[0] > 0
         and (extents is None or extents.shape == (begins.shape[0] - 1,))
         and 1 <= ragged <= values.dim(),
-        "a nested tensor whose values, offsets and lengths do not go together",
+        "a nested tensor whose values, offsets and lengths do not match",
     )
     _core.check_jagged(
         begins.copy, None if extents is None else extents.copy, values.shape[ragged - 1]
@@ -303,5 +306,5 @@ def rebuild_nested(*parts: torch.Tensor) -> torch.Tensor:
 
 
 def _plain(part: torch.Tensor) -> torch.Tensor:
-    """A part as a plain tensor: the parts of a subclass have that class, too."""
+    """A part as a plain tensor: the parts of an instance of a subclass are instances of it, too."""
     return part.as_subclass(learn().Tensor)  # type: ignore[no-any-return]

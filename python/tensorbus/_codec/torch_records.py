@@ -1,7 +1,7 @@
 """Encoding and decoding of PyTorch's tensors, sizes, dtypes and devices.
 
-For the parts of some tensors PyTorch has only private names. Those used here are the ones that its
-own `torch.multiprocessing` uses.
+The parts of some tensors have only private names in PyTorch. This module uses no other private
+names than PyTorch's own `torch.multiprocessing`.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ def _lower_tensor(outgoing: Outgoing, tensor: torch.Tensor) -> Lowered:
     """The record of a tensor, or its index.
 
     Raises:
-        CannotTravel: a property of the tensor would be lost; nothing was sent.
+        CannotTravel: a property of the tensor would be lost.
     """
     torch = learn()
     if tensor.requires_grad and not tensor.is_leaf:
         raise CannotTravel(
             tensor,
-            "this tensor requires gradients and has a history, which cannot travel: publish "
+            "this tensor requires gradients and has a history, which cannot be sent: publish "
             "tensor.detach(), or compute it under torch.no_grad()",
         )
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
@@ -81,11 +81,13 @@ def _lower_tensor(outgoing: Outgoing, tensor: torch.Tensor) -> Lowered:
     if tensor.is_quantized:
         raise CannotTravel(
             tensor,
-            "quantized tensors cannot travel, their quantizer would be lost: publish "
+            "quantized tensors cannot be sent, their quantizer would be lost: publish "
             "tensor.dequantize(), or tensor.int_repr() with the scale and the zero point",
         )
     if any(name is not None for name in getattr(tensor, "names", ())):
-        raise CannotTravel(tensor, "names of dimensions cannot travel: publish tensor.rename(None)")
+        raise CannotTravel(
+            tensor, "names of dimensions cannot be sent: publish tensor.rename(None)"
+        )
     flags = flags_of_strided(tensor)
     if tensor.is_meta:
         name = dtype_name(tensor.dtype)
@@ -96,7 +98,7 @@ def _lower_tensor(outgoing: Outgoing, tensor: torch.Tensor) -> Lowered:
 def _add_strided(outgoing: Outgoing, tensor: torch.Tensor, flags: int) -> int:
     if tensor.device.type not in ("cpu", "cuda"):
         raise CannotTravel(
-            tensor, f"tensors on {tensor.device} cannot travel yet: publish tensor.cpu()"
+            tensor, f"tensors on {tensor.device} cannot be sent: publish tensor.cpu()"
         )
     try:
         address = tensor.data_ptr()
@@ -113,8 +115,8 @@ def _add_strided(outgoing: Outgoing, tensor: torch.Tensor, flags: int) -> int:
         tensor.shape,
         tensor.stride(),
         flags,
-        # Holds the memory for readers of a GPU's tensor: detached, as the program may give `tensor`
-        # other memory meanwhile.
+        # This reference keeps the memory while readers use it. On a GPU it is a detached tensor,
+        # because the program may meanwhile give `tensor` other memory.
         tensor if ordinal == HOST else tensor.detach(),
         ordinal,
         0 if ordinal == HOST else current_stream(ordinal),
@@ -130,7 +132,7 @@ def _lower_sparse(tensor: torch.Tensor) -> Lowered:
     elif layout in COMPRESSED:
         indices, values = [getattr(plain, name)() for name in COMPRESSED[layout]], plain.values()
     else:
-        raise CannotTravel(tensor, f"{plain.layout} tensors cannot travel: publish to_dense()")
+        raise CannotTravel(tensor, f"{plain.layout} tensors cannot be sent: publish to_dense()")
     sizes, coalesced = list(plain.shape), layout == "sparse_coo" and plain.is_coalesced()
     parts = [*map(apart, indices)]
     if plain.device.type == "cpu":  # on a GPU the check would wait for the stream
@@ -141,7 +143,7 @@ def _lower_sparse(tensor: torch.Tensor) -> Lowered:
 
 @contextmanager
 def _refusals_of(tensor: torch.Tensor) -> Iterator[None]:
-    """Turns a ProtocolError, which every receiver would raise, into the tensor's CannotTravel."""
+    """Raises `CannotTravel` for a tensor that every receiver would refuse with `ProtocolError`."""
     try:
         yield
     except ProtocolError as error:
@@ -168,13 +170,13 @@ def _lower_subclass(tensor: torch.Tensor) -> Lowered:
             f"{kind.__name__} is a subclass of torch.Tensor without __tensor_flatten__, and its "
             "meaning would be lost: publish tensor.as_subclass(torch.Tensor)",
         )
-    # In the tensor's own mode: PyTorch refuses to detach a subclass in the other one.
+    # With inference mode as for the tensor: otherwise PyTorch refuses to detach a subclass.
     with learn().inference_mode(tensor.is_inference()):
         plain = tensor.detach()
     names, context = plain.__tensor_flatten__()  # type: ignore[attr-defined]
     inner = {name: getattr(plain, name) for name in names}
     if tensor.is_nested:
-        # Its sizes are symbols of this process; the receiver's constructor makes new ones.
+        # Its sizes are symbols of this process; the receiver's constructor makes new symbols.
         offsets, lengths = inner["_offsets"], inner.get("_lengths")
         lengths = None if lengths is None else apart(lengths)
         parts = [inner["_values"], offsets, lengths, context["ragged_idx"]]
@@ -197,18 +199,18 @@ def _lower_subclass(tensor: torch.Tensor) -> Lowered:
 
 
 def blamed(error: BaseException, value: object) -> None:
-    """Raises a CannotTravel for a subclass if one of its inner tensors was refused."""
+    """Raises `CannotTravel` for a tensor of a subclass if one of its inner tensors was refused."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(error, CannotTravel) or not isinstance(value, torch.Tensor):
         return
     kind = type(value)
     if hasattr(kind, "__tensor_flatten__") and not value.is_nested:
-        why = f"what {kind.__name__}.__tensor_flatten__ gives: {error.why}"
+        why = f"the result of {kind.__name__}.__tensor_flatten__(): {error.why}"
         raise CannotTravel(value, why) from None
 
 
 def _jagged_class() -> Any:
-    """The class of jagged tensors, which checks no offsets; () where PyTorch has none."""
+    """The class of jagged tensors, which does not check offsets; () if it is not imported."""
     module = sys.modules.get("torch.nested._internal.nested_tensor")
     return getattr(module, "NestedTensor", ())
 
@@ -242,7 +244,7 @@ def _restore_subclass(
         and hasattr(kind, "__tensor_unflatten__")
     ):
         raise Unsupported(
-            f"this is a {module}.{name}, which this process does not know: import {module} here"
+            f"this is a {module}.{name}, which is not imported in this process: import {module}"
         )
     if issubclass(kind, _jagged_class()):
         raise ProtocolError("sample.fields: a nested tensor in the record of a subclass")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class LoweredMessage(NamedTuple):
-    """A typed message as the name of its type and its fields, converted to values that travel."""
+    """A typed message: the name of its type, and its fields as values that can be sent."""
 
     name: str
     fields: dict[str, Any]

@@ -22,10 +22,10 @@ Library = Literal["torch", "numpy"]
 class Elements(NamedTuple):
     """The element type of a tensor."""
 
-    name: str | None  # the core's name; None for types that only NumPy has, or no library
+    name: str | None  # the core's name; None for types that only NumPy, or no library, has
     bits: int
-    numpy: np.dtype[Any] | None = None  # if the type was given as one of NumPy's
-    given: str = ""  # the file's, or the caller's, name for the type
+    numpy: np.dtype[Any] | None = None  # set if the type was given as a dtype of NumPy
+    given: str = ""  # the name for the type in the file or in the call
 
     @property
     def bytes(self) -> int:
@@ -59,7 +59,7 @@ def refuse(path: str, why: str) -> InvalidArgument:
 def needed(what: str, value: Any) -> Any:
     """Checks that an argument is given, for a file that does not contain the value."""
     if value is None:
-        raise InvalidArgument(f"{what}: nothing in the file says it, so you have to")
+        raise InvalidArgument(f"{what}: required for a new file and for a file without a header")
     return value
 
 
@@ -89,9 +89,10 @@ def elements_of(dtype: Any, library: Library | None) -> Elements:
 
 
 def elements_of_numpy(dtype: np.dtype[Any]) -> Elements:
-    """
+    """The element type for a dtype of NumPy.
+
     Raises:
-        Unsupported: no file can hold such elements.
+        Unsupported: no file can hold elements of this type.
     """
     if dtype.hasobject:
         raise Unsupported(
@@ -104,7 +105,7 @@ def elements_of_numpy(dtype: np.dtype[Any]) -> Elements:
 
 
 def library_for(elements: Elements, library: Library | None) -> Library:
-    """The library of the tensor: the caller's choice, or that of the dtype."""
+    """The library of the tensor: the caller's choice, or the library of the dtype."""
     return library or ("numpy" if elements.numpy is not None else "torch")
 
 
@@ -126,11 +127,11 @@ def sizes_in(shape: Any, elements: Elements, there: int, path: str) -> list[int]
     sizes = sizes_of(sizes)
     each = prod(sizes) * elements.bytes
     if 0 in sizes:
-        raise refuse(path, f"shape={shape!r}: -1 could be any size, as another one is 0")
+        raise refuse(path, f"shape={shape!r}: -1 could be any size, because another size is 0")
     if each == 0 or there < 0 or there % each:
         raise refuse(
             path,
-            f"{max(there, 0)} bytes are there, which are no whole number of "
+            f"its {max(there, 0)} bytes of elements are not a multiple of "
             f"{each} ({tuple(sizes)} of {elements.given})",
         )
     sizes[at] = there // each
@@ -138,14 +139,15 @@ def sizes_in(shape: Any, elements: Elements, there: int, path: str) -> list[int]
 
 
 def check_place(contents: Contents, place: Place, path: str) -> None:
-    """
+    """Checks that the library can have a tensor over this place of the file.
+
     Raises:
         Unsupported: the library has no tensors of this type, or needs another alignment.
     """
     elements = place.elements
     if elements.name is None and (elements.numpy is None or contents.library == "torch"):
         raise Unsupported(
-            f"file {path!r}: there are no tensors of {elements.given} in "
+            f"file {path!r}: no dtype for its elements, {elements.given}, in "
             + ("NumPy or PyTorch" if elements.numpy is None else 'PyTorch: ask for library="numpy"')
         )
     if contents.library == "numpy":
@@ -154,7 +156,7 @@ def check_place(contents: Contents, place: Place, path: str) -> None:
     alignment = elements.bytes // (2 if "complex" in name else 1)
     begin = contents.start + place.offset
     if begin % alignment and 0 not in place.shape:
-        # On x86 most of PyTorch works without it, but compiled code may rely on the alignment.
+        # On x86 most of PyTorch works without this alignment, but compiled code may rely on it.
         raise Unsupported(
             f"file {path!r}: a tensor of {name} begins at byte {begin}, which is no multiple of "
             f'{alignment}, as PyTorch needs: ask for library="numpy" and copy it '

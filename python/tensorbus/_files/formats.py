@@ -26,9 +26,9 @@ from tensorbus._tensors.library import sizes_of
 
 
 def check_arguments(path: str, shape: Any, dtype: Any, mode: str, offset: int) -> None:
-    """Checks the arguments of `map_file` against the format, which the file's name selects."""
+    """Checks the arguments of `map_file` for the format, which the file's name selects."""
     if offset and path.endswith((".npy", ".safetensors")):
-        raise InvalidArgument(f"offset={offset}: file {path!r} says itself where its tensors begin")
+        raise InvalidArgument(f"offset={offset}: not possible, the header of {path!r} sets it")
     if not path.endswith(".safetensors"):
         return
     if mode == "w+":
@@ -38,7 +38,7 @@ def check_arguments(path: str, shape: Any, dtype: Any, mode: str, offset: int) -
         )
     for what, value in (("shape", shape), ("dtype", dtype)):
         if value is not None:
-            raise InvalidArgument(f"{what}={value!r}: file {path!r} says that itself")
+            raise InvalidArgument(f"{what}={value!r}: not possible, the header of {path!r} sets it")
 
 
 def contents_in(
@@ -47,7 +47,7 @@ def contents_in(
     """The contents of an existing file.
 
     Raises:
-        InvalidArgument: the file is truncated, or not of its format; the message names the field.
+        InvalidArgument: the file is truncated or malformed; the message names the field.
     """
     if path.endswith(".npy"):
         return npy.contents_of(fd, path, shape, dtype, library)
@@ -88,7 +88,7 @@ def end_of(contents: Contents, path: str) -> int:
     """The size that the file must have, in bytes."""
     end = contents.start + contents.bytes
     if end >= 2**63:
-        raise refuse(path, f"{end} bytes are needed, more than any file can have")
+        raise refuse(path, f"{end} bytes are needed, but a file has at most 2**63 - 1")
     return end
 
 

@@ -30,11 +30,13 @@ _MODES = {
 class MappedFile(Closing):
     """A mapped file: each page of its tensors is read when it is first used.
 
-    A `.safetensors` file has all of its tensors. They live on by themselves: `close()`, or the end
-    of a `with`, only lets go of the file.
+    `close()`, or the end of a `with` block, closes the file; its tensors stay valid.
 
     Args:
         path, shape, dtype, mode, offset, library: as for `tensorbus.map_file`.
+
+    Raises:
+        InvalidArgument, Unsupported, OutOfMemory, OSError: as `tensorbus.map_file`.
 
     >>> import tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "counts.bin")
@@ -89,7 +91,7 @@ class MappedFile(Closing):
 
     @property
     def mode(self) -> Mode:
-        """The mode, which decides what a write does: see `map_file`."""
+        """The mode, which determines the effect of a write: see `map_file`."""
         return self._mode
 
     @property
@@ -104,7 +106,12 @@ class MappedFile(Closing):
 
     @property
     def data(self) -> Any:
-        """The tensor; for a `.safetensors` file, a dict of all its tensors by name."""
+        """The tensor; for a `.safetensors` file, a dict of all its tensors by name.
+
+        Raises:
+            Unsupported: the chosen library has no tensors of this type.
+            Closed: the file was closed.
+        """
         if self._data is None:
             if self._contents.metadata is None:
                 self._data = self.tensor()
@@ -118,17 +125,18 @@ class MappedFile(Closing):
         Raises:
             InvalidArgument: the file has no tensor with this name.
             Unsupported: the chosen library has no tensors of this type.
+            Closed: the file was closed.
         """
         core = self._open()
         place = self._contents.places.get("" if name is None else name)
         named = self._contents.metadata is not None
         if place is None or named != (name is not None):
             known = ", ".join(map(repr, self.names[:20])) if named else "it has one tensor"
-            raise InvalidArgument(f"file {self._path!r}: name={name!r}: there is none; {known}")
+            raise InvalidArgument(f"file {self._path!r}: no tensor has name={name!r}; {known}")
         return tensor_at(core, self._contents, place, self._path)
 
     def check(self) -> None:
-        """Raises if the mapped memory may differ from the file.
+        """Raises an error if the mapped memory may differ from the file.
 
         Call it after reading, before you use the data. docs/files.md lists what it can detect, and
         what it cannot.
@@ -136,15 +144,17 @@ class MappedFile(Closing):
         Raises:
             SystemCallError: the file was truncated, or a page could not be read or written; or, in
                 modes `"r"` and `"c"`, the file was written to since it was mapped.
+            Closed: the file was closed.
         """
         self._open().check()
 
     def flush(self) -> None:
-        """Waits until all writes are on the disk. Other processes see them at once.
+        """Waits until all writes are on the disk. Other processes can read them without `flush`.
 
         Raises:
             InvalidArgument: the mode is not `"r+"` or `"w+"`.
-            SystemCallError: a write failed, or like `check`.
+            SystemCallError: a write failed, or `check` would raise it.
+            Closed: the file was closed.
         """
         self._open().flush()
 
@@ -181,31 +191,32 @@ def map_file(
     Args:
         path: the ending `.npy` or `.safetensors` selects that format; any other file contains only
             the elements of one tensor, row-major, in the byte order of the dtype.
-        shape: one size or several; one of them may be -1. None: all elements of the file. For
-            `.npy` it is compared with the file's shape; for `.safetensors` it is not allowed.
-        dtype: a dtype of NumPy or PyTorch, or a name; required unless the format contains it.
-        mode: `"r"`: only reads; NumPy arrays are read-only, and a write to a torch tensor ends the
-            process, with a message. `"r+"`: writes go to the file, and all processes that map or
-            read it see them at once; `flush` waits for the disk. `"c"`: writes stay in this
-            process. `"w+"`: creates the file, or empties an existing one; fills it with zeros, and
-            allocates its blocks on the disk; then like `"r+"`.
+        shape: one size or several; one of them may be -1: it is computed from the size of the
+            file. None: all elements of the file. For `.npy` it is compared with the file's shape;
+            for `.safetensors` it is not allowed.
+        dtype: a dtype of NumPy or PyTorch, or a name; required unless the file contains it.
+        mode: `"r"`: only for reading; NumPy arrays are read-only, and a write to a torch tensor
+            ends the process, with a message. `"r+"`: writes change the file, and are visible at
+            once to all processes that map or read it; `flush` waits for the disk. `"c"`: writes
+            stay in this process. `"w+"`: creates the file, or empties an existing file, fills it
+            with zeros, and allocates its blocks on the disk; then like `"r+"`.
         offset: for files without a header, the number of bytes before the tensor.
-        name: one tensor of a `.safetensors` file; without it, a dict of all tensors.
+        name: the name of one tensor of a `.safetensors` file. `None`: a dict of all tensors.
         library: `"torch"` or `"numpy"`; by default the library of the given dtype. The default for
             `.npy` is NumPy; for `.safetensors`, PyTorch if it is imported or the file has a dtype
             that NumPy lacks, else NumPy.
 
     Returns:
-        A tensor, or a dict of tensors. Each tensor, and each view, keeps the memory for as long as
-        it lives. If the file is truncated meanwhile, the lost part reads as zeros, and `flush` and
-        `MappedFile.check` raise (docs/files.md).
+        A tensor, or a dict of tensors. Each tensor, and each view, keeps the memory as long as it
+        exists. If the file is truncated meanwhile, the lost part reads as zeros, and `flush` and
+        `MappedFile.check` raise an error (docs/files.md).
 
     Raises:
-        InvalidArgument: the file is too short, or contradicts itself or an argument; the message
+        InvalidArgument: the file is too short or malformed, or contradicts an argument; the message
             names the field.
         Unsupported: the library has no tensors of this type.
-        OutOfMemory: no room on the disk, or in the address space; the message names the limit.
-        OSError: like `open` (FileNotFoundError, PermissionError, ...).
+        OutOfMemory: the disk or the address space is full; the message names the limit.
+        OSError: `open` raised it (FileNotFoundError, PermissionError, ...).
 
     >>> import numpy, os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "counts.npy")
@@ -225,8 +236,11 @@ def flush(tensor: Any) -> None:
 
     It flushes the whole file, not only the part of the view. For an empty tensor it does nothing.
 
+    Args:
+        tensor: a tensor that `map_file` returned with mode `"r+"` or `"w+"`, or a view of it.
+
     Raises:
-        InvalidArgument: it is not a tensor that `map_file` returned with mode `"r+"` or `"w+"`.
+        InvalidArgument: it is another tensor, or not a tensor.
         SystemCallError: as `MappedFile.flush`.
     """
     library = library_of(tensor)
@@ -238,14 +252,14 @@ def flush(tensor: Any) -> None:
         else:
             raise InvalidArgument(f"{type(tensor).__name__}: expected a tensor of a mapped file")
     except RuntimeError as error:  # for example, a sparse tensor
-        raise InvalidArgument(f"this tensor is not that of a mapped file: {error}") from None
+        raise InvalidArgument(f"this tensor is not in a mapped file: {error}") from None
     if size:
         _core.flush_at(address)
 
 
 @contextmanager
 def _opened(path: str, mode: Mode) -> Iterator[int]:
-    """Opens the file; O_NONBLOCK, as the open of a pipe would wait for the other end."""
+    """Opens the file, with O_NONBLOCK: opening a FIFO would wait for a process at its other end."""
     flags = {"r": os.O_RDONLY, "c": os.O_RDONLY, "r+": os.O_RDWR, "w+": os.O_RDWR | os.O_CREAT}
     fd = os.open(path, flags[mode] | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
     try:

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 _MAX_HEADER_BYTES = 10_000  # of version 3.0, as in the core
-_VERSIONS = ((1, "latin-1", "<H"), (2, "latin-1", "<I"), (3, "utf-8", "<I"))  # length's struct
-_ALIGNMENT = 64  # of the elements, in new files
+# Major version, encoding of the header, and the `struct` format of its length.
+_VERSIONS = ((1, "latin-1", "<H"), (2, "latin-1", "<I"), (3, "utf-8", "<I"))
+_ALIGNMENT = 64  # of the first element, in bytes, in new files
 
 
 def contents_of(fd: int, path: str, shape: Any, dtype: Any, library: Library | None) -> Contents:
@@ -47,7 +48,7 @@ def contents_of(fd: int, path: str, shape: Any, dtype: Any, library: Library | N
         raise refuse(path, f"not a .npy file: {error}") from None
     count = prod(sizes) * elements.bytes
     if shape is not None and sizes_in(shape, elements, count, path) != sizes:
-        raise refuse(path, f"shape={shape!r}, but its header says {tuple(sizes)}")
+        raise refuse(path, f"shape={shape!r}, but its header has {tuple(sizes)}")
     if is_torch_dtype(dtype):
         library = library or "torch"
     place = Place(elements, sizes, fortran=fortran and len(sizes) > 1)
@@ -80,8 +81,8 @@ def _read_header(fd: int, path: str) -> tuple[tuple[int, ...], bool, np.dtype[An
             raise refuse(path, f"not a .npy file: {error}") from None
         if header is None:
             raise Unsupported(
-                f"file {path!r}: a .npy file of version {'.'.join(map(str, version))}, and 1.0 to "
-                "3.0 are known"
+                f"file {path!r}: a .npy file of version {'.'.join(map(str, version))}: expected "
+                "1.0 to 3.0"
             )
         return (*header, file.tell())
 
@@ -96,7 +97,7 @@ def _read_header_3_0(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[An
         raise ValueError(f"its header has {count} bytes, more than {_MAX_HEADER_BYTES}")
     header = file.read(count)
     if len(header) < count:
-        raise ValueError(f"its header has {count} bytes, of which {len(header)} are there")
+        raise ValueError(f"its header has {count} bytes, but only {len(header)} are in the file")
     escaped = header.decode().encode("ascii", "backslashreplace")
     parsed: tuple[tuple[int, ...], bool, np.dtype[Any]] = (
         numpy_arrays.learn().lib.format.read_array_header_2_0(
@@ -111,7 +112,7 @@ def _agreed(stored: Elements, wanted: Elements, path: str) -> Elements:
     is_void = stored.numpy is not None and stored.numpy.kind == "V" and not stored.numpy.names
     same = wanted.name == stored.name if wanted.name else wanted.numpy == stored.numpy
     if not same and not (is_void and wanted.bits == stored.bits):
-        raise refuse(path, f"dtype={wanted.given}, but its header says {stored.given}")
+        raise refuse(path, f"dtype={wanted.given}, but its header has {stored.given}")
     return wanted
 
 
@@ -138,4 +139,4 @@ def _header(dtype: np.dtype[Any], sizes: list[int]) -> bytes:
             return header
         except (UnicodeEncodeError, struct.error):
             continue
-    raise Unsupported(f"dtype={dtype}: no header of a .npy file can have it")
+    raise Unsupported(f"dtype={dtype}: not possible in a .npy file")

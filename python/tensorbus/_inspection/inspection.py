@@ -1,4 +1,4 @@
-"""Inspection of a domain: asks all its participants."""
+"""Inspection of a domain: requests the reports of all its participants."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from tensorbus._inspection.report import Inspection
 def inspect(domain: str | None = None, timeout: float = 1.0) -> Inspection:
     """What each participant of a domain has, and which processes hold its memory.
 
-    Participants answer from counters that they always keep: nothing subscribes, and no publisher
-    waits. All are asked at the same time. A process that is stopped or hangs is listed with the
-    reason in `error`; a process that has ended is not listed. The calling process needs no
-    participant. A domain that does not exist is not made, and has an empty list.
+    The participants reply with counters that they always maintain: the inspection subscribes to no
+    topic, and no publisher waits for it. All participants are requested at the same time. A process
+    that is stopped or hangs is listed with the reason in `error`; a process that has ended is not
+    listed. The calling process needs no participant. A domain that does not exist is not created,
+    and has an empty list.
 
     Args:
         domain: a path if it has a slash, else a name beside the default domain; `None` for
             `TENSORBUS_DOMAIN`, else "default".
-        timeout: seconds to wait for all participants together.
+        timeout: seconds to wait for all replies.
 
     Raises:
         InvalidArgument: `timeout` is negative, infinite or not a number.
@@ -38,6 +39,8 @@ def inspect(domain: str | None = None, timeout: float = 1.0) -> Inspection:
     """
     limit = seconds("timeout", timeout)
     if limit is None:
-        raise InvalidArgument(f"timeout={timeout}: a process that is stopped never answers")
+        raise InvalidArgument(
+            f"timeout={timeout}: expected seconds, because a stopped process never replies"
+        )
     inspection: Inspection = _core.inspect(domain or "", limit)
     return inspection

@@ -13,23 +13,34 @@ _Found = dict[tuple[str, int], tuple[ParticipantReport, PublisherReport]]
 @public
 @dataclass(frozen=True)
 class PublisherRate:
-    """A publisher's rates per second between two inspections."""
+    """A publisher's rates between two inspections."""
 
     participant: ParticipantReport
+    """The participant of the publisher, in the second inspection."""
     publisher: PublisherReport
     """The report of the second inspection."""
     hz: float
+    """Published samples per second."""
     bytes_per_second: float
+    """Bytes of tensors and fields in these samples, per second."""
     dropped_per_second: float
-    """Samples not queued or dropped, summed over all subscribers."""
+    """Samples that were dropped or not queued, per second, summed over all subscribers."""
 
 
 @public
 def rates(before: Inspection, after: Inspection) -> list[PublisherRate]:
-    """The rates of all publishers that answered both times, sorted by topic and pid.
+    """The rates of all publishers that are in both inspections, sorted by topic and pid.
 
-    The time between two answers comes from the participant's own age: silent processes delay an
-    inspection, but not the answers of others.
+    The time between the two reports of a participant is the difference of its ages. A process that
+    does not reply delays an inspection, but not the reports of other processes.
+
+    >>> import tensorbus as tb
+    >>> with tb.Publisher("doc/rates", domain="doc-rates") as publisher:
+    ...     before = tb.inspect("doc-rates")
+    ...     publisher.publish(7)
+    ...     [rate.hz > 0 for rate in rates(before, tb.inspect("doc-rates"))]
+    0
+    [True]
     """
     first = _publishers(before)
     found = [
@@ -49,7 +60,7 @@ def _publishers(inspection: Inspection) -> _Found:
 
 
 def _seconds(before: ParticipantReport, after: ParticipantReport) -> float:
-    """At least 1 ns: a hostile participant may report any age, and then its rates mean nothing."""
+    """The time between two reports, at least 1 ns: a hostile participant may report any age."""
     return max(after.age_ns - before.age_ns, 1) / 1e9
 
 

@@ -16,7 +16,7 @@ class PeerName:
     participant: str
     """Its id on the bus, 32 hex digits; "": unknown."""
     pid: int
-    """Its pid in the namespace of the process that was asked; 0: unknown."""
+    """Its pid in the PID namespace of the reporting process; 0: unknown."""
     process: str = ""
     """The name of its program; "": unknown."""
 
@@ -31,7 +31,7 @@ class LinkReport:
     depth: int
     max_held: int
     reliable: bool
-    """The publisher waits for it."""
+    """A reliable publisher waits for it."""
     delivered: int
     """Samples put into its queue."""
     waiting: int
@@ -43,10 +43,13 @@ class LinkReport:
     oldest_held_ns: int
     """Nanoseconds since its oldest held sample was published; 0: it holds none."""
     dropped_depth: int
+    """As in `PublisherStats`, for this subscriber."""
     dropped_held: int
+    """As in `PublisherStats`, for this subscriber."""
     dropped_unsent: int
+    """As in `PublisherStats`, for this subscriber."""
     blocked_ns: int
-    """Nanoseconds for which a publisher that waits has found no room here; 0: there is room."""
+    """Nanoseconds for which a waiting publisher has found no room in its queue; 0: it has room."""
     cut_off: bool
     """It was cut off after `lag_timeout`, and still holds samples."""
 
@@ -63,14 +66,14 @@ class PublisherReport:
 
     topic: str
     number: int
-    """Identifies it in its participant."""
+    """Identifies the publisher in its participant."""
     node: str
     type: str
-    """The definition of its messages' type; "": any."""
+    """The definition of its message type; "": any data."""
     machine: str
-    """The machine of the publisher that a bridge mirrors with it; "": it is no mirror."""
+    """For a mirror of a bridge, the machine of the original publisher; "": it is no mirror."""
     origin: str
-    """The mirrored publisher, `<id>.<n>`; "": it is no mirror."""
+    """For a mirror of a bridge, the original publisher, `<id>.<n>`; "": it is no mirror."""
     depth: int
     history: int
     reliable: bool
@@ -94,7 +97,7 @@ class SubscriberReport:
     max_held: int
     reliable: bool
     access: str
-    """"read", "private" or "shared"."""
+    """"read" (also for a subscriber with "copy-on-write"), "private" or "shared"."""
     stats: SubscriberStats
     publishers: tuple[str, ...]
     """The publishers to which it is connected, as `<id>.<n>`."""
@@ -107,7 +110,7 @@ class QueueClientReport:
 
     client: PeerName
     in_hand: int
-    """Items that it has got and not finished; without `redeliver`, until its next `get`."""
+    """Items that it has got and not finished; without `redeliver`, its next `get` finishes them."""
     waiting_puts: int
     waiting_gets: int
 
@@ -118,20 +121,21 @@ class QueueReport:
     """A queue, reported by its server."""
 
     name: str
-    """"": it has only an address."""
+    """The name; "": the queue has only an address."""
     service: str
     """The service whose requests it carries; "": none."""
     number: int
+    """Identifies the queue in its participant."""
     machine: str
-    """The machine of the queue that a bridge mirrors with it; "": it is no mirror."""
+    """For a mirror of a bridge, the machine of the original queue; "": it is no mirror."""
     maxsize: int
     max_bytes: int
     redeliver: bool
     shut_down: bool
     in_hand: int
-    """Items that clients have got and not finished; the sum over all clients."""
+    """Items that clients have got and not finished, summed over all clients."""
     redelivered: int
-    """Items that came back from processes that died."""
+    """Items that returned to the queue after the processes that had got them died."""
     stats: QueueStats
     clients: tuple[QueueClientReport, ...]
 
@@ -142,16 +146,18 @@ class ShareReport:
     """A share, reported by the process that made it."""
 
     number: int
+    """Identifies the share in its participant."""
     bytes: int
     uses_left: int
-    """How often it may still be attached; 0: without limit."""
+    """How often it may still be attached; 0: no limit."""
     age_ns: int
+    """Nanoseconds since it was made."""
 
 
 @public
 @dataclass(frozen=True)
 class LentReport:
-    """Memory of this process that one peer holds, through links, queues and shares together."""
+    """Memory of this process that one peer holds, summed over topics, queues and shares."""
 
     peer: PeerName
     leases: int
@@ -192,7 +198,7 @@ class MemoryReport:
     used_bytes: int
     """Bytes in loans and in held samples."""
     reserved_bytes: int
-    """Bytes taken from the machine: used, or kept for reuse."""
+    """Bytes allocated from the system: used, or kept for reuse."""
     budget_bytes: int
     inherited_bytes: int
     """Used bytes that are kept only for forked children."""
@@ -217,22 +223,22 @@ class ParticipantReport:
     process: str
     """The name of its program."""
     error: str
-    """Why it did not answer; "": it answered. Without an answer only `nodes` and `topics` of the
-    following fields are known."""
+    """Why it did not reply; "": it replied. Without a reply, only `nodes` and `topics` of the
+    following fields are set."""
     version: str
     """The version of its Tensorbus."""
     age_ns: int
     """Nanoseconds since the participant was made."""
     nodes: tuple[str, ...]
-    """The names of its nodes; known also if it did not answer."""
+    """The names of its nodes; also set if it did not reply."""
     topics: tuple[str, ...]
-    """The topics that it publishes; known also if it did not answer."""
+    """The topics that it publishes; also set if it did not reply."""
     publishers: tuple[PublisherReport, ...]
     subscribers: tuple[SubscriberReport, ...]
     queues: tuple[QueueReport, ...]
     shares: tuple[ShareReport, ...]
     memory: MemoryReport | None
-    """None: it did not answer."""
+    """None: it did not reply."""
 
 
 @public
@@ -242,6 +248,6 @@ class Inspection:
 
     domain: str
     time_ns: int
-    """When all answers had come, in nanoseconds since 1970."""
+    """When all replies had arrived, in nanoseconds since 1970."""
     participants: tuple[ParticipantReport, ...]
     """Sorted by pid."""

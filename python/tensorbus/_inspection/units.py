@@ -82,7 +82,7 @@ def part_text(part: int, whole: int) -> str:
 
 
 def short(name: str, width: int = 40) -> str:
-    """A long name is cut at its beginning, which says less than its end.
+    """A name of at most `width` characters: a long name is cut at its beginning.
 
     >>> short("robot/left/camera/image", 12)
     '…amera/image'
@@ -102,7 +102,7 @@ def shown(text: str) -> str:
 
 
 def process_name(program: str, pid: int, participant: str) -> str:
-    """The name of a process for people: its program with its pid, or with its id without a pid.
+    """The text for a process: its program with its pid, or with its id if the pid is unknown.
 
     >>> process_name("camera", 4312, "5f" * 16), process_name("", 0, "5f" * 16)
     ('camera (4312)', '? (5f5f5f5f)')

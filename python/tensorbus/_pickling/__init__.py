@@ -1,1 +1,1 @@
-"""Any picklable object as a message, for processes that trust one another."""
+"""Messages of any object that can be pickled, for processes that trust one another."""

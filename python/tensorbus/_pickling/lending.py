@@ -1,7 +1,8 @@
-"""Lending: messages that one other process can attach to by a handle.
+"""Lending: messages to which exactly one other process can attach, by a handle.
 
-In a message whose tensors others may write to, tensors in read-only memory of a GPU travel as the
-handle of a share of their own: tensors on a GPU are never moved into shared writable memory.
+A message whose tensors are writable for the receiver may contain tensors in read-only memory of a
+GPU. These are sent as the handle of a separate share, because tensors on a GPU are never moved into
+shared writable memory.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from tensorbus import _core
 from tensorbus._base.errors import Unsupported
 from tensorbus._base.participant import participant
 
-# Maximum for one message, which has two bytes for the number.
+# Maximum for one message, which stores the number in two bytes.
 MAX_TENSORS = 60_000
 
 
 class _Offered(threading.local):
-    """The handles lent to a process that this thread is starting; None if it starts none."""
+    """The handles lent to the process that this thread is starting; None if it starts none."""
 
     handles: list[bytes] | None = None
 
@@ -28,7 +29,7 @@ offered = _Offered()
 
 
 def lend(outgoing: _core.Outgoing, fields: bytes, carrier: int = 0) -> bytes:
-    """Shares a message with one process, for as long as this process lives; returns the handle.
+    """Shares a message that one process may take, until this process ends. Returns the handle.
 
     Raises:
         OutOfMemory: a limit was reached; the message names it.

@@ -1,7 +1,7 @@
-"""Messages of any picklable object: its tensors travel beside the message, the rest as a pickle.
+"""Messages of any object that can be pickled: its tensors by reference, all else as a pickle.
 
-Reading a pickle may run any code. Therefore only queues and `tensorbus.multiprocessing` use it,
-whose processes trust one another; `attach` and subscribers refuse these messages.
+Reading a pickle may run any code. Therefore only queues and `tensorbus.multiprocessing` use
+pickles: their processes trust one another. `attach` and subscribers refuse these messages.
 
 Plain values (numbers, text, small containers) are pickled by the C pickler, without a search for
 tensors: `plain_fields` and `plain_pickle` of the core. Their message has the same format, and its
@@ -36,7 +36,7 @@ _HAS_HISTORY = (
 )
 
 
-# Shared by all messages without tensors: it holds no memory, and can be sent any number of times.
+# For all messages without tensors: it holds no memory, and can be sent any number of times.
 NO_TENSORS = _core.Outgoing()
 
 
@@ -45,15 +45,15 @@ def dump(item: object, *, shared: bool = False, stream: Any = None) -> tuple[_co
 
     Args:
         item: any object that can be pickled, with tensors and arrays anywhere in it.
-        shared: like `torch.multiprocessing`: the storage of an ordinary CPU tensor moves into
-            memory of the bus that others may write to, with all its views. Tensors on GPUs in
-            read-only memory are lent, see `tensorbus._pickling.lending`.
+        shared: like `torch.multiprocessing`: the storage of an ordinary CPU tensor, with all its
+            views, is moved into memory of the bus that other processes may write to. Tensors on
+            GPUs in read-only memory are lent, see `tensorbus._pickling.lending`.
         stream: see `tensorbus.Queue.put`.
 
     Raises:
         RuntimeError: a tensor in it requires gradients and is not a leaf.
-        OutOfMemory: no room for the shared tensors; the message names the limit.
-        Exception: whatever pickling it raises.
+        OutOfMemory: there is no room for the shared tensors; the message names the limit.
+        Exception: pickling the object raised it.
     """
     if stream is None and (plain := _core.plain_fields(item)) is not None:
         return NO_TENSORS, plain
@@ -83,14 +83,14 @@ def load(
     """The object of a `dump`. Unpickling may run any code, so the sender must be trusted.
 
     Args:
-        parts: the other messages of a `Packer` with parts; for each, whether its arrays belong to
-            this process alone.
-        own: `core` is also the first part, as the pickle itself has no tensors; its arrays belong
-            to this process alone.
+        parts: the other messages of a `Packer` with parts, each with True if its arrays belong only
+            to this process.
+        own: `core` is also the first part, because the pickle has no tensors of its own; the arrays
+            of `core` belong only to this process.
 
     Raises:
-        ProtocolError: malformed fields.
-        Exception: whatever unpickling it raises.
+        ProtocolError: the fields are malformed.
+        Exception: unpickling the object raised it.
     """
     fields = core.fields
     if fields:
@@ -108,7 +108,7 @@ def load(
     return unflatten(core, library)
 
 
-# Smaller arrays, in bytes, stay in the pickle: a pipe takes them in one piece.
+# Arrays of fewer bytes stay in the pickle: a pipe can take them in one write.
 _MIN_ARRAY_BYTES = 65536
 
 
@@ -136,8 +136,8 @@ class Packer:
         Args:
             shared: see `dump`.
             stream: the stream that writes tensors on GPUs; None: the library's own.
-            in_parts: put tensors into `parts`: there may be any number of them, and arrays belong
-                to the receiver alone.
+            in_parts: put tensors into `parts`: the object may then have any number of tensors, and
+                its arrays belong only to the receiver.
             carrier: see `lending.lend`.
         """
         self._shared = shared
@@ -151,7 +151,7 @@ class Packer:
         self._lent: list[bytes] = []
         self._kept: list[Any] = []  # keeps all packed values until the packer ends
 
-    # Made on demand, as most items have no tensors.
+    # Made on demand: most items have no tensors.
     @cached_property
     def outgoing(self) -> _core.Outgoing:
         return _core.Outgoing()
@@ -172,7 +172,7 @@ class Packer:
         return written.getvalue()
 
     def fields(self, pickled: bytes) -> bytes:
-        """The fields of the message of this pickle. Shares the lent tensors."""
+        """The fields of a message with this pickle. It also shares the lent tensors."""
         packed = list(self._packed)
         if self._stream is not None:
             self.outgoing.set_stream(self._stream)
@@ -184,17 +184,17 @@ class Packer:
         return fields_of_pickle(pickled, packed)
 
     def has_only_parts(self) -> bool:
-        """Whether all tensors are in parts, and none goes with the pickle itself."""
+        """Whether all tensors are in parts, and none is in the message of the pickle."""
         return bool(self.parts) and not self._packed and not self._lent
 
     def _reduce(self, value: Any) -> Any:
-        """What replaces a tensor in the pickle; NotImplemented for objects pickled as usual."""
+        """The reduction that replaces a tensor in the pickle; NotImplemented for other objects."""
         library = library_of(value)
         if library is None and not _is_memory(type(value)):
             _ordinary.add(type(value))
             return NotImplemented
         if self._in_parts and library == "numpy" and value.nbytes < _MIN_ARRAY_BYTES:
-            return NotImplemented  # as in the standard library
+            return NotImplemented  # the array is pickled, as in the standard library
         if self._in_parts and library == "numpy" and not value.flags.forc:
             value = value.copy()  # like a pickle: contiguous, and no elements share memory
         apart = _is_apart(value, self._shared)
@@ -231,7 +231,7 @@ class Packer:
         return stand_in, (*place, len(all_packed) - 1)
 
     def _view(self, tensor: Any) -> Any:
-        """What replaces a view of a shared storage, which travels whole; None for other tensors."""
+        """The reduction of a view of a shared storage, which is sent whole; None for all others."""
         torch = sys.modules["torch"]
         kind = type(tensor)
         if kind not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
@@ -270,7 +270,7 @@ _multiprocessing_reducers: dict[type, Any] = ForkingPickler._extra_reducers  # t
 
 
 class _Pickler(pickle.Pickler):
-    """Asks `reduce` first, then the reducers of multiprocessing (connections, locks)."""
+    """Calls `reduce` first, then the reducers of multiprocessing (connections, locks)."""
 
     def __init__(self, file: io.BytesIO, reduce: Callable[[Any], Any]) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
@@ -280,7 +280,7 @@ class _Pickler(pickle.Pickler):
         kind = type(value)
         if kind not in _ordinary and (reduced := self._reduce(value)) is not NotImplemented:
             return reduced
-        # Not a dispatch table, which would be a ChainMap: its look-up dominates an object's cost.
+        # Not a dispatch table: it would be a ChainMap, whose look-up is slow for small objects.
         reduce = _multiprocessing_reducers.get(kind)
         return NotImplemented if reduce is None else reduce(value)
 
@@ -318,7 +318,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 class _Parts:
-    """Looks up tensors by part and index. Not a method, for the reason given in `_Lent`."""
+    """Looks up tensors by part and index. It is not a method for the same reason as `_Lent`."""
 
     def __init__(self, parts: list[list[Any]]) -> None:
         self._parts = parts
@@ -330,8 +330,8 @@ class _Parts:
 class _Lent:
     """Looks up lent tensors by index.
 
-    Not a method of the unpickler, which keeps references to the functions that it has called: that
-    would be a cycle, which would keep the tensors until a garbage collection.
+    This is not a method of the unpickler, which keeps references to the functions that it has
+    called: a method would make a cycle, which would keep the tensors until a garbage collection.
     """
 
     def __init__(self, tensors: list[Any], library: Library | None) -> None:
@@ -348,7 +348,7 @@ class _Lent:
 
 def _tensor(index: int) -> Any:
     """Placeholder in a pickle for the tensor with this index; `_Unpickler` replaces it."""
-    raise ProtocolError(f"tensor {index} of a pickle, without its message")
+    raise ProtocolError(f"a pickle refers to tensor {index}, but its message is missing")
 
 
 def _lent_tensor(index: int) -> Any:
@@ -358,7 +358,9 @@ def _lent_tensor(index: int) -> Any:
 
 def _tensor_of_part(part: int, index: int) -> Any:
     """Placeholder for a tensor of a part."""
-    raise ProtocolError(f"tensor {index} of part {part} of a pickle, without its message")
+    raise ProtocolError(
+        f"part {part} of a pickle refers to tensor {index}, but its message is missing"
+    )
 
 
 def _classes_of(library: str) -> set[type]:
@@ -368,7 +370,7 @@ def _classes_of(library: str) -> set[type]:
 
 
 def _prepare(value: Any, shared: bool, moved: torch_sharing.Moved | None = None) -> None:
-    """Prepares a torch tensor for packing: refuses one with a history, moves one to be shared."""
+    """Prepares a torch tensor for packing: checks it, and moves it if it is to be shared."""
     if library_of(value) != "torch":
         return
     if value.requires_grad and not value.is_leaf:
@@ -379,15 +381,17 @@ def _prepare(value: Any, shared: bool, moved: torch_sharing.Moved | None = None)
 
 
 def _reduced_otherwise(value: Any) -> Any:
-    """The reduction of a value that cannot travel as a tensor: that of its library.
+    """The reduction of a value that cannot be sent as a tensor: the reduction of its library.
 
-    On other devices it is that of torch.multiprocessing, which in main memory loses quantizers.
+    On devices other than main memory it is the reduction of torch.multiprocessing, which in main
+    memory would lose quantizers.
     """
     if library_of(value) != "torch" or value.device.type == "cpu":
         return value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
     if type(value) not in TENSOR_CLASSES:
         return NotImplemented
-    from torch.multiprocessing import reductions  # not the registered one, which may be ours
+    # Not the registered reducer, which may be one of Tensorbus.
+    from torch.multiprocessing import reductions
 
     return reductions.reduce_tensor(value)  # type: ignore[no-untyped-call]
 
@@ -403,12 +407,12 @@ def _is_storage_class(kind: type) -> bool:
 
 
 def _is_apart(value: Any, shared: bool) -> bool:
-    """Whether a value is lent: on a GPU, in read-only memory, in a message of writable tensors."""
+    """Whether a value is lent: it is in read-only memory of a GPU, and `shared` is set."""
     return shared and _ordinal_of(value) != HOST and not _is_shared(value)
 
 
 def _is_shared(value: Any) -> bool:
-    """Whether a tensor on a GPU is in memory that others can get write access to."""
+    """Whether a tensor on a GPU is in memory to which other processes can get write access."""
     if type(value) is _core.Memory:
         return _core.is_shared(value, participant())
     return torch_sharing.is_shared(value.untyped_storage())

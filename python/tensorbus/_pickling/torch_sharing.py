@@ -23,22 +23,23 @@ _COMPRESSED = ("torch.sparse_csr", "torch.sparse_csc", "torch.sparse_bsr", "torc
 
 _moving = threading.Lock()  # held during a move, so that a storage is moved only once
 
-# The memory of living storages that this process has moved, by address.
+# The memory of the existing storages that this process has moved, by address.
 _moved: dict[int, weakref.ref[memoryview]] = {}
-# Guards `_moved`. Reentrant, as a garbage collection may call _forget() at any point.
+# Guards `_moved`. Reentrant, because a garbage collection may call _forget() at any point.
 _moved_lock = threading.RLock()
-# For storages that parent processes had moved before the fork: borrows each from its owner.
+# A function for each storage that a parent process had moved before the fork, by address. It
+# borrows the storage from its owner.
 _inherited: dict[int, Callable[[int, int], _core.Memory]] = {}
 # Returns the entries of `_inherited` for a forked child; tensorbus.multiprocessing replaces it.
 lent_to_child: Callable[[], dict[int, Callable[[int, int], _core.Memory]]] = dict
 
 
 def is_shared(storage: torch.UntypedStorage) -> bool:
-    """Whether a storage is in memory of the bus that others can get write access to."""
+    """Whether a storage is in memory of the bus to which others can get write access."""
     return (
         storage.device.type in ("cpu", "cuda")
         and (size := storage.nbytes()) > 0
-        and (has_participant() or _is_of_file(storage))  # makes no participant just for this
+        and (has_participant() or _is_of_file(storage))  # else the check would make a participant
         and _core.is_shared(storage.data_ptr(), size, participant())
     )
 
@@ -54,16 +55,16 @@ Moved = dict[int, tuple[Any, Any]]
 def move(tensor: torch.Tensor, together: Moved | None = None) -> None:
     """Moves the parts of an ordinary CPU tensor into memory of the bus that others may write to.
 
-    Where PyTorch can swap the memory of a storage (about 2.8 and newer), all views of the storage
-    move. Otherwise only this tensor object moves; a quantized one does not, as it would lose its
-    quantizer.
+    If PyTorch can swap the memory of a storage (about 2.8 and newer), all views of the storage are
+    moved. Otherwise only this tensor object is moved; a quantized tensor is not, because it would
+    lose its quantizer.
 
     Args:
         together: old and new storages of the tensors of one message, by the old address, so that
             these tensors stay views of one storage.
 
     Raises:
-        OutOfMemory: no room; nothing was moved.
+        OutOfMemory: there is no room; no part was moved.
     """
     learn()
     for part in _parts(tensor):
@@ -77,7 +78,7 @@ def move_storage(storage: torch.UntypedStorage) -> bool:
         False if this PyTorch cannot swap the memory of a storage.
 
     Raises:
-        OutOfMemory: no room; nothing was moved.
+        OutOfMemory: there is no room; the storage was not moved.
     """
     if not hasattr(storage, "_swap_data_ptr_"):
         return False
@@ -88,7 +89,7 @@ def move_storage(storage: torch.UntypedStorage) -> bool:
 
 
 def pin() -> dict[int, memoryview]:
-    """The moved memory, by address, that a child forked now inherits. Keep it while that lives."""
+    """The moved memory, by address, that a child forked now inherits. Keep it until it ends."""
     known = list(_moved.items())
     return {address: memory for address, ref in known if (memory := ref()) is not None}
 
@@ -101,7 +102,7 @@ def warn_of_hooks(tensor: torch.Tensor) -> None:
 
 
 def _parts(tensor: Any) -> list[torch.Tensor]:
-    """The strided CPU tensors of a tensor that are moved; none for tensors that are copied."""
+    """The strided CPU tensors in a tensor that are moved; an empty list if the tensor is copied."""
     import torch
 
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.device.type != "cpu":
@@ -110,7 +111,7 @@ def _parts(tensor: Any) -> list[torch.Tensor]:
         return [tensor.detach().values()]
     if tensor.layout == torch.strided:
         return [tensor]
-    # Indices stay private to each process: PyTorch would use those that others write unchecked.
+    # Indices stay private to each process: PyTorch does not check indices that others write.
     plain = tensor.detach()
     if tensor.layout == torch.sparse_coo:
         return [plain._values()]
@@ -121,7 +122,7 @@ def _move_strided(tensor: torch.Tensor, together: Moved) -> None:
     import torch
 
     storage = tensor.untyped_storage()
-    # A storage without memory stands for zeros, or was resized: packing it raises the error.
+    # A storage without memory stands for zeros, or was resized: packing it will raise an error.
     if storage.nbytes() == 0 or storage.data_ptr() == 0 or move_storage(storage):
         return
     if tensor.is_quantized:
@@ -148,7 +149,8 @@ def _replacement(storage: torch.UntypedStorage) -> Any:
 def _copied(storage: torch.UntypedStorage) -> Any:
     """A copy of a storage in memory of the bus.
 
-    By memmove, not by PyTorch: in a forked child PyTorch may wait forever for its parent's threads.
+    It uses memmove, not PyTorch: in a forked child PyTorch may wait forever for threads that only
+    its parent has.
     """
     copy = new_storage(storage.nbytes())
     ctypes.memmove(copy.data_ptr(), storage.data_ptr(), storage.nbytes())
@@ -160,9 +162,9 @@ _COUNT_BYTES = 64
 
 
 def _from_pytorch(storage: Any) -> Any:
-    """The same memory, for a storage that PyTorch has shared; None for others.
+    """The same memory, for a storage that PyTorch has shared; None for any other storage.
 
-    Its pages are mapped again, so that processes that share it through PyTorch still see writes.
+    Its pages are mapped again, so that writes stay visible to processes that share it by PyTorch.
     """
     if not storage.is_shared():
         return None
@@ -173,7 +175,7 @@ def _from_pytorch(storage: Any) -> Any:
             return _mapped(fd, _COUNT_BYTES, size)
         finally:
             os.close(fd)
-    fd, size = storage._share_fd_cpu_()  # the descriptor stays PyTorch's
+    fd, size = storage._share_fd_cpu_()  # PyTorch owns the descriptor
     if fd < 0:  # PyTorch has mapped a file without keeping its descriptor
         return None
     return _mapped(fd, 0, size)
@@ -193,7 +195,7 @@ def new_storage(size: int) -> Any:
     """Memory of the bus that others may write to; its bytes are not cleared.
 
     Raises:
-        OutOfMemory: no room; the message names the limit.
+        OutOfMemory: there is no room; the message names the limit.
     """
     memory = memoryview(_core.empty("uint8", [size], True, participant()))  # type: ignore[arg-type]
     storage = _storage_over(memory)
@@ -205,12 +207,12 @@ def new_storage(size: int) -> Any:
 
 def _forget(address: int, gone: weakref.ref[memoryview]) -> None:
     with _moved_lock:
-        if _moved.get(address) is gone:  # else new memory has the same address
+        if _moved.get(address) is gone:  # otherwise new memory has the same address
             del _moved[address]
 
 
 def _from_owner(storage: torch.UntypedStorage) -> Any:
-    """The memory of an inherited storage, borrowed from its owner; None for others."""
+    """The memory of an inherited storage, borrowed from its owner; None for any other storage."""
     borrow = _inherited.pop(storage.data_ptr(), None)
     if borrow is None:
         return None
@@ -226,7 +228,7 @@ def _storage_over(memory: memoryview) -> Any:
 
 
 def _after_fork() -> None:
-    """Moved storages of the parent become inherited: only their owner can share them."""
+    """In a forked child, moved storages become inherited: only their owner can share them."""
     global _moving, _moved_lock
     _moving, _moved_lock = threading.Lock(), threading.RLock()
     _inherited.update(lent_to_child())

@@ -1,4 +1,4 @@
-"""The end of a child process."""
+"""Detection of a child process's end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Death:
         self._process = process
         self._has_pidfd = True
         try:
-            # Not the sentinel: orphaned children of the process keep that open.
+            # Not the sentinel: orphaned children of the process keep the sentinel open.
             self.descriptor = os.pidfd_open(process.pid)  # readable once the process has ended
         except OSError:
             # A kernel before 5.3, or a sandbox. If no descriptor was left, dup() raises, too.

@@ -1,4 +1,4 @@
-"""A place in a worker pool: one worker after the other, with pauses after failed starts."""
+"""A place in a worker pool: it has one worker at a time, and replaces a worker that has died."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tensorbus._pools.worker_process import (
     ended_for_shortage,
 )
 
-# Seconds before the next try if a worker could not be started, or died while it started. Each
-# pause is twice as long as the one before.
+# Seconds before the next attempt if a worker could not be started, or died while it started. Each
+# pause is twice as long as the previous pause, up to the longest.
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
-# A place is given up after this number of deaths in a row. Shortages do not count.
+# A place is given up after this number of deaths in a row. Shortages do not count as deaths.
 _MAX_DEATHS = 6
 
 
@@ -35,7 +35,7 @@ class Place:
         self._options = options
         self._deaths = 0  # in a row, of workers that were never ready
         self._failures = 0  # deaths and shortages in a row
-        self._due = 0.0  # time of the next try
+        self._due = 0.0  # time of the next attempt
 
     @property
     def is_short(self) -> bool:
@@ -44,16 +44,17 @@ class Place:
 
     @property
     def pause(self) -> float | None:
-        """Seconds until the next try to start a worker; None if no try is needed."""
+        """Seconds until the next attempt to start a worker; None if no attempt is needed."""
         if self.worker is not None or self.given_up is not None:
             return None
         return max(self._due - time.monotonic(), 0.0)
 
     def start(self) -> None:
-        """Starts a worker, or records the error and schedules the next try.
+        """Starts a worker, or records the error and schedules the next attempt.
 
         Raises:
-            Exception: no later try can succeed, for example as the function cannot be pickled.
+            Exception: no later attempt can succeed, for example because the function cannot be
+                pickled.
         """
         try:
             self.worker = WorkerProcess(self.number, self._job, self._options)
@@ -92,10 +93,10 @@ class Place:
         self._deaths += 1
         self._put_off()
         if self._deaths < _MAX_DEATHS:
-            log.warning("%s; another one is started in its place", end)
+            log.warning("%s; another worker is started in its place", end)
             return
-        log.error("%s, as the %d before it; its place stays empty", end, self._deaths - 1)
-        self.given_up = WorkerDied(f"{end}, the last of {self._deaths} that did")
+        log.error("%s, like the %d before it; no worker replaces it", end, self._deaths - 1)
+        self.given_up = WorkerDied(f"{end}, like the {self._deaths - 1} before it")
 
     def _put_off(self) -> None:
         pause = min(_FIRST_PAUSE * 2**self._failures, _LONGEST_PAUSE)

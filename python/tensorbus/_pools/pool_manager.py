@@ -27,11 +27,11 @@ _POLL_INTERVAL = 0.05
 class PoolManager:
     """A thread that gives each task to one idle worker, and replaces dead workers.
 
-    The lock guards the waiting tasks and the refusal of new ones. Only the thread uses the places.
+    The lock guards the waiting tasks and the refusal of new tasks. Only the thread uses the places.
 
     Raises:
-        OutOfMemory: no worker at all could be started.
-        Exception: whatever pickling the job raises.
+        OutOfMemory: no worker could be started.
+        Exception: pickling the job raised it.
     """
 
     def __init__(self, jobs: list[Job], options: StartOptions, retries: int) -> None:
@@ -42,10 +42,10 @@ class PoolManager:
         self._refusal: BaseException | None = None  # why new tasks are refused
         self._failure: BaseException | None = None  # the error that ended the pool
         self._cancels = False  # cancel the tasks that no worker has
-        self._finishes = False  # let tasks finish at the end of the program
+        self._finishes = False  # at the end of the program, wait for the tasks
         self._killed = False
         self._is_short = False  # a shortage keeps some workers from being started
-        # An event, as after a join that Ctrl-C interrupts, the thread counts as stopped.
+        # An event is needed: Python counts a thread as stopped after Ctrl-C has interrupted a join.
         self._ended = threading.Event()
         self._wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._places = [Place(number, job, options) for number, job in enumerate(jobs)]
@@ -89,7 +89,7 @@ class PoolManager:
             cancel: cancel the tasks that no worker has.
 
         Returns:
-            Whether it waited, so that all workers have ended.
+            True if it waited: all workers have ended.
         """
         wait = wait and self._may_wait()
         self._cancels = self._cancels or cancel
@@ -100,7 +100,7 @@ class PoolManager:
         return wait
 
     def end_with_the_process(self) -> None:
-        """Kills the workers; after a shutdown that did not wait, waits for the tasks instead."""
+        """Kills the workers; after a `shut_down` that did not wait, waits for the tasks instead."""
         if self._process != os.getpid():
             return
         if self._finishes:
@@ -109,7 +109,7 @@ class PoolManager:
             self.kill()
 
     def kill(self) -> bool:
-        """Kills the workers during their tasks. Waits and returns like `shut_down`."""
+        """Kills the workers during their tasks. It waits, and returns True, like `shut_down`."""
         self._killed = True
         self._refuse(Closed("the worker pool was terminated"))
         wait = self._may_wait()
@@ -156,7 +156,7 @@ class PoolManager:
         sources: list[Any] = [self._wakeup, *self._sources()]
         try:
             return wait(sources, self._pause())
-        except OSError as error:  # of poll(): the limit of descriptors is below their number now
+        except OSError as error:  # of poll(): RLIMIT_NOFILE is now below the number of descriptors
             if error.errno != errno.EINVAL:
                 raise
             time.sleep(_POLL_INTERVAL)
@@ -196,7 +196,7 @@ class PoolManager:
         short = [place.error for place in self._places if place.is_short]
         if short and not self._is_short:
             log.warning(
-                "%d of %d workers of a pool cannot be started now, and are tried again: %r",
+                "%d of %d workers of a pool cannot be started now (trying again): %r",
                 len(short),
                 len(self._places),
                 short[0],
@@ -223,7 +223,7 @@ class PoolManager:
                     continue
                 try:
                     worker.give(task)
-                except BaseException as error:  # it cannot be pickled, or there is no memory for it
+                except BaseException as error:  # the item cannot be pickled, or memory is short
                     task.fail(error)
 
     def _handle(self, readable: list[Any]) -> None:
@@ -259,7 +259,7 @@ class PoolManager:
 
     def _try_again(self, task: Task, end: str) -> None:
         if task.tries > self._retries:
-            times = f", the last of {task.tries} that tried" if task.tries > 1 else ""
+            times = f", the last of {task.tries} attempts" if task.tries > 1 else ""
             return task.fail(WorkerDied(f"{end} at this task{times}"))
         with self._lock:
             self._tasks.appendleft(task)

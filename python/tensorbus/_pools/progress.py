@@ -64,11 +64,11 @@ def progress(wanted: bool | None, items: Any) -> Iterator[Progress]:
     """A progress bar for the results of these items.
 
     Args:
-        wanted: None: only if stderr is a terminal and `rich` is installed.
+        wanted: whether to show it; None: only if stderr is a terminal and `rich` is installed.
         items: their length, if they have one, is the total.
 
     Raises:
-        ImportError: a bar is wanted, and `rich` is not installed.
+        ImportError: `wanted` is True, and `rich` is not installed.
     """
     if wanted and find_spec("rich") is None:
         raise ImportError("a progress bar needs rich: pip install tensorbus[progress]")

@@ -1,4 +1,4 @@
-"""Shortages: errors of exhausted resources, after which a worker is started again later."""
+"""Shortages: errors of exhausted resources. The pool later tries again to start the worker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ERRORS = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC}
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Whether the error says that no process, thread, memory or descriptor was left.
+    """Whether the error means that no process, thread, memory or descriptor was left.
 
     >>> is_shortage(BlockingIOError(errno.EAGAIN, "")), is_shortage(FileNotFoundError())
     (True, False)
@@ -21,10 +21,10 @@ def is_shortage(error: BaseException) -> bool:
 
 
 def check_room_for_fork() -> None:
-    """Raises the error of a fork for which too few descriptors or tasks are left.
+    """Raises the error of a fork if too few descriptors or threads are left for it.
 
-    Checked before the fork, as `multiprocessing` leaks the two pipes of a process that it could
-    not fork.
+    Call it before the fork: if the fork fails, `multiprocessing` leaks the two pipes of the new
+    process.
     """
     opened: list[int] = []
     try:

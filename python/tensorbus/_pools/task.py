@@ -22,7 +22,7 @@ class Task:
         self._begun = False
 
     def begin(self) -> bool:
-        """False if the future was cancelled; after True, it can no longer be cancelled."""
+        """Marks the future as running; it can then not be cancelled. False: it was cancelled."""
         if not self._begun:
             with _callbacks():
                 self._begun = self.future.set_running_or_notify_cancel()
@@ -47,7 +47,7 @@ class Task:
 
 @contextmanager
 def _callbacks() -> Iterator[None]:
-    """Logs exceptions from callbacks of a future, which itself catches only `Exception`."""
+    """Logs exceptions from callbacks of a future. The future catches only those of `Exception`."""
     try:
         yield
     except BaseException as error:

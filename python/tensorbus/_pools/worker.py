@@ -24,7 +24,7 @@ from tensorbus._queues.queue import Queue
 
 @dataclass
 class Job:
-    """What a worker calls for each item."""
+    """The function that a worker calls for each item, its initializer and its device."""
 
     function: Callable[..., Any]
     initializer: Callable[..., Any] | None
@@ -40,7 +40,7 @@ class Job:
 
         def call(item: Any) -> Any:
             nonlocal is_current
-            # Again, as the initializer or the item may have imported PyTorch.
+            # Called again: the initializer or the item may have imported PyTorch.
             is_current = is_current or make_current(self.device)
             if isinstance(item, Chunk):
                 return [self.function(*given, each, **options) for each in item.items]
@@ -79,7 +79,7 @@ class Call:
 
 
 def call_it(*given: Any, device: Any = None) -> Any:
-    """The function of a pool without one. It ignores the initializer's result, given first."""
+    """The worker's function in a pool without a function. It ignores the initializer's result."""
     call: Call = given[-1]
     keywords = call.keywords
     if device is not None and takes_device(call.function):
@@ -88,7 +88,7 @@ def call_it(*given: Any, device: Any = None) -> Any:
 
 
 def call_all(chunk: Chunk, device: Any = None) -> list[Any]:
-    """The results of several calls, in a pool without a function."""
+    """The results of the calls in a chunk, in a pool without a function."""
     return [call_it(call, device=device) for call in chunk.items]
 
 
@@ -118,7 +118,7 @@ class Failed:
     """An exception as a message; the other process may be unable to unpickle the exception."""
 
     def __init__(self, error: BaseException, number: int | None = None) -> None:
-        self.number = number  # of the item; None for the worker's current one
+        self.number = number  # of the item; None for the worker's current item
         self.text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         self.what = "".join(traceback.format_exception_only(type(error), error)).strip()
         self.pickled = b""
@@ -131,7 +131,7 @@ class Failed:
         with suppress(BaseException):
             error = pickle.loads(self.pickled)
         if not isinstance(error, BaseException):
-            error = Error(f"a worker raised what cannot be pickled: {self.what}")
+            error = Error(f"a worker raised an exception that cannot be pickled: {self.what}")
         error.__cause__ = RemoteTraceback(self.text)
         return error
 
@@ -172,7 +172,7 @@ def _work(inbox: Queue, outbox: Queue, first: Any) -> None:
 
 
 def _answer(outbox: Queue, call: Callable[[Any], Any], sample: Any, number: int) -> None:
-    """Every exception becomes the task's result, as in `ProcessPoolExecutor`."""
+    """Calls the function. Any exception is the task's result, as in `ProcessPoolExecutor`."""
     answer: Done | Failed
     try:
         answer = Done(call(pickler.load(sample)), number)

@@ -1,4 +1,4 @@
-"""Worker pools: a function in many processes, tensors in and out by reference."""
+"""Worker pools: a function in many processes, with tensors by reference."""
 
 from __future__ import annotations
 
@@ -35,42 +35,44 @@ from tensorbus._pools.worker_process import StartOptions
 class WorkerPool(Executor, Generic[Item, Result]):
     """Processes that call a function with items: one for each core, or one for each device.
 
-    It is a `concurrent.futures.Executor`. Without a function it has that class's `submit(function,
-    ...)` and `map(function, ...)`, for `loop.run_in_executor` and other code that expects one.
+    It is a `concurrent.futures.Executor`. Without a function it has `submit(function, ...)` and
+    `map(function, ...)` of that class, for `loop.run_in_executor` and other code that needs an
+    executor.
 
-    Items and results are any objects that can be pickled; their tensors travel by reference. A
+    Items and results are any objects that can be pickled; their tensors are sent by reference. A
     worker has one item at a time. A worker that dies (by a signal, or `os._exit`) is replaced.
 
     The end of a `with` block waits for all submitted items; if an exception leaves the block, it
     kills the workers at once. A worker that is still in its initializer is killed in both cases.
-    All workers end when this process does, even if it is killed.
+    All workers end when this process ends, even if it is killed.
 
     Args:
-        function: called with each item; `None`: each `submit` passes its own. Like everything that
-            goes to a process that is not forked, it must be importable by name there: it cannot be
-            a lambda, and the program must start under `if __name__ == "__main__":`. If it has a
-            parameter `device`, it gets the worker's device.
-        workers: how many; by default one for each core that this process may use.
-        devices: one worker for each of them: any objects that can be pickled, for example "cuda:0"
-            or `torch.device("cpu")`. A GPU becomes the current device of its worker: "cuda" means
-            that GPU, in PyTorch too. Ordinals are those of the pool's process.
-        initializer: called once in each worker, with its `device` if it has that parameter; its
-            result is the first argument of each call of `function`, and unused without a function.
+        function: called with each item; `None`: each `submit` passes a function. A worker that is
+            not forked imports the function by name: it cannot be a lambda, and the program must
+            start under `if __name__ == "__main__":`. If the function has a parameter `device`, the
+            worker passes its device.
+        workers: the number of workers; by default one for each core that this process may use.
+        devices: one worker for each device. A device is any object that can be pickled, for example
+            "cuda:0" or `torch.device("cpu")`. A GPU becomes the current device of its worker:
+            "cuda" means that GPU, in PyTorch too. Ordinals are those of the pool's process.
+        initializer: called once in each worker, with the worker's device if it has a parameter
+            `device`. Its result is the first argument of each call of `function`; without a
+            function it is unused.
         retries: how many more times an item is tried if its worker dies. With 0, the item is not
             run again, and its result is `WorkerDied`.
         context: how processes are started: "spawn", "forkserver", "fork", or a context of
             `multiprocessing`.
         access: the access to tensors of results in this process, and of items in the workers, see
-            `tensorbus.Subscriber`; `None` is "copy-on-write". With "shared", writes are visible on
-            both sides, and `submit` moves the memory of an ordinary torch tensor into shared
-            memory, like `Queue(shared=True)`.
+            `tensorbus.Subscriber`; `None` is "copy-on-write". With "shared", writes are visible to
+            this process and the worker, and `submit` moves the memory of an ordinary torch tensor
+            into shared memory, like `Queue(shared=True)`.
         domain: see `tensorbus.participant`.
 
     Raises:
-        InvalidArgument: no worker, "gpu" instead of "cuda", or devices that are not GPUs while
-            neither `function` nor `initializer` has a parameter `device`.
+        InvalidArgument: there is no worker, a device is "gpu" instead of "cuda", or devices are not
+            GPUs while neither `function` nor `initializer` has a parameter `device`.
         OutOfMemory: no worker can be started; the message names the limits.
-        Exception: whatever pickling the functions raises.
+        Exception: pickling the functions raised it.
 
     >>> with WorkerPool(len, workers=1) as pool:
     ...     pool.map(["a", "bc", "def"])
@@ -134,7 +136,7 @@ class WorkerPool(Executor, Generic[Item, Result]):
         )
         self._size = len(jobs)
         # Both run before multiprocessing joins its processes at exit. The finalizer is for children
-        # of multiprocessing, which call no handlers of atexit.
+        # of multiprocessing, which do not run the handlers of atexit.
         self._at_exit = partial(_end, ref(self._manager))
         atexit.register(self._at_exit)
         self._at_child_exit = Finalize(None, self._at_exit, exitpriority=0)
@@ -147,15 +149,15 @@ class WorkerPool(Executor, Generic[Item, Result]):
         """A future result: `submit(item)`; without a function, `submit(fn, *args, **kwargs)`.
 
         The item or arguments are pickled when a worker takes them: do not change them before that.
-        Until then the future can be cancelled. Its exception may be the function's, with the
-        worker's traceback as its cause; an error of pickling; `WorkerDied`; or `Closed` after
-        `terminate`.
+        Until then the future can be cancelled. The exception of the future may be an exception of
+        the function, with the worker's traceback as its cause; an error of pickling; `WorkerDied`;
+        or `Closed` after `terminate`.
 
         Raises:
             Closed: the pool is closed.
-            TypeError: more than one argument, in a pool that has a function.
-            WorkerDied: all workers died six times in a row before they were ready.
-            BaseException: whatever the initializer raised.
+            TypeError: it got more than one argument, in a pool that has a function.
+            WorkerDied: each worker died six times in a row before it was ready.
+            BaseException: the initializer raised it.
         """
         if self._function is None:
             return self._own.submit(Call(fn, args, kwargs))
@@ -196,22 +198,22 @@ class WorkerPool(Executor, Generic[Item, Result]):
     ) -> Any:
         """The list of the results of all items, in order: `map(items)`.
 
-        Without a function, `map(fn, *iterables)` is that of `concurrent.futures.Executor`: it takes
-        all arguments at once, and returns an iterator that may raise `TimeoutError`.
+        Without a function, `map(fn, *iterables)` is the method of `concurrent.futures.Executor`: it
+        takes all arguments at once, and returns an iterator that may raise `TimeoutError`.
 
         Args:
-            items: any iterable, consumed as needed, see `imap`.
+            items: any iterable; its items are taken when they are needed, see `imap`.
             timeout: seconds for the whole call.
-            chunksize: how many items a worker takes at once; more are faster for small items. The
-                items of a chunk fail together.
+            chunksize: how many items a worker takes at once; larger chunks are faster for small
+                items. If one item fails, all items of its chunk fail.
             progress: show a bar on stderr after two seconds; None: only if stderr is a terminal and
                 `rich` is installed.
 
         Raises:
-            Timeout: the time ran out; items that no worker has begun are dropped.
-            TypeError: more than the items, in a pool that has a function.
-            Exception: the exception of the first failed item, like that of the future of `submit`.
-                The remaining items are dropped.
+            Timeout: the time has passed; items that no worker has begun are dropped.
+            TypeError: it got more than one iterable, in a pool that has a function.
+            Exception: the exception of the first failed item, as in the future of `submit`. The
+                remaining items are dropped.
         """
         size = whole_number("chunksize", chunksize, low=1)
         if self._function is None:
@@ -241,11 +243,11 @@ class WorkerPool(Executor, Generic[Item, Result]):
         """An iterator over the results, in the order of the items. The first `next` starts it.
 
         Args:
-            items: any iterable, possibly an infinite one.
-            prefetch: the maximum number of items submitted whose results were not taken yet; by
+            items: any iterable, possibly infinite.
+            prefetch: the maximum of submitted items whose results the caller has not taken yet; by
                 default two for each worker.
-            timeout: seconds for all items together, from the first `next` on, including the
-                caller's own time between results.
+            timeout: seconds for all items together, from the first `next`, including the time that
+                the caller spends between results.
             progress: see `map`.
 
         Raises:
@@ -276,7 +278,7 @@ class WorkerPool(Executor, Generic[Item, Result]):
         timeout: float | None = None,
         progress: bool | None = None,
     ) -> Iterator[Result]:
-        """The results in the order in which they are done; otherwise like `imap`."""
+        """An iterator over the results, in the order in which they are done; else like `imap`."""
         self._check_function()
         done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
 
@@ -334,19 +336,19 @@ class WorkerPool(Executor, Generic[Item, Result]):
         """Refuses new items. The workers end when all submitted items are done.
 
         Args:
-            wait: wait for the workers. Otherwise the end of the program waits for them. A call from
-                a callback of a future never waits.
+            wait: wait for the workers. With `False`, the end of the program waits for them. A call
+                in a callback of a future never waits.
             cancel_futures: cancel the items that no worker has begun.
         """
         if self._own.shut_down(wait, cancel_futures):
             self._forget_exits()
 
     def close(self) -> None:
-        """`shutdown()`: refuses new items, and waits for submitted ones and for the workers."""
+        """`shutdown()`: refuses new items, and waits for submitted items and for the workers."""
         self.shutdown()
 
     def terminate(self) -> None:
-        """Kills the workers. Items without a result fail with `Closed`.
+        """Kills the workers. Items without a result get the exception `Closed`.
 
         It waits until the workers have ended, except in a callback of a future.
         """
@@ -360,11 +362,11 @@ class WorkerPool(Executor, Generic[Item, Result]):
     @property
     def _own(self) -> PoolManager:
         if self._process != os.getpid():
-            raise Forked("a worker pool is of the process that made it: the child makes its own")
+            raise Forked("this worker pool was made before fork(): make a new one in the child")
         return self._manager
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise cannot_pickle(self, "the child makes its own")
+        raise cannot_pickle(self, "make it in the child")
 
     def __enter__(self) -> WorkerPool[Item, Result]:
         return self
@@ -386,13 +388,13 @@ class WorkerPool(Executor, Generic[Item, Result]):
 
 
 def _end(manager: ref[PoolManager]) -> None:
-    """Ends a pool at the end of the program, unless its thread has ended before."""
+    """Ends a pool at the end of the program, if it still exists."""
     if (living := manager()) is not None:
         living.end_with_the_process()
 
 
 def _chunks(items: Iterable[Any], size: int) -> Iterable[Chunk]:
-    """The chunks; they have a length, for a progress bar, if the items have one."""
+    """The chunks: a list, which a progress bar needs, if the items have a length."""
     source = iter(items)
     chunks = iter(lambda: Chunk([*islice(source, size)]), Chunk([]))
     return [*chunks] if hasattr(items, "__len__") else chunks
@@ -418,7 +420,7 @@ def _devices(
     if unknown and not any(takes_device(function) for function in functions):
         raise InvalidArgument(
             "devices: neither the function nor the initializer has a parameter `device`, and "
-            f"{unknown[0]!r} is no GPU that a worker could have as its current one"
+            f"{unknown[0]!r} is not a GPU that can be the current device of a worker"
         )
     for device in devices:
         if device not in unknown:
@@ -433,4 +435,4 @@ def _in_time(
     try:
         return next_one(limit)
     except queue.Empty:
-        raise Timeout("not all results were there in time") from None
+        raise Timeout("not all results arrived in time") from None

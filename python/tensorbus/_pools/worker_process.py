@@ -30,14 +30,14 @@ class StartOptions(NamedTuple):
 
 
 class Unreadable(Failed):
-    """An answer that this process could not read: the error of reading it."""
+    """The error of an answer that this process could not read."""
 
 
 class WorkerProcess:
     """One process with at most one task, a queue to the process, and a queue from it.
 
     Raises:
-        Exception: the process could not be started; nothing of it is left behind.
+        Exception: the process could not be started; all its resources are freed.
     """
 
     def __init__(self, number: int, job: Job, options: StartOptions) -> None:
@@ -58,7 +58,7 @@ class WorkerProcess:
             raise
 
     def _start(self, job: Job, options: StartOptions) -> None:
-        inherited: Job | None = job  # a forked child inherits it unpickled
+        inherited: Job | None = job  # a forked child inherits it without a pickle
         if options.context.get_start_method() == "fork":
             check_room_for_fork()
         else:
@@ -107,7 +107,8 @@ class WorkerProcess:
 
     @property
     def has_unread_answers(self) -> bool:
-        """Whether sent answers are still to be read; True if a shortage prevents the check."""
+        """Whether the worker has sent answers that were not read; True if a shortage prevents the
+        check."""
         self._unsure = False
         try:
             return self._outbox.stats.unfinished > 0
@@ -130,21 +131,22 @@ class WorkerProcess:
     def finished(self, answer: Done | Failed) -> Task | None:
         """The task that is done with this answer; None for an answer to an earlier task."""
         if answer.number not in (None, self._given):
-            return None  # its task failed before, with an `Unreadable`
+            return None  # the task of this answer has already failed, with an `Unreadable`
         task, self.task = self.task, None
         return task
 
     def answers(self) -> Iterator[Any]:
-        """The answers that have come; an `Unreadable` for each that cannot be read.
+        """The answers that have arrived; an `Unreadable` for each answer that cannot be read.
 
-        A worker whose queue was closed by a shortage is killed, and then replaced like a dead one.
+        If a shortage has closed the queue of a worker, the worker is killed, and then replaced like
+        any dead worker.
         """
         if self._pending is None:
             self._listen()
         while self._pending is not None:
             try:
                 result = self._pending.take()
-            except MemoryError as error:  # the answer comes again once there is memory
+            except MemoryError as error:  # the answer is delivered again when there is memory
                 self._pending.cancel()
                 self._pending = None
                 yield Unreadable(error)
@@ -202,7 +204,8 @@ def _read(sample: Any) -> Any:
 
 
 def describe_exit(code: int | None) -> str:
-    """
+    """An exit code as text, after "died".
+
     >>> describe_exit(-9), describe_exit(3)
     ('by SIGKILL (exit code -9)', 'with exit code 3')
     """
@@ -215,5 +218,5 @@ def describe_exit(code: int | None) -> str:
 
 
 def ended_for_shortage(code: int | None) -> bool:
-    """Whether the worker ended because a shortage kept it from joining the bus."""
+    """Whether the worker ended because it could not join the bus, for lack of resources."""
     return code == os.EX_TEMPFAIL

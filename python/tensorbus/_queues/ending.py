@@ -8,9 +8,9 @@ import time
 from tensorbus import _core
 from tensorbus._core import Outcome
 
-# Seconds to wait without progress if another process that has asked for items is alive.
+# Seconds to wait without progress if another process that has called `get` is alive.
 _STALL_TIMEOUT = 60.0
-# Seconds to wait without progress if no other process has asked for items.
+# Seconds to wait without progress if no other process has called `get`.
 _NO_GETTER_TIMEOUT = 5.0
 
 _forks = 0
@@ -50,6 +50,6 @@ def wait_for_getters(core: _core.Queue, shared_before: bool, forks_before: int) 
         if stats != last_stats:
             last_stats, changed_at = stats, time.monotonic()
         left = changed_at + patience - time.monotonic()
-        # At most a second at a time, as the last getter may die meanwhile.
+        # At most a second at a time, because the last getter may die meanwhile.
         if core.drain(max(0.0, min(left, 1.0))) is not Outcome.TIMED_OUT or left <= 0:
             return

@@ -1,4 +1,4 @@
-"""Opening in an event loop: a thread tries in short steps, and ends soon after a cancellation."""
+"""Opening in an event loop: a thread tries repeatedly, and ends soon after a cancellation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tensorbus._base.errors import OutOfMemory, Timeout
 Opened = TypeVar("Opened")
 
 _STEP = 0.5  # seconds after which the thread checks for a cancellation
-_CONNECT_TIMEOUT = 5.0  # seconds to wait for room for a connection if there is no time-out
+_CONNECT_TIMEOUT = 5.0  # seconds to wait for room for a connection if there is no timeout
 
 
 async def open_in_thread(open_once: Callable[[float], Opened], timeout: float | None) -> Opened:
@@ -24,10 +24,10 @@ async def open_in_thread(open_once: Callable[[float], Opened], timeout: float | 
 
     Args:
         open_once: raises `Timeout` if there is nothing to open yet.
-        timeout: seconds for all calls; `None` for as long as it takes.
+        timeout: seconds for all calls; `None` for no limit.
 
     Raises:
-        Timeout, OutOfMemory: the last call raised it, and the time is over.
+        Timeout, OutOfMemory: the last call before the timeout raised it.
     """
     opened: Future[Opened] = Future()
     began = time.monotonic()

@@ -10,7 +10,7 @@ async def result_of(pending: Pending) -> Sample | Outcome:
     """Awaits the result of a request by its descriptor, without a thread."""
     outcome: Sample | Outcome = Outcome.TIMED_OUT
     try:
-        while outcome is Outcome.TIMED_OUT:  # an item on a GPU may come in two steps
+        while outcome is Outcome.TIMED_OUT:  # an item on a GPU may arrive in two steps
             await _readable(pending.fileno())
             outcome = pending.take()
     except BaseException:
@@ -22,9 +22,9 @@ async def result_of(pending: Pending) -> Sample | Outcome:
 def checked(outcome: Outcome) -> Outcome:
     """Returns the outcome of a call; raises if the queue was shut down or closed."""
     if outcome is Outcome.SHUT_DOWN:
-        raise ShutDown("the queue was shut down, and nothing is left in it")
+        raise ShutDown("the queue was shut down, and no item is left in it")
     if outcome is Outcome.CLOSED:
-        raise Closed("the queue is closed, or the process that has it is gone")
+        raise Closed("the queue is closed, or its process is gone")
     return outcome
 
 

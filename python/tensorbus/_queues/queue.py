@@ -41,15 +41,15 @@ if TYPE_CHECKING:
 class Queue(Closing, Generic[T]):
     """A queue between processes: any process may put and get, and each item goes to one getter.
 
-    An item is any object that can be pickled; tensors and arrays anywhere in it travel by
-    reference, directly from the putting process to the getting one. Tensors outside the memory of
-    the bus are copied into it once, in `put`.
+    An item is any object that can be pickled. Tensors and arrays anywhere in it are sent by
+    reference, directly from the putter's process to the getter's process. Tensors outside the
+    memory of the bus are copied into it once, in `put`.
 
     It works like `queue.Queue`, with the same exceptions, and across processes: pass it to a child
     (fork or spawn), send it (it can be pickled), or open it by name. The process that makes it is
-    the queue's server: when that process ends, or closes the queue, all others get `Closed`. The
-    end of a `with` block shuts the queue down and waits until other processes have taken the
-    items; see `close`.
+    the queue's server: when that process ends, or closes the queue, calls in all other processes
+    raise `Closed`. The end of a `with` block shuts the queue down and waits until other processes
+    have taken the items; see `close`.
 
     Args:
         maxsize: how many items may wait; 0 for no limit.
@@ -57,16 +57,16 @@ class Queue(Closing, Generic[T]):
         redeliver: if a process dies before it calls `task_done` for an item, the item returns to
             the queue. Without it, the item is lost, and counted in `stats`.
         shared: the tensors of items are writable, and writes are visible to every process that has
-            them. `put` moves the memory of an ordinary torch tensor into shared memory for that,
-            like `torch.multiprocessing`.
+            the item. For this, `put` moves the memory of an ordinary torch tensor into shared
+            memory, like `torch.multiprocessing`.
         max_bytes: how many bytes of tensors and pickles may wait; 0 for no limit. `put` waits for
             room as with `maxsize`.
         domain: see `tensorbus.participant`.
 
     Raises:
         TypeError: a name is passed for `maxsize`.
-        InvalidArgument: a `maxsize` or `max_bytes` that is not a whole number, an invalid name, or
-            the name of another queue; the message names that queue's process.
+        InvalidArgument: `maxsize` or `max_bytes` is not a whole number, the name is invalid, or
+            another queue has it; the message names the process of that queue.
 
     >>> import numpy as np
     >>> with Queue(maxsize=8) as frames:
@@ -106,17 +106,22 @@ class Queue(Closing, Generic[T]):
 
     @classmethod
     def open(cls, name: str, *, timeout: float | None = None, domain: str | None = None) -> Self:
-        """Opens the queue with this name or address; waits until it is made.
+        """Opens the queue with this name or address; waits until it exists.
 
         Args:
             name: the queue's name, or its `address`.
-            timeout: seconds to wait for the queue; `None` for as long as it takes.
+            timeout: seconds to wait for the queue; `None` for no limit.
             domain: see `tensorbus.participant`.
 
         Raises:
             Timeout: the queue was not made in time.
-            Closed: the queue with this address no longer exists.
+            Closed: there is no queue with this address any more.
             OutOfMemory: see `get`.
+
+        >>> with Queue(name="doc/jobs") as jobs:
+        ...     jobs.put(7)
+        ...     Queue.open("doc/jobs", timeout=10).get()
+        7
         """
         home = participant(domain)
         opened = cls.__new__(cls)
@@ -130,10 +135,10 @@ class Queue(Closing, Generic[T]):
         """`open` in an event loop. A thread waits for the queue; it ends soon after a cancellation.
 
         Args:
-            name, timeout, domain: like those of `open`.
+            name, timeout, domain: see `open`.
 
         Raises:
-            Timeout, Closed: like `open`.
+            Timeout, Closed, OutOfMemory: like `open`.
         """
         from tensorbus._queues.opening import open_in_thread
 
@@ -149,7 +154,7 @@ class Queue(Closing, Generic[T]):
         self._domain = domain
         self._shared = core.shared
         self._made_with = (core.maxsize, core.redeliver, core.shared, core.max_bytes)
-        self._access: _core.Access | None = None  # None: as the queue was made
+        self._access: _core.Access | None = None  # None: the queue's default
         self._is_shared_out = bool(name)  # other processes may have its name, address or pickle
         self._forks = forks()
         self._unread = Unread()
@@ -203,19 +208,20 @@ class Queue(Closing, Generic[T]):
 
         Args:
             item: any object that can be pickled.
-            block, timeout: like those of the standard library's queues. With a `timeout` it also
-                waits for memory while readers hold the whole budget of this process.
+            block: wait for room in the queue; `False` raises `queue.Full` at once.
+            timeout: seconds to wait for room, and for memory while readers hold the whole budget of
+                this process. `None`: no limit for room, no wait for memory.
             stream: see `tensorbus.Publisher.publish`.
 
         Raises:
-            queue.Full: no room in the queue, at once or in time.
+            queue.Full: the queue had no room, at once or until the end of `timeout`.
             ShutDown: the queue was shut down.
             Closed: the queue was closed, or its server has ended.
             OutOfMemory: a limit of this process or of the queue's server was reached, at once or
                 until the end of `timeout`; the message names the limit.
             InvalidArgument: the item alone has more than `max_bytes`.
             Timeout: the queue's server did not reply; the item may be in the queue.
-            Exception: whatever pickling the item raises.
+            Exception: pickling the item raised it.
         """
         limit = None if block and timeout is None else _limit(block, timeout)
         outcome = self._here.put_plain(item, limit) if stream is None else None
@@ -229,7 +235,7 @@ class Queue(Closing, Generic[T]):
         checked(outcome)
 
     def put_nowait(self, item: T, *, stream: Any = None) -> None:
-        """`put` without waiting for room."""
+        """`put` without waiting for room: raises `queue.Full` at once."""
         self.put(item, block=False, stream=stream)
 
     def put_many(
@@ -239,15 +245,15 @@ class Queue(Closing, Generic[T]):
 
         Args:
             items: objects that can be pickled.
-            timeout: seconds in which all must find room; `None` for as long as it takes.
+            timeout: seconds to wait for room, over all items; `None` for no limit.
             stream: see `tensorbus.Publisher.publish`.
 
         Returns:
-            The number of items put: all, or the first ones if the time ran out.
+            The number of items that were put: all of them, or only the first ones after a timeout.
 
         Raises:
-            ShutDown, Closed, OutOfMemory, InvalidArgument, Timeout, Exception: like `put` of one of
-                the items. The items before it are in the queue.
+            ShutDown, Closed, OutOfMemory, InvalidArgument, Timeout, Exception: `put` raises it for
+                one of the items. The items before it are in the queue.
 
         >>> with Queue(maxsize=4) as numbers:
         ...     numbers.put_many(range(10), timeout=0.01), numbers.get_many(8)
@@ -297,16 +303,20 @@ class Queue(Closing, Generic[T]):
         return len(fields)
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:
-        """Takes the oldest item.
+        """Takes the oldest item, and returns it.
+
+        Args:
+            block: wait for an item; `False` raises `queue.Empty` at once.
+            timeout: seconds to wait for an item; `None` for no limit.
 
         Raises:
-            queue.Empty: no item came, at once or in time.
+            queue.Empty: there was no item, at once or until the end of `timeout`.
             ShutDown: the queue was shut down and is empty.
             Closed: the queue was closed, or its server has ended.
             OutOfMemory: a limit of this process was reached, or the queue's server had no room for
-                a connection until the end of `timeout` (without one, for 5 seconds); the message
-                names the limit.
-            Exception: whatever unpickling the item raises.
+                a connection until the end of `timeout` (`None`: for 5 seconds); the message names
+                the limit.
+            Exception: unpickling the item raised it.
         """
         limit = None if block and timeout is None else _limit(block, timeout)
         taken = self._take(limit)
@@ -314,20 +324,21 @@ class Queue(Closing, Generic[T]):
         return item
 
     def get_many(self, max_count: int, timeout: float | None = None) -> list[T]:
-        """Waits for the oldest item, and takes others that wait already.
+        """Waits for the oldest item, and also takes the items that wait already.
 
         Args:
             max_count: the maximum number of items.
-            timeout: seconds to wait for the first item; `None` for as long as it takes.
+            timeout: seconds to wait for the first item; `None` for no limit.
 
         Returns:
             At least one item, the oldest first.
 
         Raises:
-            queue.Empty: no item came in time.
-            ShutDown, Closed: like `get`.
-            Exception: whatever unpickling the first item raises. If a later item raises, the items
-                before it are returned, and the next get raises.
+            queue.Empty: there was no item until the end of `timeout`.
+            InvalidArgument: `max_count` is less than 1.
+            ShutDown, Closed, OutOfMemory: like `get`.
+            Exception: unpickling the first item raised it. If unpickling a later item fails, the
+                items before it are returned, and the next `get` raises the error.
 
         >>> with Queue() as numbers:
         ...     for number in range(3):
@@ -349,11 +360,11 @@ class Queue(Closing, Generic[T]):
         return self._unread.load_all(values, deque(samples)) if samples else values
 
     def get_nowait(self) -> T:
-        """`get` without waiting for an item."""
+        """`get` without waiting for an item: raises `queue.Empty` at once."""
         return self.get(block=False)
 
     def __iter__(self) -> Iterator[T]:
-        """The items as they come, until the queue is closed."""
+        """The items, as they arrive, until the queue is shut down and empty, or closed."""
         while True:
             try:
                 taken = self._take(None)
@@ -365,12 +376,16 @@ class Queue(Closing, Generic[T]):
             del item
 
     async def put_async(self, item: T, *, stream: Any = None) -> None:
-        """`put` in an event loop. After a cancellation the item may be in the queue, or not."""
+        """`put` in an event loop; waits for room without blocking it.
+
+        After a cancellation the item may be in the queue. It raises like `put`, but never
+        `queue.Full`.
+        """
         outgoing, fields = pickler.dump(item, shared=self._shared, stream=stream)
         await result_of(self._here.start_put(outgoing, fields))
 
     async def get_async(self) -> T:
-        """`get` in an event loop. A cancelled call has taken no item."""
+        """`get` in an event loop. A cancelled call has taken no item. It raises like `get`."""
         item: T = self._unread.load(await self._take_async())
         return item
 
@@ -379,7 +394,7 @@ class Queue(Closing, Generic[T]):
         await result_of(self._here.start_join())
 
     async def __aiter__(self) -> AsyncIterator[T]:
-        """The items as they come, until the queue is closed."""
+        """The items, as they arrive, until the queue is shut down and empty, or closed."""
         while True:
             try:
                 taken = await self._take_async()
@@ -391,12 +406,12 @@ class Queue(Closing, Generic[T]):
             del item
 
     def qsize(self) -> int:
-        """How many items wait, including those that an interrupted get of this object took."""
+        """How many items wait, including items that an interrupted `get` of this object took."""
         waiting = self.stats.items  # first: in a forked child, this clears `_unread`
         return waiting + len(self._unread.items)
 
     def empty(self) -> bool:
-        """Whether no item waits now; another process may put one at any moment."""
+        """Whether no item waits now; another process may put an item at any moment."""
         return self.qsize() == 0
 
     def full(self) -> bool:
@@ -408,7 +423,8 @@ class Queue(Closing, Generic[T]):
         """Marks the oldest unfinished item that this process got as done.
 
         Raises:
-            ValueError: called more often than items were got.
+            ValueError: it was called more often than items were got.
+            Closed: the queue was closed, or its server has ended.
         """
         try:
             self._here.task_done()
@@ -416,7 +432,14 @@ class Queue(Closing, Generic[T]):
             raise ValueError(str(error)) from None
 
     def join(self, timeout: float | None = None) -> bool:
-        """Waits until `task_done` was called for every item that was put; False after `timeout`."""
+        """Waits until `task_done` was called for every item that was put.
+
+        Returns:
+            False after `timeout` seconds.
+
+        Raises:
+            Closed: the queue was closed, or its server has ended.
+        """
         limit = seconds("timeout", timeout)
         if limit == 0:
             return self.stats.unfinished == 0
@@ -429,12 +452,12 @@ class Queue(Closing, Generic[T]):
     def shutdown(self, immediate: bool = False) -> None:
         """Shuts the queue down in all processes, like `queue.Queue.shutdown` of Python 3.13.
 
-        From now on `put` raises `ShutDown`, and `get` does when no item is left; waiting calls are
-        woken in every process. `for item in queue` then ends. With `redeliver`, a getter gets
+        From now on `put` raises `ShutDown`; `get` raises it when no item is left, and `for item in
+        queue` then ends. Waiting calls in all processes are woken. With `redeliver`, `get` raises
         `ShutDown` only when the items of all other processes are done.
 
         Args:
-            immediate: drops the waiting items, and marks them as done.
+            immediate: drop the waiting items, and mark them as done.
 
         Raises:
             Closed: the queue was closed, or its server has ended.
@@ -450,22 +473,27 @@ class Queue(Closing, Generic[T]):
 
     @property
     def stats(self) -> QueueStats:
-        """Counters of the items that wait, are unfinished, and were lost with their processes."""
+        """Counters of the items that wait, are unfinished, or were lost with their processes.
+
+        Raises:
+            Closed: the queue was closed, or its server has ended.
+        """
         return QueueStats(**self._here.stats)
 
     def close(self, timeout: float | None = 0) -> None:
-        """Closes the queue in this process; in the queue's server, in all processes.
+        """Closes the queue in this process. In the queue's server, closes it in all processes.
 
-        Items that are still in the queue are then dropped, and a warning of the logger
-        `tensorbus.queue` gives their number. The end of a `with` block shuts the queue down and
-        first waits while other processes take items. It stops waiting when none was taken for 60
-        seconds, or for 5 seconds if no other process that has asked for items is alive. It does not
-        wait after an exception, for a queue that no other process can have opened, or if only this
-        process has got items.
+        The server then drops the items that are still in the queue, and the logger
+        `tensorbus.queue` warns of their number.
+
+        The end of a `with` block first shuts the queue down, and waits while other processes take
+        items. It stops waiting when no item was taken for 60 seconds, or for 5 seconds if no other
+        process that has called `get` is alive. It does not wait after an exception, for a queue
+        that no other process can have opened, or if only this process has got items.
 
         Args:
-            timeout: seconds for which the queue is shut down, and other processes may take the
-                waiting items; `None` for as long as it takes.
+            timeout: in the queue's server, seconds to wait, after a shutdown, while other processes
+                take the items; `None` for no limit.
         """
         limit = seconds("timeout", timeout)
         if self._is_server() and limit != 0:
@@ -516,7 +544,7 @@ class Queue(Closing, Generic[T]):
         return deque() if self._closed else self._unread.take(max_count)
 
     def _take_sample(self, timeout: float | None) -> _core.Sample:
-        """Only for queues that are never read in another way: it ignores kept items."""
+        """Takes an item without looking at kept items: for queues that only this method reads."""
         return self._sample(self._here.get(timeout))
 
     def _take(self, timeout: float | None) -> Item:
@@ -541,7 +569,7 @@ class Queue(Closing, Generic[T]):
             return result
         if result is Outcome.TIMED_OUT:
             raise queue.Empty
-        raise Error(f"a queue answered {checked(result)}")
+        raise Error(f"unexpected outcome of a get: {checked(result)}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._is_shared_out = True
@@ -562,7 +590,7 @@ class Queue(Closing, Generic[T]):
         return table(f"Queue {self._name}", rows)
 
     def _state(self) -> str:
-        """The state, with the number of items only if no other process must be asked for it."""
+        """The state; with the number of items if it needs no request to another process."""
         if self._closed:
             return "closed"
         if self._process != os.getpid() or not self._core.made_here:

@@ -1,4 +1,4 @@
-"""Items that a process has taken from a queue, and that its program has not got yet."""
+"""Items that a process has taken from a queue, but has not returned to its program yet."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Unread:
         self._process = os.getpid()
 
     def keep(self, values: Iterable[Any], items: Iterable[Item]) -> None:
-        """Puts values and the items that follow them before all others."""
+        """Puts values, and then items, in front of all others."""
         self.items.extendleft(reversed([*((value,) for value in values), *items]))
 
     def take(self, max_count: int) -> deque[Item]:
         """Takes the oldest items. Other threads may take some at the same time."""
         taken: deque[Item] = deque()
-        # The items that a parent process got are not a forked child's.
+        # A forked child does not return the items that its parent got.
         if self.items and self._process == os.getpid():
             with suppress(IndexError):
                 while len(taken) < max_count:
@@ -37,7 +37,7 @@ class Unread:
         return taken
 
     def load(self, item: Item) -> Any:
-        """The value as it was put. If a signal handler raises meanwhile, the item is kept."""
+        """The value that was put. If a signal handler raises meanwhile, the item is kept."""
         try:
             return _value(item)
         except Exception:
@@ -47,9 +47,10 @@ class Unread:
             raise
 
     def load_all(self, values: list[Any], items: deque[Item]) -> list[Any]:
-        """Appends the values of items. If the first item of all raises, raises that error.
+        """Appends the values of items to `values`, and returns them.
 
-        If a later one raises, returns the values before it; the next get raises.
+        If an item cannot be unpickled, the values before it are returned, and the next `get` raises
+        the error. If there is no value before it, the error is raised.
         """
         while items:
             try:

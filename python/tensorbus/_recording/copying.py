@@ -1,4 +1,4 @@
-"""Copies of recordings: a part of one, or several merged."""
+"""Copies of recordings: a part of a recording, or several recordings merged."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def copy_recordings(
     overwrite: bool = False,
     compress: str | Mapping[str, str] | None = None,
 ) -> Copied:
-    """Writes messages of recordings to a new one, in the order of their times.
+    """Writes messages of recordings to a new recording, in the order of their times.
 
     Args:
         sources: the recordings.
         path: the new file.
-        topics: names of topics; empty for all. A recording without any of them adds no messages.
+        topics: names of topics; empty for all. A recording may have none of them.
         start_ns: the earliest recording time, in nanoseconds since 1970.
         end_ns: the end of the recording times, itself excluded.
         overwrite: replace an existing file.
@@ -48,8 +48,8 @@ def copy_recordings(
             these for each topic in it.
 
     Raises:
-        InvalidArgument: no recording has a topic of these names; the new file is one of the
-            sources; an unknown compression.
+        InvalidArgument: no recording has one of the topics, the new file is one of the sources, or
+            a compression is unknown.
         OutOfMemory: the disk is full.
     """
     names, sources = [*topics], [*sources]
@@ -57,7 +57,7 @@ def copy_recordings(
     if unknown := set(names) - known:
         raise InvalidArgument(
             f"topics: nothing was recorded on {', '.join(map(repr, sorted(unknown)))}; "
-            f"there are: {', '.join(map(repr, sorted(known))) or 'none'}"
+            f"recorded are {', '.join(map(repr, sorted(known))) or 'none'}"
         )
     path = os.fsdecode(path)
     require_another_file(path, sources)

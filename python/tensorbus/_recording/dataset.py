@@ -29,7 +29,7 @@ class Place(NamedTuple):
     """Everything that another process needs to find the same samples."""
 
     path: str
-    about: dict[str, str]  # of the recorder; differs if the file was replaced
+    about: dict[str, str]  # `Recording.about`, to detect that the file was replaced
     topic: str
     message_type: Any
     start_ns: int
@@ -42,8 +42,8 @@ class Place(NamedTuple):
 class RecordingDataset(Dataset[Any]):
     """The messages of a topic, or windows of them. Made by `Recording.dataset`.
 
-    A pickle of it holds the file's path and the selection, no tensors. Each worker of a
-    `DataLoader` maps the file itself, whether it was forked or spawned.
+    A pickle of it contains the file's path and the selection, but no tensors. Each worker of a
+    `DataLoader` maps the file itself, whether the worker was forked or spawned.
     """
 
     def __init__(
@@ -64,7 +64,12 @@ class RecordingDataset(Dataset[Any]):
         return 0 if last < 0 else last // self._step + 1
 
     def __getitem__(self, index: int) -> Any:
-        """The data of a message, or a list of the data in a window, after `transform`."""
+        """The data of a message, or a list of the data in a window, after `transform`.
+
+        Raises:
+            IndexError: there is no item with this index.
+            InvalidArgument: the file has been replaced since the dataset was made.
+        """
         first = range(len(self))[index] * self._step
         samples = self._opened()
         if self._window is None:

@@ -22,7 +22,7 @@ _MAX_NAME_BYTES = 200  # of a topic or tensor in a file name; file names have at
 
 
 class Exported(NamedTuple):
-    """Counts of what was written."""
+    """Counts of written messages and files, and the messages that were left out."""
 
     messages: int
     files: int
@@ -54,7 +54,7 @@ def export(
         end_ns: the end of the recording times, itself excluded.
 
     Raises:
-        InvalidArgument: an unknown format or topic, or a folder that is not empty.
+        InvalidArgument: the format or a topic is unknown, or the folder is not empty.
         ImportError: the package that writes the format is missing.
         OSError: a file cannot be written, for example because the disk is full.
     """
@@ -119,7 +119,7 @@ def _file_name(topic: str) -> str:
 
 
 def _file_names(names: Iterable[str]) -> dict[str, str]:
-    """A file name for each name, all different.
+    """A file name for each name; no two are the same.
 
     >>> _file_names(["a/b", "a_b", "c"])
     {'a/b': 'a_b', 'a_b': 'a_b_2', 'c': 'c'}

@@ -17,7 +17,8 @@ class LeftOut:
         """A context that counts an error of its block as one message left out.
 
         Raises:
-            OSError: an error of the system, for example a full disk: later messages would fail too.
+            OSError: a system call failed, for example because the disk is full: later messages
+                would fail, too.
         """
         try:
             yield

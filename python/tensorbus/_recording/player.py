@@ -22,16 +22,16 @@ from tensorbus._recording.recording import END, Recording
 @public
 @dataclass(frozen=True, eq=False)
 class PlayerStats(Stats):
-    """Counters of a `Player` since it was made, and its present state."""
+    """Counters of a `Player` since it was made, and its current state."""
 
     messages: int
     """Published messages."""
     left: int
-    """Messages that are still to be published, in this turn of a loop."""
+    """Messages that are still to be published; with `loop`, in the current pass."""
     loops: int
-    """Turns of the loop that are over."""
+    """Completed passes over the recording."""
     unreadable: int
-    """Messages that were left out because the file is damaged there."""
+    """Messages that were left out because the file is damaged."""
     bytes_copied: int
     """Bytes of tensors that were copied: 0, unless another program has moved the messages."""
     position_ns: int
@@ -43,7 +43,7 @@ class PlayerStats(Stats):
     rate: float
     paused: bool
     ended: bool
-    """All was published, or playing has failed."""
+    """All messages were published, or playing has failed."""
     error: str
     """Why playing has failed, or the error of the first unreadable message; "": no error."""
 
@@ -52,19 +52,19 @@ class PlayerStats(Stats):
 class Player(Closing):
     """Publishes recorded messages at the intervals at which they were recorded.
 
-    Tensors are lent from the mapped file; nothing is copied. The publishers are like the recorded
-    ones (type, depth, history, reliable, node). `header.sequence` and `header.timestamp_ns` are
-    those of the recorded sample. `header.origin` marks a replay: its machine is "replay:" and the
-    file's name, its publisher is the recorded one.
+    Tensors are lent from the mapped file; nothing is copied. The publishers have the options of the
+    recorded publishers (type, depth, history, reliable, node). `header.sequence` and
+    `header.timestamp_ns` are those of the recorded sample. `header.origin` marks a replay: its
+    machine is "replay:" and the file's name, and its publisher is the recorded publisher.
 
-    A player starts at once, in a thread of the core, or with `paused=True` when `resume` is called.
-    `wait` waits for its end.
+    A player starts at once, in a thread of the core; with `paused=True` it starts when `resume` is
+    called. `wait` waits for its end.
 
     Args:
         recording: a `Recording`, or the path of one.
-        topics: recorded names, one or several; by default all.
+        topics: one recorded topic, or several; by default all.
         rate: speed; 2.0 is twice as fast as recorded.
-        loop: begin again after the last message. Sequence numbers go on.
+        loop: begin again after the last message. Sequence numbers continue.
         start: where to start, in seconds after the first message of the recording.
         end: where to end, in seconds after the first message; `None`: at the last message.
         remap: other names for topics: `{"camera/image": "replayed/image"}`.
@@ -77,8 +77,9 @@ class Player(Closing):
         domain: see `tensorbus.participant`.
 
     Raises:
-        InvalidArgument: a topic that is not in the recording, an option out of range, or a `clock`
-            on a topic on which the recording has other data. Also what `Recording` raises.
+        InvalidArgument: a topic is not in the recording, an option is out of range, or the
+            recording has other data on the topic of `clock`.
+        OSError, InvalidArgument, Unsupported: as `Recording`.
         Unsupported: `device` is given, and no GPU here can share its memory.
 
     >>> import os, tempfile
@@ -141,7 +142,7 @@ class Player(Closing):
 
     @property
     def rate(self) -> float:
-        """The speed; can be set at any time."""
+        """The speed; 1.0 is as recorded. It can be set at any time."""
         return float(self._core.stats["rate"])
 
     @rate.setter
@@ -158,11 +159,15 @@ class Player(Closing):
         self._core.pause()
 
     def resume(self) -> None:
-        """Goes on. The interval to the next message continues where `pause` stopped it."""
+        """Continues after `pause`. The rest of the interval to the next message then elapses."""
         self._core.resume()
 
     def step(self, count: int = 1) -> None:
-        """Pauses, and publishes the next `count` messages at once."""
+        """Pauses, and publishes the next `count` messages at once.
+
+        Raises:
+            InvalidArgument: `count` is less than 1.
+        """
         self._core.step(whole_number("count", count, low=1))
 
     def wait_for_subscribers(self, timeout: float | None = None) -> bool:
@@ -170,16 +175,18 @@ class Player(Closing):
         return self._core.wait_for_subscribers(seconds("timeout", timeout)) is Outcome.DONE
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until all was published, or playing has failed; False after `timeout` seconds.
+        """Waits until all messages were published, or playing has failed.
 
-        If playing has failed, `close` raises the error.
+        Returns:
+            True if the player has ended; if playing has failed, `close` raises the error. False
+            after `timeout` seconds.
         """
         return self._core.wait(seconds("timeout", timeout)) is Outcome.DONE
 
     def close(self) -> None:
         """Ends playing and closes the publishers. A second call does nothing.
 
-        Received samples stay valid for as long as they are held.
+        Received samples stay valid as long as they are held.
 
         Raises:
             Error: playing has failed, for example because memory ran out.

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 @public
 class RecordedSamples(Sequence[Sample[T]], Generic[T]):
-    """Samples of a `Recording`, in the order of time. Made by `recording.select()` and slices."""
+    """Samples of a `Recording`, in the order of their recording times.
+
+    Made by `recording.select()`, and by slices of a recording or of these samples.
+    """
 
     def __init__(
         self,
@@ -52,7 +55,7 @@ class RecordedSamples(Sequence[Sample[T]], Generic[T]):
         return sample_of(self._core.sample(self._numbers[index]), self._library, self._plan)
 
     def __iter__(self) -> Iterator[Sample[T]]:
-        """Yields the samples. Raises `InvalidArgument` after the last if the file is damaged."""
+        """Yields the samples; after the last, raises `InvalidArgument` if the file is damaged."""
         for number in self._numbers:
             yield sample_of(self._core.sample(number), self._library, self._plan)
         if damage := self._core.damage:

@@ -20,14 +20,14 @@ _MAX_BYTES = 2**62  # of `buffer` and `split_size`
 @public
 @dataclass(frozen=True, eq=False)
 class RecorderStats(Stats):
-    """Counters of a `Recorder` since it was made, and its present state."""
+    """Counters of a `Recorder` since it was made, and its current state."""
 
     messages: int
     """Messages in the file, or in all files."""
     bytes: int
     """Bytes of the file, or of all files."""
     files: int
-    """Files that were begun: one, unless it splits them or writes snapshots."""
+    """Files that were begun: one, unless the recorder splits them or writes snapshots."""
     lost: int
     """Messages that were published during the recording and are not in the file."""
     unwritable: int
@@ -35,43 +35,43 @@ class RecorderStats(Stats):
     buffered_bytes: int
     """Bytes that were received and are not yet written; their memory is held until then."""
     topics: int
-    """Topics that it has subscribed to."""
+    """Topics to which the recorder has subscribed."""
     error: str
-    """Why recording has ended by itself, for example a full disk; "" while it goes on."""
+    """Why recording has ended by itself, for example a full disk; "" while it continues."""
 
 
 @public
 class Recorder(Closing):
     """Writes the messages of topics to a file, from the memory in which they were published.
 
-    It records from the constructor to `close`, or to the end of its `with` block, in two threads of
-    the core, which do not need the GIL. The file format is MCAP: see `docs/recording.md`.
+    It records from its construction to `close`, or to the end of its `with` block, in two threads
+    of the core, which do not need the GIL. The file format is MCAP: see docs/recording.md.
 
     Args:
         path: the file, usually `NAME.mcap`.
-        topics: a name, or several.
+        topics: one topic, or several.
         all: record every topic that is published, now or later.
         regex: also record topics whose whole name matches this POSIX extended regular expression.
         reliable: publishers with `reliable=True` wait for the recorder, which then loses none of
-            their messages. By default no publisher waits; messages that come faster than the disk
-            writes are lost, and counted, also in the file.
+            their messages. By default no publisher waits; messages that arrive faster than the disk
+            writes are lost. The lost messages are counted, also in the file.
         buffer: bytes that may wait to be written. The publishers' memory is held until then.
-        depth: samples that may wait in each publisher until they are moved into the buffer.
+        depth: samples of each publisher that may wait until they are moved into the buffer.
         overwrite: replace an existing file; by default the file must not exist.
         split_size: bytes after which another file is begun; the files are `NAME-0001.mcap`, ...
         split_duration: seconds after which another file is begun.
         snapshot: seconds for which samples are kept, in their publishers' memory and within
             `buffer`. They are written only when `snapshot` is called.
-        compress: `"zstd"` or `"lz4"`: compress messages of less than 1 MiB; larger ones are written
-            directly from shared memory. A mapping gives a method for each topic in it, whatever the
-            size of its messages. By default nothing is compressed.
+        compress: `"zstd"` or `"lz4"`: compress messages of less than 1 MiB; larger messages are
+            written directly from shared memory. A mapping gives a method for some topics; it
+            applies to messages of any size. By default no message is compressed.
         domain: see `tensorbus.participant`.
 
     Raises:
-        InvalidArgument: no topic, a file that exists, or an option out of range.
+        InvalidArgument: no topic is given, the file exists, or an option is out of range.
         AccessDenied: the file may not be written.
         Unsupported: the library of a compression is not installed; the message names it.
-        SystemCallError: the file cannot be made.
+        SystemCallError: the file cannot be created.
 
     >>> import os, tempfile
     >>> from tensorbus import Publisher, Recording
@@ -133,11 +133,14 @@ class Recorder(Closing):
 
     @property
     def stats(self) -> RecorderStats:
-        """Counters of what was written and lost, and of what waits to be written."""
+        """Counters of messages written and lost, and of bytes that wait to be written."""
         return RecorderStats(**self._core.stats)
 
     def snapshot(self, timeout: float | None = None) -> str:
-        """Writes the kept samples to a new file, goes on, and returns the file's path.
+        """Writes the kept samples to a new file; the recorder continues.
+
+        Returns:
+            The path of the new file.
 
         Raises:
             InvalidArgument: the recorder was made without `snapshot`.
@@ -166,7 +169,7 @@ class Recorder(Closing):
         A second call does nothing.
 
         Raises:
-            OutOfMemory: the disk is full; the message says what is in the file.
+            OutOfMemory: the disk is full; the message describes what is in the file.
             SystemCallError: the file could not be written for another reason.
         """
         self._core.close()

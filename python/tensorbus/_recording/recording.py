@@ -30,9 +30,9 @@ class RecordedTopic:
 
     name: str
     types: tuple[str, ...]
-    """The definitions of the types that were published, usually one; empty: any.
+    """The definitions of the published types, usually one; empty: any data.
 
-    For messages that other programs recorded it is the name of their schema.
+    For messages that other programs recorded, the name of their schema.
     """
     publishers: int
     messages: int
@@ -56,20 +56,20 @@ class RecordedTopic:
 
 @public
 class Recording(Closing, Sequence[Sample[Any]]):
-    """A file that a `Recorder` has written: a sequence of its samples, in the order of time.
+    """A file that a `Recorder` has written: a sequence of its samples, by recording time.
 
     The file is mapped; the system reads a page when it is first used. Tensors are read-only views
-    of the file, and keep the mapping for as long as they live. Publishing or sharing such a tensor
-    lends the file instead of copying. When a recorder was killed, opening its file searches it for
-    messages.
+    of the file, and keep the mapping as long as they exist. When one of them is published or
+    shared, the file is lent instead of copied. If the recorder was killed, opening its file
+    searches it for messages.
 
     Args:
         path: the file.
-        library: the library of the samples' tensors; by default the one that published them.
+        library: the library of the samples' tensors; by default the library of the publisher.
 
     Raises:
-        OSError: what `open` raises (FileNotFoundError, PermissionError, ...).
-        InvalidArgument: the file is no recording; the message says what is wrong.
+        OSError: `open` raised it (FileNotFoundError, PermissionError, ...).
+        InvalidArgument: the file is not a recording; the message gives the reason.
         Unsupported: the library of a compression is not installed; the message names it.
 
     >>> import os, tempfile
@@ -142,16 +142,23 @@ class Recording(Closing, Sequence[Sample[Any]]):
 
     @property
     def recovered(self) -> str:
-        """Why the file was searched for messages, and where they end; "": the file is whole."""
+        """Why the file was searched for messages, and where they end; "": the file is complete."""
         return self._open().recovered
 
     @property
     def damage(self) -> str:
-        """What could not be read of the file, and iteration raises at its end; "": no damage."""
+        """The part of the file that could not be read; "": no damage.
+
+        Iteration raises it as an `InvalidArgument` after the last sample.
+        """
         return self._open().damage
 
     def time_ns(self, index: int) -> int:
-        """When a message was recorded, in nanoseconds since 1970."""
+        """When a message was recorded, in nanoseconds since 1970.
+
+        Raises:
+            IndexError: there is no message with this index.
+        """
         return self._open().time(self._checked(index))
 
     def index_at(self, time_ns: int) -> int:
@@ -177,7 +184,7 @@ class Recording(Closing, Sequence[Sample[Any]]):
             end_ns: the end of the recording times, itself excluded.
 
         Raises:
-            InvalidArgument: a topic that was not recorded.
+            InvalidArgument: a topic was not recorded.
             TypeMismatch: the recorded messages cannot be read as this type.
         """
         plan = plan_or_none(message_type)
@@ -186,7 +193,7 @@ class Recording(Closing, Sequence[Sample[Any]]):
             if found is None:
                 known = ", ".join(map(repr, self.topics)) or "none"
                 raise InvalidArgument(
-                    f"file {self._path!r}: topic {name!r}: there is none; there are: {known}"
+                    f"file {self._path!r}: no topic {name!r}; its topics: {known}"
                 )
             for definition in found.types if plan is not None else ():
                 if plan is not None and (why := _core.why_not(plan.definition, definition)):
@@ -213,17 +220,17 @@ class Recording(Closing, Sequence[Sample[Any]]):
 
         Args:
             topic: the topic's name.
-            window: make an item a list of so many consecutive messages; by default an item is one
-                message.
+            window: the number of consecutive messages in an item, which is then a list; by default
+                an item is one message.
             step: distance from one item to the next, in messages.
             message_type: as for a `Subscriber`.
             transform: called with the `Sample`, or with the list of samples of a window; its result
                 is the item.
             start_ns, end_ns: as for `select`.
-            library: the library of the tensors; `None`: the one that published them.
+            library: the library of the tensors; `None`: the library of the publisher.
 
         Raises:
-            InvalidArgument: a topic that was not recorded, or a number out of range.
+            InvalidArgument: the topic was not recorded, or a number is out of range.
             TypeMismatch: the recorded messages cannot be read as this type.
         """
         from tensorbus._recording.dataset import Place, RecordingDataset
@@ -243,7 +250,7 @@ class Recording(Closing, Sequence[Sample[Any]]):
         return RecordingDataset(place, window, step, transform)
 
     def check(self) -> None:
-        """Raises if the mapped memory differs from the file: see `MappedFile.check`."""
+        """Raises an error if the mapped memory may differ from the file: see `MappedFile.check`."""
         self._open().check()
 
     def close(self) -> None:

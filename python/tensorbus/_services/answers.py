@@ -14,8 +14,9 @@ from tensorbus._core import Outcome, Pending, Queue
 from tensorbus._services.calls import Item
 from tensorbus._services.watched_request import WatchedRequest
 
-# Limit of pending answers, each of which takes two descriptors, and of cached client queues. Beyond
-# it the oldest answer is cancelled; it still arrives if the client's process has it already.
+# Maximum of pending answers, and of cached client queues. A pending answer takes two descriptors.
+# Above the maximum, the oldest answer is cancelled; it still arrives if the client's process has
+# received it.
 _MAX_PENDING = 128
 # Seconds that the end of a service waits for pending answers.
 _FINISH_TIMEOUT = 1.0
@@ -42,7 +43,7 @@ class Answers:
         """Sends an answer to the queue with this address.
 
         Raises:
-            InvalidArgument: it is not an address of a queue.
+            InvalidArgument: the address is not that of a queue.
             OutOfMemory: see `Queue.put`.
         """
         queue = self._queue_at(address)

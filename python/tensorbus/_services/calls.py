@@ -48,7 +48,8 @@ class Request(NamedTuple):
 
 
 def request_item(reply: str, types: Types, data: Any) -> Item:
-    """
+    """The item of a request.
+
     Raises:
         MessageError, Unsupported: see `Publisher.publish`.
     """
@@ -57,7 +58,8 @@ def request_item(reply: str, types: Types, data: Any) -> Item:
 
 
 def read_request(sample: Sample, library: Library | None) -> Request:
-    """
+    """The request in a sample.
+
     Raises:
         ProtocolError: it is not a request.
     """
@@ -69,11 +71,12 @@ def read_request(sample: Sample, library: Library | None) -> Request:
         }:
             return Request(reply, (request_type, reply_type), data)
         case other:
-            raise ProtocolError(f"a {type(other).__name__} that is no request came to a service")
+            raise ProtocolError(f"a service received a {type(other).__name__}, not a request")
 
 
 def reply_item(types: Types, data: Any) -> Item:
-    """
+    """The item of a reply.
+
     Raises:
         MessageError, Unsupported: see `Publisher.publish`.
     """
@@ -90,7 +93,8 @@ def mismatch_item(why: str) -> Item:
 
 
 def read_reply(service: str, sample: Sample, types: Types, library: Library | None) -> Any:
-    """
+    """The data of the reply in a sample.
+
     Raises:
         ServiceError: the service's callback raised.
         TypeMismatch: the service has other types.
@@ -107,7 +111,7 @@ def read_reply(service: str, sample: Sample, types: Types, library: Library | No
         case {"mismatch": str(why)}:
             raise TypeMismatch(f"service {service!r}: {why}")
         case other:
-            raise ProtocolError(f"service {service!r} answered a {type(other).__name__}")
+            raise ProtocolError(f"service {service!r} sent a {type(other).__name__}, not a reply")
 
 
 def mismatch(own: Types, client: tuple[str, str]) -> str | None:

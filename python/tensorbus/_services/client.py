@@ -25,22 +25,27 @@ from tensorbus._tensors.library import Library, library_or_none
 class Client(Closing, Generic[Request, Reply]):
     """Calls a service: `await client.call_async(request)`, or `client.call_sync(request)` to block.
 
-    Requests and replies may be whatever a topic's messages may be; tensors travel by reference both
-    ways. Any number of calls may run at once, from any thread or event loop. If several processes
-    offer the service, a call goes to the one with the fewest unanswered calls of this client; among
-    equals, to the one that has spent the least time on this client's calls. New processes are found
-    while the client runs.
+    Requests and replies may be any messages that a topic can have; their tensors are sent by
+    reference. Any number of calls may run at once, from any thread or event loop. If several
+    processes offer the service, a call goes to the process with the fewest unanswered calls of this
+    client; if several have the same number, to the process that has spent the least time on this
+    client's calls. The client also finds processes that start to offer the service later.
 
     Args:
         name: the name of the service.
         request_type: the class of the requests, which inherits from `Message`; `None` for any data.
-        reply_type: the class of the replies, likewise.
-        timeout: seconds for a whole call, including the search for the service; `None` for as long
-            as it takes.
+        reply_type: the class of the replies, which inherits from `Message`; `None` for any data.
+        timeout: seconds for a whole call, including the search for the service; `None` for no
+            limit.
         access: the access to tensors of replies, see `tensorbus.Subscriber`; `None` is
             "copy-on-write", and "shared" is refused.
         library: the library of received tensors, see `tensorbus.Subscriber`.
         domain: see `tensorbus.participant`.
+
+    Raises:
+        InvalidArgument: the name, `access` or `library` is invalid.
+        MessageError: a type is not a dataclass.
+        Unsupported: a type has a field that cannot be sent.
 
     >>> import asyncio
     >>> from tensorbus import Node
@@ -68,7 +73,7 @@ class Client(Closing, Generic[Request, Reply]):
         self._types = calls.Types(plan_or_none(request_type), plan_or_none(reply_type))
         self._timeout = seconds("timeout", timeout)
         if access == "shared":
-            raise InvalidArgument("access='shared': a service lets no client write to its memory")
+            raise InvalidArgument("access='shared': a client cannot write to a service's memory")
         if access is not None:
             access_named(access)
         self._access = access
@@ -76,22 +81,23 @@ class Client(Closing, Generic[Request, Reply]):
         self._domain = domain
         self._closed = False
         self._finder = Finder(self.name, domain)
-        # Idle queues for answers: each call takes one, and puts it back if it got its answer.
+        # Idle queues for answers: each call takes a queue, and puts it back if it got its answer.
         self._replies: deque[Replies] = deque()
 
     async def call_async(self, request: Request, timeout: float | None = None) -> Reply:
         """Returns the service's reply.
 
         Args:
-            request: an instance of the request type, or any data that can travel.
+            request: an instance of the request type, or any data that can be sent.
             timeout: seconds; by default the client's own.
 
         Raises:
-            ServiceError: the service's callback raised; `__cause__` has its traceback.
-            Timeout: the service was not found, or did not answer, in time.
-            OutOfMemory: the service's process, or this one, had no room for a connection in time.
+            ServiceError: the service's callback raised an exception; `__cause__` has its traceback.
+            Timeout: the service was not found, or did not reply, in time.
+            OutOfMemory: the service's process, or this process, had no room for a connection in
+                time.
             Closed: the service's process accepted the request, and then died or closed the service;
-                or the client was closed before.
+                or the client is closed.
             TypeMismatch: the service has other types; the message shows both.
             MessageError, Unsupported: the request cannot be sent; see `Publisher.publish`.
         """
@@ -105,7 +111,10 @@ class Client(Closing, Generic[Request, Reply]):
         return self._read(answer)
 
     def call_sync(self, request: Request, timeout: float | None = None) -> Reply:
-        """`call_async` that blocks the thread; never call it in the event loop of the service."""
+        """Calls like `call_async`, but blocks the thread until the reply arrives.
+
+        Do not call it in the event loop of the service: the service could not reply.
+        """
         deadline = self._deadline(timeout)
         with self._call() as calling:
             server = self._send_sync(calling, request, deadline)
@@ -117,7 +126,7 @@ class Client(Closing, Generic[Request, Reply]):
 
     def _own_finder(self) -> Finder:
         if self._finder.reset_after_fork():
-            self._replies = deque()  # the parent goes on using the queues in the old one
+            self._replies = deque()  # the parent process continues to use the queues in the old
         return self._finder
 
     def _call(self) -> _Call:
@@ -131,8 +140,8 @@ class Client(Closing, Generic[Request, Reply]):
     async def _send(self, calling: _Call, request: Any, deadline: float) -> Server:
         """Sends the request, and returns the server that has accepted it.
 
-        A server that has ended since it was found has not accepted it: the request then goes to the
-        next server, as a new item, since a put empties its item.
+        If a server has ended since it was found, it has not accepted the request. The request then
+        goes to the next server, as a new item, because a put empties its item.
         """
         item = self._item(calling.replies, request)
         while (server := await self._finder.choose(deadline)) is not None:
@@ -165,7 +174,11 @@ class Client(Closing, Generic[Request, Reply]):
         return calls.request_item(replies.address, self._types, request)
 
     async def wait_for_service_async(self, timeout: float | None = None) -> bool:
-        """Waits until the service exists; False after `timeout` seconds."""
+        """Waits until the service exists; False after `timeout` seconds.
+
+        Raises:
+            Closed: the client is closed.
+        """
         deadline = _deadline(seconds("timeout", timeout))
         return await self._own_finder().wait_for_server(deadline)
 
@@ -182,7 +195,7 @@ class Client(Closing, Generic[Request, Reply]):
     def close(self) -> None:
         """Closes the client. A second call does nothing.
 
-        Calls that a service has accepted go on; pending lookups raise `Closed`.
+        Calls that a service has accepted continue; pending searches for a service raise `Closed`.
         """
         self._closed = True
         self._own_finder().close()
@@ -201,7 +214,7 @@ class Client(Closing, Generic[Request, Reply]):
 
     def _read(self, answer: object) -> Reply:
         if not isinstance(answer, Sample):
-            raise Error(f"a queue answered {answer}")
+            raise Error(f"unexpected outcome of a call: {answer}")
         reply: Reply = calls.read_reply(self.name, answer, self._types, self._library)
         return reply
 
@@ -220,8 +233,8 @@ def _deadline(limit: float | None) -> float:
 class _Call:
     """One call: its server, and a queue for the answer.
 
-    The queue is used again only if the answer came. Otherwise it is discarded, so that a late
-    answer cannot reach another call.
+    The queue is used again only if the answer has arrived. Otherwise it is discarded, so that a
+    late answer cannot reach another call.
     """
 
     def __init__(self, idle: deque[Replies], replies: Replies) -> None:

@@ -20,13 +20,13 @@ from tensorbus._queues.queue import Queue
 from tensorbus._services import calls
 from tensorbus._services.watched_request import Lifeline, WatchedRequest
 
-# Seconds that a search lasts at most, even if no caller waits for it any longer; a service that
-# starts meanwhile is found. Also the seconds to wait for a server that does not reply, and the
-# minimum between two searches for further servers.
+# Maximum of seconds for a search, even if no caller waits for it any longer; it also finds a
+# service that starts meanwhile. It is also the time to wait for a server that does not reply, and
+# the minimum between two searches for further servers.
 _SEARCH_TIME = 0.2
 # Minimum of seconds for a server to reply to a search, as in the core.
 _MIN_REPLY_TIME = 0.1
-# Seconds after which the name of a service that has ended is gone, too.
+# Seconds until the name of a service that has ended is removed.
 _NAME_LINGERS = 0.005
 
 
@@ -38,7 +38,7 @@ class Replies:
         self.queue._receive_with(access)
         self.core = self.queue._here  # constant: a forked child makes new queues
         self.address: str = self.queue.address
-        self.taken = 0  # answers so far; `task_done` is called for none of them
+        self.taken = 0  # answers so far; `task_done` is never called
 
     def one_has_come(self) -> bool:
         return self.queue.stats.unfinished > self.taken
@@ -64,15 +64,15 @@ class Server:
 
     @property
     def load(self) -> tuple[int, float]:
-        """The server with the smallest load gets the next call. Requires the lock."""
+        """A key: the server with the smallest load gets the next call. Requires the lock."""
         return self._calls, self._spent
 
     def begin(self) -> None:
-        """Counts the begin of a call. Requires the lock."""
+        """Counts a call that begins. Requires the lock."""
         self._calls += 1
 
     def end(self, seconds: float) -> None:
-        """Counts the end of a call, successful or not, that took so many seconds."""
+        """Counts the end of a call, successful or not, that took this number of seconds."""
         with self._lock:
             self._calls -= 1
             self._spent += seconds
@@ -117,10 +117,10 @@ class Finder:
 
     A search blocks: it opens the queues of servers, whose processes may be stopped. While no server
     is known, callers wait for a search. If files of the domain have changed since the last search,
-    a call starts one and does not wait for it. Callers in event loops share one search at a time,
-    in a thread of its own: the threads of an event loop's executor are few, and belong to the
-    program. It ends soon after the last caller has given up. A caller without an event loop
-    searches in its own thread.
+    a call starts a search and does not wait for it. Callers in event loops share one search at a
+    time, in its own thread: the threads of an event loop's executor are few, and the program needs
+    them. The search ends soon after the last caller has stopped waiting. A caller without an event
+    loop searches in its own thread.
     """
 
     def __init__(self, service: str, domain: str | None) -> None:
@@ -130,20 +130,20 @@ class Finder:
         self._reset()
 
     def _reset(self) -> None:
-        """Initial state; also for a forked child, which cannot use its parent's connections."""
+        """Sets the initial state; also in a forked child: its parent's connections are unusable."""
         self._lock = threading.Lock()
         self._running_search: Future[None] | None = None  # the search that runs now
         self._home: Participant | None = None
         self._servers: dict[str, Server] = {}  # by server and number of the queue, see _key()
-        self._silent: set[str] = set()  # addresses of servers that were stopped, or had no room
+        self._silent: set[str] = set()  # addresses of servers that did not reply or had no room
         self._shortage: str | None = None  # text of the last search's OutOfMemory
-        # The count of the domain's changes at which all servers were known; -1: some may not be.
+        # The count of the domain's changes at which all servers were known; -1: not all are known.
         self._complete_at = -1
         self._next_search = 0.0
         self._process = os.getpid()  # last: other threads of the child test it
 
     async def choose(self, deadline: float) -> Server | None:
-        """The server with the smallest load, with a begun call; None if none is found in time.
+        """The server with the smallest load, on which a call has begun; None: none found in time.
 
         Raises:
             Closed: the finder is closed.
@@ -187,9 +187,9 @@ class Finder:
             return Timeout(f"there was no service {self._service!r} in time")
 
     def close(self) -> None:
-        """Pending lookups raise `Closed`. A second call does nothing.
+        """Closes the finder: pending searches raise `Closed`. A second call does nothing.
 
-        Calls that have a server keep it, and its lifeline.
+        Calls that have a server keep the server and its lifeline.
         """
         with self._lock:
             self._closed = True
@@ -212,7 +212,7 @@ class Finder:
             return server
 
     def _living(self) -> dict[str, Server]:
-        """The known servers without those that have ended. Requires the lock."""
+        """The known servers that have not ended. Requires the lock."""
         if self._closed:
             raise Closed(f"the client of service {self._service!r} is closed")
         gone = [key for key, server in self._servers.items() if server.gone]
@@ -235,7 +235,7 @@ class Finder:
             return self._running_search or self._start_search(min(left, _SEARCH_TIME))
 
     def _start_search(self, timeout: float) -> Future[None]:
-        """Starts a search; none may run. Requires the lock."""
+        """Starts a search; no search may be running. Requires the lock."""
         search: Future[None] = Future()
         threading.Thread(
             target=self._run,
@@ -260,10 +260,10 @@ class Finder:
             search.set_exception(error)
 
     def _open(self, timeout: float) -> None:
-        """Opens the queues of new servers; if there are none at all, waits for the first.
+        """Opens the queues of new servers; if there are no servers, waits for the first server.
 
-        If no server is known, it stops after the first that it opens, so that the first call waits
-        for no more; the next search opens the others.
+        If no server is known, it stops after the first that it opens, so that the first call does
+        not wait longer; the next search opens the others.
         """
         deadline = time.monotonic() + timeout
         home = participant(self._domain)
@@ -274,7 +274,8 @@ class Finder:
         listed = CoreQueue.addresses_of(calls.queue_name(self._service), home)
         others = [address for address in listed if _key(address) not in known]
         shuffle(others)  # spreads the clients over the servers
-        others.sort(key=silent_before.__contains__)  # last: a search has time for one such server
+        # Silent servers come last: a search has time for only one of them.
+        others.sort(key=silent_before.__contains__)
         silent: set[str] = set()
         shortage: str | None = None
         found = False
@@ -300,7 +301,7 @@ class Finder:
             self._home = home
             self._complete_at = changes if complete else -1
             self._silent = silent.union(silent_before).intersection(others)
-            # A search that only met silent servers does not prove that the shortage is over.
+            # If the search found only silent servers, the shortage may persist.
             self._shortage = shortage or (self._shortage if silent else None)
             self._next_search = time.monotonic() + (_SEARCH_TIME if known else 0)
 
@@ -327,7 +328,7 @@ def _load(server: Server) -> tuple[int, float]:
 
 
 def _key(address: str) -> str:
-    """The part of a queue's address that is the same in a listing: its server and its number."""
+    """The part of a queue's address that identifies it: its server and its number."""
     return address.rpartition(":")[0]
 
 
@@ -335,7 +336,7 @@ async def _result(search: Future[None], timeout: float) -> None:
     """Waits until a search ends, for `timeout` seconds at most. A cancellation does not end it.
 
     Raises:
-        Exception: whatever the search has raised.
+        Exception: the search raised it.
     """
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()

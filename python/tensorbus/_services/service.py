@@ -1,4 +1,4 @@
-"""Services: they answer requests."""
+"""Services, which answer requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tensorbus.messages import Message
 
 # Maximum of clients' types whose comparison is cached.
 _MAX_COMPARED = 256
-# Seconds before the next try after requests could not be taken.
+# Seconds before the next attempt after an error of taking a request.
 _PAUSE = 0.01
 
 
@@ -60,15 +60,15 @@ class Service(Closing):
         self._failures = failures
         self._queue = Queue(name=calls.queue_name(name), domain=domain)
         self._answers = Answers(domain, lambda error: failures.warn(error, self.label))
-        # By the definitions of a client's types: why they do not fit, or None.
+        # The reason why a client's types do not match, or None, by the definitions of these types.
         self._mismatches: dict[tuple[str, str], str | None] = {}
 
     def close(self) -> None:
-        """Closes the service; waiting clients get `Closed`. A second call does nothing.
+        """Closes the service; calls of waiting clients raise `Closed`. A second call does nothing.
 
-        It first waits for answers being sent, for up to a second if a client is stopped.
+        It first waits until answers have been sent, for up to a second if a client is stopped.
         """
-        # First: a client that detects the end before its answer gets `Closed`.
+        # Before the queue is closed: a client that detects the end without an answer gets `Closed`.
         self._answers.finish_sync()
         self._queue._discard()
 
@@ -146,7 +146,7 @@ class Service(Closing):
             raise
 
     def _last_answer(self, request: calls.Request, error: BaseException) -> None:
-        """Answers the client before an exception such as `SystemExit` ends the node."""
+        """Answers the client before an exception, for example `SystemExit`, ends the node."""
         self._give(request, calls.error_item(error))
 
     def _failed(self, error: BaseException) -> calls.Item:

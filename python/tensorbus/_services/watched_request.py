@@ -13,19 +13,21 @@ from tensorbus._aio.loop_poller import Wait
 from tensorbus._base.errors import Closed, Timeout
 from tensorbus._core import Outcome, Pending, Sample
 
-# Seconds. A signal that another thread receives does not interrupt a poll: Python handles it then.
+# Seconds of one poll. A signal that another thread receives does not interrupt a poll: Python
+# handles it after the poll.
 _SIGNAL_SLICE = 0.1
 _WAIT_SLICE = 3600.0
-# Seconds to take an answer that has come after its sender ended: it may still need the memory that
-# the answer's owner lends.
+# Seconds to take an answer whose sender has ended: its tensors may be in memory of another process,
+# which must lend them.
 _TAKE_TIMEOUT = 1.0
 
 
 class Lifeline:
     """Detects that a queue was closed, or that its server has ended.
 
-    It is a pending `join` of the queue. `task_done` is never called for the queue's items, so the
-    `join` can end in no other way. All calls of the queue share it, in any thread.
+    It is a pending `join` of the queue. `task_done` is never called for the queue's items, so that
+    only a close or the server's end can end the `join`. All calls of the queue share it, in any
+    thread.
     """
 
     def __init__(self, joining: Pending) -> None:
@@ -43,7 +45,7 @@ class Lifeline:
 
     @property
     def pending(self) -> Pending:
-        """The pending `join`, whose result comes when the lifeline is cut."""
+        """The pending `join`; it gets its result when the lifeline is cut."""
         return self._joining
 
     def fileno(self) -> int:
@@ -56,13 +58,14 @@ class Lifeline:
 
 
 class WatchedRequest:
-    """A pending request to a queue, and a lifeline. A cancelled request has taken nothing.
+    """A pending request to a queue, and a lifeline. A cancelled request has taken no item.
 
     Args:
         pending: the request.
         deadline: time of the monotonic clock.
-        life: lifeline of the process that must act first, if that is not the queue's server.
-        has_come: returns whether that process has acted; called once the lifeline is cut.
+        life: the lifeline of the process that must reply, if it is not the queue's server.
+        has_come: returns whether the reply of that process is in the queue; called once the
+            lifeline is cut.
     """
 
     def __init__(
@@ -79,7 +82,8 @@ class WatchedRequest:
         self._cut = False
 
     async def answer(self) -> Sample | Outcome:
-        """
+        """The result of the request.
+
         Raises:
             Closed: the other process has ended, or has closed its queue.
             Timeout: the deadline has passed.
@@ -103,7 +107,7 @@ class WatchedRequest:
             raise
 
     async def _answer(self) -> Sample | Outcome | None:
-        """None if the lifeline was cut, but the answer has come before: call it again."""
+        """The result; None if the answer arrived before the lifeline was cut: call it again."""
         left, life = self._left(), self._life
         with (
             Wait(self._pending.fileno(), None if math.isinf(left) else left) as wait,
@@ -135,7 +139,7 @@ class WatchedRequest:
         return max(self._deadline - time.monotonic(), 0)
 
     def _try_take(self) -> Sample | Outcome | None:
-        """Takes the answer. It tries twice if the process has ended, which may answer before."""
+        """Takes the answer; tries again if the process has ended, as it may have replied before."""
         for _ in range(2):
             result = self._pending.take()
             if result is Outcome.CLOSED:
@@ -156,7 +160,7 @@ class WatchedRequest:
 
 
 def _gone() -> Closed:
-    return Closed("the process that was asked is gone, or has closed its queue")
+    return Closed("the process of the service is gone, or has closed its queue")
 
 
 class _WakesOther(Wait):

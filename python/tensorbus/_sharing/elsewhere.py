@@ -16,13 +16,13 @@ SERVICE = "tensorbus/shares"  # the bridge's service for the programs of its mac
 
 
 def code_of(error: Error) -> int:
-    """The class of an error, as a number for `error_of`."""
+    """The number of an error's class, for `error_of`."""
     kinds = [number for number, kind in enumerate(BY_CODE) if isinstance(error, kind)]
     return kinds[-1] if kinds else BY_CODE.index(ProtocolError)
 
 
 def error_of(code: int, text: str) -> Error:
-    """The error with a number of `code_of`, which a peer wrote: any number is accepted."""
+    """The error with a number of `code_of`. A peer sent the number: any value is accepted."""
     return (BY_CODE[code] if 0 <= code < len(BY_CODE) else ProtocolError)(text)
 
 
@@ -52,9 +52,9 @@ def copy_of(
             bridge.put(item, deadline).answer_sync()
             answer = bridge.get(replies, deadline).answer_sync()
         except Timeout:
-            raise Timeout("nobody answered in time: no bridge, or no process that shares it") from (
-                None
-            )
+            raise Timeout(
+                "no reply in time: no bridge, or the share's process is stopped"
+            ) from None
         except Closed:
             continue
         finally:
@@ -69,5 +69,5 @@ def copy_of(
             case None:
                 return None
             case other:
-                raise ProtocolError(f"the bridge answered {other!r}")
+                raise ProtocolError(f"unexpected reply of the bridge: {other!r}")
     return None

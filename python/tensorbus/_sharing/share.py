@@ -21,9 +21,10 @@ from tensorbus._tensors.library import Library, library_or_none
 
 @public
 class Shared(Closing):
-    """Keeps tensors for all holders of its handle, until it is closed. Made by `tensorbus.share`.
+    """A share: keeps tensors for all holders of its handle. Made by `tensorbus.share`.
 
-    Without a `ttl`, the share is closed when the last reference to this object is dropped.
+    It ends when it is closed. Without a `ttl`, it also ends when the last reference to this object
+    is dropped.
     """
 
     _in_a_child = "send its handle"
@@ -39,7 +40,7 @@ class Shared(Closing):
 
     @property
     def open(self) -> bool:
-        """Whether `attach` still works: not once it is closed, or `uses` or `ttl` has run out."""
+        """Whether `attach` still works: False once it is closed, or `uses` or `ttl` has run out."""
         return self._core.open
 
     def close(self) -> None:
@@ -76,7 +77,8 @@ def share(
         domain: see `tensorbus.participant`.
 
     Raises:
-        Unsupported: the data contains a value that cannot travel.
+        InvalidArgument: `uses` is less than 1, or `ttl` is not above 0.
+        Unsupported: the data contains a value that cannot be sent.
         OutOfMemory: a limit was reached; the message names it.
 
     >>> import numpy as np
@@ -105,27 +107,27 @@ def attach(
     """Returns the shared tensor or message of a handle, by reference, in any process of the domain.
 
     It can be called any number of times while the share is open. Attached tensors stay valid as
-    long as any view of them lives, whatever happens to the sharing process. They can be shared and
+    long as any view of them exists, even if the sharing process ends. They can be shared and
     published again without a copy.
 
-    A share of another machine comes through the bridges (docs/bridge.md), as a copy. All processes
-    of this machine that attach use the same copy.
+    For a share of another machine, the bridges fetch a copy (docs/bridge.md). All processes of this
+    machine that attach use the same copy.
 
     Args:
         handle: a `Handle`, its text, its bytes or its dictionary.
         access: the access to the tensors, see `tensorbus.Subscriber`.
         library: the library of the tensors, see `tensorbus.Subscriber`.
-        timeout: seconds to wait for the sharing process; `None` for as long as it lives.
+        timeout: seconds to wait for the sharing process; `None`: until that process ends.
         domain: see `tensorbus.participant`.
 
     Raises:
         Closed: the share is closed, its process has ended, or it belongs to a domain that no bridge
             reaches.
-        InvalidArgument: a truncated, changed or forged handle.
+        InvalidArgument: the handle is truncated, changed or forged.
         AccessDenied: `access="shared"` for a share without `shared=True`, or of another machine.
         Timeout: the sharing process did not reply in time.
-        OutOfMemory: a limit of this process or of the sharing one was reached, until the end of
-            `timeout` (without one, for 5 seconds); the message names the limit.
+        OutOfMemory: a limit of this process or of the sharing process was reached, until the end of
+            `timeout` (`None`: for 5 seconds); the message names the limit.
     """
     library, grant, home = library_or_none(library), access_named(access), participant(domain)
     core = Handle(handle)._core
@@ -139,7 +141,7 @@ def attach(
             raise
         sample = _core.attach(copy, grant, timeout, home)
     if isinstance(sample, Outcome):
-        raise Timeout("nobody answered in time: the process that shares it is stopped, or busy")
+        raise Timeout("no reply in time: the share's process is stopped, or very busy")
     return unflatten(sample, library)
 
 
@@ -156,7 +158,7 @@ def empty(
     """A tensor in shared memory that this process keeps. Its bytes are not cleared.
 
     Unlike a loan, it may be shared and published any number of times, by reference, and this
-    process may write to it at any time. Readers are sure to see later writes only with
+    process may write to it at any time. Later writes are certain to be visible only to readers with
     `access="read"` or `"shared"`. With the default, "copy-on-write", a small tensor is copied when
     it is received, and a page that a reader has written is private to that reader.
 
@@ -166,7 +168,7 @@ def empty(
         domain: see `tensorbus.participant`.
 
     Raises:
-        Unsupported: a dtype that no library has.
+        InvalidArgument, Unsupported: as `tensorbus.Publisher.loan`.
         OutOfMemory: a limit was reached; the message names it.
 
     >>> weights = empty((2, 2), "float32")

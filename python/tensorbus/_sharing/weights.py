@@ -28,14 +28,14 @@ def load_state_dict(
     """Loads shared weights into a model without a copy.
 
     Tensors over the shared memory replace the model's parameters and buffers, so that any number of
-    processes use one copy of the weights. Build the model on the `meta` device to spend no memory
-    on weights that are replaced. The parameters do not require gradients, unless `access` is
+    processes use one copy of the weights. Build the model on the `meta` device, so that the
+    replaced weights use no memory. The parameters require no gradients, unless `access` is
     "private" or "shared": an optimizer's step would write to all of them.
 
     Args:
         model: a `torch.nn.Module`.
         handle: the handle of `tensorbus.share(other.state_dict())`.
-        strict: the names must be exactly those of the model, as in `Module.load_state_dict`.
+        strict: the names must be the same as those of the model, as in `Module.load_state_dict`.
         access: "copy-on-write": batch normalization may update its buffers in this process alone;
             "private": training in this process alone, which copies each page at its first write;
             "shared": all processes train the same weights, if the share has `shared=True`; "read":
@@ -47,9 +47,9 @@ def load_state_dict(
         The result of `torch.nn.Module.load_state_dict`: missing and unexpected names.
 
     Raises:
-        InvalidArgument: the handle is not that of a dictionary of tensors.
-        RuntimeError: names or shapes do not fit; the model is unchanged.
-        Closed: see `tensorbus.attach`.
+        InvalidArgument: the handle is not the handle of a dictionary of tensors.
+        RuntimeError: names or shapes do not match; the model is unchanged.
+        Closed, Timeout, AccessDenied, OutOfMemory: see `tensorbus.attach`.
 
     >>> import torch
     >>> from tensorbus import share

@@ -1,1 +1,1 @@
-"""Tensors and arrays of the libraries over memory of the bus; no library is imported early."""
+"""Tensors of PyTorch, NumPy and JAX over memory of the bus; each is imported on first use."""

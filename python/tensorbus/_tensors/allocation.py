@@ -19,16 +19,16 @@ Allocate = Callable[[str, list[int], int], Memory]
 def tensor_in(allocate: Allocate, shape: Any, dtype: Any, like: Any, device: Any = None) -> Any:
     """A new tensor: see `tensorbus.Publisher.loan`."""
     if like is not None and library_of(like) is None:
-        raise InvalidArgument(f"like={type(like).__name__}: a tensor is needed")
+        raise InvalidArgument(f"like={type(like).__name__}: expected a tensor")
     if dtype is None and like is None:
-        raise InvalidArgument("a new tensor needs a dtype, or a tensor to be like")
+        raise InvalidArgument("a new tensor needs dtype=, or like= with a tensor")
     if isinstance(dtype, int):
         raise InvalidArgument(
             f"dtype={dtype!r}: sizes are one argument, as in shape=({shape}, {dtype})"
         )
     sizes = like.shape if shape is None and like is not None else shape
     if sizes is None:
-        raise InvalidArgument("a new tensor needs a shape, or a tensor to be like")
+        raise InvalidArgument("a new tensor needs shape=, or like= with a tensor")
     wanted = like.dtype if dtype is None else dtype
     if device is None and like is not None:
         device = _device_of(like)
@@ -68,7 +68,7 @@ def _array(allocate: Allocate, sizes: list[int], wanted: Any) -> Any:
     except (TypeError, ValueError):
         raise Unsupported(f"dtype={wanted!r}: expected a dtype of NumPy or PyTorch") from None
     if dtype.hasobject:
-        raise Unsupported(f"dtype={wanted!r}: its elements are Python objects, which cannot travel")
+        raise Unsupported(f"dtype={wanted!r}: elements that are Python objects cannot be sent")
     if numpy_arrays.has_name(dtype):
         return numpy_arrays.from_memory(allocate(dtype.name, sizes, HOST))
     return numpy_arrays.over_bytes(allocate("uint8", [*sizes, dtype.itemsize], HOST), dtype)

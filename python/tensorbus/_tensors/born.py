@@ -25,28 +25,32 @@ _PAGE_BYTES = 4096  # blocks are whole pages
 class AllocateStats:
     """Counters of `tensorbus.allocate` in this process: `tensorbus.allocate.stats()`."""
 
-    arrays: int  # NumPy arrays that exist now
-    bytes: int  # the size of those arrays
-    born: int  # arrays and tensors in memory of the bus since the process started
-    elsewhere: int  # those in ordinary memory, as the bus had no room
+    arrays: int
+    """NumPy arrays that are in memory of the bus now."""
+    bytes: int
+    """The size of those arrays."""
+    born: int
+    """Arrays and tensors made in memory of the bus since the process started."""
+    elsewhere: int
+    """Arrays and tensors made in ordinary memory, because the bus had no room."""
 
 
 @public
 class allocate:
     """Context in which NumPy and PyTorch allocate arrays and CPU tensors in memory of the bus.
 
-    It applies to this thread; for NumPy, to the current context, and so to one asyncio task. The
-    arrays and tensors are published, shared and queued by reference, whole or as views. In all
-    other ways they are loans: publish each once, and do not write to it afterwards, as its readers
-    rely on that. The memory is freed with the last view and the last reader; arrays stay valid
-    after the end of the ``with`` block, or of the participant.
+    It applies to this thread; for NumPy, to the current `contextvars` context, and so to one
+    asyncio task. The arrays and tensors are published, shared and queued by reference, whole or as
+    views. In all other ways they are loans: publish each once, and do not write to it afterwards,
+    because its readers read the same memory. The memory is freed with the last view and the last
+    reader; arrays stay valid after the end of the ``with`` block, and of the participant.
 
     For NumPy it covers every allocation of an array, including the results of functions and
     operators. For PyTorch it covers `torch.empty`, `zeros`, `ones`, `full`, `rand`, `randn` and
     their `_like` forms, and `stack` and `cat` (if no gradients are recorded); import torch first.
 
-    Without room (budget, system limits), and in a forked child, ordinary memory is used instead,
-    and copied when it is published; `allocate.stats()` counts these cases.
+    If the bus has no room (budget, system limits), and in a forked child, ordinary memory is used
+    instead, and copied when it is published; `allocate.stats()` counts these cases.
 
     Args:
         min_bytes: smaller arrays are made in ordinary memory; at least 4,096.
@@ -100,7 +104,7 @@ class allocate:
 
     @staticmethod
     def enable(*, min_bytes: int = MIN_BYTES, domain: str | None = None) -> None:
-        """Enables it from now on in this thread and the tasks that it starts, but in no others.
+        """Enters the context in this thread and in tasks that it starts later, until `disable`.
 
         Raises:
             InvalidArgument: it is enabled already.
@@ -112,7 +116,7 @@ class allocate:
 
     @staticmethod
     def disable() -> None:
-        """Ends `enable`, in the thread that called it. Existing arrays do not change."""
+        """Ends the effect of `enable` in this thread. Existing arrays do not change."""
         if hasattr(_enabled, "now"):
             _enabled.now.__exit__()
             del _enabled.now

@@ -48,7 +48,7 @@ _FILLS: dict[Any, Fill] = {
     torch.randn_like: _random("normal_"),
 }
 _JOINS = (torch.stack, torch.cat, torch.concat, torch.concatenate)
-# Arguments with which the new tensor is not a plain one.
+# Arguments that make the new tensor other than plain: PyTorch makes it.
 _SPECIAL = ("out", "pin_memory", "names")
 
 
@@ -104,7 +104,7 @@ class Born(TorchFunctionMode):
         return None if out is None else func(tensors, *args[1:], **rest, out=out)
 
     def _empty(self, meta: torch.Tensor) -> torch.Tensor | None:
-        """A tensor like this meta tensor, on the bus; None if PyTorch shall make it itself."""
+        """A tensor like this meta tensor, on the bus; None: PyTorch makes it in ordinary memory."""
         if meta.layout != torch.strided or not meta.is_contiguous():
             return None
         if meta.nbytes < self._min_bytes:

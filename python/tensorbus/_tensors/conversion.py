@@ -116,7 +116,7 @@ def _jax() -> Any:
         import jax.dlpack  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         raise Unsupported(
-            "this tensor is to be a JAX array, and JAX is not installed here: pip install jax, or "
-            'receive it with library="numpy"'
+            "this tensor is requested as a JAX array, but JAX is not installed: pip install jax, "
+            'or receive it with library="numpy"'
         ) from None
     return jax

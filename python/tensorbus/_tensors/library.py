@@ -1,4 +1,4 @@
-"""The libraries whose tensors travel; a tensor's library is found without importing it."""
+"""The libraries whose tensors can be sent. A tensor's library is found without importing it."""
 
 from __future__ import annotations
 

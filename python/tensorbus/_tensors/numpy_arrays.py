@@ -13,7 +13,7 @@ from tensorbus._tensors.library import CONJUGATE, FROM_TORCH, NEGATIVE, TENSOR_C
 if TYPE_CHECKING:
     import numpy as np
 
-# The dtypes that NumPy has itself, under the same names as the bus.
+# The dtypes of NumPy itself; the bus has the same names for them.
 OWN = frozenset(("bool", "float16", "float32", "float64", "complex64", "complex128")) | {
     f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
@@ -29,11 +29,11 @@ def learn() -> Any:
         import numpy
     except ImportError:
         raise Unsupported(
-            "this tensor is to be a NumPy array, and NumPy is not installed here: pip install "
+            "this tensor is requested as a NumPy array, but NumPy is not installed: pip install "
             'numpy, or receive it with library="torch"'
         ) from None
     if numpy.ndarray not in TENSOR_CLASSES:
-        _core.know_numpy(
+        _core.set_numpy(
             numpy.ndarray, _functions(numpy), [numpy.dtype(name) for name in sorted(OWN)]
         )
         TENSOR_CLASSES.add(numpy.ndarray)  # last: other threads test this first
@@ -51,7 +51,7 @@ def from_memory(memory: Memory) -> Any:
     np = learn()
     if memory.device != "cpu":
         raise Unsupported(
-            f"this tensor lies on {memory.device}, where NumPy has none: receive it with "
+            f"this tensor lies on {memory.device}, which NumPy does not support: receive it with "
             'library="torch" or "dlpack"'
         )
     array = np.asarray(memory)
@@ -96,7 +96,7 @@ def elements_of(array: Any) -> Any:
     if array.nbytes <= span:
         return array
     if any(step % array.itemsize for step in array.strides):
-        raise Unsupported("elements that overlap one another in parts: receive a copy of them")
+        raise Unsupported("a tensor whose elements overlap in part: receive a copy of it")
     lowest = (slice(-1, None) if step < 0 else slice(1) for step in array.strides)
     first = array[(*lowest, ...)]
     count = span // array.itemsize
@@ -113,7 +113,7 @@ def _steps(array: Any) -> Iterable[tuple[int, int]]:
 
 
 def check_dimensions(count: int) -> None:
-    """Checks a number of dimensions, with too many of which NumPy 1.26 would crash.
+    """Checks the number of dimensions: NumPy 1.26 crashes with too many.
 
     Raises:
         Unsupported: NumPy supports no arrays of so many dimensions.
@@ -148,7 +148,7 @@ def over_bytes(memory: Memory, dtype: np.dtype[Any]) -> Any:
     np = learn()
     raw = np.asarray(memory)
     if raw.ndim == 0 or raw.dtype != np.uint8 or raw.shape[-1] != dtype.itemsize:
-        raise ProtocolError(f"sample.fields: an array of {dtype} in other bytes")
+        raise ProtocolError(f"sample.fields: an array of {dtype}, but its bytes do not match")
     if dtype.itemsize == 0:  # as a field, since NumPy turns a plain "S0" into "S1"
         array = np.zeros(raw.shape[:-1], [("nothing", dtype)])["nothing"]
         array.flags.writeable = memory.writable

@@ -1,6 +1,6 @@
 """PyTorch tensors over memory of the bus.
 
-The core reads and makes plain ones with PyTorch's C interface.
+The core reads and makes plain tensors with PyTorch's C interface.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def learn() -> Any:
         ) from None
     if torch.Tensor not in TENSOR_CLASSES:
         dtypes = [value for value in vars(torch).values() if isinstance(value, torch.dtype)]
-        _core.know_torch(torch.Tensor, {dtype: dtype_name(dtype) for dtype in dtypes})
+        _core.set_torch(torch.Tensor, {dtype: dtype_name(dtype) for dtype in dtypes})
         # Last: other threads test this first.
         TENSOR_CLASSES.update((torch.nn.Parameter, torch.Tensor))
     return torch
@@ -113,7 +113,7 @@ def from_array(array: Any, dtype_name: str) -> Any:
 
 
 def finished(tensor: torch.Tensor, flags: int) -> torch.Tensor:
-    """Restores what the flags say: conjugate or negative view, `requires_grad`, parameter."""
+    """Applies the flags: conjugate or negative view, `requires_grad`, parameter."""
     if flags & (CONJUGATE | NEGATIVE):
         import torch
 

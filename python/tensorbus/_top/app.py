@@ -38,7 +38,8 @@ class Top(App[None]):
     ]
 
     def __init__(self, source: Source, interval: float = 1.0) -> None:
-        """
+        """Makes the program.
+
         Args:
             source: inspects the domain; it may block, and is called in another thread.
             interval: seconds between two inspections, if an inspection takes less.
@@ -54,9 +55,9 @@ class Top(App[None]):
         self._is_ending = False
 
     def end(self, number: int, _frame: object = None) -> None:
-        """Ends the command: a signal handler, from before the first picture on.
+        """Ends the command. It is a signal handler, set before the program runs.
 
-        Not a handler of the event loop, which may be blocked by a terminal that takes no output.
+        It is not a handler of the event loop: a terminal that accepts no output may block the loop.
         """
         self._is_ending = True
         end_by(number, _END_TIMEOUT)
@@ -105,9 +106,9 @@ class Top(App[None]):
         after = self.snapshot.after.inspection
         shown_is = f"{_clock(after)}  {len(after.participants)} processes"
         if self._error:
-            return f"cannot ask the participants: {shown(self._error)}; shown is {shown_is}"
+            return f"cannot inspect the participants: {shown(self._error)}; last: {shown_is}"
         if not after.time_ns:
-            return "asking the participants"
+            return "inspecting the participants"
         return shown_is if self._unpaused.is_set() else f"PAUSED at {shown_is}"
 
     def action_pause(self) -> None:

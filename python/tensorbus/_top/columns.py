@@ -100,7 +100,7 @@ def number(title: str, show: Callable[[Any], str] = str, width: int = 10) -> Col
 
 
 def ratio(title: str, width: int = 10) -> Column:
-    """A column of pairs of a part and a whole, such as 3/8; a whole of 0 is unlimited."""
+    """A column of pairs of a part and a whole, for example 3/8; a whole of 0 is unlimited."""
 
     def key(value: tuple[int, int]) -> tuple[float, int]:
         part, whole = value
@@ -110,7 +110,7 @@ def ratio(title: str, width: int = 10) -> Column:
 
 
 def matches(row: Row, columns: Columns, wanted: str) -> bool:
-    """True if a column of text contains the text, whatever the case of its letters."""
+    """True if a column of text contains the text; upper and lower case are the same."""
     return any(
         wanted.casefold() in column.text(row).casefold()
         for column in columns

@@ -88,14 +88,14 @@ def topics_table(snapshot: Snapshot, machine: str | None = None) -> Table:
     """Topics with publishers, a row for each machine, and topics with subscribers only.
 
     Args:
-        machine: only the topics of this machine; "": this one; None: of all.
+        machine: only the topics of this machine; "": of the local machine; None: of all machines.
     """
     return Table("Topics", _TOPICS, lambda: _topic_rows(snapshot, machine))
 
 
 def _topic_rows(snapshot: Snapshot, machine: str | None) -> list[Row]:
     published: dict[tuple[str, str], _Publishers] = {}
-    silent: dict[str, str] = {}  # topics of processes that did not answer: only their names
+    silent: dict[str, str] = {}  # topics of processes that did not reply, and the reason
     subscribed: dict[str, list[str]] = {}
     for participant in snapshot.participants:
         for publisher in participant.publishers:
@@ -140,7 +140,7 @@ def _topic_row(topic: str, machine: str, why: str, *cells: object) -> Row:
 
 
 def processes_table(snapshot: Snapshot) -> Table:
-    """All participants. What a silent one holds is known from others."""
+    """All participants. Lenders report the memory that a process without a reply holds."""
     return Table("Processes", _PROCESSES, lambda: _process_rows(snapshot))
 
 
@@ -181,8 +181,8 @@ def queues_table(
     """Queues, including those of services.
 
     Args:
-        machine: only queues of this machine; "": this one; None: of all.
-        server: only queues of this participant; None: of all.
+        machine: only queues of this machine; "": of the local machine; None: of all machines.
+        server: only queues of this participant; None: of all participants.
     """
 
     def rows() -> list[Row]:
@@ -217,7 +217,7 @@ def _queue_row(snapshot: Snapshot, server: ParticipantReport, queue: QueueReport
 
 
 def machines_table(snapshot: Snapshot) -> Table:
-    """This machine, and the machines of mirrors."""
+    """The local machine, and the machines of mirrors."""
 
     def rows() -> list[Row]:
         machines = {""}

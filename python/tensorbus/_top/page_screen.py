@@ -24,7 +24,7 @@ class View(NamedTuple):
 
     snapshot: Snapshot
     state: str
-    """When the snapshot was taken, or why there is no newer one."""
+    """When the snapshot was taken, or why there is no newer snapshot."""
     failed: bool
     """The last inspection failed."""
 
@@ -51,7 +51,8 @@ class PageScreen(Screen[None]):
     """
 
     def __init__(self, subject: Subject | None, page: Page, view: Callable[[], View]) -> None:
-        """
+        """Makes the screen of a page.
+
         Args:
             subject: the page's subject; None: the whole domain.
             page: the subject's page now; later pages have the same tables.
@@ -108,7 +109,7 @@ class PageScreen(Screen[None]):
             self.app.pop_screen()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
-        """True if a key has an effect now; the footer shows only these."""
+        """True if a key has an effect now; the footer shows only keys with an effect."""
         return action != "back" or self._subject is not None or self._filter().display
 
     def on_input_changed(self) -> None:
@@ -126,7 +127,7 @@ class PageScreen(Screen[None]):
         self.refresh_bindings()
 
     def _show_table(self) -> None:
-        """Computes and shows the rows of the visible table alone."""
+        """Computes and shows the rows of the visible table."""
         rows = self._page.tables[self._place()].rows()
         self._table().show(rows, self._filter().value)
 
@@ -141,7 +142,7 @@ class PageScreen(Screen[None]):
 
 
 def _lines(troubles: list[Trouble]) -> str:
-    """The worst troubles as sentences, and how many more there are."""
+    """The worst troubles as sentences, and the number of further troubles."""
     lines = [str(trouble) for trouble in troubles]
     if len(lines) > _MAX_TROUBLES:
         more = len(lines) - (_MAX_TROUBLES - 1)

@@ -18,7 +18,7 @@ _MAX_REMOVED = 20
 class RowTable(DataTable["_Cell"]):
     """Shows the rows of the last `show`.
 
-    A cell formats its text when it is drawn, so that only visible cells cost time.
+    A cell formats its text when it is drawn, so that only visible cells take time.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -80,7 +80,7 @@ A row in red slows others down; the last column has the reason. `Enter` opens a 
         self._follow(followed)
 
     def action_sort_by(self, step: int) -> None:
-        """Sorts by the column `step` columns to the right of the current one."""
+        """Sorts by the column that is `step` columns to the right of the current column."""
         self._sort_by((self._sorted_by + step) % len(self._shown_columns))
 
     def action_reverse(self) -> None:

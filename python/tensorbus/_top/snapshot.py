@@ -1,4 +1,4 @@
-"""Snapshots: an inspection, with rates since the one before and usage from the kernel."""
+"""Snapshots: an inspection, with rates since the previous inspection and usage from the kernel."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Total(NamedTuple):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The data of all tables: a moment, and the one before."""
+    """The data of all tables: a moment, and the previous moment."""
 
     before: Moment | None
     after: Moment
@@ -52,7 +52,7 @@ class Snapshot:
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """Names for people, by participant."""
+        """The names of the processes in tables, by participant."""
         return {known.participant: process_name(known) for known in self.participants}
 
     @cached_property
@@ -89,11 +89,11 @@ class Snapshot:
 
     @cached_property
     def why_silent(self) -> dict[str, str]:
-        """By participant: which process does not answer, and why."""
+        """The sentence about each process that did not reply, with the reason, by participant."""
         return {each.participant: str(silent(each)) for each in self.participants if each.error}
 
     def total(self, publishers: Iterable[tuple[str, int]]) -> Total:
-        """The sum over those of the publishers, by participant and number, that have rates."""
+        """The sum of the rates of publishers, by participant and number, if they have rates."""
         found = [self.rates[name] for name in publishers if name in self.rates]
         if not found:
             return Total()
@@ -110,5 +110,5 @@ class Snapshot:
         return cpu_percent(self.before.usage.get(pid), self.after.usage.get(pid))
 
     def peer(self, peer: PeerName, node: str = "") -> str:
-        """The name, for people, of a process at the other end of a connection."""
+        """The name in tables of a process at the other end of a connection."""
         return peer_name(peer, self.names, node)

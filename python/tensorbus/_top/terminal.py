@@ -1,4 +1,4 @@
-"""The terminal that `tensorbus top` draws on, and the end of the command with it."""
+"""The terminal of `tensorbus top`: the command ends when its terminal does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def require_terminal() -> None:
     """Checks that the command has a terminal.
 
     Raises:
-        Unsupported: input or standard error is no terminal, or it cannot move its cursor.
+        Unsupported: standard input or standard error is not a terminal, or the terminal cannot move
+            its cursor.
     """
     if not (_is_terminal(sys.__stdin__) and _is_terminal(sys.__stderr__)):
         raise Unsupported(
@@ -52,5 +53,5 @@ def _wait_for_hangup() -> None:
         assert stream is not None
         poll.register(stream, 0)  # a hangup is always reported
     poll.poll()
-    # Nothing can be drawn any more, and the drawing thread may be blocked for ever.
+    # The screen cannot be drawn any more, and the drawing thread may be blocked for ever.
     os._exit(128 + signal.SIGHUP)

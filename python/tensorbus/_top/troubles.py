@@ -15,7 +15,7 @@ from tensorbus._inspection.report import (
 )
 from tensorbus._inspection.units import bytes_text, part_text, shown, time_text
 
-# A publisher that has waited for less time only follows the pace of its subscribers.
+# A shorter wait is no trouble: the publisher only follows the pace of its subscribers.
 _LONG_NS = 500_000_000
 # Used share of the budget from which loans begin to wait for memory that readers hold.
 _SCARCE = 0.9
@@ -23,7 +23,7 @@ _SCARCE = 0.9
 
 @dataclass(frozen=True)
 class Trouble:
-    """Something that slows other processes down; `str` gives the sentence."""
+    """A process or queue that slows other processes down; `str` returns the sentence."""
 
     subject: str
     """The process or queue."""
@@ -45,7 +45,7 @@ class Trouble:
 
 
 def find_troubles(inspection: Inspection) -> list[Trouble]:
-    """All troubles: silent processes first, then the longest first."""
+    """All troubles: first processes that did not reply, then the others, the longest first."""
     named = {
         participant.participant: process_name(participant)
         for participant in inspection.participants
@@ -56,12 +56,12 @@ def find_troubles(inspection: Inspection) -> list[Trouble]:
 
 
 def process_name(participant: ParticipantReport) -> str:
-    """The name for people: nodes, else the program, with the pid."""
+    """The name of a process in tables: its nodes, else its program, with the pid."""
     return _with_pid(", ".join(participant.nodes) or participant.process, participant.pid)
 
 
 def peer_name(peer: PeerName, named: dict[str, str], node: str = "") -> str:
-    """The name, for people, of a process at the other end of a connection.
+    """The name in tables of a process at the other end of a connection.
 
     Args:
         peer: the process, which need not be a known participant.
@@ -79,8 +79,8 @@ def _with_pid(name: str, pid: int) -> str:
 
 
 def silent(participant: ParticipantReport) -> Trouble:
-    """The trouble of a participant that did not answer."""
-    words = f"cannot be asked: {shown(participant.error)}"
+    """The trouble of a participant that did not reply."""
+    words = f"cannot be inspected: {shown(participant.error)}"
     return Trouble(process_name(participant), words, participant.participant)
 
 
@@ -105,7 +105,7 @@ def _troubles_of(participant: ParticipantReport, named: dict[str, str]) -> Itera
 
 
 def trouble_of(link: LinkReport, publisher: PublisherReport, owner: ParticipantReport) -> str:
-    """How a subscriber slows its publisher down; "": it does not."""
+    """Why a subscriber slows its publisher down; "": it does not."""
     topic = shown(publisher.topic)
     if link.cut_off:
         return f"was cut off from {topic} and still holds {_samples(link.held + link.waiting)}"
@@ -118,7 +118,7 @@ def trouble_of(link: LinkReport, publisher: PublisherReport, owner: ParticipantR
 
 
 def is_blocked(link: LinkReport) -> bool:
-    """True if the publisher has waited so long for the subscriber that tables show it in red."""
+    """True if the publisher has waited long enough for the subscriber: tables show it in red."""
     return link.blocked_ns >= _LONG_NS
 
 
@@ -143,7 +143,7 @@ def queue_name(queue: QueueReport) -> str:
 
 
 def _held_budget(owner: ParticipantReport, named: dict[str, str]) -> Iterator[Trouble]:
-    """A process that holds at least half of a budget that is nearly used up."""
+    """The trouble of a process that holds at least half of a budget that is nearly used up."""
     memory = owner.memory
     if memory is None or not memory.lent or not memory.budget_bytes:
         return

@@ -17,7 +17,7 @@ class Usage(NamedTuple):
     time: float
     """When it was read: seconds of `time.monotonic`."""
     started: int
-    """When the process began, in clock ticks: differs for another process of the same pid."""
+    """When the process began, in clock ticks; it differs for another process with the same pid."""
     cpu_seconds: float
     rss_bytes: int
 

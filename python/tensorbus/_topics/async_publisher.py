@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from tensorbus._topics.sample import Header, Sample
 
 # Seconds between two polls of a waiting task. Notifications alone are not enough: a subscriber may
-# be stopped before it sends one, and none marks the end of `lag_timeout`. Threads poll, too.
+# be stopped before it sends one, and no notification marks the end of `lag_timeout`.
 _INTERVAL = 0.1
 
 
 @public
 class AsyncPublisher(Closing, Generic[T]):
-    """A `Publisher` for asyncio: a reliable one waits for room without blocking the event loop.
+    """A `Publisher` for asyncio: if reliable, it waits for room without blocking the event loop.
 
-    It starts no thread. Samples of several tasks are published in the order of the calls. A task
-    that is cancelled while it waits has published nothing. Use one event loop for each publisher.
+    It starts no thread. Samples of several tasks are published in the order of the calls. A call
+    that is cancelled while it waits has published nothing. Use each publisher in one event loop.
 
     Args:
         topic, message_type, depth, history, reliable, lag_timeout, shared, isolated, timeout,
@@ -108,10 +108,15 @@ class AsyncPublisher(Closing, Generic[T]):
         stream: Any = None,
         parents: Iterable[Sample[Any] | Header] | None = None,
     ) -> int:
-        """Publishes like `Publisher.publish`; awaits room if the publisher is reliable.
+        """Publishes like `Publisher.publish`; a reliable publisher awaits room.
 
-        Tensors that are not loans are copied in the loop's thread, once the queues have room. The
-        call does not wait for memory.
+        Tensors that are not loans are copied in the loop's thread, once the subscribers' queues
+        have room. The call does not wait for memory.
+
+        Args:
+            data: the tensor or message.
+            timeout: seconds to wait for room; by default the publisher's own.
+            stream, parents: see `Publisher.publish`.
 
         Returns:
             The number of subscribers that have the sample in their queues.
@@ -133,7 +138,7 @@ class AsyncPublisher(Closing, Generic[T]):
                         return self._publisher.publish(
                             data, timeout=0, stream=stream, parents=parents
                         )
-                    except Timeout:  # also if another thread took the room
+                    except Timeout:  # possible before the deadline: another thread took the room
                         if left <= 0:
                             raise
                         continue

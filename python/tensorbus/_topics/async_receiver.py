@@ -12,7 +12,7 @@ from tensorbus._base.errors import Closed, Timeout
 from tensorbus._base.generics import T
 from tensorbus._topics.sample import Sample
 
-# Calls in a row that may return without a wait; then the other tasks of the loop get a turn.
+# Calls in a row that may return without a wait; the next call yields to other tasks of the loop.
 _MAX_READY_IN_A_ROW = 64
 
 
@@ -30,7 +30,7 @@ class Source(Protocol[T]):
 class AsyncReceiver(Generic[T]):
     """Asynchronous versions of a subscriber's calls, and the iterator of `async for`.
 
-    A coroutine takes a sample in its last step only: a cancelled call has taken none.
+    A coroutine takes samples only in its last step: a cancelled call has taken none.
 
     Args:
         subscriber: while a task is in `wait_for_publishers`, receive through this object only.
@@ -148,14 +148,14 @@ class AsyncReceiver(Generic[T]):
             self._wake_publisher_waits()
 
     def _receive_now(self) -> Sample[T]:
-        """A last try, which raises the subscriber's own `Timeout`."""
+        """The last attempt, which raises the subscriber's own `Timeout`."""
         try:
             return self._subscriber.receive(0)
         finally:
             self._wake_publisher_waits()
 
     def _wake_publisher_waits(self) -> None:
-        """Call it after a receive, which may have cleared the notification of a new publisher."""
+        """Called after each receive, which may have cleared the notification of a new publisher."""
         if not self._publisher_waits:
             return
         for reference in list(self._publisher_waits):  # an atomic copy, also without a GIL

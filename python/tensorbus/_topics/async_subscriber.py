@@ -25,7 +25,7 @@ class AsyncSubscriber(Closing, Generic[T]):
 
     It starts no thread, and an event loop watches one descriptor for all its subscribers. Any
     number of tasks may wait for samples, in one loop or in the loops of several threads: each
-    sample goes to one of them. A cancelled task has taken no sample.
+    sample goes to one of the tasks. A cancelled call has taken no sample.
 
     To wait for the first of several subscribers, wait for their tasks with `asyncio.wait`.
 
@@ -37,6 +37,7 @@ class AsyncSubscriber(Closing, Generic[T]):
 
     Raises:
         InvalidArgument: an invalid topic name, or an option out of range.
+        TypeError, MessageError, Unsupported: as `Subscriber`.
         AccessDenied: other users own the domain directory, or may write to it.
 
     >>> import asyncio
@@ -104,10 +105,12 @@ class AsyncSubscriber(Closing, Generic[T]):
         A sample that waits already is returned at once; the loop's other tasks still get turns.
 
         Raises:
-            Timeout: no sample came in time.
+            Timeout: no sample arrived in time.
+            TypeMismatch: a publisher was refused, see `Subscriber.receive`.
             Closed: the subscriber is closed, possibly during the call by another task or thread;
                 or, with `end_of_stream`, the stream has ended.
             HoldLimit: `max_held` samples are held, and more are waiting.
+            OutOfMemory: as `Subscriber.receive`.
         """
         return self._receiver.receive(timeout)
 
@@ -120,7 +123,8 @@ class AsyncSubscriber(Closing, Generic[T]):
 
         Raises:
             InvalidArgument: `max_count` is less than 1.
-            Timeout, Closed, HoldLimit: like `receive`, and only if no sample was taken.
+            Timeout, TypeMismatch, Closed, HoldLimit, OutOfMemory: like `receive`, and only if no
+                sample was taken.
         """
         return self._receiver.receive_many(max_count, timeout)
 
@@ -129,7 +133,7 @@ class AsyncSubscriber(Closing, Generic[T]):
         return self._receiver.try_receive()
 
     def __aiter__(self) -> AsyncIterator[Sample[T]]:
-        """Samples, until none comes within the subscriber's timeout, or it is closed.
+        """The next samples. Iteration ends after the subscriber's timeout, or when it is closed.
 
         With `end_of_stream`, iteration ends with the stream, and a timeout raises `Timeout`.
         """

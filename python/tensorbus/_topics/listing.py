@@ -18,13 +18,20 @@ class PublisherInfo:
     """A publisher of any process of the domain."""
 
     topic: str
-    node: str  # the name of its node; "" if it belongs to none
-    type: str  # the definition of its message type (docs/messages.md); "" if untyped
-    fingerprint: int  # of that type; 0 if untyped
-    pid: int  # in the PID namespace of its own process
+    node: str
+    """The name of its node; "" if it belongs to none."""
+    type: str
+    """The definition of its message type (docs/messages.md); "" if it has none."""
+    fingerprint: int
+    """The fingerprint of that type; 0 if it has none."""
+    pid: int
+    """The id of its process, in that process's own PID namespace."""
     participant: str
-    publisher: str = ""  # its name on this machine, as in the header of its samples
-    machine: str = ""  # of a bridge's publisher: the machine of the original; "" for this machine
+    """The id of its participant."""
+    publisher: str = ""
+    """Its name on this machine, as in the header of its samples."""
+    machine: str = ""
+    """For a publisher of a bridge, the machine of the original publisher; else ""."""
 
 
 @public
@@ -47,15 +54,23 @@ class NodeInfo:
     """A node of any process, and the topics that it publishes."""
 
     name: str
-    topics: tuple[str, ...]  # of a node on another machine: those that the bridge carries
-    pid: int  # 0 for a node on another machine
+    topics: tuple[str, ...]
+    """The topics that it publishes. For a node on another machine, only those that the bridge
+    carries."""
+    pid: int
+    """The id of its process; 0 for a node on another machine."""
     participant: str
-    machine: str = ""  # the other machine, if a bridge connects the node; "" for this machine
+    """The id of its participant."""
+    machine: str = ""
+    """The name of the other machine, if a bridge connects the node; "" for this machine."""
 
 
 @public
 def list_topics(domain: str | None = None) -> list[TopicInfo]:
     """The topics that have publishers now, sorted by name.
+
+    Args:
+        domain: see `tensorbus.participant`.
 
     >>> from tensorbus import Publisher
     >>> with Publisher("doc/listing", domain="doc-listing"):
@@ -73,6 +88,14 @@ def list_nodes(domain: str | None = None) -> list[NodeInfo]:
     """The running nodes, sorted by name.
 
     Nodes of other machines are listed if the bridge carries one of their topics.
+
+    Args:
+        domain: see `tensorbus.participant`.
+
+    >>> from tensorbus import Node
+    >>> with Node("camera", domain="doc-nodes"):
+    ...     [node.name for node in list_nodes("doc-nodes")]
+    ['camera']
     """
     published: dict[tuple[str, str], set[str]] = {}
     for publisher in _core.list_publishers(participant(domain)):
@@ -95,7 +118,13 @@ def list_nodes(domain: str | None = None) -> list[NodeInfo]:
 def wait_for_topic(name: str, timeout: float | None = None, domain: str | None = None) -> bool:
     """Waits until a topic has a publisher; False after `timeout` seconds.
 
-    After a timeout it warns if processes of this user are on another bus (docs/doctor.md).
+    After a timeout, a `RuntimeWarning` names other buses that have processes of this user
+    (docs/doctor.md).
+
+    Args:
+        name: the topic.
+        timeout: seconds; `None` for no limit.
+        domain: see `tensorbus.participant`.
     """
     home = participant(domain)
     return _done_or_warn(_core.wait_for_topic(name, seconds("timeout", timeout), home), home)
@@ -103,7 +132,10 @@ def wait_for_topic(name: str, timeout: float | None = None, domain: str | None =
 
 @public
 def wait_for_node(name: str, timeout: float | None = None, domain: str | None = None) -> bool:
-    """Waits until a node of this name runs; times out and warns like `wait_for_topic`."""
+    """Waits until a node with this name runs; False after `timeout` seconds.
+
+    It warns after a timeout like `wait_for_topic`.
+    """
     home = participant(domain)
     return _done_or_warn(_core.wait_for_node(name, seconds("timeout", timeout), home), home)
 
@@ -112,7 +144,7 @@ def _done_or_warn(outcome: Outcome, home: Participant) -> bool:
     if outcome is Outcome.DONE:
         return True
     if elsewhere := _core.elsewhere_text(home.domain):
-        message = f"nobody was found on the bus at {home.domain}{elsewhere}"
+        message = f"no match was found on the bus at {home.domain}{elsewhere}"
         warnings.warn(message, RuntimeWarning, stacklevel=3)
     return False
 

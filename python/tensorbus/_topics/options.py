@@ -1,4 +1,4 @@
-"""Types of keyword arguments that other functions pass through: of topics and of DLPack."""
+"""Types of keyword arguments that functions pass on to topics and to DLPack."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Parents: the samples from which a program computed a published one (docs/tracing.md).
+"""Parents: the samples from which a program computed a published sample (docs/tracing.md).
 
-Only tracers use them. They are kept as headers, which hold no memory of the samples.
+Only tracers use them. They are stored as headers, which keep no memory of the samples.
 """
 
 from __future__ import annotations
@@ -38,5 +38,5 @@ def _header_of(parent: Sample[Any] | Header) -> Header:
 
 
 def named() -> list[tuple[str, int]]:
-    """Publisher and sequence of each parent; the extension calls it for each traced publish."""
+    """Publisher and sequence number of each parent. The extension calls it when it traces."""
     return [(header.publisher, header.sequence) for header in _named.get()]

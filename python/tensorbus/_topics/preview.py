@@ -55,7 +55,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def _cell(value: Any) -> str:
-    """The text of one cell. Elements of a tensor on a GPU are not read."""
+    """The content of one cell. Elements of a tensor on a GPU are not read."""
     if is_tensor(value):
         text = f"{value.dtype} {tuple(value.shape)}"
         png = thumbnail(value)

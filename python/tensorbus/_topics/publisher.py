@@ -45,32 +45,32 @@ class Publisher(Closing, Generic[T]):
     Args:
         topic: any non-empty name.
         message_type: the class of all messages, which inherits from `Message`; `None` for any data.
-        depth: how many samples may wait for a subscriber that sets no depth of its own; by default
-            8, or `history` if that is more. When the queue is full, a new sample replaces the
-            oldest one.
+        depth: the maximum of samples in the queue of a subscriber that sets no depth of its own; by
+            default 8, or `history` if that is more. When the queue is full, a new sample replaces
+            the oldest sample.
         history: how many of the last samples a new subscriber gets, at most `depth`.
         reliable: drop no samples; `publish` waits while a subscriber's queue is full, unless that
             subscriber has `reliable=False`.
-        lag_timeout: seconds that a subscriber's queue may stay full, while `publish` waits or has
-            given up. Then the subscriber is cut off: its queue is dropped, and `publish` goes on.
-            It reconnects at its next receive, and counts the lost samples as `missed`. `None`:
-            no subscriber is cut off. Only with `reliable=True`.
-        shared: subscribers with `access="shared"` may write to what is published here, and to the
+        lag_timeout: seconds that a subscriber's queue may stay full, while `publish` waits or after
+            it has timed out. Then the subscriber is cut off: its queue is dropped, and `publish`
+            continues. The subscriber reconnects at its next receive, and counts the lost samples as
+            `missed`. `None`: no subscriber is cut off. Only with `reliable=True`.
+        shared: subscribers with `access="shared"` may write to the published tensors, and to the
             loans of this process's other shared publishers.
-        isolated: published data lies in segments of its own, so that subscribers can read (with
-            `access="shared"`, write) no other memory of this process. Data in other memory is
-            copied: loans of other publishers, `tb.empty`, received tensors. Mapped files and
-            memory of a GPU are not copied: see docs/limits.md.
-        timeout: seconds that a reliable `publish` waits; `None` for as long as it takes.
+        isolated: the publisher has memory segments of its own for published data, so that
+            subscribers can read (with `access="shared"`, write) no other memory of this process.
+            Data in other memory is copied: loans of other publishers, `tb.empty`, received tensors.
+            Mapped files and memory of a GPU are not copied: see docs/limits.md.
+        timeout: seconds that a reliable `publish` waits; `None` for no limit.
         domain: see `tensorbus.participant`.
         node: the name of the node that `list_topics` shows; `Node.create_publisher` sets it.
 
     Raises:
-        InvalidArgument: an invalid topic name, a depth below 1, a history above `depth`, or a
-            `lag_timeout` that is 0 or less, or without `reliable`.
-        TypeError: a timeout that is not a number.
-        MessageError: a message type that is not a dataclass.
-        Unsupported: a message type with a field that cannot travel.
+        InvalidArgument: the topic's name is invalid, `depth` is below 1, `history` is above
+            `depth`, or `lag_timeout` is 0 or less, or is given without `reliable`.
+        TypeError: a timeout is not a number.
+        MessageError: the message type is not a dataclass.
+        Unsupported: the message type has a field that cannot be sent.
         AccessDenied: other users own the domain directory, or may write to it.
 
     >>> import numpy as np
@@ -142,16 +142,16 @@ class Publisher(Closing, Generic[T]):
     ) -> Any:
         """A tensor in shared memory, to fill and publish without a copy. Its bytes are not cleared.
 
-        Use a loan to compute a result in place, or to read it from a device. Publish a tensor that
-        exists already as it is: `publish` copies it faster than `copy_` into a loan does.
+        Use a loan to compute a result in place, or to read data from a device into it. Pass a
+        tensor that exists already to `publish`, which copies it faster than `copy_` into a loan.
 
         Args:
-            shape: its sizes, or one size.
+            shape: the sizes of the tensor, or one size.
             dtype: a torch dtype for a torch tensor; a NumPy dtype or its name for an array.
-            like: a tensor from which shape, dtype, library and device are taken.
+            like: a tensor that gives the shape, dtype, library and device that are not passed.
             device: "cuda" or "cuda:1", for memory of that GPU (docs/cuda.md); else main memory.
             timeout: seconds to wait for main memory while readers hold the whole budget of this
-                process (`budget_bytes`); `None` raises `OutOfMemory` at once.
+                process (`budget_bytes`). `None`: the call does not wait.
 
         Returns:
             A contiguous torch tensor or NumPy array; on a GPU, with a dtype that is not PyTorch's,
@@ -159,10 +159,16 @@ class Publisher(Closing, Generic[T]):
             its memory belongs to its readers: take a new loan instead of writing to it again.
 
         Raises:
-            Unsupported: a dtype that no library has, elements that are Python objects, or no shared
-                memory on that GPU; the message says why.
+            InvalidArgument: the shape, the dtype or the device is missing or invalid.
+            Unsupported: no library has the dtype, its elements are Python objects, or that GPU has
+                no shared memory; the message gives the reason.
             OutOfMemory: a limit was reached; the message names it.
             Closed: the publisher is closed.
+
+        >>> with Publisher("doc/loan") as publisher:
+        ...     image = publisher.loan((1080, 1920, 3), "uint8")
+        ...     image.shape, image.dtype.name
+        ((1080, 1920, 3), 'uint8')
         """
         if timeout is not None:
             limit = seconds("timeout", timeout)
@@ -188,17 +194,17 @@ class Publisher(Closing, Generic[T]):
         int, float, complex, str, bytes and NumPy scalars. docs/tensors.md lists what each type
         keeps.
 
-        Loans travel by reference; other tensors are copied once, without the GIL. Tensors on a GPU
-        are not copied: do not write to them until their readers have finished.
+        Loans are sent by reference; other tensors are copied once, without the GIL. Tensors on a
+        GPU are not copied: do not write to them until their readers have finished.
 
         Args:
             data: the tensor or message.
             timeout: seconds that a reliable publisher waits for room in the queues of subscribers,
-                and in memory for copies; by default the publisher's own. If that is `None`, it
-                waits for subscribers as long as it takes, and does not wait for memory.
-            stream: the stream that writes the tensors on a GPU: readers wait for the work that is
-                enqueued on it now. By default PyTorch's current stream for its tensors, and the
-                legacy default stream for others.
+                and for memory for copies; by default the publisher's own. If both are `None`, it
+                waits for subscribers without a limit, and does not wait for memory.
+            stream: the stream that writes the tensors on a GPU. Readers wait for the work that is
+                enqueued on it now. By default PyTorch's current stream for tensors of PyTorch, and
+                the legacy default stream for others.
             parents: the samples, or their headers, from which `data` was computed, for
                 `tensorbus trace` (docs/tracing.md). In a callback of a node the default is the
                 sample being handled. Parents are not sent.
@@ -207,10 +213,10 @@ class Publisher(Closing, Generic[T]):
             The number of subscribers that have the sample in their queues.
 
         Raises:
-            Unsupported: the data contains a value that cannot travel; nothing was sent.
+            Unsupported: the data contains a value that cannot be sent; nothing was sent.
             MessageError: the message, or one of its fields, does not have its declared type;
                 nothing was sent.
-            InvalidArgument: a loan that was published before.
+            InvalidArgument: a loan in the data was published before.
             OutOfMemory: a limit was reached; nothing was sent.
             Timeout: a reliable publisher found no room in time; no subscriber got the sample.
             Closed: the publisher is closed.
@@ -229,7 +235,7 @@ class Publisher(Closing, Generic[T]):
             raise
 
     def publish_many(self, messages: Iterable[T], *, timeout: float | None = None) -> int:
-        """Publishes each row of an array, or each item of an iterable, as a message of its own.
+        """Publishes each row of an array, or each item of an iterable, as one message.
 
         The publisher's depth, reliability and history apply to each message. The rows of a NumPy
         array or torch tensor in main memory are published in batches, at many times the rate of
@@ -238,16 +244,16 @@ class Publisher(Closing, Generic[T]):
         Args:
             messages: an array or tensor, whose rows along the first dimension are sent; or any
                 iterable of messages.
-            timeout: seconds in which all messages must find room, if the publisher is reliable; by
-                default the publisher's own.
+            timeout: seconds that a reliable publisher waits for room, over all messages; by default
+                the publisher's own.
 
         Returns:
-            The number of published messages: all, or the first ones if a timeout or an error
-            stopped the call. An error before the first message is raised.
+            The number of published messages. It is less than the number of messages if a timeout or
+            an error stopped the call; then the first messages were published.
 
         Raises:
-            Unsupported, MessageError, InvalidArgument, OutOfMemory, Closed: like `publish` of the
-                first message.
+            Unsupported, MessageError, InvalidArgument, OutOfMemory, Closed: `publish` raises it for
+                the first message. Errors of later messages are not raised.
 
         >>> import numpy as np
         >>> from tensorbus import Subscriber
@@ -296,7 +302,7 @@ class Publisher(Closing, Generic[T]):
 
     def _late(self) -> Timeout:
         return Timeout(
-            f"a subscriber of {self._topic!r} had no room in time, and nobody got the sample"
+            f"a subscriber of {self._topic!r} had no room in time, and the sample was not sent"
             f"{self._blocked()}"
         )
 
@@ -307,7 +313,11 @@ class Publisher(Closing, Generic[T]):
         return f": process {pid}{_name_of(pid)} has had none for {stats['blocked_ns'] / 1e9:.1f} s"
 
     def wait_for_subscribers(self, count: int = 1, timeout: float | None = None) -> bool:
-        """Waits until at least `count` subscribers are connected; False after `timeout` seconds."""
+        """Waits until at least `count` subscribers are connected; False after `timeout` seconds.
+
+        Raises:
+            Closed: the publisher is closed.
+        """
         limit = seconds("timeout", timeout)
         outcome = self._core.wait_for_subscribers(whole_number("count", count, low=0), limit)
         if outcome is Outcome.CLOSED:
@@ -315,14 +325,14 @@ class Publisher(Closing, Generic[T]):
         return outcome is Outcome.DONE
 
     def ready(self) -> bool:
-        """Whether `publish` would not wait for room now; always True if not `reliable`."""
+        """Whether `publish` would find room without a wait; always True if not `reliable`."""
         return bool(self._core.ready())
 
     def fileno(self) -> int:
         """A descriptor for `select` and event loops: readable when `ready` may return True.
 
-        A call of `ready` that returns False re-arms it. Poll `ready` at least every 100 ms, too: a
-        subscriber may be stopped before it signals.
+        A call of `ready` that returns False re-arms it. Call `ready` at least every 100 ms, too: a
+        subscriber may be stopped before it sends a notification.
         """
         return int(self._core.fileno())
 
@@ -336,8 +346,8 @@ class Publisher(Closing, Generic[T]):
     def close(self) -> None:
         """Closes the publisher; queued samples are still delivered. A second call does nothing.
 
-        The end of a `with` block closes it, too. Subscribers with `end_of_stream=True` then know
-        that the stream is complete; the death of a process does not complete it.
+        The end of a `with` block closes it, too. For subscribers with `end_of_stream=True`, closing
+        completes the stream; the death of a process does not.
         """
         self._closed = True
         self._core.close()

@@ -30,12 +30,14 @@ REPLAY = "replay:"  # prefix of the machine's name in samples that `tensorbus pl
 class Origin(NamedTuple):
     """The original publisher of a sample that a bridge or the player of a recording published."""
 
-    machine: str  # its name; for a recording, "replay:" and the name of the file
-    publisher: str  # on that machine: the participant's id and the publisher's number in it
+    machine: str
+    """The name of its machine; for a recording, "replay:" and the name of the file."""
+    publisher: str
+    """Its name on that machine: the participant's id, ".", and the publisher's number in it."""
 
     @property
     def is_replay(self) -> bool:
-        """Whether the sample comes from a recording, and not from another machine."""
+        """True for a sample of a recording; False for a sample of another machine."""
         return self.machine.startswith(REPLAY)
 
 
@@ -43,23 +45,28 @@ class Origin(NamedTuple):
 class Header(NamedTuple):
     """The metadata of a sample."""
 
-    sequence: int  # counts from 0 for each publisher
-    timestamp_ns: int  # wall clock at publish
+    sequence: int
+    """The number of the sample; each publisher counts from 0."""
+    timestamp_ns: int
+    """The wall clock when it was published, in nanoseconds since 1970."""
     topic: str
-    publisher: str  # the participant's id and the publisher's number in it
-    fingerprint: int  # of the message type; 0 if untyped
-    origin: Origin | None = None  # None: neither a bridge nor a player published it
+    publisher: str
+    """The name of its publisher: the participant's id, ".", and the publisher's number in it."""
+    fingerprint: int
+    """The fingerprint of the message type; 0 if it has none."""
+    origin: Origin | None = None
+    """The original publisher, if a bridge or a player published the sample; else `None`."""
 
 
 @public
 class Sample(Generic[T]):
-    """One received message. Its tensors stay valid for as long as any view of them lives.
+    """One received message. Its tensors stay valid as long as any view of them exists.
 
     A sample of a single tensor supports DLPack, `torch.from_dlpack(sample)`, and NumPy,
     `np.asarray(sample)`. Neither copies.
     """
 
-    # Made by sample_of(), without an __init__, which would take half as long as a whole receive.
+    # sample_of() makes it, without an __init__, which would take half as long as a whole receive.
     __slots__ = ("_core", "_data", "_header", "_library", "_plan")
     _library: Library | None
     _core: _core.Sample
@@ -69,7 +76,7 @@ class Sample(Generic[T]):
 
     @property
     def header(self) -> Header:
-        """Sequence, timestamp, topic, publisher, origin."""
+        """The metadata: sequence, timestamp, topic, publisher, fingerprint and origin."""
         if self._header is None:
             core = self._core
             self._header = Header(
@@ -86,12 +93,12 @@ class Sample(Generic[T]):
     def data(self) -> T:
         """The published message with its tensors; each access returns the same objects.
 
-        If the subscriber has a message type, it is an instance of that type.
+        If the subscriber has a message type, the message is an instance of that type.
 
         Raises:
             ProtocolError: the publisher sent malformed fields.
             MessageError: a field is missing, or has the wrong type.
-            Unsupported: a tensor's library, or the message type, is not available in this process.
+            Unsupported: the library or the class of a tensor is not available in this process.
         """
         if self._data is _UNREAD:
             plan = None if self._plan is None else self._plan.core
@@ -123,9 +130,10 @@ class Sample(Generic[T]):
     def use_on(self, stream: Any) -> None:
         """Makes the sample's tensors on a GPU safe to use on a stream. It does not wait.
 
-        Work that is enqueued on the stream from now on sees the tensors as they were published,
-        and their memory is not reused before that work has run. Call it for each stream, except
-        PyTorch's current stream at the first access to `data`, which is registered then.
+        Work that is enqueued on the stream from now on reads the tensors as they were published,
+        and their memory is not reused before that work has run. Call it for each stream that uses
+        the tensors, except for the stream that is PyTorch's current stream at the first access to
+        `data`: that access registers it.
 
         Args:
             stream: a stream of PyTorch or CuPy, an object with `__cuda_stream__`, or a handle as
@@ -147,9 +155,9 @@ class Sample(Generic[T]):
 
     @property
     def published_on(self) -> tuple[str, ...]:
-        """The device on which the publisher had each tensor: "cpu", "cuda:0" and so on.
+        """The publisher's device of each tensor: "cpu", "cuda:0" and so on.
 
-        Tensors of a GPU that this process cannot use arrive in main memory: see `docs/cuda.md`.
+        Tensors of a GPU that this process cannot use arrive in main memory: see docs/cuda.md.
         """
         devices: tuple[str, ...] = self._core.published_on
         return devices
@@ -158,7 +166,8 @@ class Sample(Generic[T]):
         """The sample's only tensor as a DLPack capsule (https://data-apis.org/array-api/latest/).
 
         Raises:
-            Unsupported: the sample is not a single tensor, or is a conjugate or negative view.
+            Unsupported: the sample is not a single tensor, or the tensor is a conjugate or negative
+                view.
         """
         return self._exporter().__dlpack__(**options)
 
@@ -238,7 +247,8 @@ def _shown(memory: _core.Memory) -> str:
 
 
 def format_age(nanoseconds: int) -> str:
-    """
+    """A duration as text, in ms or s; negative durations are shown as 0.
+
     >>> format_age(-5), format_age(12_345), format_age(12_345_678), format_age(83 * 10**9)
     ('0.0 ms', '0.0 ms', '12.3 ms', '83.0 s')
     """

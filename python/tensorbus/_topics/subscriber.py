@@ -38,21 +38,21 @@ class Subscriber(Closing, Generic[T]):
 
     Args:
         topic: any non-empty name.
-        message_type: the class of `sample.data`, which inherits from `Message`; by default it is
-            what was published: for a typed publisher, a dict of the fields.
-        depth: how many samples may wait here; 0 for the publisher's choice.
-        timeout: seconds that `receive` and iteration wait; `None` for as long as it takes.
+        message_type: the class of `sample.data`, which inherits from `Message`. `None`: the
+            published data; for a typed publisher, a dict of the fields.
+        depth: the maximum of samples in this subscriber's queue; 0 for the publisher's `depth`.
+        timeout: seconds that `receive` and iteration wait; `None` for no limit.
         max_held: how many samples of one publisher may be held at once.
         reliable: `False` for a viewer or a monitor, which must not slow a publisher down: a
             publisher with `reliable=True` does not wait for this subscriber, and replaces the
-            oldest waiting sample when its queue is full. Other publishers always do that.
-        end_of_stream: `True` to detect that the publishers have finished: when each publisher that
+            oldest waiting sample when the queue is full. Other publishers always do that.
+        end_of_stream: `True` to detect that the publishers have finished. When each publisher that
             was connected has closed, and all its samples are taken, iteration ends and `receive`
-            raises `Closed`. Iteration that waits longer than `timeout` then raises `Timeout`. A
-            publisher that was killed has not finished: the stream goes on until another publisher
+            raises `Closed`. An iteration that waits longer than `timeout` then raises `Timeout`. A
+            publisher that was killed has not finished: the stream continues until another publisher
             has taken its place.
         spin: seconds that `receive` polls before it sleeps; polling keeps one core busy. If recent
-            samples came soon, it polls for up to 80 us. 0: it sleeps at once.
+            samples arrived within a short time, it polls for up to 80 us. 0: it sleeps at once.
         access: "copy-on-write": torch tensors are writable, and writes stay in this process: a
             tensor's pages become private at the first write to it. NumPy arrays are flagged
             read-only. With `pin`, it is the same as "read".
@@ -60,26 +60,26 @@ class Subscriber(Closing, Generic[T]):
             a message that names the topic.
             "private": NumPy arrays are writable, too, and writes affect this sample alone; each
             written page becomes a copy. A tensor on a GPU is copied on that GPU, in stream order.
-            "shared": writes are visible to every holder of the sample; only for publishers with
-            `shared=True`, others refuse the connection.
+            "shared": writes are visible to every holder of the sample. Publishers without
+            `shared=True` refuse the connection.
         pin: received blocks of main memory of at least 64 KiB are pinned for GPUs, so that
             `tensor.to("cuda", non_blocking=True)` needs no staging copy. Keep the sample until
             the copy has run. Not with access "private".
         device: "cuda:0" and so on: tensors of a GPU that this process cannot use arrive in main
-            memory, and are copied to this GPU (see `tensorbus.Publisher.loan`). Other tensors are
-            not moved. "cpu": the publisher copies all tensors of GPUs to main memory. Not with
-            access "shared".
+            memory, and are copied to this GPU (docs/cuda.md). Other tensors are not moved. "cpu":
+            the publisher copies all tensors of GPUs to main memory. Not with access "shared".
         node: the name of the node that `inspect` shows; `Node.create_subscriber` sets it.
         library: "torch", "numpy", "jax" or "dlpack" (an object with `__dlpack__` and the buffer
             protocol); by default each tensor arrives in the library that it was sent from.
         domain: see `tensorbus.participant`.
 
     Raises:
-        InvalidArgument: an invalid topic name, or an option out of range.
-        TypeError: a timeout that is not a number.
-        MessageError: a message type that is not a dataclass.
+        InvalidArgument: the topic's name is invalid, or an option is out of range.
+        TypeError: the timeout is not a number.
+        MessageError: the message type is not a dataclass.
         AccessDenied: other users own the domain directory, or may write to it.
-        Unsupported: `pin` or `device`, and no GPU of this machine supports it.
+        Unsupported: no GPU of this machine supports `pin` or `device`; or the message type has a
+            field that cannot be sent.
 
     >>> from tensorbus import Publisher
     >>> with Publisher("doc/subscriber") as publisher, Subscriber("doc/subscriber") as subscriber:
@@ -144,14 +144,14 @@ class Subscriber(Closing, Generic[T]):
         """The next sample; waits up to `timeout` seconds (default: the subscriber's own).
 
         Raises:
-            Timeout: no sample came in time.
-            TypeMismatch: a publisher was not connected, as its message type does not fit this
-                subscriber's. Raised once for each refused publisher; at most 16 refusals are kept
-                between calls. Other publishers are not affected.
+            Timeout: no sample arrived in time.
+            TypeMismatch: a publisher was not connected, because its message type does not match
+                this subscriber's. Raised once for each refused publisher; at most 16 refusals are
+                kept between calls. Other publishers are not affected.
             Closed: the subscriber is closed, or, with `end_of_stream`, the stream has ended.
             HoldLimit: `max_held` samples are held, and more are waiting.
-            OutOfMemory: not enough memory for the copy that `device` or access "private" needs;
-                the next call returns the same sample.
+            OutOfMemory: there is not enough memory for the copy that `device` or access "private"
+                needs; the next call returns the same sample.
         """
         try:
             result = self._core.receive(self._timeout if timeout is None else timeout)
@@ -174,11 +174,11 @@ class Subscriber(Closing, Generic[T]):
     def receive_many(self, max_count: int, timeout: float | None = None) -> list[Sample[T]]:
         """Several samples: waits for the first like `receive`, then takes those that wait already.
 
-        They come in the order of `receive`. This is faster for many small messages: one call takes
-        the locks, and notifies the publishers, once for all samples.
+        The samples have the order of `receive`. This is faster for many small messages: one call
+        takes the locks, and notifies the publishers, once for all samples.
 
         Args:
-            max_count: the maximum; one call never returns more than 1024.
+            max_count: the maximum of samples; one call never returns more than 1024.
             timeout: seconds to wait for the first; by default the subscriber's own.
 
         Returns:
@@ -222,9 +222,9 @@ class Subscriber(Closing, Generic[T]):
     def receive_into(self, array: Any, timeout: float | None = None) -> int:
         """Copies messages of one tensor each into the rows of an array: for many small messages.
 
-        Waits for the first like `receive`, then takes those that wait already, at most one for
-        each row. Rows are filled in the order of `receive`; no sample is made, and none is held.
-        See `Publisher.publish_many`.
+        Waits for the first message like `receive`, then takes those that wait already, at most one
+        for each row. Rows are filled in the order of `receive`; no sample is made, and none is
+        held. `Publisher.publish_many` has an example.
 
         Args:
             array: a NumPy array or a torch tensor in main memory, contiguous and writable. Its rows
@@ -236,8 +236,8 @@ class Subscriber(Closing, Generic[T]):
             The number of rows that were filled, at least one.
 
         Raises:
-            InvalidArgument: an unsuitable array, or the next message is not a tensor with the dtype
-                and shape of a row; `receive` then returns that message.
+            InvalidArgument: the array is unsuitable, or the next message is not a tensor with the
+                dtype and shape of a row; `receive` then returns that message.
             Timeout, TypeMismatch, Closed, HoldLimit, OutOfMemory: like `receive`, and only if no
                 row was filled. After the first row, the next call raises the error instead.
         """
@@ -249,7 +249,7 @@ class Subscriber(Closing, Generic[T]):
         raise Timeout(f"no sample on {self._topic!r} in time{self._hint()}")
 
     def __iter__(self) -> Iterator[Sample[T]]:
-        """Samples, until none comes within the subscriber's timeout, or it is closed.
+        """The next samples. Iteration ends after the subscriber's timeout, or when it is closed.
 
         With `end_of_stream`, iteration ends with the stream, and a timeout raises `Timeout`.
 
@@ -274,7 +274,7 @@ class Subscriber(Closing, Generic[T]):
                 return
 
     def __aiter__(self) -> AsyncIterator[Sample[T]]:
-        """The same with `async for`. `AsyncSubscriber` has the other calls for asyncio."""
+        """Iterates with `async for`. `AsyncSubscriber` has the other calls for asyncio."""
         # Imported here: asyncio takes longer to import than all of Tensorbus.
         from tensorbus._topics.async_receiver import AsyncReceiver
 
@@ -295,7 +295,11 @@ class Subscriber(Closing, Generic[T]):
         return int(self._core.fileno())
 
     def wait_for_publishers(self, count: int = 1, timeout: float | None = None) -> bool:
-        """Waits until at least `count` publishers are connected; False after `timeout` seconds."""
+        """Waits until at least `count` publishers are connected; False after `timeout` seconds.
+
+        Raises:
+            Closed: the subscriber is closed.
+        """
         limit = seconds("timeout", timeout)
         outcome = self._core.wait_for_publishers(whole_number("count", count, low=0), limit)
         self._raise_for(outcome)
@@ -320,8 +324,8 @@ class Subscriber(Closing, Generic[T]):
             raise Closed(f"every publisher of {self._topic!r} that was connected has closed")
         if outcome is Outcome.HOLD_LIMIT:
             raise HoldLimit(
-                f"{self._max_held} samples of one publisher of {self._topic!r} are held and there "
-                "are more: let some go, keep copies, or raise max_held"
+                f"{self._max_held} samples of one publisher of {self._topic!r} are held, the "
+                "limit: release some, keep copies, or raise max_held"
             )
 
     def _hint(self) -> str:

@@ -13,8 +13,8 @@ from tensorbus._base.errors import InvalidArgument
 from tensorbus._base.public import public
 from tensorbus._topics.subscriber import Subscriber
 
-# Seconds, as in the core. A signal that another thread receives, or that comes just before the
-# poll, does not interrupt the poll: Python handles it after this time.
+# Seconds of one poll, as in the core. A signal that another thread receives, or that comes just
+# before the poll, does not interrupt the poll: Python handles it after this time.
 _SIGNAL_SLICE = 0.1
 
 
@@ -22,20 +22,20 @@ _SIGNAL_SLICE = 0.1
 def wait_any(subscribers: Iterable[Subscriber], timeout: float | None = None) -> list[Subscriber]:
     """Waits until `receive` of at least one of several subscribers would not wait.
 
-    It would return a sample, or raise `Closed` or `HoldLimit`. No sample is taken, so `try_receive`
-    may still return None if another thread receives from the same subscriber. With asyncio, wait
-    for the tasks of several `AsyncSubscriber.receive` with `asyncio.wait`.
+    `receive` would return a sample, or raise `Closed` or `HoldLimit`. No sample is taken:
+    `try_receive` may still return None if another thread receives from the same subscriber. With
+    asyncio, make a task of `AsyncSubscriber.receive` for each subscriber, and use `asyncio.wait`.
 
     Args:
         subscribers: at least one; duplicates are ignored.
-        timeout: seconds; `None` for as long as it takes, 0 to return at once.
+        timeout: seconds; `None` for no limit, 0 to return at once.
 
     Returns:
         The ready subscribers, in the order given; an empty list after `timeout`.
 
     Raises:
-        TypeError: a single subscriber instead of a list.
-        InvalidArgument: an empty list, or an item that is not a `Subscriber`.
+        TypeError: a subscriber was passed instead of a list.
+        InvalidArgument: the list is empty, or has an item that is not a `Subscriber`.
 
     >>> from tensorbus import Publisher
     >>> with Publisher("doc/b", history=1) as publisher:
@@ -45,7 +45,7 @@ def wait_any(subscribers: Iterable[Subscriber], timeout: float | None = None) ->
     0
     [7]
     """
-    # A lone subscriber is iterable, too, but iteration would take its samples.
+    # A subscriber is iterable, too, but iteration would take its samples.
     if isinstance(subscribers, Closing) or not isinstance(subscribers, Iterable):
         raise TypeError(
             f"wait_any({type(subscribers).__name__}): expected a list: write wait_any([subscriber])"

@@ -1,4 +1,4 @@
-"""``tensorbus trace``: records where samples spend their time (docs/tracing.md)."""
+"""``tensorbus trace``: records the times of samples in each process (docs/tracing.md)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(
     path = Path(output)
     is_new = not path.exists()
     with path.open("a"):
-        pass  # checks that it can be written, and keeps its content until there is something new
+        pass  # checks that the file can be written; its content is kept until there are events
     recording = Recording(list(topics), domain)
     with stop_signals() as stopped:
         deadline = None if seconds is None else time.monotonic() + seconds
@@ -46,7 +46,7 @@ def run(
         )
         recording.end()
     has_events = any(source.state in ("traced", "ended") for source in recording.sources)
-    # The file is written before anything is printed: the terminal may be gone.
+    # The file is written before the tables are printed: the terminal may be gone.
     summary = _write(recording, path) if has_events else ""
     if not has_events and is_new:
         path.unlink()

@@ -65,7 +65,7 @@ def _steps(traced: Traced, receipt: Receipt) -> Iterator[tuple[str, Event, Event
 def paths_of(samples: Samples, topic_of: TopicOf) -> list[Durations]:
     """The times from the first publish of a chain of parents to its last receive.
 
-    A receive is the last of a chain if its process publishes nothing that is made of the sample.
+    A receive is the last of a chain if its process publishes no child of the sample.
     """
     found: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     for sample, traced in samples.items():
@@ -84,7 +84,7 @@ def paths_of(samples: Samples, topic_of: TopicOf) -> list[Durations]:
 def _chains_to(sample: SampleId, samples: Samples, topic_of: TopicOf) -> list[list[SampleId]]:
     """The chains of parents that end with this sample, oldest sample first.
 
-    A chain has each topic once, also where topics form a loop.
+    A chain has each topic once, even if topics form a loop.
     """
     ended: list[list[SampleId]] = []
     growing = [[sample]]

@@ -1,4 +1,4 @@
-"""The events that traced processes write, decoded from records that the tracer has checked."""
+"""The events of traced processes, decoded from records that the tracer has checked."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class SampleId(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something that happened to a sample in a process."""
+    """An event of a sample in a process."""
 
-    time_ns: int  # of the monotonic clock, the same in all processes
+    time_ns: int  # of the monotonic clock, which is the same for all processes
     kind: int
     sample: SampleId  # with kind PARENT: the parent
     process: int  # the index of the source
@@ -36,13 +36,13 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """A process that was asked to write events."""
+    """A process that the tracer has requested to write events."""
 
     participant: str
-    pid: int  # 0: the process is in another pid namespace
+    pid: int  # 0: the process is in another PID namespace
     process: str  # the name of its program; "": unknown
-    state: str  # "traced" or "ended": it was traced; "refused" or "asked": it was not
-    why: str = ""  # why it "refused"
+    state: str  # "traced" or "ended": it was traced; "refused" or "asked" (no reply): it was not
+    why: str = ""  # the reason for "refused"
     overwritten: int = 0  # records that were not read in time
     incomplete: int = 0  # records that were begun and not completed
 

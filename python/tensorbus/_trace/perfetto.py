@@ -12,8 +12,8 @@ from tensorbus._trace.durations import Samples, TopicOf
 from tensorbus._trace.events import Event, Source
 from tensorbus._trace.samples import Receipt, Traced
 
-_SLICE_US = 1  # length of the slice of an instant: flows begin and end in slices
-_UNKNOWN_PID = 1 << 30  # first number for processes of other pid namespaces
+_SLICE_US = 1  # length of the slice that shows an instant: flows begin and end in slices
+_UNKNOWN_PID = 1 << 30  # first number for processes of other PID namespaces
 
 
 def json_of(
@@ -26,7 +26,7 @@ def json_of(
 
     Each process has its threads, with their publishes, receives and first uses, and a row for each
     topic with the samples that the process holds. Arrows lead from a publish to each receive, and
-    from a receive to the publish of each sample that was made of it.
+    from a receive to the publish of each child of the sample.
 
     Args:
         samples: the samples with their events.

@@ -15,7 +15,7 @@ _RECORD_BYTES = 64
 
 
 class Recording:
-    """The records of all processes up to now."""
+    """The records of all processes so far."""
 
     def __init__(self, topics: list[str], domain: str | None) -> None:
         self._tracer: _core.Tracer | None = _core.Tracer(domain or "", topics)
@@ -25,13 +25,13 @@ class Recording:
         self.sources: list[Source] = []
 
     def run(self, until: Callable[[], bool]) -> None:
-        """Records until `until` returns True, or memory is full, or every process has refused."""
+        """Records until `until` returns True, the recording is full, or all processes refused."""
         while not until() and not self.is_full and not self.refused():
             self._poll()
             time.sleep(_PERIOD)
 
     def end(self) -> None:
-        """Reads remaining records and ends tracing in the processes."""
+        """Reads the remaining records, and ends tracing in the processes."""
         if self._tracer is None:
             return
         self._poll()
@@ -59,7 +59,7 @@ class Recording:
         return self._topics.get(sample.publisher, f"publisher {sample.publisher}")
 
     def threads_of(self, events: list[Event]) -> dict[tuple[int, int], str]:
-        """The names of the events' threads that still run."""
+        """The names of threads of the events, if the threads still run."""
         names = {}
         for process, thread in {(event.process, event.thread) for event in events}:
             path = Path(f"/proc/{self.sources[process].pid}/task/{thread}/comm")

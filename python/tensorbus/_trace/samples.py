@@ -29,7 +29,7 @@ class Traced:
     def children_of(
         self, process: int, samples: dict[SampleId, Traced]
     ) -> list[tuple[SampleId, Event]]:
-        """The samples that a process has made of this one, each with its publish event."""
+        """The children of this sample that a process has published, with their publish events."""
         made = []
         for child in self.children:
             published = samples[child].published
@@ -61,7 +61,7 @@ def samples_of(events: Iterable[Event]) -> dict[SampleId, Traced]:
 
 
 def _end(traced: Traced, event: Event) -> None:
-    """Adds a use or a release to the first receipt of the process that has none."""
+    """Adds a use or a release to the first receipt in its process that has none yet."""
     for receipt in traced.receipts:
         if receipt.received.process != event.process:
             continue

@@ -1,4 +1,4 @@
-"""`tensorbus view`: a domain as a web page on this machine."""
+"""`tensorbus view`: shows a domain on a web page on this machine."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def run(
         domain: a name or a path in place of $TENSORBUS_DOMAIN.
         port: a port of 127.0.0.1; 0: any free port, or 8765 with `foxglove`.
         open_browser: open the page in the browser of the desktop, if there is a desktop.
-        rerun: forward all messages to Rerun instead: "" for its viewer, or an `.rrd` to write.
-        foxglove: forward all messages to Foxglove instead: "" for a server that its app connects
-            to, or an `.mcap` to write.
+        rerun: forward all messages to Rerun instead: "" for its viewer, or an `.rrd` file to write.
+        foxglove: forward all messages to Foxglove instead: "" for a server to which its app
+            connects, or an `.mcap` file to write.
 
     Raises:
         Unsupported: a required package is not installed.

@@ -1,11 +1,11 @@
-"""The address of the page, and the check of requests: by token, host and origin."""
+"""The address of the page, and the check of requests by token, host and origin."""
 
 from __future__ import annotations
 
 import secrets
 import socket
 
-# The page loads no file from other sites, stands in no frame, and sends no form.
+# The page may not load files from other sites, be shown in a frame, or send forms.
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",
@@ -19,13 +19,13 @@ _HTTP_PORT = 80
 
 
 class Address:
-    """A listening port of this machine, the server's token, and the host names it answers to.
+    """A listening port of this machine, the server's token, and the allowed host names.
 
     A browser can connect at once; it waits until the server runs.
 
     A page of another site can send requests to 127.0.0.1, also under a host name that its name
-    server resolves to 127.0.0.1 (DNS rebinding). It does not know the token, and its requests have
-    another Host or Origin.
+    server resolves to 127.0.0.1 (DNS rebinding). That page does not have the token, and its
+    requests have another Host or Origin.
 
     Args:
         port: a port of 127.0.0.1; 0: any free port.
@@ -39,7 +39,7 @@ class Address:
         port = self.listening.getsockname()[1]
         self._token = secrets.token_urlsafe(32)
         self.url = f"http://127.0.0.1:{port}/{self._token}/"
-        """The page's address. It contains the token: every user who knows it can see the domain."""
+        """The page's address. It contains the token: anyone with the address can see the domain."""
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
         if port == _HTTP_PORT:
             self._hosts |= {"127.0.0.1", "localhost"}
@@ -51,7 +51,7 @@ class Address:
         Args:
             token: the token in the request's path.
             host: the request's `Host` header.
-            origin: the request's `Origin` header; None: it has none, like requests of the page.
+            origin: the request's `Origin` header; None: it has none, as requests of the page.
         """
         known = secrets.compare_digest(token.encode("utf-8", "replace"), self._token.encode())
         return known and host in self._hosts and (origin is None or origin in self._origins)

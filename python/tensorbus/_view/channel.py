@@ -1,4 +1,4 @@
-"""Frames for the page, and channels that produce them while there are listeners."""
+"""Frames for the page, and channels, which produce frames while there are listeners."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec import json
 logger = logging.getLogger("tensorbus.view")
 
 Take = Callable[[bytes], None]
-"""A listener: called with each new frame; keeps the newest."""
+"""A listener: it is called with each new frame, and keeps the newest."""
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Channel:
             self._task = asyncio.create_task(self._run())
 
     async def leave(self, take: Take) -> None:
-        """Removes a listener. When the last one leaves, waits for the producer's end."""
+        """Removes a listener. After the last listener, waits for the producer's end."""
         self._listeners.discard(take)
         if self._listeners or self._task is None:
             return

@@ -63,9 +63,9 @@ class Feed:
         return await loop.run_in_executor(self._workers, self._shown, sample)
 
     async def _newest(self, subscriber: AsyncSubscriber[Any]) -> Sample[Any]:
-        """The next sample, or the one that waits in the queue if no other comes soon.
+        """The next sample, or the sample in the queue if no newer sample arrives soon.
 
-        Only fresh samples count for the latency: a sample in the queue has waited for this feed.
+        Only new samples count for the latency: a sample in the queue has waited for this feed.
         """
         while True:
             try:
@@ -78,7 +78,7 @@ class Feed:
             except HoldLimit:
                 await asyncio.sleep(1 / MAX_HZ)
                 continue
-            if fresh.header.origin is None:  # not of another machine, which has another clock
+            if fresh.header.origin is None:  # samples of other machines have another clock
                 self._latency.add((time.time_ns() - fresh.header.timestamp_ns) / 1e9)
             return fresh
 
@@ -104,7 +104,7 @@ def _read(sample: Sample[Any], view: str) -> Frame:
 
 
 def _tensors(sample: Sample[Any]) -> dict[str, Any]:
-    """The tensors of a message that NumPy alone cannot restore."""
+    """The tensors of a message that cannot be restored with NumPy alone."""
     found: dict[str, Any] = {}
     core = sample._core
     for index in range(min(core.tensor_count, 8)):

@@ -1,4 +1,4 @@
-"""The frame of a message for a tile: the chosen view, and its bytes for the page."""
+"""The frame of a message for a tile: the selected view, and its bytes for the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NUMBERS = "(numbers)"
 TEXT = "(text)"
 _MAX_PLOTTED = 16  # elements of an array that is plotted over time, each as a series
 _MAX_SERIES = 32
-_MIN_POINTS = 32  # a smaller (N, 3) is a matrix
+_MIN_POINTS = 32  # an array of shape (N, 3) with a smaller N is a matrix
 _MAX_LINES = 64
 
 
@@ -25,7 +25,8 @@ def frame_of(message: Any, view: str = "") -> Frame:
 
     Args:
         message: the message.
-        view: the path of an array, NUMBERS or TEXT; if the message has no such view, its first one.
+        view: the path of an array, NUMBERS or TEXT. If the message does not have this view, its
+            first view is shown.
     """
     leaves = leaves_of(message)
     kinds = {path: kind_of(value) for path, value in leaves.items()}
@@ -50,7 +51,7 @@ def failure(error: Exception) -> Frame:
 
 
 def kind_of(value: Any) -> str:
-    """How a value is shown: "image", "heat", "points", "curve", "numbers" or "text".
+    """The kind of view of a value: "image", "heat", "points", "curve", "numbers" or "text".
 
     >>> shapes = [(48, 64), (3, 48, 64), (48, 64, 4), (9, 8, 7, 6), (100, 3), (100,), (3,), ()]
     >>> [kind_of(np.zeros(shape, "float32")) for shape in shapes]
@@ -127,7 +128,7 @@ def _numbers(leaves: Leaves) -> Frame:
 
 
 def _number(value: Any) -> float:
-    """A number of Python, or the element of an array without dimensions."""
+    """A Python number, or the element of an array without dimensions, as a float."""
     try:
         found = value if isinstance(value, int | float) else pixels.numbers(value)
         return math.nan if found is None else float(found)

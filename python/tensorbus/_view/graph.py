@@ -11,7 +11,7 @@ from tensorbus._view.layout import Edge, Layout, layout
 from tensorbus._view.traffic import End, Flow, Traffic
 
 _MERGE_FROM = 40
-"""With so many topics, topics with the same publishers and subscribers become one box."""
+"""From this number of topics on, topics with the same publishers and subscribers share a box."""
 _CHARACTER = 7.2  # pixels of the page's font, 12 px
 _MAX_LABEL = 30  # characters of a label
 _HEIGHT = {"process": 40.0, "topic": 28.0}
@@ -44,7 +44,7 @@ def graph(inspection: Inspection, flows: Traffic) -> dict[str, Any]:
 
 
 def _groups(flows: Traffic) -> dict[str, list[str]]:
-    """The topics of each box, by the first topic's name."""
+    """The topics of each box, by the name of its first topic."""
     ends: dict[str, set[tuple[str, End]]] = defaultdict(set)
     for end, topic in flows.sent:
         ends[topic].add(("sent", end))
@@ -66,13 +66,13 @@ def _topic(name: str, topics: list[str]) -> dict[str, Any]:
 
 
 def _common(names: list[str]) -> str:
-    """The common prefix of sorted names: that of the first and the last."""
+    """The common prefix of sorted names: the common prefix of the first and the last name."""
     pairs = enumerate(zip(names[0], names[-1], strict=False))
     return names[0][: next((at for at, (one, other) in pairs if one != other), None)]
 
 
 def _box_of(end: End, boxes: dict[str, Any], known: dict[str, ParticipantReport]) -> str:
-    """The id of the box of a process or node, which is made on first use."""
+    """The id of the box of a process or node; the box is made on first use."""
     participant, node = end
     name = f"p {participant} {node}"
     if name not in boxes:

@@ -26,11 +26,11 @@ class Latency:
         self._times: deque[float] = deque(maxlen=_KEPT)
 
     def add(self, seconds: float) -> None:
-        """Adds a latency. A negative one, after the clock was set back, counts as 0."""
+        """Adds a latency. A negative latency, after the clock was set back, counts as 0."""
         self._times.append(max(seconds, 0.0))
 
     def summary(self) -> dict[str, Any] | None:
-        """Median, 99th percentile and a histogram with the bins of EDGES; None before the first."""
+        """Median, 99th percentile and a histogram with the bins of EDGES; None if there is none."""
         if not self._times:
             return None
         times = sorted(self._times)

@@ -2,8 +2,8 @@
 
 After Sugiyama, Tagawa, Toda, "Methods for Visual Understanding of Hierarchical System Structures"
 (1981): edges that close a cycle are reversed, each box is placed right of its predecessors, and the
-order within a column follows the neighbours. An edge over several columns gets a bend in each
-column between.
+order within a column follows the neighbours. An edge that crosses columns has a bend in each of
+them.
 """
 
 from __future__ import annotations
@@ -93,7 +93,10 @@ def _without_cycles(names: Mapping[str, object], edges: Sequence[Edge]) -> dict[
 
 
 def _columns(names: Mapping[str, object], edges: Sequence[Edge]) -> dict[str, int]:
-    """The length of the longest path to each box; boxes without predecessors move to the right."""
+    """The column of each box: the length of the longest path to it.
+
+    Boxes without predecessors move right, next to their first successor.
+    """
     following: dict[str, list[str]] = defaultdict(list)
     missing = dict.fromkeys(names, 0)
     for source, target in edges:
@@ -116,7 +119,7 @@ def _columns(names: Mapping[str, object], edges: Sequence[Edge]) -> dict[str, in
 
 
 def _chain(edge: Edge, way: Edge, column: dict[str, int]) -> list[str]:
-    """The names along an edge, with a new name for the bend in each column between."""
+    """The names along an edge, with a new name for the bend in each column that it crosses."""
     source, target = way
     bends = [f"\0{source}\0{target}\0{at}" for at in range(column[source] + 1, column[target])]
     for at, bend in enumerate(bends, column[source] + 1):

@@ -53,7 +53,7 @@ def _children(value: Any) -> list[tuple[str, Any]] | None:
 
 
 def is_array(value: Any) -> bool:
-    """True for values with dtype, shape and `__array__`, such as tensors."""
+    """True for values with dtype, shape and `__array__`, for example tensors."""
     return hasattr(value, "dtype") and hasattr(value, "shape") and hasattr(value, "__array__")
 
 

@@ -19,10 +19,10 @@ logger = logging.getLogger("tensorbus.view")
 
 
 class Overview:
-    """Inspects a domain and compares each inspection with the one before.
+    """Inspects a domain, and compares each inspection with the previous inspection.
 
     Args:
-        inspect: inspects the domain; it may block for processes that do not answer.
+        inspect: inspects the domain; it may block while processes do not reply.
     """
 
     def __init__(self, inspect: Source) -> None:

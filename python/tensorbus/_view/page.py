@@ -16,7 +16,7 @@ OVERVIEW = 0
 
 
 class Open(msgspec.Struct, tag="open", forbid_unknown_fields=True):
-    """The page has opened a tile, or chosen another view in an open tile."""
+    """The page has opened a tile, or selected another view in an open tile."""
 
     tile: int
     topic: str
@@ -30,7 +30,7 @@ class Close(msgspec.Struct, tag="close", forbid_unknown_fields=True):
 
 
 class Drawn(msgspec.Struct, tag="drawn", forbid_unknown_fields=True):
-    """The page has drawn the last frame of a tile, and can take another."""
+    """The page has drawn the last frame of a tile, and can take the next frame."""
 
     tile: int
 
@@ -89,7 +89,7 @@ class _Tile:
 
 
 class Page:
-    """A page with its websocket. A slow page gets fewer frames; nothing waits for it.
+    """A page with its websocket. A slow page gets fewer frames; no task waits for it.
 
     Args:
         overview: the channel of the domain's overview.
@@ -103,14 +103,14 @@ class Page:
 
     @property
     def dropped(self) -> int:
-        """Frames of open tiles that were replaced by newer ones before they were sent."""
+        """Frames of open tiles that were replaced by newer frames before they were sent."""
         return sum(tile.dropped for tile in self._tiles.values())
 
     async def handle_command(self, text: str) -> None:
         """Runs a command of the page.
 
         Raises:
-            InvalidCommand: the command is malformed, or beyond a limit.
+            InvalidCommand: the command is malformed, or exceeds a limit.
         """
         try:
             command = _decoder.decode(text)
@@ -136,7 +136,7 @@ class Page:
             self._tiles[command.tile] = _Tile(channel, self._changed)
 
     async def send(self, socket: Socket) -> None:
-        """Sends frames until it is cancelled; of each tile one frame at a time."""
+        """Sends frames until it is cancelled; one frame of each tile at a time."""
         while True:
             await self._changed.wait()
             self._changed.clear()

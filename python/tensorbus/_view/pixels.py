@@ -1,4 +1,4 @@
-"""Arrays as pixels and points of a tile, with limits for arrays of any size."""
+"""Arrays as pixels and points of a tile. Limits apply to arrays of any size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_POINTS = 20_000
 MAX_VALUES = 480
 CHANNELS = (1, 3, 4)
 
-# Colours of matplotlib's viridis (public domain, CC0) at equal distances.
+# Colours of matplotlib's viridis (public domain, CC0) at equal intervals.
 _COLOURS = np.array(
     [
         (68, 1, 84),
@@ -56,7 +56,7 @@ class Pixels:
 
 
 def numbers(array: Any) -> Floats | None:
-    """Numbers of any dtype as float64, complex ones by their magnitude; None for other dtypes.
+    """Numbers of any dtype as float64, and of complex dtypes the magnitude; None for other dtypes.
 
     >>> numbers(np.array([True, False])), numbers(np.array([3 + 4j])), numbers(np.array(["a"]))
     (array([1., 0.]), array([5.]), None)
@@ -73,7 +73,7 @@ def numbers(array: Any) -> Floats | None:
 
 
 def has_numbers(dtype: np.dtype[Any]) -> bool:
-    """True for dtypes of numbers. Dtypes of ml_dtypes (bfloat16, ...) have the kind of void."""
+    """True for dtypes of numbers. Dtypes of ml_dtypes (bfloat16, ...) have the kind "V" (void)."""
     return dtype.kind in "biufcmM" or (dtype.kind == "V" and dtype.type is not np.void)
 
 
@@ -88,8 +88,8 @@ def thinned(array: Any, axes: tuple[int, int]) -> Any:
 def image(array: Any) -> Pixels | None:
     """An image of shape (H, W), (H, W, C) or (C, H, W), where C is 1, 3 or 4.
 
-    Integers of 8 bits and values between 0 and 1 keep their brightness; others are scaled from
-    their minimum to their maximum.
+    Integers of 8 bits, and values between 0 and 1, keep their brightness; other values are scaled
+    from their minimum to their maximum.
     """
     array = np.asarray(array)
     if array.ndim == 3 and array.shape[2] not in CHANNELS:
@@ -98,7 +98,7 @@ def image(array: Any) -> Pixels | None:
 
 
 def _coloured(array: Any) -> Pixels | None:
-    """All pixels of an array of shape (H, W) or (H, W, C)."""
+    """The image of an array of shape (H, W) or (H, W, C), with all its pixels."""
     values = numbers(array)
     if values is None:
         return None
@@ -176,7 +176,7 @@ def _brightness(dtype: Any, low: float | None, high: float | None) -> tuple[floa
 
 
 def _scaled(values: Floats, low: float, high: float) -> Bytes:
-    """Values scaled to 0 to 255. Halved, because the difference of two float64 may be infinite."""
+    """Values scaled to 0 to 255. They are halved first: the difference of two could be infinite."""
     with np.errstate(all="ignore"):
         span = high / 2 - low / 2
         part = (values / 2 - low / 2) / span if span > 0 else np.zeros_like(values)

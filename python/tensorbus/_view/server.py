@@ -23,14 +23,14 @@ _KINDS = {
     ".svg": "image/svg+xml",
 }
 _MAX_COMMAND = 4096  # bytes of a command of a page
-_HEARTBEAT = 20.0  # seconds between pings; a browser that does not answer is disconnected
+_HEARTBEAT = 20.0  # seconds between pings; a browser that does not reply is disconnected
 _MAX_PAGES = 64
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Server:
-    """Shows one domain to the browsers of this machine that know its token.
+    """Shows one domain to the browsers of this machine that send its token.
 
     Args:
         inspect: inspects the domain.
@@ -84,7 +84,7 @@ class Server:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuses requests that do not come from the page itself, before they are handled."""
+        """Refuses requests that the page did not send, before they are handled."""
         token = request.path.lstrip("/").partition("/")[0]
         host, origin = request.headers.get("Host"), request.headers.get("Origin")
         if not self._address.allows(token, host, origin):
@@ -92,7 +92,7 @@ class Server:
         return await handler(request)
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
-        # Only files that were read at the start: no path of a request is ever opened.
+        # Only files that were read at the start: a path from a request is never opened.
         name = request.match_info["file"] or "index.html"
         if name not in self._files:
             raise web.HTTPNotFound()

@@ -47,7 +47,7 @@ def has_desktop() -> bool:
 
 
 def _open_browser(file: Path, url: str) -> None:
-    """Opens the page by a file that redirects to it: other users see a browser's arguments."""
+    """Opens the page by a file that redirects to it: other users can see a browser's arguments."""
     file.write_text(f'<meta http-equiv="refresh" content="0; url={html.escape(url)}">')
-    # A daemon: some browsers return only when they are closed, and the command must not wait.
+    # A daemon thread: some browsers return only when they are closed; the command must not wait.
     threading.Thread(target=webbrowser.open, args=(file.as_uri(),), daemon=True).start()

@@ -83,7 +83,7 @@ def _process(participant: ParticipantReport) -> dict[str, Any]:
 
 
 def _held(inspection: Inspection) -> list[dict[str, Any]]:
-    """Owners and holders of memory, most bytes first."""
+    """Owners and holders of memory, the most bytes first."""
     names = {participant.participant: participant for participant in inspection.participants}
     found: list[dict[str, Any]] = []
     for owner in inspection.participants:

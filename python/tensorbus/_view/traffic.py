@@ -26,7 +26,7 @@ class Flow:
     bytes_per_second: float = 0.0
     dropped_per_second: float = 0.0
     blocked: bool = False
-    """A publisher has waited long for this subscriber."""
+    """A publisher has waited for this subscriber for a long time."""
 
     def add(self, hz: float, bytes_per_second: float = 0.0, dropped: float = 0.0) -> None:
         self.hz = (self.hz or 0.0) + hz
@@ -45,7 +45,7 @@ class Traffic:
 
 
 def traffic(before: Inspection | None, after: Inspection) -> Traffic:
-    """The flows. Without a first inspection they have no rates."""
+    """The flows. Without the inspection `before`, they have no rates."""
     found = Traffic()
     for participant in after.participants:
         if participant.error:  # only the names of its topics are known
@@ -64,7 +64,7 @@ def traffic(before: Inspection | None, after: Inspection) -> Traffic:
 
 
 def end_of(link: LinkReport) -> End:
-    """The end of a subscriber. A subscriber with unknown participant is identified by its pid."""
+    """The end of a subscriber. If its participant is unknown, its pid identifies it."""
     return link.subscriber.participant or f"pid {link.subscriber.pid}", link.node
 
 
@@ -107,7 +107,7 @@ def _add_rates(found: Traffic, before: Inspection, after: Inspection) -> None:
                 key = participant.participant, publisher.number, end
                 if key not in first:
                     continue
-                # As in `rates`: the time between both answers, by the participant's clock.
+                # As in `rates`: the time between both reports, by the participant's clock.
                 seconds = max(participant.age_ns - ages[participant.participant], 1) / 1e9
                 # A counter falls when a subscriber was closed or opened again.
                 delivered, dropped = (
@@ -122,7 +122,7 @@ def _add_rates(found: Traffic, before: Inspection, after: Inspection) -> None:
 def _counters(inspection: Inspection) -> dict[tuple[str, int, End], tuple[int, int]]:
     """How many samples each publisher has delivered to each end, and dropped for it.
 
-    Counters of several subscribers with one end are added.
+    The counters of several subscribers with the same end are added.
     """
     found: dict[tuple[str, int, End], tuple[int, int]] = {}
     for participant in inspection.participants:

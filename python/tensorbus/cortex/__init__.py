@@ -1,4 +1,4 @@
-"""Cortex's interface over Tensorbus: to port a program, change its imports. See docs/cortex.md."""
+"""The interface of Cortex over Tensorbus: change a program's imports. See docs/cortex.md."""
 
 from tensorbus.cortex.core.node import Node
 from tensorbus.cortex.core.publisher import Publisher

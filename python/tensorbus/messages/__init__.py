@@ -1,4 +1,4 @@
-"""Typed messages: dataclasses that are sent by the names of their fields. See docs/messages.md."""
+"""Typed messages: dataclasses that are sent as fields with names. See docs/messages.md."""
 
 from tensorbus._codec.records import register
 from tensorbus.messages._definition import compatible
@@ -8,7 +8,7 @@ from tensorbus.messages._registry import restore_named
 from tensorbus.messages._standard import *  # noqa: F403
 from tensorbus.messages._standard import __all__ as __all__
 
-# mypy follows `*__all__`: the standard messages are listed in their module alone.
+# mypy follows `*__all__`, so the standard messages are listed only in their own module.
 __all__ = ["Message", "MessageHeader", "MessageType", "compatible", *__all__]
 
 compatible.__module__ = __name__

@@ -28,18 +28,18 @@ from tensorbus.messages._kinds import (
 Nested = Callable[[type], "Kind | None"]
 
 _CAN_BE = (
-    "bool, int, float, complex, str, bytes, None, NumPy scalars, np.ndarray, torch.Tensor, "
-    "tensorbus.Handle, enums, Literal, Any, messages, unions, list, tuple, dict, set and frozenset "
-    "of these can"
+    "supported are bool, int, float, complex, str, bytes, None, NumPy scalars, np.ndarray, "
+    "torch.Tensor, tensorbus.Handle, enums, Literal, Any, messages, unions, and list, tuple, dict, "
+    "set and frozenset of these"
 )
 
 
 def hints_of(cls: type, otherwise: Any = None) -> dict[str, Any]:
-    """The type of each field of a dataclass. Strings are evaluated where the field was written.
+    """The type of each field of a dataclass. A string is evaluated in the scope of its class.
 
     Args:
         cls: the dataclass.
-        otherwise: the type of a field whose annotation cannot be evaluated; `None`: raise.
+        otherwise: the type of a field whose annotation cannot be evaluated; `None`: it raises.
 
     Raises:
         Unsupported: an annotation cannot be evaluated.
@@ -84,7 +84,7 @@ def annotations_of(cls: type) -> Mapping[str, Any]:
 
 
 def _names_at(owner: type) -> dict[str, Any]:
-    """The names where a class was written, with stand-ins for imports under TYPE_CHECKING."""
+    """The names in the scope of a class, with stand-ins for imports under TYPE_CHECKING."""
     return {
         **_STAND_INS,
         **vars(sys.modules.get(owner.__module__, types)),
@@ -103,7 +103,7 @@ def names_in(cls: type, scope: types.FrameType) -> dict[str, Any]:
 
 
 class _StandIn:
-    """Stands for a library that is imported for type checkers alone, or not installed."""
+    """Stands for a library that is imported only for type checkers, or is not installed."""
 
     def __init__(self, library: str) -> None:
         self._library = library
@@ -139,7 +139,7 @@ def kind_of(hint: Any, nested: Nested) -> Kind:
     """The kind of a type.
 
     Raises:
-        Unsupported: fields cannot be of this type; the text begins with the type.
+        Unsupported: fields cannot have this type; the text begins with the type.
 
     >>> kind_of(dict[str, list[float] | None], lambda cls: None).text
     'dict<str,list<float>|none>'
@@ -235,7 +235,7 @@ def _plain(kind: Any, nested: Nested) -> Kind:
 
 
 def _of_library(kind: type) -> Kind | None:
-    """The kind of a class of NumPy or PyTorch, or of its stand-in; found by name."""
+    """The kind of a class of NumPy or PyTorch, or of its stand-in, by the name of the class."""
     library, name = kind.__module__, kind.__name__
     if library == "numpy":
         if name == "ndarray":

@@ -1,4 +1,4 @@
-"""The types of fields whose values hold other values."""
+"""The types of fields whose values contain other values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _restorer(library: Library | None) -> Convert:
 
 
 class Container(Kind):
-    """A type that converts its items in the same way for sending and receiving."""
+    """A type whose values contain items. The same code converts them to be sent and as received."""
 
     def spell(self, name_of: NameOf) -> str:
         raise NotImplementedError
@@ -145,7 +145,7 @@ class OneOf(Container):
         raise nearest
 
     def _check_enums(self) -> None:
-        """Checks that a received value, which stands for an enum's member, identifies the enum."""
+        """Checks that a received value that stands for an enum's member identifies the enum."""
         taken = set(self.exact)
         for member in self.members:
             if isinstance(member, AnyKind):
@@ -153,8 +153,8 @@ class OneOf(Container):
         for member in self._enums():
             if member.values & taken:
                 raise Unsupported(
-                    f"{self.text}: members of an enum travel as their values, which nobody could "
-                    "tell from the others of this union"
+                    f"{self.text}: members of an enum are sent as their values, which would be "
+                    "ambiguous in this union"
                 )
             taken |= member.values
 

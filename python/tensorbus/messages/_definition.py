@@ -1,4 +1,4 @@
-"""The definition of a message type: a text, the same in every language (docs/messages.md)."""
+"""The definition of a message type: a text, the same in all languages (docs/messages.md)."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ def fingerprint_of(definition: str) -> int:
 
 
 def compatible(writer: str, reader: str) -> str | None:
-    """Why messages of one definition cannot be read as those of another; None if they can.
+    """Why messages of one definition cannot be read as messages of another; None if they can.
 
-    They can if both have the same name, and each field of the reader has the same type in the
-    writer, or is not in the writer and has a default in the reader.
+    They can if both definitions have the same name, and each field of the reader has the same type
+    in the writer, or is not in the writer and has a default in the reader.
 
     Args:
         writer: the definition of the published messages.
-        reader: the definition that the subscriber wants.
+        reader: the definition of the subscriber's messages.
 
     Raises:
-        InvalidArgument: a text is no definition.
+        InvalidArgument: a text is not a definition.
 
     >>> compatible("robot.Speed\\nv: float", "robot.Speed\\nunit: str = ...\\nv: float")
     >>> compatible("robot.Speed\\nv: int", "robot.Speed\\nv: float")

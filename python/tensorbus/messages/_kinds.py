@@ -1,8 +1,8 @@
-"""The types of fields whose values hold no other values.
+"""The types of fields whose values contain no other values.
 
-A kind spells its type in a definition and converts values in both directions: `lower` checks a
-value and converts it to types that `tensorbus._codec.fields` encodes; `restore` converts a received
-value back. Both return the value itself where there is nothing to convert.
+A kind has the text of its type in a definition, and converts values in both directions: `lower`
+checks a value and converts it to types that `tensorbus._codec.fields` encodes; `restore` converts a
+received value back. Both return a value that needs no conversion as it is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NameOf = Callable[[type], str]
 class Kind:
     """One type."""
 
-    # Values of these classes need no conversion, on either side.
+    # Values of these classes need no conversion, in either direction.
     exact: set[type]
 
     def __init__(self, text: str, exact: Iterable[type] = ()) -> None:
@@ -50,7 +50,7 @@ class Kind:
 
         Args:
             value: the result of `lower` in another process, or any other value.
-            library: the library of tensors that the receiver asked for; None: the sender's.
+            library: the library of tensors that the receiver requested; None: the sender's.
 
         Raises:
             Mismatch: the value is not of this type.
@@ -155,7 +155,7 @@ class Instances(Kind):
 
 
 class Tensors(Instances):
-    """Tensors of one library, or of the library that the receiver asked for."""
+    """Tensors of one library, or of the library that the receiver requested."""
 
     def restore(self, value: Any, library: Library | None) -> Any:
         if library is not None and hasattr(type(value), "__dlpack__"):
@@ -188,7 +188,7 @@ class Enumeration(Kind):
 
 
 def _is_combination(member: enum.Enum) -> bool:
-    """True for combined and empty flags: whether iteration yields them depends on the Python."""
+    """True for combined and empty flags. Only some versions of Python iterate over them."""
     return isinstance(member, enum.Flag) and member.value.bit_count() != 1
 
 
@@ -212,7 +212,7 @@ _LITERALS = (type(None), bool, int, float, str, bytes)
 
 
 def spelled(value: Any) -> str:
-    """A literal as it is spelled in definitions, the same in every language.
+    """A literal as text in definitions; the text is the same in every language.
 
     >>> [spelled(value) for value in (None, True, -1, 0.5, "a\\n", b"ab")]
     ['none', 'true', '-1', '0.5', '"a\\\\n"', 'b"6162"']

@@ -20,10 +20,12 @@ _OURS = "tensorbus.messages."
 
 @public
 class MessageHeader(NamedTuple):
-    """The header of a message in bytes."""
+    """The header of a message in bytes: see `Message.to_bytes`."""
 
-    fingerprint: int  # of the type as which it was written
-    timestamp_ns: int  # wall clock
+    fingerprint: int
+    """The fingerprint of the type that the writer had."""
+    timestamp_ns: int
+    """The wall clock of the writer, in nanoseconds since 1970."""
     sequence: int
 
 
@@ -31,8 +33,8 @@ class MessageHeader(NamedTuple):
 class Message:
     """The base of message types, which are dataclasses.
 
-    A type has a name, by default its module and class, and a fingerprint of its name and fields:
-    the same in every process, and in C++. See docs/messages.md.
+    A type has a name, by default its module and class, and a fingerprint of its name and fields.
+    Both are the same in every process, and in C++. See docs/messages.md.
 
     >>> from dataclasses import dataclass, field
     >>> import numpy as np
@@ -80,7 +82,7 @@ class Message:
         """The type's name, and its fields with their types; `= ...` marks a default.
 
         Raises:
-            MessageError: the class is no dataclass.
+            MessageError: the class is not a dataclass.
             Unsupported: a field's type cannot be sent; the text names it.
         """
         return plan_of(cls).definition
@@ -94,7 +96,7 @@ class Message:
         """Checks each field against its annotation, as publishing does.
 
         Raises:
-            MessageError: a value is of another type; the text has its place and both types.
+            MessageError: a value has another type; the text names its place and both types.
         """
         plan_of(type(self)).checked(self)
 
@@ -106,21 +108,28 @@ class Message:
             sequence: for the header.
 
         Raises:
-            MessageError: a field is of another type than declared.
-            Unsupported: a value in it cannot be converted to bytes.
+            MessageError: a field has another type than declared.
+            Unsupported: a value in the message cannot be converted to bytes.
         """
         return _packed.pack(self, timestamp_ns, sequence)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> tuple[Self, MessageHeader]:
-        """The message in the bytes of `to_bytes`, possibly of another version of the class.
+        """The message in bytes that `to_bytes` made, possibly of another version of the class.
 
         Its arrays and tensors are writable copies.
 
+        Args:
+            data: the bytes; they may come from an untrusted source.
+
+        Returns:
+            The message and its header.
+
         Raises:
             ProtocolError: the bytes are truncated or malformed.
-            MessageError: the message is of another type, or a field does not fit.
-            Unsupported: it needs a library or a nested message that is not known here.
+            MessageError: the message has another type, or a field does not match.
+            Unsupported: it needs a library that is not installed, or a nested message whose class
+                this process has not imported.
 
         >>> from tensorbus import PoseMessage, StringMessage
         >>> message, header = StringMessage.from_bytes(StringMessage("hello").to_bytes())
@@ -132,28 +141,31 @@ class Message:
 
     @staticmethod
     def decode(data: bytes) -> tuple[Message, MessageHeader]:
-        """The message in these bytes, of any type that is known in this process.
+        """The message in these bytes, of any message class that this process has imported.
+
+        Returns:
+            The message and its header.
 
         Raises:
             ProtocolError, MessageError: see `from_bytes`.
-            Unsupported: the type is not known here; the text names it.
+            Unsupported: this process has no class of the type; the text names the type.
         """
         message, header = _packed.unpack(data, None)
         return message, MessageHeader(*header)
 
 
 def lower_message(message: Message) -> LoweredMessage:
-    """Lowers a message inside another one, or one that is published without a type.
+    """Lowers a message that is inside another message, or that is published without a type.
 
     Raises:
-        MessageError: a field is of another type than declared.
+        MessageError: a field has another type than declared.
     """
     plan = plan_of(type(message))
     return LoweredMessage(plan.name, plan.checked(message))
 
 
 def _default_name(cls: type) -> str:
-    """The module and qualified name, without `<locals>`. Standard messages are of `tensorbus`."""
+    """The module and qualified name, without `<locals>`; for standard messages `tensorbus.`."""
     module = "tensorbus" if cls.__module__.startswith(_OURS) else cls.__module__
     return f"{module}.{cls.__qualname__.replace('<locals>.', '')}"
 

@@ -13,9 +13,9 @@ from tensorbus.messages._plan import is_message_class
 class MessageType:
     """The message types of this process, by fingerprint.
 
-    It has every class that inherits from `Message`, held by weak references, and always the
-    standard messages. Of two classes with one definition, for example after a module is reloaded,
-    the newer one counts.
+    It has the standard messages, and weak references to all classes that inherit from `Message`. If
+    two classes have the same definition, for example after a module is reloaded, it has the newer
+    class.
 
     >>> from tensorbus import ImageMessage
     >>> MessageType.get(ImageMessage.fingerprint())
@@ -24,7 +24,7 @@ class MessageType:
 
     @staticmethod
     def get(fingerprint: int) -> type[Message] | None:
-        """The class with this fingerprint, if this process has one."""
+        """The class with this fingerprint; None if this process has none."""
         return _registry.with_fingerprint(fingerprint)
 
     @staticmethod
@@ -36,8 +36,11 @@ class MessageType:
     def register(cls: type[Message]) -> type[Message]:
         """Registers a class again, for example after `clear`. Also works as a decorator.
 
+        Returns:
+            The class.
+
         Raises:
-            InvalidArgument: `cls` is no message class.
+            InvalidArgument: `cls` does not inherit from `Message`.
         """
         if not is_message_class(cls):
             raise InvalidArgument(f"{cls!r} does not inherit from tensorbus.Message")
@@ -46,5 +49,5 @@ class MessageType:
 
     @staticmethod
     def clear() -> None:
-        """Forgets all but the standard messages."""
+        """Removes all classes but the standard messages."""
         _registry.clear()

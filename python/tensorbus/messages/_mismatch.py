@@ -6,7 +6,7 @@ from __future__ import annotations
 class Mismatch(Exception):
     """The place in a message, the expected type, and the value's type.
 
-    Internal to the package: users see `MessageError`.
+    Internal to the package: users get `MessageError`.
     """
 
     def __init__(self, expected: str, got: str) -> None:
@@ -16,7 +16,7 @@ class Mismatch(Exception):
         self.got = got
 
     def inside(self, step: str) -> Mismatch:
-        """Prepends a step, `.field` or `[2]`, of the value that holds this one."""
+        """Prepends a step, `.field` or `[2]`: the place of the value in the value around it."""
         self.path = step + self.path
         return self
 

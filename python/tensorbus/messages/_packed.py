@@ -51,11 +51,11 @@ def pack(message: Any, timestamp_ns: int | None, sequence: int) -> bytes:
 
 
 def unpack(data: bytes, cls: type[Any] | None) -> tuple[Any, Header]:
-    """The message, with fingerprint, timestamp and sequence. Raises what `Message.from_bytes` does.
+    """The message, with fingerprint, timestamp and sequence. Raises like `Message.from_bytes`.
 
     Args:
         data: untrusted input.
-        cls: the expected class; None: the class of the name in the bytes.
+        cls: the expected class; None: the class that the name in the bytes selects.
     """
     with memoryview(data) as view:
         header, (name, fields, table), rest = _parts_of(view.cast("B"))
@@ -75,13 +75,13 @@ def fingerprint_in(data: bytes) -> int:
 
 def _parts_of(view: memoryview) -> tuple[Header, _Table, memoryview]:
     if len(view) < _HEAD.size:
-        raise ProtocolError(f"a message of {len(view)} bytes: its head alone has {_HEAD.size}")
+        raise ProtocolError(f"a message of {len(view)} bytes, but its head has {_HEAD.size}")
     magic, length, *header = _HEAD.unpack_from(view)
     if magic != _MAGIC:
-        raise ProtocolError(f"these bytes begin with {magic!r}, a message with {_MAGIC!r}")
+        raise ProtocolError(f"not a message: the bytes begin with {magic!r}, expected {_MAGIC!r}")
     end = _HEAD.size + length
     if end > len(view):
-        raise ProtocolError(f"a message of {len(view)} bytes, whose table alone ends at {end}")
+        raise ProtocolError(f"a message of {len(view)} bytes, but its table ends at {end}")
     try:
         table = msgpack.decode(view[_HEAD.size : end], type=_Table)
     except (DecodeError, ValidationError, RecursionError, UnicodeDecodeError) as error:
@@ -99,10 +99,10 @@ def _plan_for(name: str, cls: type[Any] | None) -> Plan:
 
 
 def _tensors_in(table: list[Any], rest: memoryview) -> list[PackedTensor]:
-    """The tensors. All lengths are checked before anything is copied."""
+    """The tensors. All lengths are checked before any byte is copied."""
     total = sum(length for *_, length in table)
     if total != len(rest) or any(length < 0 for *_, length in table):
-        raise ProtocolError(f"{len(rest)} bytes of tensors, where their lengths say {total}")
+        raise ProtocolError(f"{len(rest)} bytes of tensors, but their lengths add up to {total}")
     tensors, start = [], 0
     for dtype, shape, flags, length in table:
         elements = bytearray(rest[start : start + length])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Packing:
     """Copies the bytes of a message's tensors, with the interface of `tensorbus._core.Outgoing`.
 
-    `add` and `add_buffer` handle nothing, so that every tensor comes to `add_memory`.
+    `add` and `add_buffer` accept no value, so that each tensor is passed to `add_memory`.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ def _of_torch(tensor: Any) -> bytes:
     return memoryview(copy).tobytes()  # type: ignore[arg-type]
 
 
-# Elements that PyTorch handles in one thread.
+# The number of elements up to which PyTorch uses one thread.
 _BY_ONE_THREAD = 4096
 
 
@@ -122,7 +122,7 @@ class PackedTensor:
         """Checks the number of bytes against shape and item size.
 
         Raises:
-            ProtocolError: they differ.
+            ProtocolError: the number of bytes is wrong.
         """
         if min(self.shape, default=0) < 0 or prod(self.shape) * itemsize != len(self._elements):
             raise ProtocolError(

@@ -32,7 +32,7 @@ class Plan:
     """The plan of one class. Made on first use, when all names in the annotations are defined.
 
     Raises:
-        MessageError: the class is no dataclass.
+        MessageError: the class is not a dataclass.
         Unsupported: a field's type cannot be sent.
     """
 
@@ -98,7 +98,7 @@ class Plan:
         return fingerprint_of(self.definition)
 
     def _definition(self, open_: tuple[str, ...]) -> str:
-        """The definition. The types in `open_`, around this one, are named without fingerprint."""
+        """The definition. Types in `open_`, which contain this type, have no fingerprint in it."""
 
         def name_of(cls: type) -> str:
             plan = plan_of(cls)
@@ -129,7 +129,7 @@ class Plan:
         """The checked fields of a message by name, as types that `tensorbus._codec.fields` encodes.
 
         Raises:
-            Mismatch: a field is not of its type.
+            Mismatch: a field does not have its type.
         """
         try:
             lowered = dict(zip(self._names, self._values_of(message), strict=True))
@@ -145,10 +145,10 @@ class Plan:
         return lowered
 
     def restore(self, received: dict[str, Any], library: Library | None) -> Any:
-        """The message of these fields. Fields that its class does not have are ignored.
+        """The message with these fields. Fields that its class does not have are ignored.
 
         Raises:
-            Mismatch: a field is missing, or not of its type.
+            Mismatch: a field is missing, or does not have its type.
             MessageError: the class's `__init__` raised.
         """
         found = self._restored(received, library)
@@ -177,10 +177,10 @@ class Plan:
         return found
 
     def read(self, received: object, library: Library | None) -> Any:
-        """The message of received fields, or a received message itself.
+        """The message with the received fields, or the received message.
 
         Raises:
-            Mismatch: a field is missing or not of its type, or another type was received.
+            Mismatch: a field is missing or does not have its type, or another type was received.
             MessageError: the class's `__init__` raised.
         """
         if type(received) is dict:
@@ -193,9 +193,9 @@ class Plan:
         """The result of `lower`, for a message of exactly this type.
 
         Raises:
-            MessageError: the message or a field is of another type; the text has its place and both
+            MessageError: the message or a field has another type; the text names its place and both
                 types.
-            Unsupported: the message is nested too deep, or holds itself.
+            Unsupported: the message is nested too deeply, or contains itself.
         """
         if type(message) is not self.cls and not self.is_same_as(type(message)):
             raise MessageError(f"expected {self.name}, got {class_name(type(message))}")
@@ -210,14 +210,15 @@ class Plan:
         """The result of `read`.
 
         Raises:
-            MessageError: a field is missing or not of its type, or another type was received.
+            MessageError: a field is missing or does not have its type, or another type was
+                received.
         """
         try:
             return self.read(received, library)
         except Mismatch as mismatch:
             raise MessageError(f"{self.cls.__name__}{mismatch}") from None
         except RecursionError:
-            raise MessageError(f"{self.name}: what came is nested too deep") from None
+            raise MessageError(f"{self.name}: the received message is nested too deep") from None
 
     def _made(self, given: dict[str, Any]) -> Any:
         try:
@@ -229,7 +230,7 @@ class Plan:
     def refused(self, error: BaseException) -> None:
         """Raises MessageError for an exception of the class's __init__ or __post_init__."""
         if isinstance(error, Exception) and not isinstance(error, Error):
-            raise MessageError(f"{self.name} refuses what came: {error}") from error
+            raise MessageError(f"{self.name} refuses the received fields: {error}") from error
 
 
 def _for_core(field: Field) -> tuple[str, set[type] | None, Any, Any, bool, bool]:
@@ -281,7 +282,7 @@ def check_is_dataclass(cls: type) -> None:
     """Checks that a class itself, not only a base class, is a dataclass.
 
     Raises:
-        MessageError: it is none.
+        MessageError: it is not a dataclass.
     """
     if "__dataclass_fields__" not in cls.__dict__:
         raise MessageError(

@@ -16,7 +16,7 @@ Key = TypeVar("Key")
 
 
 class _Newest(Generic[Key]):
-    """For each key the newest class that still exists. Classes are held by weak references."""
+    """The newest class that still exists, for each key. It has weak references to the classes."""
 
     def __init__(self) -> None:
         self._found: dict[Key, list[ref[type[Any]]]] = {}
@@ -43,7 +43,7 @@ class _Newest(Generic[Key]):
 # The standard messages by name. `clear` does not remove them.
 _standard: dict[str, type[Any]] = {}
 _lock = RLock()  # reentrant: evaluating annotations may define a class
-# Classes without a fingerprint yet: it needs the dataclass decorator, which runs later.
+# Classes without a fingerprint yet: the dataclass decorator runs after the class is registered.
 _new: list[ref[type[Any]]] = []
 _by_fingerprint: _Newest[int] = _Newest()
 _by_name: _Newest[str] = _Newest()
@@ -62,12 +62,12 @@ def add(cls: type[Any]) -> None:
 
 
 def add_standard(cls: type[Any]) -> None:
-    """Registers a standard message class for good."""
+    """Registers a standard message class; it is never removed."""
     _standard[cls._message_name] = cls
 
 
 def with_fingerprint(fingerprint: int) -> type[Any] | None:
-    """The class with this fingerprint, if this process has one."""
+    """The class with this fingerprint; None if this process has none."""
     with _lock:
         _take_in_new()
         found = _by_fingerprint.get(fingerprint)
@@ -82,7 +82,7 @@ def all_by_fingerprint() -> dict[int, type[Any]]:
 
 
 def clear() -> None:
-    """Forgets all but the standard messages."""
+    """Removes all classes but the standard messages."""
     with _lock:
         _new.clear()
         _by_fingerprint.clear()
@@ -90,7 +90,7 @@ def clear() -> None:
 
 
 def plan_named(name: object) -> Plan:
-    """The plan of the newest class of this name. A peer's name never causes an import.
+    """The plan of the newest class with this name. A name that a peer sent never causes an import.
 
     Raises:
         Unsupported: this process has no class of this name.
@@ -98,23 +98,23 @@ def plan_named(name: object) -> Plan:
     found = (_by_name.get(name) or _standard.get(name)) if isinstance(name, str) else None
     if found is None:
         raise Unsupported(
-            f"this is a message of type {name}, which this process does not know: import the "
-            "module that defines its class"
+            f"message type {name} is not defined in this process: import the module that defines "
+            "its class"
         )
     return plan_of(found)
 
 
 def restore_named(restorer: Restorer, name: str, fields: object) -> Any:
-    """Restores a message inside another one, or one that was published without a type.
+    """Restores a message that is inside another message, or that was published without a type.
 
     Args:
-        restorer: the restorer of the outer message; its types come before the registry.
+        restorer: the restorer of the outer message; its types take precedence over the registry.
         name: the name of the message's type.
         fields: the received fields by name.
 
     Raises:
-        MessageError: a field is missing, or not of its type.
-        Unsupported: the type is not known here; the text names it.
+        MessageError: a field is missing, or does not have its type.
+        Unsupported: this process has no class of the type; the text names the type.
     """
     plan = restorer.types.get(name) or plan_named(name)
     if type(fields) is not dict:

@@ -105,11 +105,11 @@ class MultiArrayMessage(Message):
 class TensorMessage(Message):
     """A torch tensor with dtype, shape, strides, device and `requires_grad`, without gradients.
 
-    In a process that cannot use its device it arrives in main memory; `device` is still the device
-    on which it was published.
+    In a process that cannot use its device, the tensor arrives in main memory; `device` is still
+    the device on which it was published.
 
     Raises:
-        MessageError: `data` is no torch tensor.
+        MessageError: `data` is not a torch tensor.
         Unsupported: PyTorch is not installed.
     """
 
@@ -127,7 +127,7 @@ class TensorMessage(Message):
 
 @dataclass
 class MultiTensorMessage(Message):
-    """Torch tensors by name. Raises what `TensorMessage` raises."""
+    """Torch tensors by name. It raises like `TensorMessage`."""
 
     tensors: dict[str, torch.Tensor]
 
@@ -144,6 +144,8 @@ class MultiTensorMessage(Message):
 @dataclass
 class ImageMessage(Message):
     """An image of shape (height, width) or (height, width, channels).
+
+    A `width` or `height` of 0 is replaced by the size in the shape, in pixels.
 
     >>> import numpy as np
     >>> image = ImageMessage(np.zeros((480, 640, 3), np.uint8))
@@ -176,7 +178,7 @@ class PointCloudMessage(Message):
 
 @dataclass
 class PoseMessage(Message):
-    """The position and orientation of one frame in another."""
+    """The position and orientation of the frame `child_frame_id` in the frame `frame_id`."""
 
     position: np.ndarray[Any, Any]  # (3,)
     orientation: np.ndarray[Any, Any]  # (4,): a quaternion x, y, z, w
@@ -186,7 +188,7 @@ class PoseMessage(Message):
 
 @dataclass
 class TransformMessage(Message):
-    """The homogeneous transform from one frame to another, of shape (4, 4)."""
+    """A homogeneous transform between two frames, as a matrix of shape (4, 4)."""
 
     matrix: np.ndarray[Any, Any]
     frame_id: str = ""
@@ -195,7 +197,7 @@ class TransformMessage(Message):
 
 @dataclass
 class TimestampMessage(Message):
-    """A time, in seconds and nanoseconds since 1970."""
+    """A time: seconds since 1970, and nanoseconds of the current second."""
 
     sec: int
     nanosec: int

@@ -3,13 +3,13 @@
 import tensorbus.multiprocessing as mp      # instead of torch.multiprocessing
 
 def work(queue):
-    queue.get().mul_(2)                     # the other side sees it
+    queue.get().mul_(2)                     # visible in the other process
 
 if __name__ == "__main__":
     queue, weights = mp.Queue(), torch.ones(3)
     worker = mp.Process(target=work, args=(queue,))
     worker.start()
-    queue.put(weights)                      # moves into shared memory, and stays there
+    queue.put(weights)                      # moves the tensor into shared memory
     worker.join()
 
 The differences from PyTorch are in docs/multiprocessing.md.
@@ -78,14 +78,14 @@ get_ttl.__module__ = set_ttl.__module__ = __name__
 
 _PR_SET_NAME = 15
 _PR_GET_NAME = 16
-_NAME_BYTES = 16  # Linux's TASK_COMM_LEN: 15 and a zero
+_NAME_BYTES = 16  # Linux's TASK_COMM_LEN: 15 bytes and a zero
 
 _STRATEGIES = {"file_descriptor", "file_system"}
 _strategy = "file_descriptor"
 
 
 def get_all_sharing_strategies() -> set[str]:
-    """PyTorch's names of the ways to share. Here they have no effect."""
+    """PyTorch's names of sharing strategies. In this package they have no effect."""
     return set(_STRATEGIES)
 
 
@@ -95,7 +95,11 @@ def get_sharing_strategy() -> str:
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Has no effect: no tensor needs a descriptor or a file here."""
+    """Has no effect: in this package no tensor needs a descriptor or a file.
+
+    Raises:
+        AssertionError: the strategy is unknown.
+    """
     global _strategy
     if new_strategy not in _STRATEGIES:
         raise AssertionError(

@@ -1,8 +1,8 @@
-"""Carriers: the pipes and sockets that messages are sent through, and whether they can be read.
+"""Carriers: the pipes and sockets through which messages are sent.
 
-A carrier is identified by the inode of its reading end, which is the same number in all processes
-of a machine while one of them has it open. When no process has a carrier open for reading, its
-messages cannot be received, and the process that keeps them releases them.
+The inode of its reading end identifies a carrier: it is the same number in all processes of a
+machine while one of them has it open. When no process has a carrier open for reading, its messages
+cannot be received, and the process that keeps them releases them.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from tensorbus import _core
 from tensorbus._base.errors import Error
 from tensorbus._base.participant import has_participant, participant
 
-# Seconds between two looks. Messages whose carrier is unreadable in two looks are released; two,
-# because a descriptor on its way to another process is open in no process.
+# Seconds between two checks. Messages are released if their carrier is unreadable in two checks.
+# One check is not enough: a descriptor that is being sent to another process is open in no process.
 _PAUSE = 10.0
 # The interval after a connection was closed in this process.
 _SHORT_PAUSE = 2.0
-# The interval while a fork server is used: descriptors wait in its socket while it imports modules.
+# The interval while a fork server is used: descriptors are in its socket while it imports modules.
 _LONG_PAUSE = 60.0
 _ACCESS = os.O_RDONLY | os.O_WRONLY | os.O_RDWR
 
-# Wakes the thread. Not an Event: the garbage collector may close a connection in any thread, at any
-# moment, and SimpleQueue.put is reentrant.
+# Wakes the thread. It is not an Event: the garbage collector may close a connection in any thread,
+# at any moment, so that the call must be reentrant, as SimpleQueue.put is.
 _wake: queue.SimpleQueue[None] = queue.SimpleQueue()
 _woken = False  # there is an entry in _wake
 _rarely = False
-_watching = 0  # the process whose thread runs
-_first: dict[int, object] = {}  # by process: the token of the call that started its thread
+_watching = 0  # the pid of the process whose thread runs
+_first: dict[int, object] = {}  # the token of the call that started the thread, by pid
 
 
 def inode_of(descriptor: int) -> int:
@@ -45,8 +45,8 @@ def watch(*, rarely: bool) -> None:
     """Starts the thread that releases unreadable messages that this process shares or keeps.
 
     Args:
-        rarely: use the long interval: another process's fork server, unknown here, may be about to
-            take descriptors.
+        rarely: use the long interval: a fork server of another process may be about to receive
+            descriptors.
     """
     global _watching, _rarely
     process, token = os.getpid(), object()
@@ -56,7 +56,7 @@ def watch(*, rarely: bool) -> None:
 
 
 def closed_one() -> None:
-    """A connection was closed here: its messages may have become unreadable."""
+    """Wakes the thread after a connection was closed: its messages may have become unreadable."""
     global _woken
     if _watching == os.getpid() and not _woken:
         _woken = True
@@ -64,14 +64,14 @@ def closed_one() -> None:
 
 
 def drop(*carriers: int) -> None:
-    """Releases the messages of carriers that no process will read any more."""
+    """Releases the messages of carriers that no process will read."""
     if has_participant():
         for carrier in carriers:
             _core.close_carried_by(carrier, participant())
 
 
 def _unreadable(open_for: float) -> set[int]:
-    """The carriers of messages kept here for at least `open_for` seconds that nothing can read."""
+    """The carriers that no process can read, of messages kept for at least `open_for` seconds."""
     if not has_participant():
         return set()
     suspects = set(_core.carriers(open_for, participant()))

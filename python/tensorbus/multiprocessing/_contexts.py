@@ -1,4 +1,4 @@
-"""Our contexts by start method. `tensorbus.multiprocessing.context` fills the table."""
+"""The contexts of this package by start method. `tensorbus.multiprocessing.context` adds them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ by_method: dict[str, Any] = {}
 
 
 def context_of(method: str | None) -> Any:
-    """The context of a start method; None: of the current one.
+    """The context of a start method; None: of the current start method.
 
     Raises:
-        ValueError: the method does not exist, or not on this system.
+        ValueError: this system has no such start method.
     """
     try:
         context = by_method[method or multiprocessing.get_start_method()]

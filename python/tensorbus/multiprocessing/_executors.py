@@ -1,7 +1,8 @@
 """Calls of `concurrent.futures.ProcessPoolExecutor` by reference.
 
-An executor makes its call queue with the standard library's class, whatever its context is. It
-passes the queue to each process that its context starts, and there the queue's class is replaced.
+An executor makes its call queue with the standard library's class, with any context. It passes the
+queue to each process that its context starts; the constructor of the process replaces the queue's
+class.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tensorbus.multiprocessing import _carriers, reductions
 
 
 def call_by_reference(argument: Any) -> None:
-    """Makes calls go by reference if this argument of a process is an executor's call queue."""
+    """Makes calls pass tensors by reference, if this argument of a process is a call queue."""
     executors = sys.modules.get("concurrent.futures.process")
     if executors is not None and type(argument) is executors._SafeQueue:
         argument.__class__ = _call_queue()

@@ -1,9 +1,10 @@
-"""The lifetime of messages on their way between the processes of one program.
+"""The lifetime of messages that are sent between the processes of one program.
 
 A tensor that is sent through a pipe is shared for one attachment; the pipe carries its handle. The
 sender may end before the message is received. Therefore messages of a child are also kept by the
-*keeper*, the process that started the first of the others. The keeper's core does so in a thread of
-its own, so a child's send never waits for the keeper. docs/internals/decisions/0024 has the states.
+*keeper*: the first process of the program that has started another process. The core of the keeper
+does this in its own thread, so that a child's send never waits for the keeper.
+docs/internals/decisions/0024 has the states.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tensorbus.multiprocessing import _carriers
 
 
 class Moved(Struct):
-    """Memory that a process has moved, for a child that it forks: one share, and its addresses."""
+    """Memory that a process has moved, shared with a child that it forks, and its addresses."""
 
     handle: bytes = b""
     addresses: list[int] = []
@@ -49,14 +50,14 @@ class _Forking(threading.local):
 
 
 settings = Settings()
-_own = Settings()  # has this process's participant, once it has started others
-_started_process = 0  # the process that has adopted `settings`; its children have another pid
+_own = Settings()  # has this process's participant, once this process has started another
+_started_process = 0  # the pid of the process that has adopted `settings`
 _forking = _Forking()
 _inheriting = threading.Lock()
 _not_awaited: set[int] = set()  # carriers whose messages may be lost when this process ends
 _deprecated_ttl = float("inf")
 
-# Seconds between two looks at whether the keeper has read: the first and the longest interval.
+# Seconds between two checks whether the keeper has all messages: the first and longest interval.
 _FIRST_PAUSE = 0.001
 _MAX_PAUSE = 0.05
 # Priority at exit: after the standard library has waited for its feeder threads (-5).
@@ -66,14 +67,14 @@ _AFTER_FEEDERS = -10
 def offer(
     outgoing: _core.Outgoing, fields: bytes, *, shared: bool = True, carrier: int = 0
 ) -> tuple[bytes, str]:
-    """Shares a message for one attachment, which may come after the end of this process.
+    """Shares a message for one attachment, possibly after this process has ended.
 
     Args:
-        shared: the receiver's writes to its tensors are visible to all.
+        shared: the receiver's writes to the tensors are visible to all.
         carrier: the carrier of the handle, see `_carriers`; 0: unknown.
 
     Returns:
-        The handle, and the participant that also keeps the message, or "".
+        The handle, and the participant that also keeps the message; "" if there is none.
 
     Raises:
         AccessDenied: this process has another domain or user than the process that started it.
@@ -95,7 +96,7 @@ def receive(handle: bytes, keeper: str, access: _core.Access) -> _core.Sample:
 
     Raises:
         AccessDenied: this process has another domain or user than the process that started it.
-        Closed: the message was received before, or no process has it any more.
+        Closed: the message was received before, or no process keeps it any more.
     """
     try:
         return lending.borrow(handle, access)
@@ -111,9 +112,9 @@ def _require_one_user(here: _core.Participant) -> None:
     there, user = settings.domain, os.geteuid()
     if there and (there != here.domain or settings.user != user):
         raise AccessDenied(
-            f"no tensor passes between this process (uid {user}, domain {here.domain}) and the one "
-            f"that started it (uid {settings.user}, domain {there}): it has called os.setuid(), "
-            "or changed TENSORBUS_DOMAIN; do so before processes are started, or send bytes"
+            f"no tensor can be sent between this process (uid {user}, domain {here.domain}) and "
+            f"its parent (uid {settings.user}, domain {there}): this process called os.setuid() or "
+            "changed TENSORBUS_DOMAIN; do so before processes are started, or send bytes"
         )
 
 
@@ -128,20 +129,20 @@ def offers_to_child() -> Iterator[list[bytes]]:
 
 
 def withdraw(handles: list[bytes]) -> None:
-    """Closes offers: their receiver has attached to them, or never will."""
+    """Closes offers after their receiver has attached, or if no receiver will attach."""
     for handle in handles:  # without handles there may be no participant
         _core.close_share(_core.Handle.from_bytes(handle), participant())
 
 
 def end_without(carrier: int) -> None:
-    """Lets this process end before messages of this carrier are kept."""
+    """Lets this process end before the keeper has the messages of this carrier."""
     _not_awaited.add(carrier)
 
 
 def wait_until_kept() -> None:
     """Waits until the keeper has all messages of this process, or has ended.
 
-    A stopped keeper does not read: messages that do not fit into its socket wait here.
+    If the keeper is stopped, the call waits for it when its socket is full.
     """
     if not settings.keeper or not has_participant():
         return
@@ -154,9 +155,9 @@ def wait_until_kept() -> None:
 
 @contextmanager
 def moved_for_child(memories: dict[int, memoryview]) -> Iterator[list[_core.Shared]]:
-    """A context, while a process is forked, that lets it attach to inherited memory by address.
+    """Context in which a process is forked: the child can attach to inherited memory by address.
 
-    The shares must live as long as the child.
+    The shares must exist as long as the child.
     """
     shares: list[_core.Shared] = []
     outer, _forking.moved = _forking.moved, []
@@ -190,14 +191,18 @@ def settings_for_child() -> bytes:
 
 
 def adopt(encoded: bytes) -> None:
-    """Takes over the settings of the parent, in a new process."""
+    """Sets the settings that the parent has passed to this new process."""
     global settings, _started_process
     settings = msgpack.decode(encoded, type=Settings)
     _started_process = os.getpid()
 
 
 def set_ttl(seconds: float) -> None:
-    """Deprecated, without effect: a message is kept until it is received or cannot be received."""
+    """Deprecated, without effect: a message is kept until it is received, or cannot be received.
+
+    Raises:
+        InvalidArgument: `seconds` is not above 0.
+    """
     global _deprecated_ttl
     if not seconds > 0:
         raise InvalidArgument(f"seconds={seconds!r}: expected a number above 0")
@@ -213,14 +218,14 @@ def get_ttl() -> float:
 
 def _warn_of_ttl(name: str) -> None:
     warnings.warn(
-        f"{name}() has no effect any more: what waits to be received has no time limit",
+        f"{name}() has no effect any more: tensors wait to be received without a time limit",
         DeprecationWarning,
         stacklevel=3,
     )
 
 
 class _Inherited:
-    """Attaches to memory that the parent had moved: once, when it is first needed."""
+    """Attaches to memory that the parent had moved; only once, on first use."""
 
     def __init__(self, moved: Moved) -> None:
         self._moved = moved
@@ -232,7 +237,7 @@ class _Inherited:
         """Memory that this process has inherited by a fork, lent by its owner.
 
         Raises:
-            Closed: the owner does not have it any more, or has ended.
+            Closed: the owner has freed it, or has ended.
         """
         with _inheriting:
             if self._sample is None or self._attached_by != os.getpid():
@@ -245,7 +250,7 @@ class _Inherited:
 
 
 def _inherited() -> dict[int, Callable[[int, int], _core.Memory]]:
-    """By address: how to borrow each memory that the parent had moved when it forked."""
+    """The functions that borrow the memory that the parent had moved when it forked, by address."""
     borrow: dict[int, Callable[[int, int], _core.Memory]] = {}
     for moved in _forking.moved:
         borrow.update(dict.fromkeys(moved.addresses, _Inherited(moved).borrow))
@@ -253,7 +258,7 @@ def _inherited() -> dict[int, Callable[[int, int], _core.Memory]]:
 
 
 def _forget_parent() -> None:
-    """In a forked child: its keeper is its parent's keeper, or else its parent."""
+    """In a forked child: its keeper is the keeper of its parent; if there is none, its parent."""
     global settings, _own, _inheriting
     settings = settings if settings.keeper else _own
     _own = Settings()

@@ -15,18 +15,18 @@ __all__ = ["Client", "Connection", "Listener", "Pipe", "wait"]
 
 
 def __getattr__(name: str) -> Any:
-    """Names that are the standard library's: `families`, `answer_challenge`, ..."""
+    """Other names of the standard library's module: `families`, `answer_challenge`, ..."""
     return getattr(multiprocessing.connection, name)
 
 
 class Connection(multiprocessing.connection.Connection):
-    """One end of a pipe, as the standard library's, that sends tensors by reference."""
+    """One end of a pipe, like the standard library's. It sends tensors by reference."""
 
     _handle: int | None
     carrier = 0  # the carrier that the other end reads; 0: unknown
 
     def send(self, obj: Any) -> None:
-        """Sends any picklable object; its tensors and large arrays go by reference."""
+        """Sends any object that can be pickled; its tensors and large arrays go by reference."""
         dumped = reductions.Dumped(obj, self.carrier)
         try:
             self.send_bytes(dumped.pickled)
@@ -58,7 +58,7 @@ def Client(*args: Any, **kwargs: Any) -> Any:
 
 
 def _ours(plain: Any) -> Any:
-    """A `Connection` of this module if the plain one is within this machine, else the plain one."""
+    """A `Connection` of this module if the plain connection is local, else the plain connection."""
     if type(plain) is not multiprocessing.connection.Connection:
         return plain
     with socket.socket(fileno=os.dup(plain.fileno())) as same:
@@ -74,7 +74,7 @@ def Pipe(duplex: bool = True) -> tuple[Connection, Connection]:
     if duplex:
         sockets = socket.socketpair()
         for end in sockets:
-            end.setblocking(True)  # whatever socket.setdefaulttimeout says
+            end.setblocking(True)  # socket.setdefaulttimeout may have made it non-blocking
         first, second = (Connection(end.detach()) for end in sockets)
         first.carrier = _carriers.inode_of(second.fileno())
         second.carrier = _carriers.inode_of(first.fileno())

@@ -1,4 +1,4 @@
-"""Contexts: those of the standard library, with the processes, queues and pipes of this package."""
+"""Contexts like those of the standard library, with processes, queues and pipes of this package."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["DefaultContext", "ForkContext", "ForkServerContext", "Process", "Spa
 
 
 class _Starting(threading.local):
-    """The process that each thread is pickling to start it."""
+    """The process object that a thread is pickling to start the process."""
 
     process: Any = None
 
@@ -31,7 +31,7 @@ _starting = _Starting()
 
 
 class _Process(multiprocessing.process.BaseProcess):
-    """The base of processes: passes the keeper's settings to the child."""
+    """The base class of processes. It passes the keeper's settings to the child."""
 
     _start_method: Any
     _for_child: bytes
@@ -42,7 +42,7 @@ class _Process(multiprocessing.process.BaseProcess):
             call_by_reference(argument)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """When it is spawned: in a pickle whose tensors go by reference."""
+        """While the process is spawned, a pickle in which tensors go by reference."""
         if _starting.process is self or standard.get_spawning_popen() is None:
             return super().__reduce_ex__(protocol)
         _starting.process = self
@@ -53,7 +53,7 @@ class _Process(multiprocessing.process.BaseProcess):
 
     def start(self) -> None:
         reductions.learn_libraries()
-        # A forked child uses this process's memory without leases: it is kept until the child ends.
+        # A forked child uses this process's memory without leases: keep the memory until it ends.
         method = self._start_method or multiprocessing.get_start_method()
         pinned = torch_sharing.pin() if method == "fork" else {}
         self._for_child = _keeper.settings_for_child()
@@ -79,7 +79,7 @@ def _keep_until_end(sentinel: int, kept: list[object], offers: list[bytes]) -> N
     """Keeps objects until a process has ended, whether or not the program joins it."""
     if not (kept or offers):
         return
-    own = os.dup(sentinel)  # the process object closes its descriptor when it goes
+    own = os.dup(sentinel)  # the process object closes its own descriptor when it is freed
 
     def wait_for_end() -> None:
         wait([own])
@@ -103,7 +103,7 @@ class ForkServerProcess(_Process, standard.ForkServerProcess):
 
 
 class _Context:
-    """Methods of every context that replace the standard library's."""
+    """The methods of every context that replace methods of the standard library."""
 
     def Queue(self, maxsize: int = 0) -> Queue:
         """A queue shared between processes."""

@@ -1,7 +1,7 @@
-"""Managers whose calls and results go by reference.
+"""Managers whose calls and results pass tensors by reference.
 
-`Manager()` starts a `SyncManager`. A manager of your own class does the same with
-`serializer=managers.SERIALIZER`; all its processes must be on this machine.
+`Manager()` starts a `SyncManager`. A manager of your own class also passes tensors by reference, if
+it is made with `serializer=managers.SERIALIZER`. All its processes must be on this machine.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ __all__ = ["SERIALIZER", "SyncManager"]
 
 
 def __getattr__(name: str) -> Any:
-    """Names that are the standard library's: `BaseManager`, `NamespaceProxy`, ..."""
+    """Other names of the standard library's module: `BaseManager`, `NamespaceProxy`, ..."""
     return getattr(multiprocessing.managers, name)
 
 
 class _Serializer(str):
-    """The name under which proxies find our connections. Unpickling it imports this module."""
+    """The name that selects the connections of this package. Unpickling it imports this module."""
 
     def __reduce__(self) -> Any:
         return _serializer, ()

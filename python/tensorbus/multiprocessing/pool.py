@@ -1,4 +1,4 @@
-"""Pools whose tasks and results go by reference."""
+"""Pools whose tasks and results pass tensors by reference."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tensorbus.multiprocessing.queues import SimpleQueue
 
 __all__ = ["Pool", "ThreadPool"]
 
-# Seconds between two looks at whether a task was taken: the first and the longest interval.
+# Seconds between two checks whether a task was taken: the first and the longest interval.
 _FIRST_PAUSE = 0.0002
 _MAX_PAUSE = 0.005
-# The pool's own function for an iterable that raised: sent unchanged.
+# The function that a pool of the standard library sends for an iterable that raised an exception.
 _reraise = multiprocessing.pool._helper_reraises_exception  # type: ignore[attr-defined]
 
 
 def __getattr__(name: str) -> Any:
-    """Names that are the standard library's: `AsyncResult`, `RemoteTraceback`, ..."""
+    """Other names of the standard library's module: `AsyncResult`, `RemoteTraceback`, ..."""
     return getattr(multiprocessing.pool, name)
 
 
@@ -56,7 +56,7 @@ class Pool(multiprocessing.pool.Pool):
 
 
 class _Tasks(SimpleQueue):
-    """The tasks. If a worker cannot unpickle a task, the task fails and the worker goes on."""
+    """The tasks. If a worker cannot unpickle a task, the task fails, and the worker continues."""
 
     def __init__(self, *, ctx: Any = None) -> None:
         super().__init__(ctx=ctx)
@@ -64,9 +64,9 @@ class _Tasks(SimpleQueue):
         self._ended = threading.Event()
 
     def put_task(self, task: Any) -> None:
-        """Puts a task. If the task before has large arrays, waits until a worker has taken it.
+        """Puts a task. If the previous task has large arrays, first waits until a worker takes it.
 
-        In the standard library's pools, the capacity of the pipe limits tasks in the same way.
+        In the standard library's pools, the capacity of the pipe has the same effect.
         """
         if task is not None and task[2] is not _reraise:
             job, number, function, args, kwargs = task
@@ -77,7 +77,7 @@ class _Tasks(SimpleQueue):
         self._writer.send_bytes(pickle.dumps(task))
 
     def end(self) -> None:
-        """Ends the waiting of `put_task`."""
+        """Ends a waiting `put_task`."""
         self._ended.set()
 
     def _wait_for_room(self) -> None:
@@ -93,7 +93,7 @@ def _call(pickled: bytes) -> Any:
         function, args, kwargs = reductions.loads(pickled)
     except Exception:
         raise
-    except BaseException as error:  # for example SystemExit of an import: would end the worker
+    except BaseException as error:  # for example SystemExit of an import, which ends the worker
         raise Error(f"a task cannot be unpickled: {error!r}") from error
     return function(*args, **kwargs)
 

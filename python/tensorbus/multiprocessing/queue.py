@@ -1,4 +1,4 @@
-"""`torch.multiprocessing.queue`'s names; see `tensorbus.multiprocessing.queues`."""
+"""The names of `torch.multiprocessing.queue`; see `tensorbus.multiprocessing.queues`."""
 
 from tensorbus.multiprocessing.queues import Queue, SimpleQueue
 

@@ -1,8 +1,8 @@
 """The standard library's queues, with tensors and arrays by reference.
 
-Items are pickled by `reductions.dumps`, in the order of the puts: in the feeder thread of a
-`Queue`, in the caller of `SimpleQueue.put`. For an item with tensors the pipe carries the handle of
-a message that holds them.
+Items are pickled by `reductions.dumps`, in the order of the puts: for a `Queue` in its feeder
+thread, for a `SimpleQueue` in the thread that calls `put`. For an item with tensors, the pipe
+carries the handle of a message that contains them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _OnStreams:
 
 
 class _Sender:
-    """Pickles and sends items, called by the feeder thread."""
+    """Pickles and sends items. Only the feeder thread uses it."""
 
     _dumped: reductions.Dumped
 
@@ -72,7 +72,7 @@ _LEAVES = frozenset({type(None), bool, int, float, str, bytes})
 
 
 def _on_streams(item: Any) -> Any:
-    """The item, with the current streams if one of them is not the default stream."""
+    """The item; with the current CUDA streams, if one of them is not the default stream."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return item
@@ -97,7 +97,11 @@ class Queue(_Queue):
         super().__init__(maxsize, ctx=ctx or context_of(None))
 
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Puts any picklable object; the feeder thread pickles it."""
+        """Puts any object that can be pickled; the feeder thread pickles it.
+
+        Raises:
+            queue.Full: the queue had no room, at once or within `timeout` seconds.
+        """
         _Queue.put(self, obj if type(obj) in _LEAVES else _on_streams(obj), block, timeout)
 
     def _reset(self, after_fork: bool = False) -> None:
@@ -105,7 +109,7 @@ class Queue(_Queue):
         super()._reset(after_fork)  # type: ignore[misc]
 
     def cancel_join_thread(self) -> None:
-        """See `multiprocessing.Queue.cancel_join_thread`. The keeper is not awaited either."""
+        """See `multiprocessing.Queue.cancel_join_thread`. The exit does not wait for the keeper."""
         super().cancel_join_thread()
         _keeper.end_without(self._writer.carrier)  # type: ignore[attr-defined]
 
@@ -114,7 +118,7 @@ class Queue(_Queue):
 
     @staticmethod
     def _feed(*arguments: Any) -> None:
-        """The standard library's `_feed`, with our pickler."""
+        """The standard library's `_feed`, with the pickler of this package."""
         buffer, not_empty, send_bytes, *others, on_error, semaphore = arguments
         sender = _Sender(send_bytes)
         feed = _with_names("_feed", _ForkingPickler=sender)
@@ -133,7 +137,11 @@ class JoinableQueue(Queue, _JoinableQueue):
     """See `multiprocessing.JoinableQueue`. Tensors and arrays in its items go by reference."""
 
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Puts any picklable object; the feeder thread pickles it."""
+        """Puts any object that can be pickled; the feeder thread pickles it.
+
+        Raises:
+            queue.Full: the queue had no room, at once or within `timeout` seconds.
+        """
         item = obj if type(obj) in _LEAVES else _on_streams(obj)
         _JoinableQueue.put(self, item, block, timeout)
 
@@ -155,7 +163,7 @@ class SimpleQueue(_SimpleQueue):
         _take_over(self)
 
     def put(self, obj: Any) -> None:
-        """Puts any picklable object."""
+        """Puts any object that can be pickled."""
         dumped = reductions.Dumped(obj, self._writer.carrier)
         try:
             with self._wlock:
@@ -166,7 +174,7 @@ class SimpleQueue(_SimpleQueue):
 
 
 def _take_over(queue: Any) -> None:
-    """Makes the ends of a queue's pipe connections of this package."""
+    """Changes the class of both ends of a queue's pipe to the `Connection` of this package."""
     for end in (queue._reader, queue._writer):
         end.__class__ = connection.Connection
     if not queue._writer.carrier:

@@ -1,9 +1,9 @@
 """Pickling of tensors and arrays by reference.
 
-The queues, pipes, processes, pools and managers of this package pickle here, with a pickler of
-their own. The standard library's `ForkingPickler`, and the reducers that PyTorch has registered
-with it, stay as they are, except for tensors in memory of the bus: once this package is used, these
-go by reference through every `ForkingPickler`.
+The queues, pipes, processes, pools and managers of this package use this module, which has its own
+pickler. The standard library's `ForkingPickler`, and the reducers that PyTorch has registered with
+it, are not changed, except for tensors in memory of the bus: once this package is used, every
+`ForkingPickler` passes these tensors by reference.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from tensorbus._pickling import pickler, torch_sharing
 from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus.multiprocessing import _keeper
 
-# A part of a message: its handle, the participant that also keeps it or "", and whether writes of
-# its receiver are visible to all.
+# A part of a message: its handle, the participant that also keeps it (or ""), and whether the
+# receiver's writes are visible to all.
 Offered = tuple[bytes, str, bool]
 
 __all__ = ["ForkingPickler", "dumps", "is_shared", "loads", "reduce_storage", "reduce_tensor"]
 
 
 def __getattr__(name: str) -> Any:
-    """Names of `torch.multiprocessing.reductions`, for programs that import them from here.
+    """Other names of `torch.multiprocessing.reductions`.
 
-    These functions reduce a tensor PyTorch's way, unless it is in memory of the bus: PyTorch calls
-    our reducers of tensors and storages through the pickler.
+    These functions reduce a tensor as PyTorch does, unless it is in memory of the bus: PyTorch's
+    pickler calls the reducers of this module for tensors and storages.
     """
     if name.startswith(("rebuild_", "reduce_")) or name == "StorageWeakRef":
         try:
@@ -47,13 +47,13 @@ def dumps(item: object, carrier: int = 0) -> bytes:
     """A pickle that refers to tensors and large arrays. Any unpickler can read it, once.
 
     Args:
-        item: any object that can be pickled. Tensors are shared; an array becomes its receiver's
-            own.
+        item: any object that can be pickled. Its tensors are shared; its arrays belong only to the
+            receiver.
         carrier: the inode of the pipe that it is sent through; the message is released when no
             process can read the pipe. 0: unknown; the message is kept until it is received.
 
     Raises:
-        RuntimeError: a tensor in the item requires gradients and is no leaf.
+        RuntimeError: a tensor in the item requires gradients and is not a leaf.
         OutOfMemory: a limit was reached; the message names it.
     """
     return Dumped(item, carrier).pickled
@@ -83,7 +83,7 @@ class Dumped:
             raise
 
     def withdraw(self) -> None:
-        """Closes the messages: the pickle will not be received."""
+        """Closes the messages, if the pickle will not be received."""
         _keeper.withdraw(self.handles)
 
     def _offer(self, packer: pickler.Packer, pickled: bytes, carrier: int) -> Sequence[Offered]:
@@ -118,7 +118,7 @@ class _Attached:
 
 
 def attached(*offered: Offered) -> Any:
-    """The item of a message with tensors; called by the pickle, with the message's parts."""
+    """The item of a message with tensors. Unpickling calls it, with the parts of the message."""
     learn_libraries()
     first, *others = [(_received(one), not one[2]) for one in offered]
     return pickler.load(first[0], None, others, own=first[1])
@@ -140,7 +140,7 @@ def reduce_tensor(tensor: Any) -> Any:
 
 
 def reduce_memory(memory: _core.Memory) -> Any:
-    """Reduces memory of the bus for `ForkingPickler`: a loan, or received memory as such."""
+    """Reduces memory of the bus (a loan, or received memory) for `ForkingPickler`."""
     return attached, ((*_keeper.offer(*pickler.dump(memory, shared=True)), True),)
 
 
@@ -164,7 +164,7 @@ def _is_our_storage(storage: Any) -> bool:
 
 
 def learn_libraries() -> None:
-    """Registers the reducers for tensors in memory of the bus, for libraries that are imported."""
+    """Registers the reducers for tensors in memory of the bus, for each imported library."""
     if "numpy" in sys.modules:
         numpy_arrays.learn()
     if "torch" in sys.modules:
@@ -197,11 +197,11 @@ def _teach_storages(kind: Any) -> None:
     pytorchs_is_shared, pytorchs_share_memory_ = kind.is_shared, kind.share_memory_
 
     def is_shared(self: Any) -> bool:
-        """True if it is in memory that several processes may write to, of Tensorbus or PyTorch."""
+        """True if the storage is in memory, of Tensorbus or PyTorch, that processes share."""
         return _is_our_storage(self) or bool(pytorchs_is_shared(self))
 
     def share_memory_(self: Any, *args: Any, **kwargs: Any) -> Any:
-        """Moves it into PyTorch's shared memory, unless it is in memory of Tensorbus."""
+        """Moves the storage into PyTorch's shared memory, unless it is in memory of Tensorbus."""
         return self if _is_our_storage(self) else pytorchs_share_memory_(self, *args, **kwargs)
 
     kind.is_shared, kind.share_memory_, kind._tensorbus = is_shared, share_memory_, True

@@ -29,13 +29,13 @@ __all__ = [
     "start_processes",
 ]
 
-# PyTorch's variable: "1" makes `start_processes` start processes of a fork server in parallel.
+# A variable of PyTorch: "1" makes `start_processes` start processes of a fork server in parallel.
 ENV_VAR_PARALLEL_START = "TORCH_MP_PARALLEL_START"
 
 log = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
-# Seconds that the others have to end after SIGTERM when one has failed, before they are killed.
+# When a process has failed, seconds from SIGTERM to SIGKILL for the other processes.
 _GRACE = 30.0
 
 
@@ -53,11 +53,11 @@ class ProcessException(Exception):
 
 
 class ProcessRaisedException(ProcessException):
-    """The function raised; the message has its traceback."""
+    """The function raised an exception; the message has its traceback."""
 
 
 class ProcessExitedException(ProcessException):
-    """The process was ended by a signal, `signal_name`, or exited with an `exit_code`."""
+    """The process was ended by the signal `signal_name`, or exited with the code `exit_code`."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class ProcessExitedException(ProcessException):
 
 
 class ProcessContext:
-    """Processes that were started together."""
+    """Processes that were started together: the result of `start_processes(join=False)`."""
 
     def __init__(self, processes: Sequence[Any], errors: Sequence[Connection]) -> None:
         self.processes: list[Any] = list(processes)
@@ -92,12 +92,13 @@ class ProcessContext:
         """Waits until one process ends. True if all have ended.
 
         Args:
-            timeout: seconds to wait; `None`: without limit.
-            grace_period: when a process has failed, seconds that the others have to end by
-                themselves, and again after SIGTERM, before they are killed.
+            timeout: seconds to wait; `None` for no limit.
+            grace_period: if a process has failed, seconds until the other processes get SIGTERM,
+                and from SIGTERM to SIGKILL. `None`: SIGTERM at once, and SIGKILL after 30 seconds.
 
         Raises:
-            ProcessRaisedException, ProcessExitedException: a process failed; all have ended.
+            ProcessRaisedException, ProcessExitedException: a process failed; all processes have
+                ended.
         """
         until = None if timeout is None else time.monotonic() + timeout
         while self.sentinels:
@@ -193,13 +194,20 @@ def start_processes(
     """Runs `fn(index, *args)` in `nprocs` processes.
 
     Args:
-        join: wait for all processes, and return None.
+        fn: a function that can be pickled.
+        args: its arguments after the index.
+        nprocs: the number of processes; the indices are 0 to `nprocs - 1`.
+        join: wait for all processes.
         daemon: see `multiprocessing.Process.daemon`.
         start_method: "spawn", "fork" or "forkserver". With "forkserver", and the environment
             variable `ENV_VAR_PARALLEL_START` set to "1", all are started at the same time.
 
+    Returns:
+        None with `join`; else the processes.
+
     Raises:
-        ProcessRaisedException, ProcessExitedException: a process failed; the others were ended.
+        ProcessRaisedException, ProcessExitedException: a process failed; the other processes were
+            ended.
     """
     context = default_context.get_context(start_method)
 
@@ -243,7 +251,7 @@ def spawn(
 
 
 def _run(fn: Callable[..., Any], index: int, args: tuple[Any, ...], report: Connection) -> None:
-    # A process that is no daemon would outlive a parent that is killed.
+    # Without this signal, a process that is not a daemon would outlive a parent that is killed.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
     try:
         fn(index, *args)

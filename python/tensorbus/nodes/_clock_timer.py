@@ -1,4 +1,4 @@
-"""Timers that follow a clock topic, for example that of a `Player`."""
+"""Timers that follow a clock topic, for example the clock of a `Player`."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Clock:
-    """A topic whose messages carry the time, as a node subscribes to it."""
+    """A topic whose messages carry the time, and the node that subscribes to it."""
 
     topic: str
     node: str
     domain: str | None
 
     def subscriber(self) -> Subscriber[Any]:
-        """Keeps the newest message alone; best effort, so that the publisher never waits for it."""
+        """A subscriber with only the newest message. No publisher waits for it: not `reliable`."""
         return Subscriber(self.topic, depth=1, reliable=False, node=self.node, domain=self.domain)
 
 
 class ClockTimer(Timer):
-    """A timer whose time comes from a topic: each message there may bring ticks.
+    """A timer whose time comes from a topic: each message may cause ticks.
 
-    The grid of ticks begins anew when the clock goes back or another publisher continues it.
+    The grid of ticks begins again when the clock goes back, or when another publisher publishes it.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ClockTimer(Timer):
         super().__init__(period, callback, skip=skip, at_once=at_once, mode=mode, failures=failures)
         period_ns = max(round(self.period * 1e9), 1)
         self._grid = Grid(period_ns, 0, skip=skip, at_once=at_once)
-        self._now = 0  # nanoseconds since 1970 in the clock's last message; 0: none came yet
+        self._now = 0  # nanoseconds since 1970 in the clock's last message; 0: no message yet
         self._publisher: str | None = None  # of the clock's last message
         self._cancelled = False
         self._clock: Subscription[Any] = Subscription(
@@ -67,12 +67,12 @@ class ClockTimer(Timer):
 
     @property
     def overruns(self) -> int:
-        """Ticks that were due when the one before them came: the clock made a larger step."""
+        """Ticks that were already due at the tick before them: the clock made a larger step."""
         return self._grid.overruns
 
     @property
     def time_ns(self) -> int:
-        """The time in the clock's last message, in nanoseconds since 1970; 0: none came yet."""
+        """The time in the clock's last message, in nanoseconds since 1970; 0: no message yet."""
         return self._now
 
     def cancel(self) -> None:
@@ -113,7 +113,7 @@ class ClockTimer(Timer):
         time_ns = message.get("time_ns") if isinstance(message, dict) else None
         if not isinstance(time_ns, int):
             raise InvalidArgument(
-                f"topic {header.topic!r} is no clock: expected {{'time_ns': int, ...}}, and got "
+                f"topic {header.topic!r} is not a clock: expected {{'time_ns': int, ...}}, got "
                 f"{message!r:.80}"
             )
         if header.publisher != self._publisher or time_ns < self._now:

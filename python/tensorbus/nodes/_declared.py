@@ -21,7 +21,7 @@ OnSet = Callable[[Any], object]
 
 
 def service_name(node: str) -> str:
-    """The service's name, the same for all nodes of this name."""
+    """The service's name; it is the same for all nodes with this name."""
     return f"{node}/parameters"
 
 
@@ -69,9 +69,10 @@ class DeclaredParameters:
         return {"parameters": [self._row(each) for each in list(self.by_name.values())]}
 
     def _read(self, name: str, text: str) -> Any:
-        """
+        """The value in a request to set a parameter.
+
         Raises:
-            InvalidArgument: the parameter cannot be set, or not to this value.
+            InvalidArgument: the parameter cannot be set, or the text is not a value of its type.
         """
         if name not in self.by_name:
             raise InvalidArgument(f"node {self._node!r} has declared no parameter {name!r}")
@@ -100,7 +101,7 @@ def _sets_at_most_one(texts: object) -> TypeGuard[dict[str, str]]:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON can hold it; any other object as its `repr`."""
+    """The value if JSON can represent it, else its `repr`."""
     try:
         json.dumps(value)
     except (TypeError, ValueError):

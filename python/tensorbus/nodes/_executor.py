@@ -25,7 +25,7 @@ from tensorbus.nodes._grid import Grid
 
 OnException = Callable[[BaseException], None]
 
-# Seconds. uvloop rounds to whole milliseconds: less than half of one would not wait at all.
+# Seconds. uvloop rounds to whole milliseconds, so that less than half a millisecond is no wait.
 _MIN_SLEEP = 0.0006
 
 
@@ -53,7 +53,10 @@ class AsyncExecutor:
 
     Args:
         callback: a function without arguments.
-        on_error: called with each exception; by default it is logged. The calls go on.
+        on_error: called with each exception; by default it is logged. The calls continue.
+
+    Raises:
+        TypeError: the callback is not callable.
 
     >>> calls = []
     >>> def work():
@@ -71,7 +74,7 @@ class AsyncExecutor:
         self._on_error = on_error or _logged(callback)
         self._stopped = False
         self._wait: asyncio.Future[None] | None = None
-        self.ticks: int = 0  # how often it was called
+        self.ticks: int = 0  # calls so far
 
     async def run(self) -> None:
         """Calls the function until `stop`, or until the task is cancelled."""
@@ -80,7 +83,7 @@ class AsyncExecutor:
             await asyncio.sleep(0)
 
     def stop(self) -> None:
-        """Ends `run` for good, after the current call. Call it in the loop's thread."""
+        """Ends `run` after the current call. It cannot run again. Only for the loop's thread."""
         self._stopped = True
         if self._wait is not None and not self._wait.done():
             self._wait.set_result(None)
@@ -101,19 +104,20 @@ class AsyncExecutor:
 class RateExecutor(AsyncExecutor):
     """Calls a function, plain or `async def`, at a rate in an event loop.
 
-    The calls stay on a fixed grid of the monotonic clock, however long each takes. A call that was
-    due before the one before it had ended comes late, or is left out with `skip=True`; `overruns`
-    counts both. The first call comes one period after `run` begins.
+    The calls are on a fixed grid of the monotonic clock, which does not depend on their duration. A
+    call that is due before the previous call has ended is late, or is left out with `skip=True`;
+    `overruns` counts both. The first call is made one period after `run` begins.
 
     Args:
         rate_hz: calls per second.
         callback: a function without arguments.
         skip: leave out calls that are late.
         at_once: make the first call when `run` begins.
-        on_error: called with each exception; by default it is logged. The calls go on.
+        on_error: called with each exception; by default it is logged. The calls continue.
 
     Raises:
         InvalidArgument: `rate_hz` is not a number above 0.
+        TypeError: the callback is not callable.
     """
 
     def __init__(
@@ -133,7 +137,7 @@ class RateExecutor(AsyncExecutor):
 
     @property
     def overruns(self) -> int:
-        """Calls that were due before the one before them had ended, in this run."""
+        """Calls in this run that were due before the previous call had ended."""
         return 0 if self._grid is None else self._grid.overruns
 
     async def run(self) -> None:
@@ -171,7 +175,7 @@ class SyncRateExecutor:
 
     Raises:
         InvalidArgument: `rate_hz` is not a number above 0.
-        TypeError: the callback is a coroutine function.
+        TypeError: the callback is not callable, or is a coroutine function.
 
     >>> def work():
     ...     if executor.ticks == 3:
@@ -199,11 +203,11 @@ class SyncRateExecutor:
         self._at_once = at_once
         self._stop = stop_event or StopEvent()
         self._grid: Grid | None = None
-        self.ticks: int = 0  # how often it was called
+        self.ticks: int = 0  # calls so far
 
     @property
     def overruns(self) -> int:
-        """Calls that were due before the one before them had ended, in this run."""
+        """Calls in this run that were due before the previous call had ended."""
         return 0 if self._grid is None else self._grid.overruns
 
     def run(self, timeout: float | None = None) -> None:
@@ -219,7 +223,7 @@ class SyncRateExecutor:
         self._stop.wait(max(end - time.monotonic(), 0))
 
     def stop(self) -> None:
-        """Ends `run` for good, after the current call. Call it from any thread."""
+        """Ends `run` after the current call; `run` cannot start again. Any thread may call it."""
         self._stop.set()
 
     def _tick(self) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 
 class Grid:
-    """When the next tick is due. A late tick moves none of those that follow.
+    """When the next tick is due. A late tick does not move the ticks after it.
 
-    Times are in the unit of `period`, of any one clock.
+    All times are of one clock, in the unit of `period`.
 
     Args:
         period: time between two ticks.
         start: the grid's first point.
-        skip: a tick that was due before the one before it ended is left out. False: it comes late.
+        skip: leave out a tick that is due before the previous tick has ended. False: it is late.
         at_once: the first tick is due at the start, and not one period later.
 
     >>> grid = Grid(1.0, 100.0)
@@ -36,11 +36,11 @@ class Grid:
         self._period = period
         self._skip = skip
         self._first = 0 if at_once else 1
-        self.overruns = 0  # ticks that were due before the one before them had ended
+        self.overruns = 0  # ticks that were due before the previous tick had ended
         self.restart(start)
 
     def restart(self, start: float) -> None:
-        """Counts ticks from this time on. `overruns` stays."""
+        """Begins the grid again at this time. `overruns` is not reset."""
         self._start = start
         self._number = self._first
 
@@ -50,7 +50,7 @@ class Grid:
         return self._start + self._number * self._period
 
     def advance(self, now: float) -> bool:
-        """Goes to the next tick when one has ended; True if the next one was due by then."""
+        """Goes to the next tick after a tick has ended. True: the next tick was due by then."""
         self._number += 1
         if now < self.due:
             return False

@@ -1,4 +1,4 @@
-"""How a node's work starts and ends, and the methods by which users run and close a node."""
+"""The start and end of a node's work, and the methods by which users run and close a node."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ class Work(Protocol):
 
 
 class Belonging(Protocol):
-    """Something that is closed with its node."""
+    """An object that is closed with its node."""
 
     def close(self) -> None: ...
 
 
 class Lifecycle:
-    """Starts a node's work when the node runs, each piece in its own task or thread, and ends it.
+    """Starts a node's work, each piece in its own task or thread, when the node runs, and ends it.
 
-    `stop` may be called in any thread. Everything else belongs to the event loop's thread, or,
-    without a loop, to the main thread.
+    `stop` may be called in any thread. Everything else may only be used in the event loop's thread,
+    or, without a loop, in the main thread.
 
     Args:
         node: the node's name.
@@ -86,7 +86,7 @@ class Lifecycle:
         self._close_at_end = False
 
     def add(self, work: Work, place: Place | None = None) -> None:
-        """Adds work, which starts now if the node is running, else when it runs."""
+        """Adds work. It starts now if the node is running, else when the node runs."""
         self._work[work] = place
         if work.mode == "async" and self._loop is not None:
             self._start_task(work)
@@ -99,7 +99,7 @@ class Lifecycle:
 
     @property
     def has_work(self) -> bool:
-        """True if there is anything to run."""
+        """True if there is work to run."""
         return bool(self._work) or self.threads.were_started
 
     @property
@@ -146,9 +146,9 @@ class Lifecycle:
         self.failures.raise_first()
 
     def spin(self, timeout: float | None) -> bool:
-        """Blocks until `stop`, or for `timeout` seconds; False after that.
+        """Blocks until `stop`, or for `timeout` seconds; False after a timeout.
 
-        An exception, such as KeyboardInterrupt, ends the threads, too.
+        An exception, for example KeyboardInterrupt, ends the threads, too.
         """
         self.start_threads()
         try:
@@ -171,7 +171,7 @@ class Lifecycle:
                     self._start_thread(work)
 
     def stop(self) -> None:
-        """Ends `run` and `spin` for good. Called from any thread or signal handler."""
+        """Ends `run` and `spin`; they cannot start again. For any thread and signal handler."""
         self.stopped.set()
         loop, wake = self._loop, self._wake
         if loop is not None and wake is not None:
@@ -219,7 +219,7 @@ class Lifecycle:
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.failures.end_with(error)  # a bug of ours: callbacks' errors never get here
+            self.failures.end_with(error)  # a bug of Tensorbus: errors of callbacks were reported
 
     def _start_thread(self, work: Work) -> None:
         for _ in range(work.parallel):
@@ -282,7 +282,7 @@ class HasLifecycle:
 
     @property
     def is_running(self) -> bool:
-        """True in `run`, and from the first `spin` to the end."""
+        """True in `run`, and from the first `spin` until the node stops."""
         return self.__lifecycle.running
 
     @property
@@ -306,8 +306,8 @@ class HasLifecycle:
     def spin(self, timeout: float | None = None) -> bool:
         """Runs a node without an event loop until `stop`; False after `timeout` seconds.
 
-        The threads go on between two calls. SIGTERM raises `SystemExit(143)` here, as Ctrl-C
-        raises `KeyboardInterrupt`.
+        The node's threads continue between two calls. SIGTERM raises `SystemExit(143)` in this
+        call, as Ctrl-C raises `KeyboardInterrupt`.
 
         Raises:
             InvalidArgument: a value was given for a parameter that was not declared.
@@ -322,7 +322,10 @@ class HasLifecycle:
             return self.__lifecycle.spin(timeout)
 
     def stop(self) -> None:
-        """Ends `run` and `spin` for good. Call it from any thread, callback or signal handler."""
+        """Ends `run` and `spin`; they cannot start again.
+
+        Any thread, callback or signal handler may call it.
+        """
         self.__lifecycle.stop()
 
     async def close(self) -> None:
@@ -330,7 +333,7 @@ class HasLifecycle:
         await self.__lifecycle.close()
 
     def close_sync(self) -> None:
-        """Does what `close` does, without an event loop.
+        """`close` without an event loop.
 
         Raises:
             RuntimeError: the node has work that needs an event loop.

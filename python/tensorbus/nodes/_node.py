@@ -43,22 +43,22 @@ if TYPE_CHECKING:
 class Node(HasLifecycle):
     """Publishers, subscribers with callbacks, timers and services under one name.
 
-    In an event loop, `async with Node(...) as node: await node.run()`, callbacks are `async def` or
-    plain functions and each subscriber has its own task. Without one, `with Node(...) as node:
-    node.spin()`, they are plain functions with `mode="sync"` and each has its own thread. See
-    docs/nodes.md.
+    With an event loop, `async with Node(...) as node: await node.run()`, callbacks are `async def`
+    or plain functions, and each subscriber has its own task. Without an event loop, `with Node(...)
+    as node: node.spin()`, callbacks are plain functions with `mode="sync"`, and each subscriber has
+    its own thread. See docs/nodes.md.
 
     Args:
-        name: the name in `list_nodes`. Any number of nodes may share one.
+        name: the name in `list_nodes`. Any number of nodes may have the same name.
         domain: see `tensorbus.participant`.
-        on_error: what an exception in a callback does. "log": it is logged. "stop": it is logged
-            and ends `run`. "raise": it is logged, and `run` raises it.
-        parameters: values for `declare_parameter` where neither the command line nor the
-            environment has one. Each must be declared before `run` or `spin`.
-        clock: a topic whose time the timers follow, as a `Player` publishes it.
+        on_error: the effect of an exception in a callback. "log": it is logged. "stop": it is
+            logged, and ends `run` and `spin`. "raise": it is logged, and `run` or `spin` raises it.
+        parameters: values for `declare_parameter`, used if neither the command line nor the
+            environment has a value. Each must be declared before `run` or `spin`.
+        clock: a topic whose time the timers follow, for example the clock of a `Player`.
 
     Raises:
-        InvalidArgument: the name is empty or no text, or `on_error` is none of the three.
+        InvalidArgument: the name is not a str or is empty, or `on_error` is unknown.
         AccessDenied: another user owns the domain directory or may write to it.
 
     >>> import asyncio
@@ -113,7 +113,7 @@ class Node(HasLifecycle):
 
     @property
     def subscribers(self) -> list[str]:
-        """The topics that the node subscribes to, each once."""
+        """The topics to which the node subscribes, each once."""
         return list(dict.fromkeys(each.topic for each in self.__subscriptions))
 
     @property
@@ -122,11 +122,11 @@ class Node(HasLifecycle):
         return MappingProxyType(self.__declared.by_name)
 
     def get_publisher(self, topic: str) -> Publisher | None:
-        """The publisher of a topic, if there is one."""
+        """The publisher of a topic; None if there is none."""
         return self.__publishers.get(topic)
 
     def get_subscriber(self, topic: str) -> Subscription | None:
-        """The first subscriber of a topic, if there is one."""
+        """The first subscriber of a topic; None if there is none."""
         return next((each for each in self.__subscriptions if each.topic == topic), None)
 
     def create_publisher(
@@ -143,6 +143,10 @@ class Node(HasLifecycle):
 
         Args:
             topic, message_type, depth, options: see `Publisher`.
+
+        Raises:
+            InvalidArgument, TypeError, MessageError, Unsupported, AccessDenied: as `Publisher`.
+            Closed: the node is closed.
         """
         self.__lifecycle.check_open()
         if topic in self.__publishers:
@@ -175,29 +179,33 @@ class Node(HasLifecycle):
     ) -> Subscription[T]:
         """Calls `callback(message, header)` for each sample. Without a callback, use `receive`.
 
-        A topic may have several subscribers. The callback may be `async def`; calls for its samples
-        never overlap. The message is `sample.data`, the header `sample.header`.
+        A node may have several subscribers of a topic. The callback may be `async def`; its calls
+        never overlap. The message is `sample.data`, and the header is `sample.header`.
 
         Args:
             topic, message_type, options: see `Subscriber`.
-            queue_size: how many samples may wait for the callback; further ones drop the oldest.
-            mode: "async": call back in the event loop. "sync": in a thread of its own.
+            callback: a function of the message and the header.
+            queue_size: how many samples may wait for the callback; a further sample replaces the
+                oldest.
+            mode: "async": call the callback in the event loop. "sync": call it in its own thread.
             wait_for_topic: the topic may be published later. False: raise `Timeout` if it has no
                 publisher now.
             topic_timeout: seconds of `run` without a publisher after which an error is reported,
-                once; the subscriber goes on waiting.
+                once; the subscriber continues to wait.
             strict: a publisher of another type ends `run` or `spin` with `TypeMismatch`. Otherwise
-                the mismatch is reported as an error of a callback is, and other publishers' samples
-                still come.
+                the mismatch is reported like an error of a callback, and the samples of other
+                publishers are still received.
             cpu_affinity: the CPU, or CPUs, of the thread of mode "sync".
             sched_priority: that thread's real-time priority (SCHED_FIFO), 1 to 99.
 
         Raises:
-            InvalidArgument: an unknown mode, mode "sync" without a callback, or CPUs that do not
-                exist.
-            TypeError: a coroutine function in mode "sync", or a callback with other arguments.
-            AccessDenied: the system does not grant the priority; the message says what is missing.
+            InvalidArgument: the mode is unknown, mode "sync" has no callback, a CPU does not exist,
+                or as `Subscriber`.
+            TypeError: the callback is a coroutine function in mode "sync", or has other arguments.
+            AccessDenied: the system does not grant the priority; the message names what is missing.
             Timeout: the topic has no publisher now, with `wait_for_topic=False`.
+            MessageError, Unsupported: as `Subscriber`.
+            Closed: the node is closed.
         """
         self.__lifecycle.check_open()
         if callback is not None or checked_mode(mode) == "sync":
@@ -242,18 +250,21 @@ class Node(HasLifecycle):
     ) -> Timer:
         """Calls `callback()` every `period` seconds while the node runs, first after one period.
 
-        Ticks stay on a fixed grid of the monotonic clock, or of the node's `clock`. A tick that was
-        due before the one before it had ended comes late, or is left out with `skip=True`;
+        Ticks are on a fixed grid of the monotonic clock, or of the node's `clock`. A tick that is
+        due before the previous tick has ended is late, or is left out with `skip=True`;
         `timer.overruns` counts both.
 
         Args:
-            at_once: the first tick comes when the node starts to run.
+            period: seconds from one tick to the next.
+            callback: a function without arguments, plain or `async def`.
+            skip: leave out ticks that are late.
+            at_once: the first tick is due when the node starts to run.
             mode, cpu_affinity, sched_priority: see `create_subscriber`.
 
         Raises:
-            InvalidArgument: `period` is not a number above 0, or an unknown mode.
-            TypeError: a coroutine function in mode "sync", or a callback with arguments.
-            AccessDenied: see `create_subscriber`.
+            InvalidArgument: `period` is not a number above 0, or the mode is unknown.
+            TypeError: the callback is a coroutine function in mode "sync", or has arguments.
+            AccessDenied, Closed: see `create_subscriber`.
         """
         self.__lifecycle.check_open()
         callback = checked_callback(callback, checked_mode(mode), ())
@@ -279,17 +290,22 @@ class Node(HasLifecycle):
     ) -> Service:
         """Replies to requests with the result of `callback(request)` while the node runs.
 
-        An exception of the callback is logged here and raised in the client.
+        An exception of the callback is handled as in other callbacks, see `on_error`; the client
+        raises `ServiceError`.
 
         Args:
-            name: the service's name. Any number of processes may offer it; each client uses one.
+            name: the service's name. Any number of processes may offer it; each client distributes
+                its calls over them.
             request_type, reply_type: classes that inherit from `Message`; `None` for any value.
+            callback: a function of the request, plain or `async def`.
             concurrency: how many requests are handled at the same time, in tasks or threads.
             library: the library of received tensors, see `tensorbus.Subscriber`.
             mode, cpu_affinity, sched_priority: see `create_subscriber`.
 
         Raises:
-            InvalidArgument, TypeError, AccessDenied: see `create_subscriber`.
+            InvalidArgument, TypeError, AccessDenied, Closed: see `create_subscriber`.
+            MessageError: a type is not a dataclass.
+            Unsupported: a type has a field that cannot be sent.
         """
         self.__lifecycle.check_open()
         callback = checked_callback(callback, checked_mode(mode), ("request",))
@@ -324,7 +340,11 @@ class Node(HasLifecycle):
 
         Args:
             name, request_type, reply_type, timeout, access, library: see `Client`.
-            domain: by default the node's.
+            domain: by default the domain of the node.
+
+        Raises:
+            InvalidArgument, MessageError, Unsupported: as `Client`.
+            Closed: the node is closed.
         """
         self.__lifecycle.check_open()
         client = Client(
@@ -344,7 +364,15 @@ class Node(HasLifecycle):
     ) -> threading.Thread:
         """Runs `target(stop_event, *args, **kwargs)` in a thread, at once.
 
-        It must return soon after `stop_event` is set: closing the node waits for its end.
+        The function must return soon after `stop_event` is set: closing the node waits for it.
+
+        Args:
+            target: a plain function.
+            name: the name of the thread in the log; by default the name of the function.
+
+        Raises:
+            TypeError: `target` is not callable, or is a coroutine function.
+            Closed: the node is closed.
         """
         self.__lifecycle.check_open()
         checked_callback(target, "sync")
@@ -358,18 +386,24 @@ class Node(HasLifecycle):
     ) -> Any:
         """The value of a parameter, of the default's type.
 
-        It comes from the command line, `--NODE.NAME=VALUE` or `--NAME=VALUE`; else from the
+        The value is from the command line, `--NODE.NAME=VALUE` or `--NAME=VALUE`; else from the
         environment, `TENSORBUS_NODE_<NODE>_<NAME>` in capitals; else from `Node(parameters=...)`;
         else it is the default.
 
         Args:
-            on_set: called with the new value when `tensorbus param set` sends one to the running
-                node; it refuses the value by raising. It runs in the event loop if the node has
-                other work there, else in a thread. Without `on_set` the value cannot change.
+            name: the parameter's name, of letters, digits and "_".
+            default: a bool, int, float, str, list, tuple, dict or `None`. A text is read as a value
+                of this type; for `None`, as a str.
+            help: a description for `tensorbus param list`.
+            on_set: called with the new value when `tensorbus param set` sends a value to the
+                running node; it refuses the value by raising an exception. It runs in the event
+                loop if the node has other work there, else in a thread. `None`: the value cannot
+                change.
 
         Raises:
-            InvalidArgument: the text cannot be read as that type; the message names it.
-            TypeError: `on_set` is a coroutine function, or takes other arguments.
+            InvalidArgument: the name is invalid, or the text cannot be read as a value of the
+                default's type; the message names it.
+            TypeError: `on_set` is a coroutine function, or has other arguments.
 
         >>> with Node("camera", parameters={"rate": 10.0}) as node:
         ...     node.declare_parameter("rate", 30.0, help="frames a second")
@@ -399,4 +433,4 @@ def _refuse(options: Mapping[str, object], keyword: str, method: str, other: str
 
 def _check_topic(topic: str, domain: str | None) -> None:
     if _core.wait_for_topic(topic, 0, participant(domain)) is not Outcome.DONE:
-        raise Timeout(f"nobody publishes {topic!r}, and wait_for_topic=False")
+        raise Timeout(f"topic {topic!r} has no publisher, and wait_for_topic=False")

@@ -30,18 +30,20 @@ class Parameter:
     value: Any
     default: Any
     help: str
-    source: str  # "command line", "environment", "program", "default" or, set later, "service"
+    source: str
+    """The source of the value: "command line", "environment", "program" (`Node(parameters=...)`),
+    "default", or "service" after `tensorbus param set`."""
 
 
 def find_parameter(
     node: str, name: str, default: Any, help: str, given: Mapping[str, Any]
 ) -> Parameter:
-    """A parameter with its value, from the first place that has one.
+    """A parameter with its value, from the first source that has a value.
 
-    The places are `--NODE.NAME=VALUE`, `--NAME=VALUE`, the environment's
+    The sources are `--NODE.NAME=VALUE`, `--NAME=VALUE`, the environment's
     `TENSORBUS_NODE_<NODE>_<NAME>` in capitals unless it is empty, `Node(parameters=...)`, and the
-    default. The last of several options on the command line counts. Texts are read as the type of
-    the default.
+    default. If the command line has an option several times, the last option counts. A text is read
+    as a value of the default's type.
 
     Raises:
         InvalidArgument: the name is malformed, or the text cannot be read as that type.
@@ -68,13 +70,13 @@ def check_all_declared(
 ) -> None:
     """Refuses values for parameters that the node has not declared.
 
-    A value that names the node is an error. `--NAME=VALUE` and environment variables may be meant
-    for something else: if the name is close to a parameter that has its default, there is a
-    warning.
+    A value that names the node is an error. `--NAME=VALUE` and environment variables may have
+    another purpose: they cause a warning if the name is similar to that of a parameter that has its
+    default.
 
     Raises:
-        InvalidArgument: a value of `Node(parameters=...)` or `--NODE.NAME=VALUE` is for no
-            parameter of the node; the message has the nearest name.
+        InvalidArgument: a name in `Node(parameters=...)` or `--NODE.NAME=VALUE` is not a parameter
+            of the node; the message has the most similar name.
     """
     for name in given:
         if name not in declared:
@@ -97,7 +99,7 @@ def check_all_declared(
 
 
 def log_undeclared(node: str, given: Mapping[str, Any], declared: Mapping[str, Parameter]) -> None:
-    """Logs what `check_all_declared` refuses, for a node that ends without having been run."""
+    """Logs the error of `check_all_declared`, for a node that ends without having been run."""
     try:
         check_all_declared(node, given, declared)
     except InvalidArgument as error:
@@ -112,7 +114,8 @@ def _unknown(node: str, where: str, name: str, declared: Iterable[str]) -> str:
 
 
 def _nearest(name: str, declared: Iterable[str]) -> str | None:
-    """
+    """The most similar declared name; None if no name is similar.
+
     >>> _nearest("rte", ["gain", "rate"]), _nearest("fps", ["gain", "rate"])
     ('rate', None)
     """
@@ -120,7 +123,7 @@ def _nearest(name: str, declared: Iterable[str]) -> str | None:
 
 
 def _options(prefix: str) -> list[tuple[str, str]]:
-    """Options on the command line with this prefix before a name, each with that name."""
+    """The options on the command line with this prefix, each with the name after the prefix."""
     options = [text.partition("=")[0] for text in _before_dashes(sys.argv[1:]) if "=" in text]
     return [
         (option, option[len(prefix) :])
@@ -139,7 +142,8 @@ def variable_of(node: str, name: str) -> str:
 
 
 def _on_command_line(option: str, arguments: Sequence[str]) -> str | None:
-    """
+    """The text of the last option with this name; None if there is none.
+
     >>> _on_command_line("--rate", ["--rate=10", "x", "--rate=20", "--", "--rate=30"])
     '20'
     """

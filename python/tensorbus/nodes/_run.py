@@ -1,4 +1,4 @@
-"""The main program of nodes: an event loop that a signal ends in order."""
+"""The main program of nodes: an event loop, and the signals that end it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ _ENDS: dict[signal.Signals, Any] = {
 
 @public
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine in an event loop of its own; uvloop's if uvloop is installed.
+    """Runs a coroutine in a new event loop, and returns its result.
 
-    SIGINT (Ctrl-C) and SIGTERM cancel the coroutine, so that its `finally` and `with` blocks run
-    and its nodes end. Then `run` raises `KeyboardInterrupt`, as `asyncio.run` does, or
-    `SystemExit(143)` after SIGTERM. A second signal raises at once. Handlers that the program has
-    set stay as they are. In threads other than the main one, `run` handles no signals.
+    The loop is uvloop's if uvloop is installed. SIGINT (Ctrl-C) and SIGTERM cancel the coroutine,
+    so that its `finally` and `with` blocks run and its nodes end. Then `run` raises
+    `KeyboardInterrupt`, like `asyncio.run`, or `SystemExit(143)` after SIGTERM. A second signal
+    raises the exception at once. Handlers that the program has set are not replaced. Outside the
+    main thread, `run` handles no signals.
 
     Raises:
         KeyboardInterrupt, SystemExit: see above.
         RuntimeError: an event loop is already running in this thread.
-        Exception: whatever the coroutine raises.
+        Exception: the coroutine raised it.
 
     >>> async def main():
     ...     return 7
@@ -60,8 +61,8 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 class EndedBySignals:
     """A context in which the first signal that ends a program cancels a task.
 
-    Enter it before the task exists: an exception that a signal raises during an import may be lost.
-    Outside the main thread it does nothing.
+    Enter it before the task exists: without it, a signal during an import raises an exception,
+    which may be lost. Outside the main thread it does nothing.
     """
 
     def __init__(self) -> None:
@@ -82,7 +83,7 @@ class EndedBySignals:
             signal.signal(number, _ENDS[number])
 
     def cancels(self, task: asyncio.Task[Any]) -> None:
-        """Sets the task, and cancels it if a signal has already come."""
+        """Sets the task, and cancels it if a signal has already arrived."""
         self._task = task
         if self._received is not None:
             task.cancel()

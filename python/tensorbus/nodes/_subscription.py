@@ -21,9 +21,9 @@ from tensorbus._topics.parents import Parents
 from tensorbus._topics.sample import Sample
 from tensorbus._topics.subscriber import Subscriber
 
-# Seconds of callbacks in a row after which other tasks of the loop get a turn.
+# Seconds of callbacks in a row after which the task yields to other tasks of the loop.
 _TURN = 0.001
-# Seconds until the next attempt after receiving has failed.
+# Seconds until the next attempt after an error of receiving.
 _RETRY_INTERVAL = 0.01
 
 
@@ -31,7 +31,8 @@ _RETRY_INTERVAL = 0.01
 class Subscription(Closing, Generic[T]):
     """A node's subscriber, with a callback or for `receive`. Made by `Node.create_subscriber`.
 
-    When a slow callback lets the queue fill, the oldest samples are dropped and counted.
+    If a slow callback makes the queue full, the oldest samples are dropped, and counted in
+    `dropped_count`.
     """
 
     _in_a_child = "make the node in the child"
@@ -53,7 +54,7 @@ class Subscription(Closing, Generic[T]):
         self.topic: str = subscriber.topic
         self.label: str = f"topic {self.topic!r}"
         self.receive_count: int = 0
-        self.last_receive_time: float | None = None  # of time.time()
+        self.last_receive_time: float | None = None  # from time.time()
         self.running: bool = False
         self._subscriber = subscriber
         self._receiver = AsyncReceiver(subscriber, None) if mode == "async" else None
@@ -68,7 +69,7 @@ class Subscription(Closing, Generic[T]):
 
         Raises:
             Timeout, TypeMismatch, Closed, HoldLimit: see `Subscriber.receive`.
-            RuntimeError: the subscriber is synchronous.
+            RuntimeError: the subscriber has `mode="sync"`.
         """
         if self._receiver is None:
             raise RuntimeError(f"the subscriber of {self.topic!r} has mode='sync'")
@@ -86,7 +87,7 @@ class Subscription(Closing, Generic[T]):
 
     @property
     def dropped_count(self) -> int:
-        """How many samples were dropped because the queue was full."""
+        """How many samples were missed, usually because the queue was full."""
         return self.stats.missed
 
     @property
@@ -96,11 +97,14 @@ class Subscription(Closing, Generic[T]):
 
     @property
     def stats(self) -> SubscriberStats:
-        """See `Subscriber.stats`; after `close`, the last ones."""
+        """See `Subscriber.stats`; after `close`, the last counters."""
         return self._subscriber.stats if self._last_stats is None else self._last_stats
 
     def close(self) -> None:
-        """Closes it, which ends waiting calls. From any thread; a second call does nothing."""
+        """Closes the subscriber, which ends waiting calls. A second call does nothing.
+
+        Any thread may call it.
+        """
         if self._last_stats is None:
             self._last_stats = replace(self._subscriber.stats, publishers=0)
         self._subscriber.close()
@@ -196,11 +200,11 @@ class Subscription(Closing, Generic[T]):
         self._topic_timeout = None
 
     def _reported(self, error: Error) -> float:
-        """Reports why no samples come, once for each kind; returns seconds until the next try."""
+        """Reports why no sample arrives, once for each kind. Returns seconds until the next try."""
         if isinstance(error, Timeout):
             self._topic_timeout, waited = None, self._topic_timeout
             if waited is not None and not self.is_connected:
-                silence = Timeout(f"nobody has published on {self.topic!r} in {waited} s")
+                silence = Timeout(f"topic {self.topic!r} had no publisher in {waited} s")
                 self._failures.report(silence, self.label)
             return 0
         if isinstance(error, TypeMismatch) and self._strict:

@@ -1,4 +1,4 @@
-"""A node's threads: their CPUs and priority, and their end."""
+"""A node's threads, with their CPUs and priority."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _JOIN_WARNING_AFTER = 5.0
 
 @dataclass(frozen=True)
 class Place:
-    """Where a thread runs and how urgent it is: CPU numbers and a SCHED_FIFO priority."""
+    """The CPUs and the SCHED_FIFO priority of a thread; None: not set."""
 
     cpus: tuple[int, ...] | None = None
     priority: int | None = None
@@ -29,9 +29,9 @@ class Place:
         """A place, after a test that a thread of this process may take it.
 
         Raises:
-            InvalidArgument: CPUs that do not exist or that this process may not use, a priority out
-                of range, or either of them with mode "async".
-            AccessDenied: the system does not grant the priority; the message says what is missing.
+            InvalidArgument: a CPU does not exist, or this process may not use it; the priority is
+                out of range; or one of them is given for mode "async".
+            AccessDenied: the system does not grant the priority; the message names what is missing.
         """
         if isinstance(cpu_affinity, int):
             cpu_affinity = (cpu_affinity,)
@@ -43,7 +43,7 @@ class Place:
         return place
 
     def take(self) -> None:
-        """Moves the calling thread there."""
+        """Gives the calling thread these CPUs and this priority."""
         if self.cpus is not None:
             _run_on(self.cpus)
         if self.priority is not None:
@@ -103,7 +103,7 @@ class Threads:
         self._failed = failed
         self.were_started: bool = False
         self._threads: list[threading.Thread] = []
-        self._waiting: set[threading.Thread] = set()  # members of _threads that have called join
+        self._waiting: set[threading.Thread] = set()  # threads in _threads that have called join
         self._lock = threading.RLock()  # reentrant: a signal handler may start a thread
 
     def start(
@@ -127,11 +127,14 @@ class Threads:
         return thread
 
     def join(self) -> None:
-        """Waits for the threads. A member waits neither for itself nor for members in this call."""
+        """Waits for the threads.
+
+        If one of the threads calls it, it waits neither for itself nor for other threads in `join`.
+        """
         caller = threading.current_thread()
         with self._lock:
             threads = self._threads
-            if caller in threads:  # members in this call wait for the caller already
+            if caller in threads:  # threads in this call wait for the caller already
                 threads = [each for each in threads if each not in {caller, *self._waiting}]
                 self._waiting.add(caller)
         for thread in threads:

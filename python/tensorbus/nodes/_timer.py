@@ -16,7 +16,7 @@ from tensorbus.nodes._executor import RateExecutor, SyncRateExecutor, positive
 
 @public
 class Timer:
-    """Calls back every `period` seconds while its node runs. Made by `Node.create_timer`."""
+    """Calls a function every `period` seconds while its node runs. Made by `Node.create_timer`."""
 
     parallel = 1
 
@@ -51,12 +51,12 @@ class Timer:
 
     @property
     def overruns(self) -> int:
-        """How many ticks were due before the one before them had ended."""
+        """How many ticks were due before the previous tick had ended."""
         return self._executor.overruns
 
     @property
     def time_ns(self) -> int:
-        """The time in nanoseconds since 1970: that of the node's clock topic, if it has one."""
+        """The time in nanoseconds since 1970: of the node's clock topic, or else the wall clock."""
         return time.time_ns()
 
     def cancel(self) -> None:

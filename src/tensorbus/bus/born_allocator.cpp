@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/bus/participant/participant.hpp"
 #include "tensorbus/memory/block.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
 #include "tensorbus/platform/fork_guard.hpp"
@@ -33,11 +33,11 @@ platform::Immortal<BornBlocks> born_blocks;
 std::atomic<std::uint64_t> born_count{0};
 std::atomic<std::uint64_t> elsewhere_count{0};
 
-// Returns whole pages: memory that may be published shares no page with other memory, and is found
-// by its address.
-memory::BlockRef born_block(ParticipantCore& core, std::size_t bytes) {
+// Returns a block of whole pages: it shares no page with other memory, and is found by its address.
+memory::BlockRef born_block(Participant& core, std::size_t bytes) {
   try {
-    // NumPy allocates with the GIL, which a publishing thread may need before it goes on.
+    // Does not wait: NumPy allocates with the GIL held, and a publishing thread may need the GIL to
+    // go on.
     memory::BlockRef block = core.memory().allocate_without_waiting(
         std::max(bytes, platform::page_bytes()), memory::Grant::kRead);
     block->mark_born();
@@ -65,8 +65,8 @@ bool may_begin_at(const void* first) noexcept {
 
 }  // namespace
 
-BornAllocator::BornAllocator(const Participant& participant)
-    : core_(participant.core()), fork_generation_(platform::fork_generation()) {}
+BornAllocator::BornAllocator(const ParticipantRef& participant)
+    : core_(participant), fork_generation_(platform::fork_generation()) {}
 
 void* BornAllocator::allocate(std::size_t bytes) noexcept {
   if (fork_generation_ == platform::fork_generation()) {
@@ -112,10 +112,10 @@ BornAllocator::Use BornAllocator::use() noexcept {
           .elsewhere = elsewhere_count.load(std::memory_order_relaxed)};
 }
 
-Loan born(const Layout& layout, const Participant& participant) {
+Loan born(const Layout& layout, const ParticipantRef& participant) {
   return platform::with_memory_errors([&] {
     const ByteSpan span = span_of(layout);
-    return Loan(born_block(*participant.core(), span.bytes()), layout, span);
+    return Loan(born_block(*participant, span.bytes()), layout, span);
   });
 }
 

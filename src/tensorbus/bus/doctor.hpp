@@ -11,12 +11,12 @@
 
 namespace tensorbus::bus {
 
-// The abilities of this machine for processes that share host memory, probed with real calls; for
+// The abilities of this machine to share host memory between processes, probed with real calls. For
 // GPUs see device/probe.hpp.
 struct HostFindings {
   std::string kernel;  // "6.1.0-13-amd64"
   ProbeResult kernel_version;
-  ProbeResult pidfd;          // the death of another process is noticed at once
+  ProbeResult pidfd;          // detects the end of another process at once
   ProbeResult shared_memory;  // sealed memfds, which a borrower can only read
   ProbeResult huge_pages;     // shared memory can use them, which is faster; not required
   std::string domain_path;
@@ -25,7 +25,7 @@ struct HostFindings {
   std::vector<std::string> other_domains;  // of this user, with living processes
 
   std::size_t memory_bytes = 0;               // memory that this process may still take
-  std::string memory_limit;                   // what bounds memory_bytes
+  std::string memory_limit;                   // the limit that bounds memory_bytes
   std::optional<std::uint64_t> open_files;    // RLIMIT_NOFILE; empty: unlimited
   std::optional<std::uint64_t> locked_bytes;  // RLIMIT_MEMLOCK; Tensorbus needs none
 

@@ -34,7 +34,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t kMaxInspectionBytes = std::size_t{64} << 20;  // of all reports together
-constexpr auto kAskAgainDelay = 10ms;  // after a full backlog, or without a descriptor
+constexpr auto kAskAgainDelay = 10ms;  // after a full backlog, or a lack of descriptors
 
 std::string seconds_text(std::chrono::nanoseconds time) {
   std::array<char, 32> text{};
@@ -53,7 +53,7 @@ class Question {
   bool is_dead() const noexcept { return state_ == State::kDead; }
   // Returns the socket to poll; -1: not connected yet.
   int fd() const noexcept { return channel_ ? channel_->fd() : -1; }
-  // Whether go_on() may make progress: the result of poll().
+  // True if go_on() may make progress. Set from the result of poll().
   bool ready = true;
 
   // Connects, or reads the reply. `room`: bytes that reports may still take.
@@ -74,10 +74,10 @@ class Question {
   }
   void give_up(const platform::StopCondition& stop) {
     const bool in_time = stop.remaining(stop.timeout()).count() > 0;
-    std::string why = in_time ? "the call was interrupted before it answered"
+    std::string why = in_time ? "the call was interrupted before the process replied"
                               : "no answer within " + seconds_text(stop.timeout());
     if (!channel_ && !shortage_.empty()) {
-      why += ": there was no room here to ask it: " + shortage_;
+      why += ": this process had no room for a connection to it: " + shortage_;
     } else if (report_.pid != 0 && !in_time) {
       const std::string state = process_state(std::to_string(report_.pid));
       why += ": the process " + (state.empty() ? "is busy, or hangs" : state);
@@ -132,19 +132,19 @@ class Question {
     const unsigned version = received.header.version;
     std::string why = "it refused: " + link::as_reason(refusal.text);
     if (version != link::kProtocolVersion)
-      why = "its protocol version is " + std::to_string(version) + ", that of this process " +
+      why = "its protocol version is " + std::to_string(version) + ", this process has version " +
             std::to_string(link::kProtocolVersion) + "; " + why;
     end(why);
   }
 
-  // A participant that has closed in the meantime is not listed.
+  // A participant that has closed in the meantime is not listed: its state becomes kDead.
   void hung_up() {
     channel_.reset();
     const auto again = platform::connect_in(directory_, socket_name(id()));
     if (again.outcome == platform::Connect::kDead)
       state_ = State::kDead;
     else
-      end("it hung up without an answer");
+      end("it closed the connection without a reply");
   }
 
   const int directory_;
@@ -162,7 +162,7 @@ bool all_ended(const Questions& questions) {
 
 platform::FutexWait wait_for_some(const Questions& questions, std::chrono::nanoseconds most) {
   std::vector<Question*> connected;
-  std::vector<pollfd> polled;  // poll() takes no more than RLIMIT_NOFILE, so only these
+  std::vector<pollfd> polled;  // only open sockets: poll() accepts at most RLIMIT_NOFILE
   for (const auto& question : questions) {
     if (!question->is_open()) continue;
     if (question->fd() < 0) {
@@ -215,7 +215,7 @@ void name_topics(ParticipantReport& report) {
   report.topics.assign(topics.begin(), topics.end());
 }
 
-// The names of the programs of peers. A participant itself knows only the pids of its peers.
+// The program names of peers. The report of a participant has only the ids and pids of its peers.
 class ProcessNames {
  public:
   explicit ProcessNames(const std::vector<ParticipantReport>& reports) {

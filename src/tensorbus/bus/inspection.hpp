@@ -8,11 +8,11 @@
 
 namespace tensorbus::bus {
 
-// Inspects all participants of a domain at once, and waits for all together until `stop`. A
-// participant that did not reply is listed with the reason (ParticipantReport::error); a
+// Inspects all participants of a domain at once, and waits for all replies together, until `stop`.
+// A participant that did not reply is listed with the reason (ParticipantReport::error); a
 // participant that has ended is not listed. The inspecting process needs no participant. A domain
-// that does not exist is not made, and the list is empty then. `domain` is as for Participant.
-// Throws Error(kPermission) for an unsafe directory.
+// that does not exist is not made; its list is empty. `domain` is as for Participant. Throws
+// Error(kPermission) for an unsafe directory.
 [[gnu::cold]] TENSORBUS_API Inspection inspect(const std::string& domain,
                                                const platform::StopCondition& stop);
 

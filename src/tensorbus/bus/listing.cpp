@@ -9,7 +9,7 @@
 
 #include "tensorbus/bus/domain/advertisement.hpp"
 #include "tensorbus/bus/domain/topic_name.hpp"
-#include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/bus/participant/participant.hpp"
 #include "tensorbus/bus/queue_client/queue_markers.hpp"
 #include "tensorbus/platform/limits.hpp"
 
@@ -21,7 +21,7 @@ struct Found {
   Advertisement advertisement;
 };
 
-// Returns the markers that `is_wanted` accepts, of participants that have not died.
+// Returns the markers of living participants that `is_wanted` accepts.
 template <typename IsWanted>
 std::vector<Found> look_for(const Domain& domain, const std::vector<std::string>& files,
                             IsWanted is_wanted) {
@@ -43,7 +43,7 @@ bool is_node(const Marker& marker) { return marker.escaped_topic.starts_with(kNo
 bool is_queue(const Marker& marker) { return marker.escaped_topic.starts_with(kQueueMarker); }
 bool is_topic(const Marker& marker) { return marker.is_topic(); }
 
-// Returns no type for a malformed definition: peers wrote it.
+// Returns the type "any" for a malformed definition, because a peer may write any text.
 MessageType type_of(std::string definition) {
   if (definition.empty()) return {};
   try {
@@ -53,8 +53,7 @@ MessageType type_of(std::string definition) {
   }
 }
 
-// A node on another machine has no marker here. Those of its publishers that a bridge mirrors have
-// markers.
+// A node on another machine has no marker here. The mirrors of its publishers have markers.
 bool is_mirror_of_node(const Found& found) {
   return is_topic(found.marker) && !found.advertisement.machine.empty() &&
          !found.advertisement.node.empty();
@@ -62,8 +61,8 @@ bool is_mirror_of_node(const Found& found) {
 
 template <typename IsWanted, typename IsMet>
 Outcome wait_for(IsWanted is_wanted, IsMet is_met, const platform::StopCondition& stop,
-                 const Participant& participant) {
-  const Domain& domain = participant.core()->domain();
+                 const ParticipantRef& participant) {
+  const Domain& domain = participant->domain();
   return domain.wait(stop, [&] {
     const std::vector<std::string> files = domain.list();
     return std::ranges::any_of(look_for(domain, files, is_wanted), is_met);
@@ -72,9 +71,9 @@ Outcome wait_for(IsWanted is_wanted, IsMet is_met, const platform::StopCondition
 
 }  // namespace
 
-std::vector<PublisherInfo> list_publishers(const Participant& participant) {
+std::vector<PublisherInfo> list_publishers(const ParticipantRef& participant) {
   return platform::with_memory_errors([&] {
-    const Domain& domain = participant.core()->domain();
+    const Domain& domain = participant->domain();
     const std::vector<std::string> files = domain.list();
     std::vector<PublisherInfo> all;
     for (Found& found : look_for(domain, files, is_topic))
@@ -88,9 +87,9 @@ std::vector<PublisherInfo> list_publishers(const Participant& participant) {
   });
 }
 
-std::vector<NodeInfo> list_nodes(const Participant& participant) {
+std::vector<NodeInfo> list_nodes(const ParticipantRef& participant) {
   return platform::with_memory_errors([&] {
-    const Domain& domain = participant.core()->domain();
+    const Domain& domain = participant->domain();
     const std::vector<std::string> files = domain.list();
     std::vector<NodeInfo> all;
     std::set<std::tuple<std::string, Id, std::string>> elsewhere;
@@ -111,9 +110,9 @@ std::vector<NodeInfo> list_nodes(const Participant& participant) {
   });
 }
 
-std::vector<QueueInfo> list_queues(const Participant& participant) {
+std::vector<QueueInfo> list_queues(const ParticipantRef& participant) {
   return platform::with_memory_errors([&] {
-    const Domain& domain = participant.core()->domain();
+    const Domain& domain = participant->domain();
     const std::vector<std::string> files = domain.list();
     std::vector<QueueInfo> all;
     for (Found& found : look_for(domain, files, is_queue)) {
@@ -129,7 +128,7 @@ std::vector<QueueInfo> list_queues(const Participant& participant) {
 }
 
 Outcome wait_for_topic(const std::string& topic, const platform::StopCondition& stop,
-                       const Participant& participant) {
+                       const ParticipantRef& participant) {
   return platform::with_memory_errors([&] {
     const std::string escaped = escape_topic(topic);
     return wait_for([&](const Marker& marker) { return marker.escaped_topic == escaped; },
@@ -139,7 +138,7 @@ Outcome wait_for_topic(const std::string& topic, const platform::StopCondition& 
 }
 
 Outcome wait_for_node(const std::string& name, const platform::StopCondition& stop,
-                      const Participant& participant) {
+                      const ParticipantRef& participant) {
   return platform::with_memory_errors([&] {
     const std::string escaped = std::string(kNodeMarker) + escape_topic(name);
     const auto is_wanted = [&](const Marker& marker) {
@@ -155,7 +154,7 @@ Outcome wait_for_node(const std::string& name, const platform::StopCondition& st
 
 struct NodeName::State {
   static constexpr const char* kMovedFrom = "this name was moved from";
-  const std::shared_ptr<ParticipantCore> participant;
+  const ParticipantRef participant;
   std::string marker{};
 
   ~State() {
@@ -163,11 +162,11 @@ struct NodeName::State {
   }
 };
 
-NodeName::NodeName(const std::string& name, const Participant& participant) {
+NodeName::NodeName(const std::string& name, const ParticipantRef& participant) {
   platform::with_memory_errors([&] {
-    state_.emplace(participant.core());
+    state_.emplace(participant);
     state_->marker =
-        participant.core()->advertise_node(std::string(kNodeMarker) + escape_topic(name), name);
+        participant->advertise_node(std::string(kNodeMarker) + escape_topic(name), name);
   });
 }
 NodeName::NodeName(NodeName&&) noexcept = default;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tensorbus/bus/event_loop/fork_safe.hpp"
-#include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/participant/participant_ref.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
 
@@ -26,26 +26,27 @@ struct QueueInfo {
   std::string origin{};      // for a mirror: the queue that it represents; else empty
 };
 
-// Return those of living processes.
+// These return the publishers, nodes and queues of living processes.
 TENSORBUS_API std::vector<PublisherInfo> list_publishers(
-    const Participant& participant = Participant::shared());
+    const ParticipantRef& participant = shared_participant());
 TENSORBUS_API std::vector<NodeInfo> list_nodes(
-    const Participant& participant = Participant::shared());
+    const ParticipantRef& participant = shared_participant());
 TENSORBUS_API std::vector<QueueInfo> list_queues(
-    const Participant& participant = Participant::shared());
+    const ParticipantRef& participant = shared_participant());
 
-// Wait for a publisher or node of this name. Return kDone, kTimedOut or kInterrupted.
+// These wait for a publisher or node of this name. They return kDone, kTimedOut or kInterrupted.
 TENSORBUS_API Outcome wait_for_topic(const std::string& topic, const platform::StopCondition& stop,
-                                     const Participant& participant = Participant::shared());
+                                     const ParticipantRef& participant = shared_participant());
 TENSORBUS_API Outcome wait_for_node(const std::string& name, const platform::StopCondition& stop,
-                                    const Participant& participant = Participant::shared());
+                                    const ParticipantRef& participant = shared_participant());
 
-// Announces a node's name in the domain while this object exists. Several may have the same name.
+// Announces a node's name in the domain while this object exists. Several nodes may have the same
+// name.
 class TENSORBUS_API NodeName {
  public:
   // Throws Error(kInvalidArgument) for an empty name or one of more than 2,048 bytes.
   explicit NodeName(const std::string& name,
-                    const Participant& participant = Participant::shared());
+                    const ParticipantRef& participant = shared_participant());
   NodeName(NodeName&&) noexcept;
   NodeName& operator=(NodeName&&) noexcept;
   ~NodeName();

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "tensorbus/bus/event_loop/completion.hpp"
-#include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/bus/participant/participant.hpp"
 #include "tensorbus/bus/queue/mirror_server.hpp"
 #include "tensorbus/bus/queue_client/queue_markers.hpp"
 #include "tensorbus/platform/limits.hpp"
@@ -23,17 +23,17 @@ void require_names(const link::MirrorOrigin& origin) {
 
 }  // namespace
 
-MirrorQueue::MirrorQueue(const Participant& participant)
-    : participant_(participant.core()), events_(std::make_shared<MirrorEvents>()) {}
+MirrorQueue::MirrorQueue(const ParticipantRef& participant)
+    : participant_(participant), events_(std::make_shared<MirrorEvents>()) {}
 
 // The delegation makes the destructor close the mirror if a later step throws.
 MirrorQueue::MirrorQueue(const QueueOptions& options, const link::MirrorOrigin& origin,
-                         const Participant& participant)
+                         const ParticipantRef& participant)
     : MirrorQueue(participant) {
   platform::with_memory_errors([&] {
     require_names(origin);
     const auto awaited = std::make_shared<Completion<MadeMirror>>();
-    participant_->post([awaited, options, events = events_](ParticipantContext& context) {
+    participant_->context().post([awaited, options, events = events_](ParticipantContext& context) {
       awaited->set(context.queues->make_mirror(options, events));
     });
     (void)awaited->wait(platform::StopCondition::ignoring_signals(std::chrono::nanoseconds::max()));
@@ -50,7 +50,7 @@ MirrorQueue::~MirrorQueue() { close(); }
 
 // Runs `task` on the event loop.
 void MirrorQueue::post(std::function<void(MirrorServer&)> task) const {
-  participant_->post(
+  participant_->context().post(
       [server = mirror_.server, task = std::move(task)](ParticipantContext&) { task(*server); });
 }
 
@@ -94,8 +94,8 @@ std::vector<MirrorQueue::Event> MirrorQueue::take_events() {
       if (!next) break;
       Event event{next->kind, next->value, next->verb, next->number, next->waits, {}};
       if (next->item)
-        put_.emplace(
-            PendingPut{std::move(event), {*participant_, std::move(next->item), Access::kRead}});
+        put_.emplace(PendingPut{std::move(event),
+                                {participant_->context(), std::move(next->item), Access::kRead}});
       else
         events.push_back(std::move(event));
     }
@@ -148,7 +148,7 @@ void MirrorQueue::close() {
     marker.swap(marker_);
   }
   if (!marker.empty()) participant_->domain().remove_file(marker);
-  participant_->post([number = mirror_.name.number](ParticipantContext& context) {
+  participant_->context().post([number = mirror_.name.number](ParticipantContext& context) {
     context.queues->close(number);
   });
 }

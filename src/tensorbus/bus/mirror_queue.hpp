@@ -12,11 +12,11 @@
 #include <tensorbus/values/outcome.hpp>
 #include <vector>
 
-#include "tensorbus/bus/participant.hpp"
-#include "tensorbus/bus/participant/sample_read.hpp"
+#include "tensorbus/bus/participant/participant_ref.hpp"
 #include "tensorbus/bus/queue/mirror_events.hpp"
 #include "tensorbus/bus/session/queue_requests.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
+#include "tensorbus/bus/subscribe/sample_read.hpp"
 #include "tensorbus/link/lease/mirror_origin.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/mutex.hpp"
@@ -37,7 +37,7 @@ class TENSORBUS_API MirrorQueue {
   // Throws Error(kInvalidArgument) if the domain has a queue of this name, or if a name of the
   // origin is missing. The mirror is never `shared`.
   MirrorQueue(const QueueOptions& options, const link::MirrorOrigin& origin,
-              const Participant& participant = Participant::shared());
+              const ParticipantRef& participant = shared_participant());
   MirrorQueue(const MirrorQueue&) = delete;
   MirrorQueue& operator=(const MirrorQueue&) = delete;
   ~MirrorQueue();
@@ -53,29 +53,30 @@ class TENSORBUS_API MirrorQueue {
     Kind kind{};
     std::uint64_t value = 0;
     link::QueueVerb verb{};    // for kCall
-    std::uint64_t number = 0;  // its number
-    bool waits = false;        // for kPut: waits for room
+    std::uint64_t number = 0;  // for kCall: the number in its message
+    bool waits = false;        // for kPut: the put waits for room
     Sample item{};
   };
   // Returns all events since the last call, in order. A put whose memory has not arrived yet holds
   // up the later events.
   std::vector<Event> take_events();
 
-  // Adds an item for local gets. Tags must increase: throws Error(kInvalidArgument) otherwise, and
-  // Error(kOutOfMemory). For one thread.
+  // Adds an item for local gets. Tags must increase. Called by one thread. Throws
+  // Error(kInvalidArgument) if the tag is not larger than the last one, and Error(kOutOfMemory).
   void offer(const Message& item, std::uint64_t tag);
   // Takes back a waiting item. Returns false if it was offered or taken, or is gone.
   bool withdraw(std::uint64_t tag);
   // Returns the tags of the items for which no get waits, the latest first.
   std::vector<std::uint64_t> surplus();
-  // Replies to a put, a call or a poll, once. Has no effect if its client is dead.
+  // Replies to a put, a call or a poll, once. Has no effect if the client has ended.
   void answer(std::uint64_t id, Outcome outcome, const Values& values = {});
   void deny(std::uint64_t id, const Error& why);
-  // Local gets end with kShutDown when no item is left here, until a kDied with `redeliver`.
-  // `died`: the number of these events that the home has received. If it is smaller than the number
-  // of all of them, the call has no effect. Empty: all were received.
+  // Called when the home has no more items. Local gets then end with kShutDown when no item is left
+  // here, until a client dies with an item in its hand (kDied with `redeliver`). `died`: the number
+  // of these deaths that the home had received; empty: all. If there have been more, the call has
+  // no effect.
   void end_gets(std::optional<std::uint64_t> died = {});
-  // All waiting requests end with kClosed.
+  // Closes the mirror. All waiting requests end with kClosed.
   void close();
 
  private:
@@ -84,15 +85,15 @@ class TENSORBUS_API MirrorQueue {
     SampleRead reading;
   };
 
-  explicit MirrorQueue(const Participant& participant);
+  explicit MirrorQueue(const ParticipantRef& participant);
   void post(std::function<void(MirrorServer&)> task) const;
   template <typename T>
   T ask(std::function<T(MirrorServer&)> ask) const;
   bool read_put(std::vector<Event>& taken) TB_REQUIRES(mutex_);
 
-  const std::shared_ptr<ParticipantCore> participant_;
+  const ParticipantRef participant_;
   const std::shared_ptr<MirrorEvents> events_;
-  MadeMirror mirror_;                       // without a server: it could not be made
+  MadeMirror mirror_;                       // has no server if it could not be made
   std::string text_;                        // the address as text
   std::atomic<std::uint64_t> last_tag_{0};  // relaxed: one thread offers items
   platform::Mutex mutex_;

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/bus/participant/participant.hpp"
 #include "tensorbus/bus/publish/loan_state.hpp"
 #include "tensorbus/bus/publish/loaned_sample.hpp"
 #include "tensorbus/memory/file/mapped_file.hpp"
@@ -29,8 +29,9 @@ bool is_plain(std::span<const TensorView> tensors, const Message& rest) {
 }  // namespace
 
 Publisher::Publisher(const std::string& topic, const PublisherOptions& options,
-                     const Participant& participant, link::MirrorOrigin origin, std::uint64_t first)
-    : participant_(participant.core()), sender_(platform::with_memory_errors([&] {
+                     const ParticipantRef& participant, link::MirrorOrigin origin,
+                     std::uint64_t first)
+    : participant_(participant), sender_(platform::with_memory_errors([&] {
         return participant_->add_publisher(topic, options, std::move(origin), first);
       })) {}
 
@@ -39,7 +40,7 @@ Publisher::~Publisher() {
 }
 
 memory::BlockRef Publisher::allocate(std::size_t bytes) const {
-  // A block that was just returned is still in the caches, a fresh one is not.
+  // Takes returned blocks back first: they are still in the caches, and fresh blocks are not.
   if (bytes >= kWorthTakingBackFirst) sender_->drain();
   return participant_->memory().allocate(bytes, sender_->pool());
 }
@@ -132,7 +133,7 @@ Published Publisher::publish(Tensors tensors, const Message& rest,
       return outcome == Outcome::kDone ? published : Published{outcome};
     });
   } catch (const Error& error) {
-    // The publisher was closed in the meantime, and with it the memory of an isolated publisher.
+    // Another thread has closed the publisher, and with it the pool of an isolated publisher.
     if (error.code() == Code::kClosed && sender_->closed()) return {Outcome::kClosed};
     throw;
   }
@@ -153,7 +154,7 @@ Published Publisher::publish_now(Tensors tensors, const Message& rest,
   return send(sample, stop, as);
 }
 
-// Publishes a single tensor in host memory; returns nothing if it needs a SampleBuilder.
+// Publishes a single tensor in host memory. Returns an empty result if this needs a SampleBuilder.
 std::optional<Published> Publisher::publish_alone(const TensorView& tensor,
                                                   std::uint64_t fingerprint,
                                                   const platform::StopCondition& stop) {
@@ -274,7 +275,7 @@ PublishedMany Publisher::publish_many(const TensorView& tensor,
         done.subscribers = published.subscribers;
       }
     } catch (const Error& error) {
-      // As in publish(): closing an isolated publisher closes its memory.
+      // As in publish(): closing an isolated publisher closes its pool.
       if (error.code() == Code::kClosed && sender_->closed())
         done.outcome = Outcome::kClosed;
       else if (done.count != 0)

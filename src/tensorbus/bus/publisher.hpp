@@ -12,7 +12,7 @@
 #include <tensorbus/values/value.hpp>
 #include <vector>
 
-#include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/participant/participant_ref.hpp"
 #include "tensorbus/bus/publish/loan.hpp"
 #include "tensorbus/bus/publish/sample_builder.hpp"
 #include "tensorbus/link/lease/mirror_origin.hpp"
@@ -34,14 +34,15 @@ class TENSORBUS_API Publisher final : SampleBuilder::Allocator {
 
   // `origin`: for a mirror. `first`: the sequence number of its first sample.
   explicit Publisher(const std::string& topic, const PublisherOptions& options = {},
-                     const Participant& participant = Participant::shared(),
+                     const ParticipantRef& participant = shared_participant(),
                      link::MirrorOrigin origin = {}, std::uint64_t first = 0);
   Publisher(Publisher&&) noexcept = default;
   Publisher& operator=(Publisher&&) = delete;
   ~Publisher();  // close()
 
   Loan loan(const Layout& layout, Device device = Device::host());
-  // Waits for room in the arena if there is none now. Returns nothing if the caller gives up.
+  // Waits for room in the arena if there is none now. Returns an empty result if the caller gives
+  // up.
   std::optional<Loan> loan(const Layout& layout, Device device,
                            const platform::StopCondition& stop);
   template <typename T>
@@ -55,8 +56,8 @@ class TENSORBUS_API Publisher final : SampleBuilder::Allocator {
   Published publish(const TensorView& tensor);
   Published publish(const Value& fields, const std::vector<TensorView>& tensors);
   Published publish(const Message& message, const platform::StopCondition& stop);
-  // Publishes each row of a tensor, along its first dimension, as a message. A failure after the
-  // first message is an outcome; the next call throws the Error.
+  // Publishes each row of a tensor, along its first dimension, as a message. An Error after the
+  // first message becomes the outcome kInterrupted; a call for the remaining rows throws it.
   PublishedMany publish_many(const TensorView& rows, const platform::StopCondition& stop);
   PublishedMany publish_many(const TensorView& rows);
   // For a mirror: see Sender.
@@ -64,7 +65,8 @@ class TENSORBUS_API Publisher final : SampleBuilder::Allocator {
                        const platform::StopCondition& stop);
   bool restart(std::uint64_t sequence);
   void begin_at(std::uint64_t sequence);
-  // Closes it as if its process had died: a subscriber's stream goes on with the next publisher.
+  // Closes the publisher as if its process had died: a subscriber's stream goes on with the next
+  // publisher.
   void break_off();
 
   bool ready();
@@ -74,7 +76,7 @@ class TENSORBUS_API Publisher final : SampleBuilder::Allocator {
   std::uint32_t number() const;  // its number in its participant
   std::uint32_t subscribers() const;
   PublisherStats stats() const;
-  bool traced() const;  // a tracer is connected
+  bool traced() const;  // a tracer records its samples
   void close();
 
  private:
@@ -104,7 +106,7 @@ class TENSORBUS_API Publisher final : SampleBuilder::Allocator {
   bool take(LoanedSample& sample, const Layout& layout, const ByteSpan& span, const std::byte* data,
             link::PublishedRef& issued, std::uint64_t fingerprint = 0) const;
 
-  std::shared_ptr<ParticipantCore> participant_;
+  ParticipantRef participant_;
   std::shared_ptr<Sender> sender_;
 };
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/bus/participant/participant.hpp"
 #include "tensorbus/bus/queue_client/open_queue.hpp"
 #include "tensorbus/bus/queue_client/queue_client.hpp"
 #include "tensorbus/bus/queue_client/queue_markers.hpp"
@@ -21,17 +21,17 @@ namespace {
 constexpr std::chrono::nanoseconds kNow{};
 }  // namespace
 
-Queue::Queue(const Participant& participant, QueueOptions options)
-    : participant_(participant.core()), options_(std::move(options)) {}
+Queue::Queue(const ParticipantRef& participant, QueueOptions options)
+    : participant_(participant), options_(std::move(options)) {}
 
 // The delegation makes the destructor close the queue if a later step throws.
-Queue::Queue(const QueueOptions& options, const Participant& participant,
+Queue::Queue(const QueueOptions& options, const ParticipantRef& participant,
              const link::MirrorOrigin& origin)
     : Queue(participant, options) {
   platform::with_memory_errors([&] {
-    address_ = {participant_->id(), make_queue(*participant_, options)};
+    address_ = {participant_->id(), make_queue(participant_->context(), options)};
     made_here_ = true;
-    rings_ = participant_->kept<KeptQueueRings>().of(address_);
+    rings_ = participant_->queue_rings(address_);
     text_ = to_text(address_);
     if (options.name.empty()) return;
     marker_ = add_queue_marker(participant_->domain(), options.name, address_,
@@ -39,18 +39,18 @@ Queue::Queue(const QueueOptions& options, const Participant& participant,
   });
 }
 
-Queue::Queue(const Participant& participant, QueueOptions options, const QueueAddress& address)
+Queue::Queue(const ParticipantRef& participant, QueueOptions options, const QueueAddress& address)
     : Queue(participant, std::move(options)) {
   address_ = address;
   text_ = to_text(address);
-  rings_ = participant_->kept<KeptQueueRings>().of(address);
+  rings_ = participant_->queue_rings(address);
 }
 
 Queue::~Queue() {
   if (participant_ && made_here_) close();
 }
 
-QueueClient Queue::client() const { return {*participant_, address_, rings_}; }
+QueueClient Queue::client() const { return {participant_->context(), address_, rings_}; }
 
 Access Queue::access() const noexcept {
   if (wanted_) return *wanted_;
@@ -70,8 +70,8 @@ bool Queue::put_at_once(const SampleBuilder& item, const platform::StopCondition
   return stop.timeout() > kNow ? rings_->putter->put_soon(item) : rings_->putter->put_now(item);
 }
 
-// Without a time-out the wait for memory has no bound, and possibly no process frees any: then
-// only the first attempt counts.
+// Without a time-out, makes only one attempt: a wait for memory would have no limit, and possibly
+// no process frees any.
 Outcome Queue::when_there_is_room(const platform::StopCondition& stop,
                                   const std::function<void()>& prepare) const {
   if (stop.timeout() != kForever) return participant_->memory().when_there_is_room(stop, prepare);
@@ -79,7 +79,8 @@ Outcome Queue::when_there_is_room(const platform::StopCondition& stop,
   return Outcome::kDone;
 }
 
-// Appends as many as there is memory for. Returns the error that stopped it, if any.
+// Appends as many items as there is memory for. Returns the error of the first item that failed, if
+// any.
 std::exception_ptr Queue::prepare_all(std::span<const Message> items, std::list<SampleBuilder>& to,
                                       const platform::StopCondition& stop, Outcome& outcome) const {
   try {
@@ -96,12 +97,13 @@ std::exception_ptr Queue::prepare_all(std::span<const Message> items, std::list<
 }
 
 Queue Queue::open(const std::string& address_or_name, const platform::StopCondition& stop,
-                  const Participant& participant) {
+                  const ParticipantRef& participant) {
   return platform::with_memory_errors([&] {
-    ParticipantCore& core = *participant.core();
     const bool named = !is_queue_address(address_or_name);
-    auto [address, settings] = named ? open_named_queue(core, address_or_name, stop)
-                                     : open_queue(core, parse_queue_address(address_or_name), stop);
+    auto [address, settings] =
+        named
+            ? open_named_queue(participant->context(), participant->domain(), address_or_name, stop)
+            : open_queue(participant->context(), parse_queue_address(address_or_name), stop);
     address.queue.key = settings.key;
     return Queue(participant,
                  {.maxsize = static_cast<std::uint32_t>(settings.maxsize),
@@ -114,16 +116,16 @@ Queue Queue::open(const std::string& address_or_name, const platform::StopCondit
 }
 
 Queue Queue::at(const std::string& address, const QueueOptions& options,
-                const Participant& participant) {
+                const ParticipantRef& participant) {
   return platform::with_memory_errors(
       [&] { return Queue(participant, options, parse_queue_address(address)); });
 }
 
 std::vector<std::string> Queue::addresses_of(const std::string& name,
-                                             const Participant& participant) {
+                                             const ParticipantRef& participant) {
   return platform::with_memory_errors([&] {
     std::vector<std::string> all;
-    for (const QueueAddress& queue : marked_queues(participant.core()->domain(), name))
+    for (const QueueAddress& queue : marked_queues(participant->domain(), name))
       all.push_back(to_text(queue));
     return all;
   });
@@ -170,7 +172,7 @@ Outcome Queue::put_many(std::span<const Message> items, std::size_t& count,
       count += put_at_once(items.subspan(count), stop);
       if (count == items.size()) break;
       const std::size_t batch =
-          rings_->putter->has_ring() ? 1 : kBatch;  // the next item needs no request
+          rings_->putter->has_ring() ? 1 : kBatch;  // with a ring, the next item needs no request
       std::list<SampleBuilder> prepared;
       const std::exception_ptr why_not_all = prepare_all(
           items.subspan(count, std::min(batch, items.size() - count)), prepared, stop, outcome);
@@ -195,7 +197,7 @@ Outcome Queue::get_many(std::vector<Sample>& items, std::size_t most,
 }
 
 struct Queue::Pending::Impl {
-  std::shared_ptr<ParticipantCore> participant;
+  ParticipantRef participant;
   platform::Fd event{};            // made by descriptor()
   QueueClient::Request request{};  // for a put or a call
   std::optional<QueueGet> item{};  // for a get
@@ -218,7 +220,8 @@ struct Queue::Pending::Impl {
     } catch (const std::exception&) {  // no memory: the server is notified when this process ends
     }
   }
-  // Returns a callback with its own duplicate of the eventfd: it may outlive this object.
+  // Returns a callback with a duplicate of the eventfd, because the callback may outlive this
+  // object.
   std::function<void()> notify() const {
     auto sender = std::make_shared<platform::Fd>(platform::duplicate(event.get()));
     return [sender] { platform::signal_event(sender->get()); };
@@ -238,7 +241,7 @@ struct Queue::Pending::Impl {
     platform::clear_event(event.get());
     item->on_ready(notify());
   }
-  // Returns the completion to wait for; null if take() waits for another event by now.
+  // Returns the completion to wait for; null if take() now waits for something else.
   CompletionState* awaited() const noexcept {
     return item ? item->awaited() : request.awaited.get();
   }
@@ -295,7 +298,7 @@ bool Queue::Pending::wait(const platform::StopCondition& stop, Pending* other) {
   CompletionState* const first = impl_->awaited();
   CompletionState* const second = other != nullptr ? other->impl_->awaited() : nullptr;
   if (first == nullptr || (other != nullptr && second == nullptr)) return false;
-  EventLoop::Driver driver(impl_->participant->loop(), false);
+  EventLoop::Driver driver(impl_->participant->context().loop, false);
   const auto sleep = [&](auto most) {
     return impl_->item ? impl_->item->sleep_on_rings(stop, most, second) : std::nullopt;
   };

@@ -15,7 +15,7 @@
 #include <tensorbus/values/stats.hpp>
 #include <vector>
 
-#include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/participant/participant_ref.hpp"
 #include "tensorbus/bus/publish/sample_builder.hpp"
 #include "tensorbus/bus/queue_client/queue_request.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
@@ -39,18 +39,18 @@ class TENSORBUS_API Queue {
 
   // `origin`: for a service that represents a service on another machine; written into the marker.
   explicit Queue(const QueueOptions& options = {},
-                 const Participant& participant = Participant::shared(),
+                 const ParticipantRef& participant = shared_participant(),
                  const link::MirrorOrigin& origin = {});
-  // Opens a queue by its address, or by its name; a queue of this name may come later.
+  // Opens a queue by its address, or by its name; waits until there is a queue of this name.
   static Queue open(const std::string& address_or_name,
                     const platform::StopCondition& stop = kForever,
-                    const Participant& participant = Participant::shared());
+                    const ParticipantRef& participant = shared_participant());
   // Returns the queue of an address without a request to its server.
   static Queue at(const std::string& address, const QueueOptions& options = {},
-                  const Participant& participant = Participant::shared());
-  // Returns addresses by which open() finds the queues of this name. Their servers may have died.
+                  const ParticipantRef& participant = shared_participant());
+  // Returns the addresses of the queues with this name. Their servers may have ended.
   static std::vector<std::string> addresses_of(
-      const std::string& name, const Participant& participant = Participant::shared());
+      const std::string& name, const ParticipantRef& participant = shared_participant());
   Queue(Queue&&) noexcept = default;
   Queue& operator=(Queue&&) = delete;
   ~Queue();  // close(), if this object made the queue
@@ -64,11 +64,12 @@ class TENSORBUS_API Queue {
 
   Outcome put(const Message& item, const platform::StopCondition& stop = kForever);
   Outcome get(Sample& item, const platform::StopCondition& stop = kForever);
-  // Puts an item if that needs neither waiting nor a request to the server. Returns true if it did.
+  // Puts an item if that needs neither a wait nor a request to the server. Returns true if the item
+  // was put.
   bool put_now(const Message& item);
 
   class Pending;
-  // Like get(), but also ends, with kClosed, when the reply to a put or a call comes.
+  // Like get(), but also ends, with kClosed, when the reply to `unanswered` comes, a put or a call.
   Outcome get_while(Sample& item, const Pending& unanswered,
                     const platform::StopCondition& stop = kForever);
 
@@ -76,40 +77,44 @@ class TENSORBUS_API Queue {
   // index is `count`: the number of items put. Throws like put(), with `count` set.
   Outcome put_many(std::span<const Message> items, std::size_t& count,
                    const platform::StopCondition& stop = kForever);
-  // Waits for one item like get(), and appends up to `most - 1` that wait behind it.
+  // Waits for one item like get(). Appends it, and up to `most - 1` items that wait behind it.
   Outcome get_many(std::vector<Sample>& items, std::size_t most,
                    const platform::StopCondition& stop = kForever);
 
-  // A request under way: its descriptor is readable when the reply has come. Destroying it cancels
-  // the request; an item that was on its way returns to the queue.
+  // A request under way. Its descriptor is readable when the reply has come. The destructor cancels
+  // the request; an item that the server has offered returns to the queue.
   class TENSORBUS_API Pending {
    public:
     Pending(Pending&&) noexcept;
     Pending& operator=(Pending&&) noexcept;
     ~Pending();
-    // Made by the first call. Throws Error(kOutOfMemory) if there is no descriptor left.
+    // Returns the descriptor, which the first call makes. Throws Error(kOutOfMemory) if no
+    // descriptor is left.
     int descriptor() const;
     bool is_get() const noexcept;
-    // Returns or throws, once, what put(), get() or join() would. `item` is for a get. After
-    // kTimedOut without answered() the descriptor will be readable again.
+    // Returns the outcome, or throws the error, of the put, get or call, once. `item` receives the
+    // item of a get. If the outcome is kTimedOut and answered() is false, the reply is still
+    // missing, and the descriptor becomes readable later.
     Outcome take(Sample& item);
-    // Waits until take() of this request or of `other` may succeed, and serves the bus in this
-    // thread during the wait. Returns false if that is not possible now; then poll the descriptors.
+    // Waits until take() of this request or of `other` may succeed. During the wait, this thread
+    // runs handlers of the event loop. Returns false if this wait is not possible now; then poll
+    // the descriptors.
     bool wait(const platform::StopCondition& stop, Pending* other = nullptr);
     // Returns true if the reply to a put or a call has come. For a get, returns true if take() has
     // returned its final outcome.
     bool answered() const noexcept;
     void cancel() noexcept;
-    // Asks the server to cancel a put or a call, and goes on waiting for its reply.
+    // Sends the server a request to cancel a put or a call. The reply to the put or call still
+    // comes.
     void request_cancel();
     // Returns the numbers in the reply to a call, after take() (queue_messages.hpp).
     std::array<std::uint64_t, 4> values() const noexcept;
-    // For a get that holds: take() has read the item, and this accepts it; cancel() refuses it.
-    // After kTimedOut the descriptor will be readable again. The item's number is 0 without
-    // `redeliver`.
+    // For a get with `holds`: accepts the item that take() has read. cancel() refuses it instead.
+    // After kTimedOut the descriptor becomes readable again.
     Outcome accept();
     // Refuses the item for good: it cannot be read, and counts as lost.
     void spoil();
+    // Returns the number of a get's item; 0 without `redeliver`.
     std::uint64_t number() const noexcept;
 
    private:
@@ -118,12 +123,13 @@ class TENSORBUS_API Queue {
     explicit Pending(std::unique_ptr<Impl> impl);
     std::unique_ptr<Impl> impl_;
   };
-  // `waits`: for room, or for an item. `holds`: the item is not recorded for task_done().
+  // `waits`: the request waits for room, or for an item. `holds`: take() only reads the item, and
+  // accept() or cancel() must follow; the item is not recorded for task_done().
   Pending start_put(const Message& item, bool waits = true);
   Pending start_get(bool holds = false, bool waits = true);
   Pending start_join();
-  // For bridges: any call, with its number (queue_messages.hpp). call() waits for a reply that the
-  // server sends at once.
+  // For bridges: make any call, with its number (queue_messages.hpp). call() waits for the reply,
+  // which the server sends at once.
   Pending start_call(link::QueueVerb verb, std::uint64_t number = 0);
   void call(link::QueueVerb verb, std::uint64_t number, const GiveUp& give_up = {});
 
@@ -137,15 +143,16 @@ class TENSORBUS_API Queue {
   };
   Remaining shutdown(bool immediate = false, const GiveUp& give_up = {});
   Outcome drain(const platform::StopCondition& stop = kForever);
-  // The server replies to these at once: Error(kTimeout) means no reply within five seconds.
+  // The server replies to these at once. They throw Error(kTimeout) if no reply comes within five
+  // seconds.
   void task_done(const GiveUp& give_up = {});
   QueueStats stats(const GiveUp& give_up = {}) const;
   void close(const GiveUp& give_up = {});
 
  private:
-  Queue(const Participant& participant, QueueOptions options);
-  // Of a queue that another object has made.
-  Queue(const Participant& participant, QueueOptions options, const QueueAddress& address);
+  Queue(const ParticipantRef& participant, QueueOptions options);
+  // For a queue that another object has made.
+  Queue(const ParticipantRef& participant, QueueOptions options, const QueueAddress& address);
   QueueClient client() const;
   Access access() const noexcept;
   memory::Grant grant() const noexcept;
@@ -157,11 +164,11 @@ class TENSORBUS_API Queue {
   std::exception_ptr prepare_all(std::span<const Message> items, std::list<SampleBuilder>& to,
                                  const platform::StopCondition& stop, Outcome& outcome) const;
 
-  std::shared_ptr<ParticipantCore> participant_;
+  ParticipantRef participant_;
   QueueOptions options_;
   QueueAddress address_;
   std::string text_;    // the address as text
-  std::string marker_;  // of a named queue that was made here
+  std::string marker_;  // of a named queue that this object made
   bool made_here_ = false;
   std::optional<Access> wanted_;  // set by receive_with()
   std::shared_ptr<const QueueRings> rings_;

@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "tensorbus/bus/event_loop/completion.hpp"
-#include "tensorbus/bus/participant/participant_core.hpp"
-#include "tensorbus/bus/participant/sample_read.hpp"
+#include "tensorbus/bus/participant/participant.hpp"
 #include "tensorbus/bus/publish/sample_builder.hpp"
 #include "tensorbus/bus/session/acquire_leases.hpp"
 #include "tensorbus/bus/session/patient_request.hpp"
+#include "tensorbus/bus/subscribe/sample_read.hpp"
 #include "tensorbus/memory/file/mapped_file.hpp"
 #include "tensorbus/platform/limits.hpp"
 
@@ -32,17 +32,18 @@ void describe_tensors(Handle& handle, std::span<const TensorView> tensors,
 
 using AwaitedHeld = std::shared_ptr<Completion<LentRef>>;
 
-// Requests a shared sample from its owner; `awaited` gets it, or the error.
-void ask_for(ParticipantCore& core, const Handle& handle, Access access,
+// Requests a shared sample from its owner; `awaited` gets the sample or the error.
+void ask_for(Participant& participant, const Handle& handle, Access access,
              std::chrono::nanoseconds patience, const AwaitedHeld& awaited) {
   const LentCallbacks callbacks{[awaited](LentRef held) { awaited->set(std::move(held)); },
                                 [awaited](const Error& error) { awaited->fail(error); }};
   const memory::Grant grant =
       access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
   const auto absent = "participant " + handle.owner.hex() + " is not in the domain " +
-                      core.domain().path() + ": it has exited, or the handle is of another domain";
-  core.post([owner = handle.owner, name = Shares::Name{handle.number, handle.key}, grant, patience,
-             callbacks, absent](ParticipantContext& context) {
+                      participant.domain().path() +
+                      ": it has exited, or the handle is of another domain";
+  participant.context().post([owner = handle.owner, name = Shares::Name{handle.number, handle.key},
+                              grant, patience, callbacks, absent](ParticipantContext& context) {
     const auto reached = std::make_shared<std::shared_ptr<PeerSession>>();
     (void)PatientRequest::start(
         context, owner, patience,
@@ -66,14 +67,15 @@ void ask_for(ParticipantCore& core, const Handle& handle, Access access,
 // The keeper's socket accepts a connection even if the keeper is stopped, unless very many wait.
 constexpr std::chrono::seconds kPatience{1};
 
-// Returns when the keeper's socket has the message, or the keeper is gone. If the keeper has no
-// room for the connection, the message is sent again later.
-void have_kept(ParticipantCore& core, const Handle& handle, const SampleBuilder& sample,
+// Returns when the keeper's socket has the message, when the keeper is gone, or after kPatience. If
+// the keeper has no room for the connection, the message is sent again later.
+void have_kept(Participant& participant, const Handle& handle, const SampleBuilder& sample,
                std::uint64_t carrier, const Id& keeper) {
   const auto sent = std::make_shared<Completion<bool>>();
-  core.post([sent, keeper, carrier, number = handle.number,
-             name = Shares::Name{handle.kept_by(keeper).number, handle.key}, entry = sample.entry(),
-             issued = sample.issued(), grant = sample.max_grant()](ParticipantContext& context) {
+  participant.context().post([sent, keeper, carrier, number = handle.number,
+                              name = Shares::Name{handle.kept_by(keeper).number, handle.key},
+                              entry = sample.entry(), issued = sample.issued(),
+                              grant = sample.max_grant()](ParticipantContext& context) {
     const auto send = [&context, sent, carrier, number, name, entry, issued, grant](
                           const std::shared_ptr<PeerSession>& keeper_session,
                           PeerSession::OnAnswer on_answer) {
@@ -85,7 +87,7 @@ void have_kept(ParticipantCore& core, const Handle& handle, const SampleBuilder&
         sent->fail(error);
       }
     };
-    // The keeper is gone.
+    // Called when the keeper is gone.
     const auto on_answer = [&context, sent, number](PeerSession::Answer&) {
       context.shares.kept_by(number, nullptr);
       sent->set(true);
@@ -96,13 +98,14 @@ void have_kept(ParticipantCore& core, const Handle& handle, const SampleBuilder&
   (void)sent->wait(platform::StopCondition::ignoring_signals(kPatience));
 }
 
-// Checks the description in the handle, which may have come as a dictionary or been changed.
+// Checks the description in the handle: a program may have changed it, or made it from a
+// dictionary.
 void require_as_described(const Handle& handle, const Sample& sample) {
   const auto refuse = [](const std::string& why) {
-    throw Error(Code::kInvalidArgument, "the handle is not what it says: " + why);
+    throw Error(Code::kInvalidArgument, "the handle does not match the shared tensors: " + why);
   };
   if (handle.tensors != sample.tensors().size())
-    refuse(std::to_string(handle.tensors) + " tensors, there are " +
+    refuse("it has " + std::to_string(handle.tensors) + " tensors, the share has " +
            std::to_string(sample.tensors().size()));
   for (std::size_t i = 0; i < handle.described.size(); ++i)
     if (!(handle.described[i].layout == sample.tensors()[i].layout()))
@@ -113,7 +116,7 @@ void require_as_described(const Handle& handle, const Sample& sample) {
 
 struct Shared::State {
   static constexpr const char* kMovedFrom = "this share was moved from";
-  const std::shared_ptr<ParticipantCore> participant;
+  const ParticipantRef participant;
   Handle handle{};
   bool outlives_object = false;
 
@@ -137,47 +140,46 @@ void Shared::close() {
 
 void Shared::outlive_object() { state_->outlives_object = true; }
 
-Loan empty(const Layout& layout, bool shared, const Participant& participant, Device device) {
+Loan empty(const Layout& layout, bool shared, const ParticipantRef& participant, Device device) {
   return platform::with_memory_errors([&] {
-    const auto& core = participant.core();
     const ByteSpan span = span_of(layout);
     const memory::Grant most = shared ? memory::Grant::kWrite : memory::Grant::kRead;
-    memory::BlockRef block = !device.is_host() ? core->memory().allocate(device, span.bytes(), most)
-                                               : core->memory().allocate(span.bytes(), most);
+    memory::BlockRef block = !device.is_host()
+                                 ? participant->memory().allocate(device, span.bytes(), most)
+                                 : participant->memory().allocate(span.bytes(), most);
     block->make_persistent();
-    return Loan(std::move(block), layout, span, device, core);
+    return Loan(std::move(block), layout, span, device, participant);
   });
 }
 
-bool is_shared(const void* data, std::size_t bytes, const Participant& participant) {
-  const auto& core = participant.core();
+bool is_shared(const void* data, std::size_t bytes, const ParticipantRef& participant) {
   const auto* first = static_cast<const std::byte*>(data);
-  memory::BlockRef block = core->arena().find(first);
-  if (!block) block = core->device_memory().find(data);
+  memory::BlockRef block = participant->arena().find(first);
+  if (!block) block = participant->device_memory().find(data);
   if (block)
     return first + bytes <= block->data() + block->bytes() &&
-           block->pool() == memory::Grant::kWrite;  // and not an isolated publisher's
+           block->pool() == memory::Grant::kWrite;  // pool 0: not of an isolated publisher
   if (const memory::MappedFile* const file = memory::MappedFile::at(data))
     return file->mode() == memory::MappedFile::Mode::kReadWrite;
-  const auto found = core->lent().find(first, bytes);
+  const auto found = participant->lent().find(first, bytes);
   if (!found || found->place.grant != memory::Grant::kWrite) return false;
   const link::Place& place = found->place;
-  if (place.owner != core->id()) return true;
-  block = core->arena().find(place.segment, place.offset, place.generation);
+  if (place.owner != participant->id()) return true;
+  block = participant->arena().find(place.segment, place.offset, place.generation);
   return !block || block->pool().number == 0;
 }
 
-Shared share(const Message& message, const ShareOptions& options, const Participant& participant) {
+Shared share(const Message& message, const ShareOptions& options,
+             const ParticipantRef& participant) {
   return platform::with_memory_errors([&] {
-    const auto& core = participant.core();
     const memory::Grant grant = options.shared ? memory::Grant::kWrite : memory::Grant::kRead;
     ForkSafe<Shared::State> state;
-    state.emplace(core);
-    SampleBuilder sample(message.tensors, message, core->memory().supplies(grant));
+    state.emplace(participant);
+    SampleBuilder sample(message.tensors, message, participant->memory().supplies(grant));
     Handle& handle = state->handle;
-    handle.owner = core->id();
+    handle.owner = participant->id();
     describe_tensors(handle, message.tensors, sample.descriptor());
-    const auto name = core->share(sample, options.uses, from_now(options.ttl));
+    const auto name = participant->share(sample, options.uses, from_now(options.ttl));
     handle.number = name.number;
     handle.key = name.key;
     sample.mark_done();
@@ -186,50 +188,48 @@ Shared share(const Message& message, const ShareOptions& options, const Particip
 }
 
 Handle share_once(const Message& message, bool shared, std::uint64_t carrier,
-                  const std::optional<Id>& keeper, const Participant& participant) {
+                  const std::optional<Id>& keeper, const ParticipantRef& participant) {
   return platform::with_memory_errors([&] {
-    const auto& core = participant.core();
     const memory::Grant grant = shared ? memory::Grant::kWrite : memory::Grant::kRead;
-    SampleBuilder sample(message.tensors, message, core->memory().supplies(grant));
+    SampleBuilder sample(message.tensors, message, participant->memory().supplies(grant));
     Handle handle;
-    handle.owner = core->id();
+    handle.owner = participant->id();
     describe_tensors(handle, message.tensors, sample.descriptor());
-    const auto name = core->share(sample, 1, Clock::time_point::max(), carrier);
+    const auto name = participant->share(sample, 1, Clock::time_point::max(), carrier);
     handle.number = name.number;
     handle.key = name.key;
-    if (keeper) have_kept(*core, handle, sample, carrier, *keeper);
+    if (keeper) have_kept(*participant, handle, sample, carrier, *keeper);
     sample.mark_done();
     return handle;
   });
 }
 
-void close_share(const Handle& handle, const Participant& participant) {
-  participant.core()->close_share(handle.number);
+void close_share(const Handle& handle, const ParticipantRef& participant) {
+  participant->close_share(handle.number);
 }
 
-void close_carried_by(std::uint64_t carrier, const Participant& participant) {
-  participant.core()->all_shares().close_carried_by(carrier);
+void close_carried_by(std::uint64_t carrier, const ParticipantRef& participant) {
+  participant->all_shares().close_carried_by(carrier);
 }
 
 std::set<std::uint64_t> carriers(std::chrono::nanoseconds open_for,
-                                 const Participant& participant) {
-  return participant.core()->all_shares().carriers(open_for);
+                                 const ParticipantRef& participant) {
+  return participant->all_shares().carriers(open_for);
 }
 
-std::set<std::uint64_t> unkept(const Participant& participant) {
-  return participant.core()->all_shares().unkept();
+std::set<std::uint64_t> unkept(const ParticipantRef& participant) {
+  return participant->all_shares().unkept();
 }
 
 Outcome attach(Sample& sample, const Handle& handle, const AttachOptions& options,
-               const Participant& participant) {
+               const ParticipantRef& participant) {
   return platform::with_memory_errors([&] {
-    const auto& core = participant.core();
     const platform::StopCondition stop(options.timeout, options.give_up);
     const auto awaited = std::make_shared<Completion<LentRef>>();
-    ask_for(*core, handle, options.access, PatientRequest::patience_of(stop), awaited);
+    ask_for(*participant, handle, options.access, PatientRequest::patience_of(stop), awaited);
     Outcome outcome = awaited->wait(stop);
     if (outcome != Outcome::kDone) return outcome;
-    SampleRead reading(*core, awaited->take(), options.access);
+    SampleRead reading(participant->context(), awaited->take(), options.access);
     Sample found;
     outcome = reading.read(found, stop);
     if (outcome != Outcome::kDone) return outcome;
@@ -239,12 +239,11 @@ Outcome attach(Sample& sample, const Handle& handle, const AttachOptions& option
   });
 }
 
-Sample attach(const Handle& handle, const AttachOptions& options, const Participant& participant) {
+Sample attach(const Handle& handle, const AttachOptions& options,
+              const ParticipantRef& participant) {
   Sample sample;
   if (attach(sample, handle, options, participant) != Outcome::kDone)
-    throw Error(Code::kTimeout,
-                "nobody answered in time: the process that shares it is stopped, "
-                "or very busy");
+    throw Error(Code::kTimeout, "no reply in time: the share's process is stopped, or very busy");
   return sample;
 }
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/bus/participant/participant.hpp"
 #include "tensorbus/bus/subscribe/row_sink.hpp"
 #include "tensorbus/link/lease/kept_lease.hpp"
 #include "tensorbus/platform/limits.hpp"
@@ -20,8 +20,8 @@ std::string held_by_children() {
 }  // namespace
 
 Subscriber::Subscriber(const std::string& topic, const SubscriberOptions& options,
-                       const Participant& participant, const std::optional<PublisherName>& only)
-    : participant_(participant.core()), receiver_(platform::with_memory_errors([&] {
+                       const ParticipantRef& participant, const std::optional<PublisherName>& only)
+    : participant_(participant), receiver_(platform::with_memory_errors([&] {
         return participant_->add_subscriber(topic, options, only);
       })) {}
 
@@ -41,7 +41,7 @@ Outcome Subscriber::receive_many(std::span<Sample> samples, std::size_t& count,
                                  const platform::StopCondition& stop) {
   count = 0;
   if (samples.empty()) throw Error(Code::kInvalidArgument, "receive_many: no room for a sample");
-  // Samples with only fields hold no lease, and the next samples reuse their memory.
+  // Samples with only fields stay: they hold no lease, and the next samples reuse their memory.
   for (Sample& sample : samples)
     if (!sample.tensors().empty()) sample = Sample();
   Receiver::Batch batch{samples};
@@ -88,7 +88,7 @@ std::optional<Sample> Subscriber::sample_of(Outcome outcome, Sample&& sample) co
     throw Error(Code::kInvalidArgument,
                 "max_held (" + std::to_string(receiver_->options().max_held) +
                     ") samples of one publisher are held" + held_by_children() +
-                    ": let some go, or raise max_held");
+                    ": release some, or raise max_held");
   return std::nullopt;
 }
 

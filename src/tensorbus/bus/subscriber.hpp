@@ -9,7 +9,7 @@
 #include <tensorbus/values/stats.hpp>
 
 #include "tensorbus/bus/domain/topic_name.hpp"
-#include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/participant/participant_ref.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
@@ -26,27 +26,27 @@ class TENSORBUS_API Subscriber {
  public:
   static constexpr const char* kMovedFrom = "this subscriber was moved from";
 
-  // `only`: the one publisher that it joins; empty: all of the topic.
+  // `only`: the subscriber joins only this publisher; empty: all publishers of the topic.
   explicit Subscriber(const std::string& topic, const SubscriberOptions& options = {},
-                      const Participant& participant = Participant::shared(),
+                      const ParticipantRef& participant = shared_participant(),
                       const std::optional<PublisherName>& only = {});
   Subscriber(Subscriber&&) noexcept = default;
   Subscriber& operator=(Subscriber&&) = delete;
   ~Subscriber();  // close()
 
-  // Returns the next sample, or nothing. Goes on after signals. Throws Error(kInvalidArgument) when
-  // max_held samples of one publisher are held and more are waiting.
+  // Returns the next sample, or nothing. Continues to wait after signals. Throws
+  // Error(kInvalidArgument) when max_held samples of one publisher are held and more are waiting.
   std::optional<Sample> receive(const platform::StopCondition& stop);
   std::optional<Sample> try_receive();
   // Returns kDone, kTimedOut, kInterrupted, kClosed or kHoldLimit.
   Outcome receive(Sample& sample, const platform::StopCondition& stop);
   Outcome try_receive(Sample& sample);
-  // Receives several samples at once. The first `count` of `samples` are new then.
+  // Receives several samples at once. On return, the first `count` of `samples` are new.
   Outcome receive_many(std::span<Sample> samples, std::size_t& count,
                        const platform::StopCondition& stop);
-  // Receives messages of one tensor, each into a row of an array; `count` rows are new then.
-  // `rows`: contiguous. Throws Error(kInvalidArgument) if the first message is no row: receive()
-  // returns it.
+  // Receives messages of one tensor, each into a row of an array. On return, `count` rows are new.
+  // `rows`: the layout of the array, contiguous. Throws Error(kInvalidArgument) if the first
+  // message does not fit a row; receive() returns this message.
   Outcome receive_into(void* first, const Layout& rows, std::size_t& count,
                        const platform::StopCondition& stop);
   bool ready();
@@ -55,13 +55,13 @@ class TENSORBUS_API Subscriber {
   Outcome wait_for_publishers(std::uint32_t count, const platform::StopCondition& stop);
   SubscriberStats stats() const;
   void close();
-  // For recorders, which pace themselves and end by steps of their own.
+  // For recorders, which control when the receiver notifies and where it ends.
   Receiver& receiver() const noexcept { return *receiver_; }
 
  private:
   std::optional<Sample> sample_of(Outcome outcome, Sample&& sample) const;
 
-  std::shared_ptr<ParticipantCore> participant_;
+  ParticipantRef participant_;
   std::shared_ptr<Receiver> receiver_;
 };
 

@@ -11,11 +11,11 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{50};    // between scans without a change of the domain
-constexpr std::chrono::milliseconds kRetry{200};  // of participants for which there was no room
+constexpr std::chrono::milliseconds kLook{50};    // between scans if the domain does not change
+constexpr std::chrono::milliseconds kRetry{200};  // between requests repeated after a shortage
 constexpr std::size_t kMaxSources = 4096;
 constexpr std::size_t kMaxPublishers = std::size_t{1} << 17;
-constexpr std::size_t kMaxRecords = std::size_t{1} << 21;  // of a source, until they are taken
+constexpr std::size_t kMaxRecords = std::size_t{1} << 21;  // of a source, before they are taken
 
 link::Trace question_about(const std::vector<std::string>& topics) {
   link::Trace question;
@@ -48,7 +48,7 @@ Tracer::Tracer(const std::string& domain, const std::vector<std::string>& topics
 Tracer::~Tracer() = default;
 
 void Tracer::poll() {
-  // A participant that could not be asked is asked by a later scan.
+  // A later scan sends the requests that cannot be sent now.
   const auto now = std::chrono::steady_clock::now();
   if (watch_.drain_changes() || now >= next_look_) {
     next_look_ = now + kLook;
@@ -76,12 +76,12 @@ void Tracer::note_publisher(const std::string& file) {
   const auto marker = parse_marker(file);
   if (!marker || !marker->is_topic()) return;
   const auto advertised = decode_advertisement(domain_.read_marker(file, kMaxMarkerBytes));
-  if (!advertised) return;  // it is being written
+  if (!advertised) return;  // the marker is being written
   markers_.insert(file);
   publishers_.emplace(to_string({marker->participant, marker->publisher}), advertised->name);
 }
 
-// A participant that cannot be reached, or whose backlog is full, is asked at the next call.
+// If the participant cannot be reached, or its backlog is full, the next scan tries again.
 void Tracer::ask(const Id& participant) {
   auto asked = std::make_unique<Asked>();
   asked->about.participant = participant;
@@ -90,7 +90,7 @@ void Tracer::ask(const Id& participant) {
   asked_.push_back(std::move(asked));
 }
 
-// Returns false if the participant cannot be asked now. One that can never be asked is refused.
+// Returns false if the request cannot be sent now. If it can never be sent, the source is refused.
 bool Tracer::connect(Asked& asked) {
   try {
     platform::Connection connection = domain_.connect(asked.about.participant);
@@ -114,10 +114,11 @@ void Tracer::receive_from(Asked& asked) {
     link::Channel::Received received;
     const auto state = asked.channel->receive(received);
     if (state == link::Channel::State::kMessage) on(asked, received);
-    // Records written before the process died are read after its death was noticed.
+    // Also reads the ring at the end: the process may have written records before it died.
     if (asked.ring && asked.records.size() < kMaxRecords) asked.ring->read(asked.records);
     if (state == link::Channel::State::kEnded)
-      asked.end(asked.ring ? State::kEnded : State::kRefused, asked.ring ? "" : "it hung up");
+      asked.end(asked.ring ? State::kEnded : State::kRefused,
+                asked.ring ? "" : "it closed the connection");
   } catch (const Error& error) {
     if (error.code() != Code::kOutOfMemory || asked.ring)
       return asked.end(State::kRefused, error.what());

@@ -21,8 +21,8 @@
 
 namespace tensorbus::bus {
 
-// Traces the participants of a domain (docs/tracing.md). No call waits for another process. For one
-// thread. When it is destroyed, the traced processes stop writing.
+// Traces the participants of a domain (docs/tracing.md). No call waits for another process. Used by
+// one thread. When the tracer is destroyed, the traced processes stop writing.
 class TENSORBUS_API Tracer {
  public:
   // `topics`: empty for all. Throws Error(kInvalidArgument) if their names do not fit into a
@@ -40,7 +40,7 @@ class TENSORBUS_API Tracer {
   };
   struct Source {
     Id participant;
-    pid_t pid = 0;          // as this process sees it
+    pid_t pid = 0;          // in the pid namespace of this process
     std::string process{};  // the name of its program; empty: not visible
     State state = State::kAsked;
     std::string why{};
@@ -51,7 +51,7 @@ class TENSORBUS_API Tracer {
   // Requests traces from new participants, reads replies, and appends what was written since the
   // last call to the records of each source. Throws Error(kSystem) if the domain cannot be listed.
   void poll();
-  // Returns all participants that were asked until now, in that order.
+  // Returns all participants to which a request was sent so far, in the order of the requests.
   std::vector<Source> sources() const;
   // Returns the topics of the publishers seen so far, by name ("<participant>.<number>").
   const std::map<std::string, std::string>& topics() const noexcept { return publishers_; }
@@ -74,7 +74,7 @@ class TENSORBUS_API Tracer {
   std::chrono::steady_clock::time_point next_retry_{};
   std::set<Id> known_;
   std::map<std::string, std::string> publishers_;
-  std::set<std::string> markers_;  // that were read
+  std::set<std::string> markers_;  // the markers that were read
   std::vector<std::unique_ptr<Asked>> asked_;
 };
 

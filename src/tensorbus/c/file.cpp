@@ -11,7 +11,7 @@ FileMode mode_of(std::int32_t mode) {
   if (mode < TB_FILE_READ || mode > TB_FILE_CREATE)
     throw Error(Code::kInvalidArgument,
                 "mode is " + std::to_string(mode) +
-                    ": TB_FILE_READ, _READ_WRITE, _COPY_ON_WRITE or _CREATE");
+                    ": expected TB_FILE_READ, _READ_WRITE, _COPY_ON_WRITE or _CREATE");
   return static_cast<FileMode>(mode);
 }
 static_assert(static_cast<int>(FileMode::kRead) == TB_FILE_READ);
@@ -24,7 +24,7 @@ FileOptions options_of(const tb_file_options& given) {
   if (given.dtype != 0) options.dtype = static_cast<DType>(given.dtype);
   if (given.dims > kMaxDims)
     throw Error(Code::kInvalidArgument,
-                "dims is " + std::to_string(given.dims) + ", and at most 64");
+                "dims is " + std::to_string(given.dims) + "; at most 64 are possible");
   if (given.dims > 0) (void)required(given.shape, "shape");
   if (given.shape != nullptr) options.shape = Dims(std::span(given.shape, given.dims));
   return options;
@@ -47,8 +47,8 @@ const std::pair<std::string, std::string>* metadata_at(const tb_file* file, std:
 
 }  // namespace
 
-// Relaxed: a new reference is made from an existing one. The release pairs with the acquire of the
-// thread that releases the last one.
+// Relaxed: a new reference is made from an existing one. The release in tb_file_release() pairs
+// with the acquire of the thread that releases the last reference.
 void tb_file_retain(tb_file* file) {
   if (file != nullptr) file->references.fetch_add(1, std::memory_order_relaxed);
 }
@@ -79,7 +79,7 @@ tb_status tb_file_tensor(const tb_file* file, uint32_t index, tb_tensor* tensor)
     const std::vector<tensor::FilePlace>& places = in(file).contents().tensors;
     if (index >= places.size())
       throw Error(Code::kInvalidArgument, "tensor " + std::to_string(index) +
-                                              " of a file that has " +
+                                              ": the file has only " +
                                               std::to_string(places.size()));
     describe(in(file), places[index], tensor);
   });

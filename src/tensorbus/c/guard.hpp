@@ -21,7 +21,7 @@ static_assert(status_of(Outcome::kDone) == TB_OK && status_of(Outcome::kTimedOut
               status_of(Outcome::kHoldLimit) == TB_HOLD_LIMIT &&
               status_of(Outcome::kShutDown) == TB_SHUT_DOWN);
 
-// Returns the status of `work`, or of its exception: no exception may reach C.
+// Returns the status of `work`, or the status for its exception: no exception may reach C.
 template <typename Work>
 tb_status guarded(Work work) noexcept {
   try {

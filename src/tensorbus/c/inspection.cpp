@@ -29,7 +29,7 @@ class OwnedInspection final : public tb_inspection {
     fill(found_, static_cast<tb_inspection&>(*this));
   }
 
-  // For list_fields().
+  // Called by list_fields().
   void operator()(const char*, const auto&) const noexcept {}
   void operator()(const char*, const auto& field, auto&& c_field) { fill(field, c_field); }
 

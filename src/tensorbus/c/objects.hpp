@@ -9,7 +9,7 @@
 
 #include "tensorbus/bus/event_loop/fork_safe.hpp"
 #include "tensorbus/bus/listing.hpp"
-#include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/participant/participant_ref.hpp"
 #include "tensorbus/bus/publish/loan.hpp"
 #include "tensorbus/bus/publisher.hpp"
 #include "tensorbus/bus/queue.hpp"
@@ -21,7 +21,7 @@
 // The objects behind the pointers of the C interface.
 
 struct tb_participant {
-  tensorbus::bus::Participant participant;
+  tensorbus::bus::ParticipantRef participant;
 };
 struct tb_publisher {
   tensorbus::bus::ForkSafe<tensorbus::bus::Publisher> publisher;
@@ -59,15 +59,16 @@ struct tb_node_name {
 namespace tensorbus::c {
 
 // Returns the participant; for NULL the shared participant of the process.
-inline bus::Participant participant_of(const tb_participant* given) {
-  return given == nullptr ? bus::Participant::shared() : given->participant;
+inline bus::ParticipantRef participant_of(const tb_participant* given) {
+  return given == nullptr ? bus::shared_participant() : bus::of_this_process(given->participant);
 }
 
 inline std::chrono::nanoseconds timeout_of(std::int64_t nanoseconds) {
   return std::chrono::nanoseconds(nanoseconds);
 }
 
-// These throw Error(kInvalidArgument), which names the argument. Functions are pointers, too.
+// These throw Error(kInvalidArgument), which names the argument, for NULL. `given` may also be a
+// function pointer.
 const char* text_of(const char* given, const char* name);
 template <typename T>
 T& required(T* given, const char* name) {

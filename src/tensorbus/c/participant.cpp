@@ -1,3 +1,5 @@
+#include "tensorbus/bus/participant/participant.hpp"
+
 #include <cstring>
 #include <tensorbus/version.hpp>
 
@@ -41,8 +43,8 @@ tb_status tb_participant_create(const tb_participant_options* options,
         taken_or<tb_participant_options>(options, TB_PARTICIPANT_OPTIONS_INIT);
     const ParticipantOptions known = options_of(given);
     hand_out(participant, "participant", [&] {
-      return new tb_participant{given.shared != 0 ? bus::Participant::shared(known)
-                                                  : bus::Participant(known)};
+      return new tb_participant{given.shared != 0 ? bus::shared_participant(known)
+                                                  : bus::make_participant(known)};
     });
   });
 }
@@ -51,17 +53,17 @@ void tb_participant_destroy(tb_participant* participant) { delete participant; }
 
 tb_status tb_participant_id(const tb_participant* participant, uint8_t id[16]) {
   return done([&] {
-    const Id found = participant_of(participant).id();
+    const Id found = participant_of(participant)->id();
     std::memcpy(&required(id, "id"), found.bytes.data(), found.bytes.size());
   });
 }
 
 tb_status tb_participant_domain(const tb_participant* participant, char* path, size_t bytes) {
   return done([&] {
-    const std::string found = participant_of(participant).domain_path();
+    const std::string found = participant_of(participant)->domain_path();
     if (found.size() >= bytes)
       throw Error(Code::kInvalidArgument,
-                  "the path takes " + std::to_string(found.size() + 1) + " bytes");
+                  "bytes: the path needs " + std::to_string(found.size() + 1));
     std::memcpy(&required(path, "path"), found.c_str(), found.size() + 1);
   });
 }
@@ -69,9 +71,7 @@ tb_status tb_participant_domain(const tb_participant* participant, char* path, s
 tb_status tb_participant_arena(const tb_participant* participant, int32_t device,
                                tb_arena_use* use) {
   return done([&] {
-    const Device on = device_of(device);
-    const bus::Participant us = participant_of(participant);
-    const ArenaUse found = on.is_cuda() ? us.arena(on) : us.arena();
+    const ArenaUse found = participant_of(participant)->memory_use(device_of(device));
     give(&required(use, "use"), c_stats<tb_arena_use>(found));
   });
 }

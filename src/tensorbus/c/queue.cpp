@@ -24,7 +24,7 @@ QueueOptions options_of(const tb_queue_options* options) {
 }
 
 tb_status started(bus::Queue::Pending pending, tb_pending** target) {
-  (void)pending.descriptor();  // made now, because this call can report an error
+  (void)pending.descriptor();  // made here, because this call can report an error
   hand_out(target, "pending", [&] { return new tb_pending{std::move(pending)}; });
   return TB_OK;
 }

@@ -68,7 +68,7 @@ tb_status tb_recorder_snapshot(tb_recorder* recorder, int64_t timeout_ns, const 
                                char* path, size_t bytes) {
   return guarded([&] {
     recording::Recorder& known = required(recorder, "recorder").recorder;
-    if (bytes > 0) (void)required(path, "path");  // before a snapshot is written
+    if (bytes > 0) (void)required(path, "path");  // checked before a snapshot is written
     std::string file;
     const Outcome outcome = known.snapshot(file, stop_of(timeout_ns, give_up));
     if (outcome == Outcome::kDone) give_text(file, path, bytes);
@@ -112,7 +112,7 @@ tb_status tb_recording_time(const tb_recording* recording, uint64_t index, uint6
     const auto& messages = in(recording).contents().messages;
     if (index >= messages.size())
       throw Error(Code::kInvalidArgument, "message " + std::to_string(index) +
-                                              " of a recording that has " +
+                                              ": the recording has only " +
                                               std::to_string(messages.size()));
     required(time_ns, "time_ns") = messages[index].log_time;
   });
@@ -145,7 +145,7 @@ tb_status tb_recording_topic(const tb_recording* recording, uint32_t index,
     const auto& topics = required(recording, "recording").topics;
     if (index >= topics.size())
       throw Error(Code::kInvalidArgument, "topic " + std::to_string(index) +
-                                              " of a recording that has " +
+                                              ": the recording has only " +
                                               std::to_string(topics.size()));
     const RecordedTopic& found = topics[index];
     tb_recorded_topic made = TB_RECORDED_TOPIC_INIT;

@@ -19,7 +19,7 @@ const bus::Tensor& tensor_of(const tb_sample* sample, std::uint32_t index) {
   const std::span<const bus::Tensor> tensors = required(sample, "sample").sample.tensors();
   if (index >= tensors.size())
     throw Error(Code::kInvalidArgument, "tensor " + std::to_string(index) +
-                                            " of a sample that has " +
+                                            ": the sample has only " +
                                             std::to_string(tensors.size()));
   return tensors[index];
 }
@@ -46,8 +46,8 @@ void describe(const bus::Tensor& tensor, tb_tensor* target) {
 
 }  // namespace
 
-// Relaxed: a new reference is made from an existing one. The release pairs with the acquire of the
-// thread that releases the last one.
+// Relaxed: a new reference is made from an existing one. The release in tb_sample_release() pairs
+// with the acquire of the thread that releases the last reference.
 void tb_sample_retain(tb_sample* sample) {
   if (sample != nullptr) sample->references.fetch_add(1, std::memory_order_relaxed);
 }

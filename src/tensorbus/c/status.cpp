@@ -8,7 +8,7 @@ namespace {
 
 thread_local std::array<char, 2048> last_message{};
 
-// The errors have the same order in C, from -1 down. kService occurs only in the C++ headers.
+// The errors have the same order in C, from -1 down. Only the C++ headers throw kService.
 constexpr tb_status status_of(Code code) noexcept {
   return code == Code::kService ? TB_ERROR_SYSTEM : -1 - static_cast<tb_status>(code);
 }

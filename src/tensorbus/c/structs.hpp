@@ -7,13 +7,13 @@
 
 #include "tensorbus/platform/error.hpp"
 
-// Structs of the C interface grow at their end: struct_size says how much of a struct the caller
-// knows. Modelled on Linux's extensible system calls (clone3(2), openat2(2)).
+// Structs of the C interface grow at their end: struct_size is the size of the struct that the
+// caller was compiled with. Modelled on Linux's extensible system calls (clone3(2), openat2(2)).
 namespace tensorbus::c {
 
 // Copies the caller's struct into this library's version of it. Fields that an older caller does
-// not know are zero, which means the behaviour before the field existed. Throws
-// Error(kVersionMismatch) if a newer caller uses a field that is unknown here,
+// not have are zero, which means the behaviour before the field existed. Throws
+// Error(kVersionMismatch) if a newer caller uses a field that this library does not have,
 // Error(kInvalidArgument) for a struct that was not initialised.
 template <typename Struct>
 Struct taken(const Struct& given) {
@@ -25,7 +25,7 @@ Struct taken(const Struct& given) {
   if (size > sizeof(Struct) &&
       std::any_of(bytes + sizeof(Struct), bytes + size, [](unsigned char byte) { return byte; }))
     throw Error(Code::kVersionMismatch,
-                "this program uses an option of a newer libtensorbus than the one that is loaded");
+                "this program uses an option of a newer libtensorbus: install that version");
   Struct known{};
   std::memcpy(&known, bytes, std::min(size, sizeof(Struct)));
   return known;
@@ -35,7 +35,8 @@ Struct taken_or(const Struct* given, const Struct& otherwise) {
   return given == nullptr ? otherwise : taken(*given);
 }
 
-// Writes the fields that the caller knows. Fields that this library does not know stay unchanged.
+// Writes the fields that the caller's struct has. Fields that this library does not have stay
+// unchanged.
 template <typename Struct>
 void give(Struct* target, Struct value) noexcept {
   if (target == nullptr) return;

@@ -11,8 +11,8 @@ const char* text_of(const char* given, const char* name) { return &required(give
 
 Access access_of(std::int32_t access) {
   if (access < TB_ACCESS_READ || access > TB_ACCESS_SHARED)
-    throw Error(Code::kInvalidArgument,
-                "access is " + std::to_string(access) + ": TB_ACCESS_READ, _PRIVATE or _SHARED");
+    throw Error(Code::kInvalidArgument, "access is " + std::to_string(access) +
+                                            ": expected TB_ACCESS_READ, _PRIVATE or _SHARED");
   return static_cast<Access>(access);
 }
 static_assert(static_cast<int>(Access::kRead) == TB_ACCESS_READ);
@@ -21,8 +21,8 @@ static_assert(static_cast<int>(Access::kShared) == TB_ACCESS_SHARED);
 
 Device device_of(std::int32_t device) {
   if (device < TB_HOST)
-    throw Error(Code::kInvalidArgument,
-                "device is " + std::to_string(device) + ": TB_HOST, or the ordinal of a GPU");
+    throw Error(Code::kInvalidArgument, "device is " + std::to_string(device) +
+                                            ": expected TB_HOST, or the ordinal of a GPU");
   return device == TB_HOST ? Device::host() : Device::cuda(device);
 }
 
@@ -35,7 +35,7 @@ Layout layout_of(const tb_layout& layout) {
   const auto flags = static_cast<TensorFlags>(layout.flags);
   if (layout.dims > kMaxDims)
     throw Error(Code::kInvalidArgument,
-                "layout.dims is " + std::to_string(layout.dims) + ", and at most 64");
+                "layout.dims is " + std::to_string(layout.dims) + "; at most 64 are possible");
   if (layout.dims > 0) (void)required(layout.shape, "layout.shape");
   Dims shape(std::span(layout.shape, layout.dims));
   if (layout.strides == nullptr) return Layout::contiguous(dtype, std::move(shape), flags);
@@ -60,7 +60,8 @@ tb_origin described(const Origin& origin) noexcept {
 
 namespace {
 
-// Takes over the keeper first, so that it is released even if a later step fails.
+// Returns a view with only the keeper set. Taken over first, the keeper is released even if a later
+// step fails.
 TensorView kept_view(const tb_tensor& tensor) {
   TensorView view;
   if (tensor.release != nullptr)
@@ -97,7 +98,7 @@ std::vector<TensorView> views_of(const tb_message& message) {
   for (std::size_t i = 0; i < message.tensor_count; ++i) {
     try {
       views.push_back(kept_view(tensor(i)));
-    } catch (...) {  // the keepers of the others are taken over, too
+    } catch (...) {  // the keepers of the other tensors are taken over, too
       unreadable = std::current_exception();
     }
   }

@@ -4,7 +4,7 @@
 #include <concepts>
 #include <tensorbus/internal/fields.hpp>
 
-// Structs of counters as their C structs.
+// Converts structs of counters to their C structs.
 namespace tensorbus::c {
 
 // For list_fields(): fills each number that the C struct has.

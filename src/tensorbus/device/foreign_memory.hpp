@@ -13,9 +13,9 @@
 namespace tensorbus::device {
 
 // GPU memory of another allocator, in a form that other processes can get. There are three kinds:
-// an allocation of cudaMalloc, by a handle; adjacent chunks of cuMemCreate (PyTorch's expandable
-// segments), by descriptors; an allocation of a pool, by both. Keeps chunks alive, but not an
-// allocation.
+// an allocation of cudaMalloc, exported by a handle; adjacent chunks of cuMemCreate (PyTorch's
+// expandable segments), exported by descriptors; an allocation of a pool, exported by both. The
+// object keeps chunks alive, but not an allocation.
 class ForeignMemory {
  public:
   enum class Kind : std::uint32_t { kLegacy = 1, kChunks = 2, kPool = 3 };  // part of the protocol
@@ -32,15 +32,16 @@ class ForeignMemory {
   };
 
   // Returns the memory that contains all these bytes. Empty if no single allocation or row of
-  // chunks does, if the memory is of another kind (managed memory), or if the driver refuses.
+  // chunks contains them, if the memory is of another kind (managed memory), or if the driver
+  // refuses.
   static std::optional<ForeignMemory> around(const Gpu& device, const std::byte* first,
                                              std::size_t bytes);
 
   // Returns the ordinal of the device that has this memory; -1 for any other address.
   static int ordinal_of(const std::byte* address);
-  // The same, in the context of a device that is already in use.
+  // The same, with the context of a device that is already in use.
   static int ordinal_of(const std::byte* address, const Gpu& asked);
-  // Returns a text that says why this device memory has no handle of its own.
+  // Returns the reason why this device memory has no handle of its own.
   static std::string why_no_handle(const Gpu& device, const std::byte* address);
 
   Kind kind() const noexcept { return kind_; }
@@ -53,10 +54,10 @@ class ForeignMemory {
   // Prepares the export; called once, before the memory is lent. Returns false if other processes
   // cannot get it, as with most pools.
   bool make_shareable();
-  // Returns true if all of `other` lies in this memory. Addresses can be reused, so it also
-  // compares the ids of allocations, which are not. (A chunk that is kept has its own handle.)
+  // Returns true if all of `other` lies in this memory. Also compares the ids of allocations,
+  // because addresses can be reused, and ids are not. (A chunk that is kept has its own handle.)
   bool holds(const ForeignMemory& other) const;
-  // Returns true if this memory lies where `other` did, so that `other` must be gone.
+  // Returns true if this is other memory at overlapping addresses, so that `other` must be gone.
   bool replaces(const ForeignMemory& other) const;
   // Returns true if the memory still exists unchanged.
   bool there() const noexcept;
@@ -81,7 +82,7 @@ class ForeignMemory {
   std::vector<Chunk> chunks_;
 };
 
-// Why a handle could not be opened. The code is kUnsupported or kOutOfMemory.
+// Thrown if a handle could not be opened. The code is kUnsupported or kOutOfMemory.
 class HandleRefused : public Error {
  public:
   enum class Why { kOwn, kGone, kOutOfReach, kOther };
@@ -92,14 +93,14 @@ class HandleRefused : public Error {
   Why why_;
 };
 
-// A whole allocation of another process's cudaMalloc, opened here.
+// A whole cudaMalloc allocation of another process, opened in this process.
 class OpenedMemory : public GpuRange {
  public:
   // Throws HandleRefused.
   OpenedMemory(const Gpu& device, const cu::IpcMemHandle& handle);
   OpenedMemory(const OpenedMemory&) = delete;
   OpenedMemory& operator=(const OpenedMemory&) = delete;
-  // May wait for the device.
+  // Closes the memory; may wait for the device.
   ~OpenedMemory();
 };
 

@@ -17,7 +17,7 @@ class Gpu {
  public:
   // These throw what CudaDriver::get() throws.
   static const std::vector<const Gpu*>& all();
-  // Throws Error(kInvalidArgument) that says how many GPUs there are.
+  // Throws Error(kInvalidArgument), with the number of GPUs in its text, if there is no such GPU.
   static const Gpu& at(int ordinal);
   // Returns false if no GPU was used, or if the process exits and the driver must not be called.
   static bool any_in_use() noexcept { return CudaDriver::in_use() != nullptr; }
@@ -33,7 +33,7 @@ class Gpu {
   const cu::Uuid& uuid() const noexcept { return uuid_; }
   const std::string& name() const noexcept { return name_; }
   std::size_t total_bytes() const noexcept { return total_bytes_; }
-  // Returns 0 if the driver does not know the attribute.
+  // Returns 0 if the driver does not have the attribute.
   int attribute(cu::DeviceAttribute attribute) const;
   // Returns the primary context, which PyTorch and the CUDA runtime also use. The first call
   // retains it, which can take a second and some hundred megabytes of GPU memory.
@@ -62,8 +62,8 @@ class Gpu {
 // Returns "GPU-" and 32 hex digits in groups, as nvidia-smi prints it.
 std::string text_of(const cu::Uuid& uuid);
 
-// Makes a device's context current in this thread during the scope. Any call may be made in it,
-// even while another thread captures a graph: no call in a scope is captured.
+// Makes a device's context current in this thread during the scope. Any driver call may be made in
+// the scope, even while another thread captures a graph: no call in a scope is captured.
 class GpuScope {
  public:
   explicit GpuScope(const Gpu& device);

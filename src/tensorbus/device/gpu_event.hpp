@@ -12,7 +12,7 @@ class GpuEvent {
   GpuEvent(const GpuEvent&) = delete;
   GpuEvent& operator=(const GpuEvent&) = delete;
 
-  // Called with the context of the stream's device current.
+  // Both are called with the context of the stream's device current.
   void record(const GpuStream& stream) const;
   void wait(const GpuStream& stream) const;
   // Returns true if the work before the point has run or never will.

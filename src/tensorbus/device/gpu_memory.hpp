@@ -16,8 +16,8 @@ std::size_t gpu_granularity(const Gpu& device);
 // Returns the other devices of this process that can access this device's memory.
 std::vector<const Gpu*> gpu_peers_of(const Gpu& device);
 
-// Owns GPU memory that can be exported as a descriptor. It has an address only when it is mapped.
-// Mappings keep the memory, so the allocation may be destroyed before them.
+// Owns GPU memory that can be exported as a descriptor. The memory has an address only while it is
+// mapped. Mappings keep the memory, so the allocation may be destroyed before them.
 class GpuAllocation {
  public:
   // `bytes` is a multiple of gpu_granularity(). Throws Error(kOutOfMemory), Error(kUnsupported).
@@ -43,7 +43,7 @@ class GpuAllocation {
   cu::AllocationHandle handle_ = 0;
 };
 
-// Addresses of memory as a device sees it in this process. For kernels, not for the CPU.
+// A range of device addresses in this process. Only kernels may access it, not the CPU.
 class GpuRange {
  public:
   GpuRange(const Gpu& device, cu::DevicePtr address, std::size_t bytes) noexcept
@@ -64,7 +64,7 @@ class GpuRange {
 class GpuMapping : public GpuRange {
  public:
   // Maps for the allocation's device and for the devices that can access its memory. With kRead,
-  // the mapping is read-only where the driver supports that, else readable and writable.
+  // the mapping is read-only if the driver supports that, else readable and writable.
   GpuMapping(const GpuAllocation& allocation, cu::AccessFlags access)
       : GpuMapping(std::span(&allocation, 1), access) {}
   // Maps several allocations at adjacent addresses.

@@ -6,8 +6,8 @@
 
 namespace tensorbus::device {
 
-// Pins whole pages of host memory, so that GPUs copy from them directly and only read them. The
-// memory outlives the pin and keeps its pages meanwhile.
+// Pins whole pages of host memory, so that GPUs copy directly from them. GPUs may only read them.
+// The memory must outlive the pin, and keep its pages until then.
 class HostPin {
  public:
   // Throws Error(kUnsupported) if the driver cannot pin, else Error(kSystem).
@@ -20,7 +20,7 @@ class HostPin {
   const std::byte* first_;
 };
 
-// Pins a page as a test. Throws Error(kUnsupported) with the reason for a failure.
+// Pins a page as a test. Throws Error(kUnsupported) with the reason if that fails.
 void require_pinning();
 
 }  // namespace tensorbus::device

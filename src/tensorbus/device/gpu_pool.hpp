@@ -8,8 +8,8 @@
 
 namespace tensorbus::device {
 
-// An imported memory pool of another process. The driver returns the same pool for each of its
-// imports, so it is destroyed with the last one. Thread-safe.
+// An imported memory pool of another process. The driver returns the same pool for each import of
+// it, so the last import destroys the pool. Thread-safe.
 class ImportedPool {
  public:
   // Throws Error(kUnsupported), Error(kOutOfMemory).
@@ -26,8 +26,8 @@ class ImportedPool {
   cu::MemoryPool handle_ = nullptr;
 };
 
-// An imported allocation of a pool. Must not be imported twice at a time: when one import ends,
-// drivers take the memory from both.
+// An imported allocation of a pool. An allocation must not be imported twice at a time: when one
+// import ends, drivers also end the other.
 class PooledMemory : public GpuRange {
  public:
   // Throws what ImportedPool() throws.

@@ -10,10 +10,10 @@
 
 namespace tensorbus::device {
 
-// Finds out what the GPUs of this process can do for Tensorbus, with the real calls that tensors
-// need. A reason names the failed call.
+// Tests the capabilities of the GPUs of this process with the real calls that tensors need. A
+// ProbeResult of a failure names the failed call.
 
-// The facts about one GPU, and what it can do.
+// The properties and capabilities of one GPU.
 struct DeviceFindings {
   int ordinal = 0;
   std::string name;
@@ -27,11 +27,11 @@ struct DeviceFindings {
   ProbeResult context;
   ProbeResult shared_memory;      // made, sent as a descriptor, imported and mapped
   ProbeResult read_only_mapping;  // a borrower's kernels cannot write to it
-  ProbeResult order;              // work of one stream runs after that of another, by a timeline
-  ProbeResult stream_waits;  // ... for which the streams themselves wait, not the receiving thread
-  ProbeResult legacy_ipc;    // other allocators' tensors: memory of cuMemAlloc has a handle
+  ProbeResult order;              // a timeline orders the work of two streams
+  ProbeResult stream_waits;       // the streams wait for it, not the receiving thread
+  ProbeResult legacy_ipc;         // other allocators' tensors: memory of cuMemAlloc has a handle
 
-  ProbeResult pool_ipc;  // the same for memory pools made for export
+  ProbeResult pool_ipc;  // ... in memory pools made for export
 
   // Returns true if its tensors are shared with other processes by reference.
   bool can_share() const noexcept { return context.can() && shared_memory.can() && order.can(); }
@@ -44,7 +44,7 @@ struct PeerFinding {
   ProbeResult access;  // of the reader to the owner's memory
 };
 
-// What the driver and all GPUs can do.
+// The capabilities of the driver and of all GPUs.
 struct CudaFindings {
   ProbeResult driver;      // if unusable, the rest is empty
   int driver_version = 0;  // of CUDA: 12040 for 12.4
@@ -53,8 +53,9 @@ struct CudaFindings {
   std::vector<PeerFinding> peers;  // each pair, in both directions
 };
 
-// Retains the primary context of each device; everything else is given back. Waits at most
-// `patience` for each device's streams; an unfinished stream is left as it is. Throws no Error.
+// Retains the primary context of each device, and releases everything else. Waits at most
+// `patience` for the streams of each device; a stream that has not finished is not destroyed.
+// Throws no Error.
 [[gnu::cold]] TENSORBUS_API CudaFindings
 probe_cuda(std::chrono::nanoseconds patience = std::chrono::seconds(2));
 

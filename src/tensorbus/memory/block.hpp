@@ -23,7 +23,7 @@ inline constexpr std::size_t kBlockAlignment = 256;
 // The kind of a buffer's memory. The numbers are part of the protocol (descriptors).
 enum class BufferKind : std::uint8_t { kHost = 0, kDevice = 1, kFile = 2 };
 
-// The arena of a block: its blocks come from it and return to it. Each block keeps it alive.
+// The arena of a block. A block returns to its arena, and keeps the arena alive.
 class BlockHome {
  public:
   virtual ~BlockHome() = default;
@@ -63,12 +63,12 @@ class Block final : private platform::Inherited {
   bool is_of(const BlockHome& home) const noexcept { return home_.get() == &home; }
 
   // Makes the block writable by its process forever and publishable any number of times; all
-  // holders see the writes. Called before another thread knows the block.
+  // holders see the writes. Called before another thread can use the block.
   void make_persistent() noexcept { persistent_ = true; }
   bool persistent() const noexcept { return persistent_; }
 
   // Marks a block that was not taken as a loan: it is copied where it cannot be published by
-  // reference. Called before another thread knows the block.
+  // reference. Called before another thread can use the block.
   void mark_born() noexcept { born_as_array_ = true; }
   bool copied_where_it_does_not_fit() const noexcept { return persistent_ || born_as_array_; }
 
@@ -94,10 +94,10 @@ class Block final : private platform::Inherited {
   ~Block() = default;
 
   void release() noexcept;
-  // For a block that was kept for forked children.
+  // Frees a block that was kept for forked children.
   void let_go() noexcept override;
-  // Returns another reference; empty if the last is already gone and its owner waits for the mutex
-  // of the arena. Called with that mutex held.
+  // Returns another reference; empty if the last reference is already gone, and the thread that
+  // released it waits for the mutex of the arena. Called with that mutex held.
   BlockRef another() noexcept;
   // Reuses the object for a new block at the same place. Called with the mutex of the arena held.
   void begin_again(std::shared_ptr<BlockHome> home, std::uint64_t generation) noexcept;
@@ -105,13 +105,13 @@ class Block final : private platform::Inherited {
   std::shared_ptr<BlockHome> home_;
   BlockPlace place_;
   std::uint64_t generation_ = 0;
-  FreeExtents::Place free_place_;  // for its return
+  FreeExtents::Place free_place_;  // its record for give_back()
   std::atomic<std::uint32_t> references_{1};
   std::atomic<std::uint64_t> write_mark_{0};
   std::atomic<bool> published_{false};
   bool persistent_ = false;
   bool born_as_array_ = false;
-  bool for_children_ = false;  // only children have it; guarded by the mutex of the arena
+  bool for_children_ = false;  // only forked children use it; guarded by the arena's mutex
 };
 
 // Owns one reference to a block, or none.
@@ -132,7 +132,7 @@ class BlockRef {
     if (block_ != nullptr) block_->release();
   }
 
-  // Returns true if this is the only reference. Acquire: pairs with the release of the last other.
+  // Returns true if this is the only reference. Acquire: pairs with release() of the others.
   bool unshared() const noexcept {
     return block_->references_.load(std::memory_order_acquire) == 1;
   }

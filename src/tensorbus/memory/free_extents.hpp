@@ -71,7 +71,7 @@ class FreeExtents {
   Place extract(SegmentId segment, Offsets& offsets, Offsets::iterator at) noexcept;
 
   Sizes by_size_;
-  std::map<SegmentId, Offsets> by_address_;  // has every segment
+  std::map<SegmentId, Offsets> by_address_;  // contains every segment
 };
 
 }  // namespace tensorbus::memory

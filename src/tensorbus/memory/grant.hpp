@@ -5,14 +5,14 @@
 
 namespace tensorbus::memory {
 
-// What a borrower may do with memory. For memory itself: the most that any borrower may do.
+// The access that a borrower has to memory. For a pool or a block: the most that any borrower gets.
 enum class Grant : std::uint8_t {
   kRead,
   kWrite,  // and read; every process that maps the memory sees the writes
 };
 
-// Names a pool of an arena: segments that hold blocks of this pool only. A process that gets a
-// segment can read nothing of another pool. For GPU memory, all pools have number 0.
+// Identifies a pool of an arena. A segment has blocks of one pool only, so a process that gets the
+// segment cannot read blocks of other pools. For GPU memory, all pools have number 0.
 struct PoolId {
   Grant most;            // the most that a borrower may get
   std::uint32_t number;  // 0: the pool of all publishers without a pool of their own

@@ -19,7 +19,7 @@ LivingBlocks::Room::Room() : block_(new Block) {
 }
 
 void Block::release() noexcept {
-  // Release, and acquire at the last: the thread that frees the block sees every earlier use.
+  // Release, and acquire for the last one: the thread that frees the block sees every earlier use.
   if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   const std::shared_ptr<BlockHome> home = std::move(home_);
   if (home->free(*this)) delete this;

@@ -61,7 +61,7 @@ class LivingBlocks {
   void remove_segment(const std::byte* data) noexcept { segments_.erase(data); }
   // Returns the block that holds this byte, or an empty reference.
   BlockRef find(const void* address) const noexcept;
-  // The same by segment and offset, and by generation unless that is 0.
+  // Finds the block by segment and offset, and by generation unless that is 0.
   BlockRef find(SegmentId segment, std::uint64_t offset,
                 std::uint64_t generation = 0) const noexcept;
 
@@ -83,7 +83,7 @@ class LivingBlocks {
   std::span<Block* const> resting() const noexcept { return {resting_.data(), resting_count_}; }
   void take_from_resting(std::size_t index) noexcept;
 
-  Living living_;                     // also resting blocks
+  Living living_;                     // includes resting blocks
   std::array<Block*, 64> resting_{};  // the oldest first
   std::size_t resting_count_ = 0;
   std::map<const std::byte*, Mapped> segments_;  // by their first bytes

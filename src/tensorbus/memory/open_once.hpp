@@ -10,10 +10,10 @@
 
 namespace tensorbus::memory {
 
-// Objects of which a process may have only one for each key. A thread that asks for an object that
-// another thread is opening or closing waits until that is done. Thread-safe.
+// Objects that a process may open only once for each key. A thread that requests an object while
+// another thread opens or closes it waits until that is done. Thread-safe.
 //
-//   OpenOnce<int, File> files;  // outlives what it opened
+//   OpenOnce<int, File> files;  // outlives the objects
 //   std::shared_ptr<const File> one = files.find_or_open(3, [] { return File(3); });
 template <typename Key, typename Opened>
 class OpenOnce {
@@ -70,7 +70,7 @@ class OpenOnce {
     Opened opened;
   };
 
-  // Returns null if the caller must open it.
+  // Returns null if the caller must open the object.
   Ref find_or_begin(const Key& key) {
     const platform::MutexLock lock(mutex_);
     while (true) {

@@ -29,10 +29,10 @@ std::size_t rlimit_of(platform::ResourceLimit which) {
   return limit.rlim_cur;
 }
 
-// Read by the first caller, or by several concurrently. Not a local static: a child forked during
-// its initialization would wait for its lock forever.
+// The first caller reads the value, or several callers do so concurrently. A local static is not
+// used: a child forked during its initialization would wait for its lock forever.
 std::size_t max_mappings() {
-  static std::atomic<std::size_t> known{0};  // relaxed: no other data is read by it
+  static std::atomic<std::size_t> known{0};  // relaxed: it orders nothing
   std::size_t most = known.load(std::memory_order_relaxed);
   if (most != 0) return most;
   most = 65530;
@@ -85,9 +85,9 @@ std::string name_of(Kind kind) {
 }
 
 [[noreturn]] void refuse(const std::string& whose, std::size_t most, Kind kind) {
-  throw PeerLimit(whose + " may take " + std::to_string(most) + " " + name_of(kind) +
-                  " of this process, and has: end some subscribers or publishers, ask for less, or "
-                  "raise the limit");
+  throw PeerLimit(whose + " reached the limit of " + std::to_string(most) + " " + name_of(kind) +
+                  " of this process: close some subscribers or publishers, request less, or raise "
+                  "the limit");
 }
 
 void give_back(PeerUse& use, const PeerCost& cost) noexcept {
@@ -116,10 +116,9 @@ void require_room_for(std::size_t more) {
   const std::size_t limit = limit_of(kDescriptors);
   if (limit == kUnlimited) return;
   if (platform::open_descriptors() + more <= share_of_all(kDescriptors)) return;
-  throw PeerLimit("RLIMIT_NOFILE is " + std::to_string(limit) +
-                  " (ulimit -n), and other processes do not get the last " +
+  throw PeerLimit("RLIMIT_NOFILE is " + std::to_string(limit) + " (ulimit -n), and the last " +
                   std::to_string(limit / 16) +
-                  " descriptors of this one: close some, or raise the limit");
+                  " descriptors are not for other processes: close some, or raise the limit");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 
 namespace tensorbus::memory {
 
-// What this process uses on behalf of a peer process.
+// Resources that this process uses on behalf of a peer process.
 struct PeerCost {
   std::size_t descriptors = 0;    // already open
   std::size_t mappings = 0;       // counts against vm.max_map_count
@@ -61,13 +61,13 @@ class PeerCharge {
   PeerCost cost_;
 };
 
-// Charges a peer for what arrives over its connection. Thread-safe.
+// Charges a peer for resources that arrive over its connection. Thread-safe.
 class PeerAccount {
  public:
-  // Uncharged: for what was not received from a peer.
+  // Uncharged: for resources that were not received from a peer.
   PeerAccount() = default;
   bool is_this_process() const noexcept;
-  pid_t pid() const noexcept { return pid_; }  // as this process sees it
+  pid_t pid() const noexcept { return pid_; }  // in the pid namespace of this process
   // Throws PeerLimit.
   PeerCharge take(const PeerCost& cost) const;
   // Throws PeerLimit if this many more descriptors may not be opened on behalf of a peer.
@@ -80,9 +80,9 @@ class PeerAccount {
   pid_t pid_ = 0;
 };
 
-// Limits what this process takes for all peers together and for each peer process, so that neither
-// can leave the program or other peers without descriptors, mappings, address space or memory
-// (docs/limits.md). Thread-safe.
+// Limits the resources that this process takes for all peers together and for each peer process. So
+// peers cannot leave the program or other peers without descriptors, mappings, address space or
+// memory (docs/limits.md). Thread-safe.
 class PeerBudget : public std::enable_shared_from_this<PeerBudget> {
  public:
   // Returns the account of the process at the other end of a connected socket; the kernel

@@ -39,7 +39,7 @@ void RangeSet::remove(Range range) {
     const auto whole = std::prev(end_by_begin_.upper_bound(gone->begin));
     const Range old{whole->first, whole->second};
     if (old.begin < gone->begin) {
-      // Both sides remain only if `range` lies inside this one. First, because it can throw.
+      // Two parts remain only if `range` lies inside this one. Inserted first, as this can throw.
       if (gone->end < old.end) end_by_begin_.emplace_hint(std::next(whole), gone->end, old.end);
       whole->second = gone->begin;
     } else if (gone->end < old.end) {

@@ -15,8 +15,8 @@ enum class SegmentKind : std::uint8_t {
   kNone,
 };
 
-// Names a segment among all segments of its owner. It is sent as its number, which includes the
-// kind. A peer may send any number.
+// Identifies a segment among all segments of its owner. It is sent as its number, which includes
+// the kind. A peer may send any number.
 struct SegmentId {
   static constexpr std::uint32_t kMaxDevices = 512;
   static constexpr std::uint32_t kMaxOfDevice = 1 << 20;
@@ -26,7 +26,7 @@ struct SegmentId {
 
   constexpr SegmentId(std::uint32_t of = 0) noexcept : number(of) {}
   static constexpr SegmentId host(std::uint32_t index) noexcept { return index; }
-  // A segment of a pool whose memory others may write to.
+  // A segment of a pool whose memory borrowers may write to.
   static constexpr SegmentId writable_host(std::uint32_t index) noexcept {
     return kFirstWritable + index;
   }
@@ -48,7 +48,7 @@ struct SegmentId {
   constexpr bool on_device() const noexcept {
     return kind() == SegmentKind::kDevice || kind() == SegmentKind::kForeign;
   }
-  // The GPU of a segment of kDevice.
+  // Returns the GPU of a segment of kDevice.
   constexpr int ordinal() const noexcept {
     return static_cast<int>((number - kFirstOfDevices) / kMaxOfDevice);
   }

@@ -2,9 +2,9 @@
 
 #include <atomic>
 
-// The atomic type of all lock-free code that is shared by processes or threads: std::atomic. The
-// tests of memory orders (tests/model/weak_memory) compile the same code with the atomics of a
-// model, included before everything else, so they test the orders that the code has.
+// The atomic type of all lock-free code: std::atomic. The tests of memory orders
+// (tests/model/weak_memory) include the atomics of a model first, and so test the orders that the
+// code has.
 #ifndef TENSORBUS_ATOMICS_OF_A_MODEL
 namespace tensorbus::platform {
 

@@ -6,8 +6,8 @@
 
 namespace tensorbus {
 
-// Ends the process if an invariant is broken. This is a bug in Tensorbus, and going on with wrong
-// records would do more harm. Always on. Never used on what a peer or a caller supplied.
+// Ends the process if an invariant is broken: this is a bug in Tensorbus, and its records are
+// wrong. Always enabled. Never used for input from a peer or a caller.
 inline void check(bool holds,
                   std::source_location where = std::source_location::current()) noexcept {
   if (holds) [[likely]]

@@ -54,8 +54,8 @@ void clear_event(int event_fd) noexcept;
 // Returns a pidfd of the calling process; empty if the kernel has none.
 Fd open_own_pidfd() noexcept;
 
-// Returns how many descriptors this process has open. One system call since Linux 6.2; older
-// kernels list all of them, so it is not for hot paths.
+// Returns how many descriptors this process has open. It makes one system call since Linux 6.2; on
+// older kernels it lists all descriptors, so it is not for hot paths.
 std::size_t open_descriptors() noexcept;
 
 // Returns true if a descriptor from a peer is a pidfd, by its name under /proc/self/fd.

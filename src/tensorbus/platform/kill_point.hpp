@@ -6,8 +6,8 @@
 namespace tensorbus::platform {
 
 // The places of the protocol at which a test can stop or kill a process. docs/internals/protocol.md
-// says what a death at each place leaves behind. Tests use these lists and check that they are
-// complete.
+// describes what a process that is killed at each place leaves behind. Tests use these lists and
+// check that they are complete.
 inline constexpr std::array<std::string_view, 35> kKillPoints = {"socket.bound",
                                                                  "socket.listening",
                                                                  "hello.sent",
@@ -48,7 +48,7 @@ inline constexpr std::array<std::string_view, 3> kKillPointsOfDevices = {
     "export.lent", "stage.received", "staged.sent"};
 
 #if TENSORBUS_KILL_POINTS
-// Stops or ends a test process, as the environment says:
+// Stops or ends a test process. The environment variable
 // TENSORBUS_KILL_POINT="<name>:<n>:<kill|stop|exit>" acts on the n-th passage of that place
 // (counted from 1).
 void kill_point(std::string_view name) noexcept;

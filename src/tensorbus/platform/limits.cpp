@@ -40,8 +40,8 @@ std::string no_room_to_map(bool privately) {
   std::string limits = "the address space (" + address_space() + ") or the number of mappings (" +
                        sysctl_text("vm.max_map_count", "/proc/sys/vm/max_map_count") + ")";
   if (privately)
-    limits += ", or what may be private and writable (" +
-              rlimit_text(RLIMIT_DATA, "RLIMIT_DATA", "-d") + ", vm.overcommit_memory=2),";
+    limits += ", or the private writable memory (" + rlimit_text(RLIMIT_DATA, "RLIMIT_DATA", "-d") +
+              ", vm.overcommit_memory=2),";
   return limits + " is used up: release some, or raise the limit";
 }
 
@@ -95,10 +95,10 @@ std::optional<std::string> limit_behind(int error_number, During during) {
   switch (error_number) {
     case EMFILE:
       return rlimit_text(RLIMIT_NOFILE, "RLIMIT_NOFILE", "-n") +
-             ", and so many descriptors are open: close some, or raise it";
+             ", and that many descriptors are open: close some, or raise it";
     case ENFILE:
       return sysctl_text("fs.file-max", "/proc/sys/fs/file-max") +
-             " for the whole machine, and so many files are open: close some, or raise it";
+             " for the whole machine, and that many files are open: close some, or raise it";
     case EFBIG:
       return rlimit_text(RLIMIT_FSIZE, "RLIMIT_FSIZE", "-f") + ", in bytes: raise it";
     case ENOSPC:

@@ -14,11 +14,11 @@ namespace tensorbus::platform {
 // The type of RLIMIT_...: an enumeration with glibc, int with musl.
 using ResourceLimit = decltype(RLIMIT_NOFILE);
 
-// The purpose of a system call, which decides the limit that an errno stands for.
+// The purpose of a system call. It decides which limit an errno stands for.
 enum class During { kAnything, kDirectory, kFile, kThread, kMapping, kPrivateMapping, kPolling };
 
 // Returns the limit that a failed system call met: its name, its value, and the remedy. Empty for
-// an errno that no limit causes. No other function knows limits.
+// an errno that no limit causes. Only this function maps errors to limits.
 [[gnu::cold]] std::optional<std::string> limit_behind(int error_number,
                                                       During during = During::kAnything);
 
@@ -27,7 +27,7 @@ enum class During { kAnything, kDirectory, kFile, kThread, kMapping, kPrivateMap
 [[noreturn]] void throw_system(const std::string& what, int error_number, During during);
 using tensorbus::throw_system;
 
-// The same for a system call that Tensorbus cannot do without: throws Error(kUnsupported) if the
+// As throw_system(), for a system call that Tensorbus needs: throws Error(kUnsupported) if the
 // kernel lacks it or a sandbox refuses it.
 [[noreturn]] void throw_system_of_needed(const std::string& call, int error_number);
 
@@ -35,7 +35,7 @@ using tensorbus::throw_system;
 // program start.
 [[noreturn]] void throw_no_memory();
 
-// Calls `call`, and throws an Error where it throws std::bad_alloc.
+// Calls `call`; throws Error(kOutOfMemory) in place of std::bad_alloc.
 template <typename Call>
 decltype(auto) with_memory_errors(Call&& call) {
   try {

@@ -10,7 +10,7 @@ namespace {
 struct Sink {
   const LogSink call;
   void* const context;
-  const Sink* before = nullptr;  // keeps the older one reachable, for the leak sanitizer
+  const Sink* before = nullptr;  // keeps the older sink reachable, for the leak sanitizer
 };
 constinit std::atomic<const Sink*> current{nullptr};
 
@@ -19,7 +19,7 @@ constinit std::atomic<const Sink*> current{nullptr};
 void set_log(LogSink sink, void* context) {
   auto* const fresh = new Sink{sink, context};
   fresh->before = current.load(std::memory_order_relaxed);  // only linked, not read
-  // Release: pairs with log(), whose call sees the sink and what its context points to.
+  // Release: pairs with log(), whose call sees the sink and the data of its context.
   while (!current.compare_exchange_weak(fresh->before, fresh, std::memory_order_release,
                                         std::memory_order_relaxed)) {
   }

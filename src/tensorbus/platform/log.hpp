@@ -6,10 +6,10 @@
 
 namespace tensorbus::platform {
 
-// Messages beside the results of calls: events that the event loop meets. Signal handlers and
-// check() write to stderr instead.
+// Log lines report events of the event loop that no call can return. Signal handlers and check()
+// write to stderr instead.
 
-enum class LogLevel : std::int32_t { kInfo = 0, kWarning = 1, kError = 2 };  // as in C
+enum class LogLevel : std::int32_t { kInfo = 0, kWarning = 1, kError = 2 };  // values of the C API
 
 // Called in any thread, with no lock of the library held. Must return soon and throw nothing.
 using LogSink = void (*)(void* context, std::int32_t level, const char* text);

@@ -34,10 +34,11 @@ struct Hierarchy {
   std::string mount;
   std::string limit;
   std::string usage;
-  std::string cache_prefix;  // of the lines of memory.stat that count the groups below as well
+  std::string cache_prefix;  // of the lines of memory.stat that include the child cgroups
 };
 
-// Pages of files count as used, although the kernel drops them when memory is needed.
+// Returns the bytes of cached file pages. A cgroup counts them as used, although the kernel drops
+// them when memory is needed.
 std::size_t cached_bytes(const std::string& directory, const std::string& prefix) {
   std::ifstream file(directory + "/memory.stat");
   std::string key;

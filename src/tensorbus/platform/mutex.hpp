@@ -4,15 +4,15 @@
 #include <condition_variable>
 #include <mutex>
 
-// Annotations that say which mutex guards what. Clang checks them (-Wthread-safety); other
-// compilers ignore them. How they are used and checked: docs/internals/threading.md.
+// Annotations that name the mutex of a member or a function. Clang checks them (-Wthread-safety);
+// other compilers ignore them. Their use and checks: docs/internals/threading.md.
 #ifdef __clang__
 #define TB_ANNOTATION(x) __attribute__((x))
 #else
 #define TB_ANNOTATION(x)
 #endif
 
-// A class whose objects are locks; a class whose objects hold a lock while they live.
+// A class whose objects are locks; a class whose objects hold a lock while they exist.
 #define TB_CAPABILITY(name) TB_ANNOTATION(capability(name))
 #define TB_SCOPED_CAPABILITY TB_ANNOTATION(scoped_lockable)
 // A member that is read and written with the mutex held.
@@ -35,7 +35,8 @@ class TB_CAPABILITY("mutex") Mutex {
   void unlock() TB_RELEASE() { mutex_.unlock(); }
   bool try_lock() TB_TRY_ACQUIRE(true) { return mutex_.try_lock(); }
 
-  // Does nothing. For a lambda that runs with the mutex held: the analysis does not see its caller.
+  // Does nothing. Used in a lambda that runs with the mutex held: the analysis does not see its
+  // caller.
   void assert_held() const TB_ASSERT_HELD() {}
 
  private:
@@ -76,7 +77,7 @@ class Condition {
     condition_.wait(lock);
     (void)lock.release();
   }
-  // The same, and returns at `then` at the latest.
+  // As wait(), but returns at `then` at the latest.
   void wait_until(Mutex& mutex, std::chrono::steady_clock::time_point then) TB_REQUIRES(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);
     (void)condition_.wait_until(lock, then);

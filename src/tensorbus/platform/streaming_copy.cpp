@@ -14,10 +14,10 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 
-// With fewer bytes, too large a part lies in lines that are not written whole.
+// With fewer bytes, too many of them lie in partly written cache lines.
 constexpr std::size_t kWorthAligning = 8 * kLine;
 
-// Writes each cache line whole: a line written in parts goes to memory in parts.
+// Writes whole cache lines: a partly written line needs several writes to memory.
 void stream_lines(std::byte* target, const std::byte* source, std::size_t bytes) noexcept {
   for (std::size_t at = 0; at < bytes; at += kLine) {
     const auto* const from = reinterpret_cast<const __m128i*>(source + at);

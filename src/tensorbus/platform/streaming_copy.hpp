@@ -7,7 +7,7 @@
 namespace tensorbus::platform {
 
 // Copies memory past the caches, with non-temporal stores. If another core has read the memory at
-// `target`, each ordinary store first takes its cache line back from that core, one after the
+// `target`, an ordinary store first fetches its cache line from that core, one line after the
 // other. Non-temporal stores replace whole lines and do not wait.
 //
 // These stores are unordered with later stores of this thread until end_streaming(). On processors

@@ -113,7 +113,7 @@ Fd accept_from(int listener) {
   const bool short_of =
       !socket && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
   const int error = errno;
-  // The system takes a descriptor before it looks whether a connection waits.
+  // The kernel allocates a descriptor before it checks whether a connection is waiting.
   if (short_of && has_input(listener)) throw_system("accepting a connection", error);
   return socket;
 }
@@ -159,8 +159,8 @@ Transfer send_datagram(int socket, std::span<const std::byte> bytes, std::span<c
   }
   while (::sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
     if (errno == EINTR) continue;
-    // ETOOMANYREFS: too many of our descriptors are in flight. They drain, as a full socket does. A
-    // kernel without memory is treated the same.
+    // ETOOMANYREFS: too many descriptors of this process are in flight. They drain, as a full
+    // socket does. Lack of kernel memory has the same result.
     if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS)
       return Transfer::kWouldBlock;
     if (peer_is_gone(errno)) return Transfer::kEnded;
@@ -187,10 +187,10 @@ Transfer receive_datagram(int socket, std::size_t max_bytes, std::size_t max_fds
   message.msg_control = control.bytes;
   message.msg_controllen = sizeof control.bytes;
   ssize_t length = 0;
-  // Peeks first: if descriptors do not fit into this process, they would be lost with the datagram.
+  // Peeks first: descriptors that exceed this process's limit would be lost with the datagram.
   while ((length = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_PEEK)) < 0) {
-    // ECONNRESET comes once, if the peer ended with unread data from us. The data that it sent
-    // before follows, then the end.
+    // ECONNRESET is returned once if the peer ended with unread data from this process. The data
+    // that the peer sent before can still be read.
     if (errno == EINTR || errno == ECONNRESET) continue;
     if (errno == EAGAIN) return Transfer::kWouldBlock;
     if (peer_is_gone(errno)) return Transfer::kEnded;

@@ -48,7 +48,7 @@ enum class Transfer { kDone, kWouldBlock, kEnded };
 
 inline constexpr std::size_t kMaxFdsPerMessage = 16;
 
-// Returns true if no process would read what is sent now.
+// Returns true if no process would read a datagram that is sent now.
 bool peer_has_hung_up(int socket) noexcept;
 
 // Sends one datagram with at most kMaxFdsPerMessage descriptors. kEnded: the peer has closed.

@@ -13,11 +13,11 @@ bool is_utf8(std::string_view text) noexcept;
 // Returns the text with invalid bytes as "\xe9".
 std::string to_utf8(std::string_view text);
 
-// The same for printable characters: 0 for control characters, including C1 (U+0080 to U+009F).
+// As utf8_bytes(), but returns 0 for control characters too, including C1 (U+0080 to U+009F).
 std::size_t printable_bytes(std::string_view text) noexcept;
 
-// Returns foreign text for a message: in quotes, with question marks for bytes that cannot be
-// printed, cut off after 60 bytes.
+// Returns untrusted text in a form for messages: in quotes, with question marks for bytes that
+// cannot be printed, cut off after 60 bytes.
 std::string in_quotes(std::string_view text);
 
 }  // namespace tensorbus::platform

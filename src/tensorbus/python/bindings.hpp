@@ -16,7 +16,16 @@
 #include <utility>
 #include <vector>
 
-#include "tensorbus/core.hpp"
+#include "tensorbus/bus/participant/participant_ref.hpp"
+#include "tensorbus/bus/publish/loan.hpp"
+#include "tensorbus/bus/publisher.hpp"
+#include "tensorbus/bus/queue.hpp"
+#include "tensorbus/bus/share.hpp"
+#include "tensorbus/bus/share/handle.hpp"
+#include "tensorbus/bus/subscribe/sample.hpp"
+#include "tensorbus/bus/subscriber.hpp"
+#include "tensorbus/platform/error.hpp"
+#include "tensorbus/tensor/layout.hpp"
 
 namespace tensorbus::python {
 
@@ -52,6 +61,28 @@ void bind_tracing(nb::module_& module);
 void bind_recordings(nb::module_& module);
 void bind_players(nb::module_& module);
 
+// The class Participant of Python. Throws Error(kForked) in a forked child.
+struct ParticipantHandle {
+  bus::ParticipantRef participant;
+
+  // NOLINTNEXTLINE(google-explicit-constructor): functions of the bus take it as it is
+  operator const bus::ParticipantRef&() const { return bus::of_this_process(participant); }
+  bus::Participant& operator*() const { return *bus::of_this_process(participant); }
+  bus::Participant* operator->() const { return &**this; }
+};
+
+// Returns a function that takes a ParticipantHandle in place of the reference.
+template <typename Result>
+auto with_handle(Result (*function)(const bus::ParticipantRef&)) {
+  return [function](const ParticipantHandle& participant) { return function(participant); };
+}
+template <typename Result, typename Arg>
+auto with_handle(Result (*function)(Arg, const bus::ParticipantRef&)) {
+  return [function](Arg arg, const ParticipantHandle& participant) {
+    return function(arg, participant);
+  };
+}
+
 // Returns a function of a handle that calls this function of its object.
 template <typename Handle, typename T, typename Result, typename... Args>
 auto through(Result (T::*function)(Args...)) {
@@ -79,23 +110,23 @@ inline std::string_view utf8_of(nb::handle text) {
   return {utf8, static_cast<std::size_t>(size)};
 }
 
-// Converts bytes from a peer, or of a file name, to readable text: Python accepts only UTF-8.
-// `errors` is Python's error handler for other bytes.
+// Converts bytes from a peer or of a file name to a str. Python accepts only UTF-8; `errors` is
+// Python's error handler for other bytes.
 inline nb::str text_of(std::string_view bytes, const char* errors = "replace") {
   return nb::borrow<nb::str>(
       checked(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), errors)));
 }
 
-// A path of the system: bytes, which need not be UTF-8. In Python it is a str, which is converted
+// A path of the operating system: bytes, which need not be UTF-8. Python has it as a str, converted
 // as by os.fsdecode() and os.fsencode().
 struct PathBytes {
   std::string bytes;
 };
 
 // Takes the GIL. While the interpreter ends, CPython before 3.14 ends a daemon thread that takes
-// it, by pthread_exit; its unwinding must not pass destructors or noexcept functions. So this
-// function catches the unwinding and waits for the end of the process, as CPython 3.14 does.
-// Nothing else is thrown: the callees are C functions.
+// the GIL, with pthread_exit. That unwinds the stack, which must not pass destructors or noexcept
+// functions. So this function catches the unwinding and waits for the end of the process, as
+// CPython 3.14 does. The callees are C functions, which throw nothing else.
 template <typename Take>
 auto take_gil(Take take) noexcept {
   try {
@@ -127,9 +158,9 @@ auto run_without_gil(Work work) {
   return work();
 }
 
-// Takes the GIL for a while inside a WithoutGil, with its saved thread state. Does not use
-// PyGILState_Ensure (nor nb::gil_scoped_acquire, which calls it): at the very end of an interpreter
-// it reads freed memory and crashes.
+// Takes the GIL for a scope inside a WithoutGil, with the thread state saved there. Does not use
+// PyGILState_Ensure (nor nb::gil_scoped_acquire, which calls it), because it reads freed memory and
+// crashes at the very end of an interpreter.
 class WithGil {
  public:
   explicit WithGil(WithoutGil& outer) noexcept : outer_(outer) {
@@ -161,18 +192,19 @@ struct TensorBytes {
   std::shared_ptr<std::byte[]> copy;  // made on first use
 };
 
-// The bytes of a sample that overlap or are copied, sorted by address. Guarded by the mutex in a
-// Python without a GIL, otherwise by the GIL.
+// The ranges of a sample's bytes that need special handling: bytes of overlapping tensors, and
+// copied bytes. Sorted by address. Guarded by the mutex in a Python without a GIL, otherwise by the
+// GIL.
 struct SpecialBytes {
   SpecialBytes() = default;
-  // The bytes are the same after a move. No other thread uses the sample during the move.
+  // Only the ranges are moved; they stay valid. No other thread uses the sample during the move.
   SpecialBytes(SpecialBytes&& other) noexcept : found(std::move(other.found)) {}
 
   nb::ft_mutex mutex;
   std::optional<std::vector<TensorBytes>> found;  // empty: not looked for yet
 };
 
-// A Sample, as the class Sample of Python.
+// The class Sample of Python.
 struct ReceivedSample : bus::Sample {
   ReceivedSample() = default;
   explicit ReceivedSample(bus::Sample&& sample, bool no_writes = false)
@@ -195,7 +227,7 @@ inline nb::object sample_or_outcome(Outcome outcome, bus::Sample&& sample, bool 
 
 using Seconds = std::optional<double>;
 
-// Converts Python's seconds; None waits for ever.
+// Converts Python's seconds; None means no timeout.
 inline std::chrono::nanoseconds to_timeout(Seconds seconds) {
   constexpr double kForever = 1e9;
   if (seconds && std::isnan(*seconds))

@@ -1,5 +1,6 @@
 // NumPy arrays in memory of the bus, through NumPy's memory handlers (NEP 49). NumPy's C interface
-// is a table of functions with fixed indices, which Python passes: no header of NumPy is needed.
+// is a table of functions with fixed indices. Python passes the table, so no header of NumPy is
+// needed.
 #include <cstring>
 #include <memory>
 
@@ -26,7 +27,7 @@ constexpr char kHandlerName[] = "mem_handler";  // of the capsules for NumPy
 constexpr std::size_t kSetHandler = 304;        // index in NumPy's table, since 1.22
 constexpr std::size_t kGetHandler = 305;
 
-// Each array keeps the handler of its memory, and thereby this object.
+// The handler of an array's memory. Each array keeps its handler, and thereby this object.
 struct BornHandler {
   NumpyHandler table{};
   bus::BornAllocator born;
@@ -82,12 +83,12 @@ nb::object current_handler(void** table) {
   return checked(reinterpret_cast<PyObject* (*)()>(table[kGetHandler])());
 }
 
-// Returns the previous handler.
+// Sets NumPy's handler, and returns the previous one.
 nb::object set_handler(void** table, nb::handle handler) {
   return checked(reinterpret_cast<PyObject* (*)(PyObject*)>(table[kSetHandler])(handler.ptr()));
 }
 
-nb::object handler_of(const bus::Participant& participant, std::size_t min_bytes,
+nb::object handler_of(const ParticipantHandle& participant, std::size_t min_bytes,
                       nb::object beside) {
   const auto* const other =
       static_cast<NumpyHandler*>(PyCapsule_GetPointer(beside.ptr(), kHandlerName));
@@ -112,7 +113,7 @@ nb::object handler_of(const bus::Participant& participant, std::size_t min_bytes
 void bind_born(nb::module_& module) {
   module.def(
       "set_numpy_handler",
-      [](nb::object api, const bus::Participant& participant, std::size_t min_bytes) {
+      [](nb::object api, const ParticipantHandle& participant, std::size_t min_bytes) {
         void** const table = table_of(api);
         return set_handler(table, handler_of(participant, min_bytes, current_handler(table)));
       },
@@ -129,9 +130,9 @@ void bind_born(nb::module_& module) {
   module.def(
       "born",
       [](const std::string& dtype, const std::vector<std::int64_t>& shape,
-         const bus::Participant& participant) {
+         const ParticipantHandle& participant) {
         const Layout layout = layout_named(dtype, shape);
-        return memory_of(run_without_gil([&] { return born(layout, participant); }));
+        return memory_of(run_without_gil([&] { return bus::born(layout, participant); }));
       },
       nb::arg("dtype"), nb::arg("shape"), nb::arg("participant"),
       nb::sig("def born(dtype: str, shape: collections.abc.Sequence[int], participant: "

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tensorbus/bus/participant/participant.hpp"
 #include "tensorbus/bus/publish/outgoing_sample.hpp"
 #include "tensorbus/link/trace/trace_parents.hpp"
 #include "tensorbus/platform/faults/private_pages.hpp"
@@ -37,7 +38,7 @@ nb::object result_of(const Published& published) {
   return nb::cast(published.subscribers);
 }
 
-// For one publish() of a traced publisher: sets the parents that the program has named.
+// Sets the parents that the program has named, for one publish() of a traced publisher.
 class ParentsOfContext {
  public:
   explicit ParentsOfContext(const bus::Publisher& publisher) : traced_(publisher.traced()) {
@@ -142,7 +143,7 @@ std::optional<Dims> plain_shape(nb::handle value) {
     if (!PyLong_CheckExact(size)) return std::nullopt;
     int overflow = 0;
     dims[i] = PyLong_AsLongLongAndOverflow(size, &overflow);
-    if (dims[i] < 0) return std::nullopt;  // also if it is too large
+    if (dims[i] < 0) return std::nullopt;  // also if the size is too large: the result is then -1
   }
   return dims;
 }
@@ -177,7 +178,7 @@ nb::object loan_bytes(const PublisherHandle& self, std::int64_t bytes, Seconds t
 // The class Subscriber of Python.
 struct SubscriberHandle : bus::ForkSafe<bus::Subscriber> {
   SubscriberHandle(const std::string& topic, const SubscriberOptions& options, bool no_writes,
-                   const bus::Participant& participant,
+                   const ParticipantHandle& participant,
                    const std::optional<bus::PublisherName>& only)
       : ForkSafe(std::in_place, topic, options, participant, only), strict(no_writes) {
     platform::CopyOnWrite::look_for_handler();
@@ -199,9 +200,9 @@ nb::object try_receive(SubscriberHandle& self) {
   return sample_or_outcome(outcome, std::move(sample), self.strict);
 }
 
-// Samples that one receive_many() returns at most: room for all of them is allocated first.
+// Limit for the samples of one receive_many(), because room for all of them is allocated first.
 constexpr std::size_t kMaxAtOnce = 1024;
-// `device` of a subscriber: tensors stay on their device. -1 is main memory.
+// Value of a subscriber's `device`: tensors stay on their device. -1 is main memory.
 constexpr int kStays = -2;
 
 nb::object receive_many(SubscriberHandle& self, std::size_t most, Seconds timeout) {
@@ -221,8 +222,7 @@ nb::object receive_into(SubscriberHandle& self, nb::handle array, Seconds timeou
   const auto view = writable_view_of(array);
   if (!view)
     throw Error(Code::kInvalidArgument,
-                "receive_into: a NumPy array or a PyTorch tensor is needed, in main memory and "
-                "writable");
+                "receive_into: expected a writable NumPy array or PyTorch tensor in main memory");
   std::size_t count = 0;
   const Outcome outcome = wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
     return self->receive_into(const_cast<void*>(view->data), view->layout, count, stop);
@@ -237,36 +237,40 @@ nb::dict use_of(const ArenaUse& use) {
 }
 
 void bind_participant(nb::module_& module) {
-  nb::class_<bus::Participant>(module, "Participant", "This process in a domain.")
+  nb::class_<ParticipantHandle>(module, "Participant", "This process in a domain.")
       .def_static(
           "shared",
           [](const PathBytes& domain, std::size_t budget_bytes) {
             const WithoutGil release;
-            return bus::Participant::shared({.domain = domain.bytes, .budget_bytes = budget_bytes});
+            return ParticipantHandle{
+                bus::shared_participant({.domain = domain.bytes, .budget_bytes = budget_bytes})};
           },
           nb::arg("domain") = "", nb::arg("budget_bytes") = 0)
-      .def_prop_ro("id", [](const bus::Participant& self) { return self.id().hex(); })
+      .def_prop_ro("id", [](const ParticipantHandle& self) { return self->id().hex(); })
       .def("__repr__",
-           [](const bus::Participant& self) {
-             return text_of("<tensorbus.Participant " + self.id().hex() + " of " +
-                            self.domain_path() + ">");
+           [](const ParticipantHandle& self) {
+             return text_of("<tensorbus.Participant " + self->id().hex() + " of " +
+                            self->domain_path() + ">");
            })
       .def_prop_ro("domain",
-                   [](const bus::Participant& self) { return PathBytes{self.domain_path()}; })
-      .def_prop_ro("domain_changes", &bus::Participant::domain_changes,
+                   [](const ParticipantHandle& self) { return PathBytes{self->domain_path()}; })
+      .def_prop_ro("domain_changes", through<ParticipantHandle>(&bus::Participant::domain_changes),
                    "A counter that grows when files of the domain may have been added or removed.")
-      .def("domain_fileno", &bus::Participant::domain_descriptor,
+      .def("domain_fileno", through<ParticipantHandle>(&bus::Participant::domain_descriptor),
            "Returns a descriptor to poll: readable when domain_changes may have grown since it was "
            "cleared.")
-      .def("clear_domain_fileno", &bus::Participant::clear_domain_descriptor)
-      .def("subscribers_fileno", &bus::Participant::subscribers_descriptor,
+      .def("clear_domain_fileno",
+           through<ParticipantHandle>(&bus::Participant::clear_domain_descriptor))
+      .def("subscribers_fileno",
+           through<ParticipantHandle>(&bus::Participant::subscribers_descriptor),
            "Returns a descriptor to poll: readable when publishers of this participant have gained "
            "or lost subscribers since take_changed_publishers().")
-      .def("take_changed_publishers", &bus::Participant::take_changed_publishers,
+      .def("take_changed_publishers",
+           through<ParticipantHandle>(&bus::Participant::take_changed_publishers),
            "Returns the numbers of publishers that have gained or lost subscribers since the last "
            "call.")
       .def_prop_ro(
-          "arena", [](const bus::Participant& self) { return use_of(self.arena()); },
+          "arena", [](const ParticipantHandle& self) { return use_of(self->memory_use()); },
           nb::sig("def arena(self) -> dict[str, int]"));
 }
 
@@ -274,7 +278,7 @@ void bind_publisher(nb::module_& module) {
   nb::class_<PublisherHandle>(module, "Publisher")
       .def(
           "__init__",
-          [](PublisherHandle* self, const std::string& topic, const bus::Participant& participant,
+          [](PublisherHandle* self, const std::string& topic, const ParticipantHandle& participant,
              std::uint32_t depth, std::uint32_t history, bool reliable, Seconds lag_timeout,
              bool shared, bool isolated, const std::string& type, const std::string& node,
              const std::pair<std::string, std::string>& origin) {
@@ -364,7 +368,7 @@ void bind_subscriber(nb::module_& module) {
   nb::class_<SubscriberHandle>(module, "Subscriber")
       .def(
           "__init__",
-          [](SubscriberHandle* self, const std::string& topic, const bus::Participant& participant,
+          [](SubscriberHandle* self, const std::string& topic, const ParticipantHandle& participant,
              std::uint32_t depth, std::uint32_t max_held, bool reliable, bool end_of_stream,
              double spin, TensorAccess access, const std::string& type, bool pin, int device,
              const std::string& publisher, const std::string& node) {

@@ -8,12 +8,12 @@
 namespace tensorbus::python {
 namespace {
 
-// The exception classes of Python (tensorbus/_base/errors.py): a tuple, by code. It is set once and
-// never freed, because errors are raised until the end of the interpreter, when imports no longer
-// work. Release when written pairs with acquire when read.
+// The exception classes of Python (tensorbus/_base/errors.py): a tuple, by code. It is set once,
+// because imports no longer work at the end of the interpreter, when errors are still raised. It is
+// never freed. Release when written pairs with acquire when read.
 std::atomic<PyObject*> known_errors{nullptr};
 
-void know_errors(nb::tuple by_code) {
+void set_errors(nb::tuple by_code) {
   known_errors.store(by_code.release().ptr(), std::memory_order_release);
 }
 
@@ -28,8 +28,8 @@ void raise_python_error(const std::exception_ptr& pointer, void*) {
   try {
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
-    // Ctrl-C reaches all processes of a terminal. If it ends another process, that may cause an
-    // error here: KeyboardInterrupt takes precedence over this error.
+    // Ctrl-C reaches all processes of a terminal. If it ends another process, this process may get
+    // an error as a consequence: KeyboardInterrupt takes precedence over this error.
     if (PyErr_CheckSignals() != 0) return;
     try {  // the text may name a file by bytes that are not UTF-8
       const nb::str text = text_of(error.what(), "backslashreplace");
@@ -55,8 +55,8 @@ void bind_errors(nb::module_& module) {
       .value("FORKED", Code::kForked)
       .value("SYSTEM", Code::kSystem)
       .value("TYPE_MISMATCH", Code::kTypeMismatch);
-  module.def("know_errors", know_errors, nb::arg("by_code"),
-             nb::sig("def know_errors(by_code: tuple[type[Exception], ...]) -> None"),
+  module.def("set_errors", set_errors, nb::arg("by_code"),
+             nb::sig("def set_errors(by_code: tuple[type[Exception], ...]) -> None"),
              "Sets the exception class for each Code.");
   module.def(
       "raise_system_error",

@@ -1,4 +1,4 @@
-// Mapped files; tensorbus/_files reads their contents.
+// Mapped files. tensorbus/_files reads their contents.
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -26,13 +26,14 @@ using memory::MappedFile;
 Memory memory_at(const std::shared_ptr<MappedFile>& self, std::string_view dtype,
                  const std::vector<std::int64_t>& shape, std::size_t offset) {
   const auto known = dtype_named(dtype);
-  if (!known) refuse("dtype '" + std::string(dtype) + "': there is no such dtype");
+  if (!known) refuse("dtype '" + std::string(dtype) + "': unknown dtype");
   Layout layout = Layout::contiguous(*known, Dims(std::span(shape)));
   const std::span<std::byte> bytes = self->bytes();
   const std::size_t needed = span_of(layout).bytes();
   if (offset > bytes.size() || needed > bytes.size() - offset)
     refuse("file '" + self->path() + "': " + std::to_string(needed) + " bytes at " +
-           std::to_string(offset) + " are not in the " + std::to_string(bytes.size()) + " mapped");
+           std::to_string(offset) + " exceed the " + std::to_string(bytes.size()) +
+           " mapped bytes");
   std::byte* const first = needed == 0 ? nullptr : bytes.data() + offset;
   return {std::move(layout),
           first,
@@ -43,9 +44,9 @@ Memory memory_at(const std::shared_ptr<MappedFile>& self, std::string_view dtype
 }
 
 // Reads the header of a .safetensors file. Returns the offset of the first tensor, the size of all
-// tensors in bytes, the tensors by name, and the metadata. For each tensor: the file's name of its
-// element type, the dtype (None if it is not supported) and its size in bytes, the shape, the
-// offset.
+// tensors in bytes, the tensors by name, and the metadata. For each tensor: the name of its element
+// type in the file, the dtype (None if it is not supported), the size of an element in bytes, the
+// shape and the offset.
 nb::tuple safetensors(int fd, const PathBytes& path) try {
   const tensor::FileContents found =
       run_without_gil([&] { return tensor::safetensors_contents(tensor::FileBytes(fd)); });
@@ -73,8 +74,8 @@ void flush_at(std::size_t address) {
   const MappedFile* file = MappedFile::at(reinterpret_cast<const void*>(address));
   if (file == nullptr)
     refuse(
-        "this tensor is not in the memory of a mapped file: only what map_file() returned, and "
-        "views of it, can be flushed");
+        "this tensor is not in a mapped file: only tensors of map_file(), and views of them, can "
+        "be flushed");
   const WithoutGil without_gil;
   file->flush();
 }

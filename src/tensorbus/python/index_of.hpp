@@ -7,8 +7,8 @@
 
 namespace tensorbus::python {
 
-// Maps objects to indices: an open-addressed table of addresses, fast for the hundreds of lookups
-// of a large message. The caller keeps the objects alive. Not thread-safe.
+// Maps objects to indices with an open-addressed table of addresses. It is fast for the hundreds of
+// lookups of a large message. The caller keeps the objects alive. Not thread-safe.
 class IndexOf {
  public:
   // Returns -1 if the object was not entered.

@@ -1,5 +1,6 @@
-// The indices of PyTorch's sparse and nested tensors, which determine where other memory is read.
-// They are first copied out of the memory of the bus, then checked.
+// Checks the indices of PyTorch's sparse and nested tensors, because they determine which memory is
+// read. They are first copied out of the memory of the bus, so that no peer can change them after
+// the check.
 #include "tensorbus/tensor/indices.hpp"
 
 #include <nanobind/stl/string.h>

@@ -1,6 +1,6 @@
-// Python objects that keep memory which other processes read. A thread of the bus releases them. It
-// must not wait for the GIL, so it puts them on a list. The main thread empties the list in a
-// pending call, and so does every publishing thread.
+// Python objects that keep memory which other processes read. A thread of the bus drops them. It
+// must not wait for the GIL, so it adds the objects to a list. The main thread, in a pending call,
+// and every publishing thread release the objects in the list.
 #include "tensorbus/python/keepers.hpp"
 
 #include <atomic>
@@ -16,7 +16,7 @@ struct Node {
   Node* next = nullptr;
 };
 
-std::atomic<Node*> waiting{nullptr};  // acquire and release: a taken node is complete
+std::atomic<Node*> waiting{nullptr};  // acquire and release, so that a taken node is complete
 
 // The mutex is held briefly, and never while waiting for the GIL. Never destroyed.
 struct Interpreter {

@@ -1,8 +1,8 @@
 // Passes log lines of the core to Python's logging. A thread of the bus must not wait for the GIL,
-// since a thread with the GIL may wait for the bus. So lines are put on a list. A thread, which
-// ends when the list is empty, passes them to the logger "tensorbus.core". A pending call, as in
-// keepers.cpp, is not enough: it runs when the main thread next executes Python code, which may be
-// hours later.
+// because a thread with the GIL may wait for the bus. So lines are added to a list. Another thread
+// passes them to the logger "tensorbus.core", and ends when the list is empty. A pending call, as
+// in keepers.cpp, is not enough: it runs when the main thread next executes Python code, which may
+// be hours later.
 #include "tensorbus/platform/log.hpp"
 
 #include <pthread.h>
@@ -23,7 +23,7 @@
 namespace tensorbus::python {
 namespace {
 
-constexpr std::size_t kMaxLines = 1000;  // that wait; further lines go to stderr
+constexpr std::size_t kMaxLines = 1000;  // waiting lines; further lines go to stderr
 
 struct Line {
   std::int32_t level;
@@ -83,7 +83,7 @@ bool put_aside(std::int32_t level, const char* text) noexcept {
     lines->waiting.push_back({level, text});
     if (lines->running) return true;
     try {
-      if (lines->thread.joinable()) lines->thread.join();  // it ends at once
+      if (lines->thread.joinable()) lines->thread.join();  // it is ending
       lines->thread = std::thread(hand_over_all);
       lines->running = true;
       return true;
@@ -99,7 +99,8 @@ void take_line(void*, std::int32_t level, const char* text) noexcept {
   if (!put_aside(level, text)) to_stderr(level, text);
 }
 
-// Called before the interpreter ends: all earlier lines are logged, and the thread has ended.
+// Called before the interpreter ends. Waits until all earlier lines are logged and the thread has
+// ended.
 void log_the_rest() {
   std::thread last;
   {
@@ -113,7 +114,7 @@ void log_the_rest() {
 
 void lock_lines() noexcept TB_ACQUIRE(lines->mutex) { lines->mutex.lock(); }
 void unlock_lines() noexcept TB_RELEASE(lines->mutex) { lines->mutex.unlock(); }
-// In a forked child: the thread and the lines belong to the parent, which logs them.
+// Called in a forked child: the thread and the lines belong to the parent, which logs them.
 void forget_lines() noexcept TB_RELEASE(lines->mutex) {
   if (lines->thread.joinable()) platform::abandon(std::move(lines->thread));
   lines->waiting.clear();

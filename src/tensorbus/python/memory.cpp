@@ -16,7 +16,8 @@
 namespace tensorbus::python {
 namespace {
 
-// Returns the format of the struct module for an element; unsigned integers for other elements.
+// Returns the format of the struct module for an element. Types without a format become unsigned
+// integers.
 const char* buffer_format(DType dtype) {
   switch (dtype) {
     case DType::kBool:
@@ -75,7 +76,7 @@ std::string type_string(DType dtype) {
 struct BufferShape {
   std::vector<Py_ssize_t> shape;
   std::vector<Py_ssize_t> strides;
-  WriteWatch writes;  // NumPy makes the array read-only, but a tensor made from it may not be
+  WriteWatch writes;  // NumPy's array is read-only, but a tensor made from it may be writable
 };
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
@@ -129,7 +130,7 @@ std::pair<int, int> dlpack_device(const Memory& memory) {
                                  : std::pair(int{kDLCpu}, 0);
 }
 
-// `stream` as for __dlpack__: None and 1 are the legacy default stream, -1 means no stream.
+// `stream` is as for __dlpack__: None and 1 are the legacy default stream, -1 means no stream.
 void use_memory_on(const Memory& memory, nb::handle stream) {
   const auto number = stream.is_none() ? 1 : nb::cast<std::intptr_t>(stream);
   if (number == 0) throw nb::value_error("stream: 0 is ambiguous, pass 1 or 2");
@@ -166,9 +167,9 @@ nb::capsule dlpack(const Memory& memory, nb::handle stream, Version max_version,
   if (memory.device.is_cuda())
     use_memory_on(memory, stream);
   else if (!stream.is_none() && nb::cast<std::intptr_t>(stream) != -1)
-    throw nb::value_error("stream: memory of the CPU has none, pass None or -1");
+    throw nb::value_error("stream: expected None or -1 for a tensor in main memory");
   if (!to_dlpack(memory.layout.dtype))
-    throw nb::buffer_error("DLPack has no name for these elements: take their bits()");
+    throw nb::buffer_error("DLPack has no type for these elements: use bits()");
   const bool versioned = max_version && max_version->first >= 1;
   // PyTorch ends the process if it gets negative strides.
   const bool needs_copy =
@@ -186,7 +187,7 @@ bool is_new_in_dlpack(DType dtype) {
   return name.starts_with("float8") || name.starts_with("float4");
 }
 
-// Returns the memory as integers, for consumers that do not know the element type, or set it later.
+// Returns the memory as integers, for consumers that lack the element type or set it later.
 Memory bits(Memory memory) {
   DType& dtype = memory.layout.dtype;
   if (!to_dlpack(dtype) || is_new_in_dlpack(dtype))
@@ -282,7 +283,7 @@ Memory packed(const Memory& memory) {
   for (std::size_t i = 0; i < once.shape.size(); ++i)
     if (once.strides[i] == 0) once.shape[i] = std::min<std::int64_t>(once.shape[i], 1);
   if (once.packed_bytes() > span_of(once).bytes())
-    throw Error(Code::kUnsupported, "elements that overlap one another in memory are not copied");
+    throw Error(Code::kUnsupported, "a tensor with overlapping elements cannot be copied");
   const auto copy = run_without_gil([&] { return tensor::private_copy_of(memory.first, once); });
   Layout layout = Layout::contiguous(once.dtype, once.shape, once.flags);
   layout.shape = memory.layout.shape;
@@ -300,7 +301,7 @@ Device device_numbered(int ordinal) { return ordinal < 0 ? Device::host() : Devi
 
 Layout layout_named(const std::string& dtype, const std::vector<std::int64_t>& shape) {
   const auto known = dtype_named(dtype);
-  if (!known) throw Error(Code::kUnsupported, "dtype " + dtype + " cannot travel");
+  if (!known) throw Error(Code::kUnsupported, "dtype " + dtype + " cannot be sent");
   return Layout::contiguous(*known, Dims(std::span<const std::int64_t>(shape)));
 }
 

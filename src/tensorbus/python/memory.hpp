@@ -23,14 +23,16 @@ struct Memory {
   std::shared_ptr<void> owner;  // the lease, the loan or the mapped file
   std::string_view source;      // topic of a received tensor, or path of a file; kept by the owner
   platform::ReadOnlyNote::From from = platform::ReadOnlyNote::From::kTopic;
-  // The effect of a write through a library without read-only tensors, if this is not `writable`.
+  // The effect of a write through a library without read-only tensors, if the memory is not
+  // `writable`.
   enum class OnWrite {
     kEndsProcess,
     kPrivatePages,  // the written pages become private copies of this process
     kChangesCopy,   // changes a copy or a private mapping
   };
   OnWrite on_write = OnWrite::kEndsProcess;
-  // For a tensor that overlaps others of its sample: the bytes of all of them. Otherwise empty.
+  // For a tensor that overlaps other tensors of its sample: the bytes of all of them. Otherwise
+  // empty.
   std::span<const std::byte> overlap{};
   std::uint64_t sample = 0;  // of a received tensor: the number of its sample in this process
   Device device{};
@@ -44,13 +46,14 @@ Memory memory_of(bus::Loan loan);
 // Makes `memory`, a part of `bytes`, refer to `copy`, a copy of `bytes`. The lease is released.
 void point_at_copy(Memory& memory, std::span<const std::byte> bytes,
                    const std::shared_ptr<std::byte[]>& copy);
-// Returns a copy with the same address modulo a cache line, so with the same alignment up to that.
+// Returns a copy with the same address modulo a cache line, so that alignments up to a cache line
+// are kept.
 std::shared_ptr<std::byte[]> copy_of(std::span<const std::byte> bytes);
 // Returns the bytes from the lowest to the highest element.
 std::span<const std::byte> touched_bytes(const Memory& memory);
 // Returns a writable copy in main memory, without negative strides. Repeated elements (stride 0)
-// stay repeated. Throws Error(kUnsupported) if elements overlap in another way, because the size of
-// a copy would have no limit, and for memory on a GPU.
+// stay repeated. Throws Error(kUnsupported) for memory on a GPU, and if elements overlap in another
+// way, because the size of the copy would have no limit.
 Memory packed(const Memory& memory);
 // Returns the GPU with this ordinal; main memory for -1.
 Device device_numbered(int ordinal);
@@ -58,13 +61,14 @@ Device device_numbered(int ordinal);
 Layout layout_named(const std::string& dtype, const std::vector<std::int64_t>& shape);
 
 // Returns true if PyTorch's C interface can make a tensor over this memory. Returns false before
-// know_torch(), for an old PyTorch, and for tensors that need more: on a GPU or published on one,
+// set_torch(), for an old PyTorch, and for tensors that need more: on a GPU or published on one,
 // with negative strides or flags, or of an element type that DLPack or PyTorch does not have.
 bool can_be_plain_torch(const Layout& layout, const Device& device, const Device& published_on);
 bool can_be_plain_torch(const Memory& memory);
 nb::object make_plain_torch(Memory memory);
 
-// Kept by a consumer of memory that may write to it, because it does not know that it is read-only.
+// Handles writes of a consumer to read-only memory. The consumer, which has no read-only tensors,
+// keeps this object.
 struct WriteWatch {
   std::optional<platform::ReadOnlyNote> note;
   std::optional<platform::CopyOnWrite> copy_on_write;

@@ -1,4 +1,4 @@
-// Mirrors of queues of other machines, used by bridges.
+// Mirrors of queues of other machines. Bridges use them.
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -84,7 +84,7 @@ void bind_mirror_queues(nb::module_& module) {
           [](MirrorQueueHandle* self, const std::string& name, std::uint32_t maxsize,
              bool redeliver, std::uint64_t max_bytes,
              const std::pair<std::string, std::string>& origin,
-             const bus::Participant& participant) {
+             const ParticipantHandle& participant) {
             const WithoutGil release;
             platform::CopyOnWrite::look_for_handler();
             new (self)

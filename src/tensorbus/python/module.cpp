@@ -42,9 +42,9 @@ namespace {
 
 int (*fill_module)(PyObject*) = nullptr;  // of NB_MODULE
 
-// A second interpreter in this process would share state that nanobind and this extension keep once
-// per process: classes, exceptions, PyTorch. Not all versions of Python, nor all interpreters,
-// check the slot Py_mod_multiple_interpreters.
+// Fills the module only in the main interpreter. Another interpreter in this process would share
+// state that nanobind and this extension have once per process: classes, exceptions, PyTorch. Not
+// all versions of Python, and not all interpreters, check the slot Py_mod_multiple_interpreters.
 int fill_module_of_main_interpreter(PyObject* module) {
   if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0) return fill_module(module);
   PyErr_SetString(

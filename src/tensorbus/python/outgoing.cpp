@@ -122,7 +122,7 @@ int Outgoing::append(TensorView view, nb::object keeper) {
   return static_cast<int>(tensors_.size()) - 1;
 }
 
-// GPU memory may be read in place, so the view keeps it.
+// The view of GPU memory keeps the memory, because it may be read in place.
 int Outgoing::append_kept(TensorView view, nb::object keeper) {
   if (view.device.is_cuda()) view.keeper = keeper_of(keeper);
   return append(std::move(view), std::move(keeper));
@@ -165,7 +165,7 @@ int Outgoing::add_memory(std::uintptr_t address, const std::string& dtype,
                          const std::vector<std::int64_t>& strides, TensorFlags flags,
                          nb::object keeper, Device device, std::uintptr_t stream) {
   const auto known = dtype_named(dtype);
-  if (!known) throw Error(Code::kUnsupported, "dtype " + dtype + " cannot travel");
+  if (!known) throw Error(Code::kUnsupported, "dtype " + dtype + " cannot be sent");
   TensorView view{reinterpret_cast<const void*>(address),
                   {*known, Dims(std::span(shape)), Dims(std::span(strides)), flags},
                   device,
@@ -181,11 +181,11 @@ int Outgoing::add_at(nb::handle loan, const std::string& dtype,
   const nb::object whole = PyMemoryView_Check(loan.ptr()) ? loan.attr("obj") : nb::none();
   const Memory* memory = nullptr;
   if (!nb::try_cast(whole, memory) || memory == nullptr)
-    throw Error(Code::kInvalidArgument, "loan: expected what loan_bytes() returned");
+    throw Error(Code::kInvalidArgument, "loan: expected a memoryview of loan_bytes()");
   const auto known = dtype_named(dtype);
-  if (!known) throw Error(Code::kUnsupported, "dtype " + dtype + " cannot travel");
+  if (!known) throw Error(Code::kUnsupported, "dtype " + dtype + " cannot be sent");
   if ((kKnownFlags | flags) != kKnownFlags)
-    throw Error(Code::kUnsupported, "a tensor has flags that are not known here");
+    throw Error(Code::kUnsupported, "a tensor has unknown flags");
   Layout layout{*known, Dims(std::span(shape)), Dims(std::span(strides)), flags};
   const ByteSpan span = span_of(layout);
   const auto bytes = static_cast<std::int64_t>(memory->layout.packed_bytes());

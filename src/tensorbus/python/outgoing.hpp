@@ -11,8 +11,8 @@
 
 namespace tensorbus::python {
 
-// Describes a plain torch.Tensor or numpy.ndarray: nothing but its elements and layout must be
-// sent. Returns nothing for any other object.
+// Describes a plain torch.Tensor or numpy.ndarray, which has nothing to send except its elements
+// and layout. Returns nothing for any other object.
 std::optional<TensorView> plain_view_of(nb::handle value);
 // Describes a writable plain array or tensor. Returns nothing for any other object.
 std::optional<TensorView> writable_view_of(nb::handle value);
@@ -21,8 +21,8 @@ std::optional<TensorView> writable_view_of(nb::handle value);
 // the GIL.
 class Outgoing {
  public:
-  // Adds a plain torch.Tensor or numpy.ndarray. Returns its index, the same index for an object
-  // that was added before; -1 for any other object.
+  // Adds a plain torch.Tensor or numpy.ndarray. Returns its index, which is the same if the object
+  // was added before; -1 for any other object.
   int add(nb::handle value);
   // Adds an object with the buffer protocol. Returns -1 if its elements have no dtype.
   int add_buffer(nb::handle value, TensorFlags flags);
@@ -30,7 +30,7 @@ class Outgoing {
   int add_received(nb::object memory);
   int add_capsule(nb::capsule capsule, TensorFlags flags);
   // Adds memory that the caller describes. Strides are in elements. `keeper` is kept until the
-  // memory was copied; for GPU memory, as long as it is read.
+  // memory is copied; for GPU memory, as long as the memory is read.
   int add_memory(std::uintptr_t address, const std::string& dtype,
                  const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides,
                  TensorFlags flags, nb::object keeper, Device device, std::uintptr_t stream);
@@ -48,9 +48,10 @@ class Outgoing {
   }
   std::size_t size() const noexcept { return tensors_.size(); }
   // Returns the message with these fields. The objects that keep its tensors stay until clear().
-  // Throws Error(kInvalidArgument) if the tensors were taken before: a message is sent once.
+  // Throws Error(kInvalidArgument) if the tensors were taken before, because a message is sent only
+  // once.
   Message take(std::span<const std::byte> fields) {
-    if (taken_) throw Error(Code::kInvalidArgument, "this message has been sent: make it anew");
+    if (taken_) throw Error(Code::kInvalidArgument, "this message has been sent: make a new one");
     taken_ = !tensors_.empty();
     return {.tensors = std::exchange(tensors_, {}), .fields = fields};
   }

@@ -1,4 +1,4 @@
-// Queues. Calls that may wait run without the GIL, and check signals.
+// Queues. Calls that may wait run without the GIL and check for signals.
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -43,7 +43,7 @@ struct SamplePending : bus::Queue::Pending {
 };
 
 QueueHandle open_queue(const std::string& address_or_name, Seconds timeout,
-                       const bus::Participant& participant) {
+                       const ParticipantHandle& participant) {
   return QueueHandle(wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
     return bus::Queue::open(address_or_name, stop, participant);
   }));
@@ -95,8 +95,8 @@ nb::object plain_value_of(const bus::Sample& sample) {
   return sample.tensors().empty() ? load_plain(sample.field_bytes()) : nb::object();
 }
 
-// Returns true for an exception that a signal handler may have raised, like KeyboardInterrupt. Then
-// the item is not the cause, and the caller gets it.
+// Returns true for an exception that a signal handler may have raised, like KeyboardInterrupt. The
+// item is then not the cause, and the caller still gets it.
 bool is_interruption(const nb::python_error& error) { return !error.matches(PyExc_Exception); }
 
 // Returns a tuple with a plain value, the Sample of any other item, or the Outcome. If unpickling
@@ -132,7 +132,8 @@ std::pair<std::size_t, Outcome> put_many(QueueHandle& self, const nb::list& fiel
   return {count, outcome};
 }
 
-// Returns nothing also for an item that cannot be unpickled: its reader gets the error again.
+// Also returns nothing for an item that cannot be unpickled: reading the item raises the error
+// again.
 nb::object value_or_nothing(const bus::Sample& sample) {
   try {
     return plain_value_of(sample);
@@ -142,9 +143,10 @@ nb::object value_or_nothing(const bus::Sample& sample) {
   }
 }
 
-// Waits for the first item, and takes further items that are already there. After that nothing
-// throws, so that no item is lost: returns the values of plain items up to the first other item,
-// the Samples of that item and all later ones, and the exception if unpickling was interrupted.
+// Waits for the first item, and takes further items that are already in the queue. After that
+// nothing throws, so that no item is lost. Returns the values of plain items up to the first other
+// item, the Samples of that item and all later items, and the exception if unpickling was
+// interrupted.
 nb::object get_many(QueueHandle& self, std::size_t max_count, Seconds timeout) {
   std::vector<bus::Sample> items;
   const Outcome outcome = wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
@@ -249,7 +251,7 @@ void bind_queues(nb::module_& module) {
       .def(
           "__init__",
           [](QueueHandle* self, std::uint32_t maxsize, bool redeliver, bool shared,
-             const std::string& name, std::uint64_t max_bytes, const bus::Participant& participant,
+             const std::string& name, std::uint64_t max_bytes, const ParticipantHandle& participant,
              const std::pair<std::string, std::string>& origin) {
             const WithoutGil release;
             new (self) QueueHandle(bus::Queue({.maxsize = maxsize,
@@ -268,8 +270,8 @@ void bind_queues(nb::module_& module) {
                           "Participant) -> Queue"))
       .def_static(
           "at",
-          [](const std::string& address, const bus::Participant& participant, std::uint32_t maxsize,
-             bool redeliver, bool shared, std::uint64_t max_bytes) {
+          [](const std::string& address, const ParticipantHandle& participant,
+             std::uint32_t maxsize, bool redeliver, bool shared, std::uint64_t max_bytes) {
             return QueueHandle(bus::Queue::at(address,
                                               {.maxsize = maxsize,
                                                .redeliver = redeliver,
@@ -281,7 +283,7 @@ void bind_queues(nb::module_& module) {
           nb::arg("redeliver") = false, nb::arg("shared") = false, nb::arg("max_bytes") = 0,
           "Returns the queue with this address and these options. Sends no request to its "
           "process, which may be stopped or gone.")
-      .def_static("addresses_of", &bus::Queue::addresses_of, nb::arg("name"),
+      .def_static("addresses_of", with_handle(bus::Queue::addresses_of), nb::arg("name"),
                   nb::arg("participant"), nb::call_guard<WithoutGil>(),
                   "Returns the addresses of the queues with this name, for open(). Some queues may "
                   "be gone.")

@@ -25,7 +25,7 @@ std::vector<TensorBytes> find_special_bytes(const ReceivedSample& self) {
   return found;
 }
 
-// Called with the mutex held.
+// Called with the mutex of SpecialBytes held.
 std::vector<TensorBytes>& special_bytes(const ReceivedSample& self) {
   auto& found = self.special.found;
   if (!found) found = find_special_bytes(self);
@@ -38,8 +38,9 @@ bool has_overlaps(const ReceivedSample& self) {
   return std::ranges::any_of(special_bytes(self), &TensorBytes::overlap);
 }
 
-// Returns `memory` as the program may see it. It refers to other memory if this process has written
-// to the original through another sample, or if the original is too small for private pages.
+// Returns the memory that the program gets for `memory`. This is other memory if this process has
+// written to the original through another sample, or if the original is too small for private
+// pages.
 Memory shown(const ReceivedSample& self, Memory memory) {
   show_what_was_published(memory);
   const std::byte* const first = touched_bytes(memory).data();

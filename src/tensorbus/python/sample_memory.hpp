@@ -31,10 +31,10 @@ void for_each_overlap(std::span<const PlacedBytes> placed, Visit visit) {
 // If the sample is traced: records that the program uses it.
 void note_use(const ReceivedSample& self) noexcept;
 // Returns true if the tensor must become a PyTorch tensor. `library` is the requested library; if
-// it is empty, the tensor becomes what it was when it was published.
+// it is empty, the library is the one of the published tensor.
 bool is_for_torch(const Layout& layout, std::optional<std::string_view> library);
-// If this process has written to another sample in these pages, makes `memory` refer to a second
-// mapping with the published bytes.
+// If this process has written to these pages through another sample, makes `memory` refer to a
+// second mapping that has the published bytes.
 void show_what_was_published(Memory& memory);
 // Returns the memory of a tensor. Throws Error(kProtocol) if the index is invalid.
 Memory memory(const ReceivedSample& self, std::size_t index);

@@ -30,8 +30,9 @@ nb::bytes field_bytes(const ReceivedSample& self) {
 // Below this size a copy is faster than the page faults that make pages private.
 constexpr std::size_t kCopiedBytes = 65536;
 
-// The memory of a tensor to which this process may write. Its writes are private: other processes
-// and other received tensors do not show them. The memory stays shared until the first write.
+// The memory of a tensor to which this process may write. Its writes are private: they are not
+// visible in other processes and in other received tensors. The memory stays shared until the first
+// write.
 struct OwnWrites {
   OwnWrites(const Memory& memory, std::span<const std::byte> bytes)
       : owner(memory.owner), writes(bytes, memory.source, memory.sample) {}
@@ -40,7 +41,7 @@ struct OwnWrites {
   platform::CopyOnWrite writes;
 };
 
-// Makes `memory` refer to writable memory that nothing else shows.
+// Makes `memory` refer to writable memory that no other object uses.
 void make_own(Memory& memory, bool copied) {
   using platform::CopyOnWrite;
   const std::span<const std::byte> bytes = touched_bytes(memory);
@@ -95,7 +96,8 @@ ReceivedSample copy(const ReceivedSample& self) {
 
 constexpr std::size_t kRangeAlignment = 64;
 
-// Arranges the tensors in one run of bytes. Tensors that overlap in memory overlap there, too.
+// Arranges the tensors in one range of bytes. Tensors that overlap in memory also overlap in the
+// range.
 nb::tuple ranges(const ReceivedSample& self) {
   const auto tensors = self.tensors();
   for (const bus::Tensor& tensor : tensors)

@@ -17,17 +17,18 @@ namespace tensorbus::python {
 namespace {
 
 Memory empty_memory(const std::string& dtype, const std::vector<std::int64_t>& shape, bool shared,
-                    const bus::Participant& participant, int device) {
+                    const ParticipantHandle& participant, int device) {
   const Layout layout = layout_named(dtype, shape);
-  return memory_of(
-      run_without_gil([&] { return empty(layout, shared, participant, device_numbered(device)); }));
+  return memory_of(run_without_gil(
+      [&] { return bus::empty(layout, shared, participant, device_numbered(device)); }));
 }
 
 bus::Shared share_outgoing(Outgoing& outgoing, nb::bytes fields, std::uint32_t uses, Seconds ttl,
-                           bool shared, const bus::Participant& participant) {
+                           bool shared, const ParticipantHandle& participant) {
   const Message message = outgoing.take(fields);
   bus::Shared made = run_without_gil([&] {
-    return share(message, {.uses = uses, .ttl = to_timeout(ttl), .shared = shared}, participant);
+    return bus::share(message, {.uses = uses, .ttl = to_timeout(ttl), .shared = shared},
+                      participant);
   });
   outgoing.clear();
   if (ttl) made.outlive_object();
@@ -42,7 +43,7 @@ Id id_of(const std::string& hex) {
 
 bus::Handle share_outgoing_once(Outgoing& outgoing, nb::bytes fields, bool shared,
                                 std::uint64_t carrier, const std::optional<std::string>& keeper,
-                                const bus::Participant& participant) {
+                                const ParticipantHandle& participant) {
   const Message message = outgoing.take(fields);
   const auto kept_by = keeper ? std::optional(id_of(*keeper)) : std::nullopt;
   bus::Handle made = run_without_gil(
@@ -52,7 +53,7 @@ bus::Handle share_outgoing_once(Outgoing& outgoing, nb::bytes fields, bool share
 }
 
 nb::object attach_handle(const bus::Handle& handle, TensorAccess access, Seconds timeout,
-                         const bus::Participant& participant) {
+                         const ParticipantHandle& participant) {
   platform::CopyOnWrite::look_for_handler();
   bus::Sample sample;
   const Outcome outcome = wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
@@ -133,22 +134,23 @@ void bind_shares(nb::module_& module) {
               "keeper: str | None, participant: Participant) -> Handle"),
       "Shares a message for one process: the share ends when that process has attached. `keeper` "
       "keeps it, too.");
-  module.def("close_share", bus::close_share, nb::arg("handle"), nb::arg("participant"),
-             nb::call_guard<WithoutGil>());
-  module.def("close_carried_by", bus::close_carried_by, nb::arg("carrier"), nb::arg("participant"),
-             nb::call_guard<WithoutGil>(),
+  module.def("close_share", with_handle(bus::close_share), nb::arg("handle"),
+             nb::arg("participant"), nb::call_guard<WithoutGil>());
+  module.def("close_carried_by", with_handle(bus::close_carried_by), nb::arg("carrier"),
+             nb::arg("participant"), nb::call_guard<WithoutGil>(),
              "Ends the shares of this process, and those it keeps, that were sent through "
              "`carrier`.");
   module.def(
       "carriers",
-      [](double seconds, const bus::Participant& participant) {
-        return in_order(carriers(to_timeout(seconds), participant));
+      [](double seconds, const ParticipantHandle& participant) {
+        return in_order(bus::carriers(to_timeout(seconds), participant));
       },
       nb::arg("seconds"), nb::arg("participant"),
       "Returns the carriers of shares that have been open for at least `seconds`: shares of this "
       "process, and those it keeps.");
   module.def(
-      "unkept", [](const bus::Participant& participant) { return in_order(unkept(participant)); },
+      "unkept",
+      [](const ParticipantHandle& participant) { return in_order(bus::unkept(participant)); },
       nb::arg("participant"),
       "Returns the carriers of shares that end with this process because their keeper does not "
       "read.");
@@ -158,17 +160,17 @@ void bind_shares(nb::module_& module) {
                      "participant: Participant) -> Sample | Outcome"));
   module.def(
       "is_shared",
-      [](std::uintptr_t address, std::size_t bytes, const bus::Participant& participant) {
-        return is_shared(reinterpret_cast<const void*>(address), bytes, participant);
+      [](std::uintptr_t address, std::size_t bytes, const ParticipantHandle& participant) {
+        return bus::is_shared(reinterpret_cast<const void*>(address), bytes, participant);
       },
       nb::arg("address"), nb::arg("bytes"), nb::arg("participant"),
       "Returns True if this memory belongs to the bus, so that other processes can be allowed to "
       "write to it.");
   module.def(
       "is_shared",
-      [](const Memory& memory, const bus::Participant& participant) {
+      [](const Memory& memory, const ParticipantHandle& participant) {
         const ByteSpan span = span_of(memory.layout);
-        return is_shared(memory.first + span.begin, span.bytes(), participant);
+        return bus::is_shared(memory.first + span.begin, span.bytes(), participant);
       },
       nb::arg("memory"), nb::arg("participant"));
   module.def(

@@ -1,6 +1,6 @@
 // Reads and makes PyTorch tensors through its C interface for DLPack (PyTorch 2.10 and newer),
-// without linking PyTorch. This makes messages of many tensors fast. Unusual tensors are handled by
-// tensorbus/_tensors/torch_tensors.py and tensorbus/_codec/torch_records.py.
+// without linking PyTorch. This makes messages of many tensors fast.
+// tensorbus/_tensors/torch_tensors.py and tensorbus/_codec/torch_records.py handle unusual tensors.
 #include "tensorbus/python/torch.hpp"
 
 #include <nanobind/stl/string.h>
@@ -23,18 +23,18 @@ struct Torch {
   PyTypeObject* tensor = nullptr;
   const DLPackExchangeAPI* api = nullptr;
   std::vector<std::pair<PyObject*, DType>> dtypes;  // torch.dtype objects are singletons
-  // Attributes of the class. They are looked up once, not again for each tensor.
+  // Attributes of the class, which are looked up only once.
   nb::object dtype;
   nb::object requires_grad;
   nb::object is_neg;
   nb::object is_conj;
 };
-// Release when written pairs with acquire when read: a reader sees a complete Torch.
+// Release when written pairs with acquire when read, so that a reader sees a complete Torch.
 std::atomic<const Torch*> known_torch{nullptr};
 
 const Torch* known() noexcept { return known_torch.load(std::memory_order_acquire); }
 
-void know_torch(nb::type_object tensor, nb::dict dtypes) {
+void set_torch(nb::type_object tensor, nb::dict dtypes) {
   const nb::object capsule = nb::getattr(tensor, "__dlpack_c_exchange_api__", nb::none());
   if (known() != nullptr || !nb::isinstance<nb::capsule>(capsule)) return;
   const auto* api = static_cast<const DLPackExchangeAPI*>(
@@ -65,7 +65,7 @@ bool answers_true(nb::handle value, const nb::object& method) {
   return checked(PyObject_CallOneArg(method.ptr(), value.ptr())).ptr() != Py_False;
 }
 
-// DLPack's other types exist only in ml_dtypes.
+// Returns false for DLPack's types that exist only in ml_dtypes.
 bool is_torch_dtype(DType dtype) {
   return dtype < DType::kFloat8E3M4 || dtype > DType::kFloat8E4M3B11FNUZ;
 }
@@ -146,8 +146,8 @@ void bind_torch(nb::module_& module) {
   module.def("plain_torch", plain_torch, nb::arg("memory"),
              nb::sig("def plain_torch(memory: Memory) -> typing.Any"),
              "Returns a plain torch.Tensor over this memory; None if a plain one is not possible.");
-  module.def("know_torch", know_torch, nb::arg("tensor"), nb::arg("dtypes"),
-             nb::sig("def know_torch(tensor: type, dtypes: dict[typing.Any, str]) -> None"),
+  module.def("set_torch", set_torch, nb::arg("tensor"), nb::arg("dtypes"),
+             nb::sig("def set_torch(tensor: type, dtypes: dict[typing.Any, str]) -> None"),
              "Sets the class of plain tensors, and the names of their dtypes.");
 }
 

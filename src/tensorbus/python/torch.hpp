@@ -6,13 +6,13 @@
 
 namespace tensorbus::python {
 
-// Describes a plain torch.Tensor: nothing but its elements and layout must be sent. It is of
-// exactly this class, strided, in main memory, without gradients, conjugate or negative bit.
-// Returns nothing for any other object, and always before know_torch(). Uses PyTorch's C interface
-// for DLPack; takes a quarter of a microsecond.
+// Describes a plain torch.Tensor, which has nothing to send except its elements and layout: its
+// class is exactly torch.Tensor, and it is strided, in main memory, without gradients, conjugate or
+// negative bit. Returns nothing for any other object, and always before set_torch(). Uses
+// PyTorch's C interface for DLPack; a call takes a quarter of a microsecond.
 std::optional<TensorView> view_of_plain_torch(nb::handle value);
 
-// Returns the dtype of a torch.dtype; nothing for any other object, and always before know_torch().
+// Returns the dtype of a torch.dtype; nothing for any other object, and always before set_torch().
 std::optional<DType> dtype_of_torch(nb::handle value);
 
 }  // namespace tensorbus::python

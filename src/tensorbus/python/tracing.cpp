@@ -41,7 +41,7 @@ nb::dict topics(const bus::Tracer& self) {
 }
 
 nb::bytes take_records(bus::Tracer& self, std::size_t source) {
-  if (source >= self.sources().size()) throw nb::index_error("there is no such source");
+  if (source >= self.sources().size()) throw nb::index_error("no source has this number");
   const std::vector<link::TraceRecord> records = self.take(source);
   return nb::bytes(records.data(), records.size() * sizeof records[0]);
 }

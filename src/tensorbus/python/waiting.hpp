@@ -5,18 +5,18 @@
 
 namespace tensorbus::python {
 
-// Without a GIL: frees objects that this thread has made, and whose last references other threads
-// have released. CPython frees them when this thread next runs Python; but this thread waits,
+// Without a GIL: frees objects that this thread has made and whose last references other threads
+// have released. CPython frees them when this thread next runs Python code; but this thread waits,
 // perhaps for memory that they hold. Returns false, with the error set, if a signal handler has
-// raised meanwhile.
+// raised an exception.
 #ifdef Py_GIL_DISABLED
 bool free_what_others_let_go_of();
 #else
-inline bool free_what_others_let_go_of() { return true; }  // with a GIL they are freed at once
+inline bool free_what_others_let_go_of() { return true; }  // with a GIL, objects are freed at once
 #endif
 
-// Calls wait(stop) without the GIL, and returns its result. The wait stops when a signal handler
-// raises; the exception of the handler is thrown.
+// Calls wait(stop) without the GIL, and returns its result. If a signal handler raises an
+// exception, the wait stops and this function throws the exception.
 template <typename Wait>
 auto wait_interruptibly(Seconds timeout, Wait wait) {
   std::optional<std::invoke_result_t<Wait, const platform::StopCondition&>> result;
@@ -26,7 +26,7 @@ auto wait_interruptibly(Seconds timeout, Wait wait) {
       const WithGil acquire(release);
       return !free_what_others_let_go_of() || PyErr_CheckSignals() != 0;
     })));
-  } catch (const Error&) {  // perhaps of a stopped wait: then the handler's exception is thrown
+  } catch (const Error&) {  // if the wait was stopped, the handler's exception is thrown
     if (PyErr_Occurred() == nullptr) throw;
   }
   if (PyErr_Occurred() != nullptr) throw nb::python_error();

@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/bus/participant/participant.hpp"
 #include "tensorbus/bus/subscribe/sample_data.hpp"
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/threads/background_thread.hpp"
@@ -25,7 +25,7 @@ using platform::Clock;
 
 constexpr std::chrono::milliseconds kClockPeriod{10};
 constexpr std::chrono::nanoseconds kLoneGap = std::chrono::seconds(1);
-constexpr std::chrono::nanoseconds kUntilTold = std::chrono::nanoseconds::max();
+constexpr std::chrono::nanoseconds kUntilWoken = std::chrono::nanoseconds::max();
 
 double checked_rate(double rate) {
   if (!(rate > 0) || !std::isfinite(rate))
@@ -53,7 +53,7 @@ struct Player::State {
 
   State(const Recording& file, const PlayerOptions& options)
       : recording(file),
-        participant({.domain = options.domain}),
+        participant(bus::make_participant({.domain = options.domain})),
         loops(options.loop),
         device(options.device && !options.device->is_host() ? options.device : std::nullopt),
         time(checked_rate(options.rate)),
@@ -121,7 +121,7 @@ struct Player::State {
   struct Turn {
     enum class What { kMessage, kClock, kEnd } what;
     std::uint32_t number = 0;    // of the message
-    std::uint32_t commands = 0;  // number of commands until then
+    std::uint32_t commands = 0;  // number of commands so far
   };
   using What = Turn::What;
 
@@ -150,7 +150,7 @@ struct Player::State {
         return message;
       }
       const auto until = clock ? std::min(due, clock_due) : due;
-      park(until == Clock::time_point::max() ? kUntilTold : until - now);
+      park(until == Clock::time_point::max() ? kUntilWoken : until - now);
     }
   }
   void park(std::chrono::nanoseconds most) TB_REQUIRES(mutex) {
@@ -187,9 +187,9 @@ struct Player::State {
     } catch (const Error& error) {
       return pass_over(error);
     }
-    if (device) bus::SampleData::put_on_device(*sample, participant.core()->copier(), *device);
-    // A command ends the wait for room; then next_turn() decides again.
-    const auto stop = platform::StopCondition::ignoring_signals(kUntilTold, [&] {
+    if (device) bus::SampleData::put_on_device(*sample, participant->copier(), *device);
+    // A command ends the wait for room; next_turn() then decides again.
+    const auto stop = platform::StopCondition::ignoring_signals(kUntilWoken, [&] {
       return commands.load(std::memory_order_acquire) != turn.commands;  // pairs with command()
     });
     const std::uint16_t channel = recording.contents().messages[turn.number].channel;
@@ -225,7 +225,7 @@ struct Player::State {
   }
   std::uint64_t recorded_now() const TB_REQUIRES(mutex) {
     if (paused || next == order.size()) return position;
-    // A late message (a subscriber has no room) stops the time.
+    // The time stops at a late message, for example while a subscriber has no room.
     return std::max(position, std::min(time.at(Clock::now()), log_time(next)));
   }
 
@@ -259,7 +259,7 @@ struct Player::State {
   }
 
   const Recording recording;
-  const bus::Participant participant;
+  const bus::ParticipantRef participant;
   const bool loops;
   const std::optional<Device> device;  // to which GPU tensors are copied
   std::vector<std::uint32_t> order;    // constant after construction, as are the next two
@@ -271,7 +271,8 @@ struct Player::State {
   PlayTime time TB_GUARDED_BY(mutex);
   std::size_t next TB_GUARDED_BY(mutex) = 0;  // index in `order`; written only by the thread
   std::uint64_t before_turn TB_GUARDED_BY(mutex) = 0;  // messages published before this loop
-  std::uint64_t position TB_GUARDED_BY(mutex) = 0;     // if paused, now; else of the last message
+  // The present recorded time if paused, else the time of the last message.
+  std::uint64_t position TB_GUARDED_BY(mutex) = 0;
   bool paused TB_GUARDED_BY(mutex) = false;
   std::uint64_t steps TB_GUARDED_BY(mutex) = 0;
   bool closed TB_GUARDED_BY(mutex) = false;

@@ -10,13 +10,14 @@
 
 namespace tensorbus::recording {
 
-// Publishes a recording, with the intervals of its messages (docs/recording.md). A player has a
-// participant of its own and one thread. Tensors are lent from the mapped file. Thread-safe.
+// Publishes the messages of a recording at their intervals (docs/recording.md). A player has a
+// participant of its own and one thread. Tensors in the mapped file are lent by reference.
+// Thread-safe.
 class TENSORBUS_API Player {
  public:
-  // Makes the publishers and starts, unless paused. Throws Error(kInvalidArgument) that names the
-  // option, or an invalid recorded type; Error as Publisher does. A clock replaces the one that was
-  // recorded on its topic.
+  // Makes the publishers and starts, unless paused. Throws Error(kInvalidArgument) for an invalid
+  // option or recorded type, which the text names, and what Publisher throws. The player's clock
+  // replaces a clock that was recorded on its topic.
   Player(const Recording& recording, const PlayerOptions& options);
   Player(Player&&) noexcept;
   Player& operator=(Player&&) noexcept;
@@ -29,7 +30,8 @@ class TENSORBUS_API Player {
   void set_rate(double rate);
   // Waits until each topic has a subscriber.
   Outcome wait_for_subscribers(const platform::StopCondition& stop);
-  // Waits until all was published or playing has failed: kDone, else kTimedOut or kInterrupted.
+  // Waits until all messages were published or playing has failed. Returns kDone, kTimedOut or
+  // kInterrupted.
   Outcome wait(const platform::StopCondition& stop);
   PlayerStats stats() const;
   // Ends playing and closes the publishers. Throws the Error that ended playing; a second call does

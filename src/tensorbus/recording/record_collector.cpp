@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tensorbus/bus/listing.hpp"
+#include "tensorbus/bus/participant/participant.hpp"
 #include "tensorbus/bus/subscribe/receiver.hpp"
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/limits.hpp"
@@ -20,23 +21,23 @@ constexpr std::uint64_t kWakeTag = 0;
 constexpr std::uint64_t kDomainTag = 1;
 constexpr std::uint64_t kFirstTopicTag = 2;
 
-constexpr std::size_t kMaxInTurn = 64;  // samples of a topic, before the others get a turn
+constexpr std::size_t kMaxInTurn = 64;  // samples of a topic that are taken in one turn
 // Limit for samples outside of the buffer, which wait to be sorted by time, in bytes.
 constexpr std::uint64_t kMaxCollected = std::uint64_t{4} << 20;
 constexpr std::uint64_t kOfSample = 512;  // approximate cost of keeping a sample, in bytes
 constexpr std::size_t kMaxKnown = 1 << 16;
-// Each costs a slot in the links. Small samples reach this limit if the disk is slow.
+// Each held sample costs a slot in the links. Small samples reach this limit if the disk is slow.
 constexpr std::uint32_t kMaxHeld = 16'384;
-// Limits after the end of recording: for a publisher to be connected, from when it was first seen;
-// for copies from GPUs; and (kOnTheWay) for a segment to arrive.
+// Time limits at the end of recording. kConnecting: for connecting a publisher, since it was first
+// seen. kCopying: for copies from GPUs. kOnTheWay: for a segment that has not arrived.
 constexpr std::chrono::milliseconds kConnecting{5000};
 constexpr std::chrono::milliseconds kCopying{5000};
-constexpr const char* kNotInTime = "the recorder has ended, and it was not copied in 5 s";
-constexpr std::chrono::milliseconds kMaxShortage{5000};  // until a topic's next sample is taken
+constexpr const char* kNotInTime = "it was not copied within 5 s after the recorder was closed";
+constexpr std::chrono::milliseconds kMaxShortage{5000};  // until a sample of the topic is taken
 constexpr std::chrono::milliseconds kOnTheWay{100};
 constexpr std::chrono::milliseconds kFullLook{1};
-constexpr std::chrono::milliseconds kMaxLook{200};  // of a look() that a caller waits for
-constexpr std::chrono::milliseconds kLook{1000};    // if the domain does not change
+constexpr std::chrono::milliseconds kMaxLook{200};  // limit for look()
+constexpr std::chrono::milliseconds kLook{1000};    // between searches of an unchanged domain
 
 }  // namespace
 
@@ -59,11 +60,11 @@ struct RecordCollector::Topic {
   bus::Subscriber subscriber;
   std::uint64_t taken = 0;                                   // samples received, or not copied
   bool has_more = false;                                     // it may have more samples
-  std::optional<platform::Clock::time_point> short_since{};  // since then only shortage
+  std::optional<platform::Clock::time_point> short_since{};  // since then no sample could be taken
   LookPace pace;
 };
 
-RecordCollector::RecordCollector(CollectorOptions options, bus::Participant participant,
+RecordCollector::RecordCollector(CollectorOptions options, bus::ParticipantRef participant,
                                  RecordBuffer& buffer)
     : options_(std::move(options)),
       participant_(std::move(participant)),
@@ -71,7 +72,7 @@ RecordCollector::RecordCollector(CollectorOptions options, bus::Participant part
       wake_event_(platform::make_event()) {
   if (!options_.pattern.empty()) pattern_.emplace(options_.pattern);
   poller_.add(wake_event_.get(), kWakeTag);
-  poller_.add(participant_.domain_descriptor(), kDomainTag);
+  poller_.add(participant_->domain_descriptor(), kDomainTag);
   for (const std::string& topic : options_.topics) subscribe(topic);
   look_around();
 }
@@ -101,9 +102,9 @@ void RecordCollector::look(const platform::StopCondition& stop) {
       [&](std::chrono::nanoseconds left) { return platform::futex_wait(looks_, seen, left); });
 }
 
-// Takes the samples that are in the queues now, if look() was called.
+// If look() was called, takes the samples that are in the queues now.
 void RecordCollector::look_if_wanted() {
-  for (;;) {  // taking samples may clear the event of another look()
+  for (;;) {  // because taking samples may clear the event of another look()
     const std::uint32_t wanted = looks_wanted_.load(std::memory_order_acquire);
     if (looks_.load(std::memory_order_relaxed) == wanted) return;
     wait_for_connections(kMaxLook / 2);
@@ -138,8 +139,8 @@ bool RecordCollector::is_wanted(const std::string& topic) const {
   return options_.all || (pattern_ && pattern_->matches(topic));
 }
 
-// Subscribes to new topics, and notes the descriptions of publishers: a publisher that ends before
-// its first sample is taken cannot be described later.
+// Subscribes to new topics, and stores the descriptions of publishers, because a publisher that
+// ends before its first sample is taken cannot be described later.
 void RecordCollector::look_around() {
   if (known_.size() > kMaxKnown) known_.clear();
   for (const PublisherInfo& info : publishers_now()) {
@@ -169,7 +170,7 @@ bool RecordCollector::in_spite_of_shortage(Work work) {
   }
 }
 
-// Returns none if they cannot be listed now.
+// Returns no publishers if they cannot be listed now.
 std::vector<PublisherInfo> RecordCollector::publishers_now() {
   std::vector<PublisherInfo> publishers;
   in_spite_of_shortage([&] { publishers = bus::list_publishers(participant_); });
@@ -199,7 +200,7 @@ void RecordCollector::unsubscribe() {
     topic->subscriber.close();
   }
   put_collected();
-  tell_of_last_lost();
+  report_last_lost();
 }
 
 // Takes new samples; waits for them at most this long.
@@ -221,16 +222,17 @@ bool RecordCollector::poll(std::chrono::milliseconds most) {
   bool changed = false;
   for (const std::uint64_t tag : poller_.wait(most)) {
     if (tag == kWakeTag) platform::clear_event(wake_event_.get());
-    if (tag == kDomainTag) participant_.clear_domain_descriptor();
+    if (tag == kDomainTag) participant_->clear_domain_descriptor();
     if (tag >= kFirstTopicTag) by_tag_[tag - kFirstTopicTag]->has_more = true;
     changed |= tag == kDomainTag;
   }
   return changed;
 }
 
-// Samples that came after a look at all topics had begun wait for the next one: another topic may
-// have older ones. In between, only topics that may have samples are looked at. A topic that
-// notifies, and has not done so when the look begins, has no older samples.
+// Takes samples and puts them into the buffer in the order of their times. A sample that arrives
+// after a look at all topics (`all`) has begun waits for the next one, because another topic may
+// have an older sample. Between these looks, takes samples only of topics that may have some. A
+// topic that wakes the recorder, and has not done so when the look begins, has no older samples.
 void RecordCollector::look_at_topics() {
   const auto now = platform::Clock::now();
   const bool all = by_tag_.size() == 1 || now - last_full_look_ >= kFullLook;
@@ -266,12 +268,12 @@ bool RecordCollector::wait_for_samples(std::chrono::milliseconds at_most) {
   return changed;
 }
 
-// Takes what was published before end(). Looks several times, because a sample may wait for a
+// Takes the samples published before end(). Looks several times, because a sample may wait for a
 // segment that has not arrived.
 void RecordCollector::take_last() {
   wait_for_connections(kConnecting);
   poller_.remove(wake_event_.get());
-  poller_.remove(participant_.domain_descriptor());
+  poller_.remove(participant_->domain_descriptor());
   for (Topic* const topic : by_tag_) topic->subscriber.receiver().notify_lazily(false);
   const platform::Deadline copies_until(kCopying);
   for (bool more = true; more && !buffer_.stopped();) {
@@ -297,7 +299,8 @@ void RecordCollector::take_last() {
   }
 }
 
-// Throws the shortage that makes the recording incomplete. Counts samples that wait for a copy.
+// Counts the samples that wait for a copy as lost. Throws the shortage that makes the recording
+// incomplete.
 void RecordCollector::give_up_last() {
   const std::exception_ptr shortage = shortage_;
   for (Topic* const topic : by_tag_) {
@@ -307,9 +310,9 @@ void RecordCollector::give_up_last() {
   std::rethrow_exception(shortage);
 }
 
-// Waits for links that are being made: a publisher that has found the recorder counts on it. A
-// publisher that has had kConnecting for that (it may be stopped) is not awaited. Topics are
-// recorded meanwhile.
+// Waits until publishers that were found recently are linked, and records topics during the wait: a
+// publisher that has found the recorder relies on it. Does not wait for a publisher that was found
+// more than kConnecting ago, which may be stopped.
 void RecordCollector::wait_for_connections(std::chrono::milliseconds most) {
   look_around();
   if (ended_.load(std::memory_order_relaxed)) finds_topics_ = false;
@@ -328,7 +331,7 @@ void RecordCollector::wait_for_connections(std::chrono::milliseconds most) {
     ++count.fresh;
     last = std::max(last, known->second.seen + kConnecting);
   }
-  std::vector<std::pair<Topic*, std::size_t>> awaited;  // and the awaited number of publishers
+  std::vector<std::pair<Topic*, std::size_t>> awaited;  // topics and their expected publishers
   for (Topic* const topic : by_tag_) {
     const Count count = publishers[topic->name];
     if (count.fresh == 0) continue;
@@ -345,7 +348,7 @@ void RecordCollector::wait_for_connections(std::chrono::milliseconds most) {
   }
 }
 
-// Returns how many samples may have been waiting at end(); no more are awaited.
+// Returns how many samples can wait in the queues of the topic.
 std::size_t RecordCollector::waiting_in(const Topic& topic) const {
   return std::max<std::size_t>(topic.subscriber.receiver().links(), 1) *
          std::max<std::size_t>(options_.depth, 8);
@@ -360,7 +363,7 @@ void RecordCollector::require_passing_shortage(Topic& topic) {
   if (now - *topic.short_since >= kMaxShortage) std::rethrow_exception(shortage_);
 }
 
-// Returns true if there may be more.
+// Takes at most `most` samples. Returns true if there may be more.
 bool RecordCollector::drain(Topic& topic, std::size_t most) {
   for (std::size_t i = 0; i < most && !buffer_.stopped(); ++i) {
     const std::uint64_t releases = buffer_.releases();
@@ -410,24 +413,23 @@ void RecordCollector::collect_missing(Topic& topic) {
   }
 }
 
-// Puts samples that came until `until` into the buffer.
+// Puts collected samples with times up to `until` into the buffer.
 void RecordCollector::put_collected(std::uint64_t until) {
   std::ranges::stable_sort(collected_, {}, &Collected::time);
   const auto end = std::ranges::upper_bound(collected_, until, {}, &Collected::time);
   for (auto one = collected_.begin(); one != end; ++one) {
-    if (one->missing) {
+    if (one->missing)
       note_missing(*one->source, std::move(*one->missing));
-      continue;
-    }
-    collected_bytes_ -= bytes_of(one->sample);
-    put(*one->source, std::move(one->sample), one->time);
+    else
+      put(*one->source, std::move(one->sample), one->time);
   }
   collected_.erase(collected_.begin(), end);
+  collected_bytes_ = 0;
 }
 
-// Counts samples missing before the one with this number, which was received.
+// Counts the samples that are missing before the received sample `sequence`.
 void RecordCollector::note_seen(Source& source, std::uint64_t sequence) {
-  if (sequence < source.seen) source.next = source.seen = sequence;  // a mirror that began again
+  if (sequence < source.seen) source.next = source.seen = sequence;  // a mirror that restarted
   count_lost(sequence - source.seen);
   source.seen = sequence + 1;
 }
@@ -453,7 +455,8 @@ void RecordCollector::put(Source& source, bus::Sample&& sample, std::uint64_t ti
   }
 }
 
-// Some may be counted already: samples that were not copied are also missing before the next one.
+// Some may be counted already, because samples that were not copied are also missing before the
+// next received sample.
 void RecordCollector::note_missing(Source& source, bus::MissingSamples&& missing) {
   if (missing.end <= source.seen) return;
   count_lost(missing.end - source.seen);
@@ -463,7 +466,7 @@ void RecordCollector::note_missing(Source& source, bus::MissingSamples&& missing
   source.why_lost = std::move(missing.why);
 }
 
-void RecordCollector::tell_of_last_lost() {
+void RecordCollector::report_last_lost() {
   if (last_time_ == 0) last_time_ = clock_.now();  // no sample was recorded
   for (const auto& [name, source] : sources_) {
     if (source.seen == source.next) continue;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tensorbus/bus/domain/topic_name.hpp"
-#include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/participant/participant_ref.hpp"
 #include "tensorbus/bus/subscribe/missing_samples.hpp"
 #include "tensorbus/bus/subscriber.hpp"
 #include "tensorbus/platform/clock.hpp"
@@ -24,7 +24,7 @@
 
 namespace tensorbus::recording {
 
-// The topics to record, and how.
+// The topics to record, and how to receive them.
 struct CollectorOptions {
   std::vector<std::string> topics{};
   bool all = false;       // every topic that has a publisher
@@ -34,24 +34,24 @@ struct CollectorOptions {
 };
 
 // Receives the samples of the recorded topics into a buffer, and finds missing ones. GPU tensors
-// arrive in host memory, copied by their owner. May be made by another thread than the one that
-// runs it.
+// arrive in host memory, copied by their owner. The thread that calls run() need not be the thread
+// that made it.
 class RecordCollector {
  public:
   // Subscribes to the topics. Throws Error(kInvalidArgument) for an invalid name or pattern.
-  RecordCollector(CollectorOptions options, bus::Participant participant, RecordBuffer& buffer);
+  RecordCollector(CollectorOptions options, bus::ParticipantRef participant, RecordBuffer& buffer);
   ~RecordCollector();
 
-  // Receives until end(), or until the buffer is stopped. Afterwards no publisher waits for it, and
-  // lost samples are counted and reported. Throws as Subscriber::receive() does, but waits out a
-  // shortage of descriptors or memory when it looks for topics or samples: for samples up to
+  // Receives until end(), or until the buffer is stopped. When it returns, no publisher waits for
+  // it, and lost samples are counted and reported. Throws as Subscriber::receive() does, but tries
+  // again if descriptors or memory are short: for topics without a limit, for samples up to
   // kMaxShortage, or kCopying after end().
   void run();
-  // Ends run(), which first takes what was published before this call, and nothing later. Any
-  // thread; a second call has no effect.
+  // Ends run(). It first takes the samples published before this call, and no later ones. May be
+  // called in any thread; a second call has no effect.
   void end() noexcept;
-  // Waits until run() has put all present samples into the buffer, or for kMaxLook, e.g. if the
-  // buffer is full. Any thread.
+  // Waits until run() has put all present samples into the buffer, but at most kMaxLook, e.g. if
+  // the buffer is full. May be called in any thread.
   void look(const platform::StopCondition& stop);
 
   const RecordClock& clock() const noexcept { return clock_; }
@@ -63,7 +63,7 @@ class RecordCollector {
   struct Known;
   struct Source;
   struct Topic;
-  // A received sample, or missing ones, and their time.
+  // A received sample, or missing samples, and their time.
   struct Collected {
     Source* source = nullptr;
     std::uint64_t time = 0;
@@ -95,7 +95,7 @@ class RecordCollector {
   void note_seen(Source& source, std::uint64_t sequence);
   void put(Source& source, bus::Sample&& sample, std::uint64_t time);
   void note_missing(Source& source, bus::MissingSamples&& missing);
-  void tell_of_last_lost();
+  void report_last_lost();
   Source& source_of(const bus::PublisherName& name, const std::string& topic, std::uint64_t first);
   std::shared_ptr<RecordedPublisher> known_publisher(const bus::PublisherName& name,
                                                      const std::string& topic);
@@ -105,7 +105,7 @@ class RecordCollector {
 
   const CollectorOptions options_;
   std::optional<NamePattern> pattern_;  // empty: none
-  const bus::Participant participant_;
+  const bus::ParticipantRef participant_;
   const RecordClock clock_;
   RecordBuffer& buffer_;
   const platform::Fd wake_event_;  // an event: end() or look() was called
@@ -119,19 +119,20 @@ class RecordCollector {
   platform::Mutex ending_;
   std::map<bus::PublisherName, Known> known_;  // of recorded topics
   std::map<bus::PublisherName, Source> sources_;
-  // Of all topics. put_collected() puts them into the buffer in the order of their times.
+  // The collected samples of all topics. put_collected() puts them into the buffer in the order of
+  // their times.
   std::vector<Collected> collected_;
   std::uint64_t collected_bytes_ = 0;
   platform::Clock::time_point next_look_{};    // at all topics
   platform::Clock::time_point next_search_{};  // of the domain
   platform::Clock::time_point last_full_look_{};
-  std::uint64_t complete_until_ = 0;  // all earlier ones are collected
+  std::uint64_t complete_until_ = 0;  // all earlier samples are collected
   std::uint64_t last_time_ = 0;
-  std::exception_ptr shortage_{};  // met by in_spite_of_shortage() since the last turn
-  bool shortage_logged_ = false;   // one was logged
+  std::exception_ptr shortage_{};  // caught by in_spite_of_shortage() since the last turn
+  bool shortage_logged_ = false;   // a shortage was logged
   bool is_held_up_ = false;        // a topic waits until a snapshot is written
-  bool has_taken_ = false;         // a sample since the last turn
-  bool finds_topics_ = true;       // false: new topics came after end()
+  bool has_taken_ = false;         // a sample was taken since the last turn
+  bool finds_topics_ = true;       // false after end()
   std::atomic<std::uint64_t> lost_ = 0;
   std::atomic<std::uint64_t> unwritable_ = 0;  // of these: not copied from a GPU
   std::atomic<std::uint32_t> topics_ = 0;

@@ -37,28 +37,29 @@ ParticipantOptions participant_options(const RecorderOptions& options) {
     throw Error(Code::kInvalidArgument,
                 "topics: name at least one, or give a regular expression, or record all");
   if (options.buffer_bytes == 0)
-    throw Error(Code::kInvalidArgument, "buffer: 0 bytes: nothing could wait to be written");
+    throw Error(Code::kInvalidArgument, "buffer: expected more than 0 bytes");
   if (options.split_time.count() < 0 || options.snapshot_time.count() < 0)
     throw Error(Code::kInvalidArgument, "split_time, snapshot_time: expected a time above 0");
   if (options.snapshot_time.count() != 0 && splits(options))
-    throw Error(Code::kInvalidArgument, "snapshot: each is one file, which is not split");
+    throw Error(Code::kInvalidArgument, "snapshot: a snapshot is one file and cannot be split");
   require_topics_to_compress(options);
   return {.domain = options.domain};
 }
 
 tensor::mcap::TextMap about_recorder(const RecorderOptions& options,
-                                     const bus::Participant& participant) {
+                                     const bus::ParticipantRef& participant) {
   char host[256] = "";
   (void)::gethostname(host, sizeof host - 1);
   return {{"version", kVersion},
           {"format", "1"},
           {"host", host},
-          {"domain", participant.domain_path()},
+          {"domain", participant->domain().path()},
           {"started", std::to_string(platform::wall_clock_ns())},
           {"reliable", options.reliable ? "true" : "false"}};
 }
 
-RecordOutputOptions files_of(const RecorderOptions& options, const bus::Participant& participant) {
+RecordOutputOptions files_of(const RecorderOptions& options,
+                             const bus::ParticipantRef& participant) {
   return {.path = options.path,
           .overwrite = options.overwrite,
           .numbered = splits(options) || options.snapshot_time.count() != 0,
@@ -74,7 +75,7 @@ struct Recorder::State {
   static constexpr const char* kMovedFrom = "this recorder was moved from";
 
   explicit State(const RecorderOptions& options)
-      : participant(participant_options(options)),
+      : participant(bus::make_participant(participant_options(options))),
         keeps(options.snapshot_time.count() != 0),
         buffer(options.buffer_bytes, static_cast<std::uint64_t>(options.snapshot_time.count())),
         collector({options.topics, options.all, options.pattern, options.reliable, options.depth},
@@ -158,7 +159,7 @@ struct Recorder::State {
     while (auto kept = buffer.take_snapshot()) {
       std::vector<RecordedSample> samples;
       try {
-        samples.reserve(kMaxAtOnce);  // samples are moved there for write()
+        samples.reserve(kMaxAtOnce);  // write() takes them from here
         output.begin();
         while (!kept->empty()) {
           while (!kept->empty() && samples.size() < kMaxAtOnce) {
@@ -192,7 +193,7 @@ struct Recorder::State {
       }
       output.commit();
     } catch (...) {
-      output.drop_staged();  // it points into the samples, which end now
+      output.drop_staged();  // `output` points into the samples, which end now
       note_written();
       throw;
     }
@@ -211,9 +212,9 @@ struct Recorder::State {
     progress->wait_for_threads();
   }
 
-  static constexpr std::size_t kMaxAtOnce = 64;  // of a snapshot; leases are returned together
+  static constexpr std::size_t kMaxAtOnce = 64;  // samples of a snapshot that are written together
 
-  const bus::Participant participant;
+  const bus::ParticipantRef participant;
   const bool keeps;  // for snapshots
   RecordBuffer buffer;
   RecordCollector collector;
@@ -223,7 +224,7 @@ struct Recorder::State {
   std::atomic<std::uint64_t> messages = 0;
   std::atomic<std::uint64_t> bytes = 0;
   std::atomic<std::uint32_t> files = 0;
-  std::atomic<std::uint32_t> snapshots = 0;  // a futex: the number of written ones
+  std::atomic<std::uint32_t> snapshots = 0;  // a futex: the number of written snapshots
   std::atomic<std::uint64_t> dropped = 0;  // taken from the buffer, or left there, and not written
   std::atomic<bool> closed = false;
 };
@@ -239,7 +240,7 @@ Outcome Recorder::snapshot(std::string& path, const platform::StopCondition& sto
   State& state = *state_;
   if (!state.keeps)
     throw Error(Code::kInvalidArgument,
-                "snapshot: this recorder writes everything and keeps nothing");
+                "snapshot: this recorder keeps no messages: make it with a snapshot time");
   state.collector.look(stop);
   const std::uint32_t number = state.buffer.request_snapshot(state.collector.clock().now());
   if (number == 0) return Outcome::kClosed;

@@ -33,7 +33,7 @@ auto with_errors_about(const std::string& what, Work work) {
   }
 }
 
-// Non-blocking: opening a pipe must not wait for its other end.
+// Opens the file without blocking: the call must not wait for the other end of a pipe.
 platform::Fd open_recording(const std::string& path) {
   platform::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd) return fd;
@@ -63,14 +63,14 @@ std::shared_ptr<const link::Source> source_of_channel(const tensor::mcap::Channe
 void require_record(std::span<const std::byte> record, const MessageEntry& entry) {
   tensor::mcap::RecordCursor cursor(record);
   if (cursor.number<std::uint8_t>() != static_cast<std::uint8_t>(tensor::mcap::Opcode::kMessage))
-    tensor::mcap::refuse_record("the message is not there any more");
+    tensor::mcap::refuse_record("the file has changed: the message is not there");
   if (cursor.number<std::uint64_t>() != entry.bytes)
-    tensor::mcap::refuse_record("the length of its record is not that of the index");
+    tensor::mcap::refuse_record("the length of its record differs from the index");
   if (cursor.number<std::uint16_t>() != entry.channel)
-    tensor::mcap::refuse_record("its channel is not that of the index");
+    tensor::mcap::refuse_record("its channel differs from the index");
   (void)cursor.number<std::uint32_t>();
   if (cursor.number<std::uint64_t>() != entry.log_time)
-    tensor::mcap::refuse_record("its time is not that of the index");
+    tensor::mcap::refuse_record("its time differs from the index");
 }
 
 std::uint64_t publish_time_in(std::span<const std::byte> record) {
@@ -119,7 +119,7 @@ bus::Sample Recording::sample_at(const MessageEntry& entry) const {
   return sample_in(chunk->records(), entry.in_chunk, entry, chunk);
 }
 
-// `records`: those of the file or of a chunk; the message's begins at byte `at` of them.
+// `records`: the records of the file or of a chunk. The message's record begins at byte `at`.
 bus::Sample Recording::sample_in(std::span<const std::byte> records, std::uint64_t at,
                                  const MessageEntry& entry,
                                  const std::shared_ptr<const void>& keeper) const {
@@ -127,7 +127,7 @@ bus::Sample Recording::sample_in(std::span<const std::byte> records, std::uint64
   const tensor::mcap::Channel& channel = contents_->channels.at(entry.channel);
   if (channel.encoding != tensor::mcap::kEncoding)
     throw Error(Code::kUnsupported,
-                "it is encoded as '" + channel.encoding + "': Tensorbus reads its own messages");
+                "it is encoded as '" + channel.encoding + "': only Tensorbus messages can be read");
   if (at > records.size() || records.size() - at < tensor::mcap::kRecordHead ||
       entry.bytes > records.size() - at - tensor::mcap::kRecordHead)
     tensor::mcap::refuse_record("it does not lie in its chunk");

@@ -23,21 +23,22 @@ namespace tensorbus::recording {
 
 class ChunkCache;
 
-// A mapped file that a Recorder has written. Tensors of its samples lie in the mapping, live as
-// long as they are held, and are lent by reference by publish() and share(); tensors of compressed
-// chunks lie in memory. Immutable except for its cache of chunks: usable in any thread and in
-// forked children. A copy is the same recording.
+// A mapped file that a Recorder has written. Tensors of its samples lie in the mapping, which stays
+// as long as they are held; publish() and share() lend them by reference. Tensors of compressed
+// chunks lie in memory of the process. Immutable except for its cache of chunks, and usable in any
+// thread and in forked children. A copy refers to the same recording.
 class TENSORBUS_API Recording {
  public:
-  // Opens the file; without an index at its end it is searched. Throws Error with the file and the
-  // fault in its text: kInvalidArgument, kUnsupported (a library is missing), kPermission,
+  // Opens the file. A file without an index at its end is searched. Throws Error, whose text names
+  // the file and the fault: kInvalidArgument, kUnsupported (a library is missing), kPermission,
   // kOutOfMemory, kSystem.
   explicit Recording(const std::string& path);
 
   const tensor::mcap::Contents& contents() const noexcept { return *contents_; }
   const memory::MappedFile& file() const noexcept { return *file_; }
-  // Returns the message with this number, in the order of the times. Throws Error(kInvalidArgument)
-  // that says what is damaged, Error(kUnsupported) if another program wrote it.
+  // Returns the message with this number, in the order of their times. Throws
+  // Error(kInvalidArgument) if there is none, or if it is damaged (the text describes the damage);
+  // Error(kUnsupported) if another program wrote it.
   bus::Sample sample(std::size_t index) const;
   // Returns the compression of the chunk that contains this message. Throws as sample() does.
   tensor::mcap::Compression compression(std::size_t index) const;

@@ -14,11 +14,11 @@ namespace {
 constexpr std::size_t kMaxAtOnce = 512;
 constexpr std::uint64_t kMaxBytesAtOnce = std::uint64_t{32} << 20;
 
-// An entry to write: a message, or messages lost before one.
+// An entry to write: a message, or a report of lost messages.
 struct CopiedEntry {
   std::uint64_t log_time = 0;
   std::uint32_t part = 0;
-  std::uint32_t number = 0;  // of the message, or of the lost ones
+  std::uint32_t number = 0;  // of the message, or of the report
   bool is_lost = false;
 };
 

@@ -23,8 +23,9 @@ struct RecordingPart {
 struct CopyOptions {
   std::string path;
   bool overwrite = false;
-  // true: messages of compressed chunks are compressed in the same way, and others are not, except
-  // those of topics that `compression` names. false: `compression` applies to all.
+  // true: messages of compressed chunks are compressed in the same way, and other messages are not
+  // compressed; `compression` applies only to the topics that it names. false: `compression`
+  // applies to all messages.
   bool keep_compression = true;
   RecordCompression compression{};
 };
@@ -36,9 +37,9 @@ struct CopiedMessages {
   std::string error{};           // of the first of them
 };
 
-// Writes the messages of all parts to a new recording, in the order of their times, with the known
-// lost messages. The kernel copies uncompressed bytes from file to file. Throws as RecordOutput
-// does.
+// Writes the messages of all parts, and the reports of lost messages, to a new recording, in the
+// order of their times. The kernel copies uncompressed bytes from file to file. Throws as
+// RecordOutput does.
 TENSORBUS_API CopiedMessages copy_messages(std::span<const RecordingPart> parts,
                                            const CopyOptions& options);
 

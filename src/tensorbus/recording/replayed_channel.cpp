@@ -20,7 +20,8 @@ std::string text_in(const TextMap& map, const char* key) {
   return found == map.end() ? std::string() : found->second;
 }
 
-// A file is untrusted: numbers are limited to this range, and anything else is `otherwise`.
+// Returns a number of the file, which is untrusted: limits it to this range. Returns `otherwise` if
+// the text is not a number.
 std::uint32_t number_in(const TextMap& map, const char* key, std::uint32_t least,
                         std::uint32_t most, std::uint32_t otherwise) {
   const std::string text = text_in(map, key);
@@ -41,7 +42,7 @@ PublisherOptions options_of(const tensor::mcap::Channel& channel, const std::str
   return options;
 }
 
-// Keeps the file name, which says most about a path.
+// Uses only the file name of the path.
 std::string machine_name(const std::string& file) {
   const std::string name = file.substr(file.rfind('/') + 1);
   return (kReplay + name).substr(0, kMaxName);
@@ -58,9 +59,9 @@ link::MirrorOrigin origin_of(const tensor::mcap::Channel& channel, const std::st
 ReplayedChannel::ReplayedChannel(const tensor::mcap::Channel& channel,
                                  const std::string& definition, const std::string& topic,
                                  const std::string& file, std::uint64_t first,
-                                 const bus::Participant& participant)
+                                 const bus::ParticipantRef& participant)
     : publisher_(topic, options_of(channel, definition), participant, origin_of(channel, file),
-                 first),  // else the first subscriber would count earlier numbers as missed
+                 first),  // otherwise the first subscriber would count earlier numbers as missed
       next_(first) {}
 
 Published ReplayedChannel::publish(const bus::Sample& sample, const platform::StopCondition& stop) {
@@ -68,7 +69,7 @@ Published ReplayedChannel::publish(const bus::Sample& sample, const platform::St
   if (header.sequence + raised_by_ < next_) raised_by_ = next_ - header.sequence;
   Message message{.fields = sample.field_bytes(), .fingerprint = header.fingerprint};
   for (const bus::Tensor& tensor : sample.tensors()) {
-    tensor.use_on(nullptr);  // a copy to a GPU is read after it is made
+    tensor.use_on(nullptr);  // orders the default stream after a copy to a GPU
     message.tensors.push_back(
         {.data = tensor.data(), .layout = tensor.layout(), .device = tensor.device()});
   }

@@ -49,7 +49,7 @@ constexpr std::size_t width_of(bool narrow) {
   return narrow ? sizeof(std::int32_t) : sizeof(std::int64_t);
 }
 
-// How sizes and strides are written: equal layouts have the same form.
+// The encoding of sizes and strides. Equal layouts have the same form.
 struct Form {
   bool contiguous;
   bool narrow;

@@ -34,9 +34,9 @@ struct Descriptor {
   std::span<const std::byte> fields;
 
   std::size_t encoded_bytes() const noexcept;
-  // `target` has encoded_bytes().
+  // `target` has encoded_bytes() bytes.
   void encode(std::span<std::byte> target) const;
-  // Decodes bytes of any origin. The result's `fields` points into `bytes`. The caller checks that
+  // Decodes untrusted bytes. The result's `fields` points into `bytes`. The caller checks that
   // the tensors lie inside their segments. Throws Error(kProtocol) that names the field.
   static Descriptor decode(std::span<const std::byte> bytes);
   // Returns true if any tensor is on a device.
@@ -58,12 +58,12 @@ struct LoneTensor {
 };
 
 // Decodes a descriptor of one contiguous tensor without fields. Most descriptors are of this kind;
-// with up to eight dimensions they fit into an entry of the ring. Returns nothing for all other
-// bytes: then use decode(); `layout` may have changed.
+// with up to eight dimensions they fit into an entry of the ring. The result is empty for all other
+// bytes: the caller then uses decode(), and `layout` may have changed.
 std::optional<LoneTensor> decode_alone(std::span<const std::byte> bytes, Layout& layout);
 
 // Recognizes the descriptors of one contiguous tensor of a given dtype and shape that
-// decode_alone() accepts. Faster, since they differ only in their place.
+// decode_alone() accepts. It is faster, because these descriptors differ only in their place.
 class LoneTensors {
  public:
   // `flags`: the flags that must not be set.
@@ -71,7 +71,7 @@ class LoneTensors {
   std::optional<LoneTensor> find(std::span<const std::byte> descriptor) const noexcept;
 
  private:
-  std::vector<std::byte> descriptor_;  // an example
+  std::vector<std::byte> descriptor_;  // an example to compare with
   std::uint32_t flags_mask_ = 0;       // the compared bits of dtype, dimensions, kind and flags
   std::size_t bytes_ = 0;              // of a tensor
 };

@@ -15,7 +15,7 @@ namespace {
 
 void require_size(const char* what, const Indices& indices, std::size_t size) {
   if (indices.size() != size)
-    refuse_indices("a tensor with " + std::to_string(indices.size()) + " " + what + " for " +
+    refuse_indices("a tensor with " + std::to_string(indices.size()) + " " + what + ", expected " +
                    std::to_string(size));
 }
 
@@ -48,7 +48,7 @@ void check_columns(const Indices& columns, std::size_t begin, std::size_t end, s
                      std::to_string(size));
 }
 
-// Returns the end of one part of a nested tensor in its buffer; nothing if it lies outside.
+// Returns the end of one part of a nested tensor in its buffer; empty if the values are invalid.
 std::optional<std::int64_t> end_of_part(const Indices& sizes, const Indices& strides,
                                         std::size_t first, std::size_t dims, std::int64_t offset) {
   std::int64_t last = offset;
@@ -97,7 +97,7 @@ void check_coordinates(const Indices& indices, std::span<const std::int64_t> siz
   if (!coalesced) return;
   for (std::size_t i = 1; i < count; ++i)
     if (!comes_after(indices, sizes.size(), count, i))
-      refuse_indices("a sparse tensor that says it is coalesced, and is not");
+      refuse_indices("a sparse tensor is marked as coalesced, but its indices are not ascending");
 }
 
 void check_compressed(const Indices& begins, const Indices& columns, std::size_t batches,

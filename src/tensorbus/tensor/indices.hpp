@@ -11,12 +11,12 @@
 
 namespace tensorbus::tensor {
 
-// Integers that decide where other memory is read: the indices of a sparse tensor, the offsets of a
-// nested one. Libraries use them unchecked, so they are checked on arrival, in memory that no other
-// process can write; else the check would be worthless. One thread checks them: a forked child has
-// no others.
+// Integers that address other memory: the indices of a sparse tensor, the offsets of a nested
+// tensor. Libraries use them unchecked, so they are checked on arrival. They are checked in memory
+// that no other process can write to, so that they cannot change after the check. The calling
+// thread checks all of them, because a forked child has no other threads.
 //
-// Each check throws Error(kProtocol) that says which number is wrong.
+// Each check throws Error(kProtocol) that names the invalid number.
 class Indices {
  public:
   // `first` need not be aligned. `wide`: int64, else int32.
@@ -51,8 +51,9 @@ TENSORBUS_API std::shared_ptr<std::byte[]> private_copy_of(const std::byte* sour
 TENSORBUS_API void check_coordinates(const Indices& indices, std::span<const std::int64_t> sizes,
                                      std::size_t count, bool coalesced);
 
-// CSR, CSC, BSR, BSC, `batches` of them: `begins` says where each row begins in `columns`. Columns
-// are less than `size`, in any order in a row, as in the products that PyTorch computes.
+// CSR, CSC, BSR, BSC, `batches` of them: `begins` has the index in `columns` at which each row
+// begins. Columns are less than `size`, in any order in a row, as in the products that PyTorch
+// computes.
 TENSORBUS_API void check_compressed(const Indices& begins, const Indices& columns,
                                     std::size_t batches, std::int64_t size);
 

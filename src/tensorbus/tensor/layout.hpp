@@ -9,15 +9,15 @@
 namespace tensorbus::tensor {
 
 // Returns true if a copy of `packed_bytes` of elements may keep its holes and take `bytes`: at most
-// 64 KiB, or at most four times as many.
+// 64 KiB, or at most four times `packed_bytes`.
 constexpr bool holes_are_cheap(std::size_t bytes, std::size_t packed_bytes) noexcept {
   return bytes <= (std::size_t{64} << 10) || bytes / 4 <= packed_bytes;
 }
 
-// Returns the layout for a copy: the same; if its holes are too large, packed row-major.
+// Returns the layout for a copy: `layout`, or row-major without holes if its holes are too large.
 TENSORBUS_API Layout layout_of_copy(const Layout& layout);
 
-// Whether a copy writes through the caches or past them (platform/streaming_copy.hpp).
+// Selects whether a copy writes through the caches or past them (platform/streaming_copy.hpp).
 enum class Stores : std::uint8_t { kOrdinary, kNonTemporal };
 
 // Copies elements into the layout `copy`; the holes between them may be written too. Both addresses

@@ -24,7 +24,7 @@ LeaseProbe::LeaseProbe(const std::string& domain, Tally& tally)
       participant_([&] {
         ParticipantOptions options = participant_options(domain);
         options.segment_bytes = std::size_t{8} << 20;  // one segment for ever
-        return options;
+        return bus::make_participant(options);
       }()),
       publisher_(kHoardTopic, {.depth = kHoard}, participant_) {
   (void)publisher_.loan<std::uint64_t>({kWords});
@@ -44,7 +44,8 @@ void LeaseProbe::kill_one(Activity& activity, Role leaves, std::chrono::microsec
   while (::read(victim.output(), &byte, 1) < 0) {
   }
   std::this_thread::sleep_for(pause);
-  if (participant_.arena().used_bytes == 0) tally_.complain("nothing is leased that was measured");
+  if (participant_->memory_use().used_bytes == 0)
+    tally_.complain("nothing is leased that was measured");
 
   const auto kill = platform::Clock::now();
   victim.signal(SIGKILL);
@@ -53,12 +54,12 @@ void LeaseProbe::kill_one(Activity& activity, Role leaves, std::chrono::microsec
   (void)victim.reap();
   // A child may read what its parent held, so that nothing is back before its end, too.
   const bool left_one = leaves == Role::kForks || leaves == Role::kClones;
-  if (left_one && participant_.arena().used_bytes == 0)
+  if (left_one && participant_->memory_use().used_bytes == 0)
     tally_.complain("leases came back though a child of the dead lives");
   const int orphans = victim.end_orphans();
   const auto death = platform::Clock::now();
   activity.does("waiting for the leases");
-  while (participant_.arena().used_bytes != 0) {
+  while (participant_->memory_use().used_bytes != 0) {
     if (platform::Clock::now() - death > kLongest) {
       tally_.complain("leases of the dead did not come back");
       break;
@@ -77,12 +78,12 @@ void LeaseProbe::kill_one(Activity& activity, Role leaves, std::chrono::microsec
 void LeaseProbe::add_to(Report& report) const {
   bus::Subscriber("idle", {}, participant_).close();
   const PublisherStats stats = publisher_.stats();
-  const ArenaUse use = participant_.arena();
+  const ArenaUse use = participant_->memory_use();
   report.must_stay["who is measured: subscribers"] = stats.subscribers;
   report.must_stay["who is measured: bytes in flight"] = stats.bytes_in_flight;
   report.must_stay["who is measured: arena bytes"] = use.used_bytes;
   report.totals["segments of its own"] += use.segments;
-  report.participants.push_back(participant_.id().hex());
+  report.participants.push_back(participant_->id().hex());
 }
 
 }  // namespace tensorbus::kills

@@ -9,7 +9,7 @@
 
 #include "actor.hpp"
 #include "report.hpp"
-#include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/participant/participant.hpp"
 #include "tensorbus/bus/publisher.hpp"
 #include "traffic.hpp"
 #include "victim.hpp"
@@ -34,7 +34,7 @@ class LeaseProbe {
  private:
   const std::string domain_;
   Tally& tally_;
-  bus::Participant participant_;
+  bus::ParticipantRef participant_;
   bus::Publisher publisher_;
 };
 

@@ -102,7 +102,7 @@ std::vector<Report> Storm::reports() {
 }
 
 std::vector<std::string> Storm::complaints_now() {
-  bus::Participant(participant_options(domain_));  // who starts clears up after the dead
+  (void)bus::make_participant(participant_options(domain_));  // who starts clears up after the dead
   after_ = reports();
   return complaints(before_, after_, files_in(domain_));
 }
@@ -254,7 +254,8 @@ void Storm::measure(const std::string& in, Random& random) {
 }
 
 void Storm::end() {
-  bus::Participant(participant_options(domain_));  // clears up after who was measured last
+  (void)bus::make_participant(
+      participant_options(domain_));  // clears up after who was measured last
   activity_.does("waiting for the other survivors to leave");
   if (const int status = far_->leave(); status != 0)
     wrong_.push_back("the other survivors ended with status " + std::to_string(status));

@@ -21,7 +21,8 @@ void sleep_about(Random& random, std::chrono::microseconds mean) {
 // One that opens and closes: its endpoints live for some samples, its own participant as well.
 class PasserBy {
  public:
-  PasserBy(std::string domain, const bus::Participant& resident, std::uint64_t seed, Tally& tally)
+  PasserBy(std::string domain, const bus::ParticipantRef& resident, std::uint64_t seed,
+           Tally& tally)
       : domain_(std::move(domain)), resident_(resident), random_(seed), tally_(tally) {}
 
   void round(Activity& activity, bool calm) {
@@ -31,8 +32,8 @@ class PasserBy {
       return;
     }
     activity.does("joining");
-    const bus::Participant where =
-        chance(random_, 30) ? bus::Participant(participant_options(domain_)) : resident_;
+    const bus::ParticipantRef where =
+        chance(random_, 30) ? bus::make_participant(participant_options(domain_)) : resident_;
     const Topic& topic = kTopics[below(random_, kTopics.size())];
     activity.does("opening");
     Reader reader(topic, {.max_held = 64}, where, tally_);
@@ -51,7 +52,7 @@ class PasserBy {
 
  private:
   const std::string domain_;
-  const bus::Participant resident_;
+  const bus::ParticipantRef resident_;
   Random random_;
   Tally& tally_;
 };
@@ -69,7 +70,8 @@ ParticipantOptions participant_options(const std::string& domain) {
 
 Survivors::Survivors(const std::string& domain, std::uint64_t seed, int processes)
     : domain_(domain), processes_(processes), random_(seed) {
-  for (int i = 0; i < 3; ++i) participants_.emplace_back(participant_options(domain));
+  for (int i = 0; i < 3; ++i)
+    participants_.push_back(bus::make_participant(participant_options(domain)));
   const auto& [first, second, third] =
       std::tie(participants_[0], participants_[1], participants_[2]);
   add_writer(kTopics[kDrops], first);
@@ -106,7 +108,7 @@ Survivors::~Survivors() {
   actors_.clear();
 }
 
-void Survivors::add_writer(const Topic& topic, const bus::Participant& participant) {
+void Survivors::add_writer(const Topic& topic, const bus::ParticipantRef& participant) {
   Writer& writer = writers_.emplace_back(topic, participant, random_, tally_);
   actors_.emplace_back(std::string("who writes ") + topic.name, weather_,
                        [this, &writer, random = Random(random_()), settled = std::uint64_t{0}](
@@ -131,7 +133,7 @@ void Survivors::add_writer(const Topic& topic, const bus::Participant& participa
 
 // Holds each sample until `holds` newer ones came; in a calm, none.
 void Survivors::add_reader(const std::string& name, const Topic& topic,
-                           const SubscriberOptions& options, const bus::Participant& participant,
+                           const SubscriberOptions& options, const bus::ParticipantRef& participant,
                            std::function<void(Activity&, Reader&)> wait, std::size_t holds) {
   readers_.emplace_back(std::piecewise_construct, std::forward_as_tuple(name),
                         std::forward_as_tuple(topic, options, participant, tally_));
@@ -181,7 +183,7 @@ void Survivors::storm() {
 
 Report Survivors::report() {
   // Who closes a subscriber also closes the connections that nobody needs any more.
-  for (const bus::Participant& participant : participants_)
+  for (const bus::ParticipantRef& participant : participants_)
     bus::Subscriber("idle", {}, participant).close();
   Report report;
   report.totals = {{"published", tally_.published},
@@ -209,12 +211,12 @@ Report Survivors::report() {
     report.heard[name] = {reader.topic().name, reader.last()};
   }
   for (std::size_t i = 0; i < participants_.size(); ++i) {
-    const ArenaUse use = participants_[i].arena();
+    const ArenaUse use = participants_[i]->memory_use();
     report.must_stay["arena " + std::to_string(i) + ": bytes"] = use.used_bytes;
     report.must_stay["arena " + std::to_string(i) + ": blocks"] = use.blocks;
     report.totals["segments of its own"] += use.segments;
     report.totals["bytes reserved"] += use.reserved_bytes;
-    report.participants.push_back(participants_[i].id().hex());
+    report.participants.push_back(participants_[i]->id().hex());
   }
   const Ledger ledger = Ledger::now();
   report.must_stay.insert(ledger.counts.begin(), ledger.counts.end());

@@ -33,13 +33,13 @@ class Survivors {
   Report report();
 
   Tally& tally() noexcept { return tally_; }
-  const bus::Participant& participant(std::size_t i) const { return participants_.at(i); }
+  const bus::ParticipantRef& participant(std::size_t i) const { return participants_.at(i); }
 
  private:
-  void add_writer(const Topic& topic, const bus::Participant& participant);
+  void add_writer(const Topic& topic, const bus::ParticipantRef& participant);
   void add_reader(const std::string& name, const Topic& topic, const SubscriberOptions& options,
-                  const bus::Participant& participant, std::function<void(Activity&, Reader&)> wait,
-                  std::size_t holds);
+                  const bus::ParticipantRef& participant,
+                  std::function<void(Activity&, Reader&)> wait, std::size_t holds);
   void add_passer_by();
 
   const std::string domain_;
@@ -48,7 +48,7 @@ class Survivors {
   Tally tally_;
   Weather weather_;
   std::uint64_t calms_ = 0;
-  std::vector<bus::Participant> participants_;
+  std::vector<bus::ParticipantRef> participants_;
   std::deque<Writer> writers_;
   std::deque<std::pair<std::string, Reader>> readers_;
   std::deque<Actor> actors_;  // last: they use all of the above

@@ -126,7 +126,7 @@ std::string Tally::first_complaint() const {
   return first_;
 }
 
-Writer::Writer(const Topic& topic, const bus::Participant& participant, Random& random,
+Writer::Writer(const Topic& topic, const bus::ParticipantRef& participant, Random& random,
                Tally& tally, std::chrono::nanoseconds timeout)
     : topic_(&topic),
       name_(random() | std::uint64_t{1} << 63),  // of one encoded size
@@ -171,7 +171,7 @@ Published Writer::send(Form form, std::chrono::nanoseconds timeout) {
 }
 
 Reader::Reader(const Topic& topic, const SubscriberOptions& options,
-               const bus::Participant& participant, Tally& tally)
+               const bus::ParticipantRef& participant, Tally& tally)
     : topic_(&topic),
       access_(options.access),
       tally_(&tally),

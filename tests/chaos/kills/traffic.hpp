@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-#include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/participant/participant.hpp"
 #include "tensorbus/bus/publisher.hpp"
 #include "tensorbus/bus/subscriber.hpp"
 
@@ -62,7 +62,7 @@ class Tally {
 // A publisher. Of one thread.
 class Writer {
  public:
-  Writer(const Topic& topic, const bus::Participant& participant, Random& random, Tally& tally,
+  Writer(const Topic& topic, const bus::ParticipantRef& participant, Random& random, Tally& tally,
          std::chrono::nanoseconds timeout = 200ms);
 
   const Topic& topic() const noexcept { return *topic_; }
@@ -88,8 +88,8 @@ class Writer {
 // A subscriber and the samples that it holds. Of one thread, but for last() and forget().
 class Reader {
  public:
-  Reader(const Topic& topic, const SubscriberOptions& options, const bus::Participant& participant,
-         Tally& tally);
+  Reader(const Topic& topic, const SubscriberOptions& options,
+         const bus::ParticipantRef& participant, Tally& tally);
   ~Reader();  // looks at what it holds once more
 
   const Topic& topic() const noexcept { return *topic_; }

@@ -33,7 +33,10 @@ void leave_a_child(Role role) {
 class Life {
  public:
   Life(const std::string& domain, Role role, Random& random, Tally& tally)
-      : role_(role), random_(random), tally_(tally), participant_(participant_options(domain)) {
+      : role_(role),
+        random_(random),
+        tally_(tally),
+        participant_(bus::make_participant(participant_options(domain))) {
     if (role != Role::kSubscriber) open_writer();
     if (role != Role::kPublisher) open_reader();
   }
@@ -99,7 +102,7 @@ class Life {
   const Role role_;
   Random& random_;
   Tally& tally_;
-  const bus::Participant participant_;
+  const bus::ParticipantRef participant_;
   std::list<Writer> writers_;
   std::list<Reader> readers_;
 };
@@ -126,7 +129,7 @@ int be_a_victim(const std::string& domain, std::uint64_t seed, Role role) {
 }
 
 int be_a_hoarder(const std::string& domain, Role leaves) {
-  const bus::Participant participant(participant_options(domain));
+  const bus::ParticipantRef participant = bus::make_participant(participant_options(domain));
   bus::Subscriber subscriber(kHoardTopic, {}, participant);
   std::vector<bus::Sample> held;
   while (held.size() < kHoard)

@@ -31,7 +31,7 @@ std::string_view name_of(std::memory_order order) {
   return "?";
 }
 
-// The next weaker orders that this kind of access can have.
+// Returns the next weaker orders that this kind of access can have.
 std::vector<std::memory_order> weaker_orders(Kind kind, std::memory_order order) {
   switch (order) {
     case std::memory_order_seq_cst:
@@ -48,8 +48,8 @@ std::vector<std::memory_order> weaker_orders(Kind kind, std::memory_order order)
   }
 }
 
-// MurmurHash3's final mixing of each word (A. Appleby, public domain), twice with other seeds: two
-// of 10^8 states have the same 128 bits with a probability of 10^-22.
+// MurmurHash3's final mixing of each word (A. Appleby, public domain), twice with different seeds.
+// The probability that two of 10^8 states have the same 128 bits is 10^-22.
 std::uint64_t mixed(std::uint64_t word) {
   word = (word ^ word >> 33) * 0xff51afd7ed558ccdULL;
   word = (word ^ word >> 33) * 0xc4ceb9fe1a85ec53ULL;
@@ -72,7 +72,7 @@ std::array<std::uint64_t, 2> key_of(const std::string& bytes) {
 Explorer* Explorer::current_ = nullptr;
 
 std::string Site::text() const {
-  // Of a fence, which is one place of the code, each thread has its own.
+  // A fence is one place of the code for all threads, so its text names the thread.
   const std::string whose = kind == Kind::kFence ? "thread " + std::to_string(thread) + ", " : "";
   return whose + file + ":" + std::to_string(line) + ": " + kNames[static_cast<std::size_t>(kind)] +
          " " + std::string(name_of(order)) +
@@ -108,13 +108,14 @@ std::string Explorer::explore() {
     bool moved = false;
     for (std::size_t thread = 0; thread < machine.threads.size() && wrong_.empty(); ++thread)
       if (machine.threads[thread].status == Status::kRuns) moved = step(thread, machine) || moved;
-    // With a late load that nobody has written, nothing has happened: there is no such execution.
+    // If a late load has returned a value that no thread writes, this execution does not exist.
     if (!moved && wrong_.empty() && !machine.has_late_loads()) at_rest(std::move(machine));
   }
   return wrong_;
 }
 
-// All that one thread can do next. Returns false if it can do nothing.
+// Enters all states that the next operation of one thread leads to. Returns false if there are
+// none.
 bool Explorer::step(std::size_t thread, const Machine& from) {
   for (Machine& next : from.after_late_load(thread)) enter(std::move(next));
   Machine machine = from;
@@ -163,7 +164,7 @@ void Explorer::at_rest(Machine machine) {
   wrong_ = scenario_.end(asleep);
 }
 
-// Runs a thread from its beginning to its next operation, which is next_ then.
+// Runs a thread from its beginning to its next operation, which it stores in next_.
 Explorer::Stopped Explorer::run(std::size_t thread, Machine& machine, bool anew) {
   if (anew) scenario_.begin();
   thread_ = thread;
@@ -191,7 +192,8 @@ void Explorer::leave_thread(Stopped why) {
   std::abort();  // not reached
 }
 
-// What the thread was answered here when it was run before.
+// Returns the result of this operation from an earlier run of the thread; empty if the operation is
+// new.
 std::optional<std::uint64_t> Explorer::repeat() {
   const auto& results = machine_->threads[thread_].results;
   if (repeated_ == results.size()) return std::nullopt;
@@ -204,7 +206,7 @@ std::uint64_t Explorer::perform(const Operation& operation, std::source_location
   next_ = operation;
   if (next_.at != nullptr) next_.at = scenario_.canonical(next_.at);
   where_ = where;
-  leave_thread(Stopped::kAtOperation);  // what this stack owns is not destroyed
+  leave_thread(Stopped::kAtOperation);  // objects on this stack are not destroyed
 }
 
 void Explorer::plant(std::size_t thread) {
@@ -229,7 +231,8 @@ std::size_t Explorer::location_of(const Operation& operation, Machine& machine) 
   return found->second;
 }
 
-// Which object it is, or what is written there, may depend on what the load returned.
+// Stops a thread with a late load before a plain access: the object, or the written value, may
+// depend on the value of the load.
 void Explorer::wait_for_late_load() {
   if (machine_->threads[thread_].late.waits) leave_thread(Stopped::kWaits);
 }

@@ -17,7 +17,7 @@
 
 namespace tensorbus::model {
 
-// Where a thread of a scenario uses an order: a line of the code, and what is done there.
+// A place where a thread of a scenario uses a memory order: a line of the code, and its operation.
 struct Site {
   std::size_t thread = 0;
   std::string file;
@@ -30,8 +30,7 @@ struct Site {
   std::string text() const;
 };
 
-// A site whose order is a weaker one: `order` in place of its own. An order of a fence that is
-// relaxed is no fence.
+// A site with a weaker order: `order` replaces its own. A relaxed fence is no fence.
 struct Weaker {
   Site site;
   std::memory_order order = std::memory_order_relaxed;
@@ -40,22 +39,24 @@ struct Weaker {
   std::string text() const;
 };
 
-// All ways to weaken a site by one step.
+// Returns all ways to weaken a site by one step.
 std::vector<Weaker> weaker(const Site& site);
 
-// Programs of some threads, which use the code under test. It is run again and again from the
-// beginning, so all it knows is made new by begin().
+// The programs of several threads, which use the code under test. A scenario is run many times from
+// the beginning, so begin() makes all its state new.
 class Scenario {
  public:
   virtual ~Scenario() = default;
   virtual std::size_t threads() const = 0;
   // Makes all objects, at the same addresses each time.
   virtual void begin() = 0;
-  // The program of one thread. It takes the same way, if the same values are read.
+  // The program of one thread. It must be deterministic: it does the same if it reads the same
+  // values.
   virtual void run(std::size_t thread) = 0;
-  // Of a location that is mapped more than once: the same address for all.
+  // Returns the same address for all mappings of a location.
   virtual const void* canonical(const void* location) const { return location; }
-  // When no thread can go on. Returns what is wrong, or "". `asleep`: some thread sleeps.
+  // Called when no thread can continue. Returns the error that it finds, or "". `asleep`: a thread
+  // sleeps.
   virtual std::string end(bool asleep) = 0;
 };
 
@@ -63,21 +64,21 @@ class Scenario {
 // reads may return.
 class Explorer {
  public:
-  // What each location may hold: of another exploration of the same scenario.
+  // The values that each location may hold, from another exploration of the same scenario.
   using Values = std::map<const void*, std::set<std::uint64_t>>;
 
-  // Loads are late only if it is known what they may return: `later`.
+  // `later`: the values that late loads may return. If it is empty, no load is late.
   explicit Explorer(Scenario& scenario, const Values& later = {},
                     std::optional<Weaker> planted = std::nullopt);
   Explorer(const Explorer&) = delete;
   Explorer& operator=(const Explorer&) = delete;
 
-  // Returns the first thing that is wrong, or "".
+  // Returns the first error, or "".
   std::string explore();
   std::size_t states() const { return seen_.size(); }
   std::size_t ends() const { return ends_; }
   const std::set<Site>& sites() const { return sites_; }
-  // What was written to each location.
+  // Returns the values that were written to each location.
   const Values& written() const { return written_; }
 
   // Called by the code under test.
@@ -122,13 +123,13 @@ class Explorer {
   std::size_t ends_ = 0;
   std::string wrong_;
 
-  // The thread that runs now, in a context of its own that is left behind at each operation.
+  // The thread that runs now. It has its own context, which is abandoned at each operation.
   std::vector<std::byte> stack_;
   ucontext_t here_{};
   ucontext_t there_{};
   std::size_t thread_ = 0;
   Machine* machine_ = nullptr;
-  std::size_t repeated_ = 0;  // of its results
+  std::size_t repeated_ = 0;  // number of its results that were repeated
   Operation next_;
   std::source_location where_;
   Stopped stopped_ = Stopped::kAtTheEnd;

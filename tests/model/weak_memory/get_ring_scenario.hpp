@@ -16,12 +16,12 @@
 
 namespace tensorbus::model {
 
-// The server of a queue, which lends items ahead, and the getters that take them.
+// The server of a queue, which lends items in advance, and the getters that take them.
 class GetRingScenario : public Scenario {
  public:
   enum class Server {
     kLendsAgain,  // as soon as there is room
-    kTakesBack,   // what nobody has taken, and lends one of it again
+    kTakesBack,   // items without a taker; then may lend another item
     kSleeps       // until all were taken
   };
   static constexpr std::uint32_t kSlots = 2;
@@ -63,9 +63,9 @@ class GetRingScenario : public Scenario {
     std::array<link::GetRingSlot, kSlots> slots;
     link::GetRingWriter writer{header, slots};
     platform::Atomic<std::uint32_t> messages{0};               // of the socket: QUEUE_WAKE
-    std::uint64_t next = 1;                                    // item, which says its number
-    std::vector<std::uint64_t> lent{};                         // what the server has not seen taken
-    std::vector<std::uint64_t> back{};                         // what it took back
+    std::uint64_t next = 1;                                    // next item; it contains its number
+    std::vector<std::uint64_t> lent{};                         // items without a seen taker
+    std::vector<std::uint64_t> back{};                         // items that the server took back
     std::array<std::vector<std::uint64_t>, kMaxGetters> got;   // by each getter
     std::array<std::vector<std::uint64_t>, kMaxGetters> seen;  // by the server
   };

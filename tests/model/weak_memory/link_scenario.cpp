@@ -21,7 +21,7 @@ void LinkScenario::begin() {
   free_.clear();
   for (std::size_t block = 0; block <= leases_->capacity(); ++block) free_.push_back(block);
   next_ = oldest_ = dropped_ = received_ = expected_ = 0;
-  // In the same slots each time: they are given back in the order in which they are taken.
+  // The sleepers get the same slots each time: the slot that was given back last is taken first.
   publishers_sleeper_.reset();
   subscribers_sleeper_.reset();
   subscribers_sleeper_.emplace(WakePages::own());

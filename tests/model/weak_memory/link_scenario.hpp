@@ -19,7 +19,7 @@
 namespace tensorbus::model {
 
 // One link: a publisher, and a subscriber that returns what it has read. The rings, the wake page
-// and all their orders are the code of src/tensorbus/link; what is between them here is what
+// and all their orders are the code of src/tensorbus/link; the code between them here does what
 // OwnerLink, Sender, BorrowerLink and Receiver do with private memory.
 class LinkScenario : public Scenario {
  public:
@@ -28,10 +28,10 @@ class LinkScenario : public Scenario {
     std::uint32_t depth = 2;
     std::uint32_t max_held = 1;
     std::uint64_t publishes = 3;
-    std::uint64_t receives = 1;      // how often the subscriber looks
-    bool subscriber_sleeps = false;  // each time until it has something
+    std::uint64_t receives = 1;      // number of attempts of the subscriber
+    bool subscriber_sleeps = false;  // at each attempt until a sample has come
     bool publisher_sleeps = false;   // while there is no room: it is reliable
-    bool keeps = false;              // the subscriber keeps what it receives
+    bool keeps = false;              // the subscriber keeps the samples that it receives
   };
   static constexpr std::size_t kPublisher = 0;
   static constexpr std::size_t kSubscriber = 1;

@@ -100,8 +100,8 @@ std::vector<Machine> Machine::after(std::size_t thread, const Operation& operati
   return all;
 }
 
-// [atomics.order] 4: an access that is sequentially consistent does not read what is older than
-// what those before it in S have read, written or known.
+// [atomics.order] 4: a sequentially consistent access reads no message that is older than the
+// messages that accesses and fences before it in S have read, written or seen.
 std::size_t Machine::oldest(std::size_t thread, std::size_t location,
                             std::memory_order order) const {
   const std::size_t known = threads[thread].now.places[location];
@@ -120,8 +120,9 @@ void Machine::see(std::size_t thread, std::size_t location, std::size_t place,
   if (is_consistent(order)) consistent.places[location] = std::max(consistent.places[location], at);
 }
 
-// Of messages with the same value only the one is read that tells least: whoever knows less may
-// read more afterwards, so all that can happen after the others can happen after it.
+// Returns true if an older message has the same value and a smaller view. Then the newer one need
+// not be read: a thread with a smaller view may read more, so every later execution is also
+// possible after a read of the older message.
 bool Machine::tells_more(std::size_t location, std::size_t place, std::size_t first) const {
   const std::vector<Message>& history = histories[location];
   for (std::size_t older = first; older < place; ++older)
@@ -131,7 +132,7 @@ bool Machine::tells_more(std::size_t location, std::size_t place, std::size_t fi
   return false;
 }
 
-// `unless`: a comparison that fails reads anything but this.
+// `unless`: the one value that a failed comparison cannot read.
 void Machine::load(std::vector<Machine>& all, std::size_t thread, std::size_t location,
                    std::memory_order order, const std::uint64_t* unless) const {
   const std::vector<Message>& history = histories[location];
@@ -164,7 +165,7 @@ void Machine::load_late(std::vector<Machine>& all, std::size_t thread, std::size
       history.begin() + static_cast<std::ptrdiff_t>(threads[thread].now.places[location]);
   for (const std::uint64_t value : later) {
     if (unless != nullptr && value == *unless) continue;
-    // It can be read at once, which tells less.
+    // The value can be read at once: that allows every execution that a late load allows.
     if (std::any_of(first, history.end(), [&](const Message& one) { return one.value == value; }))
       continue;
     Machine next = *this;
@@ -195,7 +196,7 @@ bool Machine::has_late_loads() const {
                      [](const Thread& thread) { return thread.late.waits; });
 }
 
-// Makes room for a message in the middle of a history: later places move.
+// Inserts a message in the middle of a history: later places move by one.
 void Machine::insert(std::size_t location, std::size_t place, Message message) {
   std::vector<Message>& history = histories[location];
   if (place != history.size())
@@ -225,8 +226,8 @@ void Machine::store(std::vector<Machine>& all, std::size_t thread, std::size_t l
   }
 }
 
-// Reads a message and puts its own directly behind it. The view goes on through the exchange: it is
-// in the release sequence of what it read.
+// Reads a message, and inserts its own directly behind it. The new message also passes the view of
+// the read message on, because it is in the release sequence of that message.
 void Machine::exchange(std::vector<Machine>& all, std::size_t thread, std::size_t location,
                        const Operation& operation) const {
   const std::size_t size = histories[location].size();
@@ -271,7 +272,7 @@ void Machine::forget() {
         first = std::min<std::size_t>(first, thread.now.places[location]);
     if (first == 0) continue;
     history.erase(history.begin(), history.begin() + static_cast<std::ptrdiff_t>(first));
-    history.front().follows = false;  // nothing comes before it any more
+    history.front().follows = false;  // no message is before it any more
     const auto moves = [first](std::uint8_t& place) {
       place = static_cast<std::uint8_t>(place - std::min<std::size_t>(place, first));
     };
@@ -289,7 +290,7 @@ bool Machine::access_plain(std::size_t thread, std::size_t object, bool writes) 
     if (accesses.written[other] > known.steps[other]) return false;
     if (writes && accesses.read[other] > known.steps[other]) return false;
   }
-  // Before the next step of this thread.
+  // The access belongs to the next step of this thread.
   const auto step = static_cast<std::uint8_t>(known.steps[thread] + 1);
   (writes ? accesses.written : accesses.read)[thread] = step;
   return true;

@@ -9,24 +9,24 @@
 #include <vector>
 
 // A machine with the memory of C++20 (release, acquire, relaxed and sequentially consistent
-// accesses and fences), as an operational semantics with views: J. Kang, C.-K. Hur, O. Lahav,
-// V. Vafeiadis, D. Dreyer, "A promising semantics for relaxed-memory concurrency", POPL 2017,
-// without promises, and with the fences and the total order S of C++20 [atomics.order]. Each
-// location keeps its history of writes. A read may return any of them that is not older than what
-// its thread knows; what a thread knows is a view: a place in the history of each location. A
-// release passes the view on, an acquire takes it over.
+// accesses and fences), as an operational semantics with views: J. Kang, C.-K. Hur, O. Lahav, V.
+// Vafeiadis, D. Dreyer, "A promising semantics for relaxed-memory concurrency", POPL 2017, without
+// promises, and with the fences and the total order S of C++20 [atomics.order]. Each location keeps
+// its history of writes. A thread has a view: a place in the history of each location. A read may
+// return any write that is not older than this place. A release passes the view on, and an acquire
+// takes it over.
 //
-// A relaxed load may also be overtaken by later accesses of its own thread ("load buffering", which
-// arm64 allows): it returns a value that another thread has yet to write, and the thread goes on to
-// its next release, fence, or access of the same location; there it waits until the value has been
-// written. One load of a thread at a time is late.
+// Later accesses of the same thread may also overtake a relaxed load ("load buffering", which arm64
+// allows). This late load returns a value that another thread has not written yet. The thread
+// continues to its next release, fence, call of futex(), or access of the same location, and waits
+// there until the value has been written. A thread has at most one late load at a time.
 namespace tensorbus::model {
 
 inline constexpr std::size_t kMaxLocations = 40;
 inline constexpr std::size_t kMaxThreads = 4;
 
-// Of each location, the place in its history before which nothing is read any more; of each thread,
-// how many of its steps happened before.
+// For each location, the oldest place in its history that may still be read. For each thread, the
+// number of its steps that happened before.
 struct View {
   std::array<std::uint8_t, kMaxLocations> places{};
   std::array<std::uint8_t, kMaxThreads> steps{};
@@ -39,8 +39,8 @@ struct View {
 
 struct Message {
   std::uint64_t value = 0;
-  View view;             // what an acquire learns
-  bool follows = false;  // an exchange read the message before it: nothing can come between
+  View view;             // an acquire takes it over
+  bool follows = false;  // an exchange read the previous message: no other may come between
 };
 
 enum class Kind : std::uint8_t { kLoad, kStore, kExchange, kAdd, kCompare, kFence, kWait, kWake };
@@ -56,27 +56,28 @@ struct Operation {
   std::uint64_t expected = 0;                             // by a comparison
 };
 
-// A load that has returned a value, which nobody had written by then.
+// A load that has returned a value before any thread has written it.
 struct Late {
   std::uint8_t location = 0;
-  std::uint8_t from = 0;  // the first place at which it may be written
-  bool waits = false;     // there is one
+  std::uint8_t from = 0;  // the first place at which the value may be written
+  bool waits = false;     // there is a late load
   std::uint64_t value = 0;
 };
 
 enum class Status : std::uint8_t { kRuns, kSleeps, kOver };
 
 struct Thread {
-  View now;                            // what it knows
-  View acquired;                       // what it knows after its next acquire fence
-  View released;                       // what it knew at its last release fence
+  View now;                            // its current view
+  View acquired;                       // its view after its next acquire fence
+  View released;                       // its view at its last release fence
   std::vector<std::uint64_t> results;  // of its operations, and of its reads of Plain objects
   Late late;
   Status status = Status::kRuns;
   std::uint8_t sleeps_at = 0;  // a location
 };
 
-// Who has read and written an object that is not atomic, and at which of his steps: the last ones.
+// The last accesses of an object that is not atomic. `read` and `written`: by thread, the step of
+// its last access.
 struct PlainAccesses {
   std::array<std::uint8_t, kMaxThreads> read{};
   std::array<std::uint8_t, kMaxThreads> written{};
@@ -90,16 +91,17 @@ struct Machine {
   std::vector<Thread> threads;
   View consistent;  // of the sequentially consistent accesses and fences so far
 
-  // All states after one operation, each with its result at the end of the thread's results.
-  // `later`: what a late load may return.
+  // Returns all states after one operation. The result of the operation is the last of the thread's
+  // results. `later`: the values that a late load may return.
   std::vector<Machine> after(std::size_t thread, const Operation& operation, std::size_t location,
                              const std::set<std::uint64_t>& later) const;
-  // All states in which the late load of this thread has been done.
+  // Returns all states in which the late load of this thread is done.
   std::vector<Machine> after_late_load(std::size_t thread) const;
   bool has_late_loads() const;
   // Returns false if another thread's access of this object does not happen before this one.
   [[nodiscard]] bool access_plain(std::size_t thread, std::size_t object, bool writes);
-  // Drops messages that no thread can read any more: states that differ in them are the same.
+  // Drops messages that no thread can read any more, so that states that differ only in these
+  // messages are equal.
   void forget();
   std::string bytes() const;
 

@@ -46,7 +46,7 @@ constexpr Options kBothSleep{.slots = 1,
                              .subscriber_sleeps = true,
                              .publisher_sleeps = true};
 
-// The smaller ones first: what they find need not be looked for in the others.
+// Smaller scenarios come first: an order that they need is not weakened again in the later ones.
 const std::array kScenarios = {
     Named{"lock", make<LockScenario>},
     Named{"mark", make<MarkScenario>},
@@ -74,7 +74,7 @@ struct Explored {
   std::size_t states = 0;
 };
 
-// First without late loads, to learn what they may return.
+// Explores first without late loads, to find the values that late loads may return.
 Explored explore(Scenario& scenario) {
   Explorer in_time(scenario);
   std::string wrong = in_time.explore();
@@ -105,8 +105,8 @@ INSTANTIATE_TEST_SUITE_P(OfTheCode, EveryReadThatItsOrderAllows, ::testing::Valu
 INSTANTIATE_TEST_SUITE_P(DISABLED_OfTheCode, EveryReadThatItsOrderAllows,
                          ::testing::Values(kLargest), name_of);
 
-// A weaker order in any place breaks a promise: so all of them are needed, and the model finds what
-// it is there to find.
+// A weaker order in any place breaks a promise. So all orders are needed, and the model detects
+// each of these mistakes.
 TEST(MemoryOrders, each_is_needed) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "it has one thread, and changes stacks by hand";
@@ -117,7 +117,7 @@ TEST(MemoryOrders, each_is_needed) {
     const auto scenario = named.make();
     const Explored explored = explore(*scenario);
     for (const Site& site : explored.sites) {
-      if (site.file.ends_with("_scenario.hpp")) continue;  // in place of a socket
+      if (site.file.ends_with("_scenario.hpp")) continue;  // stands for a socket
       for (const Weaker& weaker : weaker(site)) {
         if (needed.contains(weaker.text())) continue;
         Explorer explorer(*scenario, explored.written, weaker);

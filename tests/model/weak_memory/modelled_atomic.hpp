@@ -10,8 +10,8 @@
 
 namespace tensorbus::platform {
 
-// Has the functions of std::atomic that the code under test uses. Its value is the initial one: all
-// others are in the history that the Explorer keeps.
+// Has the functions of std::atomic that the code under test uses. Its value is the initial value:
+// all later values are in the history that the Explorer keeps.
 template <typename T>
 class Atomic {
  public:
@@ -49,7 +49,7 @@ class Atomic {
     expected = seen;
     return false;
   }
-  // What the kernel does.
+  // The kernel's part of futex().
   void sleep_while(T value, Where where = Where::current()) noexcept {
     perform({.kind = model::Kind::kWait, .value = to_word(value)}, where);
   }
@@ -89,8 +89,8 @@ inline void atomic_fence(std::memory_order order,
 
 namespace tensorbus::model {
 
-// An object that is not atomic: two accesses without an order between them, one of which writes,
-// are undefined behaviour, and end the exploration.
+// An object that is not atomic. Two accesses without an order between them, of which at least one
+// writes, are undefined behaviour: they end the exploration.
 class Plain {
  public:
   void write(std::uint64_t value) const { Explorer::current()->write_plain(this, value); }

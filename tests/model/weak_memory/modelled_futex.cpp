@@ -2,7 +2,7 @@
 
 namespace tensorbus::platform {
 
-// A time-out never comes: who is not woken sleeps for ever.
+// Time-outs never occur: a thread that is not woken sleeps for ever.
 FutexWait futex_wait(Atomic<std::uint32_t>& word, std::uint32_t expected,
                      std::chrono::nanoseconds) noexcept {
   word.sleep_while(expected);

@@ -16,7 +16,7 @@ namespace tensorbus::model {
 class PutScenario : public Scenario {
  public:
   enum class Server {
-    kTakesBack,  // promises room twice, and takes back what is left
+    kTakesBack,  // promises room twice, and takes the rest back
     kSleeps,     // until there is an item, or a message
     kHasThread   // one of its threads sleeps on the ring until there is an item
   };
@@ -46,7 +46,7 @@ class PutScenario : public Scenario {
     platform::Atomic<std::uint32_t> messages{0};  // of the socket: QUEUE_WAKE, PUT
     platform::Atomic<std::uint32_t> asked{0};
     bool was_over = false;
-    std::uint32_t then_taken = 0;  // at the next look
+    std::uint32_t then_taken = 0;  // items taken at the next look
     std::uint32_t put = 0;
     std::uint32_t taken = 0;
   };
@@ -66,7 +66,7 @@ class PutScenario : public Scenario {
     return true;
   }
 
-  void ask() {  // which is not part of this
+  void ask() {  // a put by message, which is not modelled
     all_->asked.fetch_add(1, std::memory_order_release);
     send();
   }

@@ -15,7 +15,7 @@
 
 namespace tensorbus::model {
 
-// A stream writes and reaches its mark: then its memory is used again.
+// A stream writes to memory, and reaches its mark. Then the memory is reused.
 class MarkScenario : public Scenario {
  public:
   std::size_t threads() const override { return 2; }
@@ -38,7 +38,8 @@ class MarkScenario : public Scenario {
   Fresh<Objects> all_;
 };
 
-// The same, and a process gives the counter up, perhaps before that: then there is nothing to read.
+// As MarkScenario, but a process also gives the counter up, perhaps before the mark: then the
+// memory is not read.
 class GivenUpScenario final : public MarkScenario {
  public:
   std::size_t threads() const override { return 3; }
@@ -70,7 +71,8 @@ class LockScenario : public Scenario {
   Fresh<Objects> all_;
 };
 
-// Who sees that a thread of its own process has woken it sees what for, also without a fence.
+// A thread that sees that a thread of its own process has woken it also sees the reason, even
+// without a fence.
 class WakeOwnScenario : public Scenario {
  public:
   std::size_t threads() const override { return 2; }
@@ -89,7 +91,7 @@ class WakeOwnScenario : public Scenario {
   const void* canonical(const void* location) const override {
     return WakePages::canonical(location);
   }
-  std::string end(bool) override { return ""; }  // who came too late to be woken sleeps on
+  std::string end(bool) override { return ""; }  // a thread that came too late sleeps on
 
  private:
   struct Objects {

@@ -7,8 +7,8 @@
 
 namespace tensorbus::model {
 
-// The wake page of a participant, as it and its peer have mapped it. Both are files, so they are
-// made once.
+// The wake page of a participant, in the mappings of the participant and of its peer. It lies in a
+// file, so both are made once.
 struct WakePages {
   static const std::shared_ptr<link::WakePage>& own() {
     static const auto page = std::make_shared<link::WakePage>();
@@ -18,7 +18,8 @@ struct WakePages {
     static const auto mapping = link::map_peer_wake_page(own()->memfd());
     return mapping;
   }
-  // Returns the address in our mapping of what may lie in the peer's.
+  // Returns the address in the participant's mapping for an address in the peer's mapping. Returns
+  // other addresses unchanged.
   static const void* canonical(const void* location) {
     const auto offset =
         static_cast<std::size_t>(static_cast<const std::byte*>(location) - of_peer()->data());

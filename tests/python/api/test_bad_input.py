@@ -207,7 +207,7 @@ def test_what_is_held_counts_against_the_budget_until_it_is_let_go(elsewhere: El
             for _ in range(10):
                 publisher.publish(np.zeros(100_000, np.uint8))
                 held.append(subscriber.receive().data)
-            with pytest.raises(tb.OutOfMemory, match="wait for subscribers to let go"):
+            with pytest.raises(tb.OutOfMemory, match="wait until subscribers release samples"):
                 publisher.publish(np.zeros(100_000, np.uint8))
             held.pop()
             publisher.publish(np.zeros(100_000, np.uint8))

@@ -72,8 +72,8 @@ def test_a_machine_without_a_gpu_shares_host_memory(domain: str) -> None:
 
 def test_the_text_is_for_people(domain: str) -> None:
     text = run().stdout
-    makes = "which the first process that uses it makes"
-    assert f"domain           yes: {domain}, {makes}\n" in text
+    makes = "(the first process that uses it will make it)"
+    assert f"domain           yes: {domain} {makes}\n" in text
     os.mkdir(domain, 0o700)
     assert f"domain           yes: {domain}\n" in run().stdout
     assert "driver   no: CUDA cannot be used here: TENSORBUS_CUDA_DRIVER=off\n" in text
@@ -85,7 +85,7 @@ def test_what_keeps_huge_pages_away_is_named_with_the_remedy() -> None:
     setting = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
     if not setting.exists() or "[never]" not in setting.read_text():
         pytest.skip("this machine may give huge pages, or has none")
-    assert finding["why_not"] == f'{setting} says "never": as root, echo advise into it'
+    assert finding["why_not"] == f'{setting} is "never": as root, write "advise" into it'
     assert f"  huge pages       no: {finding['why_not']}\n" in run().stdout
 
 
@@ -108,12 +108,12 @@ def test_the_exit_status_is_of_host_memory_and_of_gpus_if_asked(domain: str) -> 
     below = report_of("--domain", domain + "/own", status=1)
     assert f"{domain}, on the way to it, can be written to" in below["host"]["domain"]["why_not"]
     text = run(status=1).stdout
-    assert "Tensors in main memory cannot travel by reference.\n" in text
+    assert "Tensors in main memory cannot be sent by reference.\n" in text
 
 
 def test_a_domain_that_is_none_is_said_to_be() -> None:
     report = report_of("--domain", "..", status=1)
-    assert report["host"]["domain"]["why_not"] == '".." names no domain'
+    assert report["host"]["domain"]["why_not"] == 'domain "..": expected a name or a path'
 
 
 @needs_standin
@@ -142,8 +142,8 @@ def test_what_a_gpu_cannot_do_is_named_with_the_call_that_failed() -> None:
     assert "\ncuda:1: Stand-in 1\n" in text
     assert "  legacy IPC handles  yes: can be exported\n" in text
     assert "  memory pools        yes: can be exported\n" in text
-    assert "  cuda:0 accesses cuda:1  no: cuDeviceCanAccessPeer says no\n" in text
-    assert text.endswith("Tensors on cuda:1 cannot travel by reference.\n")
+    assert "  cuda:0 accesses cuda:1  no: cuDeviceCanAccessPeer returned 0\n" in text
+    assert text.endswith("Tensors on cuda:1 cannot be sent by reference.\n")
     run(**without)  # host memory works all the same
 
 

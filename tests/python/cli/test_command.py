@@ -86,13 +86,13 @@ def test_a_wrong_command_line_is_status_2(arguments: str, tensorbus: Tensorbus) 
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ("topic info image", "nobody publishes or subscribes to 'image'"),
-        ("topic hz image", "nobody publishes 'image'"),
+        ("topic info image", "topic 'image' has no publisher and no subscriber"),
+        ("topic hz image", "topic 'image' has no publisher"),
         ("topic echo image --timeout 0", "no sample on 'image' in 0 s"),
-        ("topic pub image 1 --wait 0", "nobody subscribes to 'image'"),
+        ("topic pub image 1 --wait 0", "topic 'image' has no subscriber"),
         ("node info camera", "there is no node 'camera'"),
         ("queue info jobs", "there is no queue 'jobs'"),
-        ("param get camera rate", "no node 'camera' runs that has parameters"),
+        ("param get camera rate", "no running node 'camera' has parameters"),
         ("service call mean 1 --timeout 0", "there was no service 'mean' in time"),
     ],
 )
@@ -205,7 +205,7 @@ def test_a_stopped_process_delays_no_command_beyond_its_timeout(
     camera.stop()
     commands = {
         "topic list": "image",
-        "topic info image": "which said nothing",
+        "topic info image": "which did not reply",
         "topic hz image --count 1 --window 0.01": "TOPIC",
         "node list": "camera",
         "node info camera": f"({camera.pid})",
@@ -225,7 +225,7 @@ def test_a_stopped_process_delays_no_command_beyond_its_timeout(
         assert done.err.count(f"{named}: no answer") == 1
     done = tensorbus("queue", "info", "jobs", "--timeout", "0.1")
     assert done.status == 1
-    assert f"queue 'jobs' is of process {camera.pid}, which said nothing" in done.err
+    assert f"queue 'jobs': its process {camera.pid} did not reply" in done.err
     assert "there is no queue" not in done.err
     camera.signal(signal.SIGCONT)
     camera.tell()

@@ -101,7 +101,7 @@ def test_a_service_that_is_not_of_a_node_is_not_taken_for_parameters(tensorbus: 
             thread.join()
     assert asked == []
     assert set(done.json) == {"camera"}
-    why = "service 'other/parameters' answers other than a node does"
+    why = "service 'other/parameters' did not reply like a node"
     assert done.err == f"tensorbus: node other: {why}\n"
     assert (one.status, one.err) == (1, f"tensorbus: {why}\n")
 
@@ -110,7 +110,7 @@ def test_parameters_of_two_nodes_of_one_name_are_not_guessed(tensorbus: Tensorbu
     with camera(), camera():
         done = tensorbus("param", "set", "camera", "rate", "1")
     assert (done.status, done.out) == (1, "")
-    assert "2 nodes are called 'camera'" in done.err
+    assert "2 nodes have the name 'camera'" in done.err
 
 
 def test_services(tensorbus: Tensorbus) -> None:

@@ -200,13 +200,13 @@ def test_what_cannot_be_opened_says_why(elsewhere: Elsewhere, tmp_path: Path) ->
         ("InvalidArgument", "the allocation has 4096"),
         ("InvalidArgument", "the allocation has 4096"),
         ("InvalidArgument", "the allocation has 4096"),
-        ("InvalidArgument", "multiples of its size"),
+        ("InvalidArgument", "expected a multiple of"),
         ("InvalidArgument", "needs 1 of them"),
         ("InvalidArgument", "offset=-8: expected a whole number"),
-        ("InvalidArgument", "opened on a GPU"),
+        ("InvalidArgument", "expected a GPU to open the handle on"),
         ("InvalidArgument", "lies on cuda:0, not on cuda:1"),
         ("InvalidArgument", "there is no device cuda:7"),
-        ("Closed", "the handle names no memory"),
+        ("Closed", "the handle refers to no memory"),
         ("Unsupported", "dtype words"),
         ("InvalidArgument", "dtype=None"),
         ("InvalidArgument", "offset=18446744073709551616: expected a whole number"),
@@ -219,7 +219,7 @@ def test_what_cannot_be_opened_says_why(elsewhere: Elsewhere, tmp_path: Path) ->
         assert (name, part in text) == (kind, True), text
     name, text = viewer.hear()
     assert name == "InvalidArgument"
-    assert "use the tensor" in text
+    assert "use the original tensor" in text
     assert "CUDA_ERROR_INVALID_CONTEXT" in text
     owner.tell("go")
     owner.hear()
@@ -316,10 +316,10 @@ def test_memory_without_a_handle_says_why(elsewhere: Elsewhere, tmp_path: Path) 
     owner = elsewhere.start(own, path, env=ENVIRONMENT)
     expected = [
         ("Unsupported", "managed memory"),
-        ("Unsupported", "opened by a handle itself"),
+        ("Unsupported", "it was opened by a handle"),
         ("Unsupported", "virtual memory"),
         ("InvalidArgument", "no elements"),
-        ("InvalidArgument", "not memory of a GPU"),
+        ("InvalidArgument", "it is not GPU memory"),
         ("Unsupported", ">f4"),
         ("InvalidArgument", "expected a tensor"),
         ("InvalidArgument", "expected a tensor"),

@@ -169,7 +169,7 @@ def test_the_end_of_a_recorder_does_not_wait_for_ever_and_says_what_it_lost(
         ("0", str(COUNT)),
         (str(COUNT + 1), "1"),
     ]
-    assert all("it was not copied in 5 s" in one["why"] for one in lost)
+    assert all("it was not copied within 5 s" in one["why"] for one in lost)
 
 
 def record_large_ones(path: str) -> None:

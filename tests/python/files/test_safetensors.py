@@ -202,8 +202,8 @@ BAD_HEADERS: dict[str, tuple[Any, str]] = {
     "begins late": ({"t": entry("F32", [1], 4, 8)}, "'t': data_offsets: .*at 4"),
     "gap": ({"a": entry("U8", [3], 0, 3), "t": entry("U8", [4], 4, 8)}, "'t': data_offsets: "),
     "overlap": ({"a": GOOD, "t": entry("F32", [1], 4, 8)}, "'t': data_offsets: .*at 4"),
-    "beyond": ({"t": entry("F32", [3], 0, 12)}, "about 12 bytes, but 8 come"),
-    "too little": ({"t": entry("F32", [1], 0, 4)}, "about 4 bytes, but 8 come"),
+    "beyond": ({"t": entry("F32", [3], 0, 12)}, "describes 12 bytes, but 8 follow"),
+    "too little": ({"t": entry("F32", [1], 0, 4)}, "describes 4 bytes, but 8 follow"),
     "odd F4": ({"t": entry("F4", [2, 4, 1], 0, 4), "u": entry("U8", [4], 4, 8)}, "'t': shape: "),
 }
 

@@ -133,7 +133,7 @@ def test_bytes_of_another_type_are_refused_by_name() -> None:
 def test_a_message_of_a_wrong_type_has_no_bytes() -> None:
     with pytest.raises(tb.MessageError, match=r"Scan\.id: expected int, got str"):
         Scan("a", np.arange(3)).to_bytes()  # type: ignore[arg-type]
-    with pytest.raises(tb.Unsupported, match=r"data\['more'\]: .*object cannot travel"):
+    with pytest.raises(tb.Unsupported, match=r"data\['more'\]: .*object cannot be sent"):
         Scan(1, np.arange(3), object()).to_bytes()
     with pytest.raises(tb.Unsupported, match="only NumPy arrays and torch tensors"):
         Scan(1, np.arange(3), OnlyDLPack()).to_bytes()
@@ -178,7 +178,7 @@ def test_a_type_that_is_not_known_here_is_named(elsewhere: Elsewhere) -> None:
             tell(str(error))
 
     other = elsewhere.start(read, Scan(1, np.arange(3)).to_bytes())
-    assert "robot.Scan, which this process does not know" in other.hear()
+    assert "message type robot.Scan is not defined in this process" in other.hear()
 
 
 WHOLE = Scan(
@@ -193,7 +193,7 @@ def test_bytes_that_are_cut_short_are_refused(length: int) -> None:
 
 
 def test_bytes_with_more_behind_them_are_refused() -> None:
-    with pytest.raises(tb.ProtocolError, match="bytes of tensors, where their lengths say"):
+    with pytest.raises(tb.ProtocolError, match="bytes of tensors, but their lengths add up to"):
         Scan.from_bytes(WHOLE + b"\0")
 
 

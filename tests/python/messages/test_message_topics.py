@@ -157,7 +157,9 @@ def test_what_a_class_itself_refuses_is_an_error_of_the_message() -> None:
 
     with joined(subscriber={"message_type": Positive}) as (publisher, subscriber):
         publisher.publish({"value": -1})
-        with pytest.raises(tb.MessageError, match=r"robot\.Positive refuses what came: it is neg"):
+        with pytest.raises(
+            tb.MessageError, match=r"robot\.Positive refuses the received fields: it is neg"
+        ):
             _ = subscriber.receive().data
 
 
@@ -276,8 +278,8 @@ def test_a_nested_message_of_a_class_that_is_not_known_names_it(elsewhere: Elsew
         publisher.publish([Pose(1.0)])
         publisher.publish({"known": tb.TimestampMessage(1, 2)})
         assert other.hear() == (
-            "this is a message of type robot.Pose, which this process does not know: import the "
-            "module that defines its class"
+            "message type robot.Pose is not defined in this process: import the module that "
+            "defines its class"
         )
         assert other.hear() == "TimestampMessage"
 

@@ -140,9 +140,9 @@ def wait_longer_than_the_ttl() -> None:
     import torch
 
     mp = importlib.import_module(OURS)
-    with pytest.warns(DeprecationWarning, match="no time limit"):
+    with pytest.warns(DeprecationWarning, match="without a time limit"):
         mp.set_ttl(0.01)
-    with pytest.warns(DeprecationWarning, match="no time limit"):
+    with pytest.warns(DeprecationWarning, match="without a time limit"):
         assert mp.get_ttl() == 0.01
     with context_of(OURS, "fork").Pool(1) as pool:
         tasks = [torch.full((4,), float(i)) for i in range(5)]

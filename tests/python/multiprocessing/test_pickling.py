@@ -353,5 +353,5 @@ def test_a_damaged_pickle_is_an_error() -> None:
     kept = _core.share(_core.Outgoing(), fields, 0, None, False, tb.participant())
     core = _core.attach(kept.handle, _core.Access.READ, None, tb.participant())
     assert isinstance(core, _core.Sample)
-    with pytest.raises(tb.ProtocolError, match="a pickle that is none"):
+    with pytest.raises(tb.ProtocolError, match="a malformed pickle"):
         pickler.load(core)

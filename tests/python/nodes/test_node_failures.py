@@ -141,11 +141,11 @@ def test_that_a_topic_is_missing_is_told_and_it_may_come_later(
     async def main() -> None:
         got: list[int] = []
         async with tb.Node("node") as node:
-            with pytest.raises(tb.Timeout, match="nobody publishes 'topic'"):
+            with pytest.raises(tb.Timeout, match="topic 'topic' has no publisher"):
                 node.create_subscriber("topic", wait_for_topic=False)
             node.create_subscriber("topic", callback=lambda m, h: got.append(m), topic_timeout=0.01)
             async with running(node):
-                await becomes(lambda: "nobody has published on 'topic' in 0.01 s" in caplog.text)
+                await becomes(lambda: "topic 'topic' had no publisher in 0.01 s" in caplog.text)
                 with tb.Publisher("topic", history=1) as publisher:
                     publisher.publish(7)
                     await becomes(lambda: got == [7])

@@ -77,7 +77,7 @@ def test_its_item_is_tried_again_so_often(tmp_path: Path) -> None:
         with tb.WorkerPool(die_until, workers=2, retries=retries, **QUICK) as pool:
             future = pool.submit(str(folder))
             if retries == 2:
-                with pytest.raises(tb.WorkerDied, match="the last of 3 that tried"):
+                with pytest.raises(tb.WorkerDied, match="the last of 3 attempts"):
                     future.result(PATIENCE)
             else:
                 assert future.result(PATIENCE) == 3

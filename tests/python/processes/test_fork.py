@@ -50,7 +50,7 @@ def test_what_the_parent_made_says_so_in_the_child(elsewhere: Elsewhere) -> None
                         told = str(error)
                     else:
                         told = "nothing"
-                    assert "the child makes its own" in told
+                    assert "make a new one in the child" in told
 
             in_a_fork(child)
             publisher.publish("unharmed")

@@ -92,7 +92,7 @@ def test_drops_are_logged_once_with_their_number(
         reader.finish()
     assert lines("INFO") == [
         f'topic "topic", process {reader.pid}: dropped 10 samples for its subscriber; '
-        "10 from its full queue (depth=2)"
+        "10 because its queue is full (depth=2)"
     ]
     assert not lines("WARNING")
 
@@ -178,6 +178,6 @@ def test_a_connection_that_is_given_up_is_logged_as_an_error(
     other.finish()
     eventually(lambda: lines("ERROR"))
     assert lines("ERROR") == [
-        f"process {other.pid}: ended the connection that it had opened: "
+        f"process {other.pid}: ended the connection from it: "
         "control message: wrong magic, this is not Tensorbus"
     ]

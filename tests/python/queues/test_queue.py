@@ -386,13 +386,13 @@ def test_a_second_queue_of_a_name_is_refused_and_the_error_says_which_process_ha
 
     other = elsewhere.start(make)
     assert other.hear() == "made"
-    with pytest.raises(tb.InvalidArgument, match=f"already, which process {other.pid} "):
+    with pytest.raises(tb.InvalidArgument, match=f"already exists, made by process {other.pid} "):
         tb.Queue(name="elsewhere")
     other.tell()
     with (
         tb.Queue(name="here"),
         pytest.raises(
-            tb.InvalidArgument, match=rf"already, which this process \({os.getpid()}\) made"
+            tb.InvalidArgument, match=rf"already exists, made by this process \({os.getpid()}\)"
         ),
     ):
         tb.Queue(name="here")

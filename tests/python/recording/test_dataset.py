@@ -111,7 +111,7 @@ def test_workers_of_a_loader_map_the_file_themselves(
 
 def test_mistakes_are_told(path: Path) -> None:
     recording = tb.Recording(path)
-    with pytest.raises(tb.InvalidArgument, match="there is none; there are: 'image'"):
+    with pytest.raises(tb.InvalidArgument, match="its topics: 'image'"):
         recording.dataset("pose")
     with pytest.raises(tb.InvalidArgument, match="window=0"):
         recording.dataset("image", window=0)

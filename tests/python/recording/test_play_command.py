@@ -120,13 +120,13 @@ def test_another_process_pauses_and_steps(path: Path, capsys: pytest.CaptureFixt
         ended(process)
     capsys.readouterr()
     assert main(["player", "status", "--name", "mine"]) == 1
-    assert "no `tensorbus play` of the name 'mine' runs" in capsys.readouterr().err
+    assert "no `tensorbus play` with the name 'mine' is running" in capsys.readouterr().err
 
 
 def test_two_of_a_name_are_told(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with playing(path, "--paused"), playing(path, "--paused"):
         assert main(["player", "pause"]) == 1
-    assert "2 processes are called 'player'" in capsys.readouterr().err
+    assert "2 processes have the name 'player'" in capsys.readouterr().err
 
 
 def test_keys_do_the_same(path: Path) -> None:

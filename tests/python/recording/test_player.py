@@ -149,7 +149,7 @@ def test_a_recorded_clock_gives_way_to_that_of_the_player(
         (publisher,) = next(each for each in tb.list_topics() if each.name == "clock").publishers
         assert publisher.machine == ""
     eventually(lambda: caplog.messages)
-    assert "what was recorded on topic 'clock' is left out" in caplog.messages[0]
+    assert "the recorded clock on topic 'clock' is left out" in caplog.messages[0]
     with tb.Player(again, paused=True, clock="time") as player:
         assert player.stats.left == len(tb.Recording(again))
 

@@ -135,7 +135,7 @@ def test_mistakes_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     for arguments, text in (
         (("-o", path), "name topics, or give --all or --regex"),
         (("--all", "--buffer", "2X", "-o", path), "expected bytes, as in 500M or 2G"),
-        (("--regex", "(", "-o", path), "no regular expression"),
+        (("--regex", "(", "-o", path), "not a regular expression"),
         (("a", "--compress", "b=zstd", "-o", path), "compress: topic 'b' is not recorded"),
     ):
         assert main(["record", *arguments]) == 2
@@ -165,7 +165,7 @@ def test_a_signal_for_a_snapshot_does_not_end_one_that_keeps_nothing(tmp_path: P
     with recording("--all", "-o", str(tmp_path / "run.mcap")) as process:
         process.send_signal(signal.SIGUSR1)
         assert process.stderr
-        assert "keeps nothing" in process.stderr.readline()
+        assert "keeps no messages" in process.stderr.readline()
         process.terminate()
         process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
@@ -212,8 +212,8 @@ def test_it_says_which_topics_it_has_left_uncompressed_and_why(
         process.terminate()
         _, err = process.communicate(timeout=PATIENCE)
     sentence = (
-        "compress: topic 'image': not compressed are 1 messages of 1 MiB or more, which are "
-        "compressed only if the topic is named (image=zstd)"
+        "compress: topic 'image': 1 messages of 1 MiB or more were not compressed: "
+        "name the topic to compress them (image=zstd)"
     )
     assert f"recorder: {sentence}" in err
     assert "'pose'" not in err

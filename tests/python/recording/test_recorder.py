@@ -239,7 +239,7 @@ def test_it_holds_no_memory_when_all_is_written(tmp_path: Path) -> None:
     [
         ({}, "topics: name at least one"),
         ({"topics": ""}, "topic"),
-        ({"regex": "("}, "regex: '\\(' is no regular expression"),
+        ({"regex": "("}, "regex: '\\(' is not a regular expression"),
         ({"topics": "topic", "buffer": 0}, "buffer=0"),
         ({"topics": "topic", "depth": 0}, "depth=0"),
     ],

@@ -87,7 +87,7 @@ def test_samples_are_selected_by_topic_and_time(path: Path) -> None:
     assert recording.index_at(recording.time_ns(7) + 1) == 8
     assert recording.index_at(0) == 0
     assert recording.index_at(2**70) == 12
-    with pytest.raises(tb.InvalidArgument, match="topic 'c': there is none; there are: 'a', 'b'"):
+    with pytest.raises(tb.InvalidArgument, match="no topic 'c'; its topics: 'a', 'b'"):
         recording.select("c")
 
 

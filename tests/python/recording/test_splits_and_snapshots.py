@@ -281,7 +281,7 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
         ({"split_size": 0}, "split_size=0"),
         ({"split_duration": 0}, "split_duration=0"),
         ({"snapshot": -1}, "snapshot=-1"),
-        ({"snapshot": 1, "split_size": 1}, "not split"),
+        ({"snapshot": 1, "split_size": 1}, "cannot be split"),
     ):
         with pytest.raises(tb.InvalidArgument, match=text):
             tb.Recorder(path, "topic", **options)

@@ -73,9 +73,9 @@ def test_what_cannot_travel_is_refused_to_who_sends_it(run: Run) -> None:
             node.create_service("any", callback=lambda _: object())
             async with running(node):
                 client = node.create_client("any", timeout=PATIENCE)
-                with pytest.raises(tb.Unsupported, match="object cannot travel"):
+                with pytest.raises(tb.Unsupported, match="object cannot be sent"):
                     await client.call_async(object())
-                with pytest.raises(tb.ServiceError, match="object cannot travel"):
+                with pytest.raises(tb.ServiceError, match="object cannot be sent"):
                     await client.call_async(1)
 
     run(main())
@@ -118,8 +118,8 @@ def test_a_made_up_address_for_the_answer_is_told_and_left(
         other_digit = "1" if replies.address[-1] == "0" else "0"
         asyncio.run(main())
         assert replies.empty()
-    assert "this is no address of a queue" in caplog.records[0].message
-    assert "this address of a queue was made up" in caplog.records[1].message
+    assert "invalid queue address: it is truncated" in caplog.records[0].message
+    assert "invalid queue address: its key is wrong" in caplog.records[1].message
 
 
 def test_a_service_needs_a_callback_of_its_mode() -> None:

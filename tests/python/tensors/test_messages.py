@@ -175,14 +175,14 @@ class Something:
 @pytest.mark.parametrize(
     ("message", "why"),
     [
-        (Something(), "data: .*Something cannot travel; tensors and arrays, dict"),
-        ({"a": [1, Something()]}, r"data\['a'\]\[1\]: .*Something cannot travel"),
-        ({"a": (1, {2: Something()})}, r"data\['a'\]\[1\]\[2\]: .*Something cannot travel"),
-        ({"a": {Something(): 3}}, r"data\['a'\]: .*Something cannot travel"),
-        ({"a": defaultdict(int)}, r"data\['a'\]: collections.defaultdict cannot travel"),
+        (Something(), "data: .*Something cannot be sent; supported are tensors and arrays"),
+        ({"a": [1, Something()]}, r"data\['a'\]\[1\]: .*Something cannot be sent"),
+        ({"a": (1, {2: Something()})}, r"data\['a'\]\[1\]\[2\]: .*Something cannot be sent"),
+        ({"a": {Something(): 3}}, r"data\['a'\]: .*Something cannot be sent"),
+        ({"a": defaultdict(int)}, r"data\['a'\]: collections.defaultdict cannot be sent"),
         ({"a": np.array([None])}, r"data\['a'\]: elements of object"),
         ({"a": "\ud800"}, "data: .*surrogates"),
-        (range(3), "builtins.range cannot travel"),
+        (range(3), "builtins.range cannot be sent"),
     ],
 )
 def test_what_cannot_travel_is_refused_by_name_and_nothing_is_sent(message: Any, why: str) -> None:

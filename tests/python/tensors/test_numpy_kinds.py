@@ -238,11 +238,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "the dtype of objects": (lambda: np.dtype(object), "Python objects"),
     "strings of any length": (strings, "are Python objects"),
     "their dtype": (lambda: strings().dtype, "are Python objects"),
-    "a dtype of another library": (rationals, "elements of rational cannot travel"),
-    "a scalar of it": (lambda: rationals()[0], "elements of rational cannot travel"),
+    "a dtype of another library": (rationals, "elements of rational cannot be sent"),
+    "a scalar of it": (lambda: rationals()[0], "elements of rational cannot be sent"),
     "it in a structure": (
         lambda: np.zeros(2, [("a", rationals().dtype)]),
-        "elements of rational cannot travel",
+        "elements of rational cannot be sent",
     ),
     "text that is none": (
         lambda: np.full(2, 0x110000, "<u4").view("<U1"),

@@ -216,7 +216,7 @@ def test_a_subclass_that_nobody_there_knows_is_refused_with_its_name(
         publisher.publish(Pair(torch.ones(3), torch.ones(3)))
         sample = subscriber.receive()
         monkeypatch.delattr("support.torch_kinds.Pair")
-        with pytest.raises(tb.Unsupported, match=r"Pair, which this process does not know"):
+        with pytest.raises(tb.Unsupported, match=r"Pair, which is not imported in this process"):
             _ = sample.data
 
 
@@ -248,7 +248,7 @@ def test_the_versions_in_a_state_dict_arrive(receive: Callable[[Any], Any]) -> N
 def test_an_attribute_of_a_state_dict_that_cannot_travel_is_refused() -> None:
     state = state_of_a_model()
     state._metadata["hook"] = object()
-    assert_refused({"model": state}, "builtins.object cannot travel")
+    assert_refused({"model": state}, "builtins.object cannot be sent")
 
 
 def test_a_default_device_of_the_receiver_changes_nothing() -> None:
@@ -290,7 +290,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a COO that is not as coalesced as it says": (
         lambda: torch.sparse_coo_tensor([[1, 0]], [1.0, 2], (3,))._coalesced_(True),
-        "says it is coalesced, and is not",
+        "marked as coalesced, but its indices are not ascending",
     ),
     "jagged beyond its values": (
         lambda: torch.nested.nested_tensor_from_jagged(torch.ones(2, 3), torch.tensor([0, 9])),
@@ -303,15 +303,15 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "names": (named, r"rename\(None\)"),
     "mkldnn": (lambda: torch.zeros(3).to_mkldnn(), r"to_dense\(\)"),
     "no memory": (resized, "has no memory"),
-    "a context that cannot travel": (
+    "a context that cannot be sent": (
         lambda: Pair(torch.ones(1), torch.ones(1), object()),
-        "Pair.__tensor_flatten__ gives: builtins.object cannot travel",
+        r"Pair.__tensor_flatten__\(\): builtins.object cannot be sent",
     ),
-    "an inner tensor that cannot travel": (
+    "an inner tensor that cannot be sent": (
         lambda: Pair(torch.ones(1), torch.ones(1).as_subclass(type("Mine", (torch.Tensor,), {}))),
-        "Pair.__tensor_flatten__ gives: Mine is a subclass",
+        r"Pair.__tensor_flatten__\(\): Mine is a subclass",
     ),
-    "a layer": (lambda: torch.nn.Linear(1, 1), "Linear cannot travel"),
+    "a layer": (lambda: torch.nn.Linear(1, 1), "Linear cannot be sent"),
 }
 
 

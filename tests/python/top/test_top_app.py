@@ -24,7 +24,7 @@ def test_topics_have_rates_and_those_that_are_held_up_are_red_with_the_reason() 
             assert top.column("Hz") == ["30.0", "60.0"]
             assert top.red() == ["camera/image"]
             assert top.text("troubles").splitlines() == [
-                f"viewer (pid 4242) cannot be asked: {made.STOPPED}",
+                f"viewer (pid 4242) cannot be inspected: {made.STOPPED}",
                 "viewer (pid 4242) has had no room on camera/image for 3.2 s: camera waits",
                 "queue batches is full: 16/16 items, 1 put waits",
             ]
@@ -224,7 +224,7 @@ def test_what_goes_wrong_is_shown_and_tried_again() -> None:
             assert "\x1b" not in top.text("state")
             assert top.app.screen.query_one("#state").has_class("failed")
             await top.show(*ROBOT, tb.AccessDenied("the directory belongs to somebody else"))
-            told = "cannot ask the participants: the directory belongs to somebody else; shown is "
+            told = "cannot inspect the participants: the directory belongs to somebody else; last: "
             assert top.text("state").startswith(told)
             assert top.column("topic") == ["camera/image", "model/features"]
             await top.show(made.robot(6.0))
@@ -238,7 +238,7 @@ def test_what_goes_wrong_is_shown_and_tried_again() -> None:
 def test_keys_are_answered_while_the_participants_are_asked() -> None:
     async def test() -> None:
         async with session() as top:  # the first question has no answer yet
-            assert top.text("state") == "asking the participants"
+            assert top.text("state") == "inspecting the participants"
             await top.press("2", "slash", "x", "escape", "question_mark", "1")
             assert top.rows() == []
             assert top.app.screen.query(HelpPanel)

@@ -83,7 +83,7 @@ def test_a_topic_whose_publisher_does_not_answer_is_shown_in_red() -> None:
     shown = snapshot(None, made.inspection(made.silent(4100, "camera", topics=("t",))))
     (row,) = rows_of(shown, "Topics")
     assert (row["topic"], row["Hz"]) == ("t", "-")
-    assert row["why"] == f"camera (pid 4100) cannot be asked: {made.STOPPED}"
+    assert row["why"] == f"camera (pid 4100) cannot be inspected: {made.STOPPED}"
     assert page_of(shown, Subject("topic", "t"))
 
 
@@ -123,7 +123,7 @@ def test_a_process_has_its_part_of_the_machine_and_what_it_holds_of_others() -> 
     assert (detector["holds"], detector["oldest"], detector["CPU %"]) == ("11.9 MiB", "50 ms", "-")
     assert (viewer["holds"], viewer["oldest"]) == ("71.2 MiB", "3.6 s")  # as the camera says
     assert (viewer["used"], viewer["lent"]) == ("-", "-")
-    assert viewer["why"] == f"cannot be asked: {made.STOPPED}"
+    assert viewer["why"] == f"cannot be inspected: {made.STOPPED}"
 
 
 def test_another_process_with_the_same_pid_has_no_use_of_the_processor_yet() -> None:

@@ -29,7 +29,7 @@ def camera(*links: LinkReport, node: str = "camera", **changes: Any) -> Particip
 
 def test_the_robot_has_a_stopped_viewer_that_the_camera_waits_for_and_a_full_queue() -> None:
     assert [str(trouble) for trouble in find_troubles(made.robot(4.0))] == [
-        f"viewer (pid 4242) cannot be asked: {made.STOPPED}",
+        f"viewer (pid 4242) cannot be inspected: {made.STOPPED}",
         "viewer (pid 4242) has had no room on camera/image for 3.2 s: camera waits",
         "queue batches is full: 16/16 items, 1 put waits",
     ]

@@ -445,7 +445,7 @@ def test_a_write_that_finds_no_room_says_so_and_ends_the_process(
         process: Process = elsewhere.start(write, "camera/image")
         code, errors = process.end()
     assert code == -signal.SIGSEGV, errors
-    assert "received from topic 'camera/image', and there is no room for pages" in errors
+    assert "received from topic 'camera/image', and there is no room for private copies" in errors
     assert "RLIMIT_DATA" in errors
 
 

@@ -151,7 +151,7 @@ def test_a_reliable_publisher_that_finds_no_room_gives_up_and_nobody_gets_it(
     ):
         assert publisher.wait_for_subscribers(2, timeout=PATIENCE)
         publisher.publish(0)
-        with pytest.raises(tb.Timeout, match="no room in time, and nobody got"):
+        with pytest.raises(tb.Timeout, match="no room in time, and the sample was not sent"):
             publisher.publish(1, timeout=timeout)
         assert publisher.stats["timed_out"] == 1
         assert full.receive().data == 0

@@ -52,14 +52,15 @@ TEST_F(Allocation, that_fails_while_joining_leaves_nothing_behind) {
   ParticipantOptions options;
   options.domain = domain.path();
   {
-    const bus::Participant first(options);
+    const bus::ParticipantRef first = bus::make_participant(options);
   }  // what a process has once, for its forked children
   const std::size_t open = open_descriptors();
-  fail_each_allocation([&] { const bus::Participant participant(options); },
-                       [&](bool) {
-                         EXPECT_EQ(domain.files(), std::set<std::string>());
-                         EXPECT_EQ(open_descriptors(), open);
-                       });
+  fail_each_allocation(
+      [&] { const bus::ParticipantRef participant = bus::make_participant(options); },
+      [&](bool) {
+        EXPECT_EQ(domain.files(), std::set<std::string>());
+        EXPECT_EQ(open_descriptors(), open);
+      });
 }
 
 class OneProcess : public Allocation {
@@ -82,8 +83,8 @@ class OneProcess : public Allocation {
     EXPECT_EQ(used(), 0U);
   }
 
-  const bus::Participant here = domain.join(small_segments());
-  const bus::Participant there = domain.join();
+  const bus::ParticipantRef here = domain.join(small_segments());
+  const bus::ParticipantRef there = domain.join();
   bus::Publisher publisher{"topic", {.depth = 2, .shared = true}, here};
   std::uint64_t next_ = 1'000'000;
 };
@@ -346,8 +347,8 @@ TEST_F(OneProcess, closes_without_memory) {
 
 // The thread of a participant meets the failure: of both, since they are in this process.
 TEST_F(Allocation, that_fails_in_the_thread_of_a_participant_delays_a_connection_only) {
-  const bus::Participant here = domain.join();
-  const bus::Participant there = domain.join();
+  const bus::ParticipantRef here = domain.join();
+  const bus::ParticipantRef there = domain.join();
   std::size_t open = 0;
   for (const Fails fails : {Fails::kOnce, Fails::kFromThenOn}) {
     bool failed = true;
@@ -370,7 +371,7 @@ TEST_F(Allocation, that_fails_in_the_thread_of_a_participant_delays_a_connection
       }
       if (open == 0) open = open_descriptors();
       ASSERT_TRUE(eventually([&] { return open_descriptors() <= open; }));
-      ASSERT_TRUE(eventually([&] { return here.arena().used_bytes == 0; }));
+      ASSERT_TRUE(eventually([&] { return here->memory_use().used_bytes == 0; }));
     }
   }
 }

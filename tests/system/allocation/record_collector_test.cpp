@@ -25,8 +25,8 @@ struct Ran {
 // It is ended at once, and takes what was published before.
 Ran run_with_failure(Fails fails, std::size_t n) {
   const FreshDomain domain;
-  const bus::Participant owner = domain.join();
-  const bus::Participant recording = domain.join();
+  const bus::ParticipantRef owner = domain.join();
+  const bus::ParticipantRef recording = domain.join();
   RecordBuffer buffer(std::uint64_t{1} << 20);
   bus::Publisher publisher("topic", {.depth = kDepth, .reliable = true, .timeout = kLong}, owner);
   RecordCollector collector({.topics = {"topic"}, .reliable = true, .depth = kDepth}, recording,

@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "tensorbus/bus/participant.hpp"
+#include "tensorbus/bus/participant/participant.hpp"
 #include "tensorbus/bus/publisher.hpp"
 #include "tensorbus/bus/subscriber.hpp"
 #include "tensorbus/platform/clock.hpp"
@@ -90,9 +90,9 @@ class FreshDirectory {
 // A domain of this test alone.
 class FreshDomain : public FreshDirectory {
  public:
-  bus::Participant join(ParticipantOptions options = {}) const {
+  bus::ParticipantRef join(ParticipantOptions options = {}) const {
     options.domain = path();
-    return bus::Participant(options);
+    return bus::make_participant(options);
   }
 };
 
@@ -171,10 +171,10 @@ inline Seeds seeds_from(std::uint64_t first, std::uint64_t count) {
 }
 
 // Memory of samples and loans in use, after taking back what subscribers returned.
-inline std::size_t used_bytes(const bus::Participant& participant,
+inline std::size_t used_bytes(const bus::ParticipantRef& participant,
                               const std::vector<bus::Publisher*>& publishers) {
   for (bus::Publisher* publisher : publishers) (void)publisher->stats();
-  return participant.arena().used_bytes;
+  return participant->memory_use().used_bytes;
 }
 
 }  // namespace tensorbus::testing

@@ -89,7 +89,7 @@ class PlayerTest : public ::testing::Test {
 
   const test::NamelessFile file;
   const FreshDomain domain;
-  const bus::Participant borrower = domain.join();
+  const bus::ParticipantRef borrower = domain.join();
 };
 
 TEST_F(PlayerTest, publishers_are_as_they_were) {

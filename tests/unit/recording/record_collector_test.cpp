@@ -74,8 +74,8 @@ class ARecordCollector : public ::testing::Test {
   }
 
   const FreshDomain domain;
-  const bus::Participant owner = domain.join();
-  const bus::Participant recording = domain.join();
+  const bus::ParticipantRef owner = domain.join();
+  const bus::ParticipantRef recording = domain.join();
   RecordBuffer buffer{kRoom};
   std::deque<bus::Publisher> publishers;
 };
@@ -225,8 +225,8 @@ TEST_F(ARecordCollector, goes_on_with_other_topics_while_one_waits_for_a_snapsho
 // A sample comes that cannot be mapped. Returns true if the collector ends, and says why.
 bool ends_for_want_of_memory(bool is_ended) {
   const FreshDomain domain;
-  const bus::Participant owner = domain.join();
-  const bus::Participant recording = domain.join();
+  const bus::ParticipantRef owner = domain.join();
+  const bus::ParticipantRef recording = domain.join();
   RecordBuffer buffer(std::uint64_t{1} << 30);
   RecordCollector collector({.topics = {"one"}, .reliable = true, .depth = kDepth}, recording,
                             buffer);

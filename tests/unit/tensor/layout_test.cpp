@@ -83,7 +83,7 @@ TEST(SpanOf, refuses_what_is_no_layout_and_says_why) {
   EXPECT_EQ(refusal_of(strided(static_cast<DType>(200), {1}, {1})),
             "InvalidArgument: tensor: unknown dtype number 200");
   EXPECT_EQ(refusal_of(strided(DType::kInt8, {1, 2}, {1})),
-            "InvalidArgument: tensor: as many strides as sizes are needed");
+            "InvalidArgument: tensor: expected as many strides as sizes");
   EXPECT_EQ(refusal_of(strided(DType::kInt8, {2, -3}, {1, 1})),
             "InvalidArgument: tensor: negative size -3");
   EXPECT_EQ(refusal_of(strided(DType::kInt8, Dims(65), Dims(65))),

@@ -1,1 +1,1 @@
-"""The messages of a domain for the viewers of others."""
+"""Sinks: they pass the messages of a domain to other viewers (Rerun, Foxglove)."""

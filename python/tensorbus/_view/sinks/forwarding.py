@@ -14,10 +14,10 @@ from tensorbus._topics.sample import Header
 from tensorbus._view.sinks.parts import Parts, parts_of
 
 _DEPTH = 8
-_PERIOD = 0.5  # seconds between two looks for new topics
+_PERIOD = 0.5  # seconds between two searches for new topics
 
 _Failed = set[tuple[str, str]]
-"""A topic, and what failed."""
+"""Topics, each with the description of a failure."""
 
 logger = logging.getLogger("tensorbus.view")
 
@@ -49,7 +49,7 @@ async def _forward_to(
 
 
 async def forward(domain: str | None, sink: Sink) -> None:
-    """Forwards every topic that has a publisher, received with best effort, until cancelled."""
+    """Forwards all topics that have a publisher, with best effort, until it is cancelled."""
     running: dict[str, asyncio.Task[None]] = {}
     failed: _Failed = set()
     try:
@@ -74,7 +74,7 @@ async def _forward_topic(topic: str, domain: str | None, sink: Sink, failed: _Fa
     """Forwards a topic. Ends when receiving fails; then `forward` subscribes again.
 
     Args:
-        failed: errors that were logged already, because each is logged once.
+        failed: the failures that were logged already: each is logged only once.
     """
     try:
         async with AsyncSubscriber(

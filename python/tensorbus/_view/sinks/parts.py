@@ -1,4 +1,4 @@
-"""The parts of a message that other viewers have types for."""
+"""The parts of a message for which other viewers have types."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WITH_POINTS = ("colors", "intensity", "normals", "frame_id")
 
 @dataclass(frozen=True)
 class Image:
-    """(height, width, channels) with 1, 3 or 4 channels, of uint8."""
+    """An image: uint8 of shape (height, width) or (height, width, channels), 1, 3 or 4 channels."""
 
     pixels: Any
     blue_first: bool
@@ -31,7 +31,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Points:
-    """(N, 3) of float32, and (N, 3) of uint8 or None."""
+    """Points: positions are float32 of shape (N, 3), colours uint8 of shape (N, 3) or None."""
 
     positions: Any
     colours: Any
@@ -40,7 +40,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Pose:
-    """The pose of a frame in another one: (3,), and a quaternion x, y, z, w."""
+    """The pose of the frame `child` in `frame`: position (3,), orientation x, y, z, w (4,)."""
 
     position: Any
     orientation: Any
@@ -147,7 +147,7 @@ def _bytes_of(array: Any) -> Any:
 def quaternion(rotation: Any) -> Any:
     """The quaternion x, y, z, w of a rotation matrix.
 
-    From eigenvectors: Bar-Itzhack, "New Method for Extracting the Quaternion from a Rotation
+    It is an eigenvector: Bar-Itzhack, "New Method for Extracting the Quaternion from a Rotation
     Matrix" (2000).
 
     >>> quaternion(np.array([[0.0, -1, 0], [1, 0, 0], [0, 0, 1]])).round(3).tolist()

@@ -23,7 +23,7 @@ class FoxgloveSink:
     """Serves Foxglove's app on 127.0.0.1, or writes a file.
 
     Args:
-        file: an `.mcap` to write; "": run the server.
+        file: an `.mcap` file to write; "": run the server.
         port: the server's port; 0: the app's default.
     """
 
@@ -43,7 +43,7 @@ class FoxgloveSink:
         """Sends a message with its publisher's time.
 
         Raises:
-            Unsupported: the topic had messages of another kind before.
+            Unsupported: earlier messages of the topic were of another kind.
         """
         stamp = messages.Timestamp(*divmod(header.timestamp_ns, 1_000_000_000))
         for name, image in parts.images.items():

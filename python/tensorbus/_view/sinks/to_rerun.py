@@ -15,7 +15,7 @@ class RerunSink:
     """Logs to a viewer that it starts, or to a file.
 
     Args:
-        file: an `.rrd` to write; "": start a viewer.
+        file: an `.rrd` file to write; "": start a viewer.
     """
 
     def __init__(self, file: str) -> None:
@@ -43,7 +43,7 @@ class RerunSink:
             self._log(topic, name, rr.TextLog(text))
 
     def close(self) -> None:
-        """Writes everything that is buffered, and disconnects."""
+        """Writes all buffered messages, and disconnects."""
         self._stream.flush()
         self._stream.disconnect()
 

@@ -1,4 +1,4 @@
-"""Nodes, publishers, subscribers and executors, by Cortex's names."""
+"""Nodes, publishers, subscribers and executors under the names of Cortex."""
 
 from tensorbus.cortex.core.executor import (
     AsyncExecutor,

@@ -21,10 +21,10 @@ __all__ = ["AsyncExecutor", "BaseAsyncExecutor", "RateExecutor", "SyncRateExecut
 class BaseAsyncExecutor(ABC):
     """Calls `func` in an event loop until `stop`. It may run again after that.
 
-    A subclass defines `_run_impl`, which goes on while `running`.
+    A subclass defines `_run_impl`, which makes calls while `running` is True.
 
     Args:
-        func: `async def` or plain. Its exceptions are logged, and the calls go on.
+        func: `async def` or plain. Its exceptions are logged, and the calls continue.
     """
 
     def __init__(self, func: Callback) -> None:
@@ -47,7 +47,7 @@ class BaseAsyncExecutor(ABC):
     async def run(self, *args: Any, **kwargs: Any) -> None:
         """Calls `func(*args, **kwargs)` until `stop`, or until the task is cancelled.
 
-        When the task is cancelled it returns normally, as in Cortex.
+        If the task is cancelled, it returns normally, as in Cortex.
         """
         self.start()
         try:
@@ -101,7 +101,7 @@ class AsyncExecutor(BaseAsyncExecutor):
 class RateExecutor(AsyncExecutor):
     """Calls `func` at once, then `rate_hz` times per second on a fixed grid.
 
-    A call that was due before the one before it had ended comes late; none is left out.
+    A call that is due before the previous call has ended is late; no call is left out.
 
     Args:
         func: `async def` or plain.
@@ -122,6 +122,10 @@ class RateExecutor(AsyncExecutor):
 class SyncRateExecutor:
     """A `RateExecutor` without an event loop: `run` blocks its thread and needs a plain function.
 
+    Args:
+        func: a plain function.
+        rate_hz: calls per second.
+
     Raises:
         TypeError: `func` is a coroutine function.
         ValueError: `rate_hz` is not a number above 0.
@@ -140,7 +144,7 @@ class SyncRateExecutor:
     def __init__(self, func: Callback, rate_hz: float) -> None:
         self.func: Callback = checked_callback(func, "sync")
         self.interval: float = period_of(rate_hz)
-        self._stop = StopEvent()  # shared by all runs since `start`; set: stopped
+        self._stop = StopEvent()  # shared by all runs since `start`; if set, they are stopped
         self._stop.set()
         self._starting = threading.Lock()
 
@@ -171,5 +175,5 @@ class SyncRateExecutor:
 
 
 def _with_arguments(func: Callback, args: Any, kwargs: Any) -> Callback:
-    """`func` with its arguments bound; the log shows it under `func`'s name."""
+    """`func` with bound arguments, and with its own name for the log."""
     return update_wrapper(partial(func, *args, **kwargs), func)

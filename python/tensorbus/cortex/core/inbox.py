@@ -1,4 +1,4 @@
-"""A subscriber of the bus that behaves as Cortex's programs expect."""
+"""A subscriber of the bus that behaves like Cortex's."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from tensorbus._topics.options import SubscriberOptions
 
-# With queue_size=1: how many samples may wait for a callback that keeps up, and how old they may
-# be before the callback counts as behind.
+# With queue_size=1: the maximum of samples that wait for a callback, and the age of a sample from
+# which the callback counts as behind.
 _DEPTH_OF_ONE = 64
 _FRESH_NS = 50_000_000
 
@@ -28,7 +28,7 @@ _MAX_HELD = 256
 
 @dataclass
 class SubscriberStats:
-    """What a subscriber has received."""
+    """Counters of a subscriber."""
 
     received: int = 0
     dropped_estimated: int = 0  # gaps in the publishers' sequence numbers
@@ -48,9 +48,9 @@ class SubscriberStats:
 class Inbox(Subscriber[Any]):
     """A `tensorbus.Subscriber` that counts, and whose samples a program may keep without limit.
 
-    When a program holds many of a publisher's samples, further ones are copies, which hold none of
-    the publisher's memory. With `queue_size=1`, a callback that keeps up gets all samples, and one
-    that does not gets the newest each time.
+    When a program holds many samples of a publisher, further samples are copies, which hold none of
+    the publisher's memory. With `queue_size=1`, a callback that is fast enough gets all samples; a
+    slower callback gets the newest sample each time.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Inbox(Subscriber[Any]):
         self._stats = stats
         self._newest_wins = queue_size == 1
         self._is_behind = False
-        # Samples between two looks at how many are held: a look costs more than a receive.
+        # Samples between two checks of how many are held: a check costs more than a receive.
         self._interval = max(self._limit // 8, 1)
         self._until_look = self._interval
         self._copies = False
@@ -100,14 +100,14 @@ class Inbox(Subscriber[Any]):
         if self._shall_copy():
             with suppress(OutOfMemory):  # the sample is held instead, while the limit allows it
                 sample = sample.copy()
-        sample._header = header  # type: ignore[assignment]  # it has all fields of ours
+        sample._header = header  # type: ignore[assignment]  # it has all fields of tensorbus.Header
         return sample
 
     def _newest(self, sample: Sample[Any]) -> Sample[Any]:
-        """The sample, or the newest one if the callback is behind.
+        """The sample; or the newest sample if the callback is behind.
 
         A callback that stalls for a moment is not behind, and gets every sample. A callback that is
-        behind stays so until there is no newer sample.
+        behind remains behind until there is no newer sample.
         """
         if not self._is_behind and time.time_ns() - sample._core.timestamp_ns < _FRESH_NS:
             return sample

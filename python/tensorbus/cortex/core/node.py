@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 
 class Node(Ours):
-    """A `tensorbus.Node` with Cortex's names and defaults, which runs and ends as in Cortex.
+    """A `tensorbus.Node` with the names and defaults of Cortex. It runs and ends as in Cortex.
 
     Args:
         name: the node's name.
         discovery_address: ignored; there is no daemon.
     """
 
-    name: str = ""  # programs may set it, as in Cortex
+    name: str = ""  # programs may set the name, as in Cortex
 
     def __init__(self, name: str, discovery_address: str = DEFAULT_DISCOVERY_ADDRESS) -> None:
         super().__init__(name)
@@ -62,12 +62,12 @@ class Node(Ours):
 
     @property
     def publishers(self) -> list[str]:
-        """The topics that the node publishes; none when it is closed."""
+        """The topics that the node publishes; an empty list when it is closed."""
         return [] if self.__lifecycle.closed else list(self.__cortex_publishers)
 
     @property
     def subscribers(self) -> list[str]:
-        """The topics that the node subscribes to, each once; none when it is closed."""
+        """The topics to which the node subscribes, each once; an empty list when it is closed."""
         return [] if self.__lifecycle.closed else list(self.__cortex_subscribers)
 
     @property
@@ -83,11 +83,19 @@ class Node(Ours):
         mode: Mode = "async",
         **options: Unpack[PublisherOptions],
     ) -> Publisher:
-        """A publisher. If the node already publishes the topic, that publisher, with a warning.
+        """A publisher that is closed with the node.
+
+        If the node already publishes the topic, that publisher is returned, with a warning.
 
         Args:
+            topic_name, message_type: see `Publisher`.
+            queue_size: how many messages may wait for a subscriber that sets no depth.
             mode: has no effect.
             options: see `tensorbus.Publisher`.
+
+        Raises:
+            ValueError: the mode is unknown, or an argument is out of range.
+            Closed: the node is closed.
         """
         checked_mode(mode)
         whole_number("queue_size", queue_size, low=1, high=MAX_DEPTH)
@@ -118,24 +126,29 @@ class Node(Ours):
         sched_priority: int | None = None,
         **options: Unpack[SubscriberOptions],
     ) -> Subscriber | ThreadedSubscriber:
-        """A subscriber. A topic may have several.
+        """A subscriber that is closed with the node. A node may have several for one topic.
 
         Args:
+            topic_name, message_type: see `Subscriber`.
+            callback: called with message and header by `run` or `spin`.
+            queue_size: how many messages may wait; a further message replaces the oldest.
             wait_for_topic: log an error if there is no publisher within `topic_timeout` seconds.
-                With or without it, the subscriber connects whenever a publisher comes.
-            topic_timeout: with mode "sync", seconds to wait here for a publisher.
-            strict_fingerprint: a publisher of another type raises `MessageFingerprintError`, here
-                or later from `run` or `spin`; by default in mode "sync". Otherwise it is logged.
-                None of its messages is delivered in either case.
+                With or without it, the subscriber connects to publishers that start later.
+            topic_timeout: with mode "sync", seconds that this call waits for a publisher.
+            mode: "async": call the callback in the event loop. "sync": call it in its own thread.
+            strict_fingerprint: a publisher of another type raises `MessageFingerprintError`, in
+                this call, or later in `run` or `spin`; by default True in mode "sync". Otherwise
+                the publisher is logged. Its messages are not delivered in either case.
             cpu_affinity, sched_priority: for the thread of mode "sync"; logged if the system
                 refuses them.
             options: see `tensorbus.Subscriber`.
 
         Raises:
-            ValueError: an unknown mode, or no callback in mode "sync".
-            TypeError: a coroutine function in mode "sync", or a callback with other arguments.
+            ValueError: the mode is unknown, or mode "sync" has no callback.
+            TypeError: the callback is a coroutine function in mode "sync", or has other arguments.
             TimeoutError: there was no publisher in time, with mode "sync".
             MessageFingerprintError: see `strict_fingerprint`.
+            Closed: the node is closed.
         """
         self.__lifecycle.check_open()
         failures = self.__lifecycle.failures
@@ -181,10 +194,17 @@ class Node(Ours):
     def create_timer(  # type: ignore[override]
         self, period: float, callback: Callback, mode: Mode = "async"
     ) -> Timer:
-        """Calls back when the node starts to run, and then every `period` seconds.
+        """Calls `callback()` when the node starts to run, and then every `period` seconds.
+
+        Args:
+            period: seconds from one call to the next.
+            callback: `async def` in mode "async"; a plain function in mode "sync".
+            mode: "async": call it in the event loop. "sync": call it in its own thread.
 
         Raises:
-            TypeError: a plain function in mode "async", a coroutine function in mode "sync".
+            TypeError: the callback is not of the kind that the mode needs, or has arguments.
+            ValueError: the mode is unknown, or `period` is not above 0.
+            Closed: the node is closed.
         """
         if checked_mode(mode) == "async":
             if not is_coroutine_function(callback):
@@ -199,19 +219,19 @@ class Node(Ours):
         return timer
 
     def get_publisher(self, topic_name: str) -> Publisher | None:  # type: ignore[override]
-        """The publisher of a topic, if there is one."""
+        """The publisher of a topic; None if there is none."""
         return None if self.__lifecycle.closed else self.__cortex_publishers.get(topic_name)
 
     def get_subscriber(  # type: ignore[override]
         self, topic_name: str
     ) -> Subscriber | ThreadedSubscriber | None:
-        """The first subscriber of a topic, if there is one."""
+        """The first subscriber of a topic; None if there is none."""
         return None if self.__lifecycle.closed else self.__cortex_subscribers.get(topic_name)
 
     async def run(self) -> None:
-        """Calls the callbacks and returns after `stop`, or when the task is cancelled.
+        """Calls the callbacks. Returns after `stop`, or when the task is cancelled.
 
-        A node with no callbacks, timers or threads returns at once.
+        If the node has no callbacks, timers or threads, it returns at once.
 
         Raises:
             MessageFingerprintError: see `create_subscriber`.
@@ -237,7 +257,7 @@ class Node(Ours):
         """Runs a node without an event loop until `stop`; False after `timeout` seconds.
 
         No callback is called after it returns. It may be called again. SIGTERM raises
-        `SystemExit(143)` here, as Ctrl-C raises `KeyboardInterrupt`.
+        `SystemExit(143)` in this call, as Ctrl-C raises `KeyboardInterrupt`.
 
         Raises:
             RuntimeError: the node has work that needs an event loop.
@@ -255,7 +275,7 @@ class Node(Ours):
             self.__end_threads()
 
     def stop(self) -> None:
-        """Ends `run` and `spin` for good. Call it from any thread or callback."""
+        """Ends `run` and `spin`; they cannot start again. Any thread or callback may call it."""
         super().stop()
         self.__ask_threads_to_stop()
 
@@ -280,7 +300,7 @@ class Node(Ours):
 
 
 class SyncTimer(Timer):
-    """A timer with a thread of its own, which can be restarted. Made by `Node.create_timer`."""
+    """A timer with its own thread, which can be restarted. Made by `Node.create_timer`."""
 
     def __init__(self, node: str, period: float, callback: Callback, failures: Failures) -> None:
         super().__init__(period, callback, skip=False, at_once=True, mode="sync", failures=failures)
@@ -288,7 +308,7 @@ class SyncTimer(Timer):
         self._worker = Worker(f"{node}: {self.label}", self._work)
 
     def start(self) -> None:
-        """Starts the ticks. Does nothing while they run, and after `cancel`."""
+        """Starts the ticks. It does nothing while the thread runs, and after `cancel`."""
         if not self._is_cancelled:
             self._worker.start()
 
@@ -302,16 +322,16 @@ class SyncTimer(Timer):
 
     @property
     def running(self) -> bool:
-        """True while there is a thread."""
+        """True while the thread runs."""
         return self._worker.running
 
     def cancel(self) -> None:
-        """Ends the ticks for good. Call it from any thread."""
+        """Ends the ticks; they cannot start again. Any thread may call it."""
         self._is_cancelled = True
         self.ask_to_stop()
 
     def close(self) -> None:
-        """Ends the ticks for good and waits for the thread."""
+        """Ends the ticks, and waits for the thread; they cannot start again."""
         self.cancel()
         self.stop()
 

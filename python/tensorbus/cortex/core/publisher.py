@@ -31,10 +31,13 @@ class Publisher(Closing):
         message_type: the class of the messages.
         node_name: the node's name in `tensorbus.list_topics`.
         discovery_address: ignored; there is no daemon.
-        queue_size: how many messages wait for a subscriber that sets no depth.
-        auto_register: the initial `is_registered`. The publisher is listed in any case.
+        queue_size: how many messages may wait for a subscriber that sets no depth.
+        auto_register: the initial value of `is_registered`. The publisher is listed in any case.
         context: ignored.
         options: see `tensorbus.Publisher`.
+
+    Raises:
+        ValueError, TypeError, AccessDenied: as `tensorbus.Publisher`.
 
     >>> from tensorbus.cortex.messages.standard import IntMessage
     >>> with Publisher("doc/cortex", IntMessage) as publisher:
@@ -68,20 +71,21 @@ class Publisher(Closing):
         self.discovery_address = discovery_address
         self.queue_size = queue_size
         self.is_registered: bool = auto_register
-        self.address: str = address_of(participant(domain).id, domain)  # the one in `TopicInfo`
+        self.address: str = address_of(participant(domain).id, domain)  # as in `TopicInfo`
         self.publish_count: int = 0
-        self.last_publish_time: float | None = None  # of time.time()
+        self.last_publish_time: float | None = None  # from time.time()
 
     def publish(self, message: Message, flags: int = 0) -> bool:
-        """Publishes a message; False when the publisher is closed or there is no memory for it.
+        """Publishes a message; False if the publisher is closed or there is no memory for it.
 
         Tensors with a gradient history are detached.
 
         Args:
+            message: an instance of the message type.
             flags: ignored: publishing never waits for a subscriber.
 
         Raises:
-            TypeError: the message is of another type, or holds a value that cannot be sent; the
+            TypeError: the message has another type, or contains a value that cannot be sent; the
                 text names it.
         """
         try:
@@ -111,7 +115,7 @@ class Publisher(Closing):
         device: Any = None,
         timeout: float | None = None,
     ) -> Any:
-        """A tensor in shared memory, see `tensorbus.Publisher.loan`. The original has no loans."""
+        """A tensor in shared memory, see `tensorbus.Publisher.loan`. Cortex has no loans."""
         return self.publisher.loan(shape, dtype, like=like, device=device, timeout=timeout)
 
     def close(self) -> None:

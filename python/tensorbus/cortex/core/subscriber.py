@@ -27,18 +27,19 @@ if TYPE_CHECKING:
 
 
 class Subscriber(SubscriberBase):
-    """Receives messages of one type. Publishers may come later.
+    """Receives messages of one type. Publishers may start later.
 
     Args:
         topic_name, message_type, node_name, discovery_address: see `SubscriberBase`.
         callback: `async def` or plain, called with message and header by `run` and `start`.
-        queue_size: how many messages may wait; further ones drop the oldest.
+        queue_size: how many messages may wait; a further message replaces the oldest.
         wait_for_topic: log an error if there is no publisher within `topic_timeout` seconds. With
-            or without it, the subscriber connects whenever a publisher comes.
+            or without it, the subscriber connects to publishers that start later.
         topic_timeout: see `wait_for_topic`.
         context: ignored.
-        strict_fingerprint: a publisher of another type raises `MessageFingerprintError`, here or
-            from `run`; otherwise it is logged. None of its messages is delivered in either case.
+        strict_fingerprint: a publisher of another type raises `MessageFingerprintError`, in the
+            constructor or in `run`; otherwise the publisher is logged. Its messages are not
+            delivered in either case.
         options: see `tensorbus.Subscriber`.
 
     Raises:
@@ -88,7 +89,7 @@ class Subscriber(SubscriberBase):
         )
 
     async def receive(self) -> tuple[Message, MessageHeader] | None:
-        """The next message and its header; None if it is closed, or was never connected.
+        """The next message and its header; None if the subscriber is closed or never connected.
 
         Raises:
             MessageFingerprintError: see `strict_fingerprint`.
@@ -113,7 +114,7 @@ class Subscriber(SubscriberBase):
     async def run(self) -> None:
         """Calls the callback with each message, until `stop` or `close`.
 
-        When the task is cancelled it returns normally, as in Cortex.
+        If the task is cancelled, it returns normally, as in Cortex.
 
         Raises:
             MessageFingerprintError: see `strict_fingerprint`.
@@ -122,11 +123,11 @@ class Subscriber(SubscriberBase):
         await self._run(self._stops)
 
     def start(self) -> asyncio.Task[None]:
-        """Starts `run` in a task of its own."""
+        """Starts `run` in a new task."""
         return asyncio.ensure_future(self._run(self._stops))
 
     async def _run(self, stops: int) -> None:
-        """Runs, unless `stop` has been called since `_stops` was `stops`."""
+        """Runs, unless `stop` was called since `_stops` had the value `stops`."""
         if self._has_node:
             raise RuntimeError(f"the subscriber of {self.topic_name!r} is run by its node")
         if self.subscription.callback is None:

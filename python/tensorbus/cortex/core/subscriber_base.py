@@ -24,12 +24,12 @@ __all__ = ["MessageFingerprintError", "SubscriberBase", "SubscriberStats"]
 
 log: logging.Logger = logging.getLogger("tensorbus.cortex")
 
-# Seconds to wait for the connection to a listed publisher: a suspended process does not answer.
+# Seconds to wait for the connection to a listed publisher: a suspended process does not reply.
 _CONNECT_TIMEOUT = 1.0
 
 
 class SubscriberBase(Closing):
-    """A topic with its message type and its counters. It receives nothing by itself.
+    """A topic with its message type and its counters. Subclasses receive the messages.
 
     Args:
         topic_name: any non-empty name.
@@ -106,12 +106,12 @@ class SubscriberBase(Closing):
 
     @property
     def dropped_count(self) -> int:
-        """How many messages are missing between the received ones, whatever the reason."""
+        """How many messages are missing between the received messages, for any reason."""
         return self.stats.dropped_estimated
 
     @property
     def last_receive_time(self) -> float | None:
-        """When the last message was received, of time.time(); None: none was."""
+        """When the last message was received, from time.time(); None if there was none."""
         return None if self.subscription is None else self.subscription.last_receive_time
 
     def close(self) -> None:

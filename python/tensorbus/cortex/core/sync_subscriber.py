@@ -1,4 +1,4 @@
-"""Cortex's subscriber with a thread of its own."""
+"""Cortex's subscriber with its own thread."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 
 __all__ = ["SyncMessageCallback", "ThreadedSubscriber"]
 
-# Seconds between two looks at the stop event by a thread that waits for a sample.
+# Seconds between two checks of the stop event in a thread that waits for a sample.
 _STOP_INTERVAL = 0.05
 # Seconds that `stop` waits for the thread.
 _STOP_TIMEOUT = 1.0
 
 
 class ThreadedSubscriber(SubscriberBase):
-    """Calls a plain function with each message, in a thread of its own. Works with or without Node.
+    """Calls a plain function with each message, in its own thread. It works without a `Node`, too.
 
-    The constructor connects. `start` starts the thread, and starts it again after `stop`.
+    The constructor connects to the topic. `start` starts the thread, also again after `stop`.
 
     Args:
         topic_name, message_type, node_name, discovery_address: see `SubscriberBase`.
         callback: a plain function, called with message and header.
-        queue_size: how many messages may wait; further ones drop the oldest. 0 means 1.
-        wait_for_topic: ignored, as in Cortex: it always waits.
+        queue_size: how many messages may wait; a further message replaces the oldest. 0 means 1.
+        wait_for_topic: ignored, as in Cortex: the constructor always waits.
         topic_timeout: seconds to wait for a publisher.
         cpu_affinity: the CPU, or CPUs, of the thread; logged if the system refuses them.
         sched_priority: the thread's real-time priority (SCHED_FIFO), 1 to 99; logged if the system
@@ -54,7 +54,7 @@ class ThreadedSubscriber(SubscriberBase):
         TypeError: the callback is a coroutine function.
         ValueError: `queue_size` is not 0 to 65536.
         TimeoutError: there was no publisher in time.
-        MessageFingerprintError: a publisher's messages are of another type.
+        MessageFingerprintError: a publisher's messages have another type.
     """
 
     def __init__(
@@ -110,13 +110,13 @@ class ThreadedSubscriber(SubscriberBase):
             f"{node_name}: topic {topic_name!r}",
             self._work,
             places,
-            daemon=self._has_node,  # without a node it keeps the program alive, as in Cortex
+            daemon=self._has_node,  # without a node, the program waits for the thread, as in Cortex
         )
 
     def _wait(self, domain: str | None) -> None:
         outcome = wait_for_topic(self.topic_name, self.topic_timeout, participant(domain))
         if outcome is not Outcome.DONE:
-            raise Timeout(f"nobody has published on {self.topic_name!r} in {self.topic_timeout} s")
+            raise Timeout(f"topic {self.topic_name!r} had no publisher in {self.topic_timeout} s")
 
     def start(self) -> None:
         """Starts to call the callback. A second call does nothing.
@@ -129,7 +129,7 @@ class ThreadedSubscriber(SubscriberBase):
         self._worker.start()
 
     def stop(self, timeout: float | None = None) -> None:
-        """Ends the thread, and waits up to `timeout` seconds for its end, by default 1."""
+        """Ends the thread, and waits for its end for `timeout` seconds; by default 1 second."""
         self._worker.stop(timeout)
 
     def ask_to_stop(self) -> None:
@@ -138,12 +138,12 @@ class ThreadedSubscriber(SubscriberBase):
 
     @property
     def running(self) -> bool:
-        """True while there is a thread."""
+        """True while the thread runs."""
         return self._worker.running
 
     @property
     def is_running(self) -> bool:
-        """Same as `running`."""
+        """The value of `running`."""
         return self.running
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ class ThreadedSubscriber(SubscriberBase):
 
 
 class Worker:
-    """A thread that any thread may restart. Its work begins when the thread before it has ended.
+    """A thread that any thread may restart. Its work begins when the previous thread has ended.
 
     Args:
         name: the thread's name.
@@ -215,13 +215,13 @@ class Worker:
             return
         try:
             thread.join(_STOP_TIMEOUT if timeout is None else timeout)
-        except RuntimeError:  # Ctrl-C interrupted its start: the thread, if any, sees the event
+        except RuntimeError:  # Ctrl-C interrupted its start: the thread, if any, checks the event
             return
         if thread.is_alive():
             log.warning("thread %r has not ended in time", self._name)
 
     def _run(self, stop: threading.Event, before: threading.Thread | None) -> None:
-        if before is not None:  # `stop` gave up waiting for its callback
+        if before is not None:  # `stop` has timed out waiting for its callback
             before.join()
         for place in self._places:
             try:

@@ -50,7 +50,7 @@ class DiscoveryClient(Closing):
         return _warned(topic_named(topic_name) is None, "unregistered", topic_name)
 
     def lookup_topic(self, topic_name: str) -> TopicInfo | None:
-        """The topic, if it has a publisher."""
+        """The topic; None if it has no publisher."""
         return topic_named(topic_name)
 
     def wait_for_topic(
@@ -59,20 +59,22 @@ class DiscoveryClient(Closing):
         """Waits until the topic has a publisher; None after `timeout` seconds.
 
         Args:
-            poll_interval: ignored: it does not poll.
+            topic_name: the topic.
+            timeout: seconds.
+            poll_interval: ignored: the call does not poll.
         """
         deadline = time.monotonic() + timeout
         while (left := deadline - time.monotonic()) > 0:
             if wait_for_topic(topic_name, left, participant()) is not Outcome.DONE:
                 break
-            if (found := topic_named(topic_name)) is not None:  # the publisher may be gone again
+            if (found := topic_named(topic_name)) is not None:  # the publisher may have ended
                 return found
         return None
 
     async def wait_for_topic_async(
         self, topic_name: str, timeout: float = 600.0, poll_interval: float = 0.5
     ) -> TopicInfo | None:
-        """`wait_for_topic` in an event loop; looks every `poll_interval` seconds."""
+        """`wait_for_topic` in an event loop. It checks every `poll_interval` seconds."""
         deadline = time.monotonic() + timeout
         while (left := deadline - time.monotonic()) > 0:
             if (found := topic_named(topic_name)) is not None:
@@ -81,7 +83,7 @@ class DiscoveryClient(Closing):
         return None
 
     def ping(self) -> bool:
-        """Always True: there is no daemon to answer."""
+        """Always True: there is no daemon."""
         return True
 
     def list_topics(self) -> list[TopicInfo]:

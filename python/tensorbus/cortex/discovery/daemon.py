@@ -1,4 +1,4 @@
-"""The command in place of Cortex's daemon: `python -m tensorbus.cortex.discovery.daemon`."""
+"""The command that replaces Cortex's daemon: `python -m tensorbus.cortex.discovery.daemon`."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from tensorbus._base.participant import participant
 from tensorbus._topics.listing import PublisherInfo, list_topics
 
-# Accepted wherever Cortex takes an address, and ignored.
+# The default of arguments that are an address in Cortex; they are ignored.
 DEFAULT_DISCOVERY_ADDRESS = "ipc:///tmp/cortex/discovery.sock"
 
 
@@ -38,11 +38,16 @@ class TopicInfo:
     """A topic, and its first publisher."""
 
     name: str
-    address: str  # of the socket of the publisher's process
-    message_type: str  # the name of the class, without its module; "": any
-    fingerprint: int  # of that type; 0: any
+    address: str
+    """The address of the socket of the publisher's process."""
+    message_type: str
+    """The name of the message class, without its module; "": any data."""
+    fingerprint: int
+    """The fingerprint of that type; 0: any data."""
     publisher_node: str
-    publishers: tuple[PublisherInfo, ...] = field(default=(), repr=False, compare=False)  # all
+    """The name of the publisher's node."""
+    publishers: tuple[PublisherInfo, ...] = field(default=(), repr=False, compare=False)
+    """All publishers of the topic."""
 
 
 def topics(domain: str | None = None) -> list[TopicInfo]:
@@ -61,7 +66,7 @@ def topics(domain: str | None = None) -> list[TopicInfo]:
 
 
 def topic_named(name: str, domain: str | None = None) -> TopicInfo | None:
-    """The topic of this name, if it has a publisher."""
+    """The topic with this name; None if it has no publisher."""
     return next((topic for topic in topics(domain) if topic.name == name), None)
 
 

@@ -1,4 +1,4 @@
-"""A class in place of Cortex's daemon. It has nothing to do and only waits."""
+"""A class that replaces Cortex's daemon. It only waits."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ class DiscoveryDaemon:
             self._stop.wait()
 
     def stop(self) -> None:
-        """Ends `start`. Call it from any thread."""
+        """Ends `start`. Any thread may call it."""
         self._stop.set()

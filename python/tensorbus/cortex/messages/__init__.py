@@ -1,4 +1,4 @@
-"""Messages under Cortex's module names."""
+"""Messages under the module names of Cortex."""
 
 from tensorbus.cortex.messages.base import (
     Message,

@@ -1,4 +1,4 @@
-"""Cortex's base of messages."""
+"""Cortex's base class of messages."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ __all__ = ["Message", "MessageFingerprintError", "MessageHeader", "MessageType"]
 
 _HEADER = struct.Struct(">QQQ")
 
-# Cortex's class of each standard message, by our class and by the fingerprint that both share.
+# Cortex's class of each standard message, by the class in `tensorbus` and by fingerprint, which is
+# the same for both classes.
 STANDARD: dict[type[Ours], type[Message]] = {}
 STANDARD_BY_FINGERPRINT: dict[int, type[Message]] = {}
 
 
 class MessageFingerprintError(TypeMismatch, RuntimeError):
-    """A publisher's messages are of another type; the text shows both types."""
+    """A publisher's messages have another type; the text shows both types."""
 
 
 MessageFingerprintError.__module__ = "tensorbus.cortex"
@@ -43,11 +44,15 @@ class MessageHeader:
     3
     """
 
-    fingerprint: int  # of the type as which it was published
-    timestamp_ns: int  # wall clock at publish
-    sequence: int  # counts from 0 for each publisher
+    fingerprint: int
+    """The fingerprint of the type that the publisher had."""
+    timestamp_ns: int
+    """The wall clock when it was published, in nanoseconds since 1970."""
+    sequence: int
+    """The number of the message; each publisher counts from 0."""
     topic: str = ""
-    publisher: str = ""  # identifies the publisher among the topic's
+    publisher: str = ""
+    """Identifies the publisher in the topic."""
 
     def to_bytes(self) -> bytes:
         """Fingerprint, timestamp and sequence as three big-endian u64."""
@@ -55,10 +60,10 @@ class MessageHeader:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> MessageHeader:
-        """Reads the bytes of `to_bytes`.
+        """The header in the bytes of `to_bytes`.
 
         Raises:
-            struct.error: fewer than 24 bytes.
+            struct.error: there are fewer than 24 bytes.
         """
         return cls(*_HEADER.unpack_from(data))
 
@@ -69,7 +74,7 @@ class MessageHeader:
 
 
 class Message(Ours):
-    """A `tensorbus.Message` whose fields accept any value, whatever their annotations are.
+    """A `tensorbus.Message` whose fields accept any value: annotations are not checked.
 
     >>> @dataclasses.dataclass
     ... class Speed(Message):
@@ -106,7 +111,7 @@ class Message(Ours):
         """See `tensorbus.Message.decode`.
 
         Raises:
-            ValueError: the message's type is not known in this process.
+            ValueError: this process has no class of the message's type.
         """
         standard = STANDARD_BY_FINGERPRINT.get(fingerprint_in(data))
         if standard is not None:
@@ -123,7 +128,7 @@ class MessageType(OurTypes):
 
     @staticmethod
     def get(fingerprint: int) -> type[Ours] | None:
-        """The class with this fingerprint, if this process has one."""
+        """The class with this fingerprint; None if this process has none."""
         found = OurTypes.get(fingerprint)
         return None if found is None else STANDARD.get(found, found)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _unchecked(cls: Any) -> Any:
-    """The class for Cortex's programs: its name is the same, and so is its fingerprint."""
+    """The class for Cortex's programs, with the same name and fingerprint."""
     members = {"__doc__": cls.__doc__, "__module__": __name__}
     made = types.new_class(
         cls.__name__,

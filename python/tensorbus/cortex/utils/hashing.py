@@ -13,7 +13,7 @@ _registered: dict[type[Message], int] = {}
 
 
 def compute_fingerprint(message_class: type[Message]) -> int:
-    """A 64-bit hash of the class's name and fields, the same in every process.
+    """A 64-bit hash of the class's name and fields; it is the same in every process.
 
     >>> from tensorbus import IntMessage
     >>> bytes_to_fingerprint(fingerprint_to_bytes(compute_fingerprint(IntMessage))) == (
@@ -30,21 +30,21 @@ def fingerprint_to_bytes(fingerprint: int) -> bytes:
 
 
 def bytes_to_fingerprint(data: bytes) -> int:
-    """Reads the bytes of `fingerprint_to_bytes`."""
+    """The fingerprint in the bytes of `fingerprint_to_bytes`."""
     fingerprint: int = _U64.unpack_from(data)[0]
     return fingerprint
 
 
 def get_cached_fingerprint(message_class: type[Message]) -> int:
-    """The registered fingerprint of the class, else `compute_fingerprint`."""
+    """The registered fingerprint of the class; without one, `compute_fingerprint`."""
     return _registered.get(message_class) or compute_fingerprint(message_class)
 
 
 def register_fingerprint(message_class: type[Message], fingerprint: int) -> None:
-    """Sets the result of `get_cached_fingerprint`. Topics compare `compute_fingerprint` alone."""
+    """Sets the result of `get_cached_fingerprint`. Topics use only `compute_fingerprint`."""
     _registered[message_class] = fingerprint
 
 
 def clear_fingerprint_cache() -> None:
-    """Forgets registered fingerprints."""
+    """Removes the registered fingerprints."""
     _registered.clear()

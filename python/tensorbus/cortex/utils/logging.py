@@ -24,7 +24,7 @@ def get_logger(name: str, level: int = logging.INFO) -> logging.Logger:
 
 
 def set_log_level(logger: logging.Logger, level: str) -> None:
-    """Sets the level of a logger and its handlers by the level's name; INFO if it is unknown."""
+    """Sets the level of a logger and its handlers, by name; an unknown name means INFO."""
     _set(logger, getattr(logging, level.upper(), logging.INFO))
 
 

@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 
 def run(coro: Coroutine[Any, Any, T], *, debug: bool = False) -> T:
-    """See `tensorbus.run`. `Node.run` returns when cancelled, so Ctrl-C ends it without an error.
+    """See `tensorbus.run`. A cancelled `Node.run` returns, so that Ctrl-C ends it without an error.
 
     Args:
         coro: the program.
-        debug: the event loop's debug mode.
+        debug: use the debug mode of the event loop.
 
     >>> async def main():
     ...     return 7

@@ -43,7 +43,7 @@ def is_free_threaded() -> bool:
 
 
 def low_latency_advisory() -> str | None:
-    """A way to make threads with callbacks wait less for one another; None if there is none."""
+    """Advice that reduces the waits of threads with callbacks; None if there is none."""
     info = runtime_info()
     if info.free_threaded:
         return None

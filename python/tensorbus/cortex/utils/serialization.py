@@ -14,7 +14,7 @@ def serialize(value: Any) -> bytes:
     """Serializes None, bool, int, float, str, bytes, arrays, tensors, and lists and dicts of these.
 
     Raises:
-        TypeError: the value holds something else; the text names it.
+        TypeError: the value contains a value of another type; the text names it.
 
     >>> data = serialize({"gain": 0.5})
     >>> deserialize(data) == ({"gain": 0.5}, len(data))

@@ -1,6 +1,7 @@
 """Durations of parts of a program.
 
-`CORTEX_TRACE_LATENCY` is how many durations to keep under each name; by default 0: off.
+`CORTEX_TRACE_LATENCY` is the number of durations that are kept for each name. 0, the default, keeps
+none.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def stage(name: str) -> Iterator[None]:
 
 
 def record(name: str, nanoseconds: int) -> None:
-    """Records a duration under a name; the oldest is dropped when there are too many."""
+    """Records a duration under a name. If there are too many, the oldest is dropped."""
     if enabled():
         with _lock:
             _samples.setdefault(name, deque(maxlen=_CAPACITY)).append(int(nanoseconds))
@@ -58,7 +59,7 @@ def snapshot() -> dict[str, list[int]]:
 
 
 def reset() -> None:
-    """Forgets all durations."""
+    """Removes all durations."""
     with _lock:
         _samples.clear()
 

@@ -55,15 +55,16 @@ void Connection::on_ready(Cause cause) {
     if (error.code() == Code::kOutOfMemory && may_try_again(cause)) throw;
     if (error.code() != Code::kOutOfMemory) why = error.what();
   } catch (const std::bad_alloc&) {
-    shortage_ = "no memory";  // short enough to need no memory
+    shortage_ = "no memory";  // short enough for no allocation
     if (may_try_again(cause)) throw;
   }
   close();
   on_end_(why);
 }
 
-// Returns true if the message may be handled again after a limit. No message is lost, except from a
-// peer that is gone: its message could wait forever for resources that the peer itself holds.
+// Returns true if the message may be handled again after a limit was met. No message is lost,
+// except from a peer that is gone: its message could wait forever for resources that the peer
+// itself holds.
 bool Connection::may_try_again(Cause cause) noexcept {
   return cause == Cause::kReady && (!channel_->peer_is_gone() || ++tries_ < kLastTries);
 }
@@ -76,9 +77,9 @@ bool Connection::handle_messages(Cause cause) {
   }
   if (paused_ && cause == Cause::kReady) return false;
   // Handles a bounded number of messages at a time, so that a peer that never stops sending does
-  // not block the others. Messages that a peer sent before its death are handled first; a child
-  // with the socket may go on sending.
-  std::optional<link::Channel::Batch> answers;  // to messages that came in one batch
+  // not block the others. At the peer's death, first handles the messages that the peer had sent.
+  // Their number is bounded, too: a forked child with the socket may go on sending.
+  std::optional<link::Channel::Batch> answers;  // replies to the messages of one datagram
   for (int i = 0; i < (cause == Cause::kDeath ? kLastMessages : kAtATime); ++i) {
     const auto state = unhandled_ ? link::Channel::State::kMessage : channel_->receive(received_);
     if (state == link::Channel::State::kEnded) return true;

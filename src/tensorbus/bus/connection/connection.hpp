@@ -10,8 +10,8 @@
 
 namespace tensorbus::bus {
 
-// One end of a connection: passes the peer's messages to a handler, and reports the end once. On
-// the event loop only.
+// One end of a connection: passes the peer's messages to a handler, and reports the end once. Used
+// only on the event loop.
 class Connection {
  public:
   using OnMessage = std::function<void(link::Channel::Received&)>;
@@ -21,15 +21,15 @@ class Connection {
   // Both are called on the event loop; on_end is called at most once, and last. An Error that
   // on_message throws ends the connection. If on_message meets a limit (Error(kOutOfMemory),
   // std::bad_alloc), it is called again later with the same message, until it succeeds; other
-  // messages wait. If the peer has hung up, this is repeated for about a second only.
+  // messages wait. After the peer has hung up, this is repeated only for about a second.
   Connection(EventLoop& loop, platform::Fd socket, OnMessage on_message, OnEnd on_end);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
   const std::shared_ptr<link::Channel>& channel() const noexcept { return channel_; }
-  // Stops reading from the peer until the peer has read what was sent. For the side that replies:
-  // if both sides did this, each could wait for the other.
+  // Stops reading from the peer while messages to the peer wait in the channel. Only for the side
+  // that replies: if both sides did this, each could wait for the other.
   void listen_when_handled();
   // Also watches a pidfd for the peer's death. The caller owns the descriptor.
   void watch_death(int pidfd);

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kMaxLinks = 65536;
 constexpr std::size_t kMaxText = 3000;  // bytes of a refusal
 
-// Returns why the subscriber cannot read what is published; nothing if it can.
+// Returns the reason why the subscriber cannot read the published messages; empty if it can.
 std::optional<std::string> mismatch(const link::Subscribe& asked, const MessageType& published) {
   if (asked.fingerprint == 0 || published.is_any() || asked.fingerprint == published.fingerprint())
     return std::nullopt;
@@ -29,7 +29,7 @@ std::optional<std::string> mismatch(const link::Subscribe& asked, const MessageT
   } catch (const Error& error) {
     throw Error(Code::kProtocol, std::string("SUBSCRIBE.type: ") + error.what());
   }
-  return asked.type + ": not the published type, and too long a definition to be compared with it";
+  return asked.type + ": its fingerprint differs, and its definition is too long to be compared";
 }
 
 platform::Fd of_same_user(platform::Fd socket) {
@@ -84,7 +84,7 @@ void InboundConnection::stop() {
 void InboundConnection::hang_up(const std::string& why) {
   if (!why.empty() && !stopped_)
     context_.log.write(platform::LogLevel::kError, {}, account_.pid(),
-                       {"ended the connection that it had opened: ", why});
+                       {"ended the connection from it: ", why});
   stop();
   if (why.empty() && lineage_ && !lineage_->ended() && stop_links()) return;
   end();
@@ -97,7 +97,8 @@ void InboundConnection::end() {
   while (!links_.empty()) end_link(links_.begin());
 }
 
-// Takes back what the borrower has not popped. Returns true if the borrower holds more.
+// Takes back the samples that the borrower has not popped. Returns true if the borrower still has
+// leases.
 bool InboundConnection::stop_links() {
   bool held = session_->lends();
   for (const auto& [number, link] : links_)
@@ -116,7 +117,7 @@ link::PublishedRef InboundConnection::issued(std::uint32_t link, std::uint64_t t
   return found->second.publisher->issued(*found->second.link, token);
 }
 
-void InboundConnection::tell_ended() {
+void InboundConnection::notify_ended() {
   if (stopped_) return;
   for (auto& [number, link] : links_) {
     if (!link.link) continue;
@@ -140,7 +141,7 @@ void InboundConnection::tell_ended() {
   }
 }
 
-void InboundConnection::tell_retired(memory::SegmentId segment) {
+void InboundConnection::send_retired(memory::SegmentId segment) {
   if (!stopped_) segments_->retire(segment);
 }
 
@@ -158,16 +159,17 @@ void InboundConnection::on_message(link::Channel::Received& received) {
 
 void InboundConnection::on(const link::Unsubscribe& left) {
   const auto found = links_.find(left.number);
-  if (found == links_.end()) return;  // its refusal is on the way
+  if (found == links_.end()) return;  // the link was refused
   (void)found->second.publisher->stop_link(found->second.link);
 }
 
 void InboundConnection::on(const link::Done& done) {
   const auto found = links_.find(done.number);
-  if (found != links_.end()) end_link(found);  // else it was refused
+  if (found != links_.end()) end_link(found);  // else the link was refused
 }
 
-// Returns nothing without room; the subscriber then polls from time to time.
+// Returns an empty result if there is no room. Without a notifier, the waiting side is checked from
+// time to time.
 std::optional<memory::PeerCharge> InboundConnection::charge_for_notifier() const {
   try {
     return account_.take({.descriptors = 1});
@@ -188,7 +190,7 @@ void InboundConnection::on(const link::Event& event, platform::Fd notifier) {
 void InboundConnection::greet(link::Channel::Received& received) {
   try {
     if (!peer_) peer_ = link::accept_hello(received);
-    account_.require_descriptors(0);  // its pidfd is one more
+    account_.require_descriptors(0);  // checked again, because HELLO brought descriptors
     session_->know(peer_->id);
   } catch (const memory::PeerLimit& limit) {
     context_.log.write(platform::LogLevel::kWarning, {}, account_.pid(),
@@ -201,7 +203,7 @@ void InboundConnection::greet(link::Channel::Received& received) {
   }
   if (peer_->pidfd) {
     peer_memory_->pidfd = std::make_shared<const platform::Fd>(std::move(peer_->pidfd));
-    segments_->know_peer(peer_memory_->pidfd);
+    segments_->set_peer(peer_memory_->pidfd);
   }
   if (peer_memory_->pidfd) connection_.watch_death(peer_memory_->pidfd->get());
   if (peer_->lineage) {
@@ -216,7 +218,7 @@ void InboundConnection::greet(link::Channel::Received& received) {
 }
 
 // Accepts any version of the protocol: a report describes itself. The peer is charged for the
-// report until it hangs up, which it does when it has mapped the report.
+// report until it hangs up, which it does after it has read the report.
 void InboundConnection::inspect(link::Channel::Received& received) {
   received.require_fds(0, 0);
   (void)received.as<link::Inspect>();
@@ -236,7 +238,7 @@ void InboundConnection::inspect(link::Channel::Received& received) {
     fds.push_back(platform::sealed_copy("tensorbus-inspection", report));
     connection_.channel()->send(link::Inspected{report.size()}, std::move(fds));
   } catch (...) {
-    inspection_.reset();  // it is made again
+    inspection_.reset();  // the report is made again
     throw;
   }
 }
@@ -252,8 +254,8 @@ void InboundConnection::add_lent(LentReport& sum, std::uint64_t wall_ns) const {
   }
 }
 
-// The tracer is charged for the ring, even while samples keep it after the connection. Tracing goes
-// on until the connection ends (stop()).
+// The tracer is charged for the ring, even while samples keep the ring after the end of the
+// connection. Tracing goes on until the connection ends (stop()).
 void InboundConnection::trace(link::Channel::Received& received) {
   received.require_fds(0, 0);
   if (received.header.version != link::kProtocolVersion)
@@ -262,7 +264,7 @@ void InboundConnection::trace(link::Channel::Received& received) {
                                                      ", this process version " +
                                                      std::to_string(link::kProtocolVersion));
   const auto asked = received.as<link::Trace>();
-  if (!context_.tracing) return refuse_tracer(Code::kUnsupported, "it cannot be traced");
+  if (!context_.tracing) return refuse_tracer(Code::kUnsupported, "it has no support for traces");
   try {
     const auto ring = context_.tracing->start(asked.topics, account_.pid(),
                                               account_.take({.descriptors = 1,
@@ -285,7 +287,7 @@ void InboundConnection::trace(link::Channel::Received& received) {
 void InboundConnection::refuse_tracer(Code code, const std::string& why) {
   traced_ = Traced::kRefused;
   context_.log.write(platform::LogLevel::kWarning, {}, account_.pid(),
-                     {"refused to be traced by it: ", why});
+                     {"refused its request for a trace: ", why});
   refuse(0, code, why);
 }
 
@@ -302,7 +304,7 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
   }
   const std::shared_ptr<Sender> publisher = find_publisher_(asked.publisher);
   if (!publisher || publisher->topic() != asked.topic)
-    return refuse(asked, Code::kClosed, "there is no such publisher any more");
+    return refuse(asked, Code::kClosed, "the publisher no longer exists");
   if (grant > publisher->max_grant())
     return refuse(
         asked, Code::kUnsupported,
@@ -325,7 +327,8 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
   } catch (const memory::PeerLimit& limit) {
     return refuse(asked, limit.code(), limit.what());
   }
-  // Allocates the link's memory, or refuses the link, before the borrower knows of it.
+  // Prepares the refusal first: without memory for the link, there may be none for the message
+  // either.
   auto no_memory = link::Channel::prepare(link::Refused{
       asked.link, static_cast<std::uint32_t>(Code::kOutOfMemory), "the publisher has no memory"});
   const auto entry =
@@ -361,7 +364,7 @@ void InboundConnection::on(const link::Subscribe& asked, platform::Fd sender) {
     end_link(entry);
     refuse(asked, Code::kClosed, "the publisher is closed");
   } catch (const Error& error) {
-    // No memory or descriptors for a link: this participant's limit, not the peer's error.
+    // Memory or descriptors are short: a limit of this participant, not an error of the peer.
     end_link(entry);
     refuse(asked, error.code(), error.what());
   } catch (const std::bad_alloc&) {

@@ -17,8 +17,8 @@
 
 namespace tensorbus::bus {
 
-// A connection of a borrower, and its links to this participant's publishers. On the event loop
-// only.
+// A connection that a borrower has opened, and its links to this participant's publishers. Used
+// only on the event loop.
 class InboundConnection {
  public:
   using FindPublisher = std::function<std::shared_ptr<Sender>(std::uint32_t number)>;
@@ -29,29 +29,30 @@ class InboundConnection {
   InboundConnection(ParticipantContext& context, platform::Fd socket, FindPublisher find,
                     OnEnd on_end);
 
-  // Whether the first message (HELLO, INSPECT or TRACE) was replied to, and the opening time of the
-  // connection.
+  // Returns true if this side has replied to the first message (HELLO, INSPECT or TRACE).
   bool greeted() const noexcept {
     return greeted_ || inspection_.has_value() || traced_ != Traced::kNot;
   }
+  // Returns the time at which the connection was accepted.
   std::chrono::steady_clock::time_point since() const noexcept { return since_; }
   // Returns the limit that prevents the handling of the first message; empty if none does.
   const std::string& shortage() const noexcept { return connection_.shortage(); }
-  // Refuses a peer that was not greeted, because there is no room for it.
+  // Refuses a peer whose first message has no reply, because there is no room for the connection.
   void turn_away(const std::string& why) noexcept;
   pid_t pid() const noexcept { return account_.pid(); }
 
-  // The borrower is gone: takes all leases back, at once or when its lineage has ended. Until then
-  // its forked children may read what it held.
+  // Called when the borrower is gone. Takes all leases back: at once, or when its lineage has
+  // ended, because until then its forked children may read the memory that it held.
   void hang_up(const std::string& why);
   // Takes all leases back, because this participant closes or the lineage has ended.
   void end();
   bool ended() const noexcept { return ended_; }
   const std::shared_ptr<PeerSession>& session() const noexcept { return session_; }
-  // Notifies the subscribers of publishers that have closed since the last call.
-  void tell_ended();
-  void tell_retired(memory::SegmentId segment);
-  // Adds what the borrower has of this participant's memory.
+  // Notifies the subscribers whose publishers have closed, or have stopped their links, since the
+  // last call.
+  void notify_ended();
+  void send_retired(memory::SegmentId segment);
+  // Adds the leases that the borrower has on this participant's memory.
   void add_lent(LentReport& sum, std::uint64_t wall_ns) const;
 
  private:
@@ -87,7 +88,7 @@ class InboundConnection {
   const FindPublisher find_publisher_;
   const OnEnd on_end_;
   const memory::PeerAccount account_;
-  memory::PeerCharge charge_;  // until peer_memory_ has it
+  memory::PeerCharge charge_;  // moves to peer_memory_
   Connection connection_;
   std::shared_ptr<link::SegmentSender> segments_;
   std::shared_ptr<link::PeerMemory> peer_memory_;  // the memory that the borrower lends
@@ -96,9 +97,9 @@ class InboundConnection {
   bool greeted_ = false;            // HELLO was replied to
   // The charge for the report that INSPECT requested, until the peer hangs up.
   std::optional<memory::PeerCharge> inspection_;
-  // Whether a tracer has opened the connection.
+  // Set if a tracer has opened the connection.
   enum class Traced : std::uint8_t { kNot, kRefused, kOn } traced_ = Traced::kNot;
-  bool stopped_ = false;  // no more is read or sent
+  bool stopped_ = false;  // no more messages are read or sent
   bool ended_ = false;
   Links links_;
   std::optional<Lineage> lineage_;  // the borrower's, if it sent one

@@ -13,7 +13,7 @@
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::chrono::seconds kGreetingDelay{5};  // until a peer must have sent HELLO
+constexpr std::chrono::seconds kGreetingDelay{5};  // until a peer must have sent its first message
 
 }  // namespace
 
@@ -37,7 +37,8 @@ void InboundConnections::accept(const platform::Fd& listener) {
   }
 }
 
-// Returns false if no connection waits. Throws if one waits but cannot be refused either.
+// Returns false if no connection waits. Throws if a connection waits that can be neither accepted
+// nor refused.
 bool InboundConnections::accept_next(const platform::Fd& listener) {
   while (true) {
     try {
@@ -53,7 +54,8 @@ bool InboundConnections::accept_next(const platform::Fd& listener) {
         return false;
       }
       turn_away(peer, shortage);
-      // Reuses its descriptor number, which no other thread can get in the meantime.
+      // Turns the peer's descriptor into the reserve: if it were closed first, another thread could
+      // take its number.
       if (::dup3(context_.wake_page->memfd().get(), peer.get(), O_CLOEXEC) >= 0)
         reserve_ = std::move(peer);
     }
@@ -81,7 +83,7 @@ std::shared_ptr<link::Channel> InboundConnections::adopt(platform::Fd socket) {
     return connections_.back()->session()->peer_memory()->channel;
   } catch (const Error& error) {
     if (error.code() == Code::kOutOfMemory) throw;
-    // Another user's process: the socket closes, which it notices.
+    // The peer is a process of another user. Its socket is closed.
     context_.log.write(platform::LogLevel::kWarning, {}, pid,
                        {"refused its connection: ", error.what()});
   }
@@ -109,12 +111,12 @@ void InboundConnections::drop_silent() {
   if (silent) context_.loop.schedule(dropping_silent_, kGreetingDelay / 5);
 }
 
-void InboundConnections::tell_ended() {
-  for (const auto& connection : connections_) connection->tell_ended();
+void InboundConnections::notify_ended() {
+  for (const auto& connection : connections_) connection->notify_ended();
 }
 
-void InboundConnections::tell_retired(memory::SegmentId segment) {
-  for (const auto& connection : connections_) connection->tell_retired(segment);
+void InboundConnections::send_retired(memory::SegmentId segment) {
+  for (const auto& connection : connections_) connection->send_retired(segment);
 }
 
 void InboundConnections::end() {

@@ -10,7 +10,7 @@
 
 namespace tensorbus::bus {
 
-// The connections that other participants opened to this one. On the event loop only.
+// The connections that participants have opened to this one. Used only on the event loop.
 class InboundConnections {
  public:
   InboundConnections(ParticipantContext& context, StaleFiles& stale_files,
@@ -25,12 +25,12 @@ class InboundConnections {
   // Serves one connection. Returns its channel; null if the connection was refused.
   std::shared_ptr<link::Channel> adopt(platform::Fd socket);
 
-  void tell_ended();
-  void tell_retired(memory::SegmentId segment);
+  void notify_ended();
+  void send_retired(memory::SegmentId segment);
   const std::vector<std::unique_ptr<InboundConnection>>& all() const noexcept {
     return connections_;
   }
-  // Ends all connections, because this participant is gone.
+  // Ends all connections, because this participant closes.
   void end();
 
  private:
@@ -44,7 +44,7 @@ class InboundConnections {
   const InboundConnection::FindPublisher find_publisher_;
   EventLoop::Task& dropping_ended_;
   EventLoop::Task& dropping_silent_;
-  platform::Fd newcomer_;  // accepted, but no memory for its connection yet
+  platform::Fd newcomer_;  // accepted, but there is no memory for its connection yet
   // A descriptor in reserve. It is closed to accept a connection that must be refused because no
   // other descriptor is free, and then reopened. Empty: it could not be reopened yet.
   platform::Fd reserve_ = platform::make_event();

@@ -64,7 +64,7 @@ void OutboundConnection::end(const std::string& why) {
         {turned_away() ? "trying again later: " : "ended the connection to it: ", why});
   ended_ = true;
   connection_.close();
-  // Replies after its HELLO are unread if there is no room to read them.
+  // Because of a shortage, the owner's HELLO may be unread: the owner may have handled requests.
   const bool took_nothing =
       !greeted_ && (turned_away() || (why.empty() && connection_.shortage().empty()));
   session_->end(why, refusal_.value_or(Code::kClosed), took_nothing);
@@ -106,7 +106,7 @@ bool OutboundConnection::has_link(const std::shared_ptr<Receiver>& subscriber,
 }
 
 bool OutboundConnection::idle() {
-  // A stopped owner may never reply: subscribers that have closed no longer wait for it.
+  // Removes subscribers that have closed: a stopped owner may never reply.
   std::erase_if(wanted_, [](const Wanted& wanted) { return wanted.subscriber->closed(); });
   std::erase_if(links_, [](const auto& item) { return item.second.link.expired(); });
   return links_.empty() && wanted_.empty() && !session_->used();
@@ -126,7 +126,8 @@ void OutboundConnection::on(const link::Refused& refused) {
   if (!subscriber || !link) return;
   const Code code = link::code_of(refused.code);
   const std::string why = link::as_reason(refused.text);
-  // receive() throws a mismatch. A publisher may close during the request.
+  // Logs a type mismatch as information, since receive() throws it. Does not log that the publisher
+  // has closed during the request.
   if (code != Code::kClosed)
     log(code == Code::kTypeMismatch ? platform::LogLevel::kInfo : platform::LogLevel::kWarning,
         *link, {"its publisher refused the subscriber: ", why});
@@ -170,7 +171,7 @@ void OutboundConnection::greet(link::Channel::Received& received) {
     throw Error(Code::kClosed, "process " + std::to_string(account_.pid()) +
                                    " refused the connection: " + link::as_reason(refused.text));
   }
-  if (!peer_memory_->wake_page) know(received);  // else only memory for the rest was missing
+  if (!peer_memory_->wake_page) know(received);  // else HELLO was read before a limit was met
   if (peer_memory_->pidfd) connection_.watch_death(peer_memory_->pidfd->get());
   for (; !wanted_.empty(); wanted_.erase(wanted_.begin())) {
     wanted_.front().subscriber->add(wanted_.front().link);
@@ -194,7 +195,7 @@ void OutboundConnection::know(link::Channel::Received& hello) {
     });
   peer_memory_->wake_page = std::move(peer.wake_page);
   if (peer.pidfd) peer_memory_->pidfd = std::make_shared<const platform::Fd>(std::move(peer.pidfd));
-  segments_->know_peer(peer_memory_->pidfd);
+  segments_->set_peer(peer_memory_->pidfd);
 }
 
 OutboundConnection::Wanted OutboundConnection::link_named(std::uint32_t number) const {

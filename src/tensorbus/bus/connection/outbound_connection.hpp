@@ -20,13 +20,13 @@
 
 namespace tensorbus::bus {
 
-// A connection to an owner, and the links of this participant's subscribers over it. On the event
-// loop only. The part that leases need (link::PeerMemory) outlives it.
+// A connection to an owner, and the links of this participant's subscribers over it. Used only on
+// the event loop. Leases keep the part that they need (link::PeerMemory).
 class OutboundConnection {
  public:
   using OnEnd = std::function<void(OutboundConnection&, const std::string& why)>;
-  // Called when a subscription has ended, but not the publisher: the owner hung up, or has no room
-  // for it now. Must not throw.
+  // Called when a subscription has ended although its publisher may go on: the owner has hung up,
+  // or has no room for the subscription now. Must not throw.
   using OnLost = std::function<void(const std::shared_ptr<Receiver>&, std::uint32_t publisher)>;
 
   // Throws Error(kPermission) if the peer belongs to another user, memory::PeerLimit if there is no
@@ -39,18 +39,21 @@ class OutboundConnection {
   const Id& owner() const noexcept { return owner_; }
 
   void subscribe(const std::shared_ptr<Receiver>& subscriber, std::uint32_t publisher);
-  // The owner is gone, or this participant closes. Memory that was lent to the owner is taken back
-  // now, or when the owner's lineage has ended; in the second case `on_end` is called once more.
+  // Called when the owner is gone, or when this participant closes. Takes back the memory that was
+  // lent to the owner: now, or when the owner's lineage has ended. In the second case, `on_end` is
+  // then called once more.
   void end(const std::string& why);
-  // Returns true if the owner lives but had no room for the connection: it may be asked again.
+  // Returns true if the owner is alive but had no room for the connection, which may be opened
+  // again.
   bool turned_away() const noexcept { return refusal_ == Code::kOutOfMemory; }
   // Returns true after the owner's HELLO.
   bool greeted() const noexcept { return greeted_; }
   bool has_link(const std::shared_ptr<Receiver>& subscriber, std::uint32_t publisher) const;
   bool ended() const noexcept { return ended_; }
-  // Returns true if no subscriber has a link over it, and no other request was ever sent over it.
+  // Returns true if no subscriber has a link over this connection, and no other request was ever
+  // sent over it.
   bool idle();
-  void tell_retired(memory::SegmentId segment) { segments_->retire(segment); }
+  void send_retired(memory::SegmentId segment) { segments_->retire(segment); }
   const std::shared_ptr<PeerSession>& session() const noexcept { return session_; }
 
  private:
@@ -73,7 +76,7 @@ class OutboundConnection {
   void log(platform::LogLevel level, const link::BorrowerLink& link,
            std::initializer_list<std::string_view> text) noexcept;
   void lost(const std::shared_ptr<Receiver>& subscriber, const link::BorrowerLink& link);
-  // Returns both ends of a link that the owner names; either may be gone here.
+  // Returns the subscriber and the link with this number; either is null if it is gone.
   Wanted link_named(std::uint32_t number) const;
 
   ParticipantContext& context_;
@@ -81,7 +84,7 @@ class OutboundConnection {
   const OnEnd on_end_;
   const OnLost on_lost_;
   const memory::PeerAccount account_;
-  memory::PeerCharge charge_;  // until peer_memory_ has it
+  memory::PeerCharge charge_;  // moves to peer_memory_
   Connection connection_;
   std::shared_ptr<link::PeerMemory> peer_memory_;
   std::shared_ptr<link::SegmentSender> segments_;  // sends this participant's segments to the owner

@@ -28,7 +28,7 @@ OutboundConnections::Found OutboundConnections::find_or_connect(const Id& owner)
   if (owner == context_.self)
     if (OutboundConnection* const own = connect_to_self()) return {own};
   if (stale_files_.is_dead(owner)) {
-    // It may listen again before the next check.
+    // The participant may listen again before the next check.
     context_.loop.schedule(look_again_, kRetryDelay);
     return {nullptr, true};
   }
@@ -50,8 +50,8 @@ OutboundConnections::Found OutboundConnections::find_or_connect(const Id& owner)
 }
 
 // Called before a connection is opened. Throws unless there are descriptors for its socket and for
-// every HELLO to come: once an owner has replied, it may have handled requests, and the connection
-// must not fail because descriptors are short.
+// every HELLO that has not come yet: an owner that has replied may have handled requests, and the
+// connection must not fail because descriptors are short.
 void OutboundConnections::require_descriptors() const {
   constexpr std::size_t kOfHello = 2;
   const auto waiting = static_cast<std::size_t>(
@@ -72,7 +72,7 @@ OutboundConnection* OutboundConnections::adopt(const Id& owner, platform::Fd soc
   auto made = std::make_shared<OutboundConnection>(
       context_, owner, std::move(socket),
       [this](OutboundConnection& gone, const std::string& why) {
-        // The second call: its lineage has ended.
+        // The second call comes when its lineage has ended.
         if (gone.ended()) return context_.loop.schedule(dropping_departed_);
         forget(gone, why);
       },
@@ -97,8 +97,8 @@ std::vector<std::shared_ptr<link::PeerMemory>> OutboundConnections::orphaned_mem
     if (auto memory = at->second.lock()) left.push_back(std::move(memory));
   if (const auto found = outbound_.find(owner); found != outbound_.end())
     left.push_back(found->second->session()->peer_memory());
-  // The end of a connection may not have been noticed yet. A connection that goes on belongs to a
-  // living participant, even if its socket is gone.
+  // Checks the connections, because the end of one may not have been handled yet. A connection that
+  // goes on belongs to a living participant, even if its socket file is gone.
   std::erase_if(left, [](const auto& memory) { return !memory->is_over(); });
   return left;
 }
@@ -120,14 +120,16 @@ void OutboundConnections::inherit(const Id& owner, const std::shared_ptr<link::P
 void OutboundConnections::forget(OutboundConnection& connection, const std::string& why) {
   connection.end(why);
   inherit(connection.owner(), connection.session()->peer_memory());
-  // It can no longer be found, but it is the caller: it is destroyed when the task runs.
+  // The connection is the caller. So it is only removed from the map here, and the task destroys
+  // it.
   auto node = outbound_.extract(connection.owner());
   departed_.push_back(std::move(node.mapped()));
   if (!connection.turned_away()) stale_files_.suspect(connection.owner());
   context_.loop.schedule(dropping_departed_);
 }
 
-// Destroys a connection when nothing is lent over it any more, which may be later (Lineage).
+// Destroys the ended connections over which nothing is lent any more. The others wait for the end
+// of their lineages.
 void OutboundConnections::drop_departed() {
   context_.loop.schedule(look_again_);
   std::erase_if(departed_, [](const auto& connection) { return !connection->session()->lends(); });
@@ -136,13 +138,13 @@ void OutboundConnections::drop_departed() {
 void OutboundConnections::drop_idle() {
   std::erase_if(outbound_, [](const auto& item) {
     if (!item.second->idle()) return false;
-    item.second->session()->peer_memory()->pinned->owner_gone();  // unused blocks
+    item.second->session()->peer_memory()->pinned->owner_gone();  // unpins unused blocks
     return true;
   });
 }
 
-void OutboundConnections::tell_retired(memory::SegmentId segment) {
-  for (const auto& [id, connection] : outbound_) connection->tell_retired(segment);
+void OutboundConnections::send_retired(memory::SegmentId segment) {
+  for (const auto& [id, connection] : outbound_) connection->send_retired(segment);
 }
 
 std::vector<std::shared_ptr<PeerSession>> OutboundConnections::sessions() const {
@@ -164,7 +166,10 @@ std::vector<std::pair<Id, std::shared_ptr<link::PeerMemory>>> OutboundConnection
 void OutboundConnections::end() {
   for (const auto& [id, connection] : outbound_) {
     connection->end("");
-    connection->session()->take_back();
+    PeerSession& session = *connection->session();
+    if (session.hands_on())
+      session.peer_memory()->returns_at_the_end.store(true, std::memory_order_relaxed);
+    session.take_back();
   }
 }
 

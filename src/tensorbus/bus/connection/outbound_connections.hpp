@@ -14,7 +14,7 @@
 namespace tensorbus::bus {
 
 // The connections of this participant to owners, and the memory of ended owners that is still
-// mapped here. On the event loop only.
+// mapped here. Used only on the event loop.
 class OutboundConnections {
  public:
   // Called for a lost subscription whose publisher goes on. Must not throw.
@@ -33,18 +33,18 @@ class OutboundConnections {
   // Calls `on_reached` with the session, now or later; with null if the participant is dead.
   void reach(const Id& owner, const ParticipantContext::OnReached& on_reached);
 
-  // Returns the memory of an ended participant that is mapped here. Only memory from connections
-  // that this participant opened to its socket: a peer that claims its id in HELLO is not trusted.
+  // Returns the memory of an ended participant that is mapped here. Includes only memory that came
+  // over connections to the socket of `owner`, because any peer could send this id in HELLO.
   std::vector<std::shared_ptr<link::PeerMemory>> orphaned_memory_of(const Id& owner);
   // Returns true if the subscriber has a link to this publisher, or a lease on its samples.
   bool has_link(const std::shared_ptr<Receiver>& subscriber, const Id& owner,
                 std::uint32_t publisher) const;
 
   void drop_idle();
-  void tell_retired(memory::SegmentId segment);
+  void send_retired(memory::SegmentId segment);
   // Returns the sessions of all connections, including ended ones with memory still lent.
   std::vector<std::shared_ptr<PeerSession>> sessions() const;
-  // Returns all memory of other participants that is mapped here over these connections.
+  // Returns all memory of participants, including ended ones, that came over these connections.
   std::vector<std::pair<Id, std::shared_ptr<link::PeerMemory>>> memory() const;
   // Ends all connections, because this participant closes.
   void end();
@@ -52,7 +52,7 @@ class OutboundConnections {
  private:
   struct Found {
     OutboundConnection* connection = nullptr;
-    bool dead = false;  // false without a connection: try again later
+    bool dead = false;  // if false, and there is no connection: try again later
   };
   Found find_or_connect(const Id& owner);
   void require_descriptors() const;
@@ -70,7 +70,7 @@ class OutboundConnections {
   EventLoop::Task& dropping_departed_;
   const OnLost on_lost_;
   std::map<Id, std::shared_ptr<OutboundConnection>> outbound_;
-  std::vector<std::shared_ptr<OutboundConnection>> departed_;  // kept after they hung up
+  std::vector<std::shared_ptr<OutboundConnection>> departed_;  // kept after their end
   std::multimap<Id, std::weak_ptr<link::PeerMemory>> orphans_;
 };
 

@@ -40,7 +40,8 @@ std::vector<std::shared_ptr<Receiver>> Subscriptions::living() const {
 bool Subscriptions::join(const std::vector<std::string>& files, OutboundConnections& owners,
                          PeerLog& log) {
   bool room_for_all = true;
-  // Tries a limited number of dead owners at a time: removing their files schedules another scan.
+  // Tries a limited number of dead owners at a time. The removal of their files causes another
+  // scan.
   int left = kMaxUnreached;
   for (const auto& [subscriber, publisher] : not_joined(files, owners)) {
     try {
@@ -48,7 +49,7 @@ bool Subscriptions::join(const std::vector<std::string>& files, OutboundConnecti
         join(subscriber, publisher, owners);
       else if (--left == 0)
         break;
-    } catch (const memory::PeerLimit& limit) {  // perhaps of one owner only: goes on
+    } catch (const memory::PeerLimit& limit) {  // perhaps of this owner only: goes on
       room_for_all = false;
       log.write(platform::LogLevel::kWarning, subscriber->topic(), PeerLog::kNoProcess,
                 {"a publisher cannot be joined now: ", limit.what(), " (trying again)"});
@@ -73,7 +74,7 @@ std::vector<Subscriptions::Pair> Subscriptions::not_joined(const std::vector<std
       if (!listening.only || at->second == *listening.only) present.insert(at->second);
     const auto subscriber = listening.subscriber.lock();
     if (!subscriber) continue;
-    // The marker of a publisher that goes on may have been removed; it will come back.
+    // The marker of a publisher that goes on may have been removed. The owner makes it again.
     std::erase_if(listening.joined, [&](const auto& item) {
       const auto& [owner, number] = item.first;
       return !present.contains(item.first) && !owners.has_link(subscriber, owner, number);

@@ -19,7 +19,7 @@ namespace tensorbus::bus {
 // The subscribers of a participant, and the publishers that each has joined. Thread-safe.
 class Subscriptions {
  public:
-  // `only`: the one publisher that it joins; empty: all of the topic.
+  // `only`: the subscriber joins only this publisher; empty: all publishers of the topic.
   void add(const std::shared_ptr<Receiver>& subscriber, std::string escaped_topic,
            std::optional<PublisherName> only);
   void remove(const std::shared_ptr<Receiver>& subscriber);
@@ -27,15 +27,16 @@ class Subscriptions {
   std::vector<std::shared_ptr<Receiver>> living() const;
 
   // Joins every subscriber to every publisher of its topic that it has not joined; `files` are the
-  // files of the domain. On the event loop only. Returns false if there was no room for some
-  // (memory::PeerLimit): these subscribers are notified, and must be joined later.
+  // files of the domain. Used only on the event loop. Returns false if there was no room for some
+  // (memory::PeerLimit): these subscribers count a refusal, and must be joined later.
   bool join(const std::vector<std::string>& files, OutboundConnections& owners, PeerLog& log);
   // Records a subscription that has ended although its publisher goes on. It is joined again after
-  // forget_lost(), as are subscribers that were cut off and whose programs look for samples again.
+  // forget_lost(). So is a subscriber that was cut off, when its program has looked for samples.
   void lose(const std::shared_ptr<Receiver>& subscriber, const PublisherName& publisher) noexcept;
   void forget_lost();
 
-  // Returns true if programs poll some of the subscribers.
+  // Calls Receiver::look_after_event() of each subscriber. Returns true if programs poll some of
+  // them.
   bool look_after_events();
 
  private:

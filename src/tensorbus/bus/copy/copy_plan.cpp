@@ -87,7 +87,7 @@ void CopyPlan::lay_out_together(std::span<Copy> overlapping) {
     for (Copy& copy : overlapping) lay_out_alone(copy);  // for example columns of a matrix
     return;
   }
-  // Keeps the distance from an alignment boundary, so that elements stay as well aligned.
+  // Keeps the distance from an alignment boundary, so that elements keep their alignment.
   const std::size_t place = bytes_ + reinterpret_cast<std::uintptr_t>(begin) % kTensorAlignment;
   const Copy* cover = nullptr;
   for (Copy& copy : overlapping) {

@@ -24,7 +24,7 @@ class CopyPlan {
     bool covered = false;   // another copy includes its bytes
   };
 
-  // `span` is the view's, and not empty. The view must outlive the plan. `expected`: number of
+  // `span`: the span of the view, not empty. The view must outlive the plan. `expected`: number of
   // views that will probably be added, including this one.
   void add(std::size_t tensor, const TensorView& view, ByteSpan span, std::size_t expected = 1);
   // Gives every copy its layout and place; returns the size of the block in bytes.

@@ -19,7 +19,7 @@ namespace tensorbus::bus {
 // One kind of stores is used for a period of copies. Then the other kind is tried for kTrial
 // copies; it is used from then on if it took a tenth less time. While nothing changes, each period
 // is twice as long as the one before, up to kLongestPeriod. Copies of less than half or more than
-// twice the size start again. Thread-safe.
+// twice the size restart the comparison. Thread-safe.
 class CopyTuner {
  public:
   static constexpr std::uint32_t kTrial = 4;  // copies
@@ -46,7 +46,7 @@ class CopyTuner {
 
   static constexpr std::size_t kWorthTuning = std::size_t{64} << 10;
 
-  // Does the same in two steps.
+  // The two steps of run().
   struct Turn {
     tensor::Stores stores = tensor::Stores::kOrdinary;
     bool judged = false;  // its duration counts
@@ -64,11 +64,11 @@ class CopyTuner {
   platform::Mutex mutex_;
   std::size_t bytes_ TB_GUARDED_BY(mutex_) = 0;  // of the copy with which the comparison began
   tensor::Stores chosen_ TB_GUARDED_BY(mutex_) = tensor::Stores::kOrdinary;
-  bool trying_ TB_GUARDED_BY(mutex_) = false;          // the other kind of stores
-  std::uint32_t left_ TB_GUARDED_BY(mutex_) = kTrial;  // copies of this trial or period
+  bool trying_ TB_GUARDED_BY(mutex_) = false;          // tries the other kind of stores
+  std::uint32_t left_ TB_GUARDED_BY(mutex_) = kTrial;  // copies left in this trial or period
   std::uint32_t period_ TB_GUARDED_BY(mutex_) = kFirstPeriod;
-  double best_ TB_GUARDED_BY(mutex_) = kNone;         // ns per byte, of the judged copies in it
-  double chosen_best_ TB_GUARDED_BY(mutex_) = kNone;  // the same for the period before this trial
+  double best_ TB_GUARDED_BY(mutex_) = kNone;         // ns per byte of the fastest judged copy
+  double chosen_best_ TB_GUARDED_BY(mutex_) = kNone;  // best_ of the period before this trial
 };
 
 }  // namespace tensorbus::bus

@@ -65,14 +65,14 @@ void DeviceCopier::fill(const memory::BlockRef& block, const DevicePlan& plan,
     plan.copy_on(stream, block->data());
     device_memory_->marks().written_by(stream, {&block, 1});
   } catch (...) {
-    stream.synchronize();  // it may write to the block
+    stream.synchronize();  // it may still write to the block
     throw;
   }
   worker.last = block->write_mark();
   put_back(device, std::move(worker));
 }
 
-// Returns an idle worker, else a new one, else the one with the oldest work.
+// Returns an idle worker, else a new worker, else the worker with the oldest work.
 DeviceCopier::Worker DeviceCopier::take_worker(const device::Gpu& device) {
   {
     const platform::MutexLock lock(mutex_);

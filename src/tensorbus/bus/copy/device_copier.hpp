@@ -14,8 +14,9 @@
 namespace tensorbus::bus {
 
 // Copies received tensors into a participant's own blocks on a device (docs/cuda.md, "Copies of
-// one's own"). Its own streams make the copies, so no thread waits for a GPU. Thread-safe; no lock
-// is held while the driver is called. Samples keep it alive, even after their participant.
+// one's own"). Its own streams make the copies, so no thread waits for a GPU. Thread-safe; mutex_
+// is not held while the driver is called. Samples keep this object alive, even after their
+// participant has ended.
 class DeviceCopier {
  public:
   using Stream = device::DeviceKeeper::OurStream;
@@ -25,10 +26,11 @@ class DeviceCopier {
                std::function<void()> take_back);
   // Throws Error(kUnsupported) with the reason if copies to a device are not possible here.
   static void require(const Device& device);
-  // Called when the participant is gone, and `take_back` with it.
+  // Called when the participant ends. `take_back` is not called any more.
   void close();
 
-  // Returns a block for any number of publications. Throws like DeviceMemory::allocate().
+  // Returns a block that may be published any number of times. Throws like
+  // DeviceMemory::allocate().
   memory::BlockRef allocate(const Device& device, std::size_t bytes);
   // Fills the block. `order_behind` makes the stream wait for the source of the copy. Throws the
   // driver's errors; then no stream writes to the block any more.

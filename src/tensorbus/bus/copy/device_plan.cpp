@@ -35,7 +35,7 @@ std::size_t DevicePlan::lay_out() {
   stretches_ = std::move(apart);
   std::size_t end = 0;
   for (Stretch& stretch : stretches_) {
-    // Keeps the distance from an alignment boundary, so that elements stay as well aligned.
+    // Keeps the distance from an alignment boundary, so that elements keep their alignment.
     stretch.place = (end + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment +
                     address_of(stretch.begin) % kBlockAlignment;
     end = stretch.place + static_cast<std::size_t>(stretch.end - stretch.begin);

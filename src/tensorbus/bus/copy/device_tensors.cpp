@@ -51,7 +51,7 @@ std::size_t DeviceTensors::copy(const Allocate& allocate, device::WriteMarks& ma
   return copied;
 }
 
-// The first stream copies, after all others.
+// The first stream makes the copies, after it has waited for the other streams.
 void DeviceTensors::fill(const Copies& copies, const memory::BlockRef& block,
                          device::WriteMarks& marks) {
   const device::GpuStream& stream = copies.streams.front();
@@ -60,7 +60,7 @@ void DeviceTensors::fill(const Copies& copies, const memory::BlockRef& block,
     copies.plan.copy_on(stream, block->data());
     marks.written_by(stream, {&block, 1});
   } catch (...) {
-    stream.synchronize();  // it may write to the block
+    stream.synchronize();  // it may still write to the block
     throw;
   }
 }

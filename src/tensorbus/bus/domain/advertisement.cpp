@@ -8,7 +8,7 @@
 namespace tensorbus::bus {
 namespace {
 
-// The content that a process without mirrors writes.
+// The content that an older process writes.
 struct OlderAdvertisement {
   Advertisement read{};
   void visit(auto& archive) { archive(read.pid, read.name, read.node, read.definition); }

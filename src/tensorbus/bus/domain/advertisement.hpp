@@ -15,7 +15,7 @@ inline constexpr std::size_t kMaxMarkerBytes = 65'536;
 struct Advertisement {
   std::uint32_t pid = 0;
   std::string name{};  // of the topic or the node; the name in the marker's file name may be cut
-  std::string node{};  // to which a publisher belongs
+  std::string node{};  // the node of a publisher
   std::string definition{};  // of its message type; empty: any
   std::uint32_t depth = 0;   // from here on for publishers; an older process does not write these
   std::uint32_t history = 0;
@@ -29,7 +29,8 @@ struct Advertisement {
 };
 
 std::string encode(const Advertisement& advertisement);
-// Returns nothing for other content: a marker that is being written, or another program's file.
+// Returns an empty result for other content: a marker that is being written, or another program's
+// file.
 std::optional<Advertisement> decode_advertisement(std::string_view content);
 
 }  // namespace tensorbus::bus

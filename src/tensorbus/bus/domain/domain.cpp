@@ -14,8 +14,7 @@
 namespace tensorbus::bus {
 namespace {
 
-// A sweep can defeat single attempts. If all fail, a sweep is not the cause. 1,000 attempts take
-// 20 ms.
+// Sweeps of other participants make only some attempts fail. 1,000 attempts take 20 ms.
 constexpr int kListenAttempts = 1000;
 
 std::shared_ptr<const platform::Fd> opened(const std::string& path) {
@@ -43,7 +42,7 @@ platform::DirectoryWatch Domain::watch_place() const {
   platform::PrivateDirectory way;
   try {
     way = platform::open_private(path(), platform::IfMissing::kLeave);
-  } catch (const Error& error) {  // it is gone: follow() reports why
+  } catch (const Error& error) {  // the directory is gone: follow() reports why
     if (error.code() == Code::kOutOfMemory) throw;
   }
   return platform::DirectoryWatch(*directory(), way.above);
@@ -55,8 +54,8 @@ platform::Fd Domain::listen(const Id& participant) const {
     try {
       return platform::listen_in(*directory(), temporary, socket_name(participant));
     } catch (const Error& error) {
-      // A sweep may have mistaken the socket for a dead one before it listened: then it is made
-      // again. Or the last participant may have removed the directory.
+      // A sweep may have removed the socket, because it did not listen yet: it is made again. Or
+      // the last participant may have removed the directory.
       remove(temporary);
       if (attempt == kListenAttempts || error.code() != Code::kSystem) throw;
       (void)follow(participant);
@@ -77,14 +76,14 @@ void Domain::add_marker(const std::string& name, std::string_view content) const
   try {
     platform::create_file(*directory_, name, content);
   } catch (...) {
-    // The directory was just removed: the caller of follow() makes the marker in the next one.
+    // The directory was just removed: the caller of follow() makes the marker in the new directory.
     if (platform::is_removed(*directory_)) return;
     markers_.erase(marker);
     throw;
   }
 }
 
-// Under the mutex, so that no other thread makes the file again in the meantime.
+// Keeps the mutex, so that no other thread makes the file again in the meantime.
 void Domain::remove_file(const std::string& name) const noexcept {
   const platform::MutexLock lock(mutex_);
   markers_.erase(name);
@@ -105,8 +104,8 @@ void Domain::remove_files_of(const Id& participant) const {
     if (owner_of_file(name) == participant) remove(name);
 }
 
-// Checks each right before the removal: a living participant that lost its socket makes another
-// one.
+// Checks each participant right before the removal: a living participant that lost its socket makes
+// another one.
 std::set<Id> Domain::remove_files_of_dead(const std::set<Id>& participants) const {
   std::map<Id, std::vector<std::string>> files;
   for (const std::string& name : list())
@@ -131,7 +130,8 @@ void Domain::sweep(const Id& self) const {
     else if (is_dead(name))
       remove(name);  // only this name: a new participant may have renamed its socket just now
   }
-  // These have listened before, so one that refuses a connection is dead.
+  // These participants have listened before. So a participant whose socket refuses a connection is
+  // dead.
   (void)remove_files_of_dead(owners);
 }
 
@@ -141,7 +141,7 @@ bool Domain::is_dead(const std::string& socket) const {
   try {
     return platform::connect_in(*directory(), socket).outcome == platform::Connect::kDead;
   } catch (const Error&) {
-    // No descriptors, or another user's socket: other participants will find out.
+    // No descriptors, or another user's socket: other participants will check it.
     return false;
   }
 }
@@ -163,7 +163,7 @@ bool Domain::follow(const Id& self) const {
   try {
     for (const std::string& name : platform::list_directory(*before))
       if (owner_of_file(name) == self) platform::remove_file(*before, name);
-  } catch (const std::exception&) {  // it no longer exists
+  } catch (const std::exception&) {  // the directory no longer exists
   }
   return true;
 }
@@ -204,7 +204,7 @@ bool Domain::try_lock() const noexcept {
 void Domain::remove_if_empty() const noexcept {
   try {
     if (!is_domain_path(asked_)) ::rmdir(path().c_str());
-  } catch (const std::bad_alloc&) {  // then it stays
+  } catch (const std::bad_alloc&) {  // the directory stays
   }
 }
 

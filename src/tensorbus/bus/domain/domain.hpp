@@ -20,8 +20,8 @@
 
 namespace tensorbus::bus {
 
-// The directory that identifies one bus. While it is open it has a shared lock (flock), which
-// programs that clean /tmp respect. Thread-safe: each call makes one or a few system calls.
+// The directory that identifies one bus. While it is open, it has a shared lock (flock). Programs
+// that clean /tmp respect this lock. Thread-safe: each call makes one or a few system calls.
 class Domain {
  public:
   // Makes the directory if it is missing. Throws Error(kPermission) if another user owns it, may
@@ -53,9 +53,10 @@ class Domain {
 
   // Removes the socket and the markers of a participant that is gone.
   void remove_files_of(const Id& participant) const;
-  // Does the same for the dead ones of `participants`, and returns these. One listing for all.
+  // Removes the files of those of `participants` that are dead, and returns them. Lists the
+  // directory once.
   std::set<Id> remove_files_of_dead(const std::set<Id>& participants) const;
-  // Removes the files of dead participants, but none of `self`.
+  // Removes the files of all dead participants, but no file of `self`.
   void sweep(const Id& self) const;
 
   // The following functions are for a participant whose files, or whose directory, are gone.
@@ -64,22 +65,23 @@ class Domain {
   // removes the files of `self` from the old one, and returns true. The caller must then renew the
   // markers, the watch and the socket.
   bool follow(const Id& self) const;
-  // Counts changes of directory, also by listen(). After a change, a watch must be renewed.
+  // Returns how often the directory was replaced by another one, by follow() or listen(). A watch
+  // must be renewed after that.
   std::uint64_t moves() const;
   bool has_marked(const std::string& name) const;
   // Returns the names and contents of this participant's markers whose names have this prefix.
   std::vector<std::pair<std::string, std::string>> marked(std::string_view beginning) const;
-  // Makes those markers of this participant again that were removed. Returns true if there were
-  // any.
+  // Makes the removed markers of this participant again. Returns true if some were removed.
   bool restore_markers() const;
   // Returns the inode of a file, to recognise the file later; 0 if there is none.
   ino_t inode_of(const std::string& name) const noexcept {
     return platform::inode_of(*directory(), name);
   }
   // Takes the lock if this process does not have it yet. Returns false if a cleaning program has
-  // it.
+  // the lock.
   bool try_lock() const noexcept;
-  // Removes an empty directory that was made for a name; a given path stays.
+  // Removes the directory if it is empty and was made for a name. A directory that was given by its
+  // path stays.
   void remove_if_empty() const noexcept;
 
  private:

@@ -46,11 +46,11 @@ struct RelativeDomain {
   const RelativeDomain* before;
 };
 
-// The relative domains that were used, the latest first. Forked children have their parent's. Never
+// The relative domains that were used, the latest first. Forked children inherit the list. Never
 // destroyed.
 std::atomic<const RelativeDomain*> relative_domains{nullptr};
 
-// A relative path is based on the current directory of the first use.
+// Returns TENSORBUS_DOMAIN. A relative path is based on the current directory of its first use.
 std::string domain_of_environment() {
   std::string text = environment("TENSORBUS_DOMAIN");
   if (!is_domain_path(text) || text.front() == '/') return text;
@@ -59,7 +59,7 @@ std::string domain_of_environment() {
   for (const auto* known = before; known != nullptr; known = known->before)
     if (known->text == text) return known->path;
   const auto* const used = new RelativeDomain{text, absolute(text), before};
-  // If another thread came first, this one is not kept: both are the same.
+  // If another thread has added an entry in the meantime, this entry is not kept.
   if (!relative_domains.compare_exchange_strong(before, used, std::memory_order_release,
                                                 std::memory_order_relaxed))
     return std::unique_ptr<const RelativeDomain>(used)->path;
@@ -83,12 +83,12 @@ std::string path_in(const std::string& directory, const std::string& name) {
 
 std::string temporary_base() { return "/tmp/tensorbus-" + std::to_string(::geteuid()); }
 
-// Throws only a shortage; any other error means that no process of this user is there.
+// Rethrows a shortage. Any other error means that no process of this user is there.
 void require_no_shortage(const Error& error) {
   if (error.code() == Code::kOutOfMemory) throw error;
 }
 
-bool somebody_listens(int directory, const std::string& name) {
+bool has_listener(int directory, const std::string& name) {
   try {
     return is_socket_name(name) &&
            platform::connect_in(directory, name).outcome != platform::Connect::kDead;
@@ -98,12 +98,12 @@ bool somebody_listens(int directory, const std::string& name) {
   }
 }
 
-bool somebody_is_in(const std::string& path) {
+bool has_participants(const std::string& path) {
   try {
     const auto opened = platform::open_private(path, platform::IfMissing::kLeave);
     if (!opened.directory) return false;
     for (const std::string& name : platform::list_directory(opened.directory.get()))
-      if (somebody_listens(opened.directory.get(), name)) return true;
+      if (has_listener(opened.directory.get(), name)) return true;
   } catch (const Error& error) {  // another user's, or not usable
     require_no_shortage(error);
   }
@@ -118,7 +118,7 @@ std::string place_of(const std::string& name) {
   struct stat status{};
   if (::lstat(temporary.c_str(), &status) != 0) return preferred;
   // A bus that began before the login stays where it is until its last process ends.
-  return !somebody_is_in(preferred) && somebody_is_in(temporary) ? temporary : preferred;
+  return !has_participants(preferred) && has_participants(temporary) ? temporary : preferred;
 }
 
 // Returns the directories that may contain named domains, including those of earlier versions.
@@ -151,7 +151,7 @@ std::string domain_path(const std::string& asked) {
   const std::string domain = domain_asked_for(asked);
   if (is_domain_path(domain)) return absolute(domain);
   if (domain == "." || domain == "..")
-    throw Error(Code::kInvalidArgument, "\"" + domain + "\" names no domain");
+    throw Error(Code::kInvalidArgument, "domain \"" + domain + "\": expected a name or a path");
   return place_of(domain);
 }
 
@@ -160,7 +160,7 @@ std::vector<std::string> domains_beside(const std::string& path) {
   for (const std::string& base : bases())
     for (const std::string& name : names_in(base)) {
       const std::string other = path_in(base, name);
-      if (name != "." && name != ".." && other != path && somebody_is_in(other))
+      if (name != "." && name != ".." && other != path && has_participants(other))
         all.push_back(other);
     }
   return all;
@@ -176,10 +176,10 @@ std::string elsewhere_text(const std::string& path) {
   } catch (const Error&) {  // a shortage: the message itself is more important
   }
   if (others.empty()) return {};
-  std::string text = ". Processes of this user are also in";
+  std::string text = ". Processes of this user also run in";
   for (std::size_t i = 0; i < others.size() && i < kMaxNamed; ++i)
     text += (i == 0 ? " " : ", ") + others[i];
-  return text + ", each a bus of its own: see TENSORBUS_DOMAIN, and `tensorbus doctor`";
+  return text + ", which are separate buses: see TENSORBUS_DOMAIN and `tensorbus doctor`";
 }
 
 }  // namespace tensorbus::bus

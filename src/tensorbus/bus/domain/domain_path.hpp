@@ -14,7 +14,7 @@ namespace tensorbus::bus {
 // /tmp/tensorbus-<uid>/<name>. The path in /tmp is also used if living processes are there and none
 // in /run (docs/internals/decisions/0019-one-user-has-one-bus.md).
 std::string domain_path(const std::string& asked);
-// Returns the name or path itself.
+// Returns the name or path that domain_path() turns into a path.
 std::string domain_asked_for(const std::string& asked);
 inline bool is_domain_path(const std::string& asked_for) {
   return asked_for.find('/') != std::string::npos;

@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 constexpr int kLooks = 10;            // the last is about 5 s after the first
 constexpr std::size_t kAtOnce = 128;  // takes about 2 ms
 
-// On a busy machine a killed process may take long to end.
+// Returns the time until the next check. On a busy machine, a killed process may take long to end.
 std::chrono::milliseconds until_next(int looks_left) {
   return std::min<std::chrono::milliseconds>(10ms * (1 << (kLooks - looks_left)), 1s);
 }

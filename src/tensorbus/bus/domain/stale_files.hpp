@@ -9,19 +9,19 @@
 
 namespace tensorbus::bus {
 
-// Removes files of dead participants from the domain directory, a bounded number at a time. On the
-// event loop only.
+// Removes files of dead participants from the domain directory, a bounded number at a time. Used
+// only on the event loop.
 class StaleFiles {
  public:
   StaleFiles(EventLoop& loop, const Domain& domain);
   StaleFiles(const StaleFiles&) = delete;
   StaleFiles& operator=(const StaleFiles&) = delete;
 
-  // Checks a participant whose connection has ended, or whose socket refuses connections. A process
-  // that is being killed may close its listener after its connections, so this checks more than
-  // once.
+  // Checks a participant whose connection has ended, or whose socket refuses connections. Checks
+  // more than once, because a process that is being killed may close its listener after its
+  // connections.
   void suspect(const Id& participant) { (void)enter(participant); }
-  // Does the same; is_dead() is true until the next check.
+  // As suspect(), and is_dead() returns true until the next check.
   void add_dead(const Id& participant) { enter(participant).refused = true; }
   bool is_dead(const Id& participant) const {
     const auto found = suspects_.find(participant);

@@ -12,7 +12,7 @@
 namespace tensorbus::bus {
 
 // Escapes a topic name for use in a file name. Injective for names of up to 160 escaped bytes;
-// longer names are cut and hashed (docs/internals/protocol.md, section 1). Throws
+// longer names are cut, and end in a hash (docs/internals/protocol.md, section 1). Throws
 // Error(kInvalidArgument) for an empty name or one of more than 2,048 bytes.
 std::string escape_topic(std::string_view topic);
 
@@ -40,10 +40,10 @@ struct Marker {
 // "<32 hex digits>.<number>".
 using PublisherName = std::pair<Id, std::uint32_t>;
 TENSORBUS_API std::string to_string(const PublisherName& name);
-// Returns nothing for any other text.
+// Returns an empty result for any other text.
 TENSORBUS_API std::optional<PublisherName> parse_publisher_name(std::string_view text);
 
-// Returns nothing for a file that is not a marker.
+// Returns an empty result for a file that is not a marker.
 std::optional<Marker> parse_marker(std::string_view file_name);
 // Returns the participant to which a socket, a temporary socket or a marker belongs.
 std::optional<Id> owner_of_file(std::string_view file_name);

@@ -7,7 +7,7 @@
 
 namespace tensorbus::bus {
 
-// Notifies a program that polls of changes. Does nothing until the program asks for the descriptor.
+// Notifies a polling program of changes. Does nothing until the program requests the descriptor.
 // Thread-safe.
 class ChangeEvent {
  public:

@@ -16,7 +16,7 @@
 
 namespace tensorbus::bus {
 
-// The part of a Completion that does not depend on its result: its state, and waiting for it.
+// The part of a Completion that does not depend on its result: its state, and the wait for it.
 class CompletionState {
  public:
   CompletionState() = default;
@@ -28,7 +28,8 @@ class CompletionState {
   }
   // Called by the waiting thread: waits until this or `other` is done, and runs handlers during the
   // wait if no other thread does. Returns kDone, kTimedOut or kInterrupted. Before each sleep it
-  // calls first_sleep(most). This may sleep in another way; if it does not, it returns nothing.
+  // calls first_sleep(most), which may sleep in another way, and returns an empty result if it did
+  // not sleep.
   template <typename Sleep>
   Outcome wait_driving(const platform::StopCondition& stop, EventLoop::Driver& driver,
                        CompletionState* other, const Sleep& first_sleep) {
@@ -56,8 +57,9 @@ class CompletionState {
   static constexpr std::uint32_t kDone = 1;
   static constexpr std::uint32_t kSleeps = 2;  // not done, and a thread waits for it
 
-  // On an older kernel the end of `other` is seen at the caller's next check. `other` is also null
-  // if signals must end the wait, because a wait for two words does not end at every signal.
+  // `other` is null if there is no other completion, or if signals must end the wait: a wait for
+  // two words does not end at every signal. On a kernel without this wait, the caller's next check
+  // sees that `other` is done.
   platform::FutexWait sleep(std::chrono::nanoseconds most, CompletionState* other) noexcept {
     const platform::FutexWord word = to_sleep_on();
     if (other == nullptr || !platform::can_wait_for_any())
@@ -82,7 +84,7 @@ class CompletionState {
   }
 
   platform::Mutex mutex_;
-  EventLoop* driven_ TB_GUARDED_BY(mutex_) = nullptr;  // the waiting thread runs its handlers
+  EventLoop* driven_ TB_GUARDED_BY(mutex_) = nullptr;  // null: the waiting thread runs no handlers
   std::atomic<std::uint32_t> done_{kNothing};
 };
 
@@ -102,7 +104,7 @@ class Completion : public CompletionState {
     return finish([&] { failure_.emplace(Failure{error.code(), std::move(text)}); });
   }
 
-  // Called by the waiting thread. Calls `tell` once, in the thread that brings the result; at once
+  // Called by the waiting thread. Calls `tell` once: in the thread that sets the result, or at once
   // if the result has come.
   void on_done(std::function<void()> tell) {
     const platform::MutexLock lock(mutex_);
@@ -116,7 +118,7 @@ class Completion : public CompletionState {
   bool give_up() noexcept {
     const platform::MutexLock lock(mutex_);
     given_up_ = !done();
-    if (given_up_) tell_ = {};  // releases what it holds: the peer may never reply
+    if (given_up_) tell_ = {};  // releases its objects: the peer may never reply
     return given_up_;
   }
   // Returns kDone, kTimedOut or kInterrupted. Throws the error of fail().
@@ -124,7 +126,7 @@ class Completion : public CompletionState {
     return checked(
         stop.wait([this] { return done(); }, [this](auto most) { return sleep(most, nullptr); }));
   }
-  // Does the same, but runs handlers during the wait if no other thread does.
+  // As above, but runs handlers during the wait if no other thread does.
   Outcome wait(const platform::StopCondition& stop, EventLoop::Driver& driver) {
     return wait(stop, driver, nullptr, [](auto) { return std::optional<platform::FutexWait>(); });
   }

@@ -16,7 +16,8 @@ bool EventLoop::Driver::take() noexcept {
 
 void EventLoop::Driver::leave() noexcept {
   if (!std::exchange(taken_, false)) return;
-  // Relaxed: no thread kicks any more; each that did has held the lock of the awaited completion.
+  // Relaxed: no thread kicks any more. Each thread that did so has held the mutex of the awaited
+  // completion.
   if (loop_.kicked_.exchange(false, std::memory_order_relaxed))
     platform::clear_event(loop_.kick_.get());
   loop_.outer_.modify(loop_.poller_.fd(), kPoller, {});

@@ -24,7 +24,7 @@ constexpr auto kSilence = 10s;
 
 constexpr int kMaxSoon = 64;
 constexpr int kRounds = 8;  // enough to read a full socket, 64 messages at a time
-constexpr int kTries = 64;  // attempts to run a task here when another thread is about to finish
+constexpr int kTries = 64;  // attempts to begin a turn here while another thread is in one
 
 }  // namespace
 
@@ -69,7 +69,7 @@ void EventLoop::watch_readable(Tag tag, int fd, bool readable) {
 }
 
 void EventLoop::unwatch(Tag tag, int fd) noexcept {
-  std::shared_ptr<Handler> handler;  // destroyed after the lock: it may own the caller
+  std::shared_ptr<Handler> handler;  // destroyed after the unlock: it may own the caller
   const platform::MutexLock lock(mutex_);
   const auto found = watched_.find(tag);
   if (found == watched_.end()) return;
@@ -103,11 +103,12 @@ std::optional<EventLoop::Tag> EventLoop::take_soon() {
     std::list<Tag>& home = watched_.find(*tag)->second.soon;
     home.splice(home.end(), soon_, soon_.begin());
   }
-  any_soon_.store(!soon_.empty(), std::memory_order_relaxed);  // changes with the lock held
+  any_soon_.store(!soon_.empty(), std::memory_order_relaxed);  // changed with the lock held
   return tag;
 }
 
-// Also runs what these handlers request, up to a limit: the thread may be a program's.
+// Also runs handlers that these handlers request, up to a limit, because the thread may be a
+// program's.
 void EventLoop::run_soon() {
   for (int i = 0; i < kMaxSoon; ++i) {
     const auto tag = take_soon();
@@ -148,7 +149,7 @@ bool EventLoop::dispatch_ready() {
 void EventLoop::run_or_post(Handler task, bool after_messages) {
   if (is_in_turn() || !try_lock_turn()) return post(std::move(task));
   const Turn turn(*this, std::adopt_lock);
-  // Relaxed: as in stop(). Dropped, as by post().
+  // Relaxed: as in stop(). The task is dropped, as by post().
   if (stopping_.load(std::memory_order_relaxed)) return;
   for (int i = 0; after_messages && i < kRounds && dispatch_ready(); ++i) run_soon();
   Timers due = take_posted();
@@ -176,7 +177,7 @@ bool EventLoop::run_here(void (*work)(const void*), const void* with, bool after
   try {
     work(with);
   } catch (...) {
-    platform::signal_event(wake_.get());  // what it has dispatched is for the loop's own thread
+    platform::signal_event(wake_.get());  // the loop's own thread runs the requested handlers
     throw;
   }
   run_soon();
@@ -211,7 +212,7 @@ void EventLoop::schedule(Task& task, std::chrono::milliseconds delay) noexcept {
 void EventLoop::start(const Handler& first) {
   int error_number = 0;
   try {
-    const platform::SignalsBlocked guard;  // the program's threads would miss EINTR
+    const platform::SignalsBlocked guard;  // the program's threads need EINTR
     thread_ = std::thread([this, first] {
       if (first) first();
       run();
@@ -264,12 +265,12 @@ void EventLoop::run_tasks(Timers due) {
       const platform::MutexLock lock(mutex_);
       timers_.splice(timers_.end(), due, due.begin());
     }
-    platform::signal_event(wake_.get());  // it may sleep longer
+    platform::signal_event(wake_.get());  // the loop may sleep longer
   }
 }
 
 void EventLoop::dispatch(Tag tag) {
-  if (tag == kKick) return;  // it has ended the wait of the driver, which clears it
+  if (tag == kKick) return;  // it has ended the wait of the Driver, which clears it
   std::shared_ptr<Handler> handler;
   {
     const platform::MutexLock lock(mutex_);

@@ -22,11 +22,11 @@ namespace tensorbus::bus {
 
 // Calls handlers when descriptors are ready, and runs posted tasks: one at a time, normally in a
 // thread of its own. This thread sleeps when there is nothing to do, blocks signals, and never
-// waits for a peer. A program's thread may take its place (run_or_post(), Driver); "on the event
+// waits for a peer. A program's thread may take its place (run_or_post(), Driver). "On the event
 // loop" means: in a handler or a task, in any thread. An Error that a handler throws is logged
 // (platform/log.hpp), and the loop goes on. A handler that meets a limit (Error(kOutOfMemory),
 // std::bad_alloc) is called again a little later, until it succeeds, so it must be able to start
-// again. Other threads may call watch(), unwatch(), post(), run_or_post() and schedule().
+// again. Other threads may call all functions except start(), stop() and turn().
 class EventLoop {
  public:
   using Handler = std::function<void()>;
@@ -43,27 +43,29 @@ class EventLoop {
   Tag watch(int fd, Handler handler);
   void watch_writable(Tag tag, int fd, bool writable);
   void watch_readable(Tag tag, int fd, bool readable);
-  // Runs the handler soon, as if the descriptor were ready: before the end of the handler or task
-  // that calls this, otherwise on the loop's own thread. Allocates nothing.
+  // Runs the handler soon, as if the descriptor were ready: after the handler or task that calls
+  // this, normally in the same turn; else on the loop's own thread. Allocates nothing.
   void dispatch_soon(Tag tag) noexcept;
-  // Called before the descriptor is closed. In another thread the handler may run once more.
+  // Called before the descriptor is closed. If another thread is in a turn, the handler may run
+  // once more.
   void unwatch(Tag tag, int fd) noexcept;
 
-  // Runs `task` on the loop's thread soon. After stop() it is dropped.
+  // Runs `task` soon, normally on the loop's own thread. After stop() it is dropped.
   void post(Handler task);
-  // Runs `task`, after the tasks posted before, in the calling thread before it returns. If another
-  // thread runs handlers now, does the same as post(). The caller must hold no lock; no lock is
-  // waited for. `after_messages`: first handles what descriptors have by now.
+  // Runs `task` in the calling thread, after the tasks posted before. Posts it instead if another
+  // thread is in a turn, or if the caller is on the event loop. The caller must hold no lock. Does
+  // not wait for a turn. `after_messages`: first runs the handlers of descriptors that are ready
+  // now.
   void run_or_post(Handler task, bool after_messages = false);
-  // Runs `work` in a turn in the calling thread, now. Returns false, without running it, if that is
-  // not possible at once, or after stop(). Throws what `work` throws. `after_messages`: see
+  // Runs `work` in a turn of the calling thread, now. Returns false, without a call of `work`, if
+  // that is not possible at once, or after stop(). Throws what `work` throws. `after_messages`: see
   // run_or_post().
   template <typename Work>
   bool run_now(const Work& work, bool after_messages = false) {
     return run_now([](const void* what) { (*static_cast<const Work*>(what))(); }, &work,
                    after_messages);
   }
-  // The same, but waits while another thread runs a handler. Returns false only on the event loop
+  // As run_now(), but waits while another thread is in a turn. Returns false only on the event loop
   // itself, or after stop(). The caller must hold no lock that a handler takes.
   template <typename Work>
   bool run_in_turn(const Work& work) {
@@ -72,10 +74,10 @@ class EventLoop {
   // Runs `task` on the loop's thread after about this delay.
   void post_later(std::chrono::milliseconds delay, Handler task);
 
-  // Work that is done repeatedly. Scheduling allocates nothing, so a destructor may do it.
-  // Scheduling it twice before it runs is the same as once.
+  // Work that may run many times. Scheduling allocates nothing, so a destructor may do it. A task
+  // that is scheduled twice before it runs is run once, at the earlier time.
   class Task;
-  // The task lives as long as the loop.
+  // The task exists as long as the loop.
   Task& add_task(Handler task);
   void schedule(Task& task, std::chrono::milliseconds delay = {}) noexcept;
 
@@ -84,8 +86,8 @@ class EventLoop {
   void start(const Handler& first = {});
   // Ends the thread and waits for it. Must not be called by a handler.
   void stop() noexcept;
-  // Runs one round of the loop, for callers without the thread. Waits at most `timeout` (-1:
-  // without limit) for work.
+  // Runs one round of the loop in the calling thread, for callers that do not start() the loop's
+  // thread. Waits at most `timeout` (-1: without limit) for work.
   void turn(std::chrono::milliseconds timeout);
 
  private:
@@ -99,7 +101,7 @@ class EventLoop {
     int fd = -1;
     platform::Interest interest{};
     std::optional<Clock::time_point> paused_until;  // not in the poller until then
-    std::list<Tag> soon;                            // its node for soon_, except while it is there
+    std::list<Tag> soon;                            // its node for soon_; empty while it is there
   };
   // Lists, so that tasks can be queued again without allocating.
   using Timers = std::list<Timer>;
@@ -112,7 +114,7 @@ class EventLoop {
 
   bool run_now(void (*work)(const void*), const void* with, bool after_messages);
   bool run_in_turn(void (*work)(const void*), const void* with);
-  // In a turn of the calling thread. Returns false after stop().
+  // Called in a turn of the calling thread. Returns false after stop().
   bool run_here(void (*work)(const void*), const void* with, bool after_messages = false);
   bool is_in_turn() const noexcept;
   bool try_lock_turn() noexcept TB_TRY_ACQUIRE(true, turn_);
@@ -137,23 +139,23 @@ class EventLoop {
   platform::Poller poller_;  // the watched descriptors
   platform::Poller outer_;   // for the loop's own thread: contains poller_ and wake_
   platform::Fd wake_;
-  platform::Fd kick_;  // wakes a Driver, which alone clears it: other threads may see it first
+  platform::Fd kick_;  // wakes a Driver; only the Driver clears it, because others may see it first
   std::atomic<bool> kicked_{false};
   platform::Mutex turn_;
-  std::atomic<std::thread::id> running_{};  // relaxed: a thread seeks only its own id
-  // The thread that waits for poller_ instead of the loop's own thread; empty if none does.
+  std::atomic<std::thread::id> running_{};  // relaxed: a thread compares only its own id
+  // The thread that waits for poller_ instead of the loop's own thread; empty if there is none.
   std::atomic<std::thread::id> driver_{};
-  platform::AdaptiveSpin spin_{1};  // for a Driver that has the place
+  platform::AdaptiveSpin spin_{1};  // used by the Driver that has the place
   platform::Mutex mutex_;
   std::unordered_map<Tag, Watched> watched_ TB_GUARDED_BY(mutex_);
-  std::size_t paused_ TB_GUARDED_BY(mutex_) = 0;  // number of paused ones in watched_
+  std::size_t paused_ TB_GUARDED_BY(mutex_) = 0;  // number of paused elements of watched_
   std::list<Tag> soon_ TB_GUARDED_BY(mutex_);     // tags given to dispatch_soon()
   std::atomic<bool> any_soon_{false};             // false: soon_ is empty, and no lock is taken
   Timers posted_ TB_GUARDED_BY(mutex_);
   Timers timers_ TB_GUARDED_BY(mutex_);
   std::list<Task> tasks_ TB_GUARDED_BY(mutex_);
   Clock::time_point silent_until_{};        // no shortage is logged before
-  Tag next_tag_ TB_GUARDED_BY(mutex_) = 1;  // 0 is wake_
+  Tag next_tag_ TB_GUARDED_BY(mutex_) = 1;  // 0 is kKick
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };
@@ -169,9 +171,9 @@ class EventLoop::Task {
 };
 
 // Lets a waiting thread run the handlers that bring its result. So a reply wakes only this thread,
-// not the loop's own thread first. One thread of a participant does so at a time; the others wait
-// normally. Tasks and timers stay with the loop's own thread. For one thread, which holds no lock
-// and is not on an event loop.
+// not the loop's own thread first. One thread of a participant does so at a time; other threads
+// wait normally. Tasks and timers stay with the loop's own thread. Used by one thread, which holds
+// no lock and is not on an event loop.
 class EventLoop::Driver {
  public:
   // `at_once`: takes the place now, since a reply may come before the wait.
@@ -186,7 +188,7 @@ class EventLoop::Driver {
   // thread has it, or the caller is on the event loop.
   bool take() noexcept;
   void leave() noexcept;
-  // With the place taken: runs handlers until done() is true, for at most `most`. If waits are
+  // Called after take(): runs handlers until done() is true, for at most `most`. If waits are
   // short, it polls before it sleeps.
   template <typename Done>
   platform::FutexWait wait_until(const Done& done, std::chrono::nanoseconds most) {
@@ -206,7 +208,7 @@ class EventLoop::Driver {
     if (slept) loop_.spin_.slept(Clock::now() - begin);
     return parked;
   }
-  // Wakes the thread that waits there. Any thread.
+  // Wakes the thread that waits in the loop's place. Called by any thread.
   static void kick(EventLoop& loop) noexcept;
   EventLoop& loop() const noexcept { return loop_; }
 

@@ -9,9 +9,9 @@
 
 namespace tensorbus::bus {
 
-// An object that a program holds, or the state of one. In a forked child, using it throws
-// Error(kForked), and destroying it leaves everything to the parent. After a move, using it throws
-// Error(kClosed) with the text T::kMovedFrom.
+// Contains an object that a program holds, or the object's state. In a forked child, using it
+// throws Error(kForked), and destroying it leaves the object to the parent. After a move, using it
+// throws Error(kClosed) with the text T::kMovedFrom.
 template <typename T>
 class ForkSafe {
  public:
@@ -29,7 +29,7 @@ class ForkSafe {
   }
   ~ForkSafe() { leave_to_parent(); }
 
-  // Only for an object without a state.
+  // Called only while this contains no object.
   template <typename... Args>
   void emplace(Args&&... args) {
     value_.reset(new T{std::forward<Args>(args)...});
@@ -42,7 +42,7 @@ class ForkSafe {
   T* operator->() const { return &**this; }
   T& operator*() const {
     if (forked())
-      throw Error(Code::kForked, "this object was made before fork(): the child makes its own");
+      throw Error(Code::kForked, "this object was made before fork(): make a new one in the child");
     if (!value_) throw Error(Code::kClosed, T::kMovedFrom);
     return *value_;
   }

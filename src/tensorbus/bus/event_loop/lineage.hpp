@@ -6,7 +6,8 @@
 namespace tensorbus::bus {
 
 // Watches the lineage of a peer (platform/fork/lineage.hpp). Memory that a dead peer held stays
-// lent until its lineage has ended, because a forked child may read it. On the event loop only.
+// lent until its lineage has ended, because a forked child may read it. Used only on the event
+// loop.
 class Lineage {
  public:
   // `on_end` is called on the event loop, once, unless this object is destroyed before.
@@ -15,7 +16,7 @@ class Lineage {
   Lineage(const Lineage&) = delete;
   Lineage& operator=(const Lineage&) = delete;
 
-  // Makes a system call: the kernel knows before on_end() is called.
+  // Makes a system call, because the lineage may end some time before on_end() is called.
   bool ended() const noexcept;
 
  private:

@@ -15,11 +15,11 @@ namespace tensorbus::bus {
 
 // Logs events with other participants. Each line names the topic, if it concerns one, and the
 // process. Writes the same line at most once in ten seconds, and at most 32 lines in that time; a
-// later line reports the number of omitted lines. On the event loop only.
+// later line reports the number of omitted lines. Used only on the event loop.
 class PeerLog {
  public:
-  // `pid`: as this process sees it; 0: in another pid namespace. Writes only the first line of
-  // `text`. Without memory for the line, writes nothing.
+  // `pid`: in the pid namespace of this process; 0: a process of another pid namespace; kNoProcess:
+  // none. Writes only the first line of `text`. Without memory for the line, writes nothing.
   static constexpr pid_t kNoProcess = -1;
   void write(platform::LogLevel level, std::string_view topic, pid_t pid,
              std::initializer_list<std::string_view> text) noexcept;

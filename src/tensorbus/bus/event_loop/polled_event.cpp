@@ -24,7 +24,7 @@ void PolledEvent::clear() {
     if (fd == own_.get())
       platform::clear_event(fd);
     else if (!platform::drain(fd))
-      poller_.remove(fd);  // the publisher is gone, or its end was shut down
+      poller_.remove(fd);  // the peer is gone, or its end was shut down
   }
 }
 

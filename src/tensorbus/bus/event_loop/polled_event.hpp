@@ -5,9 +5,9 @@
 
 namespace tensorbus::bus {
 
-// The descriptor that a subscriber gives to programs that poll. It combines the notifiers of its
-// publishers, one for each, and an event of its own. Not thread-safe: guarded by the subscriber's
-// mutex.
+// The descriptor of a subscriber or a publisher for programs that poll. It combines one notifier
+// for each link and an event of its own. Not thread-safe: guarded by the mutex of the Receiver or
+// Sender.
 class PolledEvent {
  public:
   // Signalled at the start: samples may wait already.
@@ -15,15 +15,15 @@ class PolledEvent {
 
   int fd() const noexcept { return poller_.fd(); }
   void listen_to(const platform::Fd& listener);
-  // Called before the descriptor is closed: if a newly forked child has it too, the kernel would go
-  // on reporting it under a number that is reused.
+  // Called before the descriptor is closed: if a new forked child also has it, the kernel would go
+  // on reporting it, under a number that is reused.
   void stop_listening_to(const platform::Fd& listener) noexcept { poller_.remove(listener.get()); }
 
   void signal() noexcept { platform::signal_event(own_.get()); }
   // Returns true if a polling program finds the descriptor readable. It stays readable until
   // clear().
   bool readable() const noexcept;
-  // Makes it unreadable until the next notification or signal.
+  // Makes the descriptor unreadable until the next notification or signal.
   void clear();
 
  private:

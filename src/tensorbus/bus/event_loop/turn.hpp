@@ -7,7 +7,7 @@
 
 namespace tensorbus::bus {
 
-// While a Turn lives, the thread that made it runs handlers and tasks, and no other thread does.
+// While a Turn exists, only the thread that made it runs handlers and tasks.
 class TB_SCOPED_CAPABILITY EventLoop::Turn {
  public:
   explicit Turn(EventLoop& loop) TB_ACQUIRE(loop.turn_) : loop_(loop) {

@@ -59,8 +59,8 @@ void DomainPresence::on_change() {
   if (ours || changes.place) loop_.schedule(keeping_);
 }
 
-// Makes removed files again. Not called after the end: the event loop stops first. The domain knows
-// which markers this process has removed.
+// Makes files again that another process removed. Not called after the participant's end: the event
+// loop stops first. The Domain records which markers this process itself has removed.
 void DomainPresence::keep() {
   try {
     (void)domain_.follow(self_);
@@ -80,7 +80,7 @@ void DomainPresence::keep() {
       listen();
     }
     if (domain_.restore_markers() || some) loop_.schedule(keeping_, kKeepDelay);
-    // The directory was removed again before listen().
+    // Differs if the directory was removed again before listen().
     if (domain_.moves() != watched_place_) loop_.schedule(keeping_);
     failures_ = 0;
   } catch (const Error& error) {

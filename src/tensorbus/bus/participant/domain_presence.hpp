@@ -14,9 +14,9 @@
 
 namespace tensorbus::bus {
 
-// A participant's files in the domain directory: the socket at which other participants reach it,
-// and the watch of the directory. Files that are removed, or the directory itself, are made again
-// at the present place of the path. Owned by ParticipantCore. Made before the event loop starts,
+// A participant's files in the domain directory, among them the socket at which other participants
+// reach it, and the watch of the directory. If files or the directory are removed, they are made
+// again where the path then leads. Owned by Participant. Made before the event loop starts,
 // then used on the event loop only.
 class DomainPresence {
  public:

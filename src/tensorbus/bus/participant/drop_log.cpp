@@ -31,7 +31,7 @@ void DropLog::look() {
   loop_.schedule(looking_, kInterval);
 }
 
-// Drops from a full queue are allowed by the options; all others are worth a warning.
+// The options allow drops from a full queue. All other drops are logged as warnings.
 void DropLog::write(const Sender& publisher, const Sender::Dropped& dropped) {
   const auto& [link, drops] = dropped;
   const auto part = [](std::uint64_t count, const std::string& why) {
@@ -39,13 +39,14 @@ void DropLog::write(const Sender& publisher, const Sender::Dropped& dropped) {
   };
   const link::LinkLimits limits = link->limits();
   const bool expected = drops.held == 0 && drops.unsent == 0;
-  log_.write(expected ? platform::LogLevel::kInfo : platform::LogLevel::kWarning, publisher.topic(),
-             static_cast<pid_t>(link->borrower().pid),
-             {"dropped ", std::to_string(drops.all()), " samples for its subscriber",
-              part(drops.depth, "from its full queue (depth=" + std::to_string(limits.depth) + ")"),
-              part(drops.held, "because it holds as many as it may (max_held=" +
-                                   std::to_string(limits.max_held) + ")"),
-              part(drops.unsent, "without a descriptor or memory to send them")});
+  log_.write(
+      expected ? platform::LogLevel::kInfo : platform::LogLevel::kWarning, publisher.topic(),
+      static_cast<pid_t>(link->borrower().pid),
+      {"dropped ", std::to_string(drops.all()), " samples for its subscriber",
+       part(drops.depth, "because its queue is full (depth=" + std::to_string(limits.depth) + ")"),
+       part(drops.held,
+            "because it holds max_held=" + std::to_string(limits.max_held) + " samples"),
+       part(drops.unsent, "because there is no descriptor or memory to send them")});
 }
 
 }  // namespace tensorbus::bus

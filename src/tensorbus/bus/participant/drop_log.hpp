@@ -8,7 +8,7 @@
 
 namespace tensorbus::bus {
 
-// Logs the samples that a participant's publishers drop, every 10 seconds at most. On the event
+// Logs the samples that a participant's publishers drop, at most every 10 seconds. On the event
 // loop only, except on_drops().
 class DropLog {
  public:
@@ -17,7 +17,7 @@ class DropLog {
   DropLog(const DropLog&) = delete;
   DropLog& operator=(const DropLog&) = delete;
 
-  // A publisher has dropped a sample (Sender::on_drops()). Any thread.
+  // Called when a publisher has dropped a sample (Sender::on_drops()). Any thread.
   void on_drops();
 
  private:

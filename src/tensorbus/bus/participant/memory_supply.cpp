@@ -72,7 +72,7 @@ Outcome MemorySupply::wait_until_freed(memory::RoomWait& room,
         slept = outcome == platform::FutexWait::kTimedOut;
         return outcome;
       });
-  // wait() has not asked give_up() if the last sleep timed out, and a signal may come while the
+  // If the last sleep timed out, wait() did not call give_up(); and a signal may come while the
   // thread does not sleep.
   return ended == Outcome::kDone && slept && stop.given_up() ? Outcome::kInterrupted : ended;
 }

@@ -14,8 +14,8 @@
 
 namespace tensorbus::bus {
 
-// Allocates a participant's memory. While it is short, takes back what subscribers returned to the
-// participant's publishers, and waits for more. Thread-safe.
+// Allocates a participant's memory. If memory is short, takes back samples that subscribers have
+// returned to the participant's publishers, and waits for more memory. Thread-safe.
 class MemorySupply {
  public:
   MemorySupply(ParticipantContext& context, const Publishers& publishers)
@@ -25,10 +25,10 @@ class MemorySupply {
 
   // Returns a block of the arena. Drains all publishers before it throws Error(kOutOfMemory).
   memory::BlockRef allocate(std::size_t bytes, memory::PoolId pool);
-  // Does the same, but drains only publishers that no other thread uses now, so that it never
+  // As allocate(), but drains only publishers that no other thread uses now, so that it never
   // waits.
   memory::BlockRef allocate_without_waiting(std::size_t bytes, memory::PoolId pool);
-  // Returns a block on a GPU, like allocate().
+  // As allocate(), for a block on a GPU.
   memory::BlockRef allocate(const Device& device, std::size_t bytes, memory::Grant most);
   // Calls `allocate`, which allocates from the arena. While the arena is full, calls it again
   // whenever memory was freed. Returns kDone, or kInterrupted. Throws what `allocate` throws:
@@ -39,7 +39,7 @@ class MemorySupply {
   SampleBuilder::Supplies supplies(memory::Grant grant);
 
  private:
-  // Allocates memory that subscribers may only read, or also write.
+  // Allocates memory that borrowers may read or, depending on `most`, also write.
   struct Granting final : SampleBuilder::Allocator {
     MemorySupply& of;
     const memory::Grant most;

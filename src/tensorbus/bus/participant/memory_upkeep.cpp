@@ -56,8 +56,8 @@ void MemoryUpkeep::notify_of_retired() {
     if (retired_.empty()) retired_ = context_.arena->files().take_retired();
     if (retired_.empty()) retired_ = context_.device_memory->take_retired();
     if (retired_.empty()) return;
-    inbound_.tell_retired(retired_.back());
-    outbound_.tell_retired(retired_.back());
+    inbound_.send_retired(retired_.back());
+    outbound_.send_retired(retired_.back());
     retired_.pop_back();
   }
 }

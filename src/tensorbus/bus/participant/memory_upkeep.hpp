@@ -10,8 +10,8 @@
 
 namespace tensorbus::bus {
 
-// Frees a participant's memory that is no longer used: idle memory of GPUs, and memory exported
-// there. Notifies its peers of segments that have ended. On the event loop only.
+// Frees memory of a participant that is no longer used: idle GPU memory, and exported GPU memory of
+// other allocators. Notifies peers of retired segments. On the event loop only.
 class MemoryUpkeep {
  public:
   MemoryUpkeep(ParticipantContext& context, const Publishers& publishers,

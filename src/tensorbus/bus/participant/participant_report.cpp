@@ -6,7 +6,7 @@
 #include "tensorbus/bus/domain/advertisement.hpp"
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/inspect/process_info.hpp"
-#include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/bus/participant/participant.hpp"
 #include "tensorbus/bus/session/queue_requests.hpp"
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/faults/private_pages.hpp"
@@ -22,7 +22,7 @@ std::vector<std::string> nodes_of(const Domain& domain) {
   return names;
 }
 
-// Sets the machine of each mirror: that of the queue that it represents.
+// Sets the machine of each mirror: the machine of the queue that the mirror represents.
 void name_machines(const Domain& domain, std::vector<QueueReport>& queues) {
   std::map<std::uint64_t, std::string> machines;
   for (const auto& [file, content] : domain.marked(kQueueMarker)) {
@@ -88,7 +88,7 @@ std::vector<BorrowedReport> borrowed_by(const InboundConnections& inbound,
     sum.leases = found->second;
     counts.erase(found);
   }
-  for (const auto& [owner, count] : counts)  // handed on by other participants; the owner is dead
+  for (const auto& [owner, count] : counts)  // passed on by other participants; the owner is dead
     borrowed[{owner, 0}] = {.peer = {owner}, .leases = count};
   std::erase_if(borrowed, [](const auto& item) {
     return item.second.leases == 0 && item.second.segments == 0;
@@ -114,7 +114,7 @@ MemoryReport memory_of(const ParticipantContext& context) {
 
 }  // namespace
 
-ParticipantReport ParticipantCore::report() {
+ParticipantReport Participant::report() {
   ParticipantReport report{.participant = id(),
                            .process = process_name("self"),
                            .version = kVersion,

@@ -13,7 +13,7 @@
 namespace tensorbus::bus {
 
 // A participant's publishers by number, and the names of their marker files in the domain. Owned by
-// ParticipantCore. Thread-safe.
+// Participant. Thread-safe.
 class Publishers {
  public:
   std::uint32_t next_number() {

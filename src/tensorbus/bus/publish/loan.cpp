@@ -7,7 +7,7 @@
 namespace tensorbus::bus {
 
 Loan::Loan(memory::BlockRef block, const Layout& layout, const ByteSpan& span, Device device,
-           std::shared_ptr<ParticipantCore> home) {
+           std::shared_ptr<Participant> home) {
   std::byte* const first = block->data() - span.begin;
   auto issued = std::make_shared<const link::PublishedSample>(std::move(block));
   state_.emplace(std::move(home), std::move(issued), layout, span, first, device);

@@ -18,17 +18,17 @@ class BlockRef;
 
 namespace tensorbus::bus {
 
-class ParticipantCore;
+class Participant;
 class Publisher;
 struct LoanState;
 
 // Memory of the bus, on the host or on a GPU, that a program fills and publishes. A loan that is
-// destroyed before that returns its memory. For one thread. See include/tensorbus/loan.hpp.
+// destroyed before that returns its memory. Used by one thread. See include/tensorbus/loan.hpp.
 class TENSORBUS_API Loan {
  public:
   // `span` must be the span of `layout`, and `block` large enough for it.
   Loan(memory::BlockRef block, const Layout& layout, const ByteSpan& span,
-       Device device = Device::host(), std::shared_ptr<ParticipantCore> home = {});
+       Device device = Device::host(), std::shared_ptr<Participant> home = {});
 
   Loan(Loan&&) noexcept;
   Loan& operator=(Loan&&) noexcept;

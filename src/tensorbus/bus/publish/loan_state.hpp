@@ -14,7 +14,7 @@ struct LoanState {
   static constexpr const char* kMovedFrom = "this loan was published or moved from";
   // Set for persistent memory (see empty()), else null: keeps the participant alive, so that the
   // memory can still be shared and published.
-  std::shared_ptr<ParticipantCore> home;
+  std::shared_ptr<Participant> home;
   // The sample to publish. Made with the loan, so that publish() allocates nothing for it.
   link::PublishedRef issued;
   Layout layout;

@@ -11,8 +11,8 @@
 namespace tensorbus::bus {
 
 // A message of exactly one tensor in a block of host memory: the common case. SampleBuilder makes
-// the same sample, and every other kind. Destroying it before publishing undoes everything. For one
-// thread.
+// the same sample, and every other kind. If this object is destroyed before the sample is
+// published, its changes are undone. Used by one thread.
 class LoanedSample {
  public:
   // `loan` gets the block back unless it is published; null if the caller does not need it.
@@ -22,8 +22,9 @@ class LoanedSample {
   LoanedSample& operator=(const LoanedSample&) = delete;
 
   // Takes the tensor whose first element is at `data`, in the only block of `issued`. `span` is the
-  // span of `layout`. Returns false, and leaves `issued` with the caller, if the message is not
-  // this simple or cannot be published; SampleBuilder then reports the reason.
+  // span of `layout`. Returns false, and leaves `issued` with the caller, if the message is of
+  // another kind or cannot be published. The caller then uses SampleBuilder, which reports the
+  // reason.
   bool take(const Layout& layout, const ByteSpan& span, const std::byte* data,
             link::PublishedRef& issued, const memory::Arena& arena, memory::PoolId pool,
             std::uint64_t fingerprint = 0);
@@ -31,7 +32,7 @@ class LoanedSample {
   // Records that the tensor was copied into its block.
   void mark_copied(std::size_t bytes) noexcept { ready_.copied_bytes = bytes; }
   OutgoingSample& ready() noexcept { return ready_; }
-  // Keeps the published block from returning to the loan.
+  // Called when the sample was published: its block does not return to the loan.
   void mark_done() noexcept { ready_.issued.reset(); }
 
  private:

@@ -19,8 +19,8 @@ void require_not_received(const std::byte* on_device) {
                 "released: publish it with the participant that received it, or copy it first");
 }
 
-// Waits for this process's writes in another owner's memory: its next reader asks the owner, which
-// does not know this process's streams.
+// Waits for this process's writes in another owner's memory: the next reader gets a mark from the
+// owner, and this mark does not include this process's streams.
 void wait_for_writes(const TensorView& view) {
   const device::GpuStream stream = DeviceTensors::stream_of(view);
   stream.require_usable(DeviceTensors::kPublishing);
@@ -85,7 +85,7 @@ SampleBuilder::SampleBuilder(std::span<const TensorView> tensors, const Message&
   }
 }
 
-// Finds tensors to pass by reference and plans copies of the rest; returns the copies' bytes.
+// Finds tensors to pass by reference and plans copies of the rest. Returns the size of the copies.
 std::size_t SampleBuilder::place_tensors(std::span<const TensorView> tensors,
                                          const Supplies& supplies, const memory::BlockRef* loan,
                                          tensor::Descriptor& descriptor) {
@@ -151,14 +151,14 @@ bool SampleBuilder::lend_file(tensor::TensorEntry& entry, const std::byte* data,
   return true;
 }
 
-// Hands on borrowed memory under its owner's name for it. Returns false unless this publisher
-// grants exactly what the owner granted.
+// Passes borrowed memory on, under the name that its owner uses. Returns false unless this
+// publisher grants exactly the access that the owner granted.
 bool SampleBuilder::hand_on(tensor::TensorEntry& entry, const TensorView& view,
                             const ByteSpan& span, const Supplies& supplies,
                             tensor::Descriptor& descriptor) {
   if (view.device.is_host() && supplies.pool.number != 0) return false;  // copied
   const auto* const first = static_cast<const std::byte*>(view.data) + span.begin;
-  auto found = !view.device.is_host()  // a copy would have to wait for its writer
+  auto found = !view.device.is_host()  // searches all: a copy would wait for its writer
                    ? supplies.lent.find(first, span.bytes(), link::LeaseIndex::kAll)
                    : supplies.lent.find(first, span.bytes());
   if (!found || found->place.grant != supplies.pool.most) return false;
@@ -203,7 +203,8 @@ bool SampleBuilder::lend_foreign(tensor::TensorEntry& entry, const TensorView& v
   return true;
 }
 
-// Plans a copy, on the same GPU, of a tensor that cannot be lent. Made when all copies are known.
+// Plans a copy, on the same GPU, of a tensor that cannot be lent. copy_on_devices() makes all
+// copies.
 bool SampleBuilder::copy_on_device(std::size_t tensor, const TensorView& view,
                                    const ByteSpan& span) {
   if (view.device.is_host()) return false;
@@ -233,7 +234,8 @@ void SampleBuilder::hold(memory::BlockRef block) {
     blocks_.push_back(std::move(block));
 }
 
-// Returns the loan of these bytes, marked as published; null if there is none, or it is copied.
+// Returns the loan of these bytes, marked as published; null if there is none, or if it must be
+// copied.
 memory::Block* SampleBuilder::take_loan(const TensorView& view, const ByteSpan& span,
                                         const Supplies& supplies, const memory::BlockRef* loan) {
   const std::byte* const first = static_cast<const std::byte*>(view.data) + span.begin;

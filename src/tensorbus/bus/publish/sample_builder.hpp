@@ -18,7 +18,8 @@
 namespace tensorbus::bus {
 
 // Makes an OutgoingSample of any message, for any number of links: finds or copies its tensors and
-// writes its descriptor. Destroying it before mark_done() undoes everything. For one thread.
+// writes its descriptor. If this object is destroyed before mark_done(), its changes are undone.
+// Used by one thread.
 class SampleBuilder {
  public:
   // Allocates blocks for copies. Throws if memory is short.
@@ -47,7 +48,7 @@ class SampleBuilder {
   // one block. If `loan` is given, all tensors must lie in it. Throws Error(kInvalidArgument) for a
   // loan that was published before, for a loan of a publisher with another grant, and for a
   // malformed layout. An isolated publisher copies host memory of other pools, and other publishers
-  // copy its memory; files are always lent.
+  // copy its memory; both lend files.
   SampleBuilder(std::span<const TensorView> tensors, const Message& rest, const Supplies& supplies,
                 const memory::BlockRef* loan = nullptr);
   ~SampleBuilder() { return_loans(); }

@@ -47,7 +47,7 @@ Published Sender::publish(OutgoingSample& sample, const platform::StopCondition&
   return push_to_all(sample, as);
 }
 
-// Returns kDone if every reliable link has room for a sample, or another outcome.
+// Returns kDone when every reliable link has room for a sample, else another outcome.
 Outcome Sender::wait_for_room_in_all(const platform::StopCondition& stop) {
   if (!closed_ && options_.reliable && !all_have_room()) {
     ++stats_.waited;
@@ -134,7 +134,7 @@ void Sender::drop_listener(link::OwnerLink& link) noexcept {
   link.room_listener.reset();
 }
 
-// Wakes the parked threads and those that poll.
+// Wakes parked threads and polling programs.
 void Sender::wake_all() noexcept {
   sleeper_.wake_own();
   if (event_) event_->signal();
@@ -166,8 +166,8 @@ bool Sender::all_have_room() {
          (stop_broken_links() && std::ranges::none_of(links_, blocks));
 }
 
-// Called by publish() while it waits. Cuts off the links that have blocked it for lag_timeout.
-// Returns the time for which the other links may still block it.
+// Called while publish() waits, and by ready(). Cuts off the links that have blocked publish() for
+// lag_timeout. Returns the time until the next link must be cut off.
 std::chrono::nanoseconds Sender::look_after_blocking() {
   const auto now = platform::Clock::now();
   const auto left = [&](const auto& link) {
@@ -182,8 +182,8 @@ std::chrono::nanoseconds Sender::look_after_blocking() {
   return least;
 }
 
-// Returns the longest-blocked of the links that publish() has found without room and that have had
-// none since; or null.
+// Returns the link that has blocked publish() for the longest time, and still does; null if there
+// is none.
 const link::OwnerLink* Sender::longest_blocking() {
   const link::OwnerLink* found = nullptr;
   for (const auto& link : links_)
@@ -198,8 +198,9 @@ bool Sender::stop_broken_links() {
   return stop_links([](const auto& link) { return link->broken(); }, &link::OwnerLink::recall) != 0;
 }
 
-// Stops links. A stopped link gets no new samples, and publish() ignores it. Its borrower keeps
-// what it holds until the link ends. Returns the number of stopped links.
+// Stops the links for which `which` returns true. A stopped link gets no new samples, and publish()
+// ignores it. Its borrower keeps its leases until the link ends. Returns the number of stopped
+// links.
 template <typename Which>
 std::uint32_t Sender::stop_links(const Which& which, void (link::OwnerLink::*stop)() noexcept) {
   const auto stopped =
@@ -256,9 +257,8 @@ std::vector<Sender::Dropped> Sender::take_drops() {
 }
 
 Published Sender::push_to_all(OutgoingSample& sample, const Stamp* as) {
-  // Calls that may fail come first: on failure no subscriber has the sample. A link that cannot be
-  // given the memory is skipped, unless it is reliable. publish() has checked the room of reliable
-  // links.
+  // Calls that may fail come first: on failure no subscriber has the sample. Only a link that is
+  // not reliable may fail later: it is skipped. publish() has checked the room of reliable links.
   if (options_.reliable)
     for (const auto& link : links_)
       if (link->borrower().reliable) link->prepare(sample.issued, sample.writer);
@@ -277,7 +277,7 @@ Published Sender::push_to_all(OutgoingSample& sample, const Stamp* as) {
         !make_room(*link))
       continue;
     try {
-      // The last link takes the caller's reference: counting another takes a locked instruction.
+      // The last link takes the caller's reference: counting one more takes a locked instruction.
       const bool last = &link == &links_.back();
       link->push(entry, last ? std::move(sample.issued) : sample.issued, sample.writer);
       ++reached;
@@ -292,7 +292,7 @@ Published Sender::push_to_all(OutgoingSample& sample, const Stamp* as) {
   stats_.bytes_copied += sample.copied_bytes;
   bytes_sent_ += sample.bytes;
   stats_.delivered += reached;
-  // If a link or the history keeps the sample, it still exists: samples are returned under mutex_.
+  // `issued` is valid if a link or the history keeps the sample: samples are returned under mutex_.
   if (issued != nullptr && (reached != 0 || options_.history != 0)) issued->count_in(in_flight_);
   drain_after_push();
   return {Outcome::kDone, entry.sequence, reached};
@@ -346,8 +346,7 @@ Sender::Adopted Sender::adopt(link::LinkLimits limits, link::Waker subscriber,
   auto kept = history_.end() - std::min<std::ptrdiff_t>(std::ssize(history_), limits.depth);
   std::uint64_t first = kept == history_.end() ? next_sequence_ : kept->entry.sequence;
   if (!begun_) first = link::kNoSequence;
-  // A subscriber that resumes has had the samples before this number, and counts those that it has
-  // lost.
+  // A subscriber that resumes has had the samples before `resume_at`, and counts the lost samples.
   if (resume_at <= next_sequence_) {
     while (kept != history_.end() && kept->entry.sequence < resume_at) ++kept;
     first = resume_at;

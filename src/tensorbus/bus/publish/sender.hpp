@@ -29,8 +29,8 @@
 namespace tensorbus::bus {
 
 // Delivers the samples of a publisher: its links, history, counters, and issued samples.
-// Thread-safe: the event loop adopts and ends links under the mutex of publish(). Shared by its
-// Publisher and links.
+// Thread-safe: the event loop adopts and ends links under the mutex of publish(). Its Publisher and
+// its links share it.
 class Sender {
  public:
   Sender(std::string topic, std::uint32_t number, const PublisherOptions& options,
@@ -53,20 +53,20 @@ class Sender {
   memory::PoolId pool() const noexcept { return pool_; }
 
   // Publishes the sample. Unless the outcome is kDone, no subscriber gets it, and the caller keeps
-  // it. With `as`, throws Error(kInvalidArgument) if the number is smaller than the next one.
+  // it. With `as`, throws Error(kInvalidArgument) if its number is smaller than the next number.
   Published publish(OutgoingSample& sample, const platform::StopCondition& stop,
                     const Stamp* as = nullptr);
   // Publishes the messages in order, as if by one publish() each. A reliable publisher publishes as
-  // many at a time as all links have room for. Counts them in `done`. Unless its outcome is kDone,
-  // no subscriber gets the remaining ones. Throws like publish().
+  // many messages at a time as all links have room for. Counts them in `done`. Unless its outcome
+  // is kDone, no subscriber gets the remaining messages. Throws like publish().
   void publish_many(OutgoingRows& rows, const platform::StopCondition& stop, PublishedMany& done);
   // Drops the history and continues with this number. Returns false, without effect, if there are
   // subscribers or the publisher is closed. A mirror that continues with 0 has not begun: its first
   // number is not known.
   bool restart(std::uint64_t sequence);
-  // For a mirror that has not begun. If its first sample has a larger number than this one, the
-  // samples from this number to before that sample are lost. Without this call a mirror begins with
-  // its first sample.
+  // For a mirror that has not begun: it begins with this number. If its first sample has a larger
+  // number, the samples before that sample are lost. Without this call, a mirror begins with its
+  // first sample.
   void begin_at(std::uint64_t sequence);
 
   // Returns true if publish() would not wait for room now; else arms the descriptor.
@@ -80,15 +80,17 @@ class Sender {
   PublisherStats stats();
   // Takes the mutex only to copy counters.
   PublisherReport report();
-  // Returns the samples that the borrower of a link has.
+  // Returns the samples that the borrower of a link holds.
   link::HeldSamples held_samples(const link::OwnerLink& link) const;
 
   // Takes back the samples that subscribers returned.
   void drain();
-  // Does the same unless the mutex is held: a publishing thread drains itself.
+  // As drain(), but does nothing if another thread holds the mutex: a publishing thread drains
+  // itself.
   void drain_if_idle();
-  // Ends publishing; from now on links only drain. With `broken_off` subscribers see the end of a
-  // process that died, not the end of the stream. Returns false if it was closed before.
+  // Ends publishing. Afterwards links only drain. With `broken_off`, the links end as if the
+  // process had died, and the stream does not end. Returns false if the publisher was closed
+  // before.
   bool close(bool broken_off = false);
   bool closed() const noexcept;
 
@@ -111,7 +113,7 @@ class Sender {
                 std::uint64_t resume_at, const Announce& announce);
   void set_notifier(const std::shared_ptr<link::OwnerLink>& link, platform::Fd notifier);
   bool polled() const;
-  // The borrower notifies the listener of room, if there is one.
+  // The borrower notifies `listener` of room; `listener` may be empty.
   void listen(const std::shared_ptr<link::OwnerLink>& link, platform::Fd listener);
   // Stops a link after UNSUBSCRIBE or a death. Returns true if the borrower still has samples.
   bool stop_link(const std::shared_ptr<link::OwnerLink>& link);
@@ -132,18 +134,17 @@ class Sender {
   // Sets a function that is called, under mutex_, when the first sample is dropped after a
   // take_drops() that returned nothing.
   void on_drops(std::function<void()> callback) { on_drops_ = std::move(callback); }
-  // The samples dropped for a link since the last take_drops(), which leaves out links without
-  // drops.
+  // The samples that were dropped for a link since the last take_drops(). Links without drops are
+  // left out.
   struct Dropped {
     std::shared_ptr<const link::OwnerLink> link;
     link::Drops drops;
   };
   std::vector<Dropped> take_drops();
 
-  // Writes a record of each sample published from now on into this ring; null: into none.
+  // Writes a record of each later sample into this ring; null: writes no records.
   void trace(std::shared_ptr<link::TraceRing> ring);
-  // Returns true if a trace ring is set. Relaxed: the ring decides on the first and the last
-  // sample.
+  // Returns true if a trace ring is set. Relaxed: trace_ decides which samples are recorded.
   bool traced() const noexcept { return traced_.load(std::memory_order_relaxed); }
 
   // Returns the tuner for copies of tensors that lie outside the memory of the bus.
@@ -198,10 +199,11 @@ class Sender {
   };
   mutable platform::Mutex mutex_;
   Links links_ TB_GUARDED_BY(mutex_);
-  // Links that get no new samples and still hold leases. Capacity for all links is reserved.
+  // Links that get no new samples and whose borrowers may still hold leases. Capacity for all links
+  // is reserved.
   Links stopped_ TB_GUARDED_BY(mutex_);
   std::optional<PolledEvent> event_ TB_GUARDED_BY(mutex_);
-  bool event_armed_ TB_GUARDED_BY(mutex_) = false;  // borrowers notify
+  bool event_armed_ TB_GUARDED_BY(mutex_) = false;  // borrowers notify event_
   std::deque<Kept> history_ TB_GUARDED_BY(mutex_);
   std::uint64_t next_sequence_ TB_GUARDED_BY(mutex_) = 0;
   bool begun_ TB_GUARDED_BY(mutex_) = origin_.machine.empty();  // for mirrors: see begin_at()

@@ -15,24 +15,25 @@
 
 namespace tensorbus::bus {
 
-// The items of one queue that getters in other processes may take without a request
-// (docs/internals/protocol.md, section 7, "The get ring"), at the queue's server. On the
-// event loop only.
+// The server's end of the get ring of one queue: items that getters in other processes may take
+// without a request (docs/internals/protocol.md, section 7, "The get ring"). On the event loop
+// only.
 class GetRing {
  public:
   using Client = std::shared_ptr<PeerSession>;
 
-  // `leases`: the first of 2^40 tokens that no other lease of this participant has.
+  // `leases`: the first of 2^40 tokens that are used for no other lease of this participant.
   explicit GetRing(std::uint64_t leases) : leases_begin_(leases) {}
 
   // Returns true if no client takes items this way.
   bool empty() const noexcept { return takers_.empty(); }
-  // Lets a client take items. Throws Error(kOutOfMemory), Error(kUnsupported).
+  // Adds a client, which may then take items. Throws Error(kOutOfMemory), Error(kUnsupported).
   PeerSession::JoinedRing join(const Client& client);
-  // Removes a client that is gone, after collect() of what it took.
+  // Removes a client that is gone. Called after collect(), which reports the items that it took.
   void leave(const Client& client) noexcept;
 
-  // The lease on an item with tensors, for the process that takes the item. Null without tensors.
+  // The lease on an item with tensors, for the process that takes the item. `issued` is null for an
+  // item without tensors.
   struct Lease {
     std::uint64_t token = 0;
     link::PublishedRef issued;
@@ -55,7 +56,7 @@ class GetRing {
       count(taker, taken);
     }
   }
-  // Takes back all items that no getter has taken, and calls `taken` for the others.
+  // Takes back all items that no getter has taken, and calls `taken` for the taken items.
   template <typename Taken>
   void take_back(const Taken& taken) {
     if (!writer_ || writer_->lent() == 0) return;
@@ -74,7 +75,7 @@ class GetRing {
   // A getter wakes the server when `left` items remain; empty: never. Notifies getters whether
   // `more` items wait. Returns true if there are taken items to collect already.
   bool wake_when_left(std::optional<std::uint64_t> left, bool more) noexcept {
-    writer_->tell_more(more);
+    writer_->set_more(more);
     writer_->wake_when_left(left);
     return writer_->lent() != 0 && writer_->taker() != link::GetRingTaker::kFree;
   }

@@ -10,15 +10,14 @@
 
 namespace tensorbus::bus {
 
-// What this participant keeps for other participants that shared it, in case they end before any
-// process attaches (docs/internals/protocol.md, section 6, "Kept messages"). On the event loop
-// only.
+// Keeps shares of other participants, which may end before any process attaches
+// (docs/internals/protocol.md, section 6, "Kept messages"). On the event loop only.
 class KeptMessages {
  public:
   explicit KeptMessages(ParticipantContext& context) : context_(context) {}
 
-  // Keeps a share, or drops it. Sends no reply: without memory for the share, it is not kept.
-  // Throws Error(kProtocol).
+  // Keeps a share, or drops it. Sends no reply: if there is no memory for the share, it is not
+  // kept. Throws Error(kProtocol).
   void on_keep(const std::shared_ptr<PeerSession>& from, const link::Keep& asked);
 
  private:

@@ -44,7 +44,7 @@ class MirrorEvents {
   // Called before the events are taken: an event that comes later signals again.
   void clear() noexcept { event_.clear(); }
 
-  // Of consecutive demands only the last one is kept.
+  // Adds an event. Keeps only the last of consecutive demands.
   void push(MirrorEvent event) {
     {
       const platform::MutexLock lock(mutex_);

@@ -124,7 +124,7 @@ void MirrorServer::answer(std::uint64_t id, Outcome outcome, const link::ReplyVa
     reply.refused = over ? link::Reply::kShutDown : link::Reply::kTimedOut;
   if (ended->what == static_cast<std::uint32_t>(link::QueueVerb::kShutDown)) {
     auto rest = link::QueueRest::of(values);
-    rest.other_getters += table_.table().getters_besides(client);  // the home knows only the bridge
+    rest.other_getters += table_.table().getters_besides(client);  // the home sees only the bridge
     rest.has_asked = table_.table().has_asked(client);
     reply.values = rest.values();
   }
@@ -143,7 +143,7 @@ void MirrorServer::end_gets(std::optional<std::uint64_t> died) {
 void MirrorServer::close() {
   closed_ = true;
   Port port{*events_};
-  table_.close(port, Error(Code::kClosed, "the queue is closed, or its machine is out of reach"));
+  table_.close(port, Error(Code::kClosed, "the queue is closed, or its machine cannot be reached"));
 }
 
 }  // namespace tensorbus::bus

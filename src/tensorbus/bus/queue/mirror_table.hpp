@@ -13,18 +13,19 @@
 namespace tensorbus::bus {
 
 // The local half of a mirror: a queue that represents a queue on another machine, its home
-// (docs/internals/protocol.md, section 7, which lists the states). A QueueTable deals the items
-// that the home has sent to local clients, under the tags that the home gave them. Puts and calls
-// are relayed: the home replies to each. The table sends nothing itself. It calls a `Port`, which
-// has the functions that QueueTable needs, and these, which notify the home, in order:
+// (docs/internals/protocol.md, section 7, which lists the states). A QueueTable gives the items
+// that the home has sent to local clients; the number of an item is the tag that the home gave it.
+// Puts and calls are relayed: the home replies to each. The table sends no messages itself. It
+// calls a `Port`, which has the functions that QueueTable needs, and the following functions, which
+// notify the home, in order:
 //
-//   void demand(std::size_t gets);       so many gets wait; also if items wait and no get does
+//   void demand(std::size_t gets);       waiting gets; also called if items wait and no get does
 //   void cancelled(std::uint64_t id);    the client of this put or call gave up, or is dead
 //   void taken(std::uint64_t tag);       a client accepted the item
 //   void spoilt(std::uint64_t tag);      the memory of the item is gone
 //   void done(std::uint64_t what);       task_done; `what`: the tag, or without `redeliver` a count
-//   void died(std::uint64_t what);       the client died with this item, or so many, in its hand
-//   void passed(std::uint64_t items);    without `redeliver`: their client requested the next item
+//   void died(std::uint64_t what);       the client died with this item, or this many, in its hand
+//   void passed(std::uint64_t items);    without `redeliver`: a client finished with `items` items
 //
 // mirror_model.hpp tests this class. On the event loop only.
 template <typename Client, typename Item>
@@ -37,7 +38,7 @@ class MirrorTable {
 
   const Table& table() const noexcept { return table_; }
 
-  // Records a PUT; put() or not_put() follows when its item has come, or cannot come.
+  // Records a PUT. The caller calls put() when the item has come, or not_put() if it cannot come.
   void arrive(Request from) {
     require_room();
     arriving_.push_back(std::move(from));
@@ -46,14 +47,14 @@ class MirrorTable {
   std::uint64_t put(const Request& from) { return not_put(from) ? relay(from, 0) : 0; }
   bool not_put(const Request& from) noexcept { return drop(arriving_, from); }
 
-  // Returns the id of the call for the home. end() returns `what`.
+  // Returns the id of the call for the home. end() later returns `what`.
   std::uint64_t call(Request from, std::uint32_t what) {
     require_room();
     return relay(std::move(from), what);
   }
 
-  // Returns the id of the poll with which the home must be asked for an item; 0 if no poll is
-  // needed. A get that does not wait needs a poll if no item is here.
+  // Returns the id of the poll that the caller must send to the home; 0 if no poll is needed. A get
+  // that does not wait needs a poll if no item waits here and one may still come.
   template <typename Port>
   std::uint64_t get(Port& port, Request from, bool waits) {
     if (const std::size_t items = table_.finish_with_taken(from.client)) port.passed(items);
@@ -69,7 +70,7 @@ class MirrorTable {
   }
 
   // Ends a put, a call or a poll to which the home has replied, or which it has refused. Returns
-  // its request; nothing if the request was replied to already, or its client is dead.
+  // its request; empty if the request was already replied to, or its client is dead.
   struct Ended {
     Request from;
     std::uint32_t what = 0;
@@ -82,8 +83,8 @@ class MirrorTable {
     relayed_.erase(found);
     return ended;
   }
-  // Ends the get of a poll: the home has replied to it, after sending the item if there was one.
-  // `over`: no more items will come. Returns false if `id` is no poll.
+  // Ends the get of a poll. Called when the home has replied to the poll; if there was an item, the
+  // home has sent it before. `over`: no more items will come. Returns false if `id` is no poll.
   template <typename Port>
   bool end_poll(Port& port, std::uint64_t id, bool over) {
     auto poll = polls_.extract(id);
@@ -107,14 +108,14 @@ class MirrorTable {
     settle(port);
     return waited;
   }
-  // Returns the tags of the items for which no get waits, the latest first.
+  // Returns the tags of the waiting items if no get waits, the latest first.
   std::vector<std::uint64_t> surplus() const {
     return table_.waiting_gets() == 0 ? table_.waiting() : std::vector<std::uint64_t>();
   }
-  // The home has no more items for any client: gets end when no item is left here. If a client dies
-  // later with an item in its hand, this item may come again. So nothing happens if the home has
-  // not been notified of all these items yet. `died`: the number of items of which it was notified;
-  // empty: all.
+  // Called when the home has no more items for any client: gets end when no item is left here. An
+  // item in the hand of a client that died may come again. So the call does nothing if the home had
+  // not been notified of all these items. `died`: the number of these items of which the home had
+  // been notified; empty: all.
   template <typename Port>
   void end_gets(Port& port, std::optional<std::uint64_t> died) {
     if (died.value_or(died_) != died_) return;
@@ -227,7 +228,7 @@ class MirrorTable {
       expect_again(removed.items.size());
     }
   }
-  // Items return to the home, and may come again.
+  // Called when items return to the home: they may come again.
   void expect_again(std::size_t items) noexcept {
     died_ += items;
     table_.reopen();
@@ -235,7 +236,7 @@ class MirrorTable {
   }
 
   // Afterwards no item waits together with a poll, no poll waits for an item that cannot come, and
-  // the home knows the number of waiting gets.
+  // the home has been notified of the number of waiting gets.
   template <typename Port>
   void settle(Port& port) {
     for (auto at = polls_.begin(); at != polls_.end();) {
@@ -257,7 +258,7 @@ class MirrorTable {
   std::map<std::uint64_t, Relayed> relayed_;  // puts and calls to which the home has not replied
   Polls polls_;                               // gets that do not wait, and have no item yet
   std::uint64_t last_id_ = 0;
-  std::uint64_t died_ = 0;    // number of items; with `redeliver`
+  std::uint64_t died_ = 0;    // with `redeliver`: items that were in the hand of dead clients
   std::size_t notified_ = 0;  // the demand of which the home was notified
   bool notify_again_ = false;
 };

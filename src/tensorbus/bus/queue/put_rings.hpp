@@ -16,13 +16,13 @@
 
 namespace tensorbus::bus {
 
-// The clock by which entries of several rings are ordered.
+// Returns the time of the clock that orders the entries of several rings.
 inline std::uint64_t put_clock_ns() noexcept {
   return static_cast<std::uint64_t>(platform::Clock::now().time_since_epoch().count());
 }
 
-// The rings through which clients put items into one queue (docs/internals/protocol.md, section 7),
-// at its server. On the event loop only.
+// The server's ends of the rings through which clients put items into one queue
+// (docs/internals/protocol.md, section 7). On the event loop only.
 class PutRings {
  public:
   using Client = std::shared_ptr<PeerSession>;
@@ -41,7 +41,7 @@ class PutRings {
   void pull(Enter enter);
   // Returns true if there are entries to pull.
   bool any_waits() noexcept;
-  // Returns the number of promised places whose items were not pulled yet.
+  // Returns the number of entries for which room is promised and that were not pulled yet.
   std::size_t promised() const noexcept;
   // Takes all room back: entries already put stay, and no more can be put before promise().
   void take_back() noexcept;
@@ -51,12 +51,13 @@ class PutRings {
   // Sets whether clients wake the server for their next entry. Returns true if entries wait
   // already.
   bool wait(bool waits) noexcept;
-  // Returns what a thread of this process may sleep on after wait(true). Empty if the last item did
-  // not come through a ring: the event loop's own thread would have to wake this thread for it.
+  // Returns the rings on which a thread of this process may sleep after wait(true). Empty unless
+  // the last item came through a ring: the next item may come by message, for which the event
+  // loop's own thread would have to wake this thread.
   std::vector<std::shared_ptr<link::PutRingSegment>> to_sleep_on() const;
   // Called for an item that came into the queue by message.
   void passed_by() noexcept { came_last_ = false; }
-  // Ends the ring of a client that is gone. Its entries stay.
+  // Ends the ring of a client that is gone. Its entries stay until they are pulled.
   void end(const Client& client) noexcept;
 
  private:
@@ -66,8 +67,8 @@ class PutRings {
     std::shared_ptr<link::PutRingSegment> segment;
     link::PutRingReader reader;
     memory::PeerCharge charge;
-    std::uint32_t known = 0;  // entries that the last pull() saw and left
-    std::uint32_t now = 0;    // entries that the present pull() sees
+    std::uint32_t known = 0;  // entries that the last pull() left
+    std::uint32_t now = 0;    // entries that the current pull() has found
     bool ended = false;
   };
   static constexpr std::uint32_t kChunk = 16;
@@ -79,9 +80,9 @@ class PutRings {
   bool came_last_ = false;  // the last item came through a ring
 };
 
-// An entry of another ring may have been put before an entry read here, but be seen later. So
-// entries put after the start of this call are left. `known`: no entry is left twice, whatever time
-// it states.
+// An entry of another ring may have been put before an entry that is read here, and be seen only
+// later. So entries that were put after the start of this call are left for the next call. `known`:
+// no entry is left twice, whatever its time is.
 template <typename Enter>
 void PutRings::pull(Enter enter) {
   if (rings_.empty()) return;

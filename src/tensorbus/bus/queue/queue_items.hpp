@@ -23,8 +23,8 @@ struct ClientRequest {
 };
 
 // The items of one queue, by state: waiting, offered to a client, or in its hand. The state of an
-// item is the map that holds its node. Nodes move from map to map: add_last() and the first lookup
-// of a client allocate memory, other transitions do not. QueueTable decides on the moves.
+// item is the map that holds its node. Nodes move from map to map: adding an item and the first
+// lookup of a client allocate memory, other transitions do not. QueueTable decides when items move.
 template <typename Client, typename Item>
 class QueueItems {
  public:
@@ -41,7 +41,7 @@ class QueueItems {
   };
   using Items = std::map<std::uint64_t, Entry>;  // by number
   using Node = typename Items::node_type;
-  // By request number, which a client may use twice.
+  // By request number. A client may use a number twice.
   using Offers = std::multimap<std::uint64_t, Entry>;
 
   // The items of one client, from its first GET to its end.
@@ -49,14 +49,14 @@ class QueueItems {
     Offers offered;
     Items taken;
     std::uint64_t finished_with = 0;  // taken before the last GET but not done; without `redeliver`
-    bool holds = false;               // an offered item may be visible elsewhere
+    bool holds = false;               // other processes may see an offered item
   };
   using Clients = std::map<Client, Hands>;
 
   explicit QueueItems(bool redeliver) : redeliver_(redeliver) {}
 
   bool redeliver() const noexcept { return redeliver_; }
-  // Waiting and offered items, and their bytes.
+  // Number of waiting and offered items, and their bytes.
   std::size_t count() const noexcept { return waiting_.size() + offered_; }
   std::uint64_t bytes() const noexcept { return bytes_; }
   std::uint64_t unfinished() const noexcept { return unfinished_; }
@@ -82,7 +82,7 @@ class QueueItems {
     ++last_number_;
     ++unfinished_;
   }
-  // Adds an item with a node that was made before.
+  // Adds an item behind all others, in a node that was made before.
   void add_last(Node item) noexcept {
     item.mapped().number = ++last_number_;
     bytes_ += item.mapped().bytes;
@@ -114,9 +114,9 @@ class QueueItems {
     lose(1);
   }
   void lose_first() noexcept { lose(waiting_.begin()); }
-  // Counts an item as lost that was put but never waited.
+  // Counts an item that was put but never waited as lost.
   void count_lost() noexcept { ++lost_; }
-  // Returns the oldest item that does not rest, or the oldest if all rest.
+  // Returns the oldest item that does not rest; the oldest item if all rest.
   typename Items::iterator next(Clock::time_point now) noexcept {
     const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& item) {
       return item.second.rests_until <= now;
@@ -125,7 +125,8 @@ class QueueItems {
   }
 
   Hands& of(const Client& client) { return clients_[client]; }
-  // Returns the number of items that a client has finished with by requesting the next one.
+  // Records that the client requests an item. Returns the number of items that it has thereby
+  // finished with.
   std::size_t finish_with_taken(const Client& client) {
     Hands& hands = clients_[client];
     if (redeliver_) return 0;
@@ -144,7 +145,8 @@ class QueueItems {
     clients_.find(to.client)->second.offered.insert(std::move(node));
     ++offered_;
   }
-  // Returns the number of the item; 0 if this GET was offered none. `keeps`: it may come back.
+  // Returns the number of the item; 0 if this GET was offered none. `keeps`: with `redeliver`,
+  // keeps the item, which may wait again.
   std::uint64_t take(const Request& get, bool keeps) noexcept {
     auto [item, hands] = extract_offered(get);
     if (!item) return 0;
@@ -163,7 +165,8 @@ class QueueItems {
   }
   // Returns an offered item to its place. Returns false if this GET was offered none. If the owner
   // of an item's memory is stopped, each client refuses the item after a while. Once these offers
-  // have taken `patience` in total, the item rests, so that clients get the items behind it.
+  // have taken `patience` in total, the item rests, so that clients get later items. `patience` of
+  // max(): this offer does not count.
   bool refuse(const Request& get, Clock::time_point now, Clock::duration patience) noexcept {
     auto [item, hands] = extract_offered(get);
     if (!item) return false;
@@ -174,7 +177,7 @@ class QueueItems {
     wait_again(std::move(item));
     return true;
   }
-  // Throws Error(kInvalidArgument) if the client does not have this item, or has fewer items.
+  // Throws Error(kInvalidArgument) if the client does not have this item, or that many items.
   void finish(const Client& client, std::uint64_t number) {
     Hands& hands = known(client);
     if (redeliver_) {
@@ -184,7 +187,7 @@ class QueueItems {
       unfinished_ -= remove_unnamed(hands, number);
     }
   }
-  // Like finish(), but as if the client had died with the items.
+  // As finish(), but treats the items as if the client had died with them.
   void give_back(const Client& client, std::uint64_t number) {
     Hands& hands = known(client);
     if (!redeliver_) return lose(remove_unnamed(hands, number));
@@ -245,7 +248,7 @@ class QueueItems {
 
  private:
   static constexpr Clock::duration kTick{1};
-  static constexpr int kRests = 10;  // times the patience
+  static constexpr int kRests = 10;  // an item rests for this multiple of the patience
 
   [[noreturn]] static void refuse_item() {
     throw Error(Code::kInvalidArgument, "task_done() of an item that this process does not have");
@@ -255,7 +258,7 @@ class QueueItems {
     if (found == clients_.end()) refuse_item();
     return found->second;
   }
-  // Removes items of a queue without `redeliver`: first those that were finished with.
+  // Removes items of a queue without `redeliver`, starting with the items that were finished with.
   static std::uint64_t remove_unnamed(Hands& hands, std::uint64_t number) {
     const std::uint64_t count = std::max<std::uint64_t>(number, 1);
     const std::uint64_t finished = std::min(count, hands.finished_with);

@@ -9,7 +9,7 @@ namespace tensorbus::bus {
 
 namespace {
 
-constexpr std::uint64_t kLentAhead = std::uint64_t{1} << 63;  // no session uses these tokens
+constexpr std::uint64_t kLentAhead = std::uint64_t{1} << 63;  // sessions do not issue these tokens
 
 }  // namespace
 
@@ -59,7 +59,7 @@ QueueServer::ServedQueue& QueueServer::find(const link::QueueName& name, bool by
   if (found == queues_.end()) throw Error(Code::kClosed, "the queue is closed");
   const bool named = by_name && !found->second.options.name.empty();
   if (!named && found->second.key != name.key)
-    throw Error(Code::kInvalidArgument, "this address of a queue was made up, or damaged");
+    throw Error(Code::kInvalidArgument, "invalid queue address: its key is wrong");
   return found->second;
 }
 
@@ -92,7 +92,7 @@ void QueueServer::on_put(const Client& from, const link::Put& asked) {
                   fail});
 }
 
-// Room that was promised but is not used goes to requests.
+// If the request has no room, takes back promised room that was not used.
 void QueueServer::put(const Table::Request& request, std::uint64_t number, LentRef item) {
   const auto found = queues_.find(number);
   if (found == queues_.end()) return;
@@ -208,13 +208,13 @@ void QueueServer::forget(const Client& client) {
   }
 }
 
-// Items that the client put before it died are in the queue.
+// Enters the items that the client put before it died: they are in the queue.
 void QueueServer::forget(ServedQueue& queue, const Client& client) {
   queue.rings.end(client);
   try {
     pull(queue);
     pull(queue);
-  } catch (const std::exception&) {  // no memory: items stay in the ring
+  } catch (const std::exception&) {  // no memory: the items stay in the ring
     context_.loop.schedule(looking_again_, kLookAgain);
   }
   take_back_ahead(queue);

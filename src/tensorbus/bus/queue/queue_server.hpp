@@ -20,7 +20,7 @@
 
 namespace tensorbus::bus {
 
-// The queues of a participant, in its ParticipantContext. On the event loop only.
+// The queues of a participant. Owned by its ParticipantContext. On the event loop only.
 class QueueServer final : public QueueRequests {
  public:
   explicit QueueServer(ParticipantContext& context);
@@ -68,19 +68,20 @@ class QueueServer final : public QueueRequests {
   struct Port;
   class Touch;
 
-  // Records what clients have taken from the get ring, and enters what they have put through rings.
-  // Must precede every decision.
+  // Records the items that clients have taken from the get ring, and enters the items that they
+  // have put through rings. Called before every decision.
   void pull(ServedQueue& queue);
   void collect_taken(ServedQueue& queue);
-  // Takes back the items of the get ring, which then wait again: for calls that may change the
-  // order or the end.
+  // Takes back the items of the get ring, which then wait again. Called before the order of items,
+  // or whether more items come, may change.
   void take_back_ahead(ServedQueue& queue);
   bool lend_ahead(ServedQueue& queue);
   bool lend_ahead(ServedQueue& queue, const LentRef& item, std::uint64_t number);
   static void note_taken(Table& table, const Client& client, GetRing::Lease lease) noexcept;
-  // Like pull(), but takes back all promised room first: nothing can be put before look_after().
+  // As pull(), but first takes back all promised room: no item can be put through a ring before
+  // look_after().
   void pull_all(ServedQueue& queue);
-  // Promises room, lends items, and has clients wake the server while a get waits for an item.
+  // Promises room, lends items, and makes clients wake the server while a get waits for an item.
   void look_after(ServedQueue& queue) noexcept;
   std::nullopt_t nothing_to_take(ServedQueue& queue, bool& none_left);
   void enter(ServedQueue& queue, const Client& from, const PutRings::Lender& lender,
@@ -104,14 +105,14 @@ class QueueServer final : public QueueRequests {
   std::uint64_t next_ = 1;
   Client own_;  // this participant as a client; null before its first request by message
   EventLoop::Task& looking_again_;
-  static constexpr std::chrono::milliseconds kLookAgain{1};  // when memory was short
-  // The latest numbers of closed queues that had been shut down and were empty: a later request
-  // gets the reply that the queue is shut down, not that it is closed.
+  static constexpr std::chrono::milliseconds kLookAgain{1};  // delay after a lack of memory
+  // Numbers of the latest closed queues that were shut down and empty. The reply to a later GET is
+  // that the queue is shut down, not that it is closed.
   static constexpr std::size_t kMaxRemembered = 1024;
   std::set<std::uint64_t> shut_down_;
 };
 
-// Pulls from the rings before a queue's table is used, and promises room afterwards.
+// Calls pull() before a queue's table is used, and look_after() afterwards.
 class QueueServer::Touch {
  public:
   Touch(QueueServer& server, ServedQueue& queue) : server_(server), queue_(queue) {

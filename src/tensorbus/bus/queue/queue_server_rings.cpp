@@ -1,4 +1,4 @@
-// The part of QueueServer that puts and lends items without messages.
+// The part of QueueServer for items that are put and taken without messages.
 #include <algorithm>
 #include <vector>
 
@@ -32,8 +32,8 @@ void QueueServer::pull(ServedQueue& queue) {
   done();
 }
 
-// Malformed items, and items in memory that cannot be mapped, count as lost and end nothing: the
-// client may be another program. If memory for bookkeeping is short, the entry stays in the ring.
+// Malformed items count as lost, and the connection continues. In a shortage, of memory for records
+// or of room for a mapping, the entry stays in the ring.
 void QueueServer::enter(ServedQueue& queue, const Client& from, const PutRings::Lender& lender,
                         const link::PutSlot& slot) {
   const std::size_t length = slot.length;
@@ -46,12 +46,13 @@ void QueueServer::enter(ServedQueue& queue, const Client& from, const PutRings::
     acquire_own(queue, *item);
     const std::uint64_t bytes = item->payload_bytes();
     queue.table.enter(std::move(item), bytes);
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (error.code() == Code::kOutOfMemory) throw;
     queue.table.count_lost();
   }
 }
 
-// The lease is not returned while its entry stays.
+// In a shortage the entry stays in the ring, and its lease is not returned.
 void QueueServer::enter_lent(ServedQueue& queue, const Client& from,
                              std::span<const std::byte> descriptor, std::uint64_t token) {
   LentRef item;
@@ -60,7 +61,11 @@ void QueueServer::enter_lent(ServedQueue& queue, const Client& from,
     item->return_by(context_.delayed);
     acquire_own(queue, *item);
     queue.table.enter(item, item->payload_bytes());
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (error.code() == Code::kOutOfMemory) {
+      if (item) item->lease->forget();
+      throw;
+    }
     if (!item) from->peer_memory()->channel->send(link::Return{token});
     return queue.table.count_lost();
   } catch (const std::bad_alloc&) {
@@ -69,11 +74,11 @@ void QueueServer::enter_lent(ServedQueue& queue, const Client& from,
   }
   try {
     if (!item->is_of_sender()) item->let_go_of_sender(queue.grant(), context_.lent);
-  } catch (const std::bad_alloc&) {  // it is returned later
+  } catch (const std::bad_alloc&) {  // the sender's lease is returned later
   }
 }
 
-// Keeps memory of this participant that a client hands back, as a lease of it would.
+// Keeps memory of this participant that a client passes back, as a lease on it does.
 void QueueServer::acquire_own(ServedQueue& queue, LentSample& item) {
   const std::vector<Id>& owners = item.descriptor.owners;
   if (owners.empty()) return;
@@ -114,7 +119,7 @@ PutRings::Lender QueueServer::lender_of(const PeerSession& client, const ServedQ
                                                     queue.grant(), context_.lent, token);
 }
 
-// The second pull() leaves no entry because of its time.
+// The second pull() enters the entries that the first one left because of their time.
 void QueueServer::pull_all(ServedQueue& queue) {
   queue.rings.take_back();
   pull(queue);
@@ -175,7 +180,7 @@ void QueueServer::take_back_ahead(ServedQueue& queue) {
 // Returns true if lent items were taken in the meantime.
 bool QueueServer::lend_ahead(ServedQueue& queue) {
   if (queue.get_ring.empty()) return false;
-  bool more = false;  // more items could be lent
+  bool more = false;  // more items could be lent if the ring had room
   queue.table.lend_ahead([&](const LentRef& item, std::uint64_t number) {
     more = !queue.get_ring.has_room();
     return !more && lend_ahead(queue, item, number);
@@ -188,7 +193,7 @@ bool QueueServer::lend_ahead(ServedQueue& queue) {
   return queue.get_ring.wake_when_left(left, more);
 }
 
-// Returns false if the item must be requested.
+// Returns false if a client must request the item.
 bool QueueServer::lend_ahead(ServedQueue& queue, const LentRef& item, std::uint64_t number) {
   constexpr std::size_t kMax = link::GetRingSlot::kMaxBytes;
   if (item->descriptor.tensors.empty()) {
@@ -263,7 +268,7 @@ std::optional<std::uint64_t> QueueServer::take_now(const link::QueueName& name,
     return nothing_to_take(*queue, none_left);
   const Touch touch(*this, *queue);
   Port port{context_, queue->grant()};
-  bool lost = false;  // a getter has taken it in the meantime
+  bool lost = false;  // a getter took the oldest item before take_back()
   const auto take_back = [&] {
     lost = !queue->get_ring.take_back_first();
     return !lost;
@@ -280,7 +285,7 @@ std::optional<std::uint64_t> QueueServer::take_now(const link::QueueName& name,
 
 std::nullopt_t QueueServer::nothing_to_take(ServedQueue& queue, bool& none_left) {
   none_left = queue.table.items() == 0 && !queue.table.is_shut_down();
-  (void)queue.table.finish_with_taken(own_);  // like a GET, even a failed one
+  (void)queue.table.finish_with_taken(own_);  // as a GET does, even without an item
   return std::nullopt;
 }
 

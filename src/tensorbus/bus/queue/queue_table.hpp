@@ -17,14 +17,15 @@
 
 namespace tensorbus::bus {
 
-// How long a client keeps an offer before it refuses it, and how long an item is offered before
-// other items pass it: the owner of the item's memory may be stopped.
+// Interval at which a client checks whether an owner of an offered item's memory is stopped: if so,
+// the client refuses the offer. Also the total time of refused offers after which other items pass
+// an item.
 inline constexpr std::chrono::milliseconds kOfferPatience{100};
 
 // The items of one queue and the requests that wait for them (docs/internals/protocol.md, section
 // 7, which lists the states and transitions). QueueItems holds the items by state; this class
-// decides when they move. put() and get() allocate memory, other transitions do not. The table
-// sends nothing itself: it calls a `Port`. On the event loop only.
+// decides when they move. Adding items, requests and clients allocates memory; other transitions do
+// not. The table sends no messages itself: it calls a `Port`. On the event loop only.
 //
 //   void offer(const Request&, const Item&, std::uint64_t number);  throws Error if it was not sent
 //   void done(const Request&);                                      these may throw std::bad_alloc
@@ -33,7 +34,7 @@ inline constexpr std::chrono::milliseconds kOfferPatience{100};
 //   void deny(const Request&, const Error&);
 //   Clock::time_point now();
 //
-// queue_model.hpp tests this class with clients that do everything in every order.
+// queue_model.hpp tests this class with every order of its clients' steps.
 template <typename Client, typename Item>
 class QueueTable {
  public:
@@ -41,20 +42,21 @@ class QueueTable {
   using States = QueueItems<Client, Item>;
   using Clock = std::chrono::steady_clock;
 
-  // `maxsize` and `max_bytes`: 0 for no limit. `patience`: how long an item is offered and refused
-  // before other items pass it.
+  // `maxsize` and `max_bytes`: 0 for no limit. `patience`: total time of refused offers after which
+  // other items pass an item.
   QueueTable(std::size_t maxsize, bool redeliver, Clock::duration patience = kOfferPatience,
              std::uint64_t max_bytes = 0)
       : maxsize_(maxsize), max_bytes_(max_bytes), patience_(patience), items_(redeliver) {}
 
+  // Returns the number of waiting and offered items.
   std::size_t items() const noexcept { return items_.count(); }
-  // Returns the bytes of these items.
+  // Returns the bytes of the same items.
   std::uint64_t bytes() const noexcept { return items_.bytes(); }
   std::uint64_t unfinished() const noexcept { return items_.unfinished(); }
   std::uint64_t lost() const noexcept { return items_.lost(); }
   // Returns the number of items that came back from dead clients, or were given back.
   std::uint64_t redelivered() const noexcept { return items_.redelivered(); }
-  // Number of items that a client has in hand, and of its waiting calls.
+  // A client's numbers of items in hand, and of waiting calls.
   struct ClientUse {
     std::size_t in_hand = 0;
     std::uint32_t waiting_puts = 0;
@@ -74,7 +76,7 @@ class QueueTable {
   }
   bool has_asked(const Client& client) const { return items_.clients().contains(client); }
   std::size_t waiting_gets() const noexcept { return getters_.size(); }
-  // Returns true if a call waits until the queue has fewer items.
+  // Returns true if a PUT or a drain waits until the queue has fewer items.
   bool waits_for_takes() const noexcept { return !putters_.empty() || !drainers_.empty(); }
   bool any_waits() const noexcept { return !items_.waiting().empty(); }
   // Returns true if no more items can come to this client.
@@ -86,8 +88,8 @@ class QueueTable {
       throw Error(Code::kOutOfMemory, "more than 65,536 calls are already waiting for this queue");
   }
 
-  // Records a PUT; put() or not_put() follows when its item has come, or cannot come. Returns false
-  // if the queue is shut down; then neither follows.
+  // Records a PUT. The caller calls put() when the item has come, or not_put() if it cannot come.
+  // Returns false if the queue is shut down: the caller then calls neither.
   template <typename Port>
   bool arrive(Port& port, Request from, bool waits) {
     if (is_shut_down()) {
@@ -125,7 +127,7 @@ class QueueTable {
   bool not_put(const Request& from) noexcept { return drop(arriving_, from); }
 
   // Invariants 8 and 13: afterwards no request waits for an item or for room that is available. If
-  // memory is too short for a reply, the request waits until the next message of any client.
+  // there is no memory for a reply, the request waits until the next message of any client.
   template <typename Port>
   void settle(Port& port) {
     try {
@@ -141,8 +143,8 @@ class QueueTable {
     }
   }
 
-  // Room for items that producers may put without a request (put_rings.hpp): the number of promised
-  // items that were not entered yet, and how many more may be promised.
+  // Room for items that producers may put without a request (put_rings.hpp). promised(): number of
+  // promised items that were not entered yet. room_to_promise(): how many more may be promised.
   std::size_t promised() const noexcept { return promised_; }
   void set_promised(std::size_t items) noexcept { promised_ = items; }
   std::size_t room_to_promise() const noexcept {
@@ -151,14 +153,14 @@ class QueueTable {
     const std::size_t used = items() + promised_;
     return used < maxsize_ ? maxsize_ - used : 0;
   }
-  // Returns true if a PUT would get room now, whatever else waits.
+  // Returns true if `maxsize` allows one more item. Ignores waiting PUTs and `max_bytes`.
   bool has_room() const noexcept { return maxsize_ == 0 || items() + promised_ < maxsize_; }
   // Adds an item for which room was promised. The caller calls settle() afterwards.
   void enter(Item item, std::uint64_t bytes) {
     items_.add_last(typename States::Entry{.item = std::move(item), .bytes = bytes});
     --promised_;
   }
-  // Counts an item as lost that cannot be added.
+  // Counts an item that cannot be added as lost.
   void count_lost() noexcept {
     items_.count_lost();
     if (promised_ != 0) --promised_;
@@ -171,10 +173,12 @@ class QueueTable {
     settle(port);
     return true;
   }
-  // Items lent ahead: the oldest items, which clients may take without a request (get_ring.hpp).
-  // Only while no GET waits and no item is offered: an offered item is older, and may come back.
+  // Number of items lent in advance: the oldest items, which clients may take without a request
+  // (get_ring.hpp). Items are lent only while no GET waits and no item is offered: an offered item
+  // is older, and may come back.
   std::size_t lent_ahead() const noexcept { return lent_ahead_; }
-  // Calls lend(item, number) for the next items, in order, until it returns false.
+  // Calls lend(item, number) for the next items, in order, until lend() returns false, or an item
+  // has rested.
   template <typename Lend>
   void lend_ahead(const Lend& lend) {
     if (!getters_.empty() || items_.offered() != 0) return;
@@ -188,25 +192,26 @@ class QueueTable {
       ++lent_ahead_;
     }
   }
-  // The client, which is known, has taken the oldest lent item. The caller calls settle().
+  // Moves the oldest lent item, which the client has taken, into the client's hand. The client must
+  // be known. The caller calls settle() afterwards.
   void take_ahead(const Client& client) noexcept {
     items_.finish_with_taken(client);
     items_.take_first(client);
     --lent_ahead_;
   }
-  // An unknown client has taken the oldest lent item.
+  // Counts the oldest lent item as lost: its taker is unknown.
   void lose_ahead() noexcept {
     items_.lose_first();
     --lent_ahead_;
   }
-  // Lent items can no longer be taken, and wait like other items.
+  // Called when lent items can no longer be taken: they wait like other items.
   void take_back_ahead() noexcept { lent_ahead_ = 0; }
-  // The client may take lent items.
+  // Makes the client known, so that it may take lent items.
   void expect_from(const Client& client) { items_.of(client); }
 
   // Gives the client the oldest item at once, if no other GET waits and no older item may come
-  // back. Calls read(item) first: the item is taken if that returns true. An item that is lent
-  // ahead is taken only if take_back() then returns true. Returns the item's number; 0 if it was
+  // back. Calls read(item) first: the item is taken only if read() returns true and, for an item
+  // that is lent in advance, take_back() then returns true. Returns the item's number; 0 if it was
   // not taken.
   template <typename Port, typename Read, typename TakeBack>
   std::uint64_t take_now(Port& port, const Client& client, const Read& read,
@@ -225,8 +230,8 @@ class QueueTable {
   // Returns true if an item is offered to a client that has neither accepted nor refused it.
   bool has_offers() const noexcept { return items_.offered() != 0; }
 
-  // `holds`: an item offered to the client may be visible elsewhere before the client accepts it.
-  // Without `redeliver` the item is lost if the client dies: no other client may get it.
+  // `holds`: other processes may see an offered item before the client accepts it. If the client
+  // dies then, the item is lost without `redeliver`: no other client may get it.
   template <typename Port>
   void get(Port& port, Request from, bool waits, bool holds = false) {
     require_room_to_wait(getters_.size());
@@ -238,19 +243,19 @@ class QueueTable {
     settle(port);
   }
 
-  // Records that the client requests an item. Returns the number of items that it has thereby
-  // finished with.
+  // Records that the client requests an item. Without `redeliver`, the client has thereby finished
+  // with the items that it took before: returns their number.
   std::size_t finish_with_taken(const Client& client) { return items_.finish_with_taken(client); }
 
   // Gives a client the item that it was offered. Returns the item's number; 0 if this GET was
-  // offered none. `keeps`: the item may come back by itself.
+  // offered none. `keeps`: with `redeliver`, the table keeps the item, which may wait here again.
   template <typename Port>
   std::uint64_t take(Port& port, const Request& get, bool keeps = true) {
     const std::uint64_t number = items_.take(get, keeps);
     if (number != 0) settle(port);
     return number;
   }
-  // Drops an offered item whose memory is gone. Returns its number; 0 if there is none.
+  // Drops an offered item whose memory is gone. Returns its number; 0 if this GET was offered none.
   template <typename Port>
   std::uint64_t spoil(Port& port, const Request& get) {
     const std::uint64_t number = items_.spoil(get);
@@ -265,8 +270,9 @@ class QueueTable {
     items_.finish(client, number);
     settle(port);
   }
-  // Takes items from the client's hand, as if it had died with them: with `redeliver` the item of
-  // this number waits again; without, `number` items (0: one) are lost. Throws like task_done().
+  // Takes items from the client's hand, as if it had died with them: with `redeliver`, the item of
+  // this number waits again; without `redeliver`, `number` items (0: one) are lost. Throws like
+  // task_done().
   template <typename Port>
   void give_back(Port& port, const Client& client, std::uint64_t number) {
     items_.give_back(client, number);
@@ -289,15 +295,15 @@ class QueueTable {
   }
 
   // Refuses further puts, and ends gets when no item is left for them. `immediate`: drops the
-  // waiting items, and those that come back from now on.
+  // waiting items, and each item that comes back later.
   template <typename Port>
   void shut_down(Port& port, bool immediate) {
     if (end_ != End::kAtOnce) end_ = immediate ? End::kAtOnce : End::kDrained;
     settle(port);
   }
 
-  // Replies to a waiting request; an offered item returns to its place. `read`: the client could
-  // read the item, so that it need not rest.
+  // Replies to a waiting request; an offered item returns to its place. `read`: the client was able
+  // to read the item, so the offer does not count for `patience`.
   template <typename Port>
   void cancel(Port& port, const Request& request, bool read = false) {
     if (items_.refuse(request, port.now(), read ? Clock::duration::max() : patience_))
@@ -336,7 +342,7 @@ class QueueTable {
   }
   // Returns the numbers of the waiting items, the latest first.
   std::vector<std::uint64_t> waiting() const { return items_.numbers(); }
-  // Removes the items in the client's hand, before the client is forgotten.
+  // Removes the items in the client's hand. Called before forget().
   typename States::InHand remove_in_hand(const Client& client) {
     return items_.remove_in_hand(client);
   }
@@ -380,7 +386,7 @@ class QueueTable {
            (max_bytes_ == 0 || (bytes <= max_bytes_ && this->bytes() <= max_bytes_ - bytes));
   }
 
-  // Returns true if no item waits, and none may come back that this client could get.
+  // Returns true if no item waits, and no item that this client could get may come back.
   bool is_drained_for(const Client& client) const {
     return !any_waits() && (end_ == End::kAtOnce || !items_.may_come_back(client));
   }
@@ -411,9 +417,9 @@ class QueueTable {
     items_.add_last(std::move(item));
   }
 
-  // Offers the next item to the client that has waited longest. If the item cannot be lent, it
-  // stays, and this client gets the Error. If the item's memory is gone (kClosed), the item is
-  // lost.
+  // Offers the next item to the client that has waited longest. If the item cannot be lent, the
+  // item stays, and the client's request is denied with the Error. If the item's memory is gone
+  // (kClosed), the item is lost.
   template <typename Port>
   void deal(Port& port) {
     const auto next = items_.next(port.now());
@@ -436,7 +442,7 @@ class QueueTable {
   States items_;
   std::size_t promised_ = 0;  // room that producers may use without a request
   std::size_t lent_ahead_ = 0;
-  std::uint64_t last_ahead_ = 0;  // number of the last one
+  std::uint64_t last_ahead_ = 0;  // number of the last item lent in advance
   End end_ = End::kNone;
   std::list<Putter> arriving_;
   std::list<Putter> putters_;  // in the order in which they get room

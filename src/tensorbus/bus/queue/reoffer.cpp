@@ -14,7 +14,7 @@ struct Names {
   OneOrMany<std::shared_ptr<const void>> kept;
 };
 
-// Names memory of this participant that has come back.
+// Refers to memory of this participant that was passed back.
 void name_own(ParticipantContext& context, tensor::TensorEntry& entry, Names& names) {
   entry.owner = 0;
   if (auto file = context.arena->files().find(entry.segment)) {
@@ -25,7 +25,7 @@ void name_own(ParticipantContext& context, tensor::TensorEntry& entry, Names& na
   const auto first =
       entry.offset + static_cast<std::uint64_t>(span_of(entry.layout).begin);  // its lowest byte
   memory::BlockRef block = context.find_block(entry.segment, first, entry.generation);
-  if (!block) throw Error(Code::kClosed, "the memory of what was handed on is gone");
+  if (!block) throw Error(Code::kClosed, "the memory of an item that was handed on is gone");
   if (std::find(names.blocks.begin(), names.blocks.end(), block) == names.blocks.end())
     names.blocks.push_back(std::move(block));
 }

@@ -11,8 +11,9 @@
 
 namespace tensorbus::bus {
 
-// A held sample, ready to be lent to another process under its owners' names for the memory. Its
-// tensors are not touched. `issued` keeps them.
+// A held sample that is prepared to be lent to another process. `entry` refers to the memory of
+// each tensor as its owner does. The tensors are neither read nor copied; `issued` keeps their
+// memory.
 struct Reoffer {
   link::Entry entry;
   link::PublishedRef issued;
@@ -22,8 +23,8 @@ struct Reoffer {
 Reoffer reoffer(ParticipantContext& context, const std::shared_ptr<const LentSample>& held,
                 memory::Grant grant);
 
-// Makes an offer of an item that lies in host memory of this participant alone: its descriptor
-// needs no memory of its own. Returns nothing for other items, or if the descriptor exceeds
+// Makes an offer of an item whose tensors lie only in host memory of this participant. Allocates no
+// block for the descriptor. Returns an empty value for other items, or if the descriptor exceeds
 // `max_bytes`.
 struct OwnOffer {
   std::vector<std::byte> descriptor;

@@ -15,7 +15,7 @@ using platform::StopCondition;
 // Limits for replies that the queue's server sends at once: to a call without a time-out, to a
 // request that does not wait, and to a put that was cancelled.
 inline constexpr std::chrono::nanoseconds kGrace = 5s;
-inline constexpr std::chrono::nanoseconds kOwedAtOnce = 1s;
+inline constexpr std::chrono::nanoseconds kImmediateReply = 1s;
 inline constexpr std::chrono::nanoseconds kLastAnswer = 200ms;
 inline constexpr std::chrono::nanoseconds kMinForAnAnswer = 100ms;  // even if less time is left
 
@@ -33,9 +33,10 @@ Outcome closed_is_an_outcome(Wait wait) {
 // Returns true if the caller waits for room or for an item.
 inline bool waits_for(const StopCondition& stop) { return stop.timeout().count() > 0; }
 
-// Returns how long to wait for a reply. A call that does not wait for an item needs a reply, too.
+// Returns the condition that ends the wait for a reply. A call that does not wait for an item or
+// for room needs a reply, too.
 inline StopCondition patience(const StopCondition& stop) {
-  return waits_for(stop) ? stop : StopCondition(kOwedAtOnce, stop.give_up());
+  return waits_for(stop) ? stop : StopCondition(kImmediateReply, stop.give_up());
 }
 
 }  // namespace tensorbus::bus

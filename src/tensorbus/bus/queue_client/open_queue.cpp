@@ -8,20 +8,19 @@
 
 namespace tensorbus::bus {
 
-OpenedQueue open_queue(ParticipantCore& core, const QueueAddress& address,
+OpenedQueue open_queue(ParticipantContext& participant, const QueueAddress& address,
                        const platform::StopCondition& stop) {
-  return {address, QueueClient(core, address).open(stop)};
+  return {address, QueueClient(participant, address).open(stop)};
 }
 
-OpenedQueue open_named_queue(ParticipantCore& core, const std::string& name,
-                             const platform::StopCondition& stop) {
-  const Domain& domain = core.domain();
+OpenedQueue open_named_queue(ParticipantContext& participant, const Domain& domain,
+                             const std::string& name, const platform::StopCondition& stop) {
   std::optional<OpenedQueue> opened;
   const auto try_open = [&] {
     const auto found = find_queue(domain, name);
     if (!found) return false;
     try {
-      opened = open_queue(core, *found, stop);
+      opened = open_queue(participant, *found, stop);
     } catch (const Error& error) {
       if (error.code() != Code::kClosed) throw;
     }

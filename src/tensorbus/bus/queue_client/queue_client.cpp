@@ -12,8 +12,8 @@ using namespace std::chrono_literals;
 
 using platform::StopCondition;
 
-std::function<void()> cancel(ParticipantCore& core, QueueRequestRef request) {
-  return [&core, request = std::move(request)] { cancel_request(core, request); };
+std::function<void()> cancel(ParticipantContext& participant, QueueRequestRef request) {
+  return [&participant, request = std::move(request)] { cancel_request(participant, request); };
 }
 
 // The completion of a request, for blocking and for asynchronous callers.
@@ -41,11 +41,12 @@ auto end_before(std::shared_ptr<UnderWay::Request> put, Then then) {
 
 }  // namespace
 
-link::QueueName make_queue(ParticipantCore& core, const QueueOptions& options) {
+link::QueueName make_queue(ParticipantContext& participant, const QueueOptions& options) {
   const auto awaited = std::make_shared<Completion<link::QueueName>>();
-  core.run_or_post([awaited, options](ParticipantContext& context) {
+  participant.run_or_post([awaited, options](ParticipantContext& context) {
     try {
-      // Reaches this process's own session now: later requests to its own queue need no descriptor.
+      // Opens the session of this process with itself now, so that later requests to its own queue
+      // need no file descriptor.
       context.reach(context.self, [](const std::shared_ptr<PeerSession>& own) {
         if (own) own->mark_used();
       });
@@ -64,18 +65,18 @@ QueueClient::Request QueueClient::start_put(const SampleBuilder& item, bool wait
   const auto begun = rings_ ? rings_->putter->begin_by_message() : nullptr;
   const std::uint32_t flags = waits ? link::Put::kWait : 0;
   auto asked = ask_server(
-      core_, address_.server, patience,
+      participant_, address_.server, patience,
       [queue = address_.queue, flags, entry = item.entry(), issued = item.issued(),
        grant = item.max_grant()](ParticipantContext&, const std::shared_ptr<PeerSession>& server,
                                  const QueueRequestRef&, PeerSession::OnAnswer on_answer) {
         return server->put(queue, flags, entry, issued, grant, std::move(on_answer));
       },
       end_before(begun, tell(awaited)));
-  return {awaited, cancel(core_, std::move(asked))};
+  return {awaited, cancel(participant_, std::move(asked))};
 }
 
 Outcome QueueClient::put(const SampleBuilder& item, const StopCondition& stop) const {
-  EventLoop::Driver driver(core_.loop(), address_.server != core_.id());
+  EventLoop::Driver driver(participant_.loop, address_.server != participant_.self);
   return closed_is_an_outcome([&] {
     const Request request = start_put(item, waits_for(stop), PatientRequest::patience_of(stop));
     const Outcome ended = request.awaited->wait(patience(stop), driver);
@@ -84,24 +85,24 @@ Outcome QueueClient::put(const SampleBuilder& item, const StopCondition& stop) c
   });
 }
 
-// `ended`: how the wait for the reply ended. If the reply did not end it, the put was cancelled.
+// `ended`: the outcome of the wait for the reply. If no reply came, the put was cancelled.
 Outcome QueueClient::last_outcome_of_put(const Request& request, Outcome ended,
                                          EventLoop::Driver& driver) {
   if (ended == Outcome::kDone)
-    ended = Outcome::kTimedOut;  // if the queue had no room
+    ended = Outcome::kTimedOut;  // the outcome if the queue had no room
   else if (request.awaited->wait(StopCondition::ignoring_signals(kLastAnswer), driver) !=
            Outcome::kDone)
     throw Error(Code::kTimeout,
-                "the process that has the queue does not answer: it is stopped, or very busy. "
-                "Whether the item is in the queue is not known");
+                "the queue's process does not reply: it is stopped, or very busy. The item may be "
+                "in the queue");
   const Outcome replied = outcome_of(request.awaited->take());
   return replied == Outcome::kTimedOut ? ended : replied;
 }
 
-// Starts puts, which the server gets in order. An item with memory of other owners enters the queue
-// only when these owners have replied, so the items behind it must wait for that. The same holds
-// for an item that does not wait for room: there may be room for one item and not for the one
-// before it.
+// Starts puts, in order. An item with memory of other owners enters the queue only when these
+// owners have replied. So no put is started after it: later items must not overtake it. The same
+// holds for a put that does not wait for room: a later item might find room that this item did not
+// find.
 std::deque<QueueClient::Request> QueueClient::start_puts(const std::list<SampleBuilder>& items,
                                                          const StopCondition& stop) const {
   const bool waits = waits_for(stop);
@@ -116,8 +117,8 @@ std::deque<QueueClient::Request> QueueClient::start_puts(const std::list<SampleB
 
 Outcome QueueClient::put_many(std::list<SampleBuilder>& items, const StopCondition& stop,
                               const std::function<void()>& on_put) const {
-  EventLoop::Driver driver(core_.loop(), address_.server != core_.id());
-  // Last item first: an item must not get room for which the one before it still waits.
+  EventLoop::Driver driver(participant_.loop, address_.server != participant_.self);
+  // Cancels the last put first, so that no item gets room while an earlier item still waits for it.
   const auto cancel_all = [](std::deque<Request>& puts) {
     for (auto put = puts.rbegin(); put != puts.rend(); ++put) put->cancel();
   };
@@ -149,23 +150,22 @@ Outcome QueueClient::put_many(std::list<SampleBuilder>& items, const StopConditi
 
 link::Reply QueueClient::call(link::QueueVerb verb, const GiveUp& give_up,
                               std::uint64_t number) const {
-  EventLoop::Driver driver(core_.loop(), address_.server != core_.id());
+  EventLoop::Driver driver(participant_.loop, address_.server != participant_.self);
   const auto awaited = start_call(verb, number).awaited;
   if (awaited->wait(StopCondition::ignoring_signals(kGrace, give_up), driver) != Outcome::kDone)
-    throw Error(Code::kTimeout,
-                "the process that has the queue does not answer: it is stopped, or very busy");
+    throw Error(Code::kTimeout, "the queue's process does not reply: it is stopped, or very busy");
   return awaited->take();
 }
 
 link::QueueSettings QueueClient::open(const StopCondition& stop) const {
-  EventLoop::Driver driver(core_.loop(), address_.server != core_.id());
+  EventLoop::Driver driver(participant_.loop, address_.server != participant_.self);
   const auto left = stop.remaining(std::chrono::nanoseconds::max());
   const auto awaited =
       start_call(link::QueueVerb::kOpen, 0, PatientRequest::patience_of(stop)).awaited;
   const StopCondition wait(std::max<std::chrono::nanoseconds>(left, kMinForAnAnswer),
                            stop.give_up());
   if (awaited->wait(wait, driver) != Outcome::kDone)
-    throw Error(Code::kTimeout, "the process that has the queue does not answer");
+    throw Error(Code::kTimeout, "the queue's process does not reply");
   return link::QueueSettings::of(awaited->take().values);
 }
 
@@ -174,14 +174,14 @@ link::QueueState QueueClient::state(const GiveUp& give_up) const {
 }
 
 void QueueClient::task_done(const GiveUp& give_up) const {
-  const auto oldest = core_.taken_items().remove_oldest(name());
+  const auto oldest = participant_.taken_items.remove_oldest(name());
   if (!oldest)
     throw Error(Code::kInvalidArgument,
                 "task_done() called more often than this process got items from the queue");
   try {
     (void)call(link::QueueVerb::kTaskDone, give_up, *oldest);
   } catch (const Error& error) {
-    if (error.code() == Code::kClosed) core_.taken_items().forget(name());
+    if (error.code() == Code::kClosed) participant_.taken_items.forget(name());
     throw;
   }
 }
@@ -201,14 +201,14 @@ QueueClient::Request QueueClient::start_call(link::QueueVerb verb, std::uint64_t
                                              std::chrono::nanoseconds patience) const {
   const auto awaited = std::make_shared<Completion<link::Reply>>();
   auto asked = ask_server(
-      core_, address_.server, patience,
+      participant_, address_.server, patience,
       [queue = address_.queue, verb, number](
           ParticipantContext&, const std::shared_ptr<PeerSession>& server, const QueueRequestRef&,
           PeerSession::OnAnswer on_answer) {
         return server->call(queue, verb, number, std::move(on_answer));
       },
       tell(awaited));
-  return {awaited, cancel(core_, std::move(asked))};
+  return {awaited, cancel(participant_, std::move(asked))};
 }
 
 Outcome QueueClient::join(const StopCondition& stop) const {
@@ -224,7 +224,7 @@ Outcome QueueClient::drain(const StopCondition& stop) const {
 }
 
 Outcome QueueClient::wait(const Request& request, const StopCondition& stop) const {
-  EventLoop::Driver driver(core_.loop(), address_.server != core_.id());
+  EventLoop::Driver driver(participant_.loop, address_.server != participant_.self);
   return closed_is_an_outcome([&] {
     const Outcome outcome = request.awaited->wait(stop, driver);
     if (outcome != Outcome::kDone) request.cancel();
@@ -233,8 +233,8 @@ Outcome QueueClient::wait(const Request& request, const StopCondition& stop) con
 }
 
 void QueueClient::close(const GiveUp& give_up) const {
-  if (address_.server == core_.id())
-    core_.run_or_post([number = address_.queue.number](ParticipantContext& context) {
+  if (address_.server == participant_.self)
+    participant_.run_or_post([number = address_.queue.number](ParticipantContext& context) {
       context.queues->close(number);
     });
   else

@@ -9,27 +9,27 @@
 #include <vector>
 
 #include "tensorbus/bus/event_loop/completion.hpp"
-#include "tensorbus/bus/participant/participant_core.hpp"
 #include "tensorbus/bus/publish/sample_builder.hpp"
 #include "tensorbus/bus/queue_client/queue_get.hpp"
 #include "tensorbus/bus/queue_client/queue_rings.hpp"
+#include "tensorbus/bus/session/participant_context.hpp"
 #include "tensorbus/bus/session/queue_requests.hpp"
 #include "tensorbus/link/wire/queue_messages.hpp"
 
 namespace tensorbus::bus {
 
 // Makes a queue that this participant serves.
-link::QueueName make_queue(ParticipantCore& core, const QueueOptions& options);
+link::QueueName make_queue(ParticipantContext& participant, const QueueOptions& options);
 
 // A process's client of a queue: sends requests to the queue's server, which may be this
-// participant, and waits for the replies. It refers to a ParticipantCore and is made for each call.
-// Thread-safe.
+// participant, and waits for the replies. It refers to a ParticipantContext and is made for each
+// call. Thread-safe.
 class QueueClient {
  public:
-  // `rings`: for puts and gets that need no request; null: each sends a request.
-  QueueClient(ParticipantCore& core, const QueueAddress& address,
+  // `rings`: for puts and gets without a request; null: each put and get sends a request.
+  QueueClient(ParticipantContext& participant, const QueueAddress& address,
               std::shared_ptr<const QueueRings> rings = nullptr)
-      : core_(core), address_(address), rings_(std::move(rings)) {}
+      : participant_(participant), address_(address), rings_(std::move(rings)) {}
 
   using ReplyCompletion = std::shared_ptr<Completion<link::Reply>>;
   struct Request {
@@ -55,7 +55,8 @@ class QueueClient {
   // `life`: once it is done, the get ends with kClosed.
   Outcome get(Sample& item, Access access, const platform::StopCondition& stop,
               CompletionState* life = nullptr) const;
-  // `on_put` is called for each item that was put, in order; it may remove the first item.
+  // `on_put` is called for each item that was put, in order; it may remove the first element of
+  // `items`.
   Outcome put_many(std::list<SampleBuilder>& items, const platform::StopCondition& stop,
                    const std::function<void()>& on_put) const;
   Outcome get_many(std::vector<Sample>& items, std::size_t most, Access access,
@@ -66,7 +67,7 @@ class QueueClient {
   Outcome join(const platform::StopCondition& stop) const;
   link::QueueRest shut_down(bool immediate, const GiveUp& give_up) const;
   Outcome drain(const platform::StopCondition& stop) const;
-  // Closes the queue; waits for no item and no other client.
+  // Closes the queue, without waiting for items or other clients.
   void close(const GiveUp& give_up) const;
 
  private:
@@ -75,15 +76,15 @@ class QueueClient {
   static Outcome last_outcome_of_put(const Request& request, Outcome ended,
                                      EventLoop::Driver& driver);
   std::unique_ptr<link::Channel::Batch> batch_of_requests() const;
-  bool is_server() const noexcept { return address_.server == core_.id(); }
+  bool is_server() const noexcept { return address_.server == participant_.self; }
   std::shared_ptr<UnderWay::Request> begin_get() const;
-  // Sets `none_left` if no item waits: only known in the server's process.
+  // Sets `none_left` if no item waits, which only the server's process can determine.
   bool take_soon(Sample& item, Access access, const platform::StopCondition& stop,
                  bool& none_left) const;
   Outcome get_by_message(Sample& item, Access access, const platform::StopCondition& stop,
                          CompletionState* life) const;
   // Takes the items that can be taken in the calling thread: from the table of this process, or
-  // from the get ring. Returns true if no item waits behind them.
+  // from the get ring. Returns true if no more items wait.
   bool take_now(std::vector<Sample>& items, std::size_t most, Access access) const;
   bool take_here(std::vector<Sample>& items, std::size_t most, Access access,
                  bool after_messages = false) const;
@@ -93,7 +94,7 @@ class QueueClient {
   Outcome wait(const Request& request, const platform::StopCondition& stop) const;
   TakenItems::Queue name() const { return {address_.server, address_.queue.number}; }
 
-  ParticipantCore& core_;
+  ParticipantContext& participant_;
   const QueueAddress address_;
   const std::shared_ptr<const QueueRings> rings_;
 };

@@ -14,14 +14,14 @@ namespace {
 
 // Spins for a few microseconds: fast replies come from another core.
 constexpr int kLooksBeforeYield = 96;
-constexpr int kLooksAtTheClock = 16;  // one look in 16: reading the clock takes as long as a look
+constexpr int kLooksAtTheClock = 16;  // looks per reading of the clock: both take equally long
 
 // Reserves room in advance: no call may throw once an item was taken.
 void reserve_one(std::vector<Sample>& items) {
   if (items.size() == items.capacity()) items.reserve(std::max<std::size_t>(2 * items.size(), 1));
 }
 
-// Once the socket has the acceptances, the server gets them, even if this process dies.
+// Waits until the socket has the acceptances: then the server gets them, even if this process dies.
 void wait_until_sent(link::Channel& channel) {
   const std::uint64_t mark = channel.mark();
   (void)StopCondition::ignoring_signals(kGrace).wait(
@@ -38,7 +38,7 @@ void wait_until_sent(link::Channel& channel) {
 }  // namespace
 
 QueueGet QueueClient::start_get(Access access, QueueGet::Mode mode) const {
-  return {core_, address_, access, mode, begin_get()};
+  return {participant_, address_, access, mode, begin_get()};
 }
 
 std::shared_ptr<UnderWay::Request> QueueClient::begin_get() const {
@@ -49,7 +49,7 @@ bool QueueClient::take_now(std::vector<Sample>& items, std::size_t most, Access 
   return is_server() ? take_here(items, most, access) : take_ahead(items, most, access);
 }
 
-// If more items wait than were lent, the server may be lending them now.
+// If more items wait than were lent, polls for them: the server may be lending them now.
 bool QueueClient::take_ahead(std::vector<Sample>& items, std::size_t most, Access access) const {
   if (!rings_) return false;
   QueueGetter& getter = *rings_->getter;
@@ -74,7 +74,7 @@ bool QueueClient::take_ahead(std::vector<Sample>& items, std::size_t most, Acces
         std::this_thread::yield();
       }
     }
-  } catch (const std::exception&) {  // the caller gets what was taken; its next call may fail
+  } catch (const std::exception&) {  // the caller gets the taken items; its next call may fail
   }
   return false;
 }
@@ -93,12 +93,12 @@ bool QueueClient::take_here(std::vector<Sample>& items, std::size_t most, Access
       const auto number = context.queues->take_now(address_.queue, read, none_left);
       if (!number) return;
       items.push_back(std::exchange(sample, {}));
-      core_.taken_items().add(name(), *number);
+      participant_.taken_items.add(name(), *number);
     }
   };
   try {
-    (void)core_.run_now(take_all, after_messages);
-  } catch (const std::exception&) {  // the caller gets what was taken; its next call may fail
+    (void)participant_.run_now(take_all, after_messages);
+  } catch (const std::exception&) {  // the caller gets the taken items; its next call may fail
   }
   return none_left;
 }
@@ -114,7 +114,7 @@ Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop,
   return outcome;
 }
 
-// If the last items came in quick succession, it polls before it sends a request and sleeps. The
+// Takes an item without a request. If the last items came in quick succession, polls for it. The
 // time limit of polling runs from the first reading of the clock.
 bool QueueClient::take_soon(Sample& item, Access access, const StopCondition& stop,
                             bool& none_left) const {
@@ -133,7 +133,7 @@ bool QueueClient::take_soon(Sample& item, Access access, const StopCondition& st
     if ((yields || look % kLooksAtTheClock == 0) && over()) break;
   }
   if (looks) rings_->getter->looked(!taken.empty());
-  if (none_left && taken.empty() && !waits_for(stop)) {  // also looks for unread messages
+  if (none_left && taken.empty() && !waits_for(stop)) {  // handles unread messages first
     none_left = false;
     none_left = take_here(taken, 1, access, true);
   }
@@ -144,13 +144,13 @@ bool QueueClient::take_soon(Sample& item, Access access, const StopCondition& st
 
 Outcome QueueClient::get_by_message(Sample& item, Access access, const StopCondition& stop,
                                     CompletionState* life) const {
-  EventLoop::Driver driver(core_.loop(), address_.server != core_.id());
+  EventLoop::Driver driver(participant_.loop, address_.server != participant_.self);
   QueueGet getting =
       start_get(access, {.waits = waits_for(stop), .patience = PatientRequest::patience_of(stop)});
   return closed_is_an_outcome([&] {
     try {
       Outcome outcome = getting.take(item, patience(stop), &driver, life);
-      if (outcome == Outcome::kTimedOut && getting.has_come())  // it has just come
+      if (outcome == Outcome::kTimedOut && getting.has_come())  // the reply has just come
         outcome = getting.take(item, StopCondition(0ns, stop.give_up()));
       if (outcome != Outcome::kDone) getting.cancel();
       return outcome;
@@ -179,16 +179,16 @@ Outcome QueueClient::get_many(std::vector<Sample>& items, std::size_t most, Acce
   try {
     for (std::size_t batch = kFirst; items.size() < end; batch = std::min(2 * batch, kMax))
       if (!get_waiting(items, std::min(batch, end - items.size()), access)) break;
-  } catch (const std::exception&) {  // the caller gets what was taken; its next call may fail
+  } catch (const std::exception&) {  // the caller gets the taken items; its next call may fail
   }
   return Outcome::kDone;
 }
 
-// Returns null if the server has not been reached yet.
+// Returns null for this process's own queue, and if the server has not been reached yet.
 std::unique_ptr<link::Channel::Batch> QueueClient::batch_of_requests() const {
-  if (address_.server == core_.id()) return nullptr;
+  if (address_.server == participant_.self) return nullptr;
   const auto awaited = std::make_shared<Completion<std::shared_ptr<link::Channel>>>();
-  core_.run_or_post([awaited, server = address_.server](ParticipantContext& context) {
+  participant_.run_or_post([awaited, server = address_.server](ParticipantContext& context) {
     context.reach(server, [awaited](const std::shared_ptr<PeerSession>& reached) {
       awaited->set(reached ? std::shared_ptr(reached->peer_memory()->channel) : nullptr);
     });
@@ -198,16 +198,16 @@ std::unique_ptr<link::Channel::Batch> QueueClient::batch_of_requests() const {
   return channel ? std::make_unique<link::Channel::Batch>(channel) : nullptr;
 }
 
-// Sends all requests before the first reply comes.
+// Sends all requests before it waits for the first reply.
 bool QueueClient::get_waiting(std::vector<Sample>& items, std::size_t count, Access access) const {
   items.reserve(items.size() + count);
-  EventLoop::Driver driver(core_.loop(), address_.server != core_.id());
+  EventLoop::Driver driver(participant_.loop, address_.server != participant_.self);
   std::list<QueueGet> gets;
   auto batch = batch_of_requests();
   for (std::size_t i = 0; i < count; ++i)
-    gets.emplace_back(core_, address_, access, QueueGet::Mode{.waits = false}, begin_get());
+    gets.emplace_back(participant_, address_, access, QueueGet::Mode{.waits = false}, begin_get());
   batch.reset();
-  const auto stop = StopCondition::ignoring_signals(kOwedAtOnce);
+  const auto stop = StopCondition::ignoring_signals(kImmediateReply);
   std::shared_ptr<link::Channel> channel;
   try {
     for (; !gets.empty(); gets.pop_front()) {
@@ -218,7 +218,7 @@ bool QueueClient::get_waiting(std::vector<Sample>& items, std::size_t count, Acc
       channel = gets.front().server_channel();
       batch = std::make_unique<link::Channel::Batch>(channel);  // for the acceptances that follow
     }
-  } catch (const std::exception&) {  // the caller gets what was taken; its next call may fail
+  } catch (const std::exception&) {  // the caller gets the taken items; its next call may fail
   }
   for (QueueGet& get : gets) get.cancel();
   batch.reset();

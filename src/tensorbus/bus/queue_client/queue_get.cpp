@@ -58,7 +58,7 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
       answer->set(QueueClient::outcome_of(std::get<link::Reply>(came)));
   }
 
-  // If the caller has given up, cancel() tells the server.
+  // If the caller has given up, cancel() notifies the server.
   void collect_offer(const link::Lent& lent) {
     const std::uint32_t request = lent.request;
     std::vector<Id> owners =
@@ -73,8 +73,8 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
                         }});
     if (!answer->done()) wait_for_owners(request, std::move(owners), 1);
   }
-  // Does not wait for an owner that is stopped. All others will reply, however busy the machine is;
-  // memory of a dead owner comes from the queue's server, or an error does.
+  // Does not wait for an owner that is stopped. A running owner replies, even on a busy machine. If
+  // an owner is dead, the queue's server hands the memory over, or the request fails.
   void wait_for_owners(std::uint32_t request, std::vector<Id> owners, int look) {
     const auto then = [self = shared_from_this(), request, owners = std::move(owners), look] {
       if (!self->is_current(request)) return;
@@ -132,9 +132,9 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
   }
 };
 
-QueueGet::QueueGet(ParticipantCore& core, const QueueAddress& address, Access access, Mode mode,
-                   std::shared_ptr<UnderWay::Request> under_way)
-    : core_(&core),
+QueueGet::QueueGet(ParticipantContext& participant, const QueueAddress& address, Access access,
+                   Mode mode, std::shared_ptr<UnderWay::Request> under_way)
+    : participant_(&participant),
       address_(address),
       access_(access),
       holds_(mode.holds),
@@ -142,7 +142,7 @@ QueueGet::QueueGet(ParticipantCore& core, const QueueAddress& address, Access ac
   const auto asking =
       std::make_shared<std::shared_ptr<Asking>>();  // null until the server is reached
   asked_ = ask_server(
-      core, address.server, mode.patience,
+      participant, address.server, mode.patience,
       [queue = address.queue, grant = grant_for(access), flags = flags_of(mode), answer = awaited_,
        under_way = std::move(under_way),
        asking](ParticipantContext& context, const std::shared_ptr<PeerSession>& server,
@@ -167,7 +167,7 @@ Outcome QueueGet::take(Sample& item, const platform::StopCondition& stop, EventL
   if (outcome == Outcome::kDone && !holds_) {
     outcome = send_acceptance(stop);
     if (outcome == Outcome::kDone)
-      core_->taken_items().add({address_.server, address_.queue.number}, offer_->number);
+      participant_->taken_items.add({address_.server, address_.queue.number}, offer_->number);
   }
   if (outcome == Outcome::kDone) {
     item = *std::exchange(read_, std::nullopt);
@@ -203,18 +203,18 @@ Outcome QueueGet::wait_for_offer(const platform::StopCondition& stop, EventLoop:
     return *none;
   }
   offer_ = std::get<Offer>(std::move(*found));
-  reading_.emplace(*core_, std::move(offer_->held), access_, offer_->is_here);
+  reading_.emplace(*participant_, std::move(offer_->held), access_, offer_->is_here);
   return Outcome::kDone;
 }
 
 std::optional<platform::FutexWait> QueueGet::sleep_on_rings(const platform::StopCondition& stop,
                                                             std::chrono::nanoseconds most,
                                                             CompletionState* other) {
-  const bool is_here = address_.server == core_->id();
+  const bool is_here = address_.server == participant_->self;
   if (!is_here || !stop.give_up() || awaited() != awaited_.get()) return std::nullopt;
   std::vector<CompletionState*> until{awaited_.get()};
   if (other != nullptr) until.push_back(other);
-  return bus::sleep_on_rings(*core_, address_.queue, until, most);
+  return bus::sleep_on_rings(*participant_, address_.queue, until, most);
 }
 
 Outcome QueueGet::read(const platform::StopCondition& stop) {
@@ -241,8 +241,8 @@ Outcome QueueGet::read(const platform::StopCondition& stop) {
 // Sends the acceptance. Once the socket has it, the server gets it, even if this process dies.
 Outcome QueueGet::send_acceptance(const platform::StopCondition& stop) {
   if (offer_->server->is_loop_back()) {  // a send here would wake the loop's own thread
-    core_->run_or_post([server = offer_->server, acceptance = offer_->acceptance](
-                           ParticipantContext&) { server->send(acceptance); });
+    participant_->run_or_post([server = offer_->server, acceptance = offer_->acceptance](
+                                  ParticipantContext&) { server->send(acceptance); });
     over_ = true;
     return Outcome::kDone;
   }
@@ -263,7 +263,7 @@ void QueueGet::send_spoilt() {
 
 void QueueGet::on_ready(std::function<void()> tell) {
   if (was_read_)  // the socket was full: the offer is not accepted yet
-    core_->post([tell = std::move(tell)](ParticipantContext& context) {
+    participant_->post([tell = std::move(tell)](ParticipantContext& context) {
       context.loop.post_later(kTryAgain, tell);
     });
   else if (reading_)
@@ -279,7 +279,7 @@ void QueueGet::cancel() {
   if (left && std::holds_alternative<Outcome>(*left)) return;  // nothing to refuse
   if (reading_) (void)reading_->give_up();
   read_.reset();
-  cancel_request(*core_, asked_, was_read_);
+  cancel_request(*participant_, asked_, was_read_);
 }
 
 }  // namespace tensorbus::bus

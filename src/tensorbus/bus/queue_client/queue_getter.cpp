@@ -27,8 +27,8 @@ class ReadItem {
     if (item_ && item_->lease) item_->lease->forget();
     item_.reset();
   }
-  // Enters the lease of the acquired item. Without memory for the entry, passing the item on copies
-  // it.
+  // Enters the lease of the acquired item, so that the item can be passed on without a copy.
+  // Without memory for the entry, the item is copied when it is passed on.
   void acquired(const Sample& sample) noexcept {
     const auto lease = item_ && item_->lease ? SampleData::lease_of(sample) : nullptr;
     const LentRef item = std::exchange(item_, nullptr);
@@ -49,7 +49,7 @@ class ReadItem {
 // Outside the server's process, polling helps if the server's process itself puts, or is awake.
 void QueueGetter::asked(std::chrono::nanoseconds waited) {
   spin_.slept(waited);
-  if (address_.server == core_.id()) return;
+  if (address_.server == participant_.self) return;
   if (asked_.fetch_add(1, std::memory_order_relaxed) + 1 < kAsksBefore) return;
   {
     const platform::MutexLock lock(mutex_);
@@ -60,7 +60,7 @@ void QueueGetter::asked(std::chrono::nanoseconds waited) {
 }
 
 void QueueGetter::ask() {
-  core_.run_or_post([self = shared_from_this()](ParticipantContext& context) {
+  participant_.run_or_post([self = shared_from_this()](ParticipantContext& context) {
     context.reach(
         self->address_.server, [self, &context](const std::shared_ptr<PeerSession>& server) {
           if (!server) return self->set(State::kNone);
@@ -128,7 +128,7 @@ void QueueGetter::close_if_session_has_ended() {
 
 bool QueueGetter::looks() {
   if (!spin_.looks()) return false;
-  if (address_.server == core_.id()) return true;
+  if (address_.server == participant_.self) return true;
   const platform::MutexLock lock(mutex_);
   return ring_ != nullptr;
 }
@@ -147,8 +147,8 @@ bool QueueGetter::take(Sample& item, Access access) {
   return readable;
 }
 
-// Discards malformed items: the server has lent another item in the place, or another getter wrote
-// to it.
+// Discards malformed items. An item is malformed if the server has lent another item in its slot
+// meanwhile, or if another getter has written to the slot.
 bool QueueGetter::take_one(Sample& item, Access access, bool& readable) {
   if (!ring_->wake)  // sent when an item was taken, which must work without memory
     ring_->wake.emplace(link::Channel::prepare(link::QueueWake{address_.queue}));
@@ -182,7 +182,8 @@ bool QueueGetter::take_one(Sample& item, Access access, bool& readable) {
     ring_->channel->send(std::move(*ring_->wake));
     ring_->wake.reset();
   }
-  if (readable) core_.taken_items().add({address_.server, address_.queue.number}, taken->number);
+  if (readable)
+    participant_.taken_items.add({address_.server, address_.queue.number}, taken->number);
   return true;
 }
 

@@ -6,10 +6,10 @@
 #include <memory>
 #include <optional>
 
-#include "tensorbus/bus/participant/participant_core.hpp"
 #include "tensorbus/bus/queue_client/queue_request.hpp"
 #include "tensorbus/bus/queue_client/under_way.hpp"
 #include "tensorbus/bus/session/lent_sample.hpp"
+#include "tensorbus/bus/session/participant_context.hpp"
 #include "tensorbus/bus/session/peer_session.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/link/ring/get_ring.hpp"
@@ -18,20 +18,22 @@
 
 namespace tensorbus::bus {
 
-// Takes items from the get ring (get_ring.hpp), into which the queue's server in another
-// process has lent them. Thread-safe.
+// Takes items that the queue's server, in another process, has lent through the get ring
+// (get_ring.hpp). Thread-safe.
 class QueueGetter : public std::enable_shared_from_this<QueueGetter> {
  public:
-  QueueGetter(ParticipantCore& core, const QueueAddress& address)
-      : core_(core), address_(address), spin_(address.server == core.id() ? 1 : 16) {}
+  QueueGetter(ParticipantContext& participant, const QueueAddress& address)
+      : participant_(participant),
+        address_(address),
+        spin_(address.server == participant.self ? 1 : 16) {}
   QueueGetter(const QueueGetter&) = delete;
   QueueGetter& operator=(const QueueGetter&) = delete;
 
   // Takes the oldest item, which then belongs to this process. Returns false if none is lent, or
   // while a GET is under way: the server would regard the GET as the later request.
   bool take(Sample& item, Access access);
-  // Counts an item that was requested and came after `waited`. Requests the ring if items keep
-  // coming by request.
+  // Counts an item that came by request after the time `waited`. Requests the ring after the second
+  // of these items.
   void asked(std::chrono::nanoseconds waited);
   // Called before a GET is sent.
   std::shared_ptr<UnderWay::Request> begin_by_message() const { return by_message_.begin(); }
@@ -72,7 +74,7 @@ class QueueGetter : public std::enable_shared_from_this<QueueGetter> {
   // Returns false if no item was taken. Sets `readable` if the taken item can be read.
   bool take_one(Sample& item, Access access, bool& readable) TB_REQUIRES(mutex_);
 
-  ParticipantCore& core_;
+  ParticipantContext& participant_;
   const QueueAddress address_;
   const UnderWay by_message_;
   platform::AdaptiveSpin spin_;

@@ -41,10 +41,10 @@ void require_only(const Domain& domain, const std::string& name, const std::stri
     if (file == own || !marker || marker->escaped_topic != escaped ||
         domain.is_dead(marker->participant))
       continue;
-    std::string why = "there is a queue \"" + name + "\" already, which ";
+    std::string why = "queue \"" + name + "\" already exists, made by ";
     why += marker->participant == self ? "this process (" + std::to_string(::getpid()) + ")"
                                        : process_text(domain, file);
-    why += " made. Open that one with Queue.open(\"" + name + "\"), or choose another name";
+    why += ": open it with Queue.open(\"" + name + "\"), or choose another name";
     throw Error(Code::kInvalidArgument, why);
   }
 }
@@ -89,9 +89,7 @@ std::string to_text(const QueueAddress& address) {
 QueueAddress parse_queue_address(std::string_view text) {
   QueueAddress address;
   const auto refuse = [] {
-    throw Error(Code::kInvalidArgument,
-                "this is no address of a queue: it is cut short, or was "
-                "changed");
+    throw Error(Code::kInvalidArgument, "invalid queue address: it is truncated or changed");
   };
   if (!text.starts_with(kPrefix)) refuse();
   std::string_view rest = text.substr(kPrefix.size());

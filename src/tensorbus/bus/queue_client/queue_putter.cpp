@@ -14,10 +14,11 @@
 namespace tensorbus::bus {
 namespace {
 
-// The descriptor of an item that is short enough for a ring.
+// A descriptor that is short enough for a slot of a ring.
 class ShortDescriptor {
  public:
-  // Returns false if the item lies on a device, or in memory of owners other than the server.
+  // Returns false if the descriptor is too long, or if the item lies on a device, or in memory of
+  // owners other than this participant and the server.
   bool copy(const SampleBuilder& item, const Id& server) {
     const link::Entry& entry = item.entry();
     const link::PublishedRef& issued = item.issued();
@@ -53,12 +54,13 @@ class ShortDescriptor {
 }  // namespace
 
 QueuePutter::~QueuePutter() {
+  flush();
   if (writer_) writer_->end();
 }
 
 std::shared_ptr<UnderWay::Request> QueuePutter::begin_by_message() {
   auto begun = by_message_.begin();
-  if (address_.server == core_.id()) return begun;
+  if (address_.server == participant_.self) return begun;
   bool offers = false;
   {
     const platform::MutexLock lock(mutex_);
@@ -70,7 +72,7 @@ std::shared_ptr<UnderWay::Request> QueuePutter::begin_by_message() {
 }
 
 void QueuePutter::offer_ring() {
-  core_.run_or_post([self = shared_from_this()](ParticipantContext& context) {
+  participant_.run_or_post([self = shared_from_this()](ParticipantContext& context) {
     context.reach(self->address_.server, [self](const std::shared_ptr<PeerSession>& server) {
       if (!server) return self->set(Ring::kNone);
       std::shared_ptr<link::PutRingSegment> segment;
@@ -128,6 +130,17 @@ void QueuePutter::close_ring() {
   ring_ = Ring::kNone;
 }
 
+// A pull may leave an entry for the next pull because of its time. So there are two messages.
+void QueuePutter::flush() noexcept {
+  const platform::MutexLock lock(mutex_);
+  const auto server = server_.lock();
+  if (!writer_ || !server) return;
+  try {
+    for (int i = 0; i < 2; ++i) server->channel->send(link::QueueWake{address_.queue});
+  } catch (const std::exception&) {  // no memory
+  }
+}
+
 void QueuePutter::close_if_server_is_gone() {
   const platform::MutexLock lock(mutex_);
   const auto server = server_.lock();
@@ -141,7 +154,7 @@ bool QueuePutter::has_ring() {
 
 std::size_t QueuePutter::put_now(std::span<const Message> items) {
   if (by_message_.any()) return 0;
-  if (address_.server == core_.id()) return put_here(items);
+  if (address_.server == participant_.self) return put_here(items);
   const platform::MutexLock lock(mutex_);
   const auto server = living_server();
   if (!server) return 0;
@@ -187,12 +200,14 @@ bool QueuePutter::put_now(const SampleBuilder& item, IfBusy if_busy) {
   const bool has_tensors = !item.descriptor().tensors.empty();
   const link::PublishedRef memory = has_tensors ? item.issued() : nullptr;
   const auto put_it = [&](ParticipantContext& context) {
-    put = address_.server == core_.id()
+    put = address_.server == participant_.self
               ? context.queues->put_now(address_.queue, descriptor.bytes(), memory)
               : put_lent(descriptor.bytes(), memory, item.max_grant());
   };
-  // A put by message would need the loop, too, and a reply of the server.
-  const bool ran = if_busy == IfBusy::kWait ? core_.run_in_turn(put_it) : core_.run_now(put_it);
+  // Waits for the loop by default: a put by message would need the loop, too, and a reply of the
+  // server.
+  const bool ran =
+      if_busy == IfBusy::kWait ? participant_.run_in_turn(put_it) : participant_.run_now(put_it);
   return ran && put;
 }
 
@@ -242,7 +257,7 @@ std::size_t QueuePutter::put_here(std::span<const Message> items) {
            context.queues->put_now(address_.queue, descriptor.bytes(), nullptr))
       ++put;
   };
-  (void)core_.run_now(put_all);
+  (void)participant_.run_now(put_all);
   return put;
 }
 

@@ -4,13 +4,13 @@
 
 namespace tensorbus::bus {
 
-QueueRequestRef ask_server(ParticipantCore& core, const Id& server,
+QueueRequestRef ask_server(ParticipantContext& participant, const Id& server,
                            std::chrono::nanoseconds patience, StartRequest start,
                            PeerSession::OnAnswer on_answer) {
   auto asked = std::make_shared<QueueRequest>();
   // A request to this process must not overtake messages that other processes sent before.
-  const bool after_messages = server == core.id();
-  core.run_or_post(
+  const bool after_messages = server == participant.self;
+  participant.run_or_post(
       [asked, server, patience, start = std::move(start),
        on_answer = std::move(on_answer)](ParticipantContext& context) {
         const auto send = [&context, asked, start](const std::shared_ptr<PeerSession>& reached,
@@ -20,14 +20,14 @@ QueueRequestRef ask_server(ParticipantCore& core, const Id& server,
           asked->request = start(context, reached, asked, std::move(then));
         };
         asked->sending = PatientRequest::start(context, server, patience, send, on_answer,
-                                               "the process that has the queue is gone");
+                                               "the queue's process is gone");
       },
       after_messages);
   return asked;
 }
 
-void cancel_request(ParticipantCore& core, const QueueRequestRef& request, bool read) {
-  core.run_or_post([request, read](ParticipantContext&) {
+void cancel_request(ParticipantContext& participant, const QueueRequestRef& request, bool read) {
+  participant.run_or_post([request, read](ParticipantContext&) {
     request->cancelled = true;
     if (const auto sending = request->sending.lock()) sending->give_up();
     if (request->server && request->request != 0) request->server->cancel(request->request, read);

@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/bus/session/participant_context.hpp"
 #include "tensorbus/bus/session/patient_request.hpp"
 #include "tensorbus/link/wire/queue_messages.hpp"
 
@@ -25,16 +25,17 @@ struct QueueRequest {
 };
 using QueueRequestRef = std::shared_ptr<QueueRequest>;
 
-// Calls `start` on the event loop; it sends the request with this on_answer and returns the
-// request's number. `start` may be called again (patient_request.hpp). Calls `on_answer` with the
-// reply. Any thread.
+// Calls `start` on the event loop. `start` sends the request with the `on_answer` that it gets, and
+// returns the request's number. It may be called again (patient_request.hpp). ask_server() calls
+// its own `on_answer` with the reply. Any thread.
 using StartRequest =
     std::function<std::uint32_t(ParticipantContext&, const std::shared_ptr<PeerSession>& server,
                                 const QueueRequestRef& asked, PeerSession::OnAnswer on_answer)>;
-QueueRequestRef ask_server(ParticipantCore& core, const Id& server,
+QueueRequestRef ask_server(ParticipantContext& participant, const Id& server,
                            std::chrono::nanoseconds patience, StartRequest start,
                            PeerSession::OnAnswer on_answer);
 // `read`: the request is a get whose item was read.
-void cancel_request(ParticipantCore& core, const QueueRequestRef& request, bool read = false);
+void cancel_request(ParticipantContext& participant, const QueueRequestRef& request,
+                    bool read = false);
 
 }  // namespace tensorbus::bus

@@ -21,8 +21,13 @@ std::shared_ptr<const QueueRings> KeptQueueRings::of(const QueueAddress& address
   // Rings in use stay: they are notified of ended sessions.
   if (kept_.size() >= kMaxKept && unused != kept_.rend())
     over.splice(over.end(), kept_, std::prev(unused.base()));
-  kept_.push_front(std::make_shared<const QueueRings>(core_, address));
+  kept_.push_front(std::make_shared<const QueueRings>(participant_, address));
   return kept_.front();
+}
+
+void KeptQueueRings::flush() noexcept {
+  const platform::MutexLock lock(mutex_);
+  for (const auto& rings : kept_) rings->putter->flush();
 }
 
 void KeptQueueRings::on_session_end() {

@@ -12,31 +12,35 @@ namespace tensorbus::bus {
 
 // A participant's ways to put items into one queue, and to get items from it, without a request.
 struct QueueRings {
-  QueueRings(ParticipantCore& core, const QueueAddress& of)
+  QueueRings(ParticipantContext& participant, const QueueAddress& of)
       : address(of),
-        putter(std::make_shared<QueuePutter>(core, of)),
-        getter(std::make_shared<QueueGetter>(core, of)) {}
+        putter(std::make_shared<QueuePutter>(participant, of)),
+        getter(std::make_shared<QueueGetter>(participant, of)) {}
 
   const QueueAddress address;
   const std::shared_ptr<QueuePutter> putter;
   const std::shared_ptr<QueueGetter> getter;
 };
 
-// The QueueRings of a participant. Objects of the same queue share one QueueRings, even one after
-// the other. Those in use and the latest are kept. Thread-safe.
-class KeptQueueRings final : public ParticipantCore::Kept {
+// The QueueRings of a participant. Objects of the same queue share one QueueRings, also if one
+// object is closed before the next is made: all QueueRings in use are kept, and those used last.
+// Thread-safe.
+class KeptQueueRings {
  public:
-  explicit KeptQueueRings(ParticipantCore& core) : core_(core) {}
+  explicit KeptQueueRings(ParticipantContext& participant) : participant_(participant) {}
 
   std::shared_ptr<const QueueRings> of(const QueueAddress& address);
-  void on_session_end() override;
+  // Called at the end of the participant: see QueuePutter::flush().
+  void flush() noexcept;
+  // Called when a session with a peer has ended. On the event loop only.
+  void on_session_end();
 
  private:
   static constexpr std::size_t kMaxKept = 64;
 
-  ParticipantCore& core_;
+  ParticipantContext& participant_;
   platform::Mutex mutex_;
-  std::list<std::shared_ptr<const QueueRings>> kept_ TB_GUARDED_BY(mutex_);  // latest first
+  std::list<std::shared_ptr<const QueueRings>> kept_ TB_GUARDED_BY(mutex_);  // last used first
 };
 
 }  // namespace tensorbus::bus

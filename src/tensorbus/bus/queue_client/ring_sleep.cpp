@@ -8,10 +8,11 @@
 namespace tensorbus::bus {
 namespace {
 
-// While it lives, producers wake the thread that made it instead of the event loop.
+// While it exists, producers wake the thread that made it, and not the event loop.
 class RingSleepers {
  public:
-  RingSleepers(ParticipantCore& core, const link::QueueName& queue) : core_(core), queue_(queue) {}
+  RingSleepers(ParticipantContext& participant, const link::QueueName& queue)
+      : participant_(participant), queue_(queue) {}
   ~RingSleepers() { end(); }
   RingSleepers(const RingSleepers&) = delete;
   RingSleepers& operator=(const RingSleepers&) = delete;
@@ -21,7 +22,7 @@ class RingSleepers {
     const auto find = [&](ParticipantContext& context) {
       rings_ = context.queues->rings_to_sleep_on(queue_);
     };
-    if (!core_.run_now(find)) return false;
+    if (!participant_.run_now(find)) return false;
     if (rings_.rings.size() + words.size() > platform::kMaxFutexWords) return false;
     words.reserve(words.size() + rings_.rings.size());
     for (const auto& ring : rings_.rings) {
@@ -35,29 +36,29 @@ class RingSleepers {
   }
 
  private:
-  // Also called when memory is short.
+  // Must work when memory is short.
   void end() noexcept {
     for (std::size_t i = 0; i < begun_; ++i)
       if (!link::PutRingSleeper(rings_.rings[i]->header()).end()) looks_ = true;
     if (!looks_) return;
     try {
       const auto look = [&](ParticipantContext& context) { context.queues->look_again(queue_); };
-      if (core_.run_now(look)) return;
+      if (participant_.run_now(look)) return;
     } catch (const std::exception&) {
     }
-    core_.loop().schedule(*rings_.look);
+    participant_.loop.schedule(*rings_.look);
   }
 
-  ParticipantCore& core_;
+  ParticipantContext& participant_;
   const link::QueueName queue_;
   RingsToSleepOn rings_;
   std::size_t begun_ = 0;  // number of rings begun, counted from the first one
-  bool looks_ = false;     // a client has put an item
+  bool looks_ = false;     // a client may have put an item
 };
 
 }  // namespace
 
-std::optional<platform::FutexWait> sleep_on_rings(ParticipantCore& core,
+std::optional<platform::FutexWait> sleep_on_rings(ParticipantContext& participant,
                                                   const link::QueueName& queue,
                                                   std::span<CompletionState* const> until,
                                                   std::chrono::nanoseconds most) {
@@ -65,7 +66,7 @@ std::optional<platform::FutexWait> sleep_on_rings(ParticipantCore& core,
   std::vector<platform::FutexWord> words;
   words.reserve(until.size());
   for (CompletionState* const one : until) words.push_back(one->to_sleep_on());
-  RingSleepers sleepers(core, queue);
+  RingSleepers sleepers(participant, queue);
   if (!sleepers.begin(words)) return std::nullopt;
   return platform::futex_wait_any(words, most);
 }

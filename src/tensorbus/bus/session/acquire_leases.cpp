@@ -19,7 +19,7 @@ void guarded(const LentCallbacks& callbacks, Work work) {
   }
 }
 
-// Returns the lease of a sender that owns no part of the sample: the descriptor was copied.
+// If the sender owns no part of the sample, returns its lease: the descriptor was copied.
 void hand_in(ParticipantContext& context, const LentRef& held, memory::Grant grant,
              const LentCallbacks& callbacks) {
   if (!held->is_of_sender()) held->let_go_of_sender(grant, context.lent);

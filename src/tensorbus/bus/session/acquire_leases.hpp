@@ -13,9 +13,9 @@ struct LentCallbacks {
   std::function<void(const Error&)> on_error;
 };
 
-// Acquires a sample that `from` has lent, with leases of the owners of handed-on memory. On the
-// event loop, which reads none of its tensors. Throws nothing: on an error, calls on_error and
-// returns the lease. Returns the owners that were asked.
+// Acquires a sample that `from` has lent, and leases of the owners of memory that `from` has passed
+// on. Called on the event loop; reads no tensor. Throws nothing: on an error, calls on_error and
+// returns the lease. Returns the owners to which requests were sent.
 std::vector<Id> acquire_leases(ParticipantContext& context,
                                const std::shared_ptr<PeerSession>& from, const link::Lent& lent,
                                memory::Grant grant, LentCallbacks callbacks) noexcept;

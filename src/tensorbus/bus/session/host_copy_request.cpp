@@ -27,7 +27,7 @@ void HostCopyRequest::start(ParticipantContext& context, const std::vector<OutOf
   const std::shared_ptr<HostCopyRequest> self(
       new HostCopyRequest(context, std::move(acquired), std::move(on_staged)));
   for (const OutOfReach& tensor : tensors) self->add(tensor);
-  self->waiting_for_ = self->parts_.size() + 1;  // plus one: it must not end before all have begun
+  self->waiting_for_ = self->parts_.size() + 1;  // plus one: does not end before all are sent
   for (const Part& part : self->parts_) self->ask(part);
   self->one_done();
 }
@@ -65,7 +65,7 @@ void HostCopyRequest::ask(const Part& part) {
           self->one_done();
         });
       },
-      "its owner is dead, and it is memory of a GPU that this process cannot use");
+      "the owner of a tensor has died, and this process cannot use the GPU of that tensor");
 }
 
 void HostCopyRequest::take(const Part& part, const std::shared_ptr<link::PeerMemory>& peer_memory,

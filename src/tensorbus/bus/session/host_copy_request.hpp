@@ -22,7 +22,7 @@ struct OutOfReach {
 };
 
 // Requests copies of tensors in host memory from their owners (docs/cuda.md, "Who cannot use the
-// device"). Lives until the last reply. On the event loop only.
+// device"). Exists until the last reply. On the event loop only.
 class HostCopyRequest : public std::enable_shared_from_this<HostCopyRequest> {
  public:
   using OnStaged = std::function<void(std::variant<AcquiredLeases, Error>)>;

@@ -34,7 +34,7 @@ void LeaseAcquisition::start(ParticipantContext& context, const tensor::Descript
     share.blocks.insert({entry.segment, first, entry.generation});
     share.on_device = share.on_device || entry.kind == memory::BufferKind::kDevice;
   }
-  self->waiting_for_ = self->shares_.size() + 1;  // plus one: it must not end before all have begun
+  self->waiting_for_ = self->shares_.size() + 1;  // plus one: does not end before all are sent
   self->guarded([&] {
     for (std::size_t i = 0; i < self->shares_.size(); ++i) self->acquire(i);
   });
@@ -79,8 +79,8 @@ void LeaseAcquisition::ask(std::size_t owner, const std::shared_ptr<PeerSession>
 }
 
 // Tries again: the owner had no room for the connection, or hung up before it replied. A dying
-// process closes its sockets one by one; only its listening socket shows all processes alike
-// whether it is dead.
+// process closes its sockets one by one. Only its listening socket shows its death to all processes
+// in the same way.
 void LeaseAcquisition::acquire_again(std::size_t owner, const Error& why) {
   Share& share = shares_[owner];
   if (share.failing) return one_done();  // another part of the request retries
@@ -88,7 +88,7 @@ void LeaseAcquisition::acquire_again(std::size_t owner, const Error& why) {
   if (no_room && std::chrono::steady_clock::now() - began_ > PatientRequest::kPatience)
     return fail(why);
   if (!no_room && ++share.tries == kMaxTries)
-    return fail(Error(Code::kClosed, "its owner hangs up repeatedly"));
+    return fail(Error(Code::kClosed, "its owner closes each connection"));
   share.failing = true;
   context_.loop.post_later(no_room ? kNoRoomDelay : kRetryDelay,
                            [self = shared_from_this(), owner] {
@@ -97,8 +97,9 @@ void LeaseAcquisition::acquire_again(std::size_t owner, const Error& why) {
                            });
 }
 
-// Uses memory of a dead owner that is here or at the sender. GPU memory is always requested from
-// the sender: only its lease tells whether the memory was complete when the owner died.
+// Uses memory of a dead owner that this process or the sender has. GPU memory is always requested
+// from the sender: only the sender's lease shows whether the memory was complete when the owner
+// died.
 void LeaseAcquisition::inherit(std::size_t owner) {
   std::set<memory::SegmentId> segments;
   for (const link::BlockName& block : shares_[owner].blocks) segments.insert(block.segment);
@@ -155,7 +156,7 @@ void LeaseAcquisition::take_over(std::size_t owner, memory::SegmentId segment,
   device::ImportedMemory& imported = share.peer_memory->imported;
   memory::BorrowedSegments& segments = share.peer_memory->segments_for(grant_);
   if (segment.on_device()) {
-    if (imported.has(segment, grant_)) return;  // the reply then means that it is complete
+    if (imported.has(segment, grant_)) return;  // the reply shows that it is complete
     imported.add(segment, grant_, std::move(handed.fd), handed.bytes, {handed.device.bytes});
   } else if (handed.file) {
     segments.add_file(segment, std::move(handed.fd), handed.bytes, *handed.file);
@@ -187,7 +188,7 @@ void LeaseAcquisition::fail(const Error& error) {
   std::exchange(on_acquired_, {})(
       error.code() == Code::kClosed
           ? Error(Code::kClosed,
-                  std::string("the memory of what was handed on is gone: ") + error.what())
+                  std::string("the memory of a sample that was handed on is gone: ") + error.what())
           : error);
 }
 

@@ -15,13 +15,14 @@
 
 namespace tensorbus::bus {
 
-// Acquires leases from the owners of the blocks that one sample hands on
-// (docs/internals/protocol.md, section 6). Lives until the last reply. On the event loop only.
+// Acquires leases from the owners of the blocks that the sender of one sample passes on
+// (docs/internals/protocol.md, section 6). Exists until the last reply. On the event loop only.
 class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
  public:
   using OnAcquired = std::function<void(std::variant<AcquiredLeases, Error>)>;
 
-  // The peer that lent the sample, and its lease. `link` is 0 if it was lent by message.
+  // The peer that lent the sample, and the lease on the sample. `link` is 0 if it was lent by
+  // message.
   struct LentBy {
     std::shared_ptr<PeerSession> session;  // null: the peer is gone
     std::uint32_t link = 0;
@@ -62,7 +63,7 @@ class LeaseAcquisition : public std::enable_shared_from_this<LeaseAcquisition> {
                  const link::Lent& lent);
   void one_done();
   void fail(const Error& error);
-  // Calls `work`; its exception ends the acquisition with an Error.
+  // Calls `work`. If it throws, the acquisition ends with an Error.
   template <typename Work>
   void guarded(Work work);
 

@@ -28,7 +28,7 @@ link::Entry entry_of(const link::Lent& lent) {
 }
 
 [[noreturn]] void refuse_missing() {
-  throw Error(Code::kProtocol, "LENT: a segment that never came");
+  throw Error(Code::kProtocol, "LENT: its segment was not sent");
 }
 
 void require_inside(std::uint64_t offset, std::uint64_t bytes, std::size_t segment_bytes,
@@ -108,7 +108,8 @@ void LentSample::copy_descriptor(const link::Lent& lent) {
   descriptor = tensor::Descriptor::decode(bytes);
 }
 
-// Checks the sender's own tensors; on a device only that the segment came: its size is not known.
+// Checks the sender's own tensors. For a tensor on a device, checks only that its segment came: the
+// size of the segment is not known.
 void LentSample::require_own_tensors() const {
   bool on_device = false;
   for (const tensor::TensorEntry& tensor : descriptor.tensors) {

@@ -16,25 +16,28 @@
 
 namespace tensorbus::bus {
 
-// A sample that a peer has lent by message and that is not read yet: its leases and its names for
-// memory. It maps no device memory, so that a process can hold and hand on a sample that it cannot
-// use. Read in one thread, except by SampleData::read_held().
+// A sample that a peer has lent by message and that is not read yet: its leases, and its references
+// to memory. It maps no device memory, so that a process can hold and pass on a sample that it
+// cannot use. Read in one thread, except by SampleData::read_held().
 struct LentSample {
-  // Takes over the lease, which is returned if this throws. Throws Error(kProtocol) for a malformed
-  // descriptor, or if a segment of the sender's own tensors never came; Error(kOutOfMemory).
+  // Takes over the lease; if the constructor throws, the lease is returned. Throws Error(kProtocol)
+  // for a malformed descriptor, or if a segment of the sender's own tensors never came;
+  // Error(kOutOfMemory).
   LentSample(const PeerSession& from, const link::Lent& lent, memory::Grant grant,
              std::shared_ptr<link::LeaseIndex> lent_memory);
-  // A sample in host memory whose descriptor came through a ring, with the lease of this token (0:
-  // none), or in memory of this participant, `own`. Throws Error(kProtocol) as above, and for other
-  // memory; Error(kOutOfMemory). If it throws, the lease is not returned.
+  // A sample in host memory. Its descriptor came through a ring, with the lease of this token (0:
+  // none), or its tensors lie in `own`, memory of this participant. Throws Error(kProtocol) as
+  // above, and for other memory; Error(kOutOfMemory). If the constructor throws, the lease is not
+  // returned.
   LentSample(std::shared_ptr<link::MessageLeaseSource> from, std::span<const std::byte> descriptor,
              std::uint64_t token = 0, link::PublishedRef own = nullptr);
   LentSample(const LentSample&) = delete;
   LentSample& operator=(const LentSample&) = delete;
 
-  // Returns the sender's lease: all tensors belong to other owners, which have lent them directly.
+  // Returns the sender's lease. Called if all tensors belong to other owners, which have lent them
+  // directly.
   void let_go_of_sender(memory::Grant grant, std::shared_ptr<link::LeaseIndex> lent_memory);
-  // Delays the return of the sender's lease a little if the sample is small.
+  // If the sample is small, allows the sender's lease to be returned a little later.
   void return_by(const std::shared_ptr<link::DelayedSender>& delayed) const noexcept;
   // Returns the bytes of its fields and tensors.
   std::uint64_t payload_bytes() const noexcept;
@@ -46,9 +49,9 @@ struct LentSample {
 
   std::shared_ptr<link::MessageLeaseSource> lender;
   std::shared_ptr<link::Lease> lease;  // the sender's; null once it is not needed
-  link::Entry entry;              // an inline descriptor may be longer than its bytes: see `bytes`
-  std::vector<std::byte> bytes;   // a copy of the descriptor
-  tensor::Descriptor descriptor;  // its fields lie in `bytes`
+  link::Entry entry;                   // may be too short for an inline descriptor: see `bytes`
+  std::vector<std::byte> bytes;        // a copy of the descriptor
+  tensor::Descriptor descriptor;       // its fields lie in `bytes`
   AcquiredLeases acquired;
   link::PublishedRef own;  // null: came from a peer
 

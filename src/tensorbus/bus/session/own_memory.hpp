@@ -8,8 +8,9 @@
 
 namespace tensorbus::bus {
 
-// Keeps blocks and files of this participant that a peer names, for a lease on them. Throws
-// Error(kClosed) if one is gone, Error(kPermission) if one may not be lent with this grant.
+// Returns an object that keeps the blocks and files of this participant that a peer has named, for
+// a lease on them. Throws Error(kClosed) if one is gone, Error(kPermission) if one may not be lent
+// with this grant.
 link::PublishedRef own_memory(const ParticipantContext& context,
                               std::span<const link::BlockName> names, memory::Grant grant);
 

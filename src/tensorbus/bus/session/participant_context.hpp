@@ -3,12 +3,14 @@
 #include <functional>
 #include <memory>
 #include <tensorbus/values/id.hpp>
+#include <utility>
 #include <vector>
 
 #include "tensorbus/bus/copy/device_copier.hpp"
 #include "tensorbus/bus/event_loop/event_loop.hpp"
 #include "tensorbus/bus/event_loop/peer_log.hpp"
 #include "tensorbus/bus/inspect/report_codec.hpp"
+#include "tensorbus/bus/session/taken_items.hpp"
 #include "tensorbus/bus/share/shares.hpp"
 #include "tensorbus/device/memory/device_memory.hpp"
 #include "tensorbus/device/transfer/host_copies.hpp"
@@ -25,7 +27,8 @@ class PeerSession;
 class QueueRequests;
 class Tracing;
 
-// What connections need of their participant. ParticipantCore owns it; it outlives the connections.
+// The parts of a participant that its connections and clients of queues use. Owned by the
+// participant. Outlives connections and clients.
 struct ParticipantContext {
   Id self;
   EventLoop& loop;
@@ -37,8 +40,31 @@ struct ParticipantContext {
   std::shared_ptr<link::DelayedSender> delayed{};  // null: no return is delayed
   std::shared_ptr<link::LeaseIndex> lent = std::make_shared<link::LeaseIndex>();
   std::shared_ptr<memory::PeerBudget> peers = std::make_shared<memory::PeerBudget>();
+  TakenItems taken_items{};  // of queues of any process
 
-  // Returns a block of this participant by a peer's name for it, or an empty reference. Any thread.
+  // Runs `task` on the event loop. Any thread.
+  void post(std::function<void(ParticipantContext&)> task) {
+    loop.post([this, task = std::move(task)] { task(*this); });
+  }
+  // See EventLoop::run_or_post().
+  void run_or_post(std::function<void(ParticipantContext&)> task, bool after_messages = false) {
+    loop.run_or_post([this, task = std::move(task)] { task(*this); }, after_messages);
+  }
+  // See EventLoop::run_now().
+  template <typename Work>
+  bool run_now(const Work& work, bool after_messages = false) {
+    const auto in_turn = [&] { work(*this); };
+    return loop.run_now(in_turn, after_messages);
+  }
+  // See EventLoop::run_in_turn().
+  template <typename Work>
+  bool run_in_turn(const Work& work) {
+    const auto in_turn = [&] { work(*this); };
+    return loop.run_in_turn(in_turn);
+  }
+
+  // Returns the block of this participant that a peer identifies by these values; an empty
+  // reference if it is gone. Any thread.
   memory::BlockRef find_block(memory::SegmentId segment, std::uint64_t offset,
                               std::uint64_t generation) const noexcept {
     return segment.on_device() ? device_memory->find(segment, offset, generation)

@@ -50,14 +50,15 @@ void PatientRequest::try_again(const Error& why) {
   if (!on_answer_) return;
   const bool refused = why.code() == Code::kOutOfMemory;
   const auto until = refused ? until_ : std::max(until_, began_ + kUntilItIsDead);
-  // An attempt as long as the last one would end too late: the caller would not get the reason.
+  // Gives up now if an attempt as long as the last one would end too late: the caller would not get
+  // the reason.
   const auto now = Clock::now();
   const auto next_takes = refused ? now - attempted_ : Clock::duration::zero();
   if (now + pause_ + next_takes >= until)
     return fail(Error(Code::kOutOfMemory,
                       refused ? why.what()
-                              : "the other process has no room for a connection: it hangs up "
-                                "before it answers"));
+                              : "the other process has no room for connections: it closes each "
+                                "one before it replies"));
   pausing_ = true;
   context_.loop.post_later(std::exchange(pause_, std::min(2 * pause_, kLongestPause)),
                            [self = shared_from_this()] { self->go_on(); });
@@ -75,7 +76,7 @@ void PatientRequest::go_on() {
 
 void PatientRequest::give_up() {
   if (std::exchange(pausing_, false))
-    fail(Error(Code::kOutOfMemory, "given up while there was no room for a connection"));
+    fail(Error(Code::kOutOfMemory, "the request was cancelled: there was no room to connect"));
 }
 
 void PatientRequest::fail(Error error) {

@@ -11,13 +11,13 @@
 
 namespace tensorbus::bus {
 
-// A request to another participant. It is sent again while either process has no room for the
-// connection: then the request was not handled. Lives until the reply. On the event loop only.
+// A request to another participant. While one of the two processes has no room for the connection,
+// the request is not handled, and is sent again. Exists until the reply. On the event loop only.
 class PatientRequest : public std::enable_shared_from_this<PatientRequest> {
  public:
-  // How long a request is sent again if its call has no time-out.
+  // Time for which a request is sent again if its call has no time-out.
   static constexpr std::chrono::nanoseconds kPatience = std::chrono::seconds(5);
-  // Returns how long a request is sent again if its call ends by this condition.
+  // Returns the time for which a request is sent again if this condition ends its call.
   static std::chrono::nanoseconds patience_of(const platform::StopCondition& stop) {
     constexpr auto kForever = std::chrono::nanoseconds::max();
     const auto left = stop.remaining(kForever);
@@ -33,7 +33,7 @@ class PatientRequest : public std::enable_shared_from_this<PatientRequest> {
   static std::shared_ptr<PatientRequest> start(ParticipantContext& context, const Id& to,
                                                std::chrono::nanoseconds patience, Send send,
                                                PeerSession::OnAnswer on_answer, std::string absent);
-  // The caller no longer waits. Between two attempts, this ends the request.
+  // Called when the caller no longer waits. Ends a request that is between two attempts.
   void give_up();
 
  private:

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kMaxLent = std::size_t{1} << 20;
 
 // Returns the descriptor of a sample without tensors if it lies in host memory of this participant
-// and is short enough for the message; else nothing.
+// and is short enough for the message; else an empty span.
 std::span<const std::byte> short_descriptor(const link::Entry& entry,
                                             const link::PublishedRef& issued) {
   if (entry.is_inline() || entry.length > link::Lent::kMaxInline || !issued) return {};
@@ -39,8 +39,8 @@ PeerSession::PeerSession(ParticipantContext& context, std::shared_ptr<link::Peer
 
 void PeerSession::know(const Id& peer) {
   source_ = std::make_shared<const link::Source>(link::Source{peer, 0, {}});
-  tell_what_is_closed();
-  peer_memory_->pinned->tell_by(
+  send_closed();
+  peer_memory_->pinned->report_by(
       [weak = std::weak_ptr(peer_memory_->channel)](memory::SegmentId segment, memory::Range part) {
         constexpr auto kReleased = static_cast<std::uint32_t>(link::PinVerb::kReleased);
         if (const auto channel = weak.lock())
@@ -70,10 +70,10 @@ std::uint32_t PeerSession::ask(Request request, link::ControlType answered_by, O
   }
   used_ = true;
   request.request = next_request_++;
-  constexpr bool kMayBeTold = std::is_same_v<Request, link::Get>;  // REPLY: no item
+  constexpr bool kMayEndByReply = std::is_same_v<Request, link::Get>;  // REPLY: no item
   std::uint64_t token = 0;
   if constexpr (std::is_same_v<Request, link::Put>) token = request.lent.token;
-  asked_.emplace(request.request, Asked{answered_by, kMayBeTold, token, std::move(on_answer)});
+  asked_.emplace(request.request, Asked{answered_by, kMayEndByReply, token, std::move(on_answer)});
   peer_memory_->channel->send(request, std::move(fds));
   platform::kill_point("request.sent");
   return request.request;
@@ -226,7 +226,8 @@ void PeerSession::on(const link::Denied& denied) {
          Error(link::code_of(denied.code), link::as_reason(denied.text)));
 }
 
-// Throws Error(kProtocol) for a reply to no request. The peer keeps a lease that came with it.
+// Throws Error(kProtocol) if the reply belongs to no open request. A lease that came with it is not
+// returned.
 void PeerSession::answer(std::uint32_t request, link::ControlType by, Answer answer) {
   const auto found = asked_.find(request);
   if (found == asked_.end())
@@ -311,14 +312,14 @@ class KeptElsewhere final : public Shares::Elsewhere {
   }
   // Called after KEEP was sent.
   void mark_sent(link::Channel& channel) { sent_ = channel.mark(); }
-  // KEEP was not handled, and is sent again.
+  // Called when KEEP was not handled: it is sent again.
   void mark_lost() noexcept { is_lost_.store(true, std::memory_order_relaxed); }
 
  private:
   const std::weak_ptr<link::Channel> channel_;
   link::Channel::Prepared drop_;
   std::uint64_t sent_ = 0;             // constant once Shares has this object
-  std::atomic<bool> left_ = false;     // relaxed: the mutex of Shares orders it before the end
+  std::atomic<bool> left_ = false;     // relaxed: the mutex of Shares orders it before destruction
   std::atomic<bool> is_lost_ = false;  // relaxed: it orders no other data
 };
 
@@ -350,6 +351,11 @@ void PeerSession::give_back(const link::Lent& lent) {
   if (lent.token != 0) peer_memory_->channel->send(link::Return{lent.token});
 }
 
+bool PeerSession::hands_on() const noexcept {
+  return std::ranges::any_of(
+      lent_, [](const auto& lent) { return lent.second && lent.second->has_leases(); });
+}
+
 void PeerSession::take_back() {
   for (const auto& [token, mark] : std::exchange(returning_, {}))
     if (const auto found = lent_.find(token); found != lent_.end())
@@ -367,7 +373,7 @@ void PeerSession::end(const std::string& why, Code code, bool took_nothing) {
   if (context_.queues) context_.queues->forget(shared_from_this());
   auto asked = std::exchange(asked_, {});
   for (auto& [request, waiting] : asked) {
-    lent_.erase(waiting.token);  // the item is in no queue: no child of the peer can have it
+    lent_.erase(waiting.token);  // the item is in no queue, so no child of the peer has it
     Answer ended = Error(code, why.empty() ? "the other process has exited, or hung up" : why);
     waiting.on_answer(ended);
   }

@@ -22,9 +22,9 @@ namespace tensorbus::bus {
 class KeptElsewhere;
 struct LentSample;
 
-// One end of a connection, opened by either side: the requests by which two participants lend each
-// other memory (docs/internals/protocol.md, section 6). Owned by its connection. On the event loop
-// only.
+// One end of a connection that either side has opened. Sends and serves the requests by which two
+// participants lend each other memory (docs/internals/protocol.md, section 6). Owned by its
+// connection. On the event loop only.
 class PeerSession : public std::enable_shared_from_this<PeerSession> {
  public:
   // The get ring of a queue.
@@ -56,13 +56,13 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   const std::shared_ptr<link::PeerMemory>& peer_memory() const noexcept { return peer_memory_; }
   // Returns true if any request was sent or received in this session.
   bool used() const noexcept { return used_; }
-  // Counts as used from now on: the connection stays.
+  // Marks the session as used, so that its connection is kept.
   void mark_used() noexcept { used_ = true; }
   bool ended() const noexcept { return ended_; }
   // Returns true if the session has ended before the peer handled a request: it had no room for the
   // connection, or hung up before HELLO. All requests may be sent again.
   bool took_nothing() const noexcept { return took_nothing_; }
-  // Returns true if the peer is gone. Asks the kernel, which knows before end() is called.
+  // Returns true if the peer is gone. Checks the socket, which shows this before end() is called.
   bool peer_is_gone() const noexcept { return ended_ || peer_memory_->channel->peer_is_gone(); }
 
   void attach(const Shares::Name& share, memory::Grant grant, OnAnswer on_answer);
@@ -70,15 +70,16 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   void acquire(std::vector<link::BlockName> blocks, memory::Grant grant, OnAnswer on_answer);
   // Requests a copy in host memory of bytes of a block on a device.
   void stage(const link::BlockName& block, std::uint64_t bytes, OnAnswer on_answer);
-  // Requests memory of a dead owner. `link` (0: by message) and `token` name the peer's lease on
-  // it.
+  // Requests memory of a dead owner. `link` (0: by message) and `token` identify the lease by which
+  // the peer lent a sample in this memory.
   void hand_over(const Id& owner, memory::SegmentId segment, memory::Grant grant,
                  std::uint32_t link, std::uint64_t token, OnAnswer on_answer);
-  // Keeps memory of a dead participant that the peer has handed over. Only the peer vouches for it,
-  // so it is used only for samples that this peer hands on.
+  // Keeps memory of a dead participant that the peer has handed over. The memory may be forged by
+  // the peer, so it is used only for samples that this peer passes on.
   void keep_handed(const Id& owner, const std::shared_ptr<link::PeerMemory>& memory);
   std::vector<std::shared_ptr<link::PeerMemory>> handed_of(const Id& owner) const;
-  // Finds the sample that is lent on a link of this connection. Null: there are no links.
+  // Finds the sample that was lent under this token on a link of this connection. Empty if the
+  // connection has no links.
   using FindIssued = std::function<link::PublishedRef(std::uint32_t link, std::uint64_t token)>;
   void find_issued_by(FindIssued find) { find_issued_ = std::move(find); }
 
@@ -86,20 +87,19 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   // it was replied to at once.
   std::uint32_t put(const link::QueueName& queue, std::uint32_t flags, const link::Entry& entry,
                     const link::PublishedRef& issued, memory::Grant grant, OnAnswer on_answer);
-  // Records a lease that goes to the peer through a ring, for host memory. Returns its token;
-  // returns 0, without a lease, if segments may not have arrived at the peer yet. Throws like
-  // put().
+  // Records a lease on host memory that is sent to the peer through a ring. Returns its token; 0,
+  // without a lease, if the peer may not have all segments yet. Throws like put().
   std::uint64_t lend_in_ring(const link::PublishedRef& issued, memory::Grant grant);
   // Drops a lease of lend_in_ring() that was not sent.
   void take_back_lease(std::uint64_t token) noexcept { lent_.erase(token); }
   // Records a lease that the peer has taken from a ring (get_ring.hpp).
   void mark_taken(std::uint64_t token, link::PublishedRef issued) noexcept;
-  // Offers the queue's server a ring (put_ring.hpp). The reply is a Reply.
+  // Offers a ring (put_ring.hpp) to the queue's server. The answer is a Reply.
   std::uint32_t offer_ring(const link::QueueName& queue, platform::Fd ring, OnAnswer on_answer);
   // Requests the get ring of a queue (get_ring.hpp).
   std::uint32_t join_get_ring(const link::QueueName& queue, OnAnswer on_answer);
   std::uint32_t get(const link::QueueName& queue, std::uint32_t flags, OnAnswer on_answer);
-  // `number`: that of the finished item.
+  // `number`: depends on the verb, for example the number of the finished item.
   std::uint32_t call(const link::QueueName& queue, link::QueueVerb verb, std::uint64_t number,
                      OnAnswer on_answer);
   void take(const link::Take& taken) { peer_memory_->channel->send(taken); }
@@ -115,13 +115,13 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   // Replies to a get() of this session, whose other end belongs to this participant, too.
   void answer_here(HeldItem held);
 
-  // Makes the peer keep a share of this participant under this name. Returns the object that drops
-  // it there. No reply comes: `on_answer` gets an Error if took_nothing() is true at the end, or is
-  // not called.
+  // Makes the peer keep a share of this participant under this name. Returns the object whose
+  // destruction drops it there; null if the session has ended. The peer sends no reply. `on_answer`
+  // is called only if the session ends and took_nothing() is true: with an Error.
   std::shared_ptr<Shares::Elsewhere> keep(const Shares::Name& name, const link::Entry& entry,
                                           const link::PublishedRef& issued, memory::Grant grant,
                                           std::uint64_t carrier, OnAnswer on_answer);
-  // Called for the peer's HELLO: the peer handles what was sent.
+  // Called when the peer's HELLO has come: the peer handles all messages that were sent.
   void on_hello() noexcept {
     was_greeted_ = true;
     keeping_.clear();
@@ -139,7 +139,9 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   // ended.
   void end(const std::string& why, Code code = Code::kClosed, bool took_nothing = false);
   bool lends() const noexcept { return !lent_.empty(); }
-  // Adds the leases that were lent by message.
+  // Returns true if it lends memory of other owners, for example of the peer itself.
+  bool hands_on() const noexcept;
+  // Adds the leases that were lent by message to `sum`.
   void add_lent(LentReport& sum) const noexcept;
   // Returns the peer, for inspections.
   PeerName peer_name() const;
@@ -158,11 +160,11 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
                     std::vector<platform::Fd> fds = {});
   void answer(std::uint32_t request, link::ControlType by, Answer answer);
   void require_room_for_a_lease() const;
-  // Records a lease and returns its message, before the message is sent.
+  // Records a lease, and returns the message, which the caller then sends.
   link::Lent lent(const link::Entry& entry, const link::PublishedRef& issued, memory::Grant grant);
   QueueRequests& queues() const;
 
-  // The peer's messages about its memory,
+  // Messages of the peer about its memory.
   void on(const link::SegmentMessage& segment, platform::Fd fd);
   void on(const link::FileMessage& file, platform::Fd fd);
   void on(const link::DeviceSegment& segment, platform::Fd fd);
@@ -171,7 +173,7 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   void on(const link::Pin& pin);
   void on(const link::Retired& retired);
   void on(const link::DeviceClosed& closed);
-  // its requests, and the leases that it returns,
+  // Requests of the peer, and leases that it returns.
   void on(const link::Attach& asked);
   void on(const link::Acquire& asked);
   void on(const link::Keep& asked);
@@ -187,7 +189,7 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   void on(const link::QueueCall& asked);
   void on(const link::Take& taken);
   void on(const link::Cancel& cancelled);
-  // and its replies.
+  // Replies of the peer.
   void on(const link::Reply& reply);
   void on(link::Lent lent);
   void on(const link::Staged& staged);
@@ -197,7 +199,7 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   // `looks`: number of previous attempts.
   void lend_share(const link::Attach& asked, int looks);
   void close_retired();
-  void tell_what_is_closed();
+  void send_closed();
   void lend_copy(std::uint32_t request, const device::HostCopies::Result& result);
   // `looks`: number of previous attempts.
   void hand_over_memory(const link::HandOver& asked, int looks);
@@ -218,8 +220,8 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   std::unordered_map<std::uint32_t, Asked> asked_;
   std::uint32_t next_request_ = 1;
   std::unordered_map<std::uint64_t, link::PublishedRef> lent_;
-  // By token, the marks of those leases in lent_ that the peer has returned. A lease is kept until
-  // the peer's stream reaches its mark.
+  // Marks of the leases in lent_ that the peer has returned, by token. A lease is kept until the
+  // peer's stream reaches its mark.
   std::unordered_map<std::uint64_t, std::uint64_t> returning_;
   // Ranges that the peer has pinned, in segments of this participant.
   std::multimap<memory::SegmentId, memory::Range> pinned_;
@@ -228,7 +230,7 @@ class PeerSession : public std::enable_shared_from_this<PeerSession> {
   std::size_t handing_over_ = 0;  // requests that wait for the end of an owner
   FindIssued find_issued_;
   std::multimap<Id, std::weak_ptr<link::PeerMemory>> handed_;
-  // Before the peer's HELLO.
+  // Shares that keep() sent before the peer's HELLO.
   std::vector<std::pair<std::weak_ptr<KeptElsewhere>, OnAnswer>> keeping_;
   bool closing_retired_ = false;  // for the peer's segments
   bool used_ = false;

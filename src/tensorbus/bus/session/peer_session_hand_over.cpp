@@ -13,7 +13,7 @@ constexpr int kLooksForAnEnd = 50;
 constexpr std::size_t kMaxWaiting = 4096;  // requests of one peer
 
 Error not_here() {
-  return {Code::kClosed, "HAND_OVER.segment: it is not mapped here, or its owner lives"};
+  return {Code::kClosed, "HAND_OVER.segment: it is not mapped here, or its owner is alive"};
 }
 
 }  // namespace
@@ -22,8 +22,8 @@ void PeerSession::on(const link::HandOver& asked) {
   serve(asked.request, [&] { hand_over_memory(asked, 0); });
 }
 
-// Hands over only the memory in which the sample itself lies, not other memory that is claimed to
-// be the owner's: so the peer reads the same bytes as this process.
+// Hands over only the memory in which the sample itself lies, and no other memory of a process that
+// claims to be the owner. So the peer reads the same bytes as this process.
 void PeerSession::hand_over_memory(const link::HandOver& asked, int looks) {
   const memory::Grant grant = link::grant_of(asked.writable, "HAND_OVER.writable");
   const bool on_device = asked.segment.on_device();
@@ -33,12 +33,13 @@ void PeerSession::hand_over_memory(const link::HandOver& asked, int looks) {
       memory != nullptr && (on_device ? memory->imported.has(asked.segment, grant)
                                       : memory->segments_for(grant).find(asked.segment) != nullptr);
   if (!here || !context_.is_dead(asked.owner)) throw not_here();
-  // The owner's listening socket may close before its connections. Or its file was removed, and the
-  // living owner makes another one.
+  // The owner's listening socket may close before its connections. Or the file of the socket was
+  // removed, and the owner, which is alive, makes it again.
   if (!memory->is_over() && looks < kLooksForAnEnd) return hand_over_later(asked, looks);
   if (!on_device) return hand_over_segment(asked, memory->segments_for(grant));
   if (!issued->is_settled()) return hand_over_later(asked, looks);
-  if (!issued->intact()) throw Error(Code::kClosed, "its owner died before the GPU had written it");
+  if (!issued->intact())
+    throw Error(Code::kClosed, "its owner died before its GPU had written the sample");
   hand_over_device_memory(asked, memory->imported);
 }
 

@@ -27,11 +27,10 @@ struct ClosedNotice {
 
 }  // namespace
 
-void PeerSession::tell_what_is_closed() {
-  peer_memory_->imported.tell_closed_by(
-      [channel = peer_memory_->channel](memory::SegmentId segment) {
-        return std::make_shared<const ClosedNotice>(channel, segment);
-      });
+void PeerSession::send_closed() {
+  peer_memory_->imported.on_closed([channel = peer_memory_->channel](memory::SegmentId segment) {
+    return std::make_shared<const ClosedNotice>(channel, segment);
+  });
 }
 
 bool PeerSession::on_memory(link::Channel::Received& received) {
@@ -72,7 +71,8 @@ void PeerSession::on(const link::Retired& retired) {
   if (!closing_retired_) close_retired();
 }
 
-// Closes retired memory, again if needed: a lease may be returned before it releases its memory.
+// Closes retired memory. Tries again if needed: a lease may be returned before it releases its
+// memory.
 void PeerSession::close_retired() {
   closing_retired_ = !peer_memory_->imported.let_go_of_retired();
   if (!closing_retired_ || ended_) return;

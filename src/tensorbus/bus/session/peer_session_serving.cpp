@@ -21,7 +21,7 @@ constexpr int kMaxLooks = 200;
 void PeerSession::serve(std::uint32_t request, const std::function<void()>& work) {
   used_ = true;
   if (peer_memory_->channel->waiting() >= kMaxUnread)
-    throw Error(Code::kProtocol, "the peer asks, and does not read the answers");
+    throw Error(Code::kProtocol, "the peer sends requests, but does not read the replies");
   do_or_deny(request, work);
 }
 
@@ -49,7 +49,8 @@ void PeerSession::on(const link::Attach& asked) {
   serve(asked.request, [&] { lend_share(asked, 0); });
 }
 
-// A kept share of a process that has ended may not have been read from its socket yet.
+// If a share of another process is not kept here yet, tries again for a second: KEEP may still be
+// unread in that process's socket.
 void PeerSession::lend_share(const link::Attach& asked, int looks) {
   const bool kept = (asked.share & Shares::kKept) != 0;
   if (kept && looks < kMaxLooks && !context_.shares.open(asked.share)) {
@@ -84,7 +85,8 @@ void PeerSession::on(const link::Acquire& asked) {
         [&] { lend(asked.request, {}, own_memory(context_, asked.blocks, grant), grant); });
 }
 
-// A GPU does not notify when it writes a counter: the event loop polls it while a lease awaits it.
+// A GPU sends no notification when it writes a counter. So the event loop polls the counter while a
+// returned lease waits for its mark.
 void PeerSession::on(const link::Return& returned) {
   if (context_.queues && !lent_.contains(returned.token)) context_.queues->collect_all_taken();
   if (segments_->reached(returned.mark)) {
@@ -115,7 +117,7 @@ void PeerSession::on(const link::Pin& pin) {
   switch (static_cast<link::PinVerb>(pin.verb)) {
     case link::PinVerb::kAsk: {
       if (peer_memory_->channel->waiting() >= kMaxUnread)
-        throw Error(Code::kProtocol, "the peer asks, and does not read the answers");
+        throw Error(Code::kProtocol, "the peer sends requests, but does not read the replies");
       link::Pin answer = pin;
       const auto node = pinned_.emplace(pin.segment, memory::Range{});
       const auto granted = pinned_.size() <= kMaxPinned

@@ -19,7 +19,8 @@
 
 namespace tensorbus::bus {
 
-// Prefix of the name of a service's queue. Several queues may have this name: one for each server.
+// Prefix of the name of a service's queue. Several queues may have this name: one for each server
+// of the service.
 inline constexpr std::string_view kServiceQueue = "service:";
 
 class PeerSession;
@@ -40,7 +41,8 @@ struct MadeMirror {
   std::shared_ptr<MirrorServer> server;
 };
 
-// The queues of this participant, for its own requests and its peers'. On the event loop only.
+// The queues of this participant. Serves requests of its own threads and of its peers. On the event
+// loop only.
 class QueueRequests {
  public:
   using Client = std::shared_ptr<PeerSession>;
@@ -56,7 +58,7 @@ class QueueRequests {
                                  const std::shared_ptr<MirrorEvents>& events) = 0;
   virtual void close(std::uint64_t number) = 0;
 
-  // Serve requests of clients. A request is denied with the Error that they throw.
+  // Serve requests of clients. A request is denied with the Error that its function throws.
   virtual void on_put(const Client& from, const link::Put& asked) = 0;
   virtual void on_ring(const Client& from, const link::QueueRing& asked, platform::Fd ring) = 0;
   virtual void on_join_get_ring(const Client& from, const link::JoinGetRing& asked) = 0;
@@ -66,18 +68,19 @@ class QueueRequests {
   virtual void on_take(const Client& from, const link::Take& taken) = 0;
   virtual void on_cancel(const Client& from, const link::Cancel& cancelled) = 0;
   virtual void on_wake(const link::QueueWake& woken) = 0;
-  // Called when a client returns an unknown lease: it has just taken an item from a ring.
+  // Called when a client returns an unknown lease: the client may have taken an item from a get
+  // ring.
   virtual void collect_all_taken() = 0;
   // Removes a client that is gone.
   virtual void forget(const Client& client) = 0;
 
   virtual std::vector<QueueReport> report() = 0;
 
-  // Calls of this participant's own threads, in a turn, which are done at once: for items in host
-  // memory, in a queue where no other client must be waited for. They have no effect if they return
-  // false or nothing; then the caller sends a request by message.
+  // Calls of this participant's own threads, in a turn. They are done at once, for items in host
+  // memory, if they need not wait for another client. If a call returns false or an empty value, no
+  // item was put or taken, and the caller sends a request by message.
 
-  // Puts an item with this descriptor, whose tensors lie in memory of this participant, `own`; null
+  // Puts an item with this descriptor. Its tensors lie in `own`, memory of this participant; null
   // for an item without tensors.
   virtual bool put_now(const link::QueueName& queue, std::span<const std::byte> descriptor,
                        const link::PublishedRef& own) = 0;
@@ -87,8 +90,8 @@ class QueueRequests {
   using ReadItem = std::function<bool(const std::shared_ptr<LentSample>&)>;
   virtual std::optional<std::uint64_t> take_now(const link::QueueName& queue, const ReadItem& read,
                                                 bool& none_left) = 0;
-  // Returns what a thread with a waiting GET may sleep on; nothing if an item is likely to come
-  // another way.
+  // Returns the rings on which a thread with a waiting GET may sleep; none if an item is likely to
+  // come another way.
   virtual RingsToSleepOn rings_to_sleep_on(const link::QueueName& queue) = 0;
   // Enters the items that were put while a thread slept on the rings.
   virtual void look_again(const link::QueueName& queue) = 0;

@@ -25,7 +25,7 @@ struct Head {
 static_assert(sizeof(Head) == 40);
 
 [[noreturn]] void refuse_handle(const std::string& why) {
-  throw Error(Code::kInvalidArgument, "this is no handle: " + why);
+  throw Error(Code::kInvalidArgument, "invalid handle: " + why);
 }
 
 // FNV-1a: detects handles that were cut or mistyped. The key detects invented handles.
@@ -56,15 +56,14 @@ std::vector<std::byte> from_base64(std::string_view text) {
   int count = 0;
   for (const char c : text) {
     const std::size_t value = kAlphabet.find(c);
-    if (value == std::string_view::npos) refuse_handle("a character that base64url does not have");
+    if (value == std::string_view::npos) refuse_handle("it has a character outside of base64url");
     bits = bits << 6 | static_cast<std::uint32_t>(value);
     if ((count += 6) < 8) continue;
     count -= 8;
     bytes.push_back(static_cast<std::byte>(bits >> count));
   }
   // Each handle has exactly one text: the remaining bits are fewer than a character, and zero.
-  if (count >= 6 || (bits & ((1U << count) - 1)) != 0)
-    refuse_handle("it is cut short, or was changed");
+  if (count >= 6 || (bits & ((1U << count) - 1)) != 0) refuse_handle("it is truncated or changed");
   return bytes;
 }
 
@@ -100,13 +99,12 @@ Handle Handle::from_bytes(std::span<const std::byte> bytes) {
   Head head;
   std::uint32_t sum = 0;
   if (bytes.size() < sizeof head + sizeof sum)
-    refuse_handle(std::to_string(bytes.size()) + " bytes, it is cut short");
+    refuse_handle("it is truncated to " + std::to_string(bytes.size()) + " bytes");
   std::memcpy(&head, bytes.data(), sizeof head);
   if (head.magic != Head().magic) refuse_handle("it does not begin like a handle of this version");
   const auto body = bytes.first(bytes.size() - sizeof sum);
   std::memcpy(&sum, bytes.data() + body.size(), sizeof sum);
-  if (sum != checksum(body))
-    refuse_handle("its checksum is wrong: it is cut short, or was changed");
+  if (sum != checksum(body)) refuse_handle("its checksum is wrong: it is truncated or changed");
   Handle handle;
   handle.owner = head.owner;
   handle.number = head.number;

@@ -18,7 +18,7 @@ namespace tensorbus::bus {
 //   std::string line = handle.text();                        // "tensorbus:..."
 //   Sample sample = tensorbus::bus::attach(Handle::parse(line));  // in another process
 struct TENSORBUS_API Handle {
-  // The layout of one tensor. For people to read; attaching compares it with the share.
+  // The layout of one tensor, for display. Attaching compares it with the share.
   struct Described {
     Layout layout;
     std::uint64_t offset = 0;  // of the first element, in its segment, in bytes

@@ -38,7 +38,7 @@ Shares::Added Shares::add(Offer offer, std::uint32_t uses, Clock::time_point unt
 }
 
 void Shares::keep(const Name& name, Offer offer, std::uint64_t carrier) {
-  Table kept;  // what the table does not take is destroyed without the mutex
+  Table kept;  // a share that the table does not take is destroyed without the mutex
   kept.emplace(name.number,
                Share{std::move(offer), name.key, 1, Clock::time_point::max(), carrier});
   const platform::MutexLock lock(mutex_);
@@ -102,18 +102,18 @@ Shares::Offer Shares::find(const Name& name, memory::Grant grant) const {
   if (found == shares_.end()) {
     if (name.number != 0 && (name.number < next_ || (name.number & kKept) != 0))
       throw Error(Code::kClosed,
-                  "it is no longer shared: its owner has closed it, or its uses or its time are "
-                  "spent");
-    throw Error(Code::kInvalidArgument, "its owner never shared anything under this number");
+                  "the tensors are no longer shared: their owner closed the share, or its uses or "
+                  "its ttl ran out");
+    throw Error(Code::kInvalidArgument, "invalid handle: its owner has no share of this number");
   }
   if (found->second.key != name.key)
-    throw Error(Code::kInvalidArgument, "its key does not fit: it was made up, or damaged");
+    throw Error(Code::kInvalidArgument, "invalid handle: its key is wrong");
   if (!found->second.open())
-    throw Error(Code::kClosed, "it is no longer shared: its uses or its time are spent");
+    throw Error(Code::kClosed, "the tensors are no longer shared: the uses or the ttl ran out");
   if (grant > found->second.offer.max_grant)
     throw Error(Code::kPermission,
-                "it is not shared to be written: share it with shared=True, or attach with access "
-                "read or private");
+                "the share is read-only: share it with shared=True, or attach with access read or "
+                "private");
   return found->second.offer;
 }
 

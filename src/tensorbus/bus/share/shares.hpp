@@ -22,7 +22,7 @@ class Shares {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // The shared sample; the entry tells where its descriptor lies.
+  // The shared sample. `entry` refers to its descriptor.
   struct Offer {
     link::Entry entry;
     link::PublishedRef issued;
@@ -36,33 +36,36 @@ class Shares {
     Elsewhere& operator=(const Elsewhere&) = delete;
     virtual ~Elsewhere() = default;  // drops it there, unless leave() was called
     virtual void leave() noexcept = 0;
-    // Returns true if its socket has all that it needs to keep the share, or if it is gone.
+    // Returns true if the participant's socket has all messages that it needs to keep the share, or
+    // if the participant is gone.
     virtual bool has_it() const = 0;
   };
   struct Name {
     std::uint64_t number = 0;
-    std::uint64_t key = 0;  // random: does not match if the number is guessed, or another share's
+    std::uint64_t key = 0;  // random: detects numbers that were guessed or are out of date
   };
 
   struct Added {
     Name name;
-    bool ends_first = false;  // before all others: call end_overdue() again
+    bool ends_first = false;  // ends before all other shares: call end_overdue() again
   };
 
   // This bit is set in the numbers under which other participants' shares are kept here.
   static constexpr std::uint64_t kKept = std::uint64_t{1} << 63;
 
-  // `carrier`: the channel through which the handle is sent; 0: unknown. `uses`: the share ends
-  // after so many attaches; 0: any number. `until`: the share ends then in any case.
+  // `carrier`: the channel through which the handle is sent; 0: unknown. `uses`: the number of
+  // attaches after which the share ends; 0: no limit. `until`: the time at which it ends in any
+  // case.
   Added add(Offer offer, std::uint32_t uses, Clock::time_point until, std::uint64_t carrier = 0);
   // Keeps another participant's share, for one use, unless a share of this name exists.
   void keep(const Name& name, Offer offer, std::uint64_t carrier);
   // Ends a share that is kept here.
   void drop(const Name& name) noexcept;
-  // Another participant keeps this share, too, as long as `elsewhere` lives: until the share ends
-  // here.
+  // Records that another participant keeps this share, too. That participant keeps it until
+  // `elsewhere` is destroyed: when the share ends here.
   void kept_by(std::uint64_t number, std::shared_ptr<Elsewhere> elsewhere) noexcept;
-  // Called when this participant ends: from now on keepers go on keeping shares that end here.
+  // Called when this participant ends. Afterwards, other participants keep their copies of shares
+  // that end here.
   void leave_to_keepers() noexcept;
   // Ends all shares that were sent through this carrier.
   void close_carried_by(std::uint64_t carrier) noexcept;
@@ -75,7 +78,7 @@ class Shares {
   // Error(kPermission) if it is not shared for writing.
   Offer find(const Name& name, memory::Grant grant) const;
   // Counts one use, before the attaching process is notified. The last use closes the share for
-  // others; then either end_if_spent() or undo_use() must follow.
+  // other processes; then either end_if_spent() or undo_use() must follow.
   void count_use(std::uint64_t number) noexcept;
   void end_if_spent(std::uint64_t number) noexcept;
   void undo_use(std::uint64_t number) noexcept;  // the share was not delivered
@@ -84,7 +87,7 @@ class Shares {
   // Returns the open shares of this participant.
   std::vector<ShareReport> report() const;
 
-  // Ends only the shares that are due; returns when to call it again.
+  // Ends only the shares that are due. Returns the time at which to call it again; empty: never.
   std::optional<Clock::time_point> end_overdue() noexcept;
 
  private:

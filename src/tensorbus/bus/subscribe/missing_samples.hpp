@@ -7,14 +7,14 @@
 
 namespace tensorbus::bus {
 
-// Samples of a publisher that its subscriber does not get, from `first` to before `end`. They were
-// dropped before the next sample that it got, or before the publisher closed. Or the last of them,
-// with a tensor on a device, could not be copied to host memory.
+// The samples from `first` to before `end` of a publisher, which its subscriber does not get. They
+// were dropped; or the last of them could not be read, for example because a copy to host memory
+// failed.
 struct MissingSamples {
   PublisherName publisher;
   std::uint64_t first = 0;
   std::uint64_t end = 0;
-  std::string why;  // why the last could not be copied; empty: dropped
+  std::string why;  // why the last could not be read; empty: dropped
 };
 
 }  // namespace tensorbus::bus

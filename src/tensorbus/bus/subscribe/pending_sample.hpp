@@ -9,16 +9,16 @@
 
 namespace tensorbus::bus {
 
-// What the next sample of a link waits for, after pop() and before the program can have it. Its
-// entry and its lease stay with the link (BorrowerLink::set_aside). A sample that waits only for
-// its own segment has no PendingSample. Guarded by the subscriber's mutex.
+// The state of a link's next sample between pop() and its delivery to the program. The link keeps
+// the sample's entry and lease (BorrowerLink::set_aside). A sample that waits only for its own
+// segment has no PendingSample. Guarded by the subscriber's mutex.
 //
-//   Asked     leases on others' memory, or copies of it in host memory, were requested
+//   Asked     leases on memory of other owners, or copies of it in host memory, were requested
 //     acquired() -> Acquired, or Refused
 //   Acquired  the leases or copies have come
 //     read with them: delivered, or Asked again (for copies), or Read
 //   Refused   they are not available: the sample is dropped
-//   Read      it was read, and the owner was asked to keep its pages, so that they can be pinned
+//   Read      the sample was read, and PIN was sent, so that its pages can be pinned
 //     the owner replied: delivered
 //
 // A sample that does not fit the rows of its target array is in the state Read, too: it is

@@ -7,7 +7,7 @@ namespace tensorbus::bus {
 
 enum class Pinning {
   kDone,   // pinned as far as the owner and the driver allow
-  kAsked,  // the owner was asked: call again after its reply, with the same sample
+  kAsked,  // PIN was sent: call again after the owner's reply, with the same sample
   kHalf,   // another pin ends in the middle of the sample: GPUs need a copy
 };
 

@@ -15,7 +15,7 @@ inline memory::Grant grant_for(Access access) noexcept {
   return access == Access::kShared ? memory::Grant::kWrite : memory::Grant::kRead;
 }
 
-// How a receiver gets its samples.
+// The options for reading samples.
 struct ReceiveOptions {
   Access access = Access::kRead;
   // The destination of tensors that were published on a device and came in host memory.

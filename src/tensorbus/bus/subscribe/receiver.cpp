@@ -94,7 +94,7 @@ Outcome Receiver::receive(Batch& batch, const platform::StopCondition& stop) {
   return waited == Outcome::kDone ? outcome : waited;
 }
 
-// Yields after the program's own time: a publisher may share the core.
+// Yields after options_.spin has passed, because a publisher may share the core.
 Outcome Receiver::spin(Batch& batch, const platform::StopCondition& stop,
                        std::chrono::nanoseconds most) {
   const platform::Deadline until(std::min(most, stop.timeout()));
@@ -145,12 +145,12 @@ Outcome Receiver::take(Batch& batch) {
   return Outcome::kDone;
 }
 
-// Takes another sample of a batch. The next call throws an Error that ends the batch.
+// Takes another sample of a batch. If an Error ends the batch, the next call throws it.
 bool Receiver::take_another(Batch& batch) {
   try {
     return take_next(batch) == Outcome::kDone;
   } catch (const Error& error) {
-    // A sample that lacked memory, or that is no row, is set aside, and is tried again.
+    // A sample that lacked memory, or that does not fit a row, is set aside, and is tried again.
     const bool is_no_row = batch.rows != nullptr && error.code() == Code::kInvalidArgument;
     if (error.code() != Code::kOutOfMemory && !is_no_row) pending_error_ = error;
   } catch (const std::bad_alloc&) {
@@ -190,7 +190,7 @@ bool Receiver::ready() {
   if (would_return()) return true;
   ask_to_rejoin();
   if (!event_ || !arm_event()) return false;
-  disarm_event();  // it came before the event was armed, so no publisher signals it
+  disarm_event();  // it may have come before the event was armed, without a notification
   return true;
 }
 
@@ -200,7 +200,8 @@ bool Receiver::would_return() const {
                      [](const LinkRef& link) { return link->ready() || link->at_hold_limit(); });
 }
 
-// Arms the event for all that ends a receive(). Returns true if receive() would return now.
+// Arms the event, so that every cause that ends a receive() signals it. Returns true if receive()
+// would return now.
 bool Receiver::arm_event() {
   platform::kill_point("receive.nothing_found");
   event_->clear();
@@ -215,7 +216,7 @@ bool Receiver::arm_event() {
 void Receiver::notify_lazily(bool lazily) {
   const platform::MutexLock lock(mutex_);
   if (std::exchange(lazily_, lazily) == lazily || !event_) return;
-  if (!event_armed_) return event_->signal();  // perhaps there is more
+  if (!event_armed_) return event_->signal();  // there may be more samples
   // The next try_receive() that finds no sample arms it in the new way.
   event_armed_ = all_notify_ = false;
   sleeper_.disarm_event();
@@ -224,17 +225,17 @@ void Receiver::notify_lazily(bool lazily) {
 
 // The descriptor stays readable until a try_receive() finds no sample; until then publishers need
 // not write to it. The first sample after an arm_event() that found none leaves the event armed:
-// publishers have notified of all samples since then, usually of this one only.
+// all samples since then have caused notifications, and usually there is only this one.
 void Receiver::disarm_event() {
   if (!event_armed_ || std::exchange(all_notify_, false)) return;
   event_armed_ = false;
   sleeper_.disarm_event();
-  if (lazily_) return;  // the program looks by itself
+  if (lazily_) return;  // the program also looks by itself
   if (!event_->readable())
     event_->signal();  // usually a notifier has fired, and the check is cheaper
 }
 
-// Removes ended links with empty rings; leases keep what they need of a link.
+// Removes ended links with empty rings. Leases on their samples keep the link objects.
 void Receiver::forget_ended_links() {
   settle();
   const std::size_t gone = std::erase_if(links_, [this](const LinkRef& link) {
@@ -297,7 +298,7 @@ bool Receiver::look_after_event() {
   return event_.has_value();
 }
 
-// Wakes the parked threads and those that poll.
+// Wakes parked threads and polling programs.
 void Receiver::wake_all() noexcept {
   sleeper_.wake_own();
   if (event_) event_->signal();
@@ -317,7 +318,7 @@ void Receiver::stop_here() noexcept {
 bool Receiver::has_left() const {
   const platform::MutexLock lock(mutex_);
   return std::ranges::any_of(
-      links_, [](const LinkRef& link) { return link->is_asked() || !link->empty(); });
+      links_, [](const LinkRef& link) { return link->is_requested() || !link->empty(); });
 }
 
 std::size_t Receiver::links() const {

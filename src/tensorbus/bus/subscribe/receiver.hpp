@@ -45,13 +45,14 @@ class Receiver {
   Receiver(std::string topic, const SubscriberOptions& options,
            std::shared_ptr<link::WakePage> wake_page, std::shared_ptr<DeviceCopier> copier);
 
-  // Requests leases on the memory that a link's next sample hands on; acquired() gets the result.
-  // Without it these samples are dropped. Called under mutex_, as is Stage.
+  // A function that requests leases on the memory that a link's next sample passes on; acquired()
+  // gets the result. Without this function, these samples are dropped. Called under mutex_, as is
+  // Stage.
   using Acquire = std::function<void(const std::shared_ptr<link::BorrowerLink>&,
                                      std::uint64_t token, tensor::Descriptor)>;
   void acquire_by(Acquire acquire) { acquire_ = std::move(acquire); }
-  // Requests copies of tensors on devices that this process cannot use; acquired() gets them, with
-  // the leases acquired before. Without it these samples are dropped.
+  // A function that requests copies of tensors on devices that this process cannot use; acquired()
+  // gets them, with the leases acquired before. Without this function, these samples are dropped.
   using Stage = std::function<void(const std::shared_ptr<link::BorrowerLink>&, std::uint64_t token,
                                    std::vector<OutOfReach>, AcquiredLeases)>;
   void stage_by(Stage stage) { stage_ = std::move(stage); }
@@ -64,7 +65,7 @@ class Receiver {
   const std::string& topic() const noexcept { return topic_; }
   const SubscriberOptions& options() const noexcept { return options_; }
   std::uint32_t wake_slot() const noexcept { return sleeper_.index(); }
-  // Returns the grant that it requests from its publishers.
+  // Returns the grant that this subscriber requests from its publishers.
   memory::Grant asks_for() const noexcept { return grant_for(options_.access); }
 
   // Waits for a sample: spins, then parks. Returns kClosed after close(), and with `end_of_stream`
@@ -75,7 +76,7 @@ class Receiver {
     Batch one{{&sample, 1}};
     return receive(one, stop);
   }
-  // Returns kTimedOut if no sample is there now. Throws the same errors.
+  // Returns kTimedOut if no sample is there now. Throws like receive().
   Outcome try_receive(Sample& sample) {
     Batch one{{&sample, 1}};
     return try_receive(one);
@@ -85,8 +86,9 @@ class Receiver {
   struct Batch {
     std::span<Sample> room;  // room for at least one
     std::size_t taken = 0;   // the number of samples received
-    // Takes the samples instead of `room`, which has room for one then; null: unused. Throws
-    // Error(kInvalidArgument) if the first sample is no row; the next call returns that sample.
+    // If set, takes the samples instead of `room`, which then has room for one.
+    // Error(kInvalidArgument) is thrown if the first sample does not fit a row; the next call
+    // without `rows` returns that sample.
     RowSink* rows = nullptr;
 
     bool full() const noexcept { return rows != nullptr ? rows->full() : taken == room.size(); }
@@ -101,16 +103,17 @@ class Receiver {
   // Returns a descriptor to poll: readable when try_receive() may find a sample. Each try_receive()
   // that finds none re-arms it. The first call makes it and sends each publisher a notifier.
   int event_descriptor();
-  // With `lazily`, publishers make the descriptor readable only when half of the samples that may
-  // wait are waiting, or when a set-aside sample can be tried again: for a program that looks by
-  // itself every few milliseconds.
+  // With `lazily`, the descriptor becomes readable only when half of the samples that may wait are
+  // waiting, or when a set-aside sample can be tried again. For a program that also looks by itself
+  // every few milliseconds.
   void notify_lazily(bool lazily);
-  // Returns true if the next sample of a publisher waits, for example for a copy from a GPU.
+  // Returns true if the next sample of a publisher was set aside, for example to wait for a copy
+  // from a GPU.
   bool has_set_aside() const;
   // Ends the wait for these samples: the next try_receive() drops them as not copied.
   void refuse_set_aside(const char* why);
-  // From now on receives only samples that were published before; from each later link only the
-  // samples that came with it.
+  // Afterwards receives only samples that were published before this call; from each later link,
+  // only the samples that are in its ring when it is accepted.
   void stop_here() noexcept;
   // Returns true if a sample is left that try_receive() may return later, or if a publisher has not
   // replied yet: samples that it has published may come with its reply.
@@ -119,8 +122,9 @@ class Receiver {
   void miss_what_is_left() noexcept;
   // Returns the number of publishers, including those that have ended and left samples.
   std::size_t links() const;
-  // Signals the descriptor if a sample was overlooked: a publisher can be stopped between its entry
-  // and its notification. Called every kParkSlice. Returns false if there is no descriptor.
+  // Signals the descriptor if a sample waits without a notification: a publisher can be stopped
+  // between its entry and its notification. Called every kParkSlice. Returns false if there is no
+  // descriptor.
   bool look_after_event();
 
   Outcome wait_for_publishers(std::uint32_t count, const platform::StopCondition& stop);
@@ -129,13 +133,13 @@ class Receiver {
   // Ends all links; held samples stay valid. Returns false if it was closed before.
   bool close();
   bool closed() const;
-  // With Device::host(): returns the samples since the last call that it does not get, at most
-  // 1,024 gaps.
+  // With Device::host(): returns the samples that this subscriber did not get since the last call,
+  // at most 1,024 gaps.
   std::vector<MissingSamples> take_missing();
 
   // The functions below are for the event loop only.
   void add(std::shared_ptr<link::BorrowerLink> link);
-  // Between these two calls a link will be added or refused: the stream cannot end.
+  // Between these two calls the stream cannot end, because a link will be added or refused.
   void expect_link();
   void expect_link_no_more();
   void accept(const std::shared_ptr<link::BorrowerLink>& link, const link::Accepted& accepted,
@@ -150,14 +154,14 @@ class Receiver {
                 std::variant<AcquiredLeases, Error> result);
   // Returns true if the sample still waits for acquired().
   bool awaits_leases(const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token) const;
-  // Removes a refused link. With kTypeMismatch, a receive() throws `why`.
+  // Removes a refused link. With kTypeMismatch, a later receive() throws `why`.
   void refuse(const std::shared_ptr<link::BorrowerLink>& link, Code code,
               std::string_view why) noexcept;
   // Counts a publisher that could not be joined.
   void not_joined(std::string_view why) noexcept;
-  // Writes a record of each sample received from now on into this ring; null: into none.
+  // Writes a record of each later sample into this ring; null: writes no records.
   void trace(std::shared_ptr<link::TraceRing> ring);
-  // Makes set-aside samples be tried again.
+  // Called when a segment has come. Set-aside samples are then tried again.
   void segment_came();
 
  private:
@@ -234,9 +238,10 @@ class Receiver {
   std::size_t turn_ TB_GUARDED_BY(mutex_) = 0;  // links take turns, so that none starves
   SampleCache spare_ TB_GUARDED_BY(mutex_);
   std::optional<PolledEvent> event_ TB_GUARDED_BY(mutex_);
-  bool event_armed_ TB_GUARDED_BY(mutex_) = false;  // publishers notify
-  bool lazily_ TB_GUARDED_BY(mutex_) = false;  // publishers notify when half of what may wait does
-  // All samples since the event was armed have notified, and the event was not cleared since.
+  bool event_armed_ TB_GUARDED_BY(mutex_) = false;  // publishers notify event_
+  bool lazily_ TB_GUARDED_BY(mutex_) = false;       // see notify_lazily()
+  // True if all samples since the event was armed have caused a notification, and the event was not
+  // cleared since.
   bool all_notify_ TB_GUARDED_BY(mutex_) = false;
   std::map<const link::BorrowerLink*, PendingSample> pending_ TB_GUARDED_BY(mutex_);
   std::vector<MissingSamples> missing_ TB_GUARDED_BY(mutex_);
@@ -246,7 +251,7 @@ class Receiver {
   Stage stage_;
   std::function<void()> links_gone_;
   std::function<void()> rejoin_;
-  // One for each link.
+  // One element for each link.
   std::vector<std::shared_ptr<device::PinnedBlocks>> pins_ TB_GUARDED_BY(mutex_);
   // The reasons of type mismatches that no call has thrown yet.
   std::deque<std::string> mismatches_ TB_GUARDED_BY(mutex_);

@@ -1,4 +1,5 @@
-// Takes samples from links: at once, or when what they wait for has come.
+// Takes samples from links: at once, or when the leases, copies or segments that they need have
+// come.
 #include <exception>
 #include <new>
 #include <utility>
@@ -17,7 +18,7 @@ constexpr std::size_t kMaxMissing = 1024;  // gaps not yet returned by take_miss
 }  // namespace
 
 // Reads the link's next sample. Counts and skips malformed samples, at most kSkippedAtATime: a
-// publisher that sends only these must not keep the thread here.
+// publisher that sends only malformed samples must not keep the thread here.
 bool Receiver::take_from(const LinkRef& link, Batch& batch) {
   link::Entry entry;
   for (int skipped = 0; skipped < kSkippedAtATime; ++skipped) {
@@ -62,7 +63,8 @@ bool Receiver::take_row(link::BorrowerLink& link, const link::Entry& entry, RowS
   return true;
 }
 
-// A sample that is no row is set aside as read, for the next receive().
+// Copies the sample that was just read into a row. If it does not fit, sets it aside as read, for
+// the next receive().
 void Receiver::give_to_rows(const LinkRef& link, const link::Entry& entry, Batch& batch) {
   Sample& sample = batch.room.front();
   if (batch.rows->take(sample)) {
@@ -144,7 +146,7 @@ void Receiver::end_broken(link::BorrowerLink& link) noexcept {
   try {
     stats_.last_refusal = "the queue from publisher " + std::to_string(link.source()->publisher) +
                           " of participant " + link.source()->participant.hex() +
-                          " contains data that no publisher writes: its link was ended";
+                          " contains invalid data: this subscriber has left it";
   } catch (const std::bad_alloc&) {  // the count still reports it
     stats_.last_refusal.clear();
   }
@@ -163,10 +165,10 @@ void Receiver::settle() noexcept {
   std::erase_if(to_settle_, [&given_back](link::BorrowerLink* link) {
     const Settled settled = link->settle();
     given_back = given_back || settled == Settled::kGivenBack;
-    return settled == Settled::kNobodyWaits;
+    return settled == Settled::kNoWaiter;
   });
-  // Pairs with Sleeper::enter(): it sees these writes, or this thread sees it sleep. A pop() needs
-  // no fence.
+  // Pairs with Sleeper::enter(): the publisher sees these writes, or this thread sees that the
+  // publisher sleeps. A pop() needs no fence.
   if (given_back) link::full_fence();
   for (link::BorrowerLink* const link : to_settle_) link->wake_publisher();
   to_settle_.clear();
@@ -230,7 +232,8 @@ void Receiver::miss_what_is_left() noexcept {
     if (link->stopped()) count_missed(*link, link->take_missed_before_stop());
 }
 
-// `end`: number after the last one. Without memory for the record, only `stats_` counts them.
+// `end`: the number after the last missing sample. Without memory for the record, only `stats_`
+// counts them.
 void Receiver::note_missing(const link::BorrowerLink& link, std::uint64_t end,
                             std::string why) noexcept {
   if (!receiving_.in_host_memory || missing_.size() == kMaxMissing) return;

@@ -68,15 +68,15 @@ bool RowSink::take(const Sample& sample) {
 }
 
 std::string RowSink::refusal(const Sample& sample) const {
-  std::string is = "of fields";
+  std::string is = "a structure without tensors";
   if (sample.tensors().size() == 1 && sample.field_bytes().empty()) {
     const Tensor& tensor = sample.tensors().front();
-    is = tensor.device().is_host() ? text_of(tensor.layout()) : "on a GPU";
+    is = tensor.device().is_host() ? text_of(tensor.layout()) : "a tensor on a GPU";
   } else if (!sample.tensors().empty()) {
-    is = "of " + std::to_string(sample.tensors().size()) + " tensors and fields";
+    is = "a structure of " + std::to_string(sample.tensors().size()) + " tensors";
   }
-  return "the next message is " + is + ", and the rows of the array are " + text_of(row_) +
-         ": receive() returns it";
+  return "the next message is " + is + ", but the rows of the array are " + text_of(row_) +
+         ": use receive()";
 }
 
 }  // namespace tensorbus::bus

@@ -12,20 +12,21 @@
 namespace tensorbus::bus {
 
 // Rows of an array of this process. Messages of one tensor with the dtype and shape of a row are
-// copied into them, in order. For one thread.
+// copied into them, in order. Used by one thread.
 class RowSink {
  public:
-  // `rows`: contiguous along its first dimension. Throws Error(kInvalidArgument) otherwise.
+  // `rows`: the layout of the array. Throws Error(kInvalidArgument) unless the array is contiguous
+  // and has memory and at least one row.
   RowSink(std::byte* first, const Layout& rows);
 
   std::size_t size() const noexcept { return size_; }
   std::size_t taken() const noexcept { return taken_; }
   bool full() const noexcept { return taken_ == size_; }
 
-  // Copies the tensor of an entry and returns true if it is a row in host memory of the lender that
-  // is mapped here. Otherwise changes nothing; SampleData::read() then reads it.
+  // If the entry is one tensor that fits a row and lies in mapped host memory of the lender, copies
+  // it and returns true. Otherwise changes nothing; SampleData::read() then reads the entry.
   bool take(link::LeaseSource& lender, const link::Entry& entry);
-  // Does the same for any sample.
+  // As above, for a sample that was read.
   bool take(const Sample& sample);
   // Returns the reason why take() has refused this sample.
   std::string refusal(const Sample& sample) const;

@@ -31,7 +31,7 @@ std::byte* Tensor::mutable_data() const {
     throw Error(
         Code::kInvalidArgument,
         "this tensor is read-only: to write to it, subscribe with Access::kPrivate (only this "
-        "subscriber sees it) or Access::kShared (all see it), or copy it");
+        "subscriber sees writes) or Access::kShared (all processes see them), or copy it");
   return const_cast<std::byte*>(data_);  // it points into a mapping that is writable
 }
 

@@ -33,7 +33,7 @@ namespace tensorbus::bus {
 struct ReceiveOptions;
 struct SampleData;
 
-// A received tensor in memory of its owner, leased as long as this object or a copy of it lives.
+// A received tensor in memory of its owner, leased as long as this object or a copy of it exists.
 // include/tensorbus/tensor.hpp describes the calls and their errors.
 class TENSORBUS_API Tensor {
  public:
@@ -91,7 +91,7 @@ class TENSORBUS_API Sample {
 
   const SampleHeader& header() const noexcept;
   // Returns the original publisher if a mirror published the sample, else null. Valid while the
-  // sample lives.
+  // sample exists.
   const link::MirrorOrigin* mirrored() const noexcept;
   // Returns the object that records the use of the sample in a trace, or null.
   const link::TracedSample* traced() const noexcept;

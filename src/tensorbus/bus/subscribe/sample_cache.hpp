@@ -18,8 +18,8 @@ class SampleCache {
   SampleCache(const SampleCache&) = delete;
   SampleCache& operator=(const SampleCache&) = delete;
 
-  // Allocates the next parts if the last were taken. If memory is short, the functions below
-  // allocate.
+  // Allocates the next parts if the last ones were taken. If memory is short now, the functions
+  // below allocate them.
   void refill() noexcept {
     if (taken_) [[unlikely]]
       make();

@@ -15,9 +15,9 @@ constexpr std::align_val_t kAlignment{64};
 std::shared_ptr<std::byte> private_memory(std::size_t bytes) {
   void* memory = ::operator new(bytes, kAlignment, std::nothrow);
   if (memory == nullptr)
-    throw Error(Code::kOutOfMemory, "no " + std::to_string(bytes) +
-                                        " bytes for a copy: address space (RLIMIT_AS) or memory "
-                                        "is used up");
+    throw Error(Code::kOutOfMemory, "no memory for a copy of " + std::to_string(bytes) +
+                                        " bytes: the address space (RLIMIT_AS) or the machine's "
+                                        "memory is used up");
   return {static_cast<std::byte*>(memory),
           [](std::byte* mine) { ::operator delete(mine, kAlignment); }};
 }
@@ -55,7 +55,7 @@ Sample SampleData::copy_of(const SampleData& original) {
   if (!parts->copier &&
       std::ranges::any_of(tensors, [](const Tensor& tensor) { return tensor.device().is_cuda(); }))
     throw Error(Code::kUnsupported,
-                "memory that was opened by a CUDA IPC handle: copy it by cudaMemcpyAsync");
+                "memory that a CUDA IPC handle opened is not copied here: use cudaMemcpyAsync");
   if (parts->copier) parts->copy_on_devices(*parts->copier, tensors);
   const std::shared_ptr<std::byte> memory = private_memory(plan.lay_out());
   plan.fill(memory.get(), tensor::Stores::kOrdinary);

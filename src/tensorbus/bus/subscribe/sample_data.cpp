@@ -272,7 +272,7 @@ SampleData::Read SampleData::read_leased(Sample& sample, link::LeaseSource& lend
       const Tensor::Reach reach = tensor.find_on_device(owner, from, span, how, *lease);
       if (reach == Tensor::Reach::kSegmentMissing) return Read::kSegmentMissing;
       if (reach == Tensor::Reach::kOutOfReach) {
-        out_of_reach = true;  // perhaps not the only one
+        out_of_reach = true;  // there may be others
         continue;
       }
       if (!lease->is_on_device()) lease->on_device(whole_at);
@@ -282,7 +282,7 @@ SampleData::Read SampleData::read_leased(Sample& sample, link::LeaseSource& lend
                                                         : owner.find_segment(from.segment);
       if (!mapping) return Read::kSegmentMissing;
       tensor.data_ = first_element(from.offset, span, *mapping);
-      if (how.device && !tensor.published_on_.is_host()) continue;  // it moves to the device
+      if (how.device && !tensor.published_on_.is_host()) continue;  // moves to the device
       lease->keep(mapping);
     }
     if (access != Access::kPrivate)
@@ -320,7 +320,8 @@ SampleData::Read SampleData::read_leased(Sample& sample, link::LeaseSource& lend
   return Read::kDone;
 }
 
-// Gives the lease to all tensors in leased memory except the last, which it returns; or null.
+// Gives the lease to all tensors in leased memory except the last one. Returns the last one; null
+// if there is none.
 Tensor* SampleData::give_keepers(const std::shared_ptr<link::Lease>& lease) noexcept {
   Tensor* last = nullptr;
   for (Tensor& tensor : tensors) {
@@ -332,8 +333,8 @@ Tensor* SampleData::give_keepers(const std::shared_ptr<link::Lease>& lease) noex
 }
 
 // Moves the tensors into private mappings of this sample: one for each segment, of the pages that
-// contain its tensors. Samples do not share mappings: a written page would show its old bytes in
-// every later sample there.
+// contain its tensors. Samples do not share mappings: a written page is a private copy, which would
+// hide the bytes of later samples.
 void SampleData::move_to_own_pages(link::LeaseSource& lender, const AcquiredLeases* acquired,
                                    const tensor::Descriptor& descriptor, link::Lease& lease) {
   struct Own {
@@ -370,16 +371,16 @@ void SampleData::copy_block(std::span<const std::byte> descriptor) {
   try {
     block_bytes.assign(descriptor.begin(), descriptor.end());
   } catch (const std::bad_alloc&) {
-    throw Error(Code::kOutOfMemory, "no " + std::to_string(descriptor.size()) +
-                                        " bytes for the fields of a sample: address space "
-                                        "(RLIMIT_AS) or memory is used up. Let go of some, or "
+    throw Error(Code::kOutOfMemory, "no memory for " + std::to_string(descriptor.size()) +
+                                        " bytes of a sample's fields: the address space "
+                                        "(RLIMIT_AS) or memory is used up. Release samples, or "
                                         "raise the limit");
   }
 }
 
 std::span<const std::byte> SampleData::copy(std::span<const std::byte> descriptor,
                                             const link::Entry& entry) {
-  if (!entry.is_inline() || descriptor.size() > link::kInlineBytes) {  // long ones: LentSample
+  if (!entry.is_inline() || descriptor.size() > link::kInlineBytes) {  // long: of a LentSample
     copy_block(descriptor);
     return block_bytes;
   }

@@ -81,7 +81,7 @@ void SampleData::put_on_device(Sample& sample, const std::shared_ptr<DeviceCopie
   sample.parts_->move_to(copier, device, moving, read);
 }
 
-// `read` keeps the bytes, all of which lie in host memory.
+// `read` keeps the bytes of the tensors, which all lie in host memory.
 void SampleData::move_to(const std::shared_ptr<DeviceCopier>& by, const Device& device,
                          std::span<Tensor* const> moving, std::shared_ptr<const void> read) {
   if (moving.empty()) return;

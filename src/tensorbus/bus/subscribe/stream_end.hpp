@@ -13,36 +13,37 @@
 
 namespace tensorbus::bus {
 
-// How the publishers of one subscriber have ended, and which of them it must join again
-// (docs/internals/protocol.md, "The end of a stream"). Not thread-safe: guarded by its subscriber's
-// mutex.
+// Records how the publishers of one subscriber have ended, and which of them the subscriber must
+// join again (docs/internals/protocol.md, "The end of a stream"). Not thread-safe: guarded by its
+// subscriber's mutex.
 class StreamEnd {
  public:
   using LinkRef = std::shared_ptr<link::BorrowerLink>;
 
-  // Allocates, so that recording the end of so many links allocates nothing.
+  // Allocates room for the ends of `links` more links. Recording these ends then allocates nothing.
   void reserve(std::size_t links) {
     cut_off_.reserve(cut_off_.size() + links);
     mirrors_.reserve(std::min(mirrors_.size() + links, kMaxMirrors));
   }
 
-  // Between these two calls a link will be added or refused: the stream cannot end.
+  // Between these two calls the stream cannot end, because a link will be added or refused.
   void expect_link() noexcept { ++expected_; }
   void expect_link_no_more() noexcept { --expected_; }
-  // The owner has accepted the link, which replaces a link that is gone, or one of `links` that has
-  // ended and still has samples.
+  // Called when the owner has accepted the link. The link replaces a link that is gone, or one of
+  // `links` that has ended and still has samples.
   void accepted(const link::BorrowerLink& link, std::span<const LinkRef> links) noexcept;
 
   // Records how a removed link ended. Returns the number of samples that its subscriber has missed.
   std::uint64_t note_end(const LinkRef& link) noexcept;
-  // The connection of a link is lost. If the link had been cut off before, it is now final whether
-  // its publisher had closed. Returns the number of samples that the subscriber has missed.
+  // Called when a link has ended, possibly for the second time: if it had been cut off before, it
+  // is now final whether its publisher had closed. Returns the number of samples that the
+  // subscriber has missed.
   std::uint64_t note_connection_lost(const LinkRef& link) noexcept;
-  // Returns the number of samples lost between links to mirrors that were broken off and those of
-  // `links` that replace them. Each link is replaced once.
+  // Returns the number of samples that were lost between links to mirrors that were broken off and
+  // the elements of `links` that replace them. Each link is replaced once.
   std::uint64_t follow_mirrors(std::span<const LinkRef> links) noexcept;
-  // Forgets publishers that cut the subscriber off and have closed since. A publisher with a new
-  // link is forgotten when that link is accepted. Returns their links.
+  // Removes the records of publishers that cut the subscriber off and have closed since. Returns
+  // their links. If a publisher gets a new link, accepted() removes its record.
   std::vector<LinkRef> forget_closed();
 
   // Returns true if all publishers have closed, and at least one in an orderly way. Called when the
@@ -55,8 +56,8 @@ class StreamEnd {
   bool look() noexcept;
   // Returns the publishers to join again, each once.
   std::vector<std::pair<Id, std::uint32_t>> take_rejoins();
-  // Returns the number of the first sample that the subscriber has not had of a publisher that cut
-  // it off; else kNoSequence.
+  // If the link's publisher has cut the subscriber off, returns the number of the first sample that
+  // the subscriber has not had; else kNoSequence.
   std::uint64_t resume_at(const link::BorrowerLink& link) const noexcept;
 
   void clear() noexcept {
@@ -74,7 +75,7 @@ class StreamEnd {
   std::uint64_t note_closed(const link::BorrowerLink& link) noexcept;
   void note_mirror(const link::BorrowerLink& link) noexcept;
 
-  // Mirrors that were broken off, oldest first. Beyond kMaxMirrors the oldest is forgotten.
+  // Mirrors that were broken off, oldest first. Beyond kMaxMirrors, the oldest one is removed.
   struct Mirror {
     std::shared_ptr<const link::MirrorOrigin> origin;
     std::uint64_t next = 0;  // sequence number
@@ -83,9 +84,9 @@ class StreamEnd {
   std::vector<Mirror> mirrors_;
 
   std::vector<CutOff> cut_off_;
-  std::uint32_t expected_ = 0;    // links that will be added
-  std::uint32_t broken_off_ = 0;  // publishers that died without a successor
-  bool one_has_closed_ = false;   // at least one publisher, in an orderly way
+  std::uint32_t expected_ = 0;    // links that are expected
+  std::uint32_t broken_off_ = 0;  // publishers that were broken off and not replaced
+  bool one_has_closed_ = false;   // at least one publisher has closed in an orderly way
 };
 
 }  // namespace tensorbus::bus

@@ -33,7 +33,8 @@ void Tracing::stop() noexcept {
 }
 
 void Tracing::stop_now() noexcept {
-  // Unmapped after the publishers and subscribers have released it, not under their mutexes.
+  // Keeps the ring until all publishers and subscribers have released it, so that it is not
+  // unmapped under their mutexes.
   const auto last = std::move(ring_);
   take_away(publishers_traced_);
   take_away(subscribers_traced_);

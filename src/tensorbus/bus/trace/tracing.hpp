@@ -18,8 +18,9 @@
 
 namespace tensorbus::bus {
 
-// Whether a tracer is connected, and for which topics (docs/tracing.md). Owned by ParticipantCore.
-// Thread-safe: while its mutex is held, no publisher or subscriber gets a stopped ring.
+// The connected tracer, if there is one: its ring, and the topics that it traces (docs/tracing.md).
+// Owned by Participant. Thread-safe: the mutex ensures that no publisher or subscriber gets a
+// ring that was stopped.
 class Tracing {
  public:
   using Publishers = std::function<std::vector<std::shared_ptr<Sender>>()>;
@@ -29,10 +30,10 @@ class Tracing {
       : self_(self), publishers_(std::move(publishers)), subscribers_(std::move(subscribers)) {}
 
   // Gives a new ring, charged to `charge`, to publishers and subscribers of these topics; without
-  // topics, to all. Throws Error(kUnsupported) if there is a tracer, Error(kOutOfMemory).
+  // topics, to all. Throws Error(kUnsupported) if a tracer is connected, Error(kOutOfMemory).
   std::shared_ptr<link::TraceRing> start(const std::vector<link::TopicName>& topics, pid_t tracer,
                                          memory::PeerCharge charge);
-  // Takes the ring away from all of them.
+  // Takes the ring away from all publishers and subscribers.
   void stop() noexcept;
 
   // Gives a new publisher or subscriber the ring, if there is one for its topic.

@@ -4,9 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
-// The part of the CUDA driver's interface (libcuda.so.1) that Tensorbus uses. Declared here, so
-// that the build needs nothing of CUDA. The names are CUDA's without their prefix; the numbers are
-// those of its ABI. tests/cuda/api_test.cpp compares both with cuda.h if that is installed.
+// The part of the CUDA driver's interface (libcuda.so.1) that Tensorbus uses. It is declared here,
+// so that the build does not need CUDA. The names are CUDA's names without their prefix; the
+// numbers are those of CUDA's ABI. tests/cuda/api_test.cpp compares both with cuda.h if cuda.h is
+// installed.
 //
 // Source: NVIDIA, "CUDA Driver API", version 13.0, https://docs.nvidia.com/cuda/cuda-driver-api/.
 namespace tensorbus::device::cu {
@@ -142,8 +143,8 @@ struct MemPoolPtrExportData {
 };
 static_assert(sizeof(MemPoolPtrExportData) == 64);
 
-// CALL(name, symbol, parameters): every function that is used, and the symbol to look up: the one
-// to which cuda.h of CUDA 12 and 13 maps the name.
+// CALL(name, symbol, parameters) lists every function that is used. `symbol` is looked up in the
+// library: cuda.h of CUDA 12 and 13 maps the name to it.
 #define TENSORBUS_CUDA_FUNCTIONS(CALL)                                                            \
   CALL(GetErrorName, cuGetErrorName, (Result, const char**))                                      \
   CALL(GetErrorString, cuGetErrorString, (Result, const char**))                                  \
@@ -217,7 +218,7 @@ static_assert(sizeof(MemPoolPtrExportData) == 64);
   CALL(EventQuery, cuEventQuery, (Event))
 
 struct Functions {
-// NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration has none
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration has no parentheses
 #define TENSORBUS_CUDA_MEMBER(name, symbol, parameters) Result(*name) parameters = nullptr;
   TENSORBUS_CUDA_FUNCTIONS(TENSORBUS_CUDA_MEMBER)
 #undef TENSORBUS_CUDA_MEMBER

@@ -26,7 +26,7 @@ void* load_library() {
   void* const library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
     refuse(std::string(::dlerror()) +
-           ". Install NVIDIA's driver, or, in a container, have its runtime pass it in");
+           ". Install NVIDIA's driver; in a container, use the NVIDIA container runtime");
   return library;  // stays loaded until the process ends
 }
 
@@ -37,7 +37,7 @@ std::string dotted(int version) {
 // Set by the first get(), never cleared. Release on write pairs with acquire on read.
 std::atomic<const CudaDriver*> initialised{nullptr};
 std::atomic<std::uint32_t> initialised_in{0};  // the fork generation
-std::atomic<bool> exiting{false};  // relaxed: a thread that misses the change loses nothing
+std::atomic<bool> exiting{false};              // relaxed: a thread may see the change late
 
 bool is_child() noexcept {
   return initialised.load(std::memory_order_acquire) != nullptr &&
@@ -64,7 +64,7 @@ CudaDriver::CudaDriver() {
            " or newer is needed");
   initialised_in.store(platform::fork_generation(), std::memory_order_relaxed);
   initialised.store(this, std::memory_order_release);
-  // Registered after the driver's own exit handlers, so that it runs before they do.
+  // Registered after the driver's exit handlers, so that it runs before them.
   std::atexit([] { exiting.store(true, std::memory_order_relaxed); });
 }
 
@@ -78,12 +78,13 @@ struct Loaded {
 platform::Immortal<Loaded> first_loaded;
 std::atomic<Loaded*> loaded{&*first_loaded};
 
-// The parent's mutex may be held by a thread that the child lacks.
+// Returns this process's object. A forked child makes its own, because a thread that the child
+// lacks may hold the parent's mutex.
 Loaded& loaded_here() {
   Loaded* found = loaded.load(std::memory_order_acquire);
   if (found->in == platform::fork_generation()) return *found;
   auto* const fresh = new Loaded;
-  // Release and acquire: all threads use the object of the first one.
+  // Release and acquire: all threads use the object of the thread that was first.
   if (loaded.compare_exchange_strong(found, fresh, std::memory_order_acq_rel,
                                      std::memory_order_acquire))
     return *fresh;
@@ -131,7 +132,7 @@ void CudaDriver::check(cu::Result result, const std::string& what) const {
   const std::string text = what + ": " + describe(result);
   switch (result) {
     case cu::Result::kOutOfMemory:
-      throw Error(Code::kOutOfMemory, text + ". The device has no memory left for it");
+      throw Error(Code::kOutOfMemory, text + ". The device has no free memory for it");
     case cu::Result::kNotSupported:
     case cu::Result::kNotPermitted:
     case cu::Result::kPeerAccessUnsupported:
@@ -141,8 +142,8 @@ void CudaDriver::check(cu::Result result, const std::string& what) const {
       throw Error(
           Code::kUnsupported,
           text +
-              ". The stream is being captured into a graph, or is the default stream beside "
-              "one that is: publish, receive and release outside of the capture");
+              ". The stream is being captured into a graph, or it is the default stream while "
+              "another one is captured: publish, receive and release outside of the capture");
     default:
       throw Error(Code::kSystem, text);
   }

@@ -12,14 +12,14 @@ namespace tensorbus::device {
 //   cuda.check(cuda.MemCreate(&handle, bytes, &prop, 0), "cuMemCreate of 64 MiB");
 class CudaDriver : public cu::Functions {
  public:
-  // Returns the driver; the first call loads and initialises it. Every call without a driver throws
-  // Error(kUnsupported) with the reason and the remedy. Throws Error(kForked) in a child of the
-  // process that initialised it.
+  // Returns the driver; the first call loads and initialises it. Without a driver, every call
+  // throws Error(kUnsupported) with the reason and the remedy. Throws Error(kForked) in a forked
+  // child of the process that initialised the driver.
   static const CudaDriver& get();
-  // Returns the driver for clean-up. Null in this kind of child, while the process exits (which
-  // frees its GPU memory), and if the driver was never loaded.
+  // Returns the driver for clean-up. Returns null in such a forked child, while the process exits
+  // (its exit frees its GPU memory), and if the driver was never loaded.
   static const CudaDriver* in_use() noexcept;
-  // Returns true in this kind of child, and while the process exits.
+  // Returns true in such a forked child, and while the process exits.
   static bool must_be_left_alone() noexcept;
 
   // Returns the version of CUDA that the driver supports: 12040 for 12.4.

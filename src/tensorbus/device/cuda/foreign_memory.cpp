@@ -9,7 +9,7 @@
 namespace tensorbus::device {
 namespace {
 
-// The driver's attributes of an address. The driver writes 1, 4 or 8 bytes of each.
+// The driver's attributes of an address. The driver writes 1, 4 or 8 bytes of each field.
 struct Facts {
   std::uint64_t type = 0;
   std::uint64_t managed = 0;
@@ -34,7 +34,7 @@ struct Facts {
   }
 };
 
-// Attributes unknown to the driver are 0.
+// Returns 0 for attributes that the driver does not have.
 Facts facts_of(cu::DevicePtr address) {
   using enum cu::PointerAttribute;
   Facts facts;
@@ -67,11 +67,11 @@ std::string ForeignMemory::why_no_handle(const Gpu& device, const std::byte* add
   const GpuScope scope(device);
   const Facts facts = facts_of(reinterpret_cast<cu::DevicePtr>(address));
   if (facts.managed != 0) return "it is managed memory (cudaMallocManaged)";
-  if (facts.pool != 0) return "it is of a memory pool (cudaMallocAsync)";
+  if (facts.pool != 0) return "it is memory of a pool (cudaMallocAsync)";
   cu::AllocationHandle chunk = 0;
   if (CudaDriver::get().MemRetainAllocationHandle(&chunk, const_cast<std::byte*>(address)) !=
       cu::Result::kSuccess)
-    return "the driver has none for it, as for memory that was opened from a handle itself";
+    return "the driver has none for it, for example because a handle opened it";
   (void)CudaDriver::get().MemRelease(chunk);
   return "it is virtual memory (cuMemCreate: PyTorch's expandable segments, or memory of the bus)";
 }
@@ -102,8 +102,8 @@ std::optional<ForeignMemory> ForeignMemory::allocation_around(const Gpu& device,
   return found;
 }
 
-// An allocation is exported by its first byte. If two driver calls disagree about its first byte or
-// size, other processes might get adjacent memory, so it is refused.
+// An allocation is exported by its first byte. If two driver calls return different first bytes or
+// sizes, the memory is refused, because other processes might get adjacent memory.
 std::optional<ForeignMemory> ForeignMemory::pooled_around(const Gpu& device, cu::DevicePtr address,
                                                           std::size_t bytes) {
   const Facts facts = facts_of(address);
@@ -214,7 +214,7 @@ namespace {
 
 HandleRefused::Why reason_of(cu::Result result) noexcept {
   switch (result) {
-    case cu::Result::kInvalidContext:  // ours is current, so the driver means the handle
+    case cu::Result::kInvalidContext:  // our context is current, so the handle is the cause
       return HandleRefused::Why::kOwn;
     case cu::Result::kInvalidValue:
     case cu::Result::kMapFailed:

@@ -28,7 +28,7 @@ std::vector<const Gpu*> Gpu::look() {
 }
 
 const std::vector<const Gpu*>& Gpu::all() {
-  (void)CudaDriver::get();  // throws in a child of the process that called this first
+  (void)CudaDriver::get();  // throws in a forked child of the process that called this first
   static const auto& devices = *new std::vector<const Gpu*>(look());
   return devices;
 }

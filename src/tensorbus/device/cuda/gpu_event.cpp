@@ -29,7 +29,7 @@ bool GpuEvent::has_passed() const noexcept {
   const CudaDriver* const cuda = CudaDriver::in_use();
   if (cuda == nullptr) return false;
   try {
-    const GpuScope scope(device_);  // a capture in another thread forbids the query elsewhere
+    const GpuScope scope(device_);  // otherwise a capture in another thread forbids the query
     return cuda->EventQuery(event_) != cu::Result::kNotReady;
   } catch (const Error&) {  // the device is lost
     return true;

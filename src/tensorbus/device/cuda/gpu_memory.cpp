@@ -17,7 +17,7 @@ cu::AllocationProp exportable(const Gpu& device) {
   prop.type = cu::AllocationType::kPinned;
   prop.requested_handle_types = cu::HandleType::kPosixFd;
   prop.location = location_of(device);
-  // Lets network cards access the memory, where the device supports that.
+  // Network cards can then access the memory, if the device supports that.
   prop.flags.rdma_capable =
       device.attribute(cu::DeviceAttribute::kRdmaWithVirtualMemorySupported) != 0 ? 1 : 0;
   return prop;

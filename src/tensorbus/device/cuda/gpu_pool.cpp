@@ -11,7 +11,8 @@
 namespace tensorbus::device {
 namespace {
 
-// One for each process; never destroyed. In a child the driver refuses first.
+// One for each process; never destroyed. A forked child never uses it, because CudaDriver::get()
+// throws first.
 struct Imported {
   platform::Mutex mutex;  // held while a pool is imported or destroyed
   std::map<cu::MemoryPool, std::size_t> users TB_GUARDED_BY(mutex);
@@ -26,7 +27,7 @@ void require(cu::Result result, const Gpu& device, const char* call) {
                   " cannot be opened here: " + call + ": " + CudaDriver::get().describe(result));
 }
 
-// One call for each device, so that only devices that cannot reach the pool are refused.
+// One call for each device, so that only devices that cannot reach the pool fail.
 void let_peers_read(const CudaDriver& cuda, const Gpu& device, cu::MemoryPool pool) {
   for (const Gpu* peer : gpu_peers_of(device)) {
     const cu::AccessDesc access{{cu::LocationType::kDevice, peer->ordinal()},
@@ -40,7 +41,7 @@ void let_peers_read(const CudaDriver& cuda, const Gpu& device, cu::MemoryPool po
 ImportedPool::ImportedPool(const Gpu& device, const platform::Fd& descriptor) : device_(device) {
   const CudaDriver& cuda = CudaDriver::get();
   const GpuScope scope(device);
-  decltype(Imported::users) one;  // allocated before there is anything to undo
+  decltype(Imported::users) one;  // allocated first: no later step must be undone
   one.emplace(nullptr, 0);
   auto node = one.extract(one.begin());
   void* const fd = reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor.get()));

@@ -14,7 +14,8 @@ constexpr std::uintptr_t kPerThread = 2;
 
 std::atomic<void (*)(const Gpu&)> broken_listener{nullptr};
 
-// Errors after which a context runs nothing (cuda.h: "the process must be terminated").
+// Returns true for errors after which a context runs nothing (cuda.h: "the process must be
+// terminated").
 bool breaks_context(cu::Result result) noexcept {
   const int number = static_cast<int>(result);
   return number == 214 || number == 220 || number == 700 || number == 702 || number == 709 ||
@@ -37,8 +38,8 @@ void GpuStream::require_usable_in_scope(const char* for_what) const {
   if (reinterpret_cast<std::uintptr_t>(stream_) == kPerThread)
     throw Error(Code::kUnsupported,
                 std::string(for_what) +
-                    " is not possible on the per-thread default stream, which is another one in "
-                    "the thread that releases: make a stream, or use the legacy default stream");
+                    " is not possible on the per-thread default stream, because each thread has "
+                    "its own: make a stream, or use the legacy default stream");
   const CudaDriver& cuda = CudaDriver::get();
   auto status = cu::CaptureStatus::kNone;
   check(cuda.StreamIsCapturing(stream_, &status), "cuStreamIsCapturing");
@@ -58,7 +59,7 @@ void GpuStream::check(cu::Result result, const char* what) const {
   CudaDriver::get().check(result, what);
 }
 
-void GpuStream::tell_of_broken_devices(void (*listener)(const Gpu&)) noexcept {
+void GpuStream::on_broken_devices(void (*listener)(const Gpu&)) noexcept {
   broken_listener.store(listener, std::memory_order_release);
 }
 

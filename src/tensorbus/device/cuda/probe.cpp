@@ -52,7 +52,7 @@ DeviceFindings probe_memory(const Gpu& device) {
   return found;
 }
 
-// Asks the driver. Maps memory too, if the reader has a context and the owner can share memory.
+// Queries the driver. Also maps memory if the reader has a context and the owner can share memory.
 ProbeResult probe_peer(const DeviceFindings& reader, const DeviceFindings& owner) {
   return found_by([&] {
     const Gpu& reads = Gpu::at(reader.ordinal);
@@ -71,7 +71,7 @@ std::vector<PeerFinding> probe_peers(const std::vector<DeviceFindings>& devices)
   return peers;
 }
 
-// Returns the usual reason for failures on this kind of machine; empty for ordinary ones.
+// Returns the usual reason for failures on this kind of machine; empty if none is known.
 std::string usual_reason(const DeviceFindings& device, bool wsl) {
   if (wsl) return "This is WSL2, whose driver lacks parts of memory sharing between processes";
   if (device.integrated)

@@ -18,7 +18,7 @@ using platform::Deadline;
 
 constexpr std::chrono::microseconds kPollSlice{100};
 
-// Memory of a device twice: the owner's, and as a borrower imports it.
+// Memory of a device twice: as its owner has it, and as a borrower imports it.
 struct SharedPages {
   explicit SharedPages(const Gpu& device)
       : owners(device, gpu_granularity(device)),
@@ -38,7 +38,7 @@ void allow(const GpuMapping& mapping, const Gpu& reader, cu::AccessFlags access,
       "cuMemSetAccess " + what);
 }
 
-// A non-blocking stream of our own. If it has work in the destructor, it is left to the driver.
+// A non-blocking stream. If it still has work in the destructor, it is not destroyed.
 class TrialStream {
  public:
   explicit TrialStream(const Gpu& device) : device_(device) {
@@ -149,7 +149,7 @@ class OrderTrial {
   }
 
  private:
-  // The reader waits first: otherwise the value might already be there.
+  // The reader waits first: otherwise the value might have been written already.
   void exchange() {
     constexpr Mark kExpected{0, 1};
     timelines_->borrower.wait(reader_.get(), kExpected);
@@ -167,7 +167,7 @@ class OrderTrial {
     const Mark first = timelines_->lender.signal(writer_.get());
     timelines_->lender.wait_for_own(reader_.get(), first);
     const Mark answer = timelines_->borrower.signal(reader_.get());
-    // The writer's value comes after the event that the reader waits for.
+    // The writer's value is written after the event that the reader waits for.
     const Deadline deadline(patience_);
     if (!reader_.is_idle_by(deadline) || !writer_.is_idle_by(deadline) ||
         !timelines_->borrower.reached(first) || !timelines_->lender.reached(answer))
@@ -179,7 +179,8 @@ class OrderTrial {
     throw Error(Code::kTimeout, what + " after " + std::to_string(waited) + " ms");
   }
 
-  // Writes the values from the host. If a stream still does not continue, its timeline is leaked.
+  // Writes the values from the host, so that the streams continue. If a stream still does not
+  // continue, the timelines are leaked.
   void release() noexcept {
     timelines_->borrower.peer_died();
     bool idle = false;
@@ -189,7 +190,7 @@ class OrderTrial {
     } catch (const Error&) {  // the device is lost: its state is unknown
     }
     if (!idle) return (void)timelines_.release();
-    timelines_->lender.give_up();  // does not wait for values that were never written
+    timelines_->lender.give_up();  // so its end does not wait for missing values
     timelines_->borrower.give_up();
   }
 
@@ -243,7 +244,7 @@ void ask_for_peer_access(const Gpu& reader, const Gpu& owner) {
   int can = 0;
   cuda.check(cuda.DeviceCanAccessPeer(&can, reader.handle(), owner.handle()),
              "cuDeviceCanAccessPeer");
-  if (can == 0) throw Error(Code::kUnsupported, "cuDeviceCanAccessPeer says no");
+  if (can == 0) throw Error(Code::kUnsupported, "cuDeviceCanAccessPeer returned 0");
 }
 
 void try_peer_access(const Gpu& reader, const Gpu& owner) {

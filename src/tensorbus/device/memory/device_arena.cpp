@@ -94,7 +94,7 @@ void DeviceArena::grow_for(std::size_t bytes, memory::Grant most) {
 }
 
 // Numbers are used in turn, and wrap around. A borrower is notified of a retired segment before it
-// learns of the next segment with the same number.
+// gets another segment with the same number.
 memory::SegmentId DeviceArena::free_number() {
   check(segments_.size() < memory::SegmentId::kMaxOfDevice);
   const auto ordinal = static_cast<std::uint32_t>(device_.ordinal());
@@ -110,11 +110,11 @@ void DeviceArena::require_room(std::size_t bytes, std::size_t asked) const {
   if (bytes <= options_.budget_bytes - reserved_bytes_) return;
   throw Error(Code::kOutOfMemory,
               std::to_string(asked) +
-                  " bytes asked for on cuda:" + std::to_string(device_.ordinal()) + ", but " +
+                  " bytes requested on cuda:" + std::to_string(device_.ordinal()) + ", but " +
                   std::to_string(blocks_.bytes()) + " bytes of " + std::to_string(reserved_bytes_) +
                   " are in use and the byte budget there is " +
                   std::to_string(options_.budget_bytes) +
-                  ": wait for subscribers to let go, or raise cuda_budget_bytes "
+                  ": wait until subscribers release samples, or raise cuda_budget_bytes "
                   "(TENSORBUS_CUDA_BUDGET)");
 }
 
@@ -134,10 +134,10 @@ void DeviceArena::note_idle(memory::SegmentId number) noexcept {
   Segment& segment = segments_.at(number);
   if (blocks_.any_in(number)) return;
   segment.idle_since = Clock::now();
-  if (segments_.size() > 1) tell_idle();
+  if (segments_.size() > 1) notify_idle();
 }
 
-void DeviceArena::tell_idle() noexcept {
+void DeviceArena::notify_idle() noexcept {
   if (!reported_idle_ && idle_listener_) idle_listener_();
   reported_idle_ = true;
 }
@@ -173,7 +173,7 @@ void DeviceArena::retire_idle(Clock::time_point now) {
                       std::any_of(segments_.begin(), segments_.end(),
                                   [](const auto& item) { return item.second.idle_since; });
     reported_idle_ = false;
-    if (more) tell_idle();
+    if (more) notify_idle();
   }
   DeferredReleaser::let_go(std::move(gone));
 }

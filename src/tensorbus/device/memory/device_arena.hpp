@@ -27,11 +27,11 @@ struct DeviceArenaOptions {
 };
 
 // A participant's memory on one device: allocations that can be exported as descriptors, divided
-// into blocks. Like host memory it has private records and two pools (see Arena). A borrower could
-// map any of it for writing, so the pools only separate what borrowers are allowed to write. A
-// returned block is reused when the stream that wrote it has finished; a loan that is dropped
-// unpublished must have no pending work. A segment unused for kIdle goes back to the device, except
-// the last one.
+// into blocks. Like Arena it has private records and two pools. A borrower could map any segment
+// for writing, so the pools only separate the memory that borrowers are allowed to write. A
+// returned block is reused when the stream that wrote it has finished. A loan that is dropped
+// unpublished must have no pending work. A segment that was unused for kIdle is returned to the
+// device, except the last segment.
 //
 // Invariants, guarded by `mutex_`:
 // 1. Every byte of every segment is in exactly one block, one resting block, or one free extent.
@@ -44,7 +44,7 @@ class DeviceArena : public memory::BlockHome, public std::enable_shared_from_thi
   static std::shared_ptr<DeviceArena> create(const Gpu& device, const DeviceArenaOptions& options,
                                              std::shared_ptr<WriteMarks> marks);
 
-  // Blocks that streams still write to stay until those streams have finished.
+  // Blocks to which streams still write stay until these streams have finished.
   ~DeviceArena() override;
 
   const Gpu& device() const noexcept { return device_; }
@@ -64,9 +64,10 @@ class DeviceArena : public memory::BlockHome, public std::enable_shared_from_thi
   void retire_idle(Clock::time_point now);
   std::vector<memory::SegmentId> take_retired();
   // Sets a function that is called when a segment becomes idle: retire_idle() is due after kIdle.
-  // It must not throw, nor take a lock that callers of this class hold. Set before the first block.
+  // The function must not throw, nor take a lock that callers of this class hold. Call this before
+  // the first block is allocated.
   void on_idle(std::function<void()> listener);
-  // Called when the participant ends and nothing listens. Blocks may live on.
+  // Called when the participant ends. Blocks may outlive it.
   void close() { on_idle({}); }
 
   // Returns the use of this arena, without the values of the whole process.
@@ -85,7 +86,7 @@ class DeviceArena : public memory::BlockHome, public std::enable_shared_from_thi
   void wake_rested() noexcept TB_REQUIRES(mutex_);
   bool free(memory::Block& block) noexcept override;
   void note_idle(memory::SegmentId segment) noexcept TB_REQUIRES(mutex_);
-  void tell_idle() noexcept TB_REQUIRES(mutex_);
+  void notify_idle() noexcept TB_REQUIRES(mutex_);
   memory::SegmentId free_number() TB_REQUIRES(mutex_);
   memory::FreeExtents& free_of(memory::Grant most) noexcept TB_REQUIRES(mutex_) {
     return free_[static_cast<std::size_t>(most)];
@@ -103,9 +104,8 @@ class DeviceArena : public memory::BlockHome, public std::enable_shared_from_thi
   mutable platform::Mutex mutex_;
   std::map<memory::SegmentId, Segment> segments_ TB_GUARDED_BY(mutex_);
   memory::LivingBlocks blocks_ TB_GUARDED_BY(mutex_);
-  std::array<memory::FreeExtents, 2> free_
-      TB_GUARDED_BY(mutex_);  // by the most that may be granted
-  // Returned before they were completely written.
+  std::array<memory::FreeExtents, 2> free_ TB_GUARDED_BY(mutex_);  // by the maximum grant
+  // A block that was returned before it was completely written.
   struct Rested {
     std::uint64_t write_mark = 0;
     memory::FreeExtents::Taken taken;

@@ -9,7 +9,7 @@
 
 namespace tensorbus::device {
 
-// The records of a new block, allocated before any step that would have to be undone.
+// The records of a new block. They are allocated first, so that no later step must be undone.
 class DeviceExports::Room {
  public:
   explicit Room(std::shared_ptr<const void> keeper) : block_(new memory::Block) {
@@ -29,11 +29,11 @@ class DeviceExports::Room {
   Blocks::node_type node_;
 };
 
-// Handles of chunks are released in a thread that may call the driver.
+// DeferredReleaser's thread releases the handles of chunks, because it may call the driver.
 DeviceExports::~DeviceExports() {
   for (auto& [number, segment] : segments_) try {
       DeferredReleaser::let_go(DeferredReleaser::Kept(1, std::move(segment.memory)));
-    } catch (const std::bad_alloc&) {  // then they are released here
+    } catch (const std::bad_alloc&) {  // the memory is then released here
     }
 }
 
@@ -62,7 +62,7 @@ DeviceExports::Segments::iterator DeviceExports::segment_holding(const ForeignMe
                       [&](const auto& item) { return item.second.memory->holds(memory); });
 }
 
-// Two threads may each make a segment for the same memory; then there are two.
+// If two threads do this for the same memory, each makes a segment.
 bool DeviceExports::make_segment(ForeignMemory memory) {
   const bool pooled = memory.kind() == ForeignMemory::Kind::kPool;
   if (!memory.make_shareable()) return false;
@@ -88,8 +88,8 @@ bool DeviceExports::make_segment(ForeignMemory memory) {
   return true;
 }
 
-// Retires earlier memory at this place: it was freed, unless its keeper did not keep it. Returns
-// false if all possible segments are in use, or too many are closing.
+// Retires the segments of earlier memory at the same addresses: that memory is gone. Returns false
+// if all possible segments are in use, or too many are closing.
 bool DeviceExports::make_way_for(const ForeignMemory& memory, std::vector<Segment>& gone) {
   if (memory.kind() == ForeignMemory::Kind::kPool && closing() >= kMaxClosing) return false;
   for (auto at = segments_.begin(); at != segments_.end();) {
@@ -180,7 +180,8 @@ std::shared_ptr<const void> DeviceExports::held(memory::SegmentId segment) const
   return segments_.at(segment).hold;
 }
 
-// Called with mutex_ held. A pool is due at once: a thread may wait for its keeper's release.
+// Called with mutex_ held. A pool's segment is due at once: a thread may wait for the release of
+// its keeper.
 bool DeviceExports::is_due(const Segment& segment, Clock::time_point now) {
   const bool has_keeper = segment.hold && !segment.hold->keeper.empty();
   return segment.blocks == 0 && (has_keeper || now - segment.used >= kIdle);

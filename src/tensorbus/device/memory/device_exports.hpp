@@ -18,21 +18,21 @@
 namespace tensorbus::device {
 
 // Memory of other allocators that a participant lends. Each allocation, or row of chunks, is a
-// segment of its own, remembered for a while after its last use. Each tensor is a block, which
-// holds its keeper until its last reference is gone. For memory of a pool, the last keeper stays
-// until all borrowers that were sent the segment have closed it. Thread-safe; no lock is held while
-// the driver is called or a keeper is released.
+// segment, which is kept for a while after its last use. Each tensor is a block, which holds its
+// keeper until the last reference to the block is gone. For memory of a pool, the last keeper stays
+// until all borrowers that got the segment have closed it. Thread-safe; no lock is held while the
+// driver is called or a keeper is released.
 class DeviceExports : public memory::BlockHome, public std::enable_shared_from_this<DeviceExports> {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::size_t kMaxSegments = 256;
   static constexpr std::size_t kMaxClosing = 128;  // with more, memory of pools is not lent
-  static constexpr std::chrono::seconds kIdle{5};  // until a segment is forgotten
+  static constexpr std::chrono::seconds kIdle{5};  // until an unused segment is retired
 
   explicit DeviceExports(const Id& self) : self_(self) {}
   ~DeviceExports() override;
 
-  // Returns a block of these bytes. Empty if other processes cannot get them for any reason.
+  // Returns a block of these bytes; empty if other processes cannot get them.
   memory::BlockRef lend(const Gpu& device, const std::byte* first, std::size_t bytes,
                         std::shared_ptr<const void> keeper);
   // See Arena.
@@ -41,21 +41,22 @@ class DeviceExports : public memory::BlockHome, public std::enable_shared_from_t
   // Returns the memory of a segment that has blocks.
   std::shared_ptr<const ForeignMemory> memory_of(memory::SegmentId segment) const;
 
-  // Returns the hold on a segment with blocks. The borrower's connection keeps it until the
-  // borrower has closed the segment. Null for memory that may be freed earlier.
+  // Returns the hold on a segment that has blocks. The borrower's connection keeps it until the
+  // borrower has closed the segment. Returns null for memory that may be freed before that.
   std::shared_ptr<const void> held(memory::SegmentId segment) const;
 
-  // Forgets segments that were not used for a while, and memory that its allocator has freed.
+  // Retires segments that were not used for kIdle, and segments whose memory was freed by its
+  // allocator.
   void retire_idle(Clock::time_point now);
   std::vector<memory::SegmentId> take_retired();
   // Sets a function that is called when retire_idle() is due again, or when borrowers must be
-  // notified of retired segments. Set before the first lend().
+  // notified of retired segments. Call this before the first lend().
   void on_first(std::function<void()> listener) { first_listener_ = std::move(listener); }
 
   struct Stats {
     std::size_t segments = 0;
     std::size_t blocks = 0;
-    std::size_t closing = 0;  // of pools, not yet closed by some borrower
+    std::size_t closing = 0;  // of pools, not yet closed by all borrowers
     std::uint64_t lent = 0;   // blocks, in total
   };
   Stats stats() const;
@@ -101,7 +102,7 @@ class DeviceExports : public memory::BlockHome, public std::enable_shared_from_t
   Segments segments_ TB_GUARDED_BY(mutex_);
   Blocks blocks_ TB_GUARDED_BY(mutex_);
   std::vector<memory::SegmentId> retired_ TB_GUARDED_BY(mutex_);
-  // Those of retired segments.
+  // The holds on retired segments.
   mutable std::vector<std::weak_ptr<const Hold>> closing_ TB_GUARDED_BY(mutex_);
   std::uint32_t next_segment_ TB_GUARDED_BY(mutex_) = 0;
   std::uint64_t next_generation_ TB_GUARDED_BY(mutex_) = 1;

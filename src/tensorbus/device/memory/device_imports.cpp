@@ -16,7 +16,8 @@
 namespace tensorbus::device {
 namespace {
 
-// One for each process; never destroyed. In a child the driver refuses first.
+// One for each process; never destroyed. A forked child never uses it, because CudaDriver::get()
+// throws first.
 struct Tables {
   platform::Mutex own_mutex;
   std::map<DeviceImports::Name, GpuRange> own TB_GUARDED_BY(own_mutex);
@@ -28,7 +29,7 @@ struct Tables {
 
 platform::Immortal<Tables> tables;
 
-// One user's share of an open range.
+// A user's reference to an open range.
 struct Share : GpuRange {
   explicit Share(DeviceImports::Range whole, std::shared_ptr<const void> afterwards = nullptr)
       : GpuRange(*whole), kept{std::move(whole), std::move(afterwards)} {}

@@ -12,7 +12,8 @@
 namespace tensorbus::device {
 
 // Memory of other allocators in this process: memory opened from other processes, and memory that
-// this process lends, because it cannot open its own. Thread-safe.
+// this process lends. The second is listed because a process cannot open its own memory.
+// Thread-safe.
 class DeviceImports {
  public:
   struct Name {
@@ -22,7 +23,7 @@ class DeviceImports {
   };
   using Range = std::shared_ptr<const GpuRange>;
 
-  // While it lives, this process finds its own memory under this name.
+  // While this object exists, find_own() finds the memory under this name.
   class Own {
    public:
     Own(const Name& name, const GpuRange& range);
@@ -42,15 +43,17 @@ class DeviceImports {
   // Returns true if this byte lies in an allocation that was opened by a handle.
   static bool is_opened(const std::byte* address);
 
-  // All ranges returned here may be released in any thread; a thread that may wait for a GPU closes
-  // them. Opens an allocation by its handle, which no peer can forge, once for the whole process
-  // and device. Throws what OpenedMemory throws.
+  // Opens an allocation by its handle, which no peer can forge, once for the whole process and
+  // device. Throws what OpenedMemory throws. All ranges returned here and below may be released in
+  // any thread; DeferredReleaser's thread closes them, because that may wait for a GPU.
   static Range open(const Gpu& device, const cu::IpcMemHandle& handle);
-  // Returns its first bytes. Also throws Error(kProtocol) if the allocation is smaller.
+  // Returns the first `bytes` bytes of it. Also throws Error(kProtocol) if the allocation is
+  // smaller.
   static Range open(const Gpu& device, const cu::IpcMemHandle& handle, std::size_t bytes);
   // Opens an allocation of a pool by its name in the pool, also once for the process. `afterwards`
-  // is released when this user has finished; if it was the last user, after the memory is freed.
-  // Throws what PooledMemory throws, and Error(kProtocol) if the allocation is smaller.
+  // is released when the returned range has been released; if it was the last range of the
+  // allocation, after the memory is freed. Throws what PooledMemory throws, and Error(kProtocol) if
+  // the allocation is smaller.
   static Range open_pooled(const Gpu& device, const platform::Fd& pool,
                            const std::array<std::byte, 64>& name, std::size_t bytes,
                            std::shared_ptr<const void> afterwards);

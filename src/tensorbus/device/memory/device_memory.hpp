@@ -24,27 +24,27 @@ class DeviceMemory {
   // Throws what DeviceArena::create() and allocate() throw.
   memory::BlockRef allocate(const Gpu& device, std::size_t bytes,
                             memory::Grant most = memory::Grant::kRead);
-  // See Arena. The lookup by address only finds blocks of arenas.
+  // See Arena. The lookup by address finds only blocks of arenas.
   memory::BlockRef find(const void* address) const noexcept;
   memory::BlockRef find(memory::SegmentId segment, std::uint64_t offset,
                         std::uint64_t generation) const noexcept;
 
-  // For a segment that has blocks.
+  // The segment must have blocks.
   const Gpu& device_of(memory::SegmentId segment) const;
 
-  // For a segment of an arena that has blocks.
+  // The segment must belong to an arena and have blocks.
   memory::SharedSegment share_segment(memory::SegmentId id) const;
 
-  // For the arenas: see DeviceArena. Set before the first block.
+  // These three apply to all arenas: see DeviceArena. Set the listener before the first block.
   void on_idle(std::function<void()> listener) { idle_listener_ = std::move(listener); }
   void retire_idle(DeviceArena::Clock::time_point now);
   void close();
-  // Of arenas and of other allocators' memory.
+  // Returns the retired segments of arenas and of other allocators' memory.
   std::vector<memory::SegmentId> take_retired();
 
   DeviceExports& exports() noexcept { return *exports_; }
   WriteMarks& marks() noexcept { return *marks_; }
-  // By the device's ordinal.
+  // Returns the use of each arena by the device's ordinal.
   std::map<int, ArenaUse> stats() const;
 
  private:

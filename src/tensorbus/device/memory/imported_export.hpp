@@ -13,7 +13,8 @@
 
 namespace tensorbus::device {
 
-// An owner's description of another allocator's memory, in one message or one for each chunk.
+// One message of an owner's description of another allocator's memory. A description has one
+// message, or one for each chunk.
 struct ExportPart {
   memory::SegmentId segment = 0;
   std::uint32_t kind = 0;  // a ForeignMemory::Kind
@@ -26,15 +27,15 @@ struct ExportPart {
   platform::Fd fd{};  // of the chunk or the pool
 };
 
-// Collects the parts of a description, and opens the memory on request. Not thread-safe.
+// Collects the parts of a description, and opens the memory when open() is called. Not thread-safe.
 class ImportedExport {
  public:
   // Throws Error(kProtocol) for a part that is not the first or has impossible values. `ours`: the
   // owner is a participant of this process.
   ImportedExport(const Id& owner, bool ours, ExportPart first);
 
-  // Adds a part. Throws Error(kProtocol) unless it is the next one. A first part begins again
-  // unless the description is complete: the owner may have run out of a resource.
+  // Adds a part. Throws Error(kProtocol) unless it is the next one. A first part restarts an
+  // incomplete description: the owner may have stopped because a resource ran out.
   void add(ExportPart next);
   std::size_t descriptors() const noexcept { return fds_.size(); }
   bool is_pooled() const noexcept;

@@ -46,7 +46,7 @@ void ImportedMemory::add(memory::SegmentId id, memory::Grant grant, platform::Fd
     throw Error(Code::kProtocol, "DEVICE_SEGMENT.segment: more than an owner can need");
   if (segments_.contains({id, grant}))
     throw Error(Code::kProtocol,
-                "DEVICE_SEGMENT.segment: " + std::to_string(id.number) + " came twice");
+                "DEVICE_SEGMENT.segment: " + std::to_string(id.number) + " was sent twice");
   Segment segment{std::move(fd), bytes, device};
   segment.descriptors.push_back(account_.take({.descriptors = 1}));
   segments_.emplace(Name(id, grant), std::move(segment));
@@ -72,7 +72,7 @@ void ImportedMemory::add_export(const Id& owner, bool ours, ExportPart part) {
   }
   const GpuUuid device = part.device;
   auto fresh = std::make_unique<ImportedExport>(owner, ours, std::move(part));
-  if (fresh->is_pooled() && teller_) fresh->release_after_closing(teller_(id));
+  if (fresh->is_pooled() && on_closed_) fresh->release_after_closing(on_closed_(id));
   Segment& segment = segments_[name];
   segment.device = device;
   segment.descriptors.push_back(std::move(charge));
@@ -80,10 +80,10 @@ void ImportedMemory::add_export(const Id& owner, bool ours, ExportPart part) {
 }
 
 void ImportedMemory::retire(memory::SegmentId id) {
-  std::array<decltype(segments_)::node_type, 2> gone;  // released without our mutex: it may notify
+  std::array<decltype(segments_)::node_type, 2> gone;  // released without mutex_: it may notify
   const platform::MutexLock lock(mutex_);
   let_go_of_unused();
-  retired_.reserve(retired_.size() + gone.size());  // before anything is removed
+  retired_.reserve(retired_.size() + gone.size());  // allocated before anything is removed
   for (const memory::Grant grant : {memory::Grant::kRead, memory::Grant::kWrite}) {
     auto& segment = gone[static_cast<std::size_t>(grant)];
     segment = segments_.extract(Name(id, grant));
@@ -99,13 +99,13 @@ bool ImportedMemory::let_go_of_retired() {
   return retired_.empty();
 }
 
-// No thread can get a retired mapping from us any more. So when no other reference is left, all its
-// work has been enqueued.
+// No thread can get a retired mapping any more. So when no other reference is left, all work that
+// uses the mapping has been enqueued.
 void ImportedMemory::let_go_of_unused() {
   std::erase_if(retired_, [this](const Ref& mapping) {
     mutex_.assert_held();
     if (mapping.use_count() > 1) return false;
-    // Pairs with the release of the last lease that had it, which has signalled before.
+    // Pairs with the release of the last lease of the mapping. That lease has signalled before.
     std::atomic_thread_fence(std::memory_order_acquire);
     try {
       if (timeline_) timeline_->keep_until_passed(mapping);
@@ -126,15 +126,15 @@ memory::SharedSegment ImportedMemory::hand_on(memory::SegmentId id, memory::Gran
   const auto found = segments_.find({id, grant});
   if (found == segments_.end() || found->second.foreign)
     throw Error(Code::kClosed,
-                "the memory is gone: another allocator made it, and its owner is dead");
+                "the memory is gone: its owner is dead, and did not allocate it from the bus");
   const Segment& segment = found->second;
   return {.fd = platform::duplicate(segment.fd.get()),
           .bytes = segment.bytes,
           .device = Id{segment.device.bytes}};
 }
 
-// The first use of a device can take a second. Done without our mutex, which the event loop also
-// takes and must not wait for that long.
+// Starts the device before map(), without mutex_. The first use of a device can take a second, and
+// the event loop, which also takes mutex_, must not wait that long.
 void ImportedMemory::start_device_of(const Name& name) {
   GpuUuid uuid;
   {
@@ -189,7 +189,7 @@ ImportedMemory::Ref ImportedMemory::map(Segment& segment, memory::Grant grant) {
       allocation, grant == memory::Grant::kWrite ? AccessFlags::kReadWrite : AccessFlags::kRead);
 }
 
-// Lock order: the registry's mutex, then ours.
+// Lock order: the registry's mutex, then mutex_.
 void ImportedMemory::enter() {
   if (any_wanted_.load(std::memory_order_relaxed)) return;
   const platform::MutexLock lock(registry->mutex);
@@ -217,7 +217,7 @@ bool ImportedMemory::covers(const std::byte* address) const noexcept {
 
 void ImportedMemory::set_timeline(platform::Fd memory, Timeline::Peer owner) {
   const platform::MutexLock lock(mutex_);
-  if (timeline_) throw Error(Code::kProtocol, "TIMELINE: came twice");
+  if (timeline_) throw Error(Code::kProtocol, "TIMELINE: sent twice");
   timeline_ = std::make_unique<Timeline>(std::move(memory), std::move(owner));
 }
 

@@ -28,12 +28,12 @@ std::string name_of(const Gpu& device) { return "cuda:" + std::to_string(device.
     case HandleRefused::Why::kOwn:
       throw Error(Code::kInvalidArgument,
                   "the handle is of memory of this process, which CUDA opens only in other "
-                  "processes: use the tensor or pointer that it was made of" +
+                  "processes: use the original tensor or pointer" +
                       driver);
     case HandleRefused::Why::kGone:
       throw Error(Code::kClosed,
-                  "the handle names no memory: it was freed, its process has ended, or these are "
-                  "not the bytes of a cudaIpcMemHandle_t" +
+                  "the handle refers to no memory: it was freed, its process has ended, or these "
+                  "are not the bytes of a cudaIpcMemHandle_t" +
                       driver);
     case HandleRefused::Why::kOutOfReach:
       throw Error(Code::kUnsupported, name_of(device) +
@@ -54,13 +54,13 @@ DeviceImports::Range opened(const Gpu& device, const std::array<std::byte, 64>& 
   }
 }
 
-// Points in the work of the streams that used the memory.
+// The points of the streams after their last use of the memory.
 class LastUses {
  public:
   // Throws Error(kUnsupported) for a stream that is captured into a graph, Error(kOutOfMemory).
   explicit LastUses(const std::vector<GpuStream>& streams) {
     for (const GpuStream& stream : streams) {
-      if (stream.device().is_broken()) continue;  // it runs nothing any more
+      if (stream.device().is_broken()) continue;  // its streams run nothing any more
       try {
         const GpuScope scope(stream.device());
         stream.require_usable_in_scope("Releasing GPU memory");
@@ -68,7 +68,7 @@ class LastUses {
         event->record(stream);
         events_.push_back(std::move(event));
       } catch (const Error& error) {
-        if (error.code() != Code::kSystem) throw;  // else the stream, or the device, is gone
+        if (error.code() != Code::kSystem) throw;  // otherwise the stream or the device is gone
       }
     }
   }
@@ -80,8 +80,8 @@ class LastUses {
   std::vector<std::unique_ptr<const GpuEvent>> events_;
 };
 
-// Keeps the memory open until the streams have passed their last use. A stream that is being
-// captured cannot be asked for its position, so that is tried again.
+// Keeps the memory open until the streams have passed their last use. An event cannot be recorded
+// on a stream that is being captured; a later call tries again.
 struct Closing {
   const std::vector<GpuStream> streams;
   DeviceImports::Range range;
@@ -104,12 +104,12 @@ struct Closing {
 IpcName ipc_name_of(const std::byte* first, std::size_t bytes) {
   const int ordinal = ForeignMemory::ordinal_of(first);
   if (ordinal < 0)
-    throw Error(Code::kInvalidArgument, "this is not memory of a GPU: only that has a handle");
+    throw Error(Code::kInvalidArgument, "this memory has no CUDA IPC handle: it is not GPU memory");
   const Gpu& device = Gpu::at(ordinal);
   if (DeviceImports::is_opened(first))
     refuse_export(
-        "it was opened by a handle itself, and CUDA does not pass that memory on: send the "
-        "handle that it was opened by");
+        "it was opened by a handle, and CUDA makes no second handle for it: send the handle that "
+        "it was opened by");
   auto found = ForeignMemory::around(device, first, 1);
   if (!found || found->kind() != ForeignMemory::Kind::kLegacy || !found->make_shareable())
     refuse_export(ForeignMemory::why_no_handle(device, first));
@@ -117,7 +117,7 @@ IpcName ipc_name_of(const std::byte* first, std::size_t bytes) {
   if (bytes > found->range().size() - offset)
     throw Error(Code::kInvalidArgument, std::to_string(bytes) + " bytes from byte " +
                                             std::to_string(offset) + " on: the allocation has " +
-                                            std::to_string(found->range().size()));
+                                            std::to_string(found->range().size()) + " bytes");
   return {found->handle(), offset, found->range().size(), ordinal};
 }
 

@@ -14,7 +14,7 @@ namespace tensorbus::device {
 // Memory of cudaMalloc exchanged with programs that do not use the bus, by the 64 bytes of a
 // cudaIpcMemHandle_t (docs/tasks/cuda_ipc.md).
 
-// The data by which another program finds these bytes.
+// The name by which another program finds bytes.
 struct IpcName {
   std::array<std::byte, 64> handle{};  // of the whole allocation
   std::size_t offset = 0;              // of the bytes in it
@@ -22,12 +22,12 @@ struct IpcName {
   int device = 0;
 };
 
-// Throws Error(kInvalidArgument) for bytes that are not in one allocation of a device,
-// Error(kUnsupported) for memory that has no handle, with the reason.
+// Throws Error(kInvalidArgument) for bytes that are not in one allocation of a device;
+// Error(kUnsupported) with the reason for memory that has no handle.
 IpcName ipc_name_of(const std::byte* first, std::size_t bytes);
 
-// An allocation of another program, opened here. It is closed when the last of these objects for it
-// is gone and the streams that use it have finished. Thread-safe.
+// An allocation of another program, opened in this process. It is closed when the last object for
+// it is gone and the streams that use it have finished. Thread-safe.
 class IpcMemory final : public DeviceKeeper {
  public:
   // Throws Error(kInvalidArgument) for memory of this process or of another device, Error(kClosed)

@@ -9,8 +9,8 @@
 namespace tensorbus::device {
 namespace {
 
-// Makes the block's next user wait for all these streams. Streams of a device with a broken context
-// run nothing any more.
+// Makes the next user of the block wait for all these streams. Skips the streams of a device with a
+// broken context, because they run nothing any more.
 void note_uses(WriteMarks& marks, std::vector<GpuStream> streams, const memory::BlockRef& block) {
   std::erase_if(streams, [](const GpuStream& stream) { return stream.device().is_broken(); });
   if (streams.empty()) return;
@@ -18,7 +18,7 @@ void note_uses(WriteMarks& marks, std::vector<GpuStream> streams, const memory::
   marks.written_by(streams.front(), {&block, 1});
 }
 
-// A stream that is being captured into a graph cannot signal, so this is tried again later.
+// Retries note_uses(): a stream that is being captured into a graph cannot signal.
 void let_go_later(const std::shared_ptr<DeviceMemory>& device_memory, const memory::BlockRef& block,
                   const std::vector<GpuStream>& streams,
                   const std::vector<DeviceKeeper::OurStream>& ours) {
@@ -51,7 +51,7 @@ OwnBlock::~OwnBlock() {
 void OwnBlock::let_go() noexcept {
   try {
     return note_uses(device_memory_->marks(), streams_, block_);
-  } catch (const std::exception&) {  // later
+  } catch (const std::exception&) {  // tried again later
   }
   try {
     let_go_later(device_memory_, block_, streams_, ours_);

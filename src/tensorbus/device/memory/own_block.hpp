@@ -11,11 +11,11 @@
 
 namespace tensorbus::device {
 
-// A block of our own on a device, to which one of our streams copies received tensors. It is
-// returned when the streams that use it have finished. Thread-safe.
+// A block of this participant on a device, into which received tensors are copied. It is returned
+// when the streams that use it have finished. Thread-safe.
 class OwnBlock final : public DeviceKeeper {
  public:
-  // `intact`: whether the copied memory was complete; must not throw.
+  // `intact` returns true if the copied memory was complete; it must not throw.
   OwnBlock(std::shared_ptr<DeviceMemory> device_memory, memory::BlockRef block, Intact intact);
   ~OwnBlock();
   OwnBlock(const OwnBlock&) = delete;

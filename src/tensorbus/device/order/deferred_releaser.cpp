@@ -24,8 +24,8 @@ struct Release {
   Attempts attempts TB_GUARDED_BY(mutex);
 };
 
-// Memory that the driver must not be asked to release any more. No code reads the list: it makes
-// the memory reachable, so that a leak checker does not report it.
+// Memory that must not be released any more, because the driver must not be called. No code reads
+// the list: it keeps the memory reachable, so that a leak checker does not report it.
 struct KeptForGood {
   DeferredReleaser::Kept kept;
   KeptForGood* next = nullptr;

@@ -19,7 +19,8 @@ constexpr int kLookAgainMs = 2;
 
 struct Watched {
   std::shared_ptr<TimelinePages> pages;
-  DeferredReleaser::Kept last;  // the same; outlives `pages`, because its end calls the driver
+  // The same pages. Released after `pages`, in another thread, because their end calls the driver.
+  DeferredReleaser::Kept last;
 };
 
 struct Watch {
@@ -37,7 +38,7 @@ constinit platform::BackgroundThread<Watch> watching("a thread to watch the stre
                                                      run_watch);
 
 Watch::Watch() {
-  GpuStream::tell_of_broken_devices([](const Gpu&) {
+  GpuStream::on_broken_devices([](const Gpu&) {
     Watch* const on = watching.running();
     if (on == nullptr) return;
     on->broken.store(true, std::memory_order_release);
@@ -97,7 +98,7 @@ void run_watch(Watch& watch) {
   for (bool restless = false;; restless = look(watch)) {
     try {
       wait_for_deaths(watch, restless, descriptors, of_peers);
-    } catch (const std::bad_alloc&) {  // tried again when there is memory
+    } catch (const std::bad_alloc&) {  // tried again later
     }
     of_peers.clear();
   }

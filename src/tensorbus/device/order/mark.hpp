@@ -5,7 +5,7 @@
 namespace tensorbus::device {
 
 // A point in the work of a stream. It is reached when a counter of a timeline is at least `value`.
-// Sent as one number, 0 for none.
+// It is sent as one number; 0 means no mark.
 struct Mark {
   static constexpr std::uint32_t kSlots = 512;  // of one side of a timeline
   static constexpr int kValueBits = 54;

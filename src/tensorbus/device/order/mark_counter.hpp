@@ -11,21 +11,22 @@ namespace tensorbus::device {
 // Streams write this number and wait for it. Initially 0.
 class MarkCounter {
  public:
-  // Release: after the work before the mark; pairs with reached() and failed().
+  // Called after the work before the mark. Release: pairs with reached() and failed().
   void reach(std::uint64_t value) noexcept { word_.store(value, std::memory_order_release); }
   bool reached(std::uint64_t value) const noexcept {
     return word_.load(std::memory_order_acquire) >= value;
   }
   // Returns true if the writer was given up before it reached this value. If it was given up later,
-  // what it wrote before the mark can be read.
+  // the data that it wrote before the mark can be read.
   bool failed(std::uint64_t value) const noexcept {
     const std::uint64_t word = word_.load(std::memory_order_acquire);  // pairs with reach()
     return is_given_up(word) && (word & Mark::kMaxValue) < value;
   }
 
-  // The writer does not continue: all marks count as reached. From now on only we write the
-  // counter, or a peer that breaks the protocol. Relaxed: a thread that reads what this writes also
-  // acquires from the writer, since this continues its release sequence ([intro.races]).
+  // Called when the writer does not continue: all marks then count as reached. From then on only
+  // this process writes the counter, or a peer that breaks the protocol. Relaxed: a thread that
+  // reads this value still acquires from the writer, because the exchange continues the writer's
+  // release sequence ([intro.races]).
   void give_up() noexcept {
     std::uint64_t seen = word_.load(std::memory_order_relaxed);
     while (!is_given_up(seen) &&

@@ -26,7 +26,7 @@ bool works(const Gpu& device, OrderBy order) {
     try_order(device, kPatience, order);
     return true;
   } catch (const Error& error) {
-    // There may be memory for it later.
+    // A later attempt may succeed.
     if (error.code() == Code::kOutOfMemory || error.code() == Code::kForked) throw;
     return false;
   }

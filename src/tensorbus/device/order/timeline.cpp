@@ -59,10 +59,10 @@ Timeline::~Timeline() {
     for (const auto& [stream, slot] : slots_) last.push_back({slot.number, slot.written});
     pages_->end(std::move(last));
     DeviceWatch::wake();
-  } catch (const std::bad_alloc&) {  // keeping the pages forever is less harmful
+  } catch (const std::bad_alloc&) {  // the pages are then kept forever, which is safe
   }
   pages_.reset();
-  DeferredReleaser::let_go(std::move(last_));  // if DeviceWatch has released them, they end here
+  DeferredReleaser::let_go(std::move(last_));  // they end now if DeviceWatch has released them
 }
 
 OrderBy Timeline::order_on(const GpuStream& stream) const {
@@ -78,7 +78,7 @@ Timeline::Slot& Timeline::slot_of(const GpuStream& stream) {
   return slots_.emplace(stream, slot).first->second;
 }
 
-// Takes over the slot of a stream without work; the values of the slot continue.
+// Takes over the slot of a stream that has no work; the values of the slot continue to grow.
 Timeline::Slot Timeline::slot_at_rest(const Gpu& device) {
   const auto at_rest = std::find_if(slots_.begin(), slots_.end(), [&](const auto& item) {
     return &item.first.device() == &device && reached_own({item.second.number, item.second.value});
@@ -107,8 +107,8 @@ Mark Timeline::signal(const GpuStream& stream) {
 
 namespace {
 
-// The argument of a host function that writes in a stream's order. The function touches nothing
-// after its last store, because the pages may then be freed.
+// The argument of write_on_host(), which runs in the order of a stream. After its last store the
+// function accesses nothing, because the pages may then be freed.
 struct Written {
   TimelinePages::Counter& own;
   TimelinePages::Counter& passed;
@@ -145,9 +145,10 @@ void Timeline::record(std::uint32_t slot, const GpuStream& stream) {
 }
 
 void Timeline::wait(const GpuStream& stream, Mark mark) {
-  stream.require_usable("Receiving GPU memory");  // even if reached: it must be able to signal
+  stream.require_usable("Receiving GPU memory");  // even if reached: the stream must signal later
   if (reached(mark) || wait_in_stream(stream, mark)) return;
-  // The writer continues, or the thread that notices its death marks it as reached.
+  // The loop ends: the writer reaches the mark, or DeviceWatch marks it as reached when the writer
+  // dies.
   for (auto pause = kShortestPause; !reached(mark); pause = std::min(2 * pause, kLongestPause))
     std::this_thread::sleep_for(pause);
 }

@@ -22,11 +22,11 @@ class Timeline {
  public:
   using Peer = std::shared_ptr<const platform::Fd>;  // a pidfd; null if the kernel has none
 
-  // A private timeline.
+  // Makes a private timeline.
   Timeline();
-  // The lender's end: makes the memory.
+  // Makes the lender's end, with new memory.
   explicit Timeline(Peer borrower);
-  // The borrower's end: maps the memory that it received. Throws Error(kProtocol).
+  // Makes the borrower's end: maps the received memory. Throws Error(kProtocol).
   Timeline(platform::Fd memfd, Peer lender);
   // Does not wait for a GPU: the pages stay until no operation of our streams refers to them.
   ~Timeline();
@@ -41,10 +41,11 @@ class Timeline {
   // Error(kUnsupported) for a stream that is being captured, and if more than Mark::kSlots streams
   // have work.
   Mark signal(const GpuStream& stream);
-  // Makes later work of the stream run after the peer's mark is reached. The stream must signal
-  // here afterwards. If streams cannot wait, the caller waits. Throws as signal() does.
+  // Makes later work of the stream run after the peer's mark is reached. The stream must signal on
+  // this timeline afterwards. If streams cannot wait for counters (OrderBy::kHost), the caller
+  // waits. Throws as signal() does.
   void wait(const GpuStream& stream, Mark theirs);
-  // The same for a mark of our own, in a private timeline.
+  // Like wait(), for a mark of this process's streams in a private timeline.
   void wait_for_own(const GpuStream& stream, Mark ours);
 
   // These take no lock and never wait.
@@ -52,7 +53,7 @@ class Timeline {
   bool reached_own(Mark ours) const noexcept { return pages_->reached_own(ours); }
   bool failed(Mark theirs) const noexcept { return pages_->failed(theirs); }
   void peer_died() noexcept { pages_->peer_died(); }
-  // The remaining marks of our streams will not be written: they count as reached.
+  // Called when the remaining marks of our streams will not be written: they then count as reached.
   void give_up() noexcept { pages_->give_up(); }
 
   // Keeps `what` until the peer's mark is reached, or the peer is dead.
@@ -67,8 +68,8 @@ class Timeline {
  private:
   struct Slot {
     std::uint32_t number = 0;
-    std::uint64_t value = 0;    // the last one given to a mark
-    std::uint64_t written = 0;  // the last one enqueued
+    std::uint64_t value = 0;    // of the newest mark
+    std::uint64_t written = 0;  // the last value that was enqueued
   };
 
   Timeline(platform::Fd memfd, std::size_t own_page, Peer peer, bool shared);
@@ -83,9 +84,10 @@ class Timeline {
   const std::uint32_t fork_generation_ = platform::fork_generation();
   platform::Fd memfd_;
   std::shared_ptr<TimelinePages> pages_;
-  DeferredReleaser::Kept last_{pages_};  // the same, released in another thread
+  DeferredReleaser::Kept last_{pages_};  // the same pages, released in another thread
   std::optional<OrderBy> order_;
-  // For a private timeline whose counters streams cannot wait for: events by slot.
+  // Events by slot. They replace the counters of a private timeline if streams cannot wait for
+  // counters.
   std::map<std::uint32_t, GpuEvent> events_ TB_GUARDED_BY(mutex_);
   platform::Mutex mutex_;  // held while a signal or a wait is enqueued
   std::map<GpuStream, Slot> slots_ TB_GUARDED_BY(mutex_);  // in our own page

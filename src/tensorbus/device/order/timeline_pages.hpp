@@ -20,9 +20,10 @@
 
 namespace tensorbus::device {
 
-// The memory of a timeline, and the objects that wait for its marks. It outlives the Timeline,
-// because streams may still use it; DeviceWatch watches it. Thread-safe. Only the destructor and
-// address_of() call the driver, the latter without a lock that another function takes.
+// The memory of a timeline, and the objects that are kept until its marks are reached. It outlives
+// the Timeline, because streams may still use it; DeviceWatch watches it. Thread-safe. Only the
+// destructor and address_of() call the driver. address_of() takes no lock that another function
+// takes.
 class TimelinePages {
  public:
   using Counter = MarkCounter;
@@ -33,7 +34,7 @@ class TimelinePages {
                 std::shared_ptr<const platform::Fd> peer, bool shared);
 
   Counter& own(std::uint32_t slot) const noexcept { return own_[slot]; }
-  // A copy of own(slot), written after it, that no peer can write: the value to trust.
+  // A copy of own(slot) that is written after it. No peer can write it, so it is trusted.
   Counter& passed(std::uint32_t slot) const noexcept { return passed_[slot]; }
   bool shared() const noexcept { return passed_.data() != own_.data(); }
   Counter& theirs(std::uint32_t slot) const noexcept { return theirs_[slot]; }
@@ -51,14 +52,15 @@ class TimelinePages {
   }
   bool reached(Mark mark) const noexcept { return !mark || theirs(mark.slot).reached(mark.value); }
 
-  // Called when the peer's process is dead and will signal nothing more. All waits end, and marks
-  // that were not reached have failed. A second call does nothing.
+  // Called when the peer's process is dead. All waits end, and marks that were not reached have
+  // failed. A second call does nothing.
   void peer_died() noexcept;
   bool failed(Mark theirs) const noexcept;
-  // Devices with a broken context run nothing: marks of their streams count as reached.
+  // Marks of streams of devices with a broken context count as reached, because these devices run
+  // nothing any more.
   void give_up_broken() noexcept;
   void give_up() noexcept;
-  // Returns null if there is no peer, or if it is known to be dead.
+  // Returns null if there is no peer, or if peer_died() was called.
   const platform::Fd* living_peer() const noexcept;
   bool peer_is_dead() const noexcept { return dead_.load(std::memory_order_relaxed); }
 
@@ -71,7 +73,7 @@ class TimelinePages {
   // Called when nothing signals or waits any more; `last` are the last marks of our streams.
   void end(std::vector<Mark> last) noexcept;
 
-  // Releases what is no longer needed; returns true if nothing is left.
+  // Releases the objects that are no longer needed. Returns true if no object is left.
   bool tidy() noexcept;
   // Returns true if tidy() must be called again soon.
   bool restless() const noexcept;

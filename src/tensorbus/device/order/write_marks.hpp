@@ -21,12 +21,12 @@ class WriteMarks {
   WriteMarks(const WriteMarks&) = delete;
   WriteMarks& operator=(const WriteMarks&) = delete;
 
-  // The blocks are complete when all present work of the stream has run. Throws what
+  // Records that the blocks are complete when all present work of the stream has run. Throws what
   // Timeline::signal() throws.
   void written_by(const GpuStream& stream, std::span<const memory::BlockRef> blocks);
-  // Makes the stream wait for the block's writer, then calls `work`, which enqueues on the stream.
-  // Only the caller uses the stream, and no lock is held meanwhile: the driver may wait until the
-  // work has run. `end` is released when the work has run or never will.
+  // Makes the stream wait for the block's writer, then calls `work`, which enqueues work on the
+  // stream. Only the caller may use the stream. No lock is held during `work`, because the driver
+  // may wait until the work has run. `end` is released when the work has run or will never run.
   void after_whole(const GpuStream& stream, const memory::Block& block,
                    const std::function<void()>& work, std::shared_ptr<const void> end);
   // Makes later work of the stream find the block complete. If the stream then writes to the block,
@@ -38,8 +38,8 @@ class WriteMarks {
   void keep(std::shared_ptr<const void> what) noexcept;
   // Keeps `what` until the block is complete or never will be.
   void keep_until_whole(const memory::Block& block, std::shared_ptr<const void> what);
-  // Returns a mark of `timeline` that is reached when all blocks are complete; none if they already
-  // are. A stream of our own waits for their writers and signals the mark.
+  // Returns a mark of `timeline` that is reached when all blocks are complete; no mark if they are
+  // complete already. A stream of Tensorbus waits for their writers and signals the mark.
   Mark when_whole(Timeline& timeline, std::span<const memory::BlockRef> blocks);
 
  private:
@@ -49,9 +49,9 @@ class WriteMarks {
   Timeline& own() TB_REQUIRES(mutex_);
 
   std::unique_ptr<Timeline> made_ TB_GUARDED_BY(mutex_);  // private
-  // The same, once made with the first mark. Release pairs with acquire.
+  // The same object, null before the first mark. Release pairs with acquire.
   std::atomic<Timeline*> own_{nullptr};
-  // By the slot that they wait for, so that none waits for another's work.
+  // Streams by the slot for which they wait, so that no stream waits for the work of another slot.
   std::map<std::uint32_t, OwnStream> relays_ TB_GUARDED_BY(mutex_);
   std::map<std::uint32_t, const Gpu*> devices_ TB_GUARDED_BY(mutex_);  // of slots
 };

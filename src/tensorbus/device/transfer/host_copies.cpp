@@ -16,8 +16,8 @@
 namespace tensorbus::device {
 namespace {
 
-// Limits for unused copies, kept for borrowers that ask a little later, and because pinning their
-// pages takes long.
+// Limits for unused copies. They are kept for borrowers that request the same bytes a little later,
+// and because pinning their pages takes long.
 constexpr std::size_t kMaxResting = 4;
 constexpr std::size_t kMaxRestingBytes = std::size_t{256} << 20;
 
@@ -25,15 +25,15 @@ constexpr std::size_t kMaxWaiting = 4096;
 
 Error broken(const Gpu& device) {
   return {Code::kSystem, "the memory of cuda:" + std::to_string(device.ordinal()) +
-                             " cannot be read any more: a kernel of its owner's has broken the "
-                             "context there"};
+                             " cannot be read any more: a kernel of its owner failed and broke the "
+                             "CUDA context"};
 }
 
 std::uintptr_t round_up(std::uintptr_t value, std::size_t to) { return (value + to - 1) / to * to; }
 
 }  // namespace
 
-// Outlives us; held by the driver and by readers of our copies.
+// Outlives HostCopies: the driver and readers of copies hold it.
 class HostCopies::Notifier {
  public:
   explicit Notifier(std::function<void()> wake) : wake_(std::move(wake)) {}
@@ -74,7 +74,8 @@ struct HostCopies::Copy {
   bool rests() const { return done.load(std::memory_order_acquire) && block.unshared(); }
 
   const std::shared_ptr<Notifier> notifier;
-  // The source. A block that is published again has other bytes.
+  // The source. The write mark identifies the contents: a block that is published again has other
+  // bytes.
   memory::SegmentId segment = 0;
   std::uint64_t generation = 0;
   std::uint64_t write_mark = 0;
@@ -88,10 +89,10 @@ struct HostCopies::Copy {
   std::span<std::byte> pages;
   std::size_t begin = 0;  // of the copy within the pages
   std::optional<HostRegistration> pinned;
-  // Release: stored by a thread of the driver, which does not touch the copy again. Pairs with the
-  // acquire in rests() and deliver().
+  // Stored by a thread of the driver, which does not access the copy afterwards. Release: pairs
+  // with the acquire in rests() and deliver().
   std::atomic<bool> done{false};
-  bool given_up = false;  // it may never be done
+  bool given_up = false;  // the copy may never be done
   std::deque<OnCopied> waiting;
 };
 
@@ -119,7 +120,7 @@ void HostCopies::copy(const Range& range, OnCopied on_copied) {
   const bool in_turn = waiting_.empty() || find(range);
   if (in_turn && serve(range, on_copied)) return;
   if (waiting_.size() >= kMaxWaiting)
-    throw Error(Code::kOutOfMemory, "too many copies of device memory wait for others");
+    throw Error(Code::kOutOfMemory, "too many copies of device memory are waiting");
   waiting_.push_back({range, std::move(on_copied)});
 }
 
@@ -129,9 +130,9 @@ void HostCopies::require_possible(const Range& range) const {
   const std::size_t budget = arena_->stats().budget_bytes;
   if (Copy::block_bytes(range.bytes + memory::kBlockAlignment) > budget)
     throw Error(Code::kOutOfMemory, "a copy of " + std::to_string(range.bytes) +
-                                        " bytes of device memory in host memory, whose budget is " +
+                                        " bytes of device memory exceeds the host budget of " +
                                         std::to_string(budget) +
-                                        ": raise budget_bytes (TENSORBUS_BUDGET)");
+                                        " bytes: raise budget_bytes (TENSORBUS_BUDGET)");
 }
 
 // Returns false if there is no room until other copies are unused.
@@ -175,7 +176,7 @@ std::shared_ptr<HostCopies::Copy> HostCopies::begin(const Range& range) {
   return copy;
 }
 
-// Stops at the first one without room, which keeps its turn.
+// Serves waiting requests in order, until one has no room. That request stays first.
 void HostCopies::serve_waiting() {
   for (; !waiting_.empty(); waiting_.pop_front()) {
     const Waiting& next = waiting_.front();
@@ -194,7 +195,7 @@ std::shared_ptr<HostCopies::Copy> HostCopies::find(const Range& range) const {
   return found == copies_.end() ? nullptr : *found;
 }
 
-// Reuses the copy that was unused for the longest time, if there are many and it fits.
+// If there are many unused copies, reuses the one that was unused for the longest time and fits.
 std::shared_ptr<HostCopies::Copy> HostCopies::make(const Range& range) {
   const std::size_t bytes = range.bytes + memory::kBlockAlignment;
   const auto rests = [](const auto& copy) { return copy->rests() && !copy->source; };
@@ -258,12 +259,12 @@ void HostCopies::start(Copy& copy, const Range& range) {
     stream.call(on_done, &copy);
   };
   try {
-    // Also notifies if the context breaks and nothing more runs.
+    // Also notifies if the context breaks, so that no more work runs.
     const auto notify = [notifier = notifier_](const void*) { notifier->notify(); };
     device_memory_->marks().after_whole(stream, block, enqueue,
                                         std::shared_ptr<const void>(notifier_.get(), notify));
   } catch (...) {
-    if (enqueued) stream.synchronize();  // it still writes to the copy
+    if (enqueued) stream.synchronize();  // the enqueued work still writes to the copy
     throw;
   }
   copy.source = range.block;
@@ -278,7 +279,7 @@ void HostCopies::deliver() {
   for (const auto& copy : copies) {
     if (!copy->source) continue;
     const Gpu& device = device_memory_->device_of(copy->segment);
-    copy->given_up = device.is_broken();  // also if done: what has run is unknown
+    copy->given_up = device.is_broken();  // even if done: it is unknown what has run
     if (copy->given_up)
       tell(*copy, broken(device));
     else if (copy->done.load(std::memory_order_acquire))
@@ -302,11 +303,11 @@ HostCopies::Copied HostCopies::copied(const Copy& copy) {
       })};
 }
 
-// A callback that lacked memory is called again later.
+// A callback that threw std::bad_alloc is called again later.
 void HostCopies::tell(Copy& copy, const Result& result) {
   for (; !copy.waiting.empty(); copy.waiting.pop_front()) try {
       copy.waiting.front()(result);
-    } catch (const Error&) {  // that connection is broken; others are not
+    } catch (const Error&) {  // the connection of this callback is broken; the others are not
     }
 }
 

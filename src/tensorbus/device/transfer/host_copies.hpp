@@ -17,13 +17,13 @@
 namespace tensorbus::device {
 
 // Copies an owner's GPU memory to host memory for borrowers that cannot use the device
-// (docs/cuda.md, "Who cannot use the device"). Borrowers that ask for the same bytes share one
-// copy. Copies lie in pinned blocks of the arena; some unused ones are kept for reuse. For the
-// event loop's thread only.
+// (docs/cuda.md, "Who cannot use the device"). Borrowers that request the same bytes share one
+// copy. Copies lie in pinned blocks of the arena; some unused copies are kept for reuse. Only for
+// the event loop's thread.
 class HostCopies {
  public:
-  // `wake` makes deliver() run soon on that thread. It may be called in any thread, takes no lock
-  // that a caller of the driver holds, and does not throw.
+  // `wake` makes the event loop call deliver() soon. It must be callable in any thread, take no
+  // lock that a caller of the driver holds, and not throw.
   HostCopies(std::shared_ptr<memory::Arena> arena, std::shared_ptr<DeviceMemory> device_memory,
              std::function<void()> wake);
   // Unfinished copies keep their memory until they are done.
@@ -41,18 +41,20 @@ class HostCopies {
     memory::BlockRef block;           // of the arena
     std::uint64_t offset = 0;         // of the range's first byte, in the segment of `block`
     int device = 0;                   // our ordinal of the range's device
-    std::shared_ptr<const void> use;  // held while the copy is read
+    std::shared_ptr<const void> use;  // held by readers of the copy
   };
   using Result = std::variant<Copied, Error>;
   using OnCopied = std::function<void(const Result&)>;
 
-  // Calls `on_copied`, from here or from deliver(), when the copy of the completely written block
-  // is made, or when it cannot be made. If it throws std::bad_alloc in deliver(), it is called once
-  // more. Copies that are made or read take at most half of the arena's budget, or are a single
-  // copy; others wait. Throws Error(kOutOfMemory) for a copy that can never fit and if too many
-  // wait, Error(kSystem) for a device with a broken context, and the driver's errors.
+  // Requests a copy of the range, which is made when the block is completely written. Calls
+  // `on_copied`, from here or from deliver(), when the copy is made or cannot be made. If
+  // `on_copied` throws std::bad_alloc in deliver(), it is called once more. Copies that are made or
+  // read take at most half of the arena's budget, or are a single copy; other requests wait. Throws
+  // Error(kOutOfMemory) for a copy that can never fit and if too many requests wait, Error(kSystem)
+  // for a device with a broken context, and the driver's errors.
   void copy(const Range& range, OnCopied on_copied);
-  // Reports finished copies, begins others, and frees copies that were unused for long.
+  // Reports finished copies, begins waiting ones, and frees copies that were unused for a long
+  // time.
   void deliver();
 
  private:
@@ -82,7 +84,7 @@ class HostCopies {
   const std::shared_ptr<DeviceMemory> device_memory_;
   const std::shared_ptr<Notifier> notifier_;
   std::list<std::shared_ptr<Copy>> copies_;  // the most recently used is last
-  std::deque<Waiting> waiting_;              // until there is room
+  std::deque<Waiting> waiting_;              // for room
   std::map<const Gpu*, OwnStream> streams_;
 };
 

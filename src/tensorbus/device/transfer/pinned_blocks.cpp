@@ -38,7 +38,7 @@ struct PinnedBlocks::Use {
 
 std::size_t PinnedBlocks::least_bytes() noexcept { return 16 * platform::page_bytes(); }
 
-void PinnedBlocks::tell_by(Tell tell) { tell_ = std::move(tell); }
+void PinnedBlocks::report_by(Report report) { report_ = std::move(report); }
 
 void PinnedBlocks::subscribe() {
   const platform::MutexLock lock(mutex_);
@@ -89,7 +89,7 @@ PinnedBlocks::State PinnedBlocks::leave(const Wanted& wanted) {
   return has_room ? State::kNot : State::kHalf;
 }
 
-// Returns nothing if the owner has granted it.
+// Returns nothing if the owner has granted the block; `granted` is then set.
 std::optional<PinnedBlocks::State> PinnedBlocks::ask(const Wanted& wanted,
                                                      std::optional<memory::Range>& granted) {
   const platform::MutexLock lock(answers_mutex_);
@@ -105,7 +105,7 @@ std::optional<PinnedBlocks::State> PinnedBlocks::ask(const Wanted& wanted,
   return std::nullopt;
 }
 
-// Called if the bytes were pinned meanwhile with another part of their block.
+// Withdraws the request for a block whose bytes are pinned already.
 void PinnedBlocks::withdraw(const Block& block) noexcept {
   const platform::MutexLock lock(answers_mutex_);
   const auto asked = asked_.find(block);
@@ -147,7 +147,7 @@ PinnedBlocks::Found PinnedBlocks::pin(const Wanted& wanted, memory::Range grante
       refused();
     }
   unpin(std::move(gone));
-  if (found.state != State::kPinned) tell_(wanted.block.segment, granted);
+  if (found.state != State::kPinned) report_(wanted.block.segment, granted);
   return found;
 }
 
@@ -163,7 +163,7 @@ bool PinnedBlocks::make_room(const std::byte* first, const std::byte* end, std::
   return true;
 }
 
-// Unpins the least recently used first.
+// Moves idle blocks above the limits to `gone`, the least recently used ones first.
 void PinnedBlocks::bound_idle(std::vector<Ref>& gone) {
   std::vector<Ref> idle;
   std::size_t bytes = 0;
@@ -194,8 +194,8 @@ void PinnedBlocks::unpin(std::vector<Ref> gone) noexcept {
 
 void PinnedBlocks::release(memory::SegmentId segment, memory::Range part) noexcept {
   try {
-    tell_(segment, part);
-  } catch (const std::exception&) {  // the owner keeps the pages until the connection ends
+    report_(segment, part);
+  } catch (const std::exception&) {  // the owner then keeps the pages until the connection ends
   }
 }
 

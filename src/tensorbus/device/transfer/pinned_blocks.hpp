@@ -16,18 +16,19 @@
 
 namespace tensorbus::device {
 
-// The blocks of one owner that are pinned in this process for GPUs. The owner must grant that
-// first. It takes no pages out of a granted part until it is notified that the part is no longer
-// pinned: else a GPU would read pages that no longer belong to the block. Thread-safe.
+// The blocks of one owner that are pinned in this process for GPUs. The owner must grant each pin
+// first. It removes no pages of a granted part until it is notified that the part is no longer
+// pinned: otherwise a GPU would read pages that no longer belong to the block. Thread-safe.
 class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
  public:
-  // The size from which on a block is pinned whole, and no other block lies in its pages.
+  // The minimum size of blocks that are pinned whole. No other block lies in the pages of such a
+  // block.
   static std::size_t least_bytes() noexcept;
   // Limits for unused blocks that stay pinned for the next sample at the same place.
   static constexpr std::size_t kMaxIdle = 32;
   static constexpr std::size_t kMaxIdleBytes = std::size_t{1} << 30;
-  // After a refusal by the owner or the driver, no request is made for this long, because each one
-  // makes a sample wait for its reply.
+  // After a refusal by the owner or the driver, no request is sent for this long, because each
+  // request makes a sample wait for the reply.
   static constexpr std::chrono::seconds kRefusedFor{1};
 
   struct Block {
@@ -43,17 +44,17 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   };
 
   // `tell` notifies the owner that a part of a segment is no longer pinned.
-  using Tell = std::function<void(memory::SegmentId segment, memory::Range part)>;
-  void tell_by(Tell tell);
+  using Report = std::function<void(memory::SegmentId segment, memory::Range part)>;
+  void report_by(Report report);
 
-  // Count subscribers that want pins. After the last one, only blocks in use stay pinned.
+  // Count the subscribers with the option `pin`. Without any, only blocks in use stay pinned.
   void subscribe();
   void unsubscribe() noexcept;
 
   enum class State {
     kPinned,
-    kAsk,    // ask the owner, and call again after its reply
-    kAsked,  // the owner was asked; call again after its reply
+    kAsk,    // request a grant, and call again after the reply
+    kAsked,  // a grant was requested; call again after the reply
     kNot,    // the owner or the driver refuses
     kHalf,   // a part is pinned with another block in use: copy it in host memory
   };
@@ -62,10 +63,11 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
     std::shared_ptr<const void> use{};  // the block stays pinned while this lives
   };
   Found find(const Wanted& wanted);
-  // For bytes not to be pinned. kNot: they lie in one pinned part, or in none. kHalf: as above.
+  // For bytes that are not to be pinned. Unpins unused parts that contain only some of them. kNot:
+  // the bytes lie in one pinned part, or in none. kHalf: as above.
   State leave(const Wanted& wanted);
 
-  // Takes the owner's reply; empty: refused. Does not call the driver.
+  // Called with the owner's reply; empty: refused. Does not call the driver.
   void answer(const Block& block, std::optional<memory::Range> granted);
   // Called when the owner is gone: only blocks in use stay pinned.
   void owner_gone() noexcept;
@@ -92,7 +94,7 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   void drop_grants() noexcept TB_EXCLUDES(answers_mutex_);
   void refused() noexcept TB_EXCLUDES(answers_mutex_);
 
-  Tell tell_;
+  Report report_;
   platform::Mutex mutex_;  // not held while blocks are unpinned
   std::map<const std::byte*, Ref> by_address_ TB_GUARDED_BY(mutex_);
   std::uint64_t turn_ TB_GUARDED_BY(mutex_) = 0;

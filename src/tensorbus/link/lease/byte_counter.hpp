@@ -7,8 +7,8 @@
 
 namespace tensorbus::link {
 
-// Counts the bytes in use: a statistic. Counted objects may outlive the counter. The sum keeps
-// itself alive, so that counting takes one locked instruction. Thread-safe.
+// Counts the bytes in use: a statistic. Counted objects may outlive the counter. The sum is also
+// its own reference count, so that counting takes one locked instruction. Thread-safe.
 //
 //   ByteCounter in_flight;
 //   CountedBytes image(in_flight, 24'883'200);
@@ -27,7 +27,7 @@ class ByteCounter {
   using Sum = std::atomic<std::uint64_t>;
   static constexpr std::uint64_t kOwner = std::uint64_t{1} << 63;  // more than all bytes
 
-  // The caller that leaves 0 is the last. Release and acquire: all others are done with the sum.
+  // The caller that reaches 0 deletes the sum. Release and acquire: all other uses happen before.
   static void subtract(Sum* sum, std::uint64_t value) noexcept {
     if (sum->fetch_sub(value, std::memory_order_acq_rel) == value) delete sum;
   }
@@ -35,7 +35,7 @@ class ByteCounter {
   Sum* const sum_;
 };
 
-// Counts `bytes` in a counter (or in none) while it lives.
+// Counts `bytes` in a counter (or in none) while it exists.
 class CountedBytes {
  public:
   CountedBytes() = default;

@@ -14,7 +14,7 @@ namespace tensorbus::link {
 bool PeerMemory::is_over() const noexcept {
   if (!channel) return true;
   if (channel->is_loop_back()) return channel->peer_is_gone();
-  // As platform::peer_has_hung_up(). The pidfd: a child may keep the socket open.
+  // Polls as platform::peer_has_hung_up(), and the pidfd, because a child may keep the socket open.
   pollfd either[] = {{channel->fd(), POLLRDHUP, 0}, {pidfd ? pidfd->get() : -1, POLLIN, 0}};
   return ::poll(either, 2, 0) > 0;
 }
@@ -38,7 +38,7 @@ std::optional<Place> Lease::place_of(const std::byte* first, std::size_t bytes) 
 PeerMemory* Lease::memory_of(const Id& owner, memory::SegmentId segment) const noexcept {
   for (const Place& place : places_)
     if (place.segment == segment && place.owner == owner) return place.memory;
-  // Memory that was not used yet has no places.
+  // A lender's memory that was not used yet has no places.
   return lender_ && lender_->source()->participant == owner ? lender_->peer_memory().get()
                                                             : nullptr;
 }
@@ -114,8 +114,8 @@ namespace {
 
 bool is_broken(const device::GpuStream& stream) { return stream.device().is_broken(); }
 
-// Returns a mark that is reached when all these streams have run their present work; none if none
-// of them runs any more.
+// Returns a mark that is reached when all these streams have run the work queued so far; an empty
+// mark if all of them are broken.
 device::Mark signalled(const std::vector<device::GpuStream>& streams, device::Timeline& timeline) {
   if (std::all_of(streams.begin(), streams.end(), is_broken)) return {};
   for (std::size_t i = 1; i < streams.size(); ++i) streams.front().join(streams[i]);

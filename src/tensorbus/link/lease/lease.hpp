@@ -22,8 +22,8 @@ struct Place {
   memory::SegmentId segment = 0;
   std::uint64_t offset = 0;  // of `begin`, in the segment
   std::uint64_t generation = 0;
-  memory::Grant grant = memory::Grant::kRead;  // what this process may do with the bytes
-  PeerMemory* memory = nullptr;                // maps the bytes; lives as long as the lease
+  memory::Grant grant = memory::Grant::kRead;  // the access that this process has to the bytes
+  PeerMemory* memory = nullptr;                // maps the bytes; valid as long as the lease
 };
 
 // This process's right to read the memory of one sample. When its last reference is dropped, in any
@@ -39,7 +39,7 @@ class Lease final : public device::DeviceKeeper, public std::enable_shared_from_
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  // Gives the lease its token. Called once, before another thread knows the lease.
+  // Gives the lease its token. Called once, before another thread can use the lease.
   void begin(std::shared_ptr<LeaseSource> lender, std::uint64_t token) noexcept {
     lender_ = std::move(lender);
     token_ = token;
@@ -57,13 +57,13 @@ class Lease final : public device::DeviceKeeper, public std::enable_shared_from_
   // Marks the lease as one of GPU memory, which is completely written at the owner's mark.
   void on_device(device::Mark whole_at) { device_ = std::make_unique<DeviceUse>(whole_at); }
   bool is_on_device() const noexcept { return device_ != nullptr; }
-  // Each stream that uses this lease also uses the other one.
+  // Each stream that uses this lease also uses `other`.
   void use_with(std::shared_ptr<Lease> other) { device_->others.push_back(std::move(other)); }
   void use_on(const device::GpuStream& stream) override;
   void use_on(const OurStream& stream) override;
   bool intact() const noexcept override;
   Intact intact_later() const override;
-  // Returns true if intact() cannot change any more: all is written, or the owners are dead.
+  // Returns true if intact() cannot change any more: all is written, or the owners have ended.
   bool is_settled() const noexcept;
 
   void add(const Place& place) { places_.push_back(place); }
@@ -81,9 +81,9 @@ class Lease final : public device::DeviceKeeper, public std::enable_shared_from_
     std::vector<std::shared_ptr<Lease>> others;
     platform::Mutex mutex;
     std::vector<device::GpuStream> streams TB_GUARDED_BY(mutex);  // that use the lease
-    std::vector<OurStream> ours TB_GUARDED_BY(mutex);             // some of these
+    std::vector<OurStream> ours TB_GUARDED_BY(mutex);             // keeps some of these alive
   };
-  struct Written {  // at the owner's mark
+  struct Written {  // memory of `by` that is completely written at the mark
     std::shared_ptr<PeerMemory> by;
     device::Mark whole_at;
   };

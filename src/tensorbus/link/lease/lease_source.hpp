@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -26,10 +27,10 @@ struct Source {
   std::shared_ptr<const MirrorOrigin> origin{};  // of a mirror
 };
 
-// Everything that this process has of one owner. Leases keep it alive: while one is held, the
-// socket stays open, and the owner keeps its leases valid.
+// The connection to one owner, and this process's mappings of the owner's memory. Leases keep it
+// alive: while a lease is held, the socket stays open, and the owner keeps the lease valid.
 struct PeerMemory {
-  std::shared_ptr<Channel> channel;  // null: the owner is dead; others passed its memory on
+  std::shared_ptr<Channel> channel;  // null: the owner has ended; a peer passed its memory on
   memory::BorrowedSegments segments{memory::Grant::kRead};
   memory::BorrowedSegments writable_segments{memory::Grant::kWrite};
   device::ImportedMemory imported;
@@ -37,9 +38,13 @@ struct PeerMemory {
   PeerWakePage wake_page;
   std::shared_ptr<const platform::Fd> pidfd;  // null: the peer has none, or before its HELLO
   bool of_this_process = false;  // the owner is this process: its arena keeps blocks for children
+  // Set when this participant ends, while rings of queues may have entries that name the owner's
+  // memory. Tokens are then not returned through return rings, which the owner may read before it
+  // reads the entries: DONE returns them. Relaxed: the entries' leases are dropped afterwards.
+  std::atomic<bool> returns_at_the_end{false};
 
-  memory::PeerAccount account;    // pays for what the owner makes this process take
-  memory::PeerCharge connection;  // pays for the socket, the pidfd and the wake page
+  memory::PeerAccount account;    // is charged for the resources that the owner's messages take
+  memory::PeerCharge connection;  // for the socket, the pidfd and the wake page
 
   void pay_from(const memory::PeerAccount& payer) {
     account = payer;
@@ -49,18 +54,18 @@ struct PeerMemory {
   }
   // Returns true if this connection shows that the owner has hung up or ended.
   bool is_over() const noexcept;
-  // The same, but returns false without a system call while the owner lives, even if it has hung
-  // up. For cases in which the owner signals its hang-up in another way.
+  // As is_over(), but returns false without a system call while the owner is alive, even if it has
+  // hung up. For cases in which the owner signals its hang-up in another way.
   bool has_died() const noexcept;
   memory::BorrowedSegments& segments_for(memory::Grant grant) noexcept {
     return grant == memory::Grant::kWrite ? writable_segments : segments;
   }
 };
 
-// A lender: where its segments are mapped, and how leases are returned to it. Shared by leases.
+// The lender of leases: finds its mapped segments, and returns leases to it. Leases share it.
 class LeaseSource {
  public:
-  // `grant`: what may be done with the lent memory.
+  // `grant`: the access to the lent memory.
   LeaseSource(std::shared_ptr<const Source> source, std::shared_ptr<PeerMemory> peer_memory,
               memory::Grant grant)
       : source_(std::move(source)),
@@ -77,11 +82,11 @@ class LeaseSource {
   // Returns true in a child of the process to which the memory was lent.
   bool forked() const noexcept { return fork_generation_ != platform::fork_generation(); }
 
-  // For one thread at a time. Returns or throws as BorrowedSegments::find() does.
+  // Called by one thread at a time. Returns or throws as BorrowedSegments::find() does.
   const memory::BorrowedSegments::Ref& find_segment(memory::SegmentId id) {
     return last_segment_.find(segments_, id);
   }
-  // The same for any number of threads.
+  // As find_segment(), for any number of threads.
   memory::BorrowedSegments::Ref find_shared_segment(memory::SegmentId id) const {
     return segments_.find(id);
   }
@@ -100,12 +105,12 @@ class LeaseSource {
     return segments_.covers(address) || peer_memory_->imported.covers(address);
   }
 
-  // Lets the lease be found by the addresses of its places.
+  // Records the lease, so that it is found by the addresses of its places.
   virtual void enter(Lease& lease) = 0;
   // Called when the last reference to the lease is gone, in any thread; the lease can no longer be
   // found. Returns its token with a mark, reached when the streams that use it have finished.
   virtual void give_back(const Lease& lease, std::uint64_t mark) noexcept = 0;
-  // The same in two steps, for a token that is returned later than the lease.
+  // give_back() in two steps, for a token that is returned later than the lease ends.
   virtual void leave(const Lease& lease) noexcept = 0;
   virtual void give_back(std::uint64_t token, std::uint64_t mark) noexcept = 0;
 

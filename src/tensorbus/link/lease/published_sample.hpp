@@ -39,7 +39,8 @@ class PublishedSample {
   PublishedSample(const PublishedSample&) = delete;
   PublishedSample& operator=(const PublishedSample&) = delete;
 
-  // Counts the sample's bytes in this counter while it lives. Called once, by its publisher.
+  // Counts the sample's bytes in this counter until the sample is destroyed. Called once, by its
+  // publisher.
   void count_in(ByteCounter& in_flight) const noexcept {
     in_flight_ = CountedBytes(in_flight, bytes());
   }
@@ -49,11 +50,11 @@ class PublishedSample {
     return bytes;
   }
 
-  // Returns the part of one lease in these bytes.
+  // Returns the bytes of each message: an equal part of bytes().
   std::size_t bytes_of_each() const noexcept { return bytes() / messages_; }
 
   const OneOrMany<memory::BlockRef>& blocks() const noexcept { return blocks_; }
-  memory::Block& block() const noexcept { return **blocks_.begin(); }  // only if it has one
+  memory::Block& block() const noexcept { return **blocks_.begin(); }  // there must be a block
   // Returns these bytes of a segment if they lie in one of its blocks in host memory, else none.
   std::span<const std::byte> find(memory::SegmentId segment, std::uint64_t offset,
                                   std::size_t bytes) const noexcept {
@@ -66,9 +67,11 @@ class PublishedSample {
     return {};
   }
   const OneOrMany<memory::SegmentId>& files() const noexcept { return files_; }
+  // Returns true if it has memory of other owners.
+  bool has_leases() const noexcept { return !leases_.empty(); }
   // Returns true if GPU streams write parts of it.
   bool on_device() const noexcept { return on_device_; }
-  // For GPU memory of other owners: whether its state is final, and whether it is complete.
+  // For GPU memory of other owners. is_settled(): its state is final; intact(): it is complete.
   bool is_settled() const noexcept {
     return std::all_of(leases_.begin(), leases_.end(),
                        [](const auto& lease) { return lease->is_settled(); });

@@ -22,7 +22,7 @@ BorrowerLink::~BorrowerLink() {
 
 void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment,
                           platform::Fd room_notifier) {
-  if (segment_) throw Error(Code::kProtocol, "ACCEPTED.link: came twice");
+  if (segment_) throw Error(Code::kProtocol, "ACCEPTED.link: sent twice");
   if (!accepted.machine.empty()) set_origin({accepted.machine, accepted.publisher});
   if (accepted.max_held > kMaxHeld || accepted.max_held == 0)
     throw Error(Code::kProtocol, "ACCEPTED.max_held: " + std::to_string(accepted.max_held));
@@ -49,7 +49,7 @@ void BorrowerLink::accept(const Accepted& accepted, platform::Fd segment,
   next_sequence_ = first_sequence_ = accepted.next_sequence;
 }
 
-// Without room for the descriptor, the publisher checks from time to time.
+// If the budget has no room for the descriptor, the publisher checks for room from time to time.
 void BorrowerLink::set_room_notifier(platform::Fd room_notifier) {
   try {
     room_notifier_charge_ = peer_memory()->account.take({.descriptors = 1});
@@ -66,7 +66,7 @@ void BorrowerLink::unsubscribe() noexcept {
 
 bool BorrowerLink::pop(Entry& entry) noexcept {
   if (!segment_) return false;
-  // Unreturned tokens still count for the owner, which never lends more than we may hold.
+  // The owner also counts unreturned tokens, and never lends more than this link may hold.
   if (outstanding() >= max_held_) give_back_unused();
   if (!samples_.pop(entry)) return false;
   popped_.store(popped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -97,7 +97,7 @@ BorrowerLink::Settled BorrowerLink::settle() noexcept {
   give_back_unused();
   const bool given_back = std::exchange(given_back_, false);
   to_settle = false;
-  if (!publisher_waits_) return Settled::kNobodyWaits;
+  if (!publisher_waits_) return Settled::kNoWaiter;
   return given_back ? Settled::kGivenBack : Settled::kPopped;
 }
 
@@ -156,11 +156,14 @@ void BorrowerLink::give_back(std::uint64_t token, std::uint64_t mark) noexcept {
     const platform::MutexLock lock(release_mutex_);
     const auto index = static_cast<std::uint32_t>(token);
     if (index < leases_.size()) leases_[index].store(nullptr, std::memory_order_relaxed);
+    if (peer_memory()->returns_at_the_end.load(std::memory_order_relaxed)) return;
     returns_.push(token, mark);
     count_released(1);
   }
   if (!publisher_waits_) return;
-  full_fence();  // pairs with Sleeper::enter(): it sees our word, or we see that it sleeps
+  // Pairs with Sleeper::enter(): the publisher sees the returned token, or this thread sees that
+  // the publisher sleeps.
+  full_fence();
   wake_publisher();
 }
 

@@ -40,7 +40,7 @@ class BorrowerLink : public LeaseSource {
     samples_.skip_dropped();
   }
   bool ended() const noexcept { return ended_; }
-  // For a link that has ended: whether its publisher closed in an orderly way. Acquire: pairs with
+  // Returns true if the publisher of an ended link closed in an orderly way. Acquire: pairs with
   // OwnerLink::mark_closed().
   bool publisher_closed() const noexcept {
     return segment_ && segment_->publisher_closed()->load(std::memory_order_acquire) != 0;
@@ -52,19 +52,19 @@ class BorrowerLink : public LeaseSource {
   // Returns the lease of an unused popped sample, at settle() at the latest. Called with the
   // subscriber's mutex held, like settle().
   void release_soon(std::uint64_t token) noexcept;
-  // Returns the tokens of release_soon(). Except after kNobodyWaits, wake_publisher() must follow:
+  // Returns the tokens of release_soon(). Except after kNoWaiter, wake_publisher() must follow:
   // the publisher may sleep until a return or a pop(). After kGivenBack, one full fence comes
   // first.
-  enum class Settled { kNobodyWaits, kPopped, kGivenBack };
+  enum class Settled { kNoWaiter, kPopped, kGivenBack };
   [[nodiscard]] Settled settle() noexcept;
   void wake_publisher() noexcept { publisher_.wake_if_sleeping(); }
   // Returns true if pop() would find a sample that may be popped now, or if the set-aside entry may
   // be readable now.
   bool ready() const noexcept;
-  // Returns true if the owner wrote something invalid to the ring, which is then not used any more.
+  // Returns true if the owner wrote invalid data to the ring. The ring is then not used any more.
   bool broken() const noexcept { return samples_.broken(); }
-  // Returns true if the owner has not replied to SUBSCRIBE yet; it may already count on this link.
-  bool is_asked() const noexcept { return !segment_ && !ended_; }
+  // Returns true if the owner has not replied to SUBSCRIBE yet. It may already use this link.
+  bool is_requested() const noexcept { return !segment_ && !ended_; }
   // Returns true if no sample is left here or in the ring.
   bool empty() const noexcept { return !set_aside && !(segment_ && samples_.ready()); }
   // For a mirror that had not begun when the link was accepted: reads its first sequence number.
@@ -75,7 +75,8 @@ class BorrowerLink : public LeaseSource {
   std::uint64_t follow(std::uint64_t next) noexcept;
   // `sequence`: the number of the sample that was received last.
   void set_last(std::uint64_t sequence) noexcept { next_sequence_ = sequence + 1; }
-  // From now on pops only samples that are already in the ring. Does nothing if the link has ended.
+  // Afterwards, pop() takes only samples that are already in the ring. Does nothing if the link has
+  // ended.
   void stop_here() noexcept;
   bool stopped() const noexcept { return stopped_; }
   // After stop_here(): returns the number of earlier samples that were not popped; then 0.
@@ -83,7 +84,7 @@ class BorrowerLink : public LeaseSource {
     const std::uint64_t end = std::exchange(stopped_at_, 0);
     return end > next_sequence_ ? end - next_sequence_ : 0;
   }
-  // If the publisher has closed: the number of samples published after the last one received.
+  // Returns how many samples a closed publisher published after the last one received.
   std::uint64_t missed_at_the_end() const noexcept {
     const std::uint64_t samples = segment_->publisher_closed()->load(std::memory_order_relaxed) - 1;
     return samples > next_sequence_ ? samples - next_sequence_ : 0;
@@ -105,8 +106,9 @@ class BorrowerLink : public LeaseSource {
   void unsubscribe() noexcept;
   // Called with the subscriber's mutex held.
   std::uint32_t held() const noexcept { return outstanding() - unused_count_; }
-  // Counts like the owner, including tokens on their way back. In any thread: a sample is popped
-  // before it is released, so released_ must be read first. Acquire: pairs with count_released().
+  // Returns the number of popped samples whose tokens were not returned, as the owner counts them.
+  // In any thread: a sample is popped before it is released, so released_ must be read first.
+  // Acquire: pairs with count_released().
   std::uint32_t outstanding() const noexcept {
     const std::uint32_t released = released_.load(std::memory_order_acquire);
     return popped_.load(std::memory_order_relaxed) - released;
@@ -123,11 +125,12 @@ class BorrowerLink : public LeaseSource {
   // A popped entry that cannot be read yet, with its lease: its segment has not arrived, or could
   // not be mapped.
   std::optional<Entry> set_aside;
-  // Something has changed since then: the entry may be readable now.
+  // Set by a change after which the set-aside entry may be readable.
   bool look_again = false;
-  // The broken ring was counted.
+  // Set when the broken ring was counted.
   bool broken_counted = false;
-  // The owner ended the link because we blocked it for too long. We may subscribe again.
+  // The owner ended the link because this subscriber blocked it for too long. The subscriber may
+  // subscribe again.
   bool cut_off_by_owner = false;
   bool replaced = false;  // broken off, and replaced by another link
   // The subscriber will call settle(). Guarded by its mutex.
@@ -153,7 +156,7 @@ class BorrowerLink : public LeaseSource {
   std::uint64_t first_sequence_ = kNoSequence;  // the first that the owner sent on this link
   std::uint64_t follows_ = kNoSequence;         // see follow()
   std::uint32_t max_held_ = 0;
-  bool publisher_waits_ = false;  // a reliable one may sleep until a pop or a release
+  bool publisher_waits_ = false;  // a reliable publisher may sleep until a pop or a release
   bool ended_ = false;
   bool stopped_ = false;
   std::uint64_t stopped_at_ = 0;  // the sequence number after the last one to pop
@@ -163,7 +166,7 @@ class BorrowerLink : public LeaseSource {
   // Tokens of release_soon(), guarded by the subscriber's mutex.
   std::array<std::uint64_t, 32> unused_;
   std::uint32_t unused_count_ = 0;
-  bool given_back_ = false;  // some were returned since settle()
+  bool given_back_ = false;  // tokens were returned since settle()
   platform::Mutex release_mutex_;
   std::atomic<std::uint32_t> released_{0};  // written with release_mutex_ held
   ReturnRingWriter returns_ TB_GUARDED_BY(release_mutex_);

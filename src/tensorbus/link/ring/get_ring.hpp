@@ -15,14 +15,15 @@
 
 namespace tensorbus::link {
 
-// The get ring, by which the server of a queue lends items ahead to all getters
-// (docs/internals/protocol.md, section 7, "The get ring"). The server makes the memory; all
-// map it writable. Invariants:
-// 1. The slot of a position has one taker. The process that swaps it from 0 has the item: a
-//    getter, or the server, which takes it back. So each item has one taker, known to the server.
-// 2. Getters acquire positions in ascending order; the server takes back from the last one on.
-// 3. The server writes to a slot only after it has seen the taker of its item. A getter reads the
-//    bytes before it swaps, so they are valid if the swap succeeds.
+// The get ring: through it, the server of a queue lends items to all getters in advance
+// (docs/internals/protocol.md, section 7, "The get ring"). The server makes the memory; the server
+// and all getters map it writable. Invariants:
+// 1. Each position has one taker: the process that swaps the taker in its slot from kFree. This is
+//    a getter, or the server if it takes the item back. The server sees the taker of each item.
+// 2. Getters acquire positions in ascending order. The server takes back the first item, or items
+//    from the last position down.
+// 3. The server writes to a slot only after it has seen the taker of the slot's item. A getter
+//    reads the bytes before it swaps, so they are valid if the swap succeeds.
 
 // The taker of the item at a position. Positions begin with 1 and are never reused.
 struct GetRingTaker {
@@ -44,16 +45,16 @@ struct alignas(64) GetRingSlot {
   platform::Atomic<std::uint64_t> taker{0};  // packed
   // The number of the item << 9 | whether its taker gets a lease << 8 | its size in bytes.
   platform::Atomic<std::uint64_t> what{0};
-  // The descriptor. Atomic: a getter that is too late reads while the server writes.
+  // The descriptor. Atomic, because a late getter may read while the server writes.
   std::array<platform::Atomic<std::uint64_t>, kMaxBytes / 8> words;
 };
 static_assert(GetRingSlot::kMaxBytes < 256 && sizeof(GetRingSlot) == 256);
 
 struct GetRingHeader {
-  alignas(64) platform::Atomic<std::uint64_t> taken{0};  // a hint: all up to here are acquired
+  alignas(64) platform::Atomic<std::uint64_t> taken{0};  // a hint: acquired up to this position
   // The getter that acquires this position, or a later one, sends QUEUE_WAKE.
   alignas(64) platform::Atomic<std::uint64_t> wake_at{0};
-  platform::Atomic<std::uint32_t> more{0};  // a hint: 1 if more items wait than are lent
+  platform::Atomic<std::uint32_t> more{0};  // a hint: 1 if items wait that are not lent
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
 };
 
@@ -83,8 +84,8 @@ class GetRingSegment {
   platform::Mapping mapping_;
 };
 
-// The server's end. Not thread-safe: used on the event loop. Trusts a taker only at a position that
-// it has lent.
+// The server's end. Not thread-safe: used on the event loop. It trusts a taker only at a position
+// that it has lent.
 class GetRingWriter {
  public:
   explicit GetRingWriter(const GetRingSegment& segment)
@@ -95,8 +96,8 @@ class GetRingWriter {
   // Returns the number of lent items whose taker was not seen yet.
   std::uint64_t lent() const noexcept { return tail_ - head_; }
   bool has_room() const noexcept { return lent() < slots_.size(); }
-  // Lends one more item of at most kMaxBytes bytes. There must be room. Returns its position,
-  // which names its lease if it has one.
+  // Lends one more item of at most kMaxBytes bytes. There must be room. Returns its position, which
+  // identifies its lease if it has one.
   std::uint64_t lend(std::span<const std::byte> bytes, std::uint64_t number,
                      bool has_lease = false) noexcept {
     GetRingSlot& slot = at(++tail_);
@@ -112,7 +113,7 @@ class GetRingWriter {
   }
   // Returns the position of the oldest item whose taker was not seen yet.
   std::uint64_t first() const noexcept { return head_ + 1; }
-  // Returns the taker of the oldest lent item; kFree: none yet. There must be an item.
+  // Returns the taker of the oldest lent item; kFree if it has none. There must be a lent item.
   std::uint32_t taker() const noexcept {
     // Acquire: pairs with the getter's swap; before it, the getter has read the slot.
     const std::uint64_t word = at(head_ + 1).taker.load(std::memory_order_acquire);
@@ -134,7 +135,7 @@ class GetRingWriter {
     std::uint64_t last = tail_;
     while (last != head_ && acquire(last)) --last;
     for (; head_ != last; ++head_) {
-      (void)acquire(head_ + 1);  // its taker was not seen yet; an invalid one is overwritten
+      (void)acquire(head_ + 1);  // fails if the item has a taker
       taken(taker());
     }
     head_ = tail_;
@@ -148,14 +149,14 @@ class GetRingWriter {
     if (at == wake_at_) return;
     wake_at_ = at;
     header_->wake_at.store(at, std::memory_order_relaxed);
-    // Pairs with the getter's swap: the getter sees the word, or we see the taker.
+    // Pairs with the getter's swap: the getter sees the word, or the server sees the taker.
     platform::atomic_fence(std::memory_order_seq_cst);
   }
-  void tell_more(bool more) noexcept {
+  void set_more(bool more) noexcept {
     if (more != more_) header_->more.store(more ? 1 : 0, std::memory_order_relaxed);
     more_ = more;
   }
-  // Called when a getter has woken the server, which it does once.
+  // Called when a getter has woken the server: the getter has reset `wake_at` to kNever.
   void woken() noexcept { wake_at_.reset(); }
 
  private:
@@ -197,9 +198,9 @@ class GetRingReader {
     kMalformed,   // is discarded and counted as lost
     kOutOfReach,  // stays in the ring: nothing is taken
   };
-  // Takes the oldest lent item; none if there is none. Calls read(bytes, lease) before the item is
-  // taken, perhaps for several items; the last one is taken. `lease` is its position, 0 without a
-  // lease. Throws what read() throws.
+  // Takes the oldest lent item; empty if there is none. Calls read(bytes, lease) before an item is
+  // taken. If another process takes that item first, continues with the next one. `lease` is the
+  // position of the item, 0 without a lease. Throws what read() throws.
   template <typename Read>
   std::optional<Taken> take(const Read& read) {
     std::array<std::uint64_t, GetRingSlot::kMaxBytes / 8> words;
@@ -242,7 +243,7 @@ class GetRingReader {
   bool wakes(std::uint64_t position) noexcept {
     // Sequentially consistent: after the swap. Pairs with GetRingWriter::wake_when_left().
     std::uint64_t at = header_->wake_at.load(std::memory_order_seq_cst);
-    while (at <= position)  // a new value of the server may be for another getter
+    while (at <= position)  // the server may set a later position, which another getter acquires
       if (header_->wake_at.compare_exchange_strong(
               at, GetRingHeader::kNever, std::memory_order_relaxed, std::memory_order_relaxed))
         return true;

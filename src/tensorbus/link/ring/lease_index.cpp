@@ -8,8 +8,8 @@
 
 namespace tensorbus::link {
 
-// Blocks do not overlap, but views in a block do. More than kMaxLooks entries below an address, a
-// lease rarely contains it.
+// Blocks do not overlap, but views of one block may. A lease more than kMaxLooks entries below an
+// address rarely contains that address.
 std::optional<Leased> LeaseIndex::find(const std::byte* first, std::size_t bytes,
                                        std::size_t max_looks) const {
   if (platform::CopyOnWrite::is_private({first, bytes})) return std::nullopt;
@@ -17,7 +17,7 @@ std::optional<Leased> LeaseIndex::find(const std::byte* first, std::size_t bytes
   std::vector<std::shared_ptr<BorrowerLink>> links;
   const platform::MutexLock lock(mutex_);
   seen.reserve(std::min(max_looks, by_address_.size()));
-  // Places may overlap, and several leases may hold one block. Any held lease is right.
+  // Places may overlap, and several leases may hold one block. Each of them is a correct result.
   auto at = by_address_.upper_bound(first);
   for (std::size_t looks = 0; at != by_address_.begin() && looks < max_looks; ++looks) {
     --at;

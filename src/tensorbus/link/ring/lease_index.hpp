@@ -27,7 +27,7 @@ class LeaseIndex {
   // Returns the number of leases of each owner.
   std::map<Id, std::uint64_t> count_by_owner() const;
 
-  // Makes leases of this link's samples findable as long as there are any.
+  // Makes leases of this link's samples findable as long as the link exists.
   void add(const std::shared_ptr<BorrowerLink>& link);
   // Makes this lease findable until remove(). If it throws std::bad_alloc, nothing has changed.
   void add(Lease& lease);

@@ -8,8 +8,8 @@
 
 namespace tensorbus::link {
 
-// The owner's private record of the leases that a link was given and has not returned; only this
-// record counts. A token is serial << 32 | index. A token that does not match is a borrower's bug
+// The owner's private record of the leases of a link that were not returned. The owner trusts no
+// other record. A token is serial << 32 | index. A token that does not match is a borrower's bug
 // and is refused. Not thread-safe: guarded by the publisher's mutex.
 template <typename Sample>
 class LeaseTable {

@@ -19,7 +19,7 @@ class MessageLeaseSource final : public LeaseSource {
 
   // Allows the token to be returned a little later.
   void return_by(std::shared_ptr<DelayedSender> delayed) noexcept { delayed_ = std::move(delayed); }
-  // Keeps leases from being found until show(), since the token may be another process's.
+  // Leases cannot be found until show(), because another process may still take the token's item.
   void hide() noexcept { hidden_ = true; }
   void show() noexcept { hidden_ = false; }
 

@@ -13,8 +13,8 @@ constexpr std::uint32_t kWriteAhead = 3;  // positions whose cache lines are fet
 
 }  // namespace
 
-// At least 1 ns if there is a lease: the machine's clock may have been set back, and the samples of
-// a mirror have the time of another machine.
+// Returns at least 1 ns if there is a lease: the machine's clock may have been set back, and the
+// samples of a mirror have the time of another machine.
 std::chrono::nanoseconds age_of(const HeldSamples& held, std::uint64_t wall_ns) noexcept {
   if (held.leases == 0) return {};
   const std::uint64_t since = held.oldest_published_ns;
@@ -43,8 +43,8 @@ memory::PeerCost OwnerLink::cost_of(LinkLimits limits) noexcept {
 }
 
 std::uint32_t OwnerLink::in_ring() noexcept {
-  // Every returned sample was popped before. Often this alone shows that there is room, without
-  // touching the slot that the borrower polls. A borrower that returns samples without popping them
+  // Every returned sample was popped before. Often this alone shows that there is room, without a
+  // read of the slot that the borrower polls. A borrower that returns samples without popping them
   // harms only its own link.
   const std::uint64_t outstanding = leases_.outstanding();
   if (next_ - oldest_ > outstanding) oldest_ = next_ - outstanding;
@@ -115,9 +115,8 @@ void OwnerLink::push_another(Entry& entry, PublishedRef sample) noexcept {
   platform::kill_point("publish.issued");
   token_at(next_) = entry.token;
   samples_.push(next_++, entry);
-  // Fetches a later slot in advance, so that it has arrived when it is needed. Not a slot that the
-  // borrower may still read, and not for a borrower that keeps up: it polls the slot, and the cache
-  // line would have to go back to it.
+  // Fetches the cache lines of a later slot in advance, unless the borrower may still read them. A
+  // borrower that keeps up polls this slot and would take the line back: then nothing is fetched.
   if (leases_.outstanding() > kBacklog && next_ + kWriteAhead + 1 - oldest_ < tokens_.size())
     samples_.fetch_to_write(next_ + kWriteAhead);
 }
@@ -192,7 +191,7 @@ LinkReport OwnerLink::report(std::uint64_t wall_ns) {
 
 void OwnerLink::take_all_back() noexcept {
   (void)drain();
-  // The borrower may live, and its streams may still read samples that it has returned.
+  // The borrower may still run, and its streams may still read samples that it has returned.
   for (const Returning& lease : returning_)
     if (auto sample = leases_.take_back(lease.token))
       segments_->keep_until(lease.mark, *std::move(sample));

@@ -31,12 +31,12 @@ struct Drops {
   std::uint64_t all() const noexcept { return depth + held + unsent; }
 };
 
-// What an owner knows about a borrower.
+// The owner's description of a borrower.
 struct Borrower {
   memory::Grant grant = memory::Grant::kRead;  // for the samples
   bool reliable = false;                       // publish() waits until the link has room
-  std::uint32_t pid = 0;                       // as this process sees it
-  Id participant{};                            // from here on, for inspections
+  std::uint32_t pid = 0;                       // in the pid namespace of this process
+  Id participant{};                            // for inspections, like `node`
   std::string node{};
 };
 
@@ -46,7 +46,7 @@ struct HeldSamples {
   std::uint64_t bytes = 0;
   std::uint64_t oldest_published_ns = 0;  // since 1970; 0 without a lease
 };
-// Returns the time since the oldest was published; 0 without a lease.
+// Returns the time since the oldest sample was published; 0 without a lease.
 std::chrono::nanoseconds age_of(const HeldSamples& held, std::uint64_t wall_ns) noexcept;
 
 // The owner's end of a link: sends samples, takes returned leases back, and has private records of
@@ -73,11 +73,11 @@ class OwnerLink {
   // Returns how many samples can be pushed now, at most `most`.
   std::uint32_t room_for(std::uint32_t most);
   using Clock = platform::Clock;
-  // Records that publish() waits for room here, since the first call after the last push().
+  // Records that publish() waits for room here. The first call after a push() sets the time.
   void mark_blocked(Clock::time_point now) noexcept {
     if (!blocked_since()) blocked_ = {now, next_};
   }
-  // Returns since when publish() waits for room here; empty if there has been room since.
+  // Returns the time at which publish() began to wait for room here; empty after a push().
   std::optional<Clock::time_point> blocked_since() const noexcept {
     if (!blocked_ || blocked_->position != next_) return std::nullopt;
     return blocked_->since;
@@ -107,19 +107,19 @@ class OwnerLink {
   // mark.
   void push_another(Entry& entry, PublishedRef sample) noexcept;
 
-  // Takes back what the borrower returned. Returns false if its return ring is invalid: then the
-  // link is broken for good, and its samples come back when it ends.
+  // Takes back the leases that the borrower returned. Returns false if its return ring is invalid:
+  // the link stays broken, and its samples come back when it ends.
   [[nodiscard]] bool drain();
   bool broken() const noexcept { return broken_; }
-  // Returns true if draining is likely to free something. Samples in memory are always worth it.
-  // Samples that lie in their entries are worth it only if half of all leases are out, because
-  // draining takes a cache line away from the borrower.
+  // Returns true if draining is likely to free memory or many leases. Draining takes a cache line
+  // away from the borrower. So for samples that lie in their entries, half of all leases must be
+  // outstanding.
   bool worth_draining() const noexcept {
     return with_memory_ != 0 || 2 * outstanding() >= leases_.capacity();
   }
   // Takes back all samples that the borrower has not popped.
   void recall() noexcept;
-  // The same; also ends the link because its borrower has blocked publish() for too long.
+  // Calls recall(), and marks the link: its borrower has blocked publish() for too long.
   void cut_off() noexcept {
     cut_off_ = true;
     recall();
@@ -197,7 +197,7 @@ class OwnerLink {
     std::uint64_t position = 0;  // of the next push at that time; only a push takes room away
   };
   std::optional<Blocked> blocked_;
-  memory::SegmentId last_segment_ = memory::SegmentId::none();  // the last segment known to be sent
+  memory::SegmentId last_segment_ = memory::SegmentId::none();  // the last segment that was sent
   Waker subscriber_;
   std::shared_ptr<SegmentSender> segments_;
   const Borrower borrower_;

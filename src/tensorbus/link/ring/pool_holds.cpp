@@ -32,7 +32,7 @@ bool is_dead(const platform::Fd& pidfd) {
 }
 
 // A process that is being killed may close its socket before the driver has taken back its imports.
-// A process that lives closes its imports before it hangs up, or never opened them.
+// Any other process closes its imports before it hangs up, or never opened them.
 bool is_over(Rest& rest) {
   if (!rest.hung_up_at) {
     if (!rest.channel->peer_is_gone()) return false;
@@ -51,7 +51,8 @@ PoolHolds::Hold PoolHolds::take(memory::SegmentId segment) {
   return std::move(found.mapped());
 }
 
-// Keeps the channel open to see the borrower's end; the borrower sees that nothing more arrives.
+// Keeps the channel open to detect that the borrower hangs up. The shutdown shows the borrower that
+// no more messages arrive.
 void PoolHolds::end(std::shared_ptr<const platform::Fd> pidfd) noexcept {
   if (holds_.empty()) return;
   std::shared_ptr<Rest> rest;

@@ -27,8 +27,9 @@ class PoolHolds {
   // Called when the borrower has closed the segment; the caller may release the result. Throws
   // Error(kProtocol) if the borrower does not have it.
   Hold take(memory::SegmentId segment);
-  // Called when the borrower sends nothing more. Unclosed segments are kept until it hangs up,
-  // which it does after closing everything, or until `pidfd` shows its death; null if it has none.
+  // Called when the borrower sends no more messages. Keeps its unclosed segments until it hangs up.
+  // With a `pidfd` (else null), keeps them until the process has ended too, but at most for one
+  // second after the hang-up.
   void end(std::shared_ptr<const platform::Fd> pidfd) noexcept;
 
  private:

@@ -20,8 +20,9 @@ namespace tensorbus::link {
 // "Rings of producers"). The client makes the memory; both ends map it writable. Invariants:
 // 1. An entry is in the queue exactly if its position is below the tail. Only the client moves the
 //    tail, and never above the limit.
-// 2. Only the queue's server moves the limit. Both change one word by compare-and-swap, so a limit
-//    lowered to the tail also binds a client that is about to put or is stopped.
+// 2. Only the queue's server moves the limit. Client and server change one word by
+//    compare-and-swap. So a limit that is lowered to the tail also stops a client that is about to
+//    put, or that was suspended.
 // 3. The limit exceeds the server's read position by at most the number of slots: the client writes
 //    to no slot that the server may still read.
 
@@ -50,7 +51,7 @@ static_assert(sizeof(PutSlot) == 256);
 struct PutRingHeader {
   alignas(64) platform::Atomic<std::uint64_t> room{0};
   platform::Atomic<std::uint32_t> over{0};  // 1: the client puts nothing more
-  // Whether the server waits for an entry. The client that swaps it to kNotWaiting wakes the
+  // Shows whether the server waits for an entry. A client that swaps it to kNotWaiting wakes the
   // server: by QUEUE_WAKE, or by `wake`, on which a thread of the server sleeps.
   alignas(64) platform::Atomic<std::uint32_t> waits{kNotWaiting};
   platform::Atomic<std::uint32_t> wake{0};
@@ -77,7 +78,7 @@ class PutRingSegment {
   std::span<PutSlot> slots() const noexcept {
     return {reinterpret_cast<PutSlot*>(mapping_.data() + kHeaderBytes), kSlots};
   }
-  // Returns the descriptor for sending; once.
+  // Returns the descriptor for sending. Called once.
   platform::Fd take_descriptor() noexcept { return std::move(memfd_); }
 
  private:
@@ -131,7 +132,7 @@ class PutRingWriter {
   bool wakes() noexcept {
     // Sequentially consistent: after the swap of commit(). Pairs with PutRingReader::wait().
     if (header_->waits.load(std::memory_order_seq_cst) == PutRingHeader::kNotWaiting) return false;
-    // Relaxed: the addition depends on what it returns. Pairs with PutRingSleeper::begin().
+    // Relaxed: the addition depends on the result. Pairs with PutRingSleeper::begin().
     const std::uint32_t waited =
         header_->waits.exchange(PutRingHeader::kNotWaiting, std::memory_order_relaxed);
     platform::kill_point("put_ring.wakes");
@@ -143,7 +144,7 @@ class PutRingWriter {
 
  private:
   PutRoom read() const noexcept {
-    // Acquire: pairs with the server's change of the limit, after which it does not read the slots.
+    // Acquire: pairs with the server's change of the limit. The server no longer reads the slots.
     return PutRoom::unpack(header_->room.load(std::memory_order_acquire));
   }
 
@@ -152,7 +153,7 @@ class PutRingWriter {
   std::uint32_t tail_ = 0;
 };
 
-// The server's end. Not thread-safe: used on the event loop. Trusts nothing that it reads.
+// The server's end. Not thread-safe: used on the event loop. All data is untrusted input.
 class PutRingReader {
  public:
   explicit PutRingReader(const PutRingSegment& segment)
@@ -165,13 +166,13 @@ class PutRingReader {
   std::uint32_t waiting() noexcept {
     return tail_of(header_->room.load(std::memory_order_acquire)) - head_;
   }
-  // Returns the i-th of these; the client may still change its bytes.
+  // Returns the i-th waiting entry; the client may still change its bytes.
   const PutSlot& at(std::uint32_t i) const noexcept {
     return slots_[(head_ + i) & (slots_.size() - 1)];
   }
   // Called when the next entry was read.
   void pop() noexcept { ++head_; }
-  // Returns the number of entries with promised room that were not read yet.
+  // Returns the number of entries for which room is promised and that were not read yet.
   std::uint32_t promised() const noexcept { return limit_ - head_; }
   void promise(std::uint32_t more) noexcept {
     change_limit([&](std::uint32_t) { return limit_ + more; });
@@ -183,13 +184,13 @@ class PutRingReader {
   // Sets whether the client wakes the server for the next entry. The caller checks for entries
   // afterwards.
   void wait(bool waits) noexcept {
-    // Relaxed: only the client changes it concurrently, and only to kNotWaiting. If it is about to,
-    // it has already put its entry and wakes us.
+    // Relaxed: only the client changes it concurrently, and only to kNotWaiting. A client that is
+    // about to do so has already put its entry, and wakes the server.
     if (waits == (header_->waits.load(std::memory_order_relaxed) != PutRingHeader::kNotWaiting))
       return;
     header_->waits.store(waits ? PutRingHeader::kWaits : PutRingHeader::kNotWaiting,
                          std::memory_order_relaxed);
-    // Pairs with PutRingWriter::wakes(): the client sees the word, or we see its entry.
+    // Pairs with PutRingWriter::wakes(): the client sees the word, or the server sees its entry.
     platform::atomic_fence(std::memory_order_seq_cst);
   }
   // Returns true if the client puts nothing more: the result of waiting() is then final. Acquire:
@@ -213,8 +214,8 @@ class PutRingReader {
     do {
       next = limit(tail_of(word));
       if (broken_) return;
-      // Release: after the reads of slots that may be written now. No acquire here: waiting() does
-      // that before an entry is read.
+      // Release: after the reads of slots that the client may now overwrite. No acquire is needed
+      // here: waiting() acquires before an entry is read.
     } while (!header_->room.compare_exchange_strong(
         word, PutRoom{PutRoom::unpack(word).tail, next}.packed(), std::memory_order_release,
         std::memory_order_relaxed));
@@ -229,14 +230,14 @@ class PutRingReader {
 };
 
 // Lets a thread of the server sleep until there is an entry, after PutRingReader::wait(true) and a
-// check for entries. For any thread.
+// check for entries. Any thread may use it.
 class PutRingSleeper {
  public:
   explicit PutRingSleeper(PutRingHeader& header) noexcept : header_(&header) {}
 
   // Makes the client wake this thread instead of the server (another thread may have done so).
-  // Returns the word to sleep on; nothing if the server must check for entries: the client has
-  // woken.
+  // Returns the word to sleep on; empty if the client has already sent a wake-up, so that the
+  // server must check for entries.
   std::optional<platform::FutexWord> begin() noexcept {
     // Acquire: read before the swap below. A client that sees the swap adds to this word.
     const std::uint32_t expected = header_->wake.load(std::memory_order_acquire);

@@ -8,12 +8,13 @@
 
 namespace tensorbus::link {
 
-// Leases returned by the borrower. The ring has a slot for every lease that can be outstanding on
-// the link (a power of two). So the borrower never waits, and never reads the owner's position.
+// The ring of leases that the borrower returns. It has a slot for every lease that can be
+// outstanding on the link, rounded up to a power of two. So the borrower never waits, and never
+// reads the owner's position.
 using ReturnWord = platform::Atomic<std::uint64_t>;
 struct ReturnSlot {
   ReturnWord token{0};
-  ReturnWord mark{0};  // packed, of the borrower's timeline: when reached, the lease is back
+  ReturnWord mark{0};  // packed, of the borrower's timeline: when reached, the lease is returned
 };
 static_assert(sizeof(ReturnSlot) == 16);
 
@@ -41,7 +42,7 @@ class ReturnRingWriter {
     platform::kill_point("release.token_written");
   }
   void move_tail() noexcept {
-    // Release: after our last read of the tensor; pairs with the acquire in drain().
+    // Release: after the borrower's last read of the tensor; pairs with the acquire in drain().
     tail_->store(position_, std::memory_order_release);
     platform::kill_point("release.tail_moved");
   }

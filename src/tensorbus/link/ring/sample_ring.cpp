@@ -42,7 +42,8 @@ void copy_words(const Slot& slot, std::size_t begin, std::size_t end, Entry& ent
 void SampleRingWriter::push(std::uint64_t position, const Entry& entry) noexcept {
   Slot& target = slot(position);
   const auto* const bytes = reinterpret_cast<const std::byte*>(&entry);
-  // The second cache line first: it is already on its way when the state, in the first, is seen.
+  // Writes the second cache line first, so that it is already in transfer when the borrower sees
+  // the state, which lies in the first line.
   for (std::size_t i = words_in_use(entry.segment, entry.length); i-- > 0;) {
     std::uint64_t word = 0;
     std::memcpy(&word, bytes + i * kWordBytes, kWordBytes);
@@ -61,8 +62,8 @@ void SampleRingWriter::fetch_to_write(std::uint64_t position) const noexcept {
 
 bool SampleRingWriter::drop(std::uint64_t position) noexcept {
   std::uint64_t expected = full(position);
-  // Acquire on failure: the borrower popped first, and its reads of the slot come before we
-  // overwrite it. Relaxed on success: the borrower discards what it reads.
+  // Acquire on failure: the borrower popped first, and its reads of the slot come before the owner
+  // overwrites it. Relaxed on success: the borrower discards its copy.
   const bool dropped = slot(position).state.compare_exchange_strong(
       expected, taken(position), std::memory_order_relaxed, std::memory_order_acquire);
   if (dropped) platform::kill_point("drop.taken");
@@ -70,7 +71,8 @@ bool SampleRingWriter::drop(std::uint64_t position) noexcept {
 }
 
 bool SampleRingWriter::is_taken(std::uint64_t position) const noexcept {
-  // Acquire: pairs with the swap in pop(). The borrower's copy was complete before we overwrite.
+  // Acquire: pairs with the swap in pop(). The borrower's copy is complete before the owner
+  // overwrites the slot.
   return slot(position).state.load(std::memory_order_acquire) != full(position);
 }
 
@@ -87,7 +89,7 @@ bool SampleRingReader::pop(Entry& entry) noexcept {
       in_a_row_ = 0;
       return false;
     }
-    if (state > taken(next_)) {  // the owner is a round ahead: this is the oldest position possible
+    if (state > taken(next_)) {  // the owner is rounds ahead: go to the oldest possible position
       broken_ = !is_possible(state);
       if (broken_) return false;
       next_ = std::max(next_ + 1, position_of(state) - slots_.size() + 1);
@@ -99,7 +101,7 @@ bool SampleRingReader::pop(Entry& entry) noexcept {
       copy_words(source, kHeadWords, words_in_use(entry.segment, entry.length), entry);
       // Release: the copy above is complete before the owner can see the slot taken. If the owner
       // has dropped the entry, the copy may be torn and is discarded. Sequentially consistent: an
-      // owner that waits for this slot sees it taken, or we see that it sleeps.
+      // owner that waits for this slot sees it taken, or the borrower sees that the owner sleeps.
       if (source.state.compare_exchange_strong(state, taken(next_), std::memory_order_seq_cst,
                                                std::memory_order_relaxed)) {
         ++next_;
@@ -122,7 +124,7 @@ void SampleRingReader::fetch_next() noexcept {
   __builtin_prefetch(&coming.words[kHeadWords]);
 }
 
-// A slot only has positions that differ from `next_` by whole rounds.
+// All positions of this slot differ from `next_` by whole rounds.
 bool SampleRingReader::is_possible(std::uint64_t state) const noexcept {
   const std::uint64_t position = position_of(state);
   return position < kMaxPositions && ((position - next_) & (slots_.size() - 1)) == 0;

@@ -64,8 +64,8 @@ class SampleRingWriter {
   std::span<Slot> slots_;
 };
 
-// The borrower's end. Not thread-safe: guarded by the subscriber's mutex. Trusts nothing that it
-// reads: whatever the owner writes, pop() returns in bounded time, with an entry or none.
+// The borrower's end. Not thread-safe: guarded by the subscriber's mutex. All data is untrusted
+// input: for any content, pop() returns in bounded time, with an entry or none.
 class SampleRingReader {
  public:
   SampleRingReader() = default;
@@ -78,7 +78,7 @@ class SampleRingReader {
   // Skips entries that the owner has taken back. Called when the owner has stopped writing.
   void skip_dropped() noexcept;
   // Ends the ring after its newest entry: pop() returns no later ones. Returns that entry's
-  // sequence number; nothing if the ring has no entry to pop.
+  // sequence number; empty if the ring has no entry to pop.
   std::optional<std::uint64_t> stop_at_newest() noexcept;
   // Returns true if pop() found an invalid state: the ring is not read any more.
   bool broken() const noexcept { return broken_; }
@@ -94,7 +94,7 @@ class SampleRingReader {
   std::span<Slot> slots_;
   std::uint64_t next_ = 0;
   std::uint64_t until_ = UINT64_MAX;  // the first position that is not to be popped
-  std::uint32_t in_a_row_ = 0;        // popped without a failed pop() in between
+  std::uint32_t in_a_row_ = 0;        // samples popped since the last failed pop()
   bool broken_ = false;
 };
 

@@ -11,7 +11,7 @@
 namespace tensorbus::link {
 namespace {
 
-// Each unread message holds a descriptor of ours until a stopped borrower continues to read.
+// Each unread message keeps a descriptor of this process open until the borrower reads it.
 constexpr std::size_t kMaxUnread = 256;
 
 std::uint32_t as_field(memory::Grant grant) { return grant == memory::Grant::kWrite ? 1 : 0; }
@@ -165,7 +165,7 @@ device::Timeline& SegmentSender::timeline() {
   return *made_;
 }
 
-void SegmentSender::know_peer(std::shared_ptr<const platform::Fd> pidfd) {
+void SegmentSender::set_peer(std::shared_ptr<const platform::Fd> pidfd) {
   const platform::MutexLock lock(mutex_);
   peer_ = std::move(pidfd);
 }
@@ -176,7 +176,7 @@ void SegmentSender::peer_hung_up() noexcept {
   holds_.end(peer_);
 }
 
-// A borrower that writes an invalid mark gets its lease returned too early, and harms only itself.
+// If a borrower writes an invalid mark, its lease ends too early, which harms only that borrower.
 bool SegmentSender::reached(std::uint64_t packed_mark) const noexcept {
   const device::Mark mark = device::Mark::of(packed_mark);
   const device::Timeline* const timeline = timeline_.load(std::memory_order_acquire);
@@ -204,7 +204,7 @@ void SegmentSender::retire(memory::SegmentId segment) {
 }
 
 void SegmentSender::closed(memory::SegmentId segment) {
-  PoolHolds::Hold gone;  // released after our mutex
+  PoolHolds::Hold gone;  // released after the mutex
   const platform::MutexLock lock(mutex_);
   gone = holds_.take(segment);
 }

@@ -22,16 +22,15 @@ namespace tensorbus::link {
 // A segment that a link may write to is sent a second time, writable. Thread-safe.
 class SegmentSender {
  public:
-  SegmentSender(
-      std::shared_ptr<Channel> channel, std::shared_ptr<memory::Arena> arena,
-      std::shared_ptr<device::DeviceMemory> device_memory = nullptr);  // null: none is lent
+  SegmentSender(std::shared_ptr<Channel> channel, std::shared_ptr<memory::Arena> arena,
+                std::shared_ptr<device::DeviceMemory> device_memory = nullptr);  // null: lends none
   ~SegmentSender();
 
-  // Sets the account for unread messages. Called before anything is sent.
+  // Sets the account for unread messages. Called before the first message is sent.
   void pay_from(memory::PeerAccount account) { account_ = std::move(account); }
-  // Sets the process whose end is watched for memory that its streams still use. Called before
-  // anything is sent.
-  void know_peer(std::shared_ptr<const platform::Fd> pidfd);
+  // Sets the pidfd of the borrower's process. Memory that the process's streams use is kept until
+  // the process ends. Called before the first message is sent.
+  void set_peer(std::shared_ptr<const platform::Fd> pidfd);
 
   // Called when either side has ended the connection. A peer without a pidfd then counts as dead.
   void peer_hung_up() noexcept;
@@ -44,17 +43,18 @@ class SegmentSender {
   // Called when the borrower has replied to a message sent after these segments.
   void mark_arrived(const PublishedSample& sample, memory::Grant grant) noexcept;
   void retire(memory::SegmentId segment);
-  // Called when the peer has closed a segment of a pool. Throws Error(kProtocol) if it has none.
+  // Called when the peer has closed a segment of a pool. Throws Error(kProtocol) if the peer does
+  // not have it.
   void closed(memory::SegmentId segment);
 
-  // Returns the mark of the connection's timeline at which the sample is complete; none for host
-  // memory. `writer`: the stream known to write it last. Throws what ensure_sent() and WriteMarks
-  // throw.
+  // Returns the mark of the connection's timeline at which the sample is complete; an empty mark
+  // for host memory. `writer`: the stream that writes it last, if known. Throws what ensure_sent()
+  // and WriteMarks throw.
   device::Mark mark_for(const PublishedRef& sample, const device::GpuStream* writer);
   // Returns true if the borrower has reached this mark, or if it is not a mark of its timeline.
   bool reached(std::uint64_t packed_mark) const noexcept;
   // Keeps a returned sample that the borrower's streams still read, until the mark is reached or
-  // the borrower's process is dead. Without memory for the record, keeps it forever.
+  // the borrower's process has ended. Without memory for the record, keeps it forever.
   void keep_until(std::uint64_t packed_mark, PublishedRef sample) noexcept;
 
  private:
@@ -77,9 +77,9 @@ class SegmentSender {
   std::shared_ptr<const platform::Fd> peer_ TB_GUARDED_BY(mutex_);
   // Made for the first sample on a device.
   std::unique_ptr<device::Timeline> made_ TB_GUARDED_BY(mutex_);
-  // The same, for reads without our mutex. Release pairs with acquire.
+  // A copy of made_, for reads without the mutex. Release pairs with acquire.
   std::atomic<device::Timeline*> timeline_{nullptr};
-  // True: the borrower is known to have it.
+  // True: the borrower has confirmed that it has the segment.
   std::map<std::pair<memory::SegmentId, memory::Grant>, bool> sent_ TB_GUARDED_BY(mutex_);
   // Rows of chunks that may have been sent in part.
   std::set<memory::SegmentId> begun_ TB_GUARDED_BY(mutex_);

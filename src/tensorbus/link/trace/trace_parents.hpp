@@ -10,7 +10,8 @@
 
 namespace tensorbus::link {
 
-// The samples from which the calling thread makes what it publishes next. Each thread has its own.
+// The samples from which the calling thread makes the samples that it publishes next. Each thread
+// has a list of its own.
 class TraceParents {
  public:
   static constexpr std::size_t kMax = 16;  // more are left out

@@ -29,7 +29,7 @@ TraceReader::TraceReader(const platform::Fd& memfd)
     : mapping_(verified(memfd), kTraceBytes, platform::Mapping::Access::kRead) {}
 
 void TraceReader::read(std::vector<TraceRecord>& records) {
-  // Acquire: the earlier records were at least begun.
+  // This order guarantees nothing, since writers add relaxed: the stamps show complete records.
   const std::uint64_t end = load(mapping_.data(), std::memory_order_acquire);
   if (end < next_) return;  // invalid
   const std::uint64_t oldest = end > kTraceRecords ? end - kTraceRecords : 0;

@@ -9,7 +9,8 @@
 
 namespace tensorbus::link {
 
-// The tracer's end of a ring that another process writes. Trusts nothing in it. For one thread.
+// The tracer's end of a ring that another process writes. It treats the content as untrusted input.
+// Used by one thread.
 class TraceReader {
  public:
   // Throws Error(kProtocol) unless the descriptor is a sealed memfd of the size of a ring.

@@ -20,7 +20,7 @@ enum class TraceEvent : std::uint32_t {
   kParent = 5,
 };
 
-// Names a sample within its machine.
+// Identifies a sample on its machine.
 struct SampleName {
   Id participant;
   std::uint32_t publisher = 0;

@@ -18,7 +18,7 @@ std::uint64_t now_ns() noexcept {
   return static_cast<std::uint64_t>(platform::Clock::now().time_since_epoch().count());
 }
 
-// Asks the kernel each time: a cached number would be wrong in a forked child.
+// Makes a system call each time: a cached number would be wrong in a forked child.
 std::uint32_t this_thread() noexcept { return static_cast<std::uint32_t>(::gettid()); }
 
 }  // namespace
@@ -65,8 +65,8 @@ void TraceRing::write(TraceEvent event, const SampleName& sample) noexcept {
          .sequence = sample.sequence});
 }
 
-// Relaxed: a writer that is overtaken may write the same words as another one. The reader checks
-// each record by its stamp.
+// Relaxed: a writer that falls a whole ring behind may write the same words as another writer. The
+// reader checks each record by its stamp.
 void TraceRing::write(TraceRecord record) noexcept {
   if (fork_generation_ != platform::fork_generation()) return;
   auto words = std::bit_cast<TraceWords>(record);

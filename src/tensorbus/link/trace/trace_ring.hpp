@@ -16,15 +16,16 @@ namespace tensorbus::link {
 // threads may write, without waiting for each other or for the tracer.
 class TraceRing {
  public:
-  // `self`: the participant whose publishers write. `charge`: paid by the tracer while the ring
-  // exists, which samples may keep longer than the tracer is connected. Throws Error(kOutOfMemory).
+  // `self`: the participant whose publishers write. `charge`: charged to the tracer while the ring
+  // exists. Samples may keep the ring after the tracer has disconnected. Throws
+  // Error(kOutOfMemory).
   explicit TraceRing(const Id& self, memory::PeerCharge charge = {});
 
   // Returns the descriptor for a tracer; the ring keeps none. Called once.
   platform::Fd take_descriptor();
 
   // Records that a publisher of this participant is about to publish a sample, and the sample's
-  // parents, which the thread has named (trace_parents.hpp).
+  // parents, which the thread has set (trace_parents.hpp).
   void write_published(std::uint32_t publisher, std::uint64_t sequence) noexcept;
   // Records another event of a sample.
   TENSORBUS_API void write(TraceEvent event, const SampleName& sample) noexcept;

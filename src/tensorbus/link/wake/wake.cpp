@@ -74,7 +74,8 @@ void Sleeper::enter(std::uint32_t how) noexcept {
   else
     armed_ = how;
   slot().sleeping.store((parked_ > 0 ? kSleepsOnFutex : 0) | armed_, std::memory_order_relaxed);
-  full_fence();  // pairs with the waker's fence: it sees `sleeping`, or we see its entry
+  // Pairs with the waker's fence: the waker sees `sleeping`, or this thread sees the waker's entry.
+  full_fence();
 }
 
 void Sleeper::leave(std::uint32_t how) noexcept {

@@ -30,7 +30,7 @@ inline constexpr std::size_t kWakePageBytes =
     sizeof(WakePageHeader) + kWakeSlots * sizeof(WakeSlot);
 inline constexpr std::uint32_t kSleepsOnFutex = 1;
 inline constexpr std::uint32_t kSleepsOnEvent = 2;
-inline constexpr std::uint32_t kSleepsUntilHalfFull = 4;  // and checks by itself until then
+inline constexpr std::uint32_t kSleepsUntilHalfFull = 4;  // the sleeper polls until then
 
 // A participant's own wake page. Unused slots take no memory. Thread-safe.
 class WakePage {
@@ -42,7 +42,7 @@ class WakePage {
   std::uint32_t take_slot();
   void give_back_slot(std::uint32_t index) noexcept;
   WakeSlot& slot(std::uint32_t index) const noexcept;
-  // Shows peers that the participant lives, until the calling thread has ended.
+  // Shows peers that the participant is alive, until the calling thread has ended.
   void mark_alive() noexcept;
 
  private:
@@ -56,7 +56,7 @@ class WakePage {
 // A peer's page, mapped to wake its sleepers. Throws Error(kProtocol).
 using PeerWakePage = std::shared_ptr<const platform::Mapping>;
 PeerWakePage map_peer_wake_page(const platform::Fd& memfd);
-// Returns true if the peer's process lives; false if it has ended or was never marked.
+// Returns true if the peer's process is alive; false if it has ended or was never marked.
 bool marked_alive(const platform::Mapping& page) noexcept;
 
 // One sleeper of this participant; owns its slot. Thread-safe.
@@ -87,7 +87,7 @@ class Sleeper {
     return outcome;
   }
 
-  // The same, from now on, for callers whose ready() sees everything that they are woken for.
+  // As above, with `seen` as of now: for callers whose ready() detects every event that wakes them.
   template <typename Ready>
   platform::FutexWait park(std::chrono::nanoseconds most, Ready ready) {
     return park(wakes(), most, ready);
@@ -122,8 +122,8 @@ class Waker {
 
   void set_notifier(platform::Fd notifier) noexcept { notifier_ = std::move(notifier); }
 
-  // Called after storing what the sleeper waits for and one full fence; or after a sequentially
-  // consistent swap, which is also a full fence.
+  // Called after a store of the data that the sleeper waits for and one full fence; or after a
+  // sequentially consistent swap, which is also a full fence.
   void wake_if_sleeping() noexcept {
     // Sequentially consistent: after that fence or swap, which pairs with the fence in
     // Sleeper::enter().
@@ -131,7 +131,7 @@ class Waker {
     if (sleeping != 0) [[unlikely]]
       wake(sleeping);
   }
-  // The same for a sleeper that may sleep until half_full() is true.
+  // As above, for a sleeper that may sleep until half_full() is true.
   template <typename HalfFull>
   void wake_if_sleeping(HalfFull half_full) noexcept {
     const std::uint32_t sleeping = slot_->sleeping.load(std::memory_order_seq_cst);

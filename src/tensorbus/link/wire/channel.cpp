@@ -10,8 +10,7 @@
 namespace tensorbus::link {
 namespace {
 
-// Joins messages into one datagram if they have no descriptors, it can hold them, and memory
-// allows.
+// Joins messages into one datagram if they have no descriptors, fit into one, and memory suffices.
 template <typename Messages>
 void join(Messages& messages) noexcept {
   std::size_t bytes = 0;

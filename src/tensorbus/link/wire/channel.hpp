@@ -37,7 +37,7 @@ class Channel {
   int fd() const noexcept { return socket_.get(); }
 
   // Joins the two ends of a connection of one participant with itself: later messages go from one
-  // end to the other in memory, after those in the socket. Called before any other code knows the
+  // end to the other in memory, after those in the socket. Called before any other code can use the
   // channels.
   static void loop_back(const std::shared_ptr<Channel>& one, const std::shared_ptr<Channel>& other);
   bool is_loop_back() const noexcept { return looped_; }
@@ -48,14 +48,14 @@ class Channel {
   // message again. It must not call the channel.
   void on_looped_back(std::function<void()> notify);
   // Returns true if receive() has a message that poll() does not report: it came in memory, or in
-  // one datagram with the last one. For the receiving thread.
+  // one datagram with the last one. Called by the receiving thread.
   bool has_more();
-  // The same for the rest of a datagram only.
+  // Returns true if messages of the last datagram are left.
   bool has_rest() const noexcept { return rest_at_ < rest_.size(); }
 
-  // While it lives, its thread's messages on this channel are collected into few datagrams.
-  // Messages of other threads do not wait, and go after these. A second batch at a time does
-  // nothing.
+  // While a batch exists, messages of its thread on this channel are collected into few datagrams.
+  // A message of another thread is not delayed: it is sent after the messages collected so far. A
+  // second batch at the same time does nothing.
   class Batch {
    public:
     explicit Batch(std::shared_ptr<Channel> channel);
@@ -90,13 +90,14 @@ class Channel {
     return Prepared(encode_control(message));
   }
   void send(Prepared message) noexcept;
-  // Delays a message so that it goes in one datagram with the next one, or with send_delayed().
-  // Returns true if no other message is delayed: then the caller arranges that call. If
-  // kMaxDelayed messages are delayed, they are sent now.
+  // Delays a message so that it is sent in one datagram with the next one, or by send_delayed().
+  // Returns true if no other message is delayed: the caller then arranges the call of
+  // send_delayed(). If kMaxDelayed messages are delayed, they are sent now.
   [[nodiscard]] bool delay(Prepared message) noexcept;
   void send_delayed() noexcept;
   static constexpr std::size_t kMaxDelayed = 64;
-  // Returns true if the socket took it or the peer is gone; false (not sent) if it would wait.
+  // Returns true if the socket took the message or the peer is gone; false if the message would
+  // have to wait: it is not sent.
   template <typename Message>
   bool try_send(const Message& message) {
     return try_send_bytes(encode_control(message));

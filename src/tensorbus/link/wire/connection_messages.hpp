@@ -92,7 +92,7 @@ struct TopicName {
   void visit(auto& archive) { archive(name); }
 };
 
-// The first message on a connection of a tracer that asks for a ring (docs/tracing.md).
+// The first message on a connection of a tracer: requests a ring (docs/tracing.md).
 struct Trace {
   static constexpr ControlType kType = ControlType::kTrace;
   std::vector<TopicName> topics;  // none: all

@@ -87,7 +87,7 @@ struct Notice {
 Code code_of(std::uint32_t code);
 // Returns a peer's text with '?' for all but '\n' and printable ASCII. Python needs valid text.
 std::string as_text(std::string bytes);
-// The same for a peer's reason; replaces an empty one.
+// As as_text(), for a peer's reason; replaces an empty reason.
 std::string as_reason(std::string bytes);
 
 // Returns the grant of a field `writable`. Throws Error(kProtocol) that names `field` if it is > 1.
@@ -104,8 +104,8 @@ std::vector<std::byte> encode_control(const Message& message) {
   return bytes;
 }
 
-// Returns the size of the first message of a datagram. Throws Error(kProtocol) if it has no header,
-// or claims more bytes than there are.
+// Returns the size of the first message of a datagram. Throws Error(kProtocol) if the message has
+// no header, or if its length exceeds the datagram.
 std::size_t control_bytes(std::span<const std::byte> datagram);
 // Checks magic and length of one message, not the version. Throws Error(kProtocol).
 ControlHeader decode_control_header(std::span<const std::byte> datagram);

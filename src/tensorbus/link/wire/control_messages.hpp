@@ -13,8 +13,8 @@
 #include "tensorbus/link/wire/memory_messages.hpp"
 #include "tensorbus/link/wire/queue_messages.hpp"
 
-// The table of all control messages. From it come the dispatch (dispatch.hpp), the fuzzers' seeds
-// and the table of docs/internals/protocol.md, section 2, as control_messages_test.cpp checks.
+// The table of all control messages. The dispatch (dispatch.hpp), the fuzzers' seeds and the table
+// of docs/internals/protocol.md, section 2, follow it; control_messages_test.cpp checks this.
 namespace tensorbus::link {
 
 enum class TakenBy : std::uint8_t {

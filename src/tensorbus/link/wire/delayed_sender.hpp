@@ -18,7 +18,7 @@ class DelayedSender {
 
   void send(const std::shared_ptr<Channel>& channel, Channel::Prepared message) noexcept;
   void flush() noexcept;
-  // From now on nothing is delayed, because flush() is not called any more.
+  // Afterwards no message is delayed, because flush() is not called any more.
   void stop() noexcept;
 
  private:

@@ -23,7 +23,7 @@ struct Attach {
   void visit(auto& archive) { archive(request, share, key, writable); }
 };
 
-// Names a block of the receiver's arena.
+// Identifies a block of the receiver's arena.
 struct BlockName {
   memory::SegmentId segment = 0;
   std::uint64_t offset = 0;  // of any byte of the block
@@ -34,18 +34,18 @@ struct BlockName {
 
 struct Acquire {
   static constexpr ControlType kType = ControlType::kAcquire;
-  static constexpr std::size_t kMaxBlocks = 200;  // that fit into one message
+  static constexpr std::size_t kMaxBlocks = 200;  // as many as fit into one message
   std::uint32_t request = 0;
   std::uint32_t writable = 0;
   std::vector<BlockName> blocks;
   void visit(auto& archive) { archive(request, writable, blocks); }
 };
 
-// Asks for a copy of bytes on a device of the receiver that the sender cannot use.
+// Requests a copy of bytes that lie on a device of the receiver that the sender cannot use.
 struct Stage {
   static constexpr ControlType kType = ControlType::kStage;
   std::uint32_t request = 0;
-  BlockName block;  // named by the first byte to copy
+  BlockName block;  // with the offset of the first byte to copy
   std::uint64_t bytes = 0;
   void visit(auto& archive) { archive(request, block, bytes); }
 };
@@ -56,7 +56,7 @@ struct Staged {
   std::uint32_t request = 0;
   std::uint64_t token = 0;
   BlockName copy;
-  std::uint32_t device = 0;  // that had the original bytes, as the owner's ordinal
+  std::uint32_t device = 0;  // of the original bytes: the owner's ordinal
   void visit(auto& archive) { archive(request, token, copy, device); }
 };
 
@@ -88,12 +88,12 @@ struct Lent {
   }
 };
 
-// Asks the receiver to keep a share for processes that attach after the sender has ended.
+// Requests that the receiver keep a share for processes that attach after the sender has ended.
 struct Keep {
   static constexpr ControlType kType = ControlType::kKeep;
   std::uint64_t share = 0;  // number at the receiver: bus::Shares::kKept and random bits
   std::uint64_t key = 0;
-  std::uint64_t carrier = 0;  // what its handle was sent through; 0: unknown
+  std::uint64_t carrier = 0;  // the object that its handle was sent through; 0: unknown
   std::uint32_t writable = 0;
   std::uint32_t drop = 0;  // 1: it was attached, or no process will attach
   Lent lent{};
@@ -122,7 +122,7 @@ struct Denied {
 struct Return {
   static constexpr ControlType kType = ControlType::kReturn;
   std::uint64_t token = 0;
-  std::uint64_t mark = 0;  // packed; when reached, the lease ends. Last: MessageLeaseSource
+  std::uint64_t mark = 0;  // packed; when reached, the lease ends. Last field: see set_last()
   void visit(auto& archive) { archive(token, mark); }
 };
 

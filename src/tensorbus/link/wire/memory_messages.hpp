@@ -14,7 +14,7 @@ struct SegmentMessage {
   static constexpr ControlType kType = ControlType::kSegment;
   memory::SegmentId segment = 0;
   std::uint64_t bytes = 0;
-  std::uint32_t writable = 0;  // 1: a writable descriptor, for links that asked for it
+  std::uint32_t writable = 0;  // 1: a writable descriptor, for links that requested it
   void visit(auto& archive) { archive(segment, bytes, writable); }
 };
 
@@ -35,7 +35,7 @@ struct DeviceSegment {
   memory::SegmentId segment = 0;
   std::uint64_t bytes = 0;
   Id device;                   // its UUID
-  std::uint32_t writable = 0;  // 1: for links that asked to write
+  std::uint32_t writable = 0;  // 1: for links that requested write access
   void visit(auto& archive) { archive(segment, bytes, device, writable); }
 };
 

@@ -15,7 +15,7 @@ namespace tensorbus::link {
 struct Peer {
   Id id;
   std::uint32_t pid = 0;
-  platform::Fd pidfd;  // empty if none was sent: then only the end of the socket shows its death
+  platform::Fd pidfd;  // empty if none was sent: only a hang-up of the socket shows its end
   PeerWakePage wake_page;
   platform::Fd lineage;  // see platform/fork/lineage.hpp; empty if none was sent
 };

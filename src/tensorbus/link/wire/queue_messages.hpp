@@ -8,7 +8,7 @@
 // Messages between the clients of a queue and its server (docs/internals/protocol.md, section 7).
 namespace tensorbus::link {
 
-// Names a queue of the receiver.
+// Identifies a queue of the receiver.
 struct QueueName {
   std::uint64_t number = 0;
   std::uint64_t key = 0;
@@ -34,7 +34,7 @@ struct QueueRing {
   void visit(auto& archive) { archive(request, queue); }
 };
 
-// Asks for the get ring, by which the server lends items ahead (get_ring.hpp).
+// Requests the get ring, through which the server lends items in advance (get_ring.hpp).
 struct JoinGetRing {
   static constexpr ControlType kType = ControlType::kJoinGetRing;
   std::uint32_t request = 0;
@@ -42,7 +42,7 @@ struct JoinGetRing {
   void visit(auto& archive) { archive(request, queue); }
 };
 
-// The reply, with the ring's memory.
+// The reply to JOIN_GET_RING, with the ring's memory.
 struct GetRing {
   static constexpr ControlType kType = ControlType::kGetRing;
   std::uint32_t request = 0;
@@ -61,7 +61,7 @@ struct QueueWake {
 struct Get {
   static constexpr ControlType kType = ControlType::kGet;
   static constexpr std::uint32_t kWait = 1;  // wait for an item
-  static constexpr std::uint32_t kHold = 2;  // others see the item until TAKE
+  static constexpr std::uint32_t kHold = 2;  // other clients may see the item until TAKE
   std::uint32_t request = 0;
   QueueName queue;
   std::uint32_t flags = 0;
@@ -141,11 +141,11 @@ struct QueueState {
   ReplyValues values() const noexcept { return {items, unfinished, lost, bytes}; }
 };
 
-// In the reply to kShutDown: what the queue still has.
+// In the reply to kShutDown: the remaining items, and the clients that asked for items.
 struct QueueRest {
   std::uint64_t items = 0;
   std::uint64_t other_getters = 0;  // other clients that have asked for an item
-  bool has_asked = false;           // this client has
+  bool has_asked = false;           // this client has asked for an item
 
   static QueueRest of(const ReplyValues& values) noexcept {
     return {values[0], values[1], values[2] != 0};
@@ -156,7 +156,7 @@ struct QueueRest {
 struct Reply {
   static constexpr ControlType kType = ControlType::kReply;
   static constexpr std::uint32_t kTimedOut = 1;  // no room, or no item
-  static constexpr std::uint32_t kShutDown = 2;  // the queue accepts nothing, or nothing is left
+  static constexpr std::uint32_t kShutDown = 2;  // the queue accepts no items, or has none left
   std::uint32_t request = 0;
   std::uint32_t refused = 0;  // 0, or one of the constants
   ReplyValues values{};       // of QueueSettings, QueueState or QueueRest; else 0

@@ -7,8 +7,8 @@
 
 namespace tensorbus::memory {
 
-// Kept by a file and destroyed with its mapping. Does nothing in a forked child: the registry
-// belongs to the parent.
+// Retires the number of a file that is unmapped: the file keeps this object and destroys it. Does
+// nothing in a forked child: the registry belongs to the parent.
 class FileSegments::Unmapping {
  public:
   Unmapping(std::weak_ptr<Registry> registry, SegmentId number)
@@ -35,7 +35,7 @@ void FileSegments::Registry::retire(SegmentId number) noexcept {
 
 namespace {
 
-// Takes no reference: if it became the last, the file would be unmapped with the mutex held.
+// Takes no reference: releasing the last reference would unmap the file with the mutex held.
 bool is(const std::weak_ptr<const MappedFile>& known,
         const std::shared_ptr<const MappedFile>& file) {
   return !known.owner_before(file) && !file.owner_before(known);

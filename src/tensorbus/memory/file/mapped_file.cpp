@@ -30,7 +30,7 @@ std::size_t end_of(const std::string& path, std::size_t offset, std::size_t byte
   if (__builtin_add_overflow(offset, bytes, &end) || end > static_cast<std::size_t>(INT64_MAX))
     throw Error(Code::kInvalidArgument, about_file(path) + text_of(bytes) + " from byte " +
                                             std::to_string(offset) +
-                                            " on were asked for: no file has as many");
+                                            " on: a file has at most 2^63 - 1 bytes");
   return end;
 }
 
@@ -64,7 +64,7 @@ MappedFile::MappedFile(int fd, std::string path, std::size_t offset, std::size_t
       end_(end_of(path_, offset, bytes)),
       skip_(offset % platform::page_bytes()),
       opened_(status()) {
-  platform::keep_in_child(fd_.get());  // keeping it open hides no death from peers
+  platform::keep_in_child(fd_.get());  // an open file does not hide a process's end from peers
   if (!S_ISREG(opened_.st_mode))
     throw Error(Code::kInvalidArgument,
                 about_file(path_) + "it is not a regular file, and only those can be mapped");
@@ -134,30 +134,29 @@ void MappedFile::check() const {
   if (size < end_)
     throw Error(Code::kSystem,
                 about_file(path_) + "it was cut short while it was mapped: " + text_of(end_) +
-                    " expected, " + text_of(size) + " there." + remedy + " when it is whole");
+                    " expected, " + text_of(size) + " found." + remedy + " when it is complete");
   if (guard_ && guard_->broken())
     throw Error(Code::kSystem,
                 about_file(path_) +
                     "it was cut short for a while, or could not be read or written (an "
                     "I/O error, a full disk): of " +
-                    text_of(end_) + " expected, all from byte " +
+                    text_of(end_) + " expected, zeros replaced all from byte " +
                     std::to_string(end_ - mapping_.size() + guard_->intact_bytes()) +
-                    " on were replaced by zeros, and what was written there since is lost." +
-                    remedy);
+                    " on, and later writes there are lost." + remedy);
   if (mode_ != Mode::kReadWrite &&
       (now.st_size != opened_.st_size || !is_same_time(now.st_mtim, opened_.st_mtim)))
-    throw Error(Code::kSystem, about_file(path_) + "somebody wrote to it since it was mapped: " +
+    throw Error(Code::kSystem, about_file(path_) + "it was written to after it was mapped: " +
                                    text_of(static_cast<std::size_t>(opened_.st_size)) +
-                                   " expected, " + text_of(size) + " there." + remedy +
-                                   ", or, to follow what others write, with mode=\"r+\"");
+                                   " expected, " + text_of(size) + " found." + remedy +
+                                   ", with mode=\"r+\" to see the writes of others");
 }
 
 void MappedFile::flush() const {
   if (mode_ != Mode::kReadWrite)
     throw Error(Code::kInvalidArgument,
                 about_file(path_) +
-                    "it was mapped so that writes do not reach it: there is nothing to "
-                    "flush; map it with mode=\"r+\"");
+                    "its mode keeps writes out of the file, so there is nothing to flush: map it "
+                    "with mode=\"r+\"");
   if (guard_ && ::msync(mapping_.data(), mapping_.size(), MS_SYNC) < 0)
     throw_system(about_file(path_) + "writing it to the disk", errno);
   check();
@@ -173,7 +172,7 @@ void allocate_file(int fd, const std::string& path, std::size_t bytes) {
   const auto size = static_cast<off_t>(bytes);
   int error = EINTR;
   while (error == EINTR) error = ::posix_fallocate(fd, 0, size);
-  // musl returns this. glibc writes a byte into each block instead.
+  // musl returns EOPNOTSUPP. glibc writes a byte into each block instead.
   if (error == EOPNOTSUPP) error = ::ftruncate(fd, size) < 0 ? errno : 0;
   if (error == 0) return;
   [[maybe_unused]] const int emptied = ::ftruncate(fd, 0);  // gives back what was allocated

@@ -32,8 +32,8 @@ class TENSORBUS_API MappedFile : public std::enable_shared_from_this<MappedFile>
     kCopyOnWrite,  // a written page becomes private; the file does not change
   };
 
-  // Maps `bytes` of the file from any `offset` on. `fd` stays the caller's and may be closed;
-  // `path` is for messages only. Throws Error(kInvalidArgument) if it is not a regular file or is
+  // Maps `bytes` of the file from any `offset` on. The caller keeps `fd` and may close it; `path`
+  // is for messages only. Throws Error(kInvalidArgument) if the file is not a regular file or is
   // too short, Error(kUnsupported) for a file in huge pages, Error(kOutOfMemory) that names the
   // limits, or Error(kSystem).
   MappedFile(int fd, std::string path, std::size_t offset, std::size_t bytes, Mode mode);
@@ -56,8 +56,8 @@ class TENSORBUS_API MappedFile : public std::enable_shared_from_this<MappedFile>
 
   // Throws Error(kSystem) if the mapping may differ from the file: the file was cut short, a page
   // could not be read or written, or (unless this process writes to it) its size or modification
-  // time has changed since it was mapped. That time misses writes within one tick of the file
-  // system's clock and, on a tmpfs, writes through mappings of other processes.
+  // time has changed since it was mapped. The modification time does not show writes within one
+  // tick of the file system's clock or, on a tmpfs, writes through mappings of other processes.
   void check() const;
   // Keeps an object until the file is unmapped; the unmapping thread releases it.
   void keep_until_unmapped(std::shared_ptr<const void> kept) const;
@@ -78,7 +78,7 @@ class TENSORBUS_API MappedFile : public std::enable_shared_from_this<MappedFile>
   const std::size_t skip_;  // bytes of the mapping before the first requested byte
   struct stat opened_;
   platform::Mapping mapping_;
-  std::optional<platform::FileGuard> guard_;  // destroyed before the mapping; none if that is empty
+  std::optional<platform::FileGuard> guard_;  // destroyed before mapping_; none if that is empty
   mutable std::list<std::shared_ptr<const void>> kept_;
 };
 

@@ -34,9 +34,8 @@ std::string mebibytes(std::size_t bytes) {
 
 std::string for_children(std::size_t bytes) {
   if (bytes == 0) return "";
-  return ", " + mebibytes(bytes) +
-         " of them memory that a forked child of this process still holds (until it ends or calls "
-         "exec)";
+  return ", of which a forked child of this process still holds " + mebibytes(bytes) +
+         " (until it ends or calls exec)";
 }
 
 }  // namespace
@@ -71,7 +70,7 @@ void Arena::close_pool(PoolId id) noexcept {
 
 BlockRef Arena::allocate(std::size_t bytes, PoolId pool) {
   if (bytes > options_.budget_bytes)
-    throw Error(Code::kOutOfMemory, mebibytes(bytes) + " asked for, but the byte budget is " +
+    throw Error(Code::kOutOfMemory, mebibytes(bytes) + " requested, but the byte budget is " +
                                         mebibytes(options_.budget_bytes) +
                                         ": raise budget_bytes (TENSORBUS_BUDGET)");
   const platform::MutexLock lock(mutex_);
@@ -167,13 +166,13 @@ void Arena::require_room(std::size_t bytes, std::size_t asked) {
   if (reserved_bytes_ + bytes > options_.budget_bytes)
     trim(options_.budget_bytes > bytes ? options_.budget_bytes - bytes : 0);
   if (reserved_bytes_ + bytes > options_.budget_bytes)
-    refuse(mebibytes(asked) + " asked for, but " + mebibytes(blocks_.bytes()) +
+    refuse(mebibytes(asked) + " requested, but " + mebibytes(blocks_.bytes()) +
            " of the byte budget of " + mebibytes(options_.budget_bytes) + " are in use" +
            for_children(inherited_bytes_) +
-           ": wait for subscribers to let go, or raise budget_bytes (TENSORBUS_BUDGET)");
+           ": wait until subscribers release samples, or raise budget_bytes (TENSORBUS_BUDGET)");
   const platform::MemoryRoom room = platform::memory_room();
   if (bytes > room.bytes)
-    refuse(mebibytes(asked) + " asked for, but " + room.limit + " leaves " + mebibytes(room.bytes));
+    refuse(mebibytes(asked) + " requested, but " + room.limit + " leaves " + mebibytes(room.bytes));
 }
 
 void Arena::refuse(const std::string& why) const {
@@ -181,7 +180,7 @@ void Arena::refuse(const std::string& why) const {
   throw ArenaFull(why);
 }
 
-void Arena::tell_freed() noexcept {
+void Arena::notify_freed() noexcept {
   if (waiting_ == 0 || attempts_for_room) return;
   freed_.store(freed_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   platform::futex_wake_all(freed_);
@@ -206,13 +205,13 @@ bool Arena::free(Block& block) noexcept {
   if (keep_for_children(block)) return false;
   if (closed_ || is_of_closed_pool(block)) {  // its space will not be allocated again
     give_back(blocks_.remove(block), block.pool());
-    tell_freed();
+    notify_freed();
     return true;
   }
   if (blocks_.all_rest()) end_rest();
   blocks_.rest(block);
   keep_warm_limit();
-  tell_freed();
+  notify_freed();
   return false;
 }
 
@@ -241,7 +240,7 @@ void Arena::end_rest() noexcept {
   pool(id).free.give_back(std::move(taken));
 }
 
-// The rest of huge pages beside blocks does not count: giving it back would split the pages.
+// The unused rest of a block's huge pages does not count: giving it back would split the pages.
 void Arena::keep_warm_limit() noexcept {
   const std::size_t used = blocks_.bytes() + (huge_.bytes == 0 ? 0 : blocks_.bytes() / 8);
   if (!closed_ && reserved_bytes_ > used && reserved_bytes_ - used > options_.warm_bytes)
@@ -322,11 +321,11 @@ void Arena::unpin(SegmentId segment, Range part) noexcept {
   pinned_bytes_ -= part.bytes();
   retire_if_empty(segment);
   keep_warm_limit();
-  tell_freed();
+  notify_freed();
 }
 
 // Removes a segment if none of it is in use or warm; the last segment of a pool stays. In a closed
-// pool, removes it if none of it is in use or pinned; the last one takes the pool with it.
+// pool, removes it if none of it is in use or pinned; the pool is removed with its last segment.
 void Arena::retire_if_empty(SegmentId id) noexcept {
   const auto found = segments_.find(id);
   if (found == segments_.end()) return;

@@ -41,8 +41,8 @@ class ArenaFull : public Error {
 
 // A participant's host memory: sealed segments, divided into blocks. All records are private memory
 // of the owner, so no borrower can damage them. Each segment belongs to one pool. Two pools serve
-// all publishers: in one, borrowers can only read; in the other, borrowers that ask may write. A
-// publisher that wants segments of its own makes another pool.
+// all publishers: in one, borrowers can only read; in the other, borrowers that request it may
+// write. A publisher that needs segments of its own makes another pool.
 //
 // Invariants, guarded by `mutex_`:
 // 1. Every byte of every segment is in exactly one block, which may rest, or one free extent.
@@ -71,9 +71,9 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   // Returns the block that a borrower names; an empty reference if it does not exist or is gone.
   BlockRef find(SegmentId segment, std::uint64_t offset, std::uint64_t generation) const noexcept;
 
-  // Keeps the pages of a block, even after the block was freed: a borrower lets GPUs read there
+  // Keeps the pages of a block, even after the block was freed: a borrower lets GPUs read them
   // (PIN). Only blocks of whole pages can be pinned, and at most half of the budget; else the
-  // result is empty. Each pin is undone once.
+  // result is empty. unpin() is called once for each pin.
   std::optional<Range> pin(SegmentId segment, std::uint64_t offset, std::uint64_t generation);
   void unpin(SegmentId segment, Range part) noexcept;
 
@@ -85,11 +85,12 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
 
   // Returns the segments that were removed since the last call; borrowers must be notified.
   std::vector<SegmentId> take_retired();
-  // Called whenever segments were removed, in any thread, with our mutex held. Must not throw.
+  // Sets a function that is called after segments were removed, in any thread, with the arena's
+  // mutex held. It must not throw.
   void on_retired(std::function<void()> listener);
 
-  // Called when the participant ends. Borrowers may still read what they were lent. Nothing is
-  // allocated any more. Freed blocks keep their pages until the last mapping ends.
+  // Called when the participant ends. Borrowers may still read their leased blocks. Freed blocks
+  // keep their pages until the last mapping ends.
   void close() noexcept;
 
   // Returns the use of this arena, without the values of the whole process.
@@ -122,7 +123,7 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   void trim(const FreeExtents& free, std::size_t reserved_target, platform::Pages pages) noexcept
       TB_REQUIRES(mutex_);
   void retire_if_empty(SegmentId segment) noexcept TB_REQUIRES(mutex_);
-  void tell_freed() noexcept TB_REQUIRES(mutex_);
+  void notify_freed() noexcept TB_REQUIRES(mutex_);
   [[noreturn]] void refuse(const std::string& why) const TB_REQUIRES(mutex_);
   Range unpinned_end(SegmentId segment, Range range) const noexcept TB_REQUIRES(mutex_);
 
@@ -150,7 +151,7 @@ class Arena : public BlockHome, public std::enable_shared_from_this<Arena> {
   std::atomic<std::uint32_t> freed_{0};
 };
 
-// The wait of one thread until an arena has room. Misses no memory that is freed while it exists.
+// The wait of one thread until an arena has room. It misses no memory that is freed meanwhile.
 class RoomWait {
  public:
   explicit RoomWait(Arena& arena) noexcept;

@@ -13,9 +13,9 @@ inline std::size_t whole(std::size_t bytes, std::size_t step) {
   return (bytes + step - 1) / step * step;
 }
 
-// Blocks of a page or more, and blocks that others may write to, consist of whole pages. So a
-// reader's pages can become private (platform::CopyOnWrite) without those of another block, freeing
-// a block gives back all of its memory, and pinning a block pins no other.
+// Blocks of a page or more, and blocks that borrowers may write to, consist of whole pages. So a
+// reader's pages can become private (platform::CopyOnWrite) without pages of another block, freeing
+// a block gives back all of its memory, and pinning a block pins no other block.
 inline std::size_t block_step(std::size_t bytes, PoolId pool) {
   const bool has_pages = bytes >= platform::page_bytes() || pool.most == Grant::kWrite;
   return has_pages ? platform::page_bytes() : kBlockAlignment;

@@ -50,7 +50,7 @@ struct BorrowedSegments::Mapped {
   const platform::FileGuard* guard() const noexcept { return of_file ? &of_file->guard : nullptr; }
 };
 
-// The first mapping of a segment. It is charged to the peer as long as it is held.
+// The first mapping of a segment. It is charged to the peer as long as it exists.
 struct BorrowedSegments::Paid {
   PeerCharge charge;
   Mapped mapped;
@@ -78,7 +78,7 @@ void BorrowedSegments::add_file(SegmentId id, platform::Fd fd, std::size_t bytes
   struct stat status{};
   if (::fstat(fd.get(), &status) < 0 || !S_ISREG(status.st_mode))
     throw Error(Code::kProtocol, "FILE.segment: not a regular file");
-  // Huge pages cannot be replaced by a guard, and mapping them takes free ones from the machine.
+  // A guard cannot replace huge pages, and mapping them uses up the machine's free huge pages.
   if (platform::has_huge_pages(fd.get()))
     throw Error(Code::kProtocol, "FILE.segment: a file of huge pages");
   if (bytes == 0 || file.offset % platform::page_bytes() != 0 || file.offset > kMaxBytes)
@@ -90,7 +90,8 @@ void BorrowedSegments::enter(SegmentId id, Segment segment) {
   const std::size_t bytes = segment.bytes;
   const platform::MutexLock lock(mutex_);
   if (segments_.contains(id))
-    throw Error(Code::kProtocol, "SEGMENT.segment: " + std::to_string(id.number) + " came twice");
+    throw Error(Code::kProtocol,
+                "SEGMENT.segment: " + std::to_string(id.number) + " was sent twice");
   if (segments_.size() == kMaxSegments || bytes > kMaxBytes - bytes_)
     throw Error(Code::kProtocol, "SEGMENT.bytes: more segments than one participant can need");
   segment.descriptor = account_.take({.descriptors = 1});

@@ -26,12 +26,13 @@ class BorrowedSegments {
   using Ref = std::shared_ptr<const platform::Mapping>;
 
   explicit BorrowedSegments(Grant grant) : grant_(grant) {}
-  // Sets the account that pays for what is added. Called before anything is added.
+  // Sets the account that is charged for segments. Called before the first add().
   void pay_from(PeerAccount account) { account_ = std::move(account); }
 
   // Maps a segment from the owner; if there is no room now, find() tries again. Throws
-  // Error(kProtocol) for anything but a new sealed memfd, for one that is not writable although
-  // that was granted, and for more than an owner can need; PeerLimit if over the budget.
+  // Error(kProtocol) if this is not a new sealed memfd, if it is not writable although write access
+  // was granted, or if there are more segments than an owner can need; PeerLimit if over the
+  // budget.
   void add(SegmentId id, platform::Fd fd, std::size_t bytes);
   // Adds a part of a file, which starts at a page, in place of a memfd. A page that the file lacks
   // reads as zeros (platform::FileGuard). Throws Error(kProtocol) for anything but a regular file,
@@ -45,9 +46,9 @@ class BorrowedSegments {
   bool covers(const std::byte* address) const noexcept;
   // Returns a segment to pass on to another process. Throws Error(kClosed) if there is none.
   SharedSegment hand_on(SegmentId id) const;
-  // Returns a private mapping of these bytes, which start at a page: a written page becomes the
-  // caller's own. For segments that are otherwise read-only. Throws Error(kOutOfMemory) that names
-  // the limits, or Error(kProtocol) if the segment was retired.
+  // Returns a private mapping of these bytes, which start at a page: a written page becomes
+  // private. For segments that are otherwise read-only. Throws Error(kOutOfMemory) that names the
+  // limits, or Error(kProtocol) if the segment was retired.
   Ref map_own(SegmentId id, Range range) const;
   struct Use {
     std::size_t segments = 0;
@@ -78,11 +79,11 @@ class BorrowedSegments {
   mutable platform::Mutex mutex_;
   // Mutable: find() may map a segment.
   mutable std::unordered_map<SegmentId, Segment> segments_ TB_GUARDED_BY(mutex_);
-  std::size_t bytes_ TB_GUARDED_BY(mutex_) = 0;  // of all
+  std::size_t bytes_ TB_GUARDED_BY(mutex_) = 0;  // of all segments
   std::atomic<std::uint32_t> retirements_{0};
 };
 
-// Caches the last segment found: most samples of a link lie in one. Not thread-safe.
+// Caches the last segment found: most samples of a link lie in one segment. Not thread-safe.
 class LastSegment {
  public:
   const BorrowedSegments::Ref& find(const BorrowedSegments& segments, SegmentId id) {

@@ -61,7 +61,7 @@ bool Segment::take_pages(Range range) const {
   const Range huge =
       huge_.bytes == 0 ? Range{range.begin, range.begin} : inside(range, huge_.bytes);
   populate(huge, platform::Pages::kHuge);
-  if (huge_.everywhere) {  // reserve_pages() would take a huge page for less than one
+  if (huge_.everywhere) {  // reserve_pages() would take a whole huge page for a part of it
     populate({range.begin, huge.begin}, platform::Pages::kSmall);
     populate({huge.end, range.end}, platform::Pages::kSmall);
   }
@@ -99,7 +99,7 @@ void Segment::punch(Range range, std::size_t wanted_bytes, platform::Pages pages
       if (!part) return;
       const std::size_t begin = part->end - std::min(left, part->bytes());
       const Range gone{std::max(part->begin, round_down(begin, step)), part->end};
-      reserved_.remove(gone);  // before punching: what is recorded as reserved must exist
+      reserved_.remove(gone);  // before punching: each page recorded as reserved must exist
       platform::punch_pages(memfd_.get(), gone.begin, gone.bytes());
       left -= std::min(left, gone.bytes());
       inner.end = gone.begin;

@@ -30,14 +30,14 @@ class Segment {
   std::size_t unreserved_bytes(Range range) const;
   // Returns the range rounded to larger steps, so that small blocks do not cost a system call each.
   Range widened(Range range) const noexcept;
-  // Returns the range rounded to whole huge pages, if that takes at most an eighth more than is
-  // then reserved in this segment; else the same as widened().
+  // Returns the range rounded to whole huge pages, if the additional bytes are at most an eighth of
+  // the bytes that are reserved in this segment with `range`; else returns widened(range).
   Range widened_to_huge_pages(Range range) const;
   // Returns false if the kernel has no more pages; then nothing new is reserved.
   [[nodiscard]] bool reserve(Range range);
   // Gives back pages that lie wholly inside `range`, the last ones first: `wanted_bytes` rounded
-  // up, or all; fewer if there is no memory to record a gap. With kHuge, only whole huge pages, if
-  // this segment may have some; with kSmall, the kernel splits huge pages as needed.
+  // up, or all; fewer if there is no memory to record a gap. With kHuge, gives back only whole huge
+  // pages if this segment may have some; with kSmall, the kernel splits huge pages as needed.
   void punch(Range range, std::size_t wanted_bytes,
              platform::Pages pages = platform::Pages::kSmall) noexcept;
 
@@ -48,7 +48,7 @@ class Segment {
  private:
   // The result consists of whole pages.
   std::vector<Range> unreserved_in(Range range) const;
-  // Takes the pages of a range in which none is reserved.
+  // Allocates the pages of a range that has no reserved pages.
   bool take_pages(Range range) const;
   void populate(Range range, platform::Pages pages) const noexcept;
 

@@ -20,12 +20,12 @@ struct AddressLink {
   T* older = nullptr;
 };
 
-// All objects of one kind in this process that each stand for a range of memory, newest first.
-// Searched by signal handlers. No code allocates or waits while it holds the lock. An object has a
-// member `AddressLink<T> link_`, is in one list, and removes itself.
+// List of all objects of one kind in this process, newest first. Each object covers a range of
+// memory. Signal handlers search the list; no code allocates or waits while it holds the lock. An
+// object has a member `AddressLink<T> link_`, is in one list, and removes itself.
 //
-// A list is a global. The code that defines it makes fork() take the lock (pthread_atfork): else a
-// child could inherit a half-changed list, or a lock whose holder it lacks.
+// A list is a global. The code that defines it makes fork() take the lock (pthread_atfork):
+// otherwise a child could inherit a half-changed list, or a lock that no thread will release.
 template <typename T>
 class TB_CAPABILITY("address list") AddressList {
  public:
@@ -45,7 +45,8 @@ class TB_CAPABILITY("address list") AddressList {
     return overlapping({static_cast<const std::byte*>(address), 1});
   }
 
-  // Returns the newest object that has some of these bytes. With `after`: the newest that is older.
+  // Returns the newest object that covers some of these bytes; with `after`, the newest object that
+  // is older than `after`.
   T* overlapping(std::span<const std::byte> bytes, const T* after = nullptr) const noexcept
       TB_REQUIRES(this) {
     const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
@@ -53,7 +54,7 @@ class TB_CAPABILITY("address list") AddressList {
          object = object->link_.older) {
       const std::span<const std::byte> memory = object->link_.memory;
       const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
-      // If the later begins below the earlier, the unsigned difference is huge.
+      // A difference that would be negative is a huge unsigned number.
       if (begin - at < memory.size() || (at - begin < bytes.size() && !memory.empty()))
         return object;
     }

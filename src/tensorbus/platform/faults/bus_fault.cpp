@@ -106,7 +106,7 @@ void FileGuards::describe(const FileGuard& guard, SignalMessage& message) noexce
       .number(guard.intact_bytes())
       .text(
           " of the mapping on, this process reads zeros now. Its check() and flush() raise the "
-          "error. TENSORBUS_BUS_GUARD=0 has the process end by SIGBUS instead.\n");
+          "error. With TENSORBUS_BUS_GUARD=0, SIGBUS ends the process instead.\n");
 }
 
 std::uint64_t FileGuard::identify(int fd, bool anew) noexcept {

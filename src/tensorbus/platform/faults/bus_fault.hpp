@@ -52,7 +52,8 @@ class FileGuard {
   // signal handler. hold() returns false if it cannot take the lock.
   static bool hold() noexcept;
   static void let_go() noexcept;
-  // The same before a fork; taken after the locks of private_pages.cpp.
+  // As hold(), but waits without a limit. Called before a fork, after the locks of
+  // private_pages.cpp are taken.
   static void hold_for_fork() noexcept;
 
  private:

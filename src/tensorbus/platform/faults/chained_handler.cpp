@@ -12,8 +12,8 @@ void ChainedHandler::install(void (*ours)(int, siginfo_t*, void*)) noexcept {
   previous_ = present;
   struct sigaction action{};
   action.sa_sigaction = ours;
-  // The previous handler runs inside ours. It must find those signals blocked that it asked for, in
-  // case it leaves by longjmp or raises the signal again.
+  // The previous handler runs inside ours. The signals of its own mask must be blocked, in case it
+  // leaves by longjmp or raises the signal again.
   action.sa_mask = previous_.sa_mask;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | (previous_.sa_flags & SA_NODEFER);
   ::sigaction(signal_, &action, nullptr);
@@ -24,7 +24,7 @@ void ChainedHandler::pass_on(siginfo_t* info, void* context) {
   if (previous_.sa_handler == SIG_IGN && sent) return;
   const bool again = twice_ && passing_.exchange(true, std::memory_order_relaxed);
   if (again || previous_.sa_handler == SIG_DFL || previous_.sa_handler == SIG_IGN) {
-    // When we return, the faulting instruction runs again, which then ends the process.
+    // After the return, the faulting instruction runs again, which then ends the process.
     restore_default();
     if (sent) ::raise(signal_);
     return;

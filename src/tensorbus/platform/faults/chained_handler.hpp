@@ -5,10 +5,10 @@
 
 namespace tensorbus::platform {
 
-// A signal handler in front of the handler that was installed before, to which it passes all other
-// signals. It stays until the process ends, in forked children too. A handler that the application
-// installs later comes before ours: ours runs only if that handler passes the signal on, with the
-// address.
+// A signal handler in front of the previously installed handler. It passes on all signals that it
+// does not handle. It stays until the process ends, in forked children too. A handler that the
+// application installs later comes before ours: ours runs only if that handler passes the signal
+// on, with the address.
 class ChainedHandler {
  public:
   constexpr explicit ChainedHandler(int signal) noexcept : signal_(signal) {}

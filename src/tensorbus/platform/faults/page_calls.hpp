@@ -11,11 +11,11 @@
 
 #include "tensorbus/platform/files/memfd.hpp"
 
-// What handlers of faults do with pages. POSIX does not list mmap and its relatives as safe in
-// handlers; on Linux they are plain system calls. They are made with syscall() for two reasons: the
-// functions of a C library may take locks (musl's do), and the thread sanitizer takes mmap for a
-// write that races with threads that fault on the same pages. syscall() expects each argument as
-// wide as a register.
+// The operations on pages that fault handlers use. POSIX does not list mmap, mprotect and mremap as
+// safe in handlers; on Linux they are plain system calls. They are made with syscall() for two
+// reasons: the functions of a C library may take locks (musl's do), and the thread sanitizer treats
+// mmap as a write that races with threads that fault on the same pages. Each argument of syscall()
+// must be as wide as a register.
 
 namespace tensorbus::platform {
 

@@ -71,7 +71,7 @@ class PrivatePages {
   };
   static Made map_private(const CopyOnWriteMapping& mapping, Bytes pages,
                           const std::byte* page) noexcept;
-  static PrivateRange* share_what_nobody_has(Bytes pages) noexcept TB_REQUIRES(tensors, ranges);
+  static PrivateRange* share_unused(Bytes pages) noexcept TB_REQUIRES(tensors, ranges);
   static bool share_again(const PrivateRange& range) noexcept TB_REQUIRES(ranges);
   static bool share_part(Bytes pages) noexcept;
   static bool map_shared(Bytes pages) noexcept;
@@ -112,7 +112,7 @@ PrivatePages::Mended PrivatePages::make_private(CopyOnWrite& tensor,
     own = pages;
     ranges.add(tensor.pages_);
     range_count.fetch_add(1, std::memory_order_relaxed);
-  } else {  // the pages between them are private, and stay so while this tensor lives
+  } else {  // the pages between them are private until this tensor is destroyed
     own = between(std::min(own.data(), pages.data()), std::max(end_of(own), end_of(pages)));
   }
   return Mended::kYes;
@@ -174,7 +174,7 @@ const std::byte* PrivatePages::whole_end(const CopyOnWriteMapping& mapping) noex
   return page_of(first + mapping.guard_->intact_bytes());
 }
 
-// NORESERVE: few of the pages may be written to.
+// NORESERVE: often few of the pages are written to.
 bool PrivatePages::map_own(const CopyOnWriteMapping& mapping, Bytes pages) noexcept {
   return map_pages(pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, mapping.fd_,
                    mapping.place_of(pages.data()));
@@ -204,7 +204,7 @@ bool PrivatePages::share_part(Bytes pages) noexcept {
   if (!dropped)  // locked pages cannot be dropped
     dropped =
         ::munlock(first, pages.size()) == 0 && ::madvise(first, pages.size(), MADV_DONTNEED) == 0;
-  check(dropped);  // the next sample here would show stale bytes
+  check(dropped);  // otherwise the next sample here would show stale bytes
   return protect_pages(pages, PROT_READ);
 }
 
@@ -244,7 +244,7 @@ bool PrivatePages::end(CopyOnWrite& tensor, std::unique_ptr<PrivateRange> spare)
       spare->sample = own.sample;
       ranges.add(*spare.release());
     }
-    gone = share_what_nobody_has(whole_pages(tensor.link_.memory));
+    gone = share_unused(whole_pages(tensor.link_.memory));
     ranges.unlock();
   } else {
     tensors.remove(tensor);
@@ -255,7 +255,7 @@ bool PrivatePages::end(CopyOnWrite& tensor, std::unique_ptr<PrivateRange> spare)
 }
 
 // Returns the records of the ranges that are shared again, linked by `older`.
-PrivateRange* PrivatePages::share_what_nobody_has(Bytes pages) noexcept {
+PrivateRange* PrivatePages::share_unused(Bytes pages) noexcept {
   PrivateRange* gone = nullptr;
   for (PrivateRange* range = ranges.overlapping(pages); range != nullptr;) {
     PrivateRange* const next = ranges.overlapping(pages, range);
@@ -311,9 +311,9 @@ void make_private_in_child() noexcept {
     if (!topic.empty()) message.text(" from topic '").name(topic).text("'");
     message.text(
         mended == Mended::kPinned
-            ? ". Its memory is pinned for a GPU (pin=True), so its pages cannot become this "
-              "process's own: write to a copy (tensor.clone()). "
-            : ", and there is no room for pages of this process's own: memory, the number of "
+            ? ". Its memory is pinned for a GPU (pin=True), so this process cannot have private "
+              "copies of its pages: write to a copy (tensor.clone()). "
+            : ", and there is no room for private copies of its pages: memory, the number of "
               "mappings (vm.max_map_count) or RLIMIT_DATA is used up. Release tensors that were "
               "written to, or raise the limit. ");
     message.text(kTurnedOff);
@@ -444,8 +444,8 @@ KeptShared::KeptShared(std::span<const std::byte> memory) : link_{memory} {
   ranges.unlock();
   if (any)
     throw Error(Code::kUnsupported,
-                "this memory cannot be pinned: it was written to, and its "
-                "pages are this process's own");
+                "this memory cannot be pinned: it was written to, and this process has private "
+                "copies of its pages");
 }
 
 KeptShared::~KeptShared() {

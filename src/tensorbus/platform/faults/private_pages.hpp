@@ -56,14 +56,14 @@ class CopyOnWriteMapping {
 // Pages of a CopyOnWriteMapping that are private.
 struct PrivateRange {
   AddressLink<PrivateRange> link_{};
-  std::uint64_t sample = 0;  // whose writes it shows
-  bool outlived = false;     // its tensor is gone, but other tensors are in these pages
+  std::uint64_t sample = 0;  // the sample that was written to
+  bool outlived = false;     // its tensor was destroyed; other tensors are in these pages
   bool copied = false;       // not mapped from the file: a child had closed the descriptor
 };
 
-// Allows writes to a tensor in a CopyOnWriteMapping while it lives. The tensor's pages become
-// private at the first write, and shared again when no CopyOnWrite is left in them: before the
-// owner reuses the memory, because each holder of the tensor keeps it leased.
+// While a CopyOnWrite exists, its tensor in a CopyOnWriteMapping may be written to. The tensor's
+// pages become private at the first write, and shared again when no CopyOnWrite is left in them:
+// before the owner reuses the memory, because each holder of the tensor keeps it leased.
 //
 // A write still ends the process, with a message on stderr, if there is no room for private pages
 // (vm.max_map_count, RLIMIT_DATA) or if the memory is pinned for a GPU. A system call that writes
@@ -84,21 +84,21 @@ class TENSORBUS_API CopyOnWrite {
   // and install ours before it. Called when a receiver is made.
   static void look_for_handler() noexcept;
 
-  // Returns false if a write could change another tensor in the same page: this one is smaller than
-  // a page, and its block may be.
+  // Returns false if a write could change another tensor in the same page: the memory is smaller
+  // than a page, and the mapping has blocks that share pages.
   static bool is_possible(std::span<const std::byte> memory) noexcept;
 
   // Returns true if some of these bytes are private, so that other processes cannot see them.
   static bool is_private(std::span<const std::byte> memory) noexcept;
 
-  // Returns true if some of these bytes show what was written to another sample.
+  // Returns true if some of these bytes are private because another sample was written to.
   static bool is_of_another(std::span<const std::byte> memory, std::uint64_t sample) noexcept;
-  // Returns true if a CopyOnWrite of another sample has some of the same bytes: a write through
-  // either would be seen through the other.
+  // Returns true if a CopyOnWrite of another sample covers some of the same bytes: a write to one
+  // sample would change the other.
   bool overlaps_another() const noexcept;
-  // Returns these bytes as their owner has them, in memory that may be written to: a private
-  // mapping of their pages, or a copy if the file is guarded. Returns null in a child that has
-  // closed the descriptor. Throws Error(kOutOfMemory).
+  // Returns the owner's content of these bytes in writable memory: a private mapping of their
+  // pages, or a copy if the file is guarded. Returns null in a child that has closed the
+  // descriptor. Throws Error(kOutOfMemory).
   static std::shared_ptr<std::byte> map_again(std::span<const std::byte> memory);
 
   // Returns how many bytes of this process are private, including pages without writes. A page that
@@ -114,8 +114,8 @@ class TENSORBUS_API CopyOnWrite {
   PrivateRange pages_;
 };
 
-// Keeps the pages of this memory shared while it lives: a GPU reads them by physical address.
-// Throws Error(kUnsupported) if some of them are private already.
+// While a KeptShared exists, the pages of its memory stay shared: a GPU reads them by physical
+// address. The constructor throws Error(kUnsupported) if some of them are private already.
 class KeptShared {
  public:
   explicit KeptShared(std::span<const std::byte> memory);

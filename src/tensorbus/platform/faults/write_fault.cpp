@@ -23,7 +23,7 @@ constinit AddressList<ReadOnlyNote> notes;
 constinit ChainedHandler write_handler(SIGSEGV);
 // Release once installed; pairs with the acquire in install_write_handler(), which then returns.
 constinit std::atomic<bool> installed{false};
-// Relaxed: written once, before the handler is installed.
+// Relaxed: written before each installation of the handler; it orders nothing.
 constinit std::atomic<bool> tells{true};
 
 void lock_notes() noexcept TB_ACQUIRE(notes) { notes.lock(); }
@@ -36,8 +36,8 @@ void describe_received(std::string_view topic, SignalMessage& message) noexcept 
   if (!topic.empty()) message.text(" from topic '").name(topic).text("'");
   message.text(
       " with access=\"read\" (or pin=True). Write to a copy (tensor.clone(), sample.copy()), or "
-      "receive it with access=\"copy-on-write\", the default (a write is this process's own), or "
-      "access=\"shared\" (writes seen by all). ");
+      "receive it with access=\"copy-on-write\", the default (writes are private to this process), "
+      "or access=\"shared\" (all processes see writes). ");
 }
 
 void describe(const ReadOnlyNote& note, SignalMessage& message) noexcept {
@@ -46,7 +46,7 @@ void describe(const ReadOnlyNote& note, SignalMessage& message) noexcept {
         .name(note.name())
         .text(
             "' with mode=\"r\". Write to a copy (tensor.clone()), or map the file with mode=\"r+\" "
-            "(writes reach the file) or mode=\"c\" (your own copy on write). ");
+            "(writes reach the file) or mode=\"c\" (writes are private to this process). ");
   else
     describe_received(note.name(), message);
   message.text(kTurnedOff);

@@ -9,14 +9,15 @@
 
 namespace tensorbus::platform {
 
-// Explains a write to memory that this process maps read-only. While a note lives, a write to its
+// Explains a write to memory that this process maps read-only. While a note exists, a write to its
 // memory prints on stderr which topic or file the memory comes from, and how to get a writable
 // tensor. The process then ends by SIGSEGV, as it does without the note. PyTorch has no read-only
 // tensors, so the fault is the first sign of this mistake.
 //
 // The first note of a process installs a handler in front of the existing SIGSEGV handler, and
-// leaves it there (see ChainedHandler). TENSORBUS_FAULT_MESSAGE=0, read at that moment, turns the
-// message off. Every fault is passed on to the existing handler.
+// leaves it there (see ChainedHandler). With TENSORBUS_FAULT_MESSAGE=0, notes install no handler,
+// and no message is printed. Every fault that no CopyOnWrite resolves is passed on to the existing
+// handler.
 //
 // Made and destroyed in any thread and in forked children, but not in a signal handler.
 class TENSORBUS_API ReadOnlyNote {

@@ -9,14 +9,15 @@ namespace tensorbus::platform {
 inline constexpr std::string_view kTurnedOff =
     "TENSORBUS_FAULT_MESSAGE=0 turns this message off.\n";
 
-// Installs the handler if it is not known to be installed.
+// Does nothing if the handler is already installed.
 void install_write_handler() noexcept;
 // Makes the next install_write_handler() check whether the application has installed another
 // handler since, and install ours before it.
 void look_for_write_handler() noexcept;
 
 // Makes the page of a CopyOnWrite private; runs in the signal handler. Returns false if no
-// CopyOnWrite has this address, or if there is no room. With `tells`, stderr gets the reason.
+// CopyOnWrite has this address, if there is no room, or if the memory is pinned. With `tells`, it
+// writes the reason to stderr.
 bool mend_write(const void* address, bool tells) noexcept;
 
 // Called in a forked child before it closes descriptors. Makes the pages of every CopyOnWrite

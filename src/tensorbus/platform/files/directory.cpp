@@ -81,7 +81,7 @@ DirectoryWatch::DirectoryWatch(int directory, const std::vector<Fd>& above)
     const std::string path = "/proc/self/fd/" + std::to_string(fd);
     return ::inotify_add_watch(inotify_.get(), path.c_str(), events) >= 0;
   };
-  // IN_CLOSE_WRITE: until then, a marker without its content does not count.
+  // IN_CLOSE_WRITE: a marker counts only after its content was written.
   constexpr std::uint32_t kEntries =
       IN_CREATE | IN_CLOSE_WRITE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO;
   if (!watch(directory, kEntries | IN_MOVE_SELF | IN_DELETE_SELF)) inotify_.reset();

@@ -12,7 +12,7 @@
 namespace tensorbus::platform {
 
 std::vector<std::string> list_directory(int directory);
-// Throws Error(kOutOfMemory) that names the limit; then there is no file.
+// Throws Error(kOutOfMemory) that names the limit. After a failure there is no file.
 void create_file(int directory, const std::string& name, std::string_view content = {});
 // Returns at most `most` bytes of a file; empty if it does not exist or cannot be read. Throws
 // Error(kOutOfMemory) if there is no descriptor or memory to read it.
@@ -24,7 +24,7 @@ ino_t inode_of(int directory, const std::string& name) noexcept;
 // Reports entries of a directory that were created, removed or renamed.
 class DirectoryWatch {
  public:
-  // `above`: the directories on the path to it. Renaming one of them is reported too.
+  // `above`: the directories on the path to `directory`. Renaming one of them is reported too.
   explicit DirectoryWatch(int directory, const std::vector<Fd>& above = {});
 
   struct Changes {
@@ -32,8 +32,8 @@ class DirectoryWatch {
     bool place = false;             // the directory may have been moved or removed
     std::vector<std::string> gone;  // these names were removed, or replaced by other files
   };
-  // The descriptor to poll; -1 if the user has no inotify instances left. Then the caller lists the
-  // directory from time to time.
+  // Returns the descriptor to poll; -1 if the user has no inotify instances left. The caller then
+  // lists the directory from time to time.
   int fd() const noexcept { return inotify_.get(); }
   // Takes the pending events. If events were lost, `place` is set.
   Changes take_changes() noexcept;

@@ -85,11 +85,11 @@ void try_huge_pages(const std::string& settings) {
   const std::size_t one = size_of_one(settings);
   if (one == 0) throw Error(Code::kUnsupported, "this kernel has no huge pages of a usable size");
   if (huge_pages(settings).bytes == 0)
-    throw Error(Code::kUnsupported, settings + "/shmem_enabled says \"" + setting(settings, one) +
-                                        "\": as root, echo advise into it");
+    throw Error(Code::kUnsupported, settings + "/shmem_enabled is \"" + setting(settings, one) +
+                                        "\": as root, write \"advise\" into it");
   if (bytes_for_one(one) < one)
     throw Error(Code::kUnsupported,
-                "the kernel has no free one: memory is fragmented (echo 1 into "
+                "the kernel has no free huge page: memory is fragmented (echo 1 into "
                 "/proc/sys/vm/compact_memory), or prctl(PR_SET_THP_DISABLE) was called");
 }
 

@@ -126,7 +126,7 @@ bool reserve_pages(int memfd, std::size_t offset, std::size_t bytes) {
 }
 
 void punch_pages(int memfd, std::size_t offset, std::size_t bytes) noexcept {
-  // A failure costs memory, not correctness: the caller's records are the same.
+  // After a failure the pages stay allocated; the caller's records are correct in both cases.
   [[maybe_unused]] const int done =
       ::fallocate(memfd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                   static_cast<off_t>(bytes));

@@ -21,9 +21,10 @@ inline std::size_t page_bytes() noexcept { return kPageBytes; }
 // /proc/<pid>/maps.
 Fd create_sealed_memfd(const std::string& name, std::size_t bytes);
 
-// Makes the same, but allows one more seal. A process that has mapped it calls
-// seal_against_holes(): then no process can remove pages from it or map it writable. Does nothing
-// if the kernel lacks the seal (before 5.1). Throws Error(kProtocol) if no seal can be added.
+// Makes shared memory of this kind that allows one more seal. A process that has mapped it calls
+// seal_against_holes(): afterwards no process can remove pages from it or map it writable.
+// seal_against_holes() does nothing if the kernel lacks the seal (before 5.1), and throws
+// Error(kProtocol) if no seal can be added.
 Fd create_memfd_of_fixed_size(const std::string& name, std::size_t bytes);
 void seal_against_holes(int memfd, const std::string& field);
 
@@ -39,13 +40,13 @@ std::vector<std::byte> read_sealed_copy(int fd, std::size_t bytes, const std::st
 // Checks a descriptor from a peer: it must be a readable memfd of exactly `bytes` (not 0), sealed
 // as above, not on hugetlbfs. Throws Error(kProtocol) that names `field`.
 void verify_sealed_memfd(int fd, std::size_t bytes, const std::string& field);
-// The same for a memfd of create_memfd_of_fixed_size().
+// Makes the same checks for a memfd of create_memfd_of_fixed_size().
 void verify_memfd_of_fixed_size(int fd, std::size_t bytes, const std::string& field);
 
 // Returns true if the file lies in huge pages (hugetlbfs).
 bool has_huge_pages(int fd) noexcept;
 
-// Checks that a descriptor which passed these checks can be mapped writable. Throws the same.
+// Checks that a descriptor that passed these checks can be mapped writable. Throws the same error.
 void verify_writable(int fd, const std::string& field);
 
 // Allocates the pages of [offset, offset + bytes) now, so that touching them later cannot fail.

@@ -19,8 +19,8 @@ namespace tensorbus::platform {
 namespace {
 
 constexpr int kOpenPlace = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-constexpr int kMaxLinks = 40;      // as the kernel
-constexpr int kMaxRestarts = 100;  // another process removes a directory while we make one in it
+constexpr int kMaxLinks = 40;      // the kernel's limit
+constexpr int kMaxRestarts = 100;  // when another process removes a directory on the path
 constexpr uid_t kNobody = 65534;   // the kernel shows this number for a user that is not mapped
 
 // RENAME_NOREPLACE: the header that has it conflicts with others.
@@ -54,7 +54,7 @@ struct stat status_of(int fd, const std::string& path) {
   return status;
 }
 
-bool is_ours(const struct stat& status) { return status.st_uid == ::geteuid(); }
+bool is_own(const struct stat& status) { return status.st_uid == ::geteuid(); }
 bool is_roots(const struct stat& status) { return status.st_uid == 0; }
 
 // Returns true if a user who is neither the owner nor root may write there.
@@ -187,7 +187,7 @@ class Walk {
       places.push_back(std::move(place));
     }
     const auto named = [&](unsigned flags) {
-      // By number: some versions of musl have no function for it.
+      // A raw system call, because some versions of musl have no function for it.
       return ::syscall(SYS_renameat2, above, hidden.c_str(), above, name.c_str(), flags) == 0;
     };
     // Some file systems lack the flag. Without it, an empty directory is replaced.
@@ -205,7 +205,8 @@ class Walk {
   }
 
   void push(Place place) {
-    // Root allowed a mount that others may write to. Its device differs from its parent's.
+    // A mount has another device than its parent. If root owns the mount, root has allowed other
+    // users to write to it.
     const bool mount = way_.empty() || way_.back().status.st_dev != place.status.st_dev;
     const bool sticky = (place.status.st_mode & S_ISVTX) != 0;
     place.open_to_others =
@@ -236,7 +237,7 @@ class Walk {
   // The owner may be this user or root. Unmapped root appears as "nobody"; in a directory that
   // others may write to, "nobody" could be one of them.
   bool may_own(const struct stat& status, const Place& above) const {
-    return is_ours(status) || is_roots(status) ||
+    return is_own(status) || is_roots(status) ||
            (status.st_uid == kNobody && !above.open_to_others && !all_users_are_mapped());
   }
 
@@ -255,7 +256,7 @@ class Walk {
   }
 
   void require_private(const Place& place) const {
-    if (!is_ours(place.status))
+    if (!is_own(place.status))
       throw Error(Code::kPermission, "the domain directory " + path_ + " belongs to uid " +
                                          std::to_string(place.status.st_uid) + ", not to uid " +
                                          std::to_string(::geteuid()) +

@@ -30,7 +30,7 @@ namespace {
 
 constexpr ForkEpoch kForking = std::numeric_limits<ForkEpoch>::max();
 
-// Counts what was made in this process; a child begins at 0.
+// Numbers of Inheritable objects of this process, by owner; a child begins at 0.
 std::array<std::atomic<std::size_t>, 2> inheritable{};
 
 // Closes a descriptor by its number; a child closes it with close_in_child().
@@ -43,18 +43,18 @@ void close_guarded(int& fd) noexcept {
 
 }  // namespace
 
-// One fork, as the parent sees it. The child and its own children keep two things until they call
+// The parent's record of one fork. The child and its own children keep two things until they call
 // exec. The first is the write end of a pipe: the parent polls for its hang-up. The second is for
 // programs that close all descriptors: a mapping of an open file that has a lock. The lock belongs
 // to the open file, which the kernel closes with the last of its mappings.
 struct ForkGuard {
-  ForkEpoch epoch = kForking;  // the child may have inherited what is older
-  std::uint64_t number = 0;    // of the locked byte
+  ForkEpoch epoch = kForking;  // the child may have inherited objects of older epochs
+  std::uint64_t number = 0;    // offset of the locked byte
   int pipe = -1;               // the reading end; -1 after the hang-up
   ForkGuard* older = nullptr;
   Inherited* kept = nullptr;
 
-  // For the child. The parent holds them only until the fork is over.
+  // The child's resources. The parent holds them only until the fork is over.
   int childs_pipe = -1;
   int childs_lock = -1;
   void* childs_mark = nullptr;
@@ -66,7 +66,7 @@ struct ForkGuards {
 
   Mutex mutex;                                       // not held while let_go() runs
   ForkGuard* newest TB_GUARDED_BY(mutex) = nullptr;  // in the order of their epochs
-  // Stands for all forks that could not be watched; never ends. In the list if used.
+  // The guard of all forks that cannot be watched. It never ends. In the list once it is used.
   ForkGuard unseen TB_GUARDED_BY(mutex);
   std::size_t unwatched TB_GUARDED_BY(mutex) = 0;
   std::uint64_t next_number TB_GUARDED_BY(mutex) = 0;
@@ -78,7 +78,7 @@ struct ForkGuards {
   bool fill(ForkGuard& guard) noexcept TB_REQUIRES(mutex);
   ForkGuard* use_unseen() noexcept TB_REQUIRES(mutex);
   void unlink(const ForkGuard& guard) noexcept TB_REQUIRES(mutex);
-  void tell_newest() const noexcept TB_REQUIRES(mutex) {
+  void set_newest_guard() const noexcept TB_REQUIRES(mutex) {
     internal::newest_guard.store(newest != nullptr ? newest->epoch : 0);
   }
   bool is_locked(const ForkGuard& guard) const noexcept TB_REQUIRES(mutex);
@@ -155,7 +155,7 @@ bool ForkGuards::fill(ForkGuard& guard) noexcept {
   return ::epoll_ctl(epoll, EPOLL_CTL_ADD, guard.pipe, &hang_up) == 0;
 }
 
-// Used when a resource is missing. Keeping everything forever is safe.
+// Used when a resource is missing: it is safe to keep all inherited objects forever.
 ForkGuard* ForkGuards::use_unseen() noexcept {
   ++unwatched;
   unlink(unseen);
@@ -184,7 +184,7 @@ void ForkGuards::unlink(const ForkGuard& guard) noexcept {
 
 void ForkGuards::before_fork() noexcept {
   guards.forking.lock();
-  // Relaxed: this thread, and so the child, does not know what other threads are just making.
+  // Relaxed: neither this thread nor its child uses an object that another thread is making now.
   if (inheritable[0].load(std::memory_order_relaxed) == 0 &&
       inheritable[1].load(std::memory_order_relaxed) == 0)
     return;
@@ -192,7 +192,7 @@ void ForkGuards::before_fork() noexcept {
   guards.pending = guards.make();
   guards.pending->older = guards.newest;
   guards.newest = guards.pending;
-  guards.tell_newest();
+  guards.set_newest_guard();
 }
 
 // Also runs if the fork failed; then the guard's pipe has hung up.
@@ -202,12 +202,12 @@ void ForkGuards::in_parent() noexcept {
     guards.pending = nullptr;
     close_childs(*guard);
     guard->epoch = internal::fork_epoch.fetch_add(1, std::memory_order_relaxed) + 1;
-    guards.tell_newest();
+    guards.set_newest_guard();
   }
   guards.forking.unlock();
 }
 
-// The mutexes may be held by threads that the child lacks, and the guards keep what belongs to the
+// Threads that do not exist in the child may hold the mutexes, and the guards keep objects of the
 // parent. So the child drops all of it, except the write end of the pipe and the mapping.
 void ForkGuards::in_child() noexcept {
   if (guards.pending != nullptr && guards.pending->childs_lock >= 0)
@@ -291,7 +291,7 @@ bool look_after_children() noexcept {
       else
         ended = guards.end(one, ended);
     }
-    guards.tell_newest();
+    guards.set_newest_guard();
   }
   ForkGuards::let_go(ended);
   return again;

@@ -6,9 +6,9 @@
 
 namespace tensorbus::platform {
 
-// What a forked child inherited stays unchanged until the child and its own children have ended or
-// called exec. Until then, nothing that was made before the fork is reused or returned to its
-// owner. See docs/internals/protocol.md, section 8, and docs/internals/decisions/0018.
+// Objects that a forked child inherited stay unchanged until the child and its own children have
+// ended or called exec. Until then, no object that was made before the fork is reused or returned
+// to its owner. See docs/internals/protocol.md, section 8, and docs/internals/decisions/0018.
 
 // Counts the forks of this process whose children are watched.
 using ForkEpoch = std::uint64_t;
@@ -59,7 +59,8 @@ class Inherited {
 // Returns false, without any effect, if no child has it. Any thread; allocates nothing.
 [[nodiscard]] bool keep_for_children(Inherited& what) noexcept;
 
-// While it lives, there is something that a child would inherit. Forks without any are not watched.
+// While one exists, this process has an object that a child would inherit. Otherwise forks are not
+// watched.
 class Inheritable {
  public:
   enum class Of : std::uint8_t { kUs, kOthers };  // the owner of the memory
@@ -83,7 +84,7 @@ bool look_after_children() noexcept;
 
 struct ForkedChildren {
   std::size_t guards = 0;     // forks with a living child that may have inherited something
-  std::size_t unwatched = 0;  // forks whose children cannot be watched: what they inherited is kept
+  std::size_t unwatched = 0;  // forks whose children cannot be watched: inherited objects are kept
 };
 ForkedChildren forked_children() noexcept;
 

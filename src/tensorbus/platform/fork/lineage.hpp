@@ -5,7 +5,7 @@
 namespace tensorbus::platform {
 
 // The lineage of a process: the process, and all children forked from it that have not called exec.
-// It is a pipe: all of them hold the write end, and none writes.
+// It is a pipe: all these processes hold the write end, and none of them writes.
 
 // Returns another descriptor of the read end of this process's lineage. It hangs up when the last
 // process of the lineage has ended. Throws Error that names the limit.

@@ -11,11 +11,11 @@
 
 namespace tensorbus::platform {
 
-// Starts a thread that lives until the process ends, with SignalsBlocked. Throws Error(kSystem) or
+// Starts a thread with SignalsBlocked that runs until the process ends. Throws Error(kSystem) or
 // Error(kOutOfMemory), with `what` in its text, if no thread can be started.
 void start_background_thread(const std::string& what, std::function<void()> run);
 
-// A thread that a process starts once, and the state that it shares with other threads. Both live
+// A thread that a process starts once, and the state that it shares with other threads. Both exist
 // until the process ends; a forked child has neither.
 template <typename State>
 class BackgroundThread {
@@ -23,7 +23,7 @@ class BackgroundThread {
   constexpr BackgroundThread(const char* what, void (*run)(State&)) noexcept
       : what_(what), run_(run) {}
 
-  // Null before the thread is started, and in a child.
+  // Returns null before the thread is started, and in a child.
   State* running() const noexcept {
     Started* const found = started_.load(std::memory_order_acquire);  // pairs with start()
     const bool here = found != nullptr && found->fork_generation == fork_generation();
@@ -51,8 +51,8 @@ class BackgroundThread {
     const std::uint32_t fork_generation = platform::fork_generation();
     State state;
   };
-  // One thread at a time starts it. Not a mutex: a child forked meanwhile would find it locked
-  // forever. Here the child finds the number of another process.
+  // Only one caller at a time starts the thread. This is not a mutex: in a child forked meanwhile,
+  // a mutex would stay locked forever. Here the child reads its parent's number and takes its turn.
   bool take_turn() noexcept {
     const std::uint32_t ours = fork_generation() + 1;
     std::uint32_t theirs = starting_.load(std::memory_order_relaxed);

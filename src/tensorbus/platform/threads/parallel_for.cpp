@@ -14,17 +14,17 @@ namespace tensorbus::platform {
 namespace {
 
 constexpr std::size_t kMaxWorkers = 3;
-constexpr std::uint32_t kRest = 16;  // jobs
+constexpr std::uint32_t kRest = 16;  // jobs without workers, after one that no worker joined
 
 class Job {
  public:
   Job(std::size_t parts, void (*work)(const void*, std::size_t) noexcept, const void* with) noexcept
       : parts_(parts), work_(work), with_(with) {}
 
-  // Returns true if there was anything left to do.
+  // Returns true if any part was left.
   bool take_parts() noexcept {
     bool any = false;
-    // Relaxed: what the work reads and writes is ordered by the mutex of Workers.
+    // Relaxed: the mutex of Workers orders the reads and writes of the work.
     for (std::size_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < parts_; any = true)
       work_(with_, i);
     return any;
@@ -90,7 +90,7 @@ class Workers {
   Condition gone_;
   Job* job_ TB_GUARDED_BY(mutex_) = nullptr;
   std::uint64_t number_ TB_GUARDED_BY(mutex_) = 0;  // of the job
-  std::size_t inside_ TB_GUARDED_BY(mutex_) = 0;    // workers that have it
+  std::size_t inside_ TB_GUARDED_BY(mutex_) = 0;    // workers that use the job
   bool took_part_ TB_GUARDED_BY(mutex_) = false;
   std::uint32_t rest_ TB_GUARDED_BY(mutex_) = 0;
 };
@@ -106,19 +106,19 @@ void start(Workers& workers) {
   try {
     for (std::size_t i = 1; i < std::min(other_cores(), kMaxWorkers); ++i)
       start_background_thread("a thread that copies", [&workers] { workers.work(); });
-  } catch (const std::exception&) {  // then there are fewer
+  } catch (const std::exception&) {  // fewer workers run
   }
   workers.work();
 }
 
 constinit BackgroundThread<Workers> first_worker("a thread that copies", start);
 
-// Null if this thread may use only one core.
+// Returns null if this thread may use only one core, or if no worker can be started.
 Workers* workers() noexcept {
   if (other_cores() == 0) return nullptr;
   try {
     return &first_worker.start();
-  } catch (const std::exception&) {  // no thread can be started
+  } catch (const std::exception&) {
     return nullptr;
   }
 }

@@ -4,11 +4,11 @@
 
 namespace tensorbus::platform {
 
-// Calls work(i) once for each i below `parts`, and returns when all calls have returned. This
-// thread and worker threads of the library make the calls. There are at most three workers, and no
-// more than the other cores that the first caller could use; they run on those cores. The calling
-// thread works alone if the workers have the job of another thread, if it may use only one core,
-// and for a number of jobs after one in which no worker got a core in time.
+// Calls work(i) once for each i below `parts`, and returns when all calls have returned. The
+// calling thread and worker threads of the library make the calls. There are at most three workers,
+// and no more than the other cores that the first caller could use; they run on those cores. The
+// calling thread works alone if the workers run a job of another thread, or if it may use only one
+// core. After a job in which no worker got a core in time, some further jobs use no workers.
 void parallel_for(std::size_t parts, void (*work)(const void* with, std::size_t i) noexcept,
                   const void* with) noexcept;
 

@@ -6,10 +6,10 @@
 
 namespace tensorbus::platform {
 
-// While it lives, this thread takes no signals, and threads that it starts inherit that: signals
+// While one exists, its thread takes no signals. Threads that it starts inherit the mask: signals
 // are for the program's own threads. Fault signals stay unblocked: the handler of a mapped file
-// that was cut short (FileGuard) runs in the thread that touches it, and the kernel ends the
-// process if its signal is blocked.
+// that was cut short (FileGuard) runs in the thread that accesses it, and the kernel ends the
+// process if the signal is blocked.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept {

@@ -12,11 +12,11 @@ namespace tensorbus::platform {
 // Initialized when the library is loaded (docs/internals/threading.md, "Forks").
 inline const bool kHasOneCore = ::sysconf(_SC_NPROCESSORS_ONLN) < 2;
 
-// Decides whether a waiting thread spins before it sleeps. Spinning pays between two processes that
-// reply to each other at once, since waking a thread takes longer than the reply. A long wait or a
-// failed spin stops the spinning for a number of short waits. So an idle system sleeps, and a
-// system where replies come slightly too late spins now and then. Hints for any number of threads.
-// Relaxed throughout: they order nothing.
+// Decides whether a waiting thread spins before it sleeps. Spinning saves time between two
+// processes that reply to each other at once, because waking a thread takes longer than the reply.
+// After a long wait or a failed spin, some short waits pass without spinning. So an idle system
+// sleeps, and a system whose replies come slightly too late spins only sometimes. Any number of
+// threads may share an object. Relaxed throughout: the values are hints and order nothing.
 class AdaptiveSpin {
  public:
   // `rest`: the number of short waits without spinning after a failed spin.

@@ -20,7 +20,7 @@
 namespace tensorbus::platform {
 namespace {
 
-// As in linux/futex.h since Linux 5.16.
+// The layout of futex_waitv in linux/futex.h since Linux 5.16.
 struct WaitedWord {
   std::uint64_t expected = 0;
   std::uint64_t address = 0;

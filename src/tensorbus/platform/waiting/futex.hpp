@@ -26,8 +26,8 @@ struct FutexWord {
 bool can_wait_for_any() noexcept;
 
 // Sleeps on at most kMaxFutexWords words until one of them ends the wait. Does not return
-// kInterrupted for a signal handler with SA_RESTART: the kernel goes on waiting. If the kernel
-// refuses the call, it waits for a short time on the first word alone.
+// kInterrupted for a signal handler with SA_RESTART: the kernel continues the wait. If the kernel
+// refuses the call, waits for a short time on the first word alone.
 inline constexpr std::size_t kMaxFutexWords = 128;
 FutexWait futex_wait_any(std::span<const FutexWord> words,
                          std::chrono::nanoseconds timeout) noexcept;

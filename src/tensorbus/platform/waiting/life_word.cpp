@@ -6,8 +6,8 @@
 
 namespace tensorbus::platform {
 
-// The kernel's list of the robust futexes of this thread: only this word. The list is private
-// memory, so that no other process can redirect the kernel.
+// Gives the kernel a list of robust futexes for this thread, with this word alone. The list is
+// private memory, so that no other process can change the address that the kernel writes to.
 void mark_alive(Atomic<std::uint32_t>& word) noexcept {
   thread_local struct {
     robust_list held;

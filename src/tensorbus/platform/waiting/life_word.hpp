@@ -6,12 +6,12 @@
 
 namespace tensorbus::platform {
 
-// A word in shared memory that tells other processes whether a thread lives, without a system call.
-// It is a robust futex (set_robust_list(2)) that the thread holds while it lives. The kernel
-// changes it when the thread ends in any way, including exec and SIGKILL, and before the thread's
-// process can be waited for.
+// A word in shared memory that shows other processes, without a system call, whether a thread is
+// alive. It is a robust futex (set_robust_list(2)) that the thread holds until it ends. The kernel
+// changes the word when the thread ends in any way, including exec and SIGKILL, and before the
+// thread's process can be waited for.
 
-// Marks the calling thread as alive in the word. At most once for a thread, which may hold no other
+// Marks the calling thread as alive in the word. A thread may do this once, and may hold no other
 // robust mutex. The word stays mapped until the thread ends. Does nothing if the kernel refuses.
 void mark_alive(Atomic<std::uint32_t>& word) noexcept;
 

@@ -4,9 +4,9 @@
 
 namespace tensorbus::platform {
 
-// Wakes a process that polls the listener; the sender is given to the one peer that may notify. A
+// Wakes a process that polls the listener. Only the peer that may notify gets the sender. This is a
 // pair of sockets, not an eventfd: with an eventfd, a peer could make the next write block, and
-// could read notifications that are not its own.
+// could read notifications of other peers.
 struct Notifier {
   Fd listener;
   Fd sender;
@@ -14,9 +14,9 @@ struct Notifier {
 
 // Throws Error(kSystem).
 Notifier make_notifier();
-// Never waits, whatever the peer does with the other end.
+// Never waits, even if the peer does not read.
 void notify(int sender) noexcept;
-// Takes all notifications. Returns false if there can be no more.
+// Takes up to 256 pending notifications. Returns false if no more can come: every sender is closed.
 [[nodiscard]] bool drain(int listener) noexcept;
 // Returns true if a descriptor from a peer is safe to write to.
 bool is_notifier_sender(int fd) noexcept;

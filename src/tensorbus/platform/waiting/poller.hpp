@@ -29,7 +29,7 @@ class Poller {
   // Returns the tags that are ready; the span is valid until the next call.
   std::span<const std::uint64_t> wait(std::chrono::milliseconds timeout);
 
-  // The same, callable in any thread: `ready` gets the tags. A signal ends the wait.
+  // As wait(), but callable in any thread: writes the tags to `ready`. A signal ends the wait.
   struct Ready {
     std::size_t count = 0;
     bool interrupted = false;

@@ -10,15 +10,15 @@
 
 namespace tensorbus::platform {
 
-// How long a thread parks at most before it checks its condition again.
+// Maximum time for which a thread parks before it checks its condition again.
 inline constexpr std::chrono::milliseconds kParkSlice{100};
-// The same if the caller has a `give_up`: the interval at which it is polled.
+// Maximum park time for a caller with a `give_up`: the interval at which `give_up` is polled.
 inline constexpr std::chrono::milliseconds kAskSlice{50};
 
-// When a call ends without what it waits for: after its timeout, or when the caller gives up. A
+// The condition on which a call stops waiting: its timeout has passed, or the caller gives up. A
 // caller gives up when `give_up` returns true; without `give_up`, when a signal handler runs while
 // the thread is parked. The time runs from the first wait. A call makes one stop condition and
-// passes it to all its waits. For one thread.
+// passes it to all its waits. Used by one thread.
 class StopCondition {
  public:
   // Not explicit: a duration alone is a stop condition.
@@ -34,7 +34,7 @@ class StopCondition {
   std::chrono::nanoseconds timeout() const noexcept { return timeout_; }
   const GiveUp& give_up() const noexcept { return give_up_; }
 
-  // The time left, at most `most`.
+  // Returns the time left, at most `most`.
   std::chrono::nanoseconds remaining(std::chrono::nanoseconds most) const noexcept {
     return deadline().remaining(most);
   }

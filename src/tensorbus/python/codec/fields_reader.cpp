@@ -20,15 +20,15 @@ using Kind = PackToken::Kind;
 constexpr std::int8_t kRecordCode = 3;
 // The packer writes at most 60 levels, each of which takes up to three levels of MessagePack.
 constexpr int kMaxLevels = 256;
-// At most so many items are allocated in advance: a list can announce many items in few bytes, and
-// do so at each level.
+// Limit for the number of items that are allocated in advance: a list can announce many items in
+// few bytes, at each level of nesting.
 constexpr std::uint64_t kMaxInAdvance = internal::kMaxReserved;
 
 [[noreturn]] void refuse(const std::string& why) {
   throw Error(Code::kProtocol, "sample.fields: " + why);
 }
 
-// Counts the nesting while a level is read.
+// Counts a level of nesting while the level is read.
 class Level {
  public:
   explicit Level(int& depth) : depth_(depth) {
@@ -192,7 +192,7 @@ void FieldsReader::skip() {
   for (std::uint64_t i = 0; i < token.number * (is_map ? 2 : 1); ++i) skip();
 }
 
-// Returns false if the fields are not a map with names as keys.
+// Reads the fields into `values`. Returns false if they are not a map with names as keys.
 bool FieldsReader::read_fields(const MessagePlan& plan, std::vector<nb::object>& values) {
   const auto pairs = cursor_.map();
   if (!pairs) return false;
@@ -228,7 +228,7 @@ nb::object FieldsReader::read_typed(const MessagePlan& plan, nb::handle library)
 
 namespace {
 
-// The restorer of Python, which provides the tensors.
+// Gets the tensors from Python's restorer.
 class PythonSource final : public TensorSource {
  public:
   explicit PythonSource(nb::handle restorer) : restorer_(restorer) {}

@@ -34,8 +34,8 @@ class FieldsReader {
   // Reads one value, which must take all bytes.
   nb::object read_whole();
   // Reads fields by name, and returns an instance of the plan's class. Skips fields that the class
-  // does not have; their contents need not be supported here. Throws what the plan's received()
-  // raises.
+  // does not have, even if this reader does not support their contents. Throws what the plan's
+  // received() raises.
   nb::object read_typed(const MessagePlan& plan, nb::handle library);
 
  private:

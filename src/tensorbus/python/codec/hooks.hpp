@@ -6,8 +6,8 @@ namespace tensorbus::python {
 
 // The Python functions (tensorbus/_codec/fields.py) that handle rare values for the codec.
 struct Hooks {
-  // lower(outgoing, value) converts a value: adds it to `outgoing` as a tensor and returns the
-  // index; or returns a record, a tuple of a name and parts, which are packed in turn.
+  // lower(outgoing, value) converts a value. It adds the value to `outgoing` as a tensor and
+  // returns the index, or returns a record: a tuple of a name and parts, which are then packed.
   nb::object lower;
   // cannot_travel(value, why) returns the error for a value that cannot be packed.
   nb::object cannot_travel;
@@ -29,7 +29,7 @@ struct Hooks {
   nb::object shared_tensors;
 };
 
-// Throws Error(kInvalidArgument) before know_codec().
+// Throws Error(kInvalidArgument) before set_codec().
 const Hooks& hooks();
 
 }  // namespace tensorbus::python

@@ -5,8 +5,7 @@
 namespace tensorbus::python {
 namespace {
 
-// Calls Python, which raises the error of the received fields. If it finds none, it returns the
-// instance.
+// Makes the instance in Python, which raises an error if the received fields are invalid.
 nb::object make_by_python(const MessagePlan& plan, const std::vector<nb::object>& values,
                           nb::handle library) {
   nb::dict came;
@@ -22,8 +21,8 @@ bool is_complete(const MessagePlan& plan, const std::vector<nb::object>& values)
   return true;
 }
 
-// Converts the values whose classes differ from those of their fields. If there are any, `came`
-// gets the original values. Returns false if a value cannot be converted.
+// Converts the values whose class is not the class of their field. If there are any, stores the
+// original values in `came`. Returns false if a value cannot be converted.
 bool restore(const MessagePlan& plan, std::vector<nb::object>& values,
              std::vector<nb::object>& came, nb::handle library) {
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -12,8 +12,9 @@
 
 namespace tensorbus::python {
 
-// A cache of str objects that are frequent keys of messages. An object also keeps its hash, so that
-// it is not computed again. Never freed. Used with the GIL, or in a build of Python without one.
+// A cache of str objects that are frequent keys of messages. A str also stores its hash, so that
+// the hash is not computed again. The cache is never freed. Used with the GIL, or in a build of
+// Python without a GIL.
 
 // Longer keys are not kept.
 inline constexpr std::size_t kLongestKept = 32;
@@ -61,15 +62,16 @@ inline KeptKey& place_of_key(std::span<const std::byte> bytes) noexcept {
 }
 
 #ifndef Py_GIL_DISABLED
-// The newest key replaces the kept one.
+// The newest key replaces the kept key.
 inline void KeptKey::keep(nb::object& made) noexcept {
   PyObject* const replaced = std::exchange(key_, Py_NewRef(made.ptr()));
   Py_XDECREF(replaced);
 }
 #else
-// A reader compares a key before it holds a reference, so a kept key is never replaced. A key is
-// kept when it occurs twice in a row, so that unique keys take no slots. It is interned, and
-// thereby immortal: threads that read the same keys do not write to a shared reference count.
+// A kept key is never replaced, because a reader compares the key before it holds a reference. A
+// key is kept when it occurs twice in a row, so that unique keys take no slots. A kept key is
+// interned and thereby immortal, so threads that read the same keys do not write to a shared
+// reference count.
 inline void KeptKey::keep(nb::object& made) noexcept {
   const Py_hash_t hash = PyObject_Hash(made.ptr());
   // Relaxed: a hint. If it is lost, the key is kept later.

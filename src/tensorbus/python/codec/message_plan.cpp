@@ -21,7 +21,8 @@ FieldPlan field_of(const nb::tuple& description) {
   return field;
 }
 
-// The class and its plan refer to each other: only the garbage collector frees them.
+// For the garbage collector: the class and its plan refer to each other, so only the collector
+// frees them.
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (!nb::inst_ready(self)) return 0;

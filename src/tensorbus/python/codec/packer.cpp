@@ -26,7 +26,7 @@ void check_size(std::size_t bytes) {
   if (bytes > std::numeric_limits<std::uint32_t>::max())
     throw Error(Code::kUnsupported,
                 "data: " + std::to_string(bytes) +
-                    " bytes; at most 4 GiB are possible. Send a tensor of them");
+                    " bytes; at most 4 GiB are possible: send them as a tensor");
 }
 
 // Returns true if MessagePack has a type for this key. Only a dict with these keys becomes a map.
@@ -90,8 +90,8 @@ void Packer::pack(nb::handle value, int depth) {
   pack_rare(value, depth);
 }
 
-// If the first of many items is a tensor, the others usually are, too. `left`: the number of items
-// from this one on.
+// Packs an item of a container. If the first of many items is a tensor, the others usually are
+// tensors, too, so memory for them is reserved. `left`: the number of items from this one on.
 void Packer::pack_item(nb::handle item, std::size_t left, int depth) {
   const std::size_t before = native_ != nullptr ? native_->size() : 0;
   pack(item, depth + 1);
@@ -269,7 +269,7 @@ std::vector<std::byte> Packer::pack_typed(nb::handle message, const MessagePlan&
       pack_fields(message, plan);
       return writer_.take();
     } catch (nb::python_error& error) {
-      // Packed again below: Python then reports what is wrong, and where.
+      // Python packs the message again below, and reports the error and its place.
       if (!error.matches(PyExc_Exception)) throw;
     }
     writer_ = internal::PackWriter();

@@ -12,11 +12,11 @@
 
 namespace tensorbus::python {
 
-// Packs a message in one pass: its tensors go into an Outgoing, the rest becomes MessagePack (the
-// table of extensions is in tensorbus/_codec/fields.py). Python converts rare values. For one
-// message, with the GIL. Packing may run code of the program, which may change the containers, so
-// the packer holds references to their items. In a Python without a GIL a dict or a list is locked
-// while its items are packed, except while code of the program runs. So a message never shows a
+// Packs a message in one pass: adds its tensors to an Outgoing, and writes the rest as MessagePack
+// (the table of extensions is in tensorbus/_codec/fields.py). Python converts rare values. For one
+// message, with the GIL. Packing may run code of the program, which may change the containers. So
+// the packer holds references to their items. In a Python without a GIL, a dict or a list is locked
+// while its items are packed, except while code of the program runs. So a message never has a
 // container in the middle of a change by another thread.
 class Packer {
  public:
@@ -55,9 +55,9 @@ class Packer {
   const nb::object& python_tensors();
 
   Outgoing* native_;
-  nb::object object_;  // the object of `native_`, once Python needs it; or the one used instead
+  nb::object object_;  // the object of `native_`, once Python needs it; or its replacement
   internal::PackWriter writer_;
-  // Values that Python converted, and their bytes: a value may occur again.
+  // Values that Python converted, and their bytes, for values that occur again.
   std::vector<std::pair<nb::object, std::vector<std::byte>>> rare_;
   IndexOf rare_indices_;
 };

@@ -38,7 +38,7 @@ const Pickle& pickle() {
   const nb::module_ found = nb::module_::import_("pickle");
   const auto* const made =
       new Pickle{found.attr("dumps"), found.attr("loads"), found.attr("HIGHEST_PROTOCOL")};
-  known_pickle.store(made, std::memory_order_release);  // two threads may do this: both are valid
+  known_pickle.store(made, std::memory_order_release);  // if two threads do this, both are valid
   return *made;
 }
 
@@ -72,7 +72,8 @@ bool is_plain_dict(PyObject* items, int depth) {
 bool is_plain_at(PyObject* item, int depth) {
   if (is_scalar(item)) return true;
   if (depth == kMaxPlainDepth) return false;
-  // Without a GIL another thread may change its container while this one waits for the item's lock.
+  // Without a GIL, another thread may change the container while this thread waits for the item's
+  // lock.
   const nb::object held = nb::borrow(item);
   if (PyTuple_CheckExact(item) || PyList_CheckExact(item))
     return is_plain_sequence(item, depth + 1);

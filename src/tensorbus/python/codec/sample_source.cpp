@@ -22,7 +22,7 @@ SampleSource::SampleSource(nb::handle sample, const ReceivedSample& received,
   if (has_shared_storages(received_, library_)) share_storages();
 }
 
-// Torch tensors that overlap in memory share a storage, like views do.
+// Makes the torch tensors that overlap in memory: they share a storage, like views do.
 void SampleSource::share_storages() {
   const nb::dict shared = nb::cast<nb::dict>(hooks().shared_tensors(sample_, library_));
   for (const auto& [index, tensor] : shared)

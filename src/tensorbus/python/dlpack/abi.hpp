@@ -49,8 +49,9 @@ inline constexpr std::int32_t kDLCudaHost = 3;
 inline constexpr std::uint64_t kDLReadOnly = 1;
 inline constexpr std::uint64_t kDLIsCopied = 2;
 
-// A framework provides this as type(tensor).__dlpack_c_exchange_api__, for callers that exchange
-// many tensors. All functions except the allocator return 0, or -1 with a Python error set.
+// A framework provides this table as type(tensor).__dlpack_c_exchange_api__, for callers that
+// exchange many tensors. All functions except the allocator return 0, or -1 with a Python error
+// set.
 struct DLPackExchangeAPI {
   DLPackVersion version;
   DLPackExchangeAPI* older;

@@ -49,7 +49,7 @@ const char* name_for(const DLManagedTensorVersioned*) { return kVersionedName; }
 template <typename Tensor>
 nb::capsule capsule_of(Tensor* tensor) {
   PyObject* capsule = PyCapsule_New(tensor, name_for(tensor), [](PyObject* unused) {
-    // A consumer renames the capsule. Without a consumer, the tensor is freed here.
+    // A consumer renames the capsule. If there was no consumer, the tensor is freed here.
     const char* name = name_for(static_cast<Tensor*>(nullptr));
     if (!PyCapsule_IsValid(unused, name)) return;
     auto* ours = static_cast<Tensor*>(PyCapsule_GetPointer(unused, name));
@@ -62,19 +62,20 @@ nb::capsule capsule_of(Tensor* tensor) {
   return nb::borrow<nb::capsule>(checked(capsule));
 }
 
-// __dlpack__ without a stream means that a GPU tensor is written on the legacy default stream.
+// The view has no stream: __dlpack__ without a stream means that a GPU tensor is written on the
+// legacy default stream.
 TensorView view_of(const DLTensor& tensor) {
   const bool on_device = tensor.device.type == kDLCuda;
   if (!on_device && tensor.device.type != kDLCpu && tensor.device.type != kDLCudaHost)
     throw Error(Code::kUnsupported, "tensors on DLPack device type " +
                                         std::to_string(tensor.device.type) +
-                                        " cannot travel yet: publish a copy in main memory");
+                                        " cannot be sent: publish a copy in main memory");
   const auto dtype = from_dlpack(tensor.dtype);
   if (!dtype)
     throw Error(Code::kUnsupported, "elements of DLPack type (" +
                                         std::to_string(tensor.dtype.code) + ", " +
                                         std::to_string(tensor.dtype.bits) + ", " +
-                                        std::to_string(tensor.dtype.lanes) + ") cannot travel");
+                                        std::to_string(tensor.dtype.lanes) + ") cannot be sent");
   const auto dims = static_cast<std::size_t>(tensor.ndim);
   Dims shape(std::span<const std::int64_t>(tensor.shape, dims));
   if (tensor.data == nullptr && std::ranges::find(shape, 0) == shape.end())
@@ -107,7 +108,7 @@ DLManagedTensorVersioned* make_managed(Memory memory) {
 nb::capsule make_capsule(const Memory& memory, bool versioned, bool copied) {
   Managed* managed = make(memory);
   if (!versioned) return capsule_of(&managed->plain);
-  // Consumers that support DLPack 1.0 know these flags.
+  // Only consumers that support DLPack 1.0 use these flags.
   if (!memory.writable) managed->versioned.flags |= kDLReadOnly;
   if (copied) managed->versioned.flags |= kDLIsCopied;
   return capsule_of(&managed->versioned);
@@ -119,7 +120,7 @@ TensorView view_of_capsule(const nb::capsule& capsule) {
         *static_cast<const DLManagedTensorVersioned*>(capsule.data(kVersionedName));
     if (managed.version.major != kDLPackVersion.major)
       throw Error(Code::kUnsupported,
-                  "DLPack " + std::to_string(managed.version.major) + ".x is not known here");
+                  "DLPack " + std::to_string(managed.version.major) + ".x is not supported");
     return view_of(managed.tensor);
   }
   return view_of(static_cast<const DLManagedTensor*>(capsule.data(kName))->tensor);

@@ -7,7 +7,7 @@
 
 namespace tensorbus::python {
 
-// Each returns nothing for a type that the other side does not have.
+// Convert element types. Return nothing for a type that the other side does not have.
 std::optional<DLDataType> to_dlpack(DType dtype);
 std::optional<DType> from_dlpack(const DLDataType& type);
 

@@ -1,4 +1,4 @@
-// The capabilities of this machine; tensorbus/doctor.py prints them.
+// The capabilities of this machine, which tensorbus/doctor.py prints.
 #include "tensorbus/bus/doctor.hpp"
 
 #include <nanobind/stl/optional.h>

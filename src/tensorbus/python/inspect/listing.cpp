@@ -1,4 +1,6 @@
 // The participants of a domain.
+#include "tensorbus/bus/listing.hpp"
+
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -47,16 +49,17 @@ void bind_listing(nb::module_& module) {
   nb::class_<bus::NodeName>(
       module, "NodeName",
       "The name of a node in the domain. The node has it while this object lives.")
-      .def(nb::init<const std::string&, const bus::Participant&>(), nb::arg("name"),
+      .def(nb::init<const std::string&, const ParticipantHandle&>(), nb::arg("name"),
            nb::arg("participant"));
-  module.def("list_publishers", &bus::list_publishers, nb::arg("participant"),
+  module.def("list_publishers", with_handle(bus::list_publishers), nb::arg("participant"),
              nb::call_guard<WithoutGil>());
-  module.def("list_nodes", &bus::list_nodes, nb::arg("participant"), nb::call_guard<WithoutGil>());
-  module.def("list_queues", &bus::list_queues, nb::arg("participant"), nb::call_guard<WithoutGil>(),
-             "Returns the named queues of living participants.");
+  module.def("list_nodes", with_handle(bus::list_nodes), nb::arg("participant"),
+             nb::call_guard<WithoutGil>());
+  module.def("list_queues", with_handle(bus::list_queues), nb::arg("participant"),
+             nb::call_guard<WithoutGil>(), "Returns the named queues of living participants.");
   module.def(
       "wait_for_topic",
-      [](const std::string& topic, Seconds timeout, const bus::Participant& participant) {
+      [](const std::string& topic, Seconds timeout, const ParticipantHandle& participant) {
         return wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
           return bus::wait_for_topic(topic, stop, participant);
         });
@@ -66,7 +69,7 @@ void bind_listing(nb::module_& module) {
               "Outcome"));
   module.def(
       "wait_for_node",
-      [](const std::string& name, Seconds timeout, const bus::Participant& participant) {
+      [](const std::string& name, Seconds timeout, const ParticipantHandle& participant) {
         return wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
           return bus::wait_for_node(name, stop, participant);
         });

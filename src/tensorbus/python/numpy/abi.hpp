@@ -4,9 +4,9 @@
 
 #include <cstddef>
 
-// The used part of NumPy's ABI, so that the build needs no NumPy: the head of an array, and indices
-// in the table of functions. Both are the same in NumPy 1.x (from 1.7 on) and 2.x:
-// https://numpy.org/doc/stable/reference/c-api/types-and-structures.html and
+// The part of NumPy's ABI that is used, so that the build does not need NumPy: the head of an
+// array, and indices in the table of functions. Both are the same in NumPy 1.x (from 1.7 on) and
+// 2.x: https://numpy.org/doc/stable/reference/c-api/types-and-structures.html and
 // numpy/_core/code_generators/numpy_api.py.
 namespace tensorbus::python::numpy_abi {
 

@@ -1,6 +1,6 @@
 // Reads and makes NumPy arrays through NumPy's ABI, which takes a tenth of the time of the buffer
-// protocol. Unusual arrays are handled by tensorbus/_tensors/numpy_arrays.py and
-// tensorbus/_codec/numpy_records.py.
+// protocol. tensorbus/_tensors/numpy_arrays.py and tensorbus/_codec/numpy_records.py handle unusual
+// arrays.
 #include "tensorbus/python/numpy/arrays.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ const Numpy* numpy_with_api() noexcept {
   return numpy != nullptr && numpy->api != nullptr ? numpy : nullptr;
 }
 
-// Keeps the owner of an array's memory, and the effect of writes that NumPy does not prevent.
+// Keeps the owner of an array's memory, and handles writes that NumPy does not prevent.
 struct WatchedOwner {
   explicit WatchedOwner(std::shared_ptr<void> kept) : owner(std::move(kept)) {}
 

@@ -8,7 +8,7 @@
 namespace tensorbus::python {
 
 // Describes a numpy.ndarray with a built-in dtype of NumPy. Returns nothing for any other object,
-// and always before know_numpy().
+// and always before set_numpy().
 std::optional<TensorView> view_of_plain_array(nb::handle value);
 
 // Returns the dtype of a dtype or scalar class of NumPy, or of its name; nothing for any other

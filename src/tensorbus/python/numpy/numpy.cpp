@@ -8,8 +8,8 @@
 namespace tensorbus::python {
 namespace {
 
-// Release when written pairs with acquire when read: a reader sees a complete Numpy.
-std::atomic<const Numpy*> numpy_once_known{nullptr};
+// Release when written pairs with acquire when read, so that a reader sees a complete Numpy.
+std::atomic<const Numpy*> numpy_once_set{nullptr};
 
 void* const* api_of(nb::handle capsule) {
   if (!PyCapsule_CheckExact(capsule.ptr())) return nullptr;
@@ -19,7 +19,7 @@ void* const* api_of(nb::handle capsule) {
   return numpy_abi::is_known(version()) ? api : nullptr;
 }
 
-void know_numpy(nb::type_object array, nb::object api, nb::list dtypes) {
+void set_numpy(nb::type_object array, nb::object api, nb::list dtypes) {
   if (known_numpy() != nullptr) return;
   auto* numpy = new Numpy;
   numpy->array = reinterpret_cast<PyTypeObject*>(nb::object(array).release().ptr());
@@ -32,7 +32,7 @@ void know_numpy(nb::type_object array, nb::object api, nb::list dtypes) {
                             reinterpret_cast<PyTypeObject*>(scalar.release().ptr()),
                             nb::cast<std::string>(descr.attr("str"))});
   }
-  numpy_once_known.store(numpy, std::memory_order_release);
+  numpy_once_set.store(numpy, std::memory_order_release);
 }
 
 template <typename Is>
@@ -43,7 +43,7 @@ const Numpy::Kind* first_kind(const std::vector<Numpy::Kind>& kinds, Is is) noex
 
 }  // namespace
 
-const Numpy* known_numpy() noexcept { return numpy_once_known.load(std::memory_order_acquire); }
+const Numpy* known_numpy() noexcept { return numpy_once_set.load(std::memory_order_acquire); }
 
 const Numpy::Kind* Numpy::kind_of(DType dtype) const noexcept {
   return first_kind(kinds, [&](const Kind& kind) { return kind.dtype == dtype; });
@@ -58,8 +58,8 @@ const Numpy::Kind* Numpy::kind_of_scalar(const PyTypeObject* type) const noexcep
 }
 
 void bind_numpy(nb::module_& module) {
-  module.def("know_numpy", know_numpy, nb::arg("array"), nb::arg("api"), nb::arg("dtypes"),
-             nb::sig("def know_numpy(array: type, api: object, dtypes: list[typing.Any]) -> None"),
+  module.def("set_numpy", set_numpy, nb::arg("array"), nb::arg("api"), nb::arg("dtypes"),
+             nb::sig("def set_numpy(array: type, api: object, dtypes: list[typing.Any]) -> None"),
              "Sets the class of plain arrays, the capsule of NumPy's C interface, and NumPy's "
              "dtypes that have a name here.");
 }

@@ -33,7 +33,7 @@ struct Numpy {
   const Kind* kind_of_scalar(const PyTypeObject* type) const noexcept;
 };
 
-// Returns null before know_numpy().
+// Returns null before set_numpy().
 const Numpy* known_numpy() noexcept;
 
 }  // namespace tensorbus::python

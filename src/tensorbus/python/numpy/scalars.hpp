@@ -8,8 +8,8 @@
 
 namespace tensorbus::python {
 
-// Scalars of NumPy's built-in dtypes, as the record "numpy.scalar". All other scalars are handled
-// by tensorbus/_codec/numpy_records.py.
+// Scalars of NumPy's built-in dtypes, as the record "numpy.scalar".
+// tensorbus/_codec/numpy_records.py handles all other scalars.
 
 // Packs a scalar. Returns false, and packs nothing, for any other object.
 bool pack_numpy_scalar(nb::handle value, internal::PackWriter& writer);

@@ -1,4 +1,4 @@
-// Players of recordings; tensorbus/_recording is the public interface.
+// Players of recordings. tensorbus/_recording is the public interface.
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -14,8 +14,6 @@
 #include "tensorbus/recording/player.hpp"
 
 namespace tensorbus::python {
-namespace {}  // namespace
-
 void bind_players(nb::module_& module) {
   nb::class_<recording::Player>(module, "Player", "Publishes a recording.")
       .def(

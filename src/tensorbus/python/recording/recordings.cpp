@@ -1,4 +1,4 @@
-// Recorders and recordings; tensorbus/_recording is the public interface.
+// Recorders and recordings. tensorbus/_recording is the public interface.
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -56,12 +56,12 @@ nb::bytes select(const recording::Recording& self, const std::vector<std::string
 }
 
 std::uint64_t time_of(const recording::Recording& self, std::size_t index) {
-  if (index >= self.contents().messages.size()) throw nb::index_error("there is no such message");
+  if (index >= self.contents().messages.size()) throw nb::index_error("no message has this number");
   return self.contents().messages[index].log_time;
 }
 
-// `parts`: for each recording its topics (none: all), and two times: messages from the first to
-// before the second are taken.
+// `parts`: for each recording its topics (none: all) and two times. Messages from the first time to
+// before the second are copied.
 nb::dict copy_recordings(
     const std::vector<std::tuple<const recording::Recording*, std::vector<std::string>,
                                  std::uint64_t, std::uint64_t>>& parts,
@@ -85,8 +85,8 @@ nb::dict copy_recordings(
   return dict;
 }
 
-// `strict` is true: no library may write to the memory of a file, which may be shared. PyTorch,
-// which has no read-only tensors, would.
+// `strict` is true: no library may write to the memory of a file, because other processes may map
+// it too. PyTorch has no read-only tensors, so it could write to it.
 ReceivedSample sample_in(const recording::Recording& self, std::size_t index) {
   return ReceivedSample(self.sample(index), true);
 }

@@ -8,9 +8,9 @@
 
 namespace tensorbus::recording {
 
-// Converts between recorded time and the steady clock: recorded time runs `rate` times as fast.
-// Each due time is computed from one start, so delays do not accumulate. For one thread, or guarded
-// by a mutex.
+// Converts between recorded time and the steady clock: recorded time runs `rate` times as fast. All
+// due times are computed from the same start, so delays do not accumulate. For one thread, or
+// guarded by a mutex.
 class PlayTime {
  public:
   using TimePoint = platform::Clock::time_point;
@@ -27,7 +27,7 @@ class PlayTime {
     start(at(now), now);
     rate_ = rate;
   }
-  // Returns when this recorded time is due; the start for earlier times.
+  // Returns the time at which this recorded time is due; for times before the start, the start.
   TimePoint due(std::uint64_t recorded) const noexcept {
     if (recorded <= recorded_) return started_;
     const double wait = static_cast<double>(recorded - recorded_) / rate_;

@@ -9,7 +9,8 @@
 namespace tensorbus::recording {
 namespace {
 
-// Returns true for {"time_ns": int, "rate": ..., "paused": ...}; the last two may be missing.
+// Returns true for a message {"time_ns": int, "rate": ..., "paused": ...}; the last two fields may
+// be missing.
 bool is_of_clock(const bus::Sample& sample) {
   const Value fields = sample.fields();
   const Value* time = fields.find("time_ns");
@@ -40,17 +41,17 @@ void leave_out_recorded_clock(const Recording& recording, const PlayerOptions& o
     if (is_clock.contains(channel_of(number))) continue;
     try {
       is_clock.emplace(channel_of(number), is_of_clock(recording.sample(number)));
-    } catch (const Error&) {  // damaged: not published either
+    } catch (const Error&) {  // damaged: not published anyway
     }
   }
   if (std::ranges::any_of(is_clock, [](const auto& one) { return !one.second; }))
     throw Error(Code::kInvalidArgument,
                 "clock: the recording has data on topic '" + options.clock +
-                    "', beside which the clock would be published: give the clock another name, "
-                    "or remap the recorded topic");
+                    "' that is not a clock: choose another topic for the clock, or remap the "
+                    "recorded topic");
   if (left_out.empty()) return;
-  const std::string text = "player: clock: what was recorded on topic '" + options.clock +
-                           "' is left out: it is a clock, and this player publishes its own there";
+  const std::string text = "player: clock: the recorded clock on topic '" + options.clock +
+                           "' is left out, because this player publishes its own clock there";
   platform::log(platform::LogLevel::kWarning, text.c_str());
   order.erase(left_out.begin(), left_out.end());
 }

@@ -20,11 +20,10 @@ std::vector<std::byte> content_at(std::span<const std::byte> file, std::uint64_t
     tensor::mcap::refuse_record("its chunk does not lie in the file");
   tensor::mcap::RecordCursor cursor(file.subspan(offset));
   if (cursor.number<std::uint8_t>() != static_cast<std::uint8_t>(tensor::mcap::Opcode::kChunk))
-    tensor::mcap::refuse_record("the chunk is not there any more");
+    tensor::mcap::refuse_record("the file has changed: the chunk is not there");
   const auto length = cursor.number<std::uint64_t>();
   if (length > tensor::mcap::kMaxChunkBytes + tensor::mcap::kMaxChunkHead)
-    tensor::mcap::refuse_record("a chunk of " + std::to_string(length) +
-                                " bytes, which is larger than any");
+    tensor::mcap::refuse_record("a chunk of " + std::to_string(length) + " bytes is too large");
   const auto bytes = cursor.take(length);
   return {bytes.begin(), bytes.end()};
 }

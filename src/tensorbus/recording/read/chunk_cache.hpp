@@ -10,8 +10,9 @@
 
 namespace tensorbus::recording {
 
-// The chunks of a recording that were unpacked last. Thread-safe, also in a forked child, where a
-// thread that the child lacks may have held the mutex: a caller that finds it locked uses no cache.
+// The chunks of a recording that were unpacked last. Thread-safe, also in a forked child. There the
+// mutex may stay locked by a thread that the child lacks, so a caller that finds it locked does not
+// use the cache.
 class ChunkCache {
  public:
   // Returns the chunk whose record begins at `offset`. Throws as UnpackedChunk does.

@@ -9,16 +9,17 @@
 
 namespace tensorbus::recording {
 
-// Decides when a recorder polls a topic, and finds out when its samples were published.
+// Decides when a recorder polls a topic, and determines when its samples were published.
 //
 // Waking a thread for each sample slows a publisher down. While samples arrive, a recorder polls
 // the topic every kPeriod ("lazy"), and publishers wake it only if their queue is half full. A
-// topic without samples for kIdle is not polled: its next sample wakes the recorder. So do the
-// samples of a fast topic, whose half-full queue would be full before a woken thread runs.
+// topic without samples for kIdle is not polled: its next sample wakes the recorder. A fast topic
+// is not polled either, because its half-full queue would be full before a woken thread runs.
 //
-// A sample arrived after the last poll that found nothing, and before the poll that found it. A
-// publishing time between both is used. A topic with other times, as in a replay, is not polled:
-// its samples wake the recorder, and get the time of that poll. For one thread.
+// A sample arrives after the last poll that found nothing, and before the poll that finds it. If
+// its publishing time lies between both, this time is used. A topic whose publishing times do not,
+// as in a replay, is not polled: its samples wake the recorder, and get the time at which they are
+// found. For one thread.
 class LookPace {
  public:
   using Clock = platform::Clock;
@@ -31,7 +32,7 @@ class LookPace {
   static constexpr std::uint64_t kEarly = 1'000'000;  // ns: between reading the clock and the queue
   static constexpr int kMaxUntimed = 3;               // in a row
 
-  // `now`: the beginning, by the wall clock.
+  // `now`: the wall-clock time at the beginning.
   explicit LookPace(std::uint64_t now) : empty_at_(now) {}
 
   bool lazy() const noexcept { return lazy_; }
@@ -48,10 +49,10 @@ class LookPace {
     return std::exchange(lazy_, lazy) != lazy;
   }
 
-  // A poll at `now`, by the wall clock, found nothing.
+  // Called after a poll at the wall-clock time `now` found nothing.
   void found_nothing(std::uint64_t now) noexcept { empty_at_ = now; }
-  // Returns the time of a sample that claims to be published at `published`, and was found before
-  // `now`.
+  // Returns the time to record for a sample with the publishing time `published` that was found
+  // before `now`.
   std::uint64_t came_at(std::uint64_t published, std::uint64_t now) noexcept {
     ++came_;
     if (published > now || published + kEarly < empty_at_) {
@@ -78,7 +79,7 @@ class LookPace {
   Clock::time_point window_{};  // its beginning
   int untimed_ = 0;             // samples in a row with an impossible time
   std::uint64_t empty_at_;
-  Clock::time_point last_{};         // last time that samples came
+  Clock::time_point last_{};         // last time that samples arrived
   Clock::time_point wakes_until_{};  // not lazy until then
 };
 

@@ -13,13 +13,14 @@ void compile(regex_t& into, const std::string& whole, const std::string& pattern
   std::array<char, 256> text{};
   ::regerror(error, &into, text.data(), text.size());
   throw Error(Code::kInvalidArgument,
-              "regex: '" + pattern + "' is no regular expression: " + text.data());
+              "regex: '" + pattern + "' is not a regular expression: " + text.data());
 }
 
 }  // namespace
 
 NamePattern::NamePattern(const std::string& pattern) {
-  // First without parentheses: inside them, the invalid "a)(b" would be valid.
+  // Compiles the pattern first without parentheses: inside parentheses, the invalid "a)(b" would be
+  // valid.
   compile(compiled_, pattern, pattern);
   ::regfree(&compiled_);
   compile(compiled_, "^(" + pattern + ")$", pattern);

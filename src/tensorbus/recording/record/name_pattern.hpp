@@ -6,8 +6,8 @@
 
 namespace tensorbus::recording {
 
-// A POSIX extended regular expression, of libc, for whole names of topics. libstdc++'s would be a
-// tenth of the library, and use stack in proportion to the length of a name.
+// A POSIX extended regular expression for whole names of topics, from libc. The code of std::regex
+// would be a tenth of this library, and it uses stack in proportion to the length of a name.
 class NamePattern {
  public:
   // Throws Error(kInvalidArgument) for an invalid pattern.

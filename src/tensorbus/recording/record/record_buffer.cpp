@@ -8,11 +8,13 @@
 namespace tensorbus::recording {
 namespace {
 
-// Limits for one write: few system calls for small samples, and large ones are returned soon.
+// Limits for one write. They are large enough for few system calls with small samples, and small
+// enough that the leases of large samples are returned soon.
 constexpr std::size_t kMaxTaken = 512;
 constexpr std::uint64_t kMaxTakenBytes = std::uint64_t{32} << 20;
-// How much is dropped at once of a topic whose subscriber may hold no more: at least so many
-// samples, or this part of them. Each time costs a search of all older samples.
+// The samples of a topic that are dropped at once when its subscriber may hold no more: at least
+// kMinDropped, or 1 / kPartDropped of them. Several at once, because each time costs a search of
+// all samples.
 constexpr std::size_t kMinDropped = 64;
 constexpr std::size_t kPartDropped = 8;
 
@@ -26,7 +28,7 @@ bool RecordBuffer::put(RecordedSample& sample, bool wait) {
   }
 }
 
-// Also leaves the sample if memory is short.
+// Also leaves the sample unchanged if memory is short.
 bool RecordBuffer::has_put(RecordedSample& sample, bool wait) {
   Samples gone;
   const platform::MutexLock lock(mutex_);
@@ -75,7 +77,7 @@ void RecordBuffer::drop_oldest(Samples& gone) {
   ++releases_;
 }
 
-// Drops the oldest samples of the topic.
+// Moves the oldest samples of the topic to `gone`.
 void RecordBuffer::drop_of_topic(const std::string& topic, std::vector<RecordedSample>& gone) {
   const auto is_one = [&](const RecordedSample& one) { return one.publisher->topic == topic; };
   const auto all = static_cast<std::size_t>(std::ranges::count_if(samples_, is_one));
@@ -88,7 +90,7 @@ void RecordBuffer::drop_of_topic(const std::string& topic, std::vector<RecordedS
     gone.push_back(std::move(*one));
     end = std::next(one);
   }
-  // The samples between them move to the end of this range, in order.
+  // Moves the other samples before `end` to the end of this range, in order.
   const auto kept =
       std::remove_if(std::make_reverse_iterator(end), samples_.rend(),
                      [](const RecordedSample& one) { return one.publisher == nullptr; });

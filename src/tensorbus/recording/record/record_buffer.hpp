@@ -14,40 +14,43 @@
 
 namespace tensorbus::recording {
 
-// The samples that wait to be written: one thread puts them, another takes them. Their bytes are
-// bounded, including those being written. With `keep_ns` they wait for a snapshot: the oldest are
-// dropped if there is no room or they are older. Thread-safe.
+// The samples that wait to be written: one thread puts them, another takes them. The sum of their
+// bytes has a limit, which includes samples that are being written. With `keep_ns` they wait for a
+// snapshot: the oldest are dropped if there is no room, or if they are older than `keep_ns`.
+// Thread-safe.
 class RecordBuffer {
  public:
-  // `keep_ns` 0: all are written.
+  // `keep_ns` 0: all samples are written.
   explicit RecordBuffer(std::uint64_t max_bytes, std::uint64_t keep_ns = 0)
       : max_bytes_(max_bytes), keep_ns_(keep_ns) {}
 
-  // Returns false, and leaves the sample, if there is no room or memory, or if nothing is written
-  // any more. A sample larger than the buffer has room when nothing else waits. With `wait`, waits
-  // for room.
+  // Returns false, and leaves the sample unchanged, if there is no room or memory, or if the buffer
+  // is closed. A sample that is larger than the buffer has room when the buffer is empty. With
+  // `wait`, waits for room.
   [[nodiscard]] bool put(RecordedSample& sample, bool wait);
-  // Waits for samples and takes some; none if the buffer is closed and empty, or after `until`.
+  // Waits for samples and takes some of them; takes none if the buffer is closed and empty, or
+  // after `until`.
   std::vector<RecordedSample> take(std::optional<platform::Clock::time_point> until = {});
   // Returns true if the buffer is closed and empty.
   bool ended() const;
-  // Waits for a snapshot and takes its samples; nothing if the buffer is closed and all were taken.
+  // Waits for a requested snapshot and takes its samples. Returns nothing if the buffer is closed
+  // and all snapshots were taken.
   std::optional<std::deque<RecordedSample>> take_snapshot();
-  // Requests a snapshot of the present samples. Returns its number, from 1 on; 0 if nothing is
-  // written any more.
+  // Requests a snapshot of the present samples. Returns its number, from 1 on; 0 if the buffer is
+  // closed.
   std::uint32_t request_snapshot(std::uint64_t now);
   // Drops samples that are too old for a snapshot.
   void expire(std::uint64_t now);
-  // Records that these bytes, which were taken, are not held any more.
+  // Called when `bytes` bytes of taken samples are no longer held.
   void release(std::uint64_t bytes);
-  // Waits until something was released since `count` was the return value, or the buffer is closed.
-  // With `keep_ns`, drops the oldest samples of this topic instead; if there are none, returns
-  // `count` at once.
+  // Waits until releases() is no longer `count`, the buffer is empty or it is closed. Returns
+  // releases(). With `keep_ns`, does not wait, but drops the oldest samples of this topic, if there
+  // are any.
   std::uint64_t wait_for_release(std::uint64_t count, const std::string& topic);
   std::uint64_t releases() const;
 
   void close();  // no sample can be put any more
-  // No sample can be taken any more. Returns how many were left.
+  // Closes the buffer and drops all samples. Returns how many of them were still to be written.
   std::size_t stop();
   bool stopped() const;
   std::uint64_t bytes() const;

@@ -7,15 +7,16 @@
 
 namespace tensorbus::recording {
 
-// The time of a recorder, in nanoseconds since 1970: the wall clock at its beginning, continued by
-// the steady clock. So a step of the wall clock changes no interval in the recording. Thread-safe.
+// The time of a recorder, in nanoseconds since 1970. It starts with the wall clock and continues
+// with the steady clock, so a step of the wall clock changes no interval in the recording.
+// Thread-safe.
 class RecordClock {
  public:
   std::uint64_t now() const noexcept { return begun_ + steady_ns() - steady_; }
-  // Returns the recorder's time for the time `wall` of the wall clock. Wrong for times before a
-  // step of the wall clock.
+  // Returns the recorder's time at the wall-clock time `wall`. The result is wrong for times before
+  // a step of the wall clock.
   std::uint64_t at_wall_time(std::uint64_t wall) const noexcept {
-    const std::uint64_t wall_now = platform::wall_clock_ns();  // first: compared with `wall`
+    const std::uint64_t wall_now = platform::wall_clock_ns();  // read first: compared with `wall`
     return wall + (now() - wall_now);                          // modulo 2^64
   }
 

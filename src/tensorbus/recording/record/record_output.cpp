@@ -13,8 +13,8 @@ namespace {
 using tensor::mcap::Compression;
 
 constexpr std::size_t kDigits = 4;
-// Sizes of a message: from kLarge on it is compressed only if its topic is named, from kMaxPacked
-// on never.
+// Sizes of messages. A message of at least kLarge bytes is compressed only if its topic is named; a
+// message of at least kMaxPacked bytes is never compressed.
 constexpr std::uint64_t kLarge = std::uint64_t{1} << 20;
 constexpr std::uint64_t kMaxPacked = tensor::mcap::kMaxChunkBytes / 2;
 
@@ -57,9 +57,9 @@ RecordOutput::RecordOutput(RecordOutputOptions options) : options_(std::move(opt
   for (const auto& [topic, how] : options_.compression.topics) unmet_.insert(topic);
 }
 
-// Returns where in the path the number is inserted.
+// Returns the position in the path at which the number is inserted.
 std::size_t RecordOutput::number_at() const noexcept {
-  const std::size_t name = options_.path.rfind('/') + 1;  // 0 without one
+  const std::size_t name = options_.path.rfind('/') + 1;  // 0 without a '/'
   const std::size_t dot = options_.path.rfind('.');
   const bool has_suffix = dot != std::string::npos && dot > name;
   return has_suffix ? dot : options_.path.size();
@@ -78,7 +78,7 @@ void RecordOutput::require_no_files() const {
   const std::string before = options_.path.substr(0, number_at()) + "-";
   const std::string behind = options_.path.substr(number_at());
   const std::filesystem::path folder = std::filesystem::path(options_.path).parent_path();
-  std::error_code none;  // if the folder cannot be listed, making the files fails
+  std::error_code none;  // ignored: if the folder cannot be listed, begin() fails
   for (std::filesystem::directory_iterator entry(folder.empty() ? "." : folder, none), end;
        !none && entry != end; entry.increment(none)) {
     const std::string path = (folder / entry->path().filename()).string();
@@ -148,12 +148,12 @@ std::vector<std::string> RecordOutput::uncompressed() const {
     found.push_back("compress: nothing was recorded on topic '" + topic + "'");
   const std::string all(tensor::mcap::name_of(options_.compression.all));
   for (const auto& [topic, count] : large_) {
-    std::string text = "compress: topic '" + topic + "': not compressed are ";
+    std::string text = "compress: topic '" + topic + "': ";
     text.append(std::to_string(count)).append(" messages of ");
     if (options_.compression.topics.contains(topic))
-      text += "512 MiB or more, which are never compressed";
+      text += "512 MiB or more were not compressed: they are too large";
     else
-      text.append("1 MiB or more, which are compressed only if the topic is named (")
+      text.append("1 MiB or more were not compressed: name the topic to compress them (")
           .append(topic)
           .append("=")
           .append(all)

@@ -32,11 +32,11 @@ struct RecordOutputOptions {
   std::string path;
   bool overwrite = false;
   bool numbered = false;          // the files are "NAME-0001.mcap", "NAME-0002.mcap", ...
-  std::uint64_t split_bytes = 0;  // a file that would be larger is ended; 0: none
-  std::uint64_t split_ns = 0;     // the same for its duration
+  std::uint64_t split_bytes = 0;  // a file is ended before it becomes larger; 0: no limit
+  std::uint64_t split_ns = 0;     // a file is ended before it becomes longer; 0: no limit
   tensor::mcap::TextMap about{};  // of the recorder
   RecordCompression compression{};
-  bool chunks = false;  // samples have their own compression
+  bool chunks = false;  // true: samples have their own compression
 };
 
 // The files that a recorder writes, one after the other. For one thread.
@@ -49,19 +49,19 @@ class TENSORBUS_API RecordOutput {
   void require_no_files() const;
   // Begins the next file. Throws as RecordingWriter does.
   void begin();
-  // Adds the sample to the next commit(), after beginning another file if this one is full. The
-  // sample must live until then. Throws as RecordingWriter does.
+  // Adds the sample to the next commit(). Begins another file first if this one is full. The sample
+  // must exist until commit() or drop_staged(). Throws as RecordingWriter does.
   void stage(const RecordedSample& sample);
   void commit();
-  // Called after stage() or commit() has thrown: the samples need not live any more, and the file
-  // can only be ended.
+  // Called after stage() or commit() has thrown. The samples are then no longer needed, and the
+  // file can only be ended.
   void drop_staged() noexcept;
-  // The time at which commit() is due, even if nothing is staged.
+  // Returns the time at which commit() is due, even if nothing is staged.
   std::optional<std::chrono::steady_clock::time_point> due() const;
   // Ends the file, if there is one. Throws as RecordingWriter::finish() does.
   void finish();
-  // Returns sentences about topics that were not compressed, or only in part, although requested:
-  // why, and what would compress them.
+  // Returns a sentence for each topic whose compression was requested, but that was not compressed
+  // or only in part: the reason, and what would compress it.
   std::vector<std::string> uncompressed() const;
 
   std::uint64_t messages() const noexcept;  // in all files

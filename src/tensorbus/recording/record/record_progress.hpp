@@ -10,8 +10,8 @@
 
 namespace tensorbus::recording {
 
-// The state of the threads of a recorder or a player, which it outlives: the threads use it last.
-// Thread-safe.
+// The state of the threads of a recorder or a player. It outlives the recorder or player, because
+// the threads still use it when they end. Thread-safe.
 class RecordProgress {
  public:
   // Keeps the first failure.
@@ -23,7 +23,7 @@ class RecordProgress {
     const platform::MutexLock lock(mutex_);
     return error_;
   }
-  // Returns true if a thread has failed and all have ended: the state is final.
+  // Returns true if a thread has failed and all threads have ended: the state is then final.
   bool has_failed() const noexcept { return failed_.load(std::memory_order_acquire) != 0; }
   platform::FutexWait park_until_failed(std::chrono::nanoseconds most) noexcept {
     return platform::futex_wait(failed_, 0, most);
@@ -51,7 +51,7 @@ class RecordProgress {
   platform::Condition changed_;
   int running_ TB_GUARDED_BY(mutex_) = 0;
   std::optional<Error> error_ TB_GUARDED_BY(mutex_);
-  std::atomic<std::uint32_t> failed_ = 0;  // a futex: 1 when they have ended with an error
+  std::atomic<std::uint32_t> failed_ = 0;  // a futex: 1 when all have ended and one has failed
 };
 
 }  // namespace tensorbus::recording

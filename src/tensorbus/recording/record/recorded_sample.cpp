@@ -46,7 +46,7 @@ tensor::mcap::OutgoingMessage outgoing(const RecordedSample& recorded) {
                                                  .fields = sample.field_bytes()}};
   for (const bus::Tensor& tensor : tensors)
     message.head.tensors.push_back({tensor.layout(), 0, tensor.published_on()});
-  message.run_of.assign(tensors.size(), tensors.size());  // no run: it has no bytes
+  message.run_of.assign(tensors.size(), tensors.size());  // no run: for tensors without bytes
   const auto placed = bus::placed_tensors(tensors, [](const bus::Tensor&) { return true; });
   bus::for_each_run(std::span(placed), [&](const std::byte* begin, const std::byte* end,
                                            std::span<const bus::PlacedBytes> members) {

@@ -21,14 +21,15 @@ struct RecordedPublisher {
   std::string topic;
   std::string definition;  // of its message type; empty: any, or unknown
   tensor::mcap::TextMap metadata;
-  // Used by the writing thread: the publisher's channel, and the number of the file that has it.
+  // Used by the writing thread: the publisher's channel, and the number of the file with this
+  // channel.
   std::uint16_t channel = 0;
   std::uint32_t file = 0;
 };
 
 std::shared_ptr<RecordedPublisher> recorded_publisher(const PublisherInfo& info);
 
-// A sample that waits to be written; it keeps its leases until then.
+// A sample that waits to be written. It keeps its leases until then.
 struct RecordedSample {
   std::shared_ptr<RecordedPublisher> publisher{};
   bus::Sample sample{};
@@ -41,7 +42,7 @@ struct RecordedSample {
   std::string why_lost{};        // reason for the last of them; empty: no room
 };
 
-// Returns how many of these have a sample.
+// Returns how many of the elements have a sample.
 template <typename Range>
 std::size_t samples_in(const Range& recorded) {
   return static_cast<std::size_t>(std::ranges::count(recorded, true, &RecordedSample::has_sample));

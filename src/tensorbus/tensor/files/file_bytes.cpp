@@ -16,7 +16,7 @@ FileBytes::FileBytes(int fd) : fd_(fd) {
   size_ = static_cast<std::size_t>(status.st_size);
 }
 
-// Allocates at most the size of the file, whatever `count` a header claims.
+// Allocates at most the size of the file, even if `count`, from a header, is larger.
 std::string FileBytes::read(std::size_t offset, std::size_t count) const {
   std::string bytes(offset < size_ ? std::min(count, size_ - offset) : 0, '\0');
   std::size_t got = 0;

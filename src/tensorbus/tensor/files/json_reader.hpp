@@ -9,9 +9,9 @@
 
 namespace tensorbus::tensor {
 
-// Reads the JSON (RFC 8259) of file headers: objects, lists, strings and integers. The caller says
-// what must come next, or skips the value. Strict: only UTF-8, no unpaired surrogates. Throws
-// Error(kInvalidArgument) that says where the text is wrong.
+// Reads the JSON (RFC 8259) of file headers: objects, lists, strings and integers. The caller calls
+// the method of the expected value, or skips the value. Strict: only UTF-8, no unpaired surrogates.
+// Throws Error(kInvalidArgument) that names the position of the error.
 class JsonReader {
  public:
   JsonReader(std::string_view what, std::string_view text) : cursor_(what, text) {}

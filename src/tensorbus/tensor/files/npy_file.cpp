@@ -71,7 +71,7 @@ std::pair<std::size_t, std::size_t> place_of_header(const FileBytes& file) {
   const auto minor = static_cast<unsigned char>(prefix[kMagic.size() + 1]);
   if (major < 1 || major > 3 || minor != 0)
     throw Error(Code::kUnsupported, "a .npy file of version " + std::to_string(major) + "." +
-                                        std::to_string(minor) + ", and 1.0 to 3.0 are known");
+                                        std::to_string(minor) + ": expected 1.0 to 3.0");
   const std::size_t start = kVersionEnd + (major == 1 ? 2 : 4);
   if (prefix.size() < start) refuse_file("header length: the file ends within it");
   const auto length = static_cast<std::size_t>(
@@ -155,14 +155,14 @@ DType dtype_in(std::string_view descr, const std::optional<DType>& asked) {
   const bool has_order = !descr.empty() && std::string_view("<>|=").find(descr[0]) != descr.npos;
   const std::string_view name = descr.substr(has_order ? 1 : 0);
   if (name.starts_with('V')) {
-    if (!asked) cannot(descr, " are bytes without a meaning: give their dtype");
+    if (!asked) cannot(descr, " has no element type: give the dtype");
     if (name.substr(1) == std::to_string(item_bytes(*asked))) return *asked;
-    refuse_file("dtype=" + std::string(name_of(*asked)) + ", but its header says " +
+    refuse_file("dtype=" + std::string(name_of(*asked)) + ", but its header has " +
                 in_quotes(descr));
   }
   if (name.starts_with('O')) cannot(descr, ": its elements are Python objects");
   const auto kind = std::ranges::find(kNpyKinds, name, &NpyKind::name);
-  if (kind == kNpyKinds.end()) cannot(descr, ": no tensors can have these elements");
+  if (kind == kNpyKinds.end()) cannot(descr, ": no dtype for these elements");
   if (descr[0] == '>' && item_bytes(kind->dtype) > 1)
     cannot(descr, ": its elements are big-endian, and this machine is not");
   return kind->dtype;
@@ -180,10 +180,10 @@ Layout column_major(DType dtype, const Dims& shape) {
 
 void require_as_asked(const FileOptions& asked, const Layout& found) {
   if (asked.dtype && *asked.dtype != found.dtype)
-    refuse_file("dtype=" + std::string(name_of(*asked.dtype)) + ", but its header says " +
+    refuse_file("dtype=" + std::string(name_of(*asked.dtype)) + ", but its header has " +
                 std::string(name_of(found.dtype)));
   if (asked.shape && sizes_in(asked.shape, found.dtype, found.packed_bytes()) != found.shape)
-    refuse_file("shape=" + text_of(*asked.shape) + ", but its header says " + text_of(found.shape));
+    refuse_file("shape=" + text_of(*asked.shape) + ", but its header has " + text_of(found.shape));
 }
 
 // Returns descr as NumPy writes it; for a dtype that NumPy lacks, '|V' and the item size.
@@ -200,8 +200,8 @@ FileContents npy_contents(const FileBytes& file, const FileOptions& options) {
   const auto [start, length] = place_of_header(file);
   const std::string text = file.read(start, length);
   if (text.size() < length)
-    refuse_file("header length: " + std::to_string(length) + " bytes, of which " +
-                std::to_string(text.size()) + " are there");
+    refuse_file("header length: " + std::to_string(length) + " bytes, but the file has only " +
+                std::to_string(text.size()) + " of them");
   Header header = parsed(text);
   const DType dtype = dtype_in(header.descr, options.dtype);
   Layout layout = header.fortran ? column_major(dtype, header.shape)

@@ -7,7 +7,7 @@ namespace {
 
 template <typename T>
 const T& needed(const std::optional<T>& given, const std::string& what) {
-  if (!given) refuse_file(what + ": nothing in the file says it, so you have to");
+  if (!given) refuse_file(what + ": required for a new file and for a file without a header");
   return *given;
 }
 
@@ -41,7 +41,7 @@ Dims sizes_in(const std::optional<Dims>& shape, DType dtype, std::size_t bytes) 
   if (each == 0)
     refuse_file("shape=" + text_of(*shape) + ": -1 could be any size, because another size is 0");
   if (bytes % each != 0)
-    refuse_file(std::to_string(bytes) + " bytes are there, which are no whole number of " +
+    refuse_file("its " + std::to_string(bytes) + " bytes of elements are not a multiple of " +
                 std::to_string(each) + " (" + text_of(sizes) + " of " +
                 std::string(name_of(dtype)) + ")");
   count = static_cast<std::int64_t>(bytes / each);

@@ -21,7 +21,7 @@ using platform::in_quotes;
 static_assert(std::endian::native == std::endian::little, "numbers in files are little-endian");
 
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // as in the reference implementation
-constexpr unsigned kMaxFurtherLevels = 125;             // of an unknown field's value, as there
+constexpr unsigned kMaxFurtherLevels = 125;             // in an unknown field's value; likewise
 constexpr std::string_view kMetadata = "__metadata__";
 
 struct Kind {
@@ -56,7 +56,7 @@ constexpr auto kKinds = std::to_array<Kind>({
 
 using Sizes = std::vector<std::int64_t>;
 
-// Returns the size of all elements in bits; nothing if it exceeds 63 bits.
+// Returns the size of all elements in bits; empty if it exceeds 63 bits.
 std::optional<std::int64_t> bits_of(const Sizes& shape, unsigned bits) {
   if (std::ranges::find(shape, 0) != shape.end()) return 0;
   std::int64_t product = bits;
@@ -129,7 +129,7 @@ class EntryReader {
     return sizes;
   }
   Sizes read_offsets() {
-    const std::string expected = "data_offsets: expected where it begins and where it ends";
+    const std::string expected = "data_offsets: expected its begin and its end";
     Sizes offsets = read_sizes(expected);
     if (offsets.size() != 2 || offsets[0] > offsets[1]) wrong(expected);
     return offsets;
@@ -163,7 +163,7 @@ class EntryReader {
     try {
       return Layout::contiguous(dtype, std::move(sizes));
     } catch (const Error& error) {
-      wrong(std::string("shape: ") + error.what());  // an empty shape with a huge size
+      wrong(std::string("shape: ") + error.what());  // no elements, but a huge size
     }
   }
 
@@ -233,7 +233,7 @@ class HeaderReader {
       if (span.begin != at)
         refuse_file(in_quotes(contents_.tensors[span.tensor].name) +
                     ": data_offsets: it begins at " + std::to_string(span.begin) +
-                    ", but what is before it ends at " + std::to_string(at));
+                    ", but the tensor before it ends at " + std::to_string(at));
       at = span.end;
     }
     return at;
@@ -262,8 +262,8 @@ std::string read_header(const FileBytes& file) {
                 std::to_string(kMaxHeaderBytes) + " allowed");
   std::string text = file.read(8, length);
   if (text.size() < length)
-    refuse_file("header length: " + std::to_string(length) + " bytes, of which " +
-                std::to_string(text.size()) + " are there");
+    refuse_file("header length: " + std::to_string(length) + " bytes, but the file has only " +
+                std::to_string(text.size()) + " of them");
   return text;
 }
 
@@ -275,8 +275,8 @@ FileContents safetensors_contents(const FileBytes& file) {
   contents.start = 8 + text.size();
   const std::size_t there = file.size() - contents.start;
   if (contents.bytes != there)
-    refuse_file("its header is about " + std::to_string(contents.bytes) + " bytes, but " +
-                std::to_string(there) + " come after it");
+    refuse_file("its header describes " + std::to_string(contents.bytes) + " bytes, but " +
+                std::to_string(there) + " follow it");
   return contents;
 }
 

@@ -43,16 +43,17 @@ void check_options(Format format, const FileOptions& options) {
   if (format == Format::kRaw) return;
   if (options.offset != 0)
     refuse_file("offset=" + std::to_string(options.offset) +
-                ": the file says itself where its tensors begin");
+                ": not possible, because the header of the file sets it");
   if (format == Format::kNpy) return;
   if (options.mode == FileMode::kCreate)
     refuse_file(
         "a .safetensors file has a header for all its tensors and cannot be made here: write it "
         "with safetensors.torch.save_file, then map it to read and write");
   if (options.shape)
-    refuse_file("shape=" + text_of(*options.shape) + ": the file says that itself");
+    refuse_file("shape=" + text_of(*options.shape) + ": the header of the file sets it");
   if (options.dtype)
-    refuse_file("dtype=" + std::string(name_of(*options.dtype)) + ": the file says that itself");
+    refuse_file("dtype=" + std::string(name_of(*options.dtype)) +
+                ": the header of the file sets it");
 }
 
 MappedFile::Mode mode_of(FileMode mode) {
@@ -116,7 +117,8 @@ void write_header(int fd, std::string_view header) {
 std::size_t end_of(const FileContents& contents) {
   std::size_t end = 0;
   if (__builtin_add_overflow(contents.start, contents.bytes, &end) || end > INT64_MAX)
-    refuse_file("offset=" + std::to_string(contents.start) + ": more than any file can have");
+    refuse_file("offset=" + std::to_string(contents.start) +
+                ": the file would exceed 2^63 - 1 bytes");
   return end;
 }
 
@@ -170,7 +172,7 @@ const FilePlace& TensorFile::place(const char* name) const {
 const Layout& TensorFile::layout(const FilePlace& place) const {
   if (!place.layout)
     throw Error(Code::kUnsupported, about_file(file_->path()) + platform::in_quotes(place.name) +
-                                        ": there are no tensors of " + place.elements);
+                                        ": no dtype for its elements, " + place.elements);
   return *place.layout;
 }
 

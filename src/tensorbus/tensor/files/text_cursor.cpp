@@ -14,7 +14,7 @@ constexpr std::string_view kBlanks = " \t\n\r";
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Returns true for characters that would make a number a different one.
+// Returns true for characters that must not follow a number.
 bool goes_on(char c) {
   return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '_';
 }

@@ -21,8 +21,8 @@ class TextCursor {
   bool skip(std::string_view wanted) noexcept;
   void expect(char wanted);
   void expect_end();
-  // Takes an integer from 0 to 2^63 - 1 without sign or leading zeros. Returns nothing, and takes
-  // nothing, if anything else comes next.
+  // Takes an integer from 0 to 2^63 - 1 without sign or leading zeros. If anything else comes next,
+  // takes no characters and returns an empty result.
   std::optional<std::int64_t> try_number() noexcept;
 
   // These two do not skip blanks.

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::align_val_t kChunkAlignment{4096};
 
-// In a file, an unknown name is just as likely to be damage.
+// Reports an unknown name as damage: in a file, damage is an equally likely cause.
 Compression compression_in(const std::string& name) {
   try {
     return compression_named(name);
@@ -45,7 +45,7 @@ ChunkHead decode_chunk(std::span<const std::byte> start, std::uint64_t content_b
   head.compression = compression_in(cursor.text());
   head.stored_bytes = cursor.number<std::uint64_t>();
   if (head.stored_bytes > content_bytes - head.head_bytes())
-    refuse_record("a chunk of " + std::to_string(content_bytes) + " bytes that says it has " +
+    refuse_record("a chunk of " + std::to_string(content_bytes) + " bytes whose header gives " +
                   std::to_string(head.stored_bytes) + " bytes of records");
   if (head.compression == Compression::kNone && head.bytes != head.stored_bytes)
     refuse_record("a chunk without compression whose records have two sizes");
@@ -92,8 +92,8 @@ void UnpackedChunk::Free::operator()(std::byte* memory) const noexcept {
 UnpackedChunk::UnpackedChunk(std::span<const std::byte> content) {
   const ChunkHead head = decode_chunk(content, content.size());
   if (head.bytes > kMaxChunkBytes)
-    refuse_record("a chunk that becomes " + std::to_string(head.bytes) + " bytes: at most " +
-                  std::to_string(kMaxChunkBytes) + " are read");
+    refuse_record("a chunk that unpacks to " + std::to_string(head.bytes) + " bytes, more than " +
+                  std::to_string(kMaxChunkBytes));
   bytes_ = head.bytes;
   compression_ = head.compression;
   records_.reset(

@@ -33,7 +33,7 @@ struct ChunkHead {
 
 // Appends the record of a chunk up to the beginning of its records.
 void encode_chunk(const ChunkHead& head, std::vector<std::byte>& bytes);
-// `start`: the first bytes of the record's content: all, or at least kMaxChunkHead. Throws
+// `start`: the first bytes of the record's content, at least kMaxChunkHead or all. Throws
 // Error(kInvalidArgument).
 ChunkHead decode_chunk(std::span<const std::byte> start, std::uint64_t content_bytes);
 
@@ -55,8 +55,8 @@ void encode(const ChunkPlace& place, std::vector<std::byte>& bytes);
 // The records of a compressed chunk, in memory aligned for the tensors in it.
 class TENSORBUS_API UnpackedChunk {
  public:
-  // `content`: that of the chunk's record. Throws Error(kInvalidArgument) that says what is
-  // damaged, or Error(kUnsupported) as decompress() does.
+  // `content`: the content of the chunk's record. Throws Error(kInvalidArgument) that names the
+  // damage, or Error(kUnsupported) as decompress() does.
   explicit UnpackedChunk(std::span<const std::byte> content);
 
   std::span<const std::byte> records() const noexcept { return {records_.get(), bytes_}; }

@@ -10,14 +10,14 @@
 
 namespace tensorbus::tensor::mcap {
 
-// Collects messages for a compressed chunk; copies them. For one thread.
+// Collects copies of messages for a compressed chunk. Used by one thread.
 class ChunkBuilder {
  public:
   explicit ChunkBuilder(Compression how) : how_(how) {}
 
   bool empty() const noexcept { return entries_.empty(); }
   std::size_t bytes() const noexcept { return records_.size(); }
-  // The time at which the first message was added.
+  // Returns the time at which the first message was added.
   std::chrono::steady_clock::time_point begun() const noexcept { return begun_; }
   // If it throws, nothing is added.
   void add(const OutgoingMessage& message);

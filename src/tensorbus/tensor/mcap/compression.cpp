@@ -11,7 +11,7 @@
 namespace tensorbus::tensor::mcap {
 namespace {
 
-constexpr int kZstdLevel = 1;           // the fastest of the regular levels of its manual
+constexpr int kZstdLevel = 1;           // the fastest regular level in its manual
 constexpr unsigned kLz4Version = 100;   // LZ4F_VERSION
 constexpr std::size_t kMaxFrames = 64;  // in one chunk: other writers may use several
 
@@ -22,7 +22,7 @@ constexpr std::size_t kMaxFrames = 64;  // in one chunk: other writers may use s
                                       ". Install Debian's package " + package);
 }
 
-// The functions of a library. It stays loaded.
+// Finds the functions of a library, which stays loaded.
 class Library {
  public:
   Library(std::string_view name, const char* library, const char* package)
@@ -85,7 +85,7 @@ struct Lz4 {
   }
 };
 
-// Made at the first use and never destroyed. Without a lock, which a forked child might inherit.
+// Made at the first use and never destroyed. No lock is used: a forked child could inherit it held.
 template <typename Functions>
 const Functions& functions() {
   static constinit std::atomic<const Functions*> made{nullptr};
@@ -104,8 +104,8 @@ const Functions& functions() {
 
 void require_filled(Compression how, std::size_t bytes, std::size_t expected) {
   if (bytes != expected)
-    refuse_data(how,
-                "it becomes " + std::to_string(bytes) + " bytes, not " + std::to_string(expected));
+    refuse_data(
+        how, "it unpacks to " + std::to_string(bytes) + " bytes, not " + std::to_string(expected));
 }
 
 template <typename Functions>
@@ -127,8 +127,9 @@ void decompress_lz4(const Lz4& lz4, std::span<const std::byte> bytes, std::span<
     require_success(Compression::kLz4, lz4, hint);
     filled += written;
     bytes = bytes.subspan(read);
-    if (read == 0 && written == 0) refuse_data(Compression::kLz4, "it becomes more bytes");
-    if (calls > kMaxFrames && written == 0) refuse_data(Compression::kLz4, "it has many frames");
+    if (read == 0 && written == 0) refuse_data(Compression::kLz4, "it unpacks to too many bytes");
+    if (calls > kMaxFrames && written == 0)
+      refuse_data(Compression::kLz4, "it has too many frames");
   }
   if (hint != 0) refuse_data(Compression::kLz4, "its last frame is not complete");
   require_filled(Compression::kLz4, filled, to.size());
@@ -145,7 +146,7 @@ Compression compression_named(std::string_view name) {
   for (const Compression how : {Compression::kNone, Compression::kZstd, Compression::kLz4})
     if (name == name_of(how)) return how;
   throw Error(Code::kUnsupported,
-              "compression '" + std::string(name) + "' is not known: there are 'zstd' and 'lz4'");
+              "compression '" + std::string(name) + "' is not known: expected 'zstd' or 'lz4'");
 }
 
 void require_library(Compression how) {

@@ -11,8 +11,8 @@
 
 namespace tensorbus::tensor::mcap {
 
-// How the records of a chunk are compressed. The libraries are loaded at first use; nothing else in
-// the core depends on them.
+// The compression of a chunk's records. The libraries are loaded at first use; nothing else in the
+// core depends on them.
 enum class Compression : std::uint8_t { kNone, kZstd, kLz4 };
 
 // Returns MCAP's name: "", "zstd" or "lz4".

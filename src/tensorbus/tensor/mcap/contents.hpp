@@ -64,18 +64,18 @@ struct Lost {
   std::uint64_t first = 0;  // a sequence
   std::uint64_t count = 0;
   std::uint64_t log_time = 0;  // of the next message in the file, or of the last one
-  std::string why{};           // reason for the last of them; empty: no room, or unknown
+  std::string why{};           // reason for the last message; empty: no room, or unknown
 };
 
 struct Contents {
-  TextMap about{};  // of the recorder
+  TextMap about{};  // metadata of the recorder
   std::map<std::uint16_t, Schema> schemas{};
   std::map<std::uint16_t, Channel> channels{};
   std::vector<MessageEntry> messages{};  // in the order of their times
   std::vector<Lost> lost{};
-  // Why the file had to be searched for its messages; empty: its end was valid.
+  // The reason why the file was searched for messages; empty: its end was valid.
   std::string recovered{};
-  // What could not be read, and from which byte on; empty: everything was read.
+  // The first damage that was found, and its position; empty: everything was read.
   std::string damage{};
 };
 

@@ -11,7 +11,7 @@
 
 namespace tensorbus::tensor::mcap {
 
-// A file that grows at its end by pieces of memory. For one thread.
+// A file to which pieces of memory are appended. Used by one thread.
 class TENSORBUS_API FileOutput {
  public:
   // Makes the file. Throws Error(kInvalidArgument) if it exists and `overwrite` is false,

@@ -47,7 +47,7 @@ enum class Opcode : std::uint8_t {
 // applications. Readers ignore these records, and bytes after the fields of a known record.
 inline constexpr bool is_unknown(Opcode opcode) noexcept { return opcode > Opcode::kDataEnd; }
 
-// Limit for records that are read whole; those of a recorder are far smaller.
+// Limit for records that are read whole. Records that a recorder writes are far smaller.
 inline constexpr std::uint64_t kMaxSmallBytes = std::uint64_t{64} << 20;
 inline constexpr std::size_t kMessageHead = 22;  // bytes before a message's data
 inline constexpr std::size_t kFooterBytes = 20;
@@ -114,7 +114,7 @@ class RecordWriter {
   std::size_t length_at_ = 0;
 };
 
-// Reads the content of a record of any origin. Throws Error(kInvalidArgument) if it ends early.
+// Reads the untrusted content of a record. Throws Error(kInvalidArgument) if it ends early.
 class RecordCursor {
  public:
   explicit RecordCursor(std::span<const std::byte> bytes) : rest_(bytes) {}

@@ -17,7 +17,7 @@ namespace tensorbus::tensor::mcap {
 struct PlacedTensor {
   Layout layout;
   std::uint64_t offset = 0;  // of the first element, from the beginning of the data
-  Device published_on{};     // its device; its bytes are in the file
+  Device published_on{};     // the original device; the tensor's bytes are in the file
 };
 
 struct MessageHead {
@@ -38,7 +38,7 @@ inline constexpr std::size_t kHeadStart = 16;
 TENSORBUS_API std::uint64_t head_bytes_in(std::span<const std::byte> start,
                                           std::uint64_t data_bytes);
 // Decodes a head; its `fields` point into `bytes`. All tensors lie in the data, after the head.
-// Throws Error(kInvalidArgument) that names what is wrong.
+// Throws Error(kInvalidArgument) that names the invalid value.
 TENSORBUS_API MessageHead decode_head(std::span<const std::byte> bytes, std::uint64_t data_bytes);
 
 }  // namespace tensorbus::tensor::mcap

@@ -13,7 +13,7 @@ namespace tensorbus::tensor::mcap {
 struct OutgoingMessage {
   std::uint16_t channel = 0;
   std::uint64_t log_time = 0;      // nanoseconds since 1970
-  std::uint64_t publish_time = 0;  // the same
+  std::uint64_t publish_time = 0;  // likewise
   Compression compression = Compression::kNone;
   MessageHead head{};  // offsets are from the beginning of the tensor's run
   std::vector<std::span<const std::byte>> runs{};  // ranges of bytes that contain the tensors
@@ -33,7 +33,7 @@ MessageRecord lay_out(const OutgoingMessage& message, std::uint64_t at);
 void encode_start(const OutgoingMessage& message, const MessageRecord& record,
                   std::vector<std::byte>& bytes);
 
-// Calls `put` with all pieces after that: fields, zeros, runs.
+// Calls `put` with all pieces that follow the bytes of encode_start(): fields, zeros, runs.
 inline constexpr std::size_t kMaxZeros = 4096;
 std::span<const std::byte> zeros(std::size_t count);
 template <typename Put>

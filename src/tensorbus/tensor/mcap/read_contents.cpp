@@ -23,10 +23,10 @@ void require_magic(const FileBytes& file) {
   const std::string begin = file.read(0, kMagic.size());
   if (begin == kMagic) return;
   if (begin.size() < kMagic.size())
-    refuse_record("it has " + std::to_string(begin.size()) + " bytes: no recording is as short");
+    refuse_record("it is no recording: it has only " + std::to_string(begin.size()) + " bytes");
   if (begin.starts_with(kMagic.substr(0, 5)))
     refuse_record("it is an MCAP file of another version than 0");
-  refuse_record("it is no recording: it does not begin as an MCAP file");
+  refuse_record("it is no recording: it does not begin like an MCAP file");
 }
 
 struct Footer {
@@ -50,7 +50,7 @@ Footer footer_of(const FileBytes& file) {
   (void)cursor.number<std::uint64_t>();
   footer.crc = cursor.number<std::uint32_t>();
   if (footer.summary < kMagic.size() || footer.summary > footer.at)
-    refuse_record("the footer says that the summary begins at byte " +
+    refuse_record("the footer is damaged: it has the summary at byte " +
                   std::to_string(footer.summary));
   return footer;
 }
@@ -59,8 +59,8 @@ Footer footer_of(const FileBytes& file) {
 std::string record_at(const FileBytes& file, std::uint64_t offset, std::uint64_t bytes,
                       std::uint64_t end) {
   if (offset > end || bytes > end - offset || bytes < kRecordHead || bytes > kMaxSmallBytes)
-    refuse_record("the summary names a record of " + std::to_string(bytes) + " bytes at byte " +
-                  std::to_string(offset) + ": there is none");
+    refuse_record("the summary is damaged: there is no record of " + std::to_string(bytes) +
+                  " bytes at byte " + std::to_string(offset));
   std::string record = file.read(offset, bytes);
   if (record.size() != bytes) refuse_record("the file was cut meanwhile");
   return record;
@@ -74,7 +74,7 @@ class EndReader {
   Contents run() {
     read_summary();
     for (const auto& [offset, bytes] : metadata_) read_metadata(offset, bytes);
-    if (!has_index_) refuse_record("the summary names no index");
+    if (!has_index_) refuse_record("the summary has no index");
     if (contents_.messages.size() != count_)
       refuse_record("its indexes have " + std::to_string(contents_.messages.size()) +
                     " messages, the statistics " + std::to_string(count_));
@@ -183,16 +183,16 @@ class EndReader {
     has_index_ = true;
   }
 
-  // Without this order, a record named many times could fill the memory.
+  // Without this order, a record that is named many times could use up the memory.
   static void require_behind(std::uint64_t& end, const RecordPlace& place) {
     if (place.offset < end)
-      refuse_record("the summary names what is at byte " + std::to_string(place.offset) +
-                    " out of order");
+      refuse_record("the summary is damaged: the record at byte " + std::to_string(place.offset) +
+                    " is out of order");
     end = place.offset + std::min(place.bytes, UINT64_MAX - place.offset);
   }
 
-  // A program that rewrites a recording may copy records that it does not know, for example this
-  // index, whose offsets are those of the old file.
+  // A program that rewrites a recording may copy records that it does not support, for example this
+  // index. The offsets are then those of the old file.
   void require_ends(const std::vector<MessageEntry>& entries) {
     const auto is_there = [](const MessageEntry& entry) { return !entry.is_lost(); };
     const auto first = std::ranges::find_if(entries, is_there);
@@ -213,8 +213,8 @@ class EndReader {
             : opcode == Opcode::kMessage && bytes == entry.bytes &&
                   cursor.number<std::uint16_t>() == entry.channel;
     if (!is_right)
-      refuse_record("at byte " + std::to_string(entry.offset) +
-                    " there is not the message that it has there");
+      refuse_record("the file has another record at byte " + std::to_string(entry.offset) +
+                    " than the index");
   }
 
   static bool holds(const ChunkHead& chunk, const MessageEntry& entry) {
@@ -258,7 +258,7 @@ class EndReader {
   const Footer footer_;
   FileWindow window_;  // over the summary
   std::vector<RecordPlace> metadata_;
-  std::uint64_t metadata_end_ = 0;  // end of the last of them
+  std::uint64_t metadata_end_ = 0;  // end of the last metadata record
   std::uint64_t index_end_ = 0;     // end of the last index
   std::uint64_t count_ = 0;
   bool has_index_ = false;

@@ -7,9 +7,9 @@
 namespace tensorbus::tensor::mcap {
 
 // Returns the contents of a recording according to the index at its end. Without a valid end,
-// searches the whole file: `recovered` and `damage` say what was found. Every message lies in the
+// searches the whole file: `recovered` and `damage` describe the result. Every message lies in the
 // file, on a known channel. Throws Error(kInvalidArgument) if it is not an MCAP file,
-// Error(kUnsupported) if it must be searched and a library for that is missing, or Error(kSystem).
+// Error(kUnsupported) if the search needs a library that is missing, or Error(kSystem).
 TENSORBUS_API Contents read_contents(const FileBytes& file);
 
 }  // namespace tensorbus::tensor::mcap

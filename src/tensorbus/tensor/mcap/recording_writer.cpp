@@ -56,8 +56,8 @@ std::uint16_t RecordingWriter::add_channel(const std::string& topic, const std::
                                            const TextMap& metadata) {
   if (summary_.channels.size() == kMaxIds)
     throw Error(Code::kUnsupported, memory::about_file(path()) +
-                                        "it has 65,535 publishers, and MCAP has no numbers for "
-                                        "more: begin another file");
+                                        "it has 65,535 publishers, the maximum of MCAP: begin "
+                                        "another file");
   close_plain_chunk();
   const auto id = static_cast<std::uint16_t>(summary_.channels.size() + 1);
   const Channel channel{id, schema_of(definition), topic, std::string(kEncoding), metadata};
@@ -197,7 +197,7 @@ void RecordingWriter::put_made(std::size_t begin) {
   staged_bytes_ += bytes;
 }
 
-// Returns 0, or the errno that stopped it; then the file ends with a complete message.
+// Returns 0, or the errno of a failure; the file then ends with a complete record.
 int RecordingWriter::write() {
   close_plain_chunk();
   std::vector<std::span<const std::byte>> pieces;
@@ -240,7 +240,9 @@ void RecordingWriter::fail(const std::string& during, int error_number) {
 
 void RecordingWriter::commit() {
   if (!failed_) pack_due();
-  if (failed_) throw Error(Code::kClosed, memory::about_file(path()) + "nothing can be added");
+  if (failed_)
+    throw Error(Code::kClosed, memory::about_file(path()) +
+                                   "nothing can be added: it is complete, or a write failed");
   if (const int error_number = write(); error_number != 0) fail("writing to it", error_number);
   if (entries_.size() < kIndexEntries) return;
   stage_index();
@@ -255,7 +257,7 @@ void RecordingWriter::drop_staged() noexcept {
   made_.clear();
   staged_.clear();
   staged_bytes_ = 0;
-  packing_.clear();  // their channels' records may have been staged only
+  packing_.clear();  // the records of their channels may not be in the file
 }
 
 void RecordingWriter::finish() {

@@ -22,32 +22,32 @@ namespace tensorbus::tensor::mcap {
 // them without copying the bytes of tensors and fields, which must stay in place until then. If the
 // process is killed, the file can be read up to its last complete record.
 //
-// With `chunks`, all messages lie in chunks: messages to be compressed are copied, and wait until
-// they fill a chunk; the others of a commit form one uncompressed chunk, by reference. Without
-// `chunks`, nothing is compressed. For one thread.
+// With `chunks`, all messages lie in chunks. Messages to be compressed are copied, and wait until
+// they fill a chunk. The other messages of a commit form one uncompressed chunk, by reference.
+// Without `chunks`, nothing is compressed. Used by one thread.
 class TENSORBUS_API RecordingWriter {
  public:
   // Makes the file and writes its beginning. Throws as FileOutput and commit() do.
   RecordingWriter(const std::string& path, bool overwrite, const TextMap& about,
                   bool chunks = false);
 
-  // Returns the id of a new channel. `definition`: that of its message type; empty: none. Throws
-  // Error(kUnsupported) if there are 65,535 of them.
+  // Returns the id of a new channel. `definition`: the definition of its message type; empty: none.
+  // Throws Error(kUnsupported) if there are 65,535 channels.
   std::uint16_t add_channel(const std::string& topic, const std::string& definition,
                             const TextMap& metadata);
   void add_lost(const Lost& lost);
   void add_message(const OutgoingMessage& message);
-  // Writes what is staged, and compressed chunks that are due. On failure throws Error with the
+  // Writes all staged items, and compressed chunks that are due. On failure throws Error with the
   // reason: the file then ends with its last complete record, and nothing can be added.
   void commit();
-  // Drops what was added since the last commit, including messages that wait for compression; then
-  // nothing can be added. Called when the memory of staged messages goes before commit().
+  // Drops all items that are not written, including messages that wait for compression. Afterwards
+  // nothing can be added. Called when the memory of staged messages is released before commit().
   void drop_staged() noexcept;
-  // The time at which commit() writes messages that wait for compression.
+  // Returns the time at which commit() writes messages that wait for compression.
   std::optional<std::chrono::steady_clock::time_point> due() const;
-  // Writes everything staged or waiting, the index, and the end of the file; after a failure only
-  // index and end, if there is room. Throws as commit() does; the messages stay readable. A second
-  // call does nothing.
+  // Writes all staged and waiting items, the index, and the end of the file. After a failure, it
+  // writes only the index and the end, if there is room. Throws as commit() does; the messages stay
+  // readable. A second call does nothing.
   void finish();
 
   std::uint64_t messages() const noexcept { return messages_; }  // in the file
@@ -57,7 +57,7 @@ class TENSORBUS_API RecordingWriter {
   const std::string& path() const noexcept { return output_.path(); }
 
  private:
-  // Bytes to be written; if `data` is null, they are the next of `made_`.
+  // Bytes to be written; if `data` is null, they are the next bytes of `made_`.
   struct Piece {
     const std::byte* data = nullptr;
     std::size_t bytes = 0;

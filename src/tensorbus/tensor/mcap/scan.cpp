@@ -101,7 +101,7 @@ class Scanner {
     }
   }
 
-  // Returns nothing, and records the reason, if no whole record follows.
+  // If no whole record follows, records the reason and returns an empty result.
   std::optional<Record> next(std::uint64_t at) {
     const auto head = window_.at(at, kRecordHead);
     if (head.size() < kRecordHead) {
@@ -112,18 +112,19 @@ class Scanner {
     Record record{at, cursor.number<std::uint8_t>(), 0};
     record.bytes = cursor.number<std::uint64_t>();
     if (record.opcode == 0 && record.bytes == 0) {
-      end_here(at, "there are zeros: the machine stopped before they were written");
+      end_here(at, "there are only zeros: the machine stopped before it wrote the data");
       return std::nullopt;
     }
     if (record.bytes > size_ - record.content()) {
-      end_here(at, "a record of " + std::to_string(record.bytes) + " bytes begins, of which " +
-                       std::to_string(size_ - record.content()) + " are there");
+      end_here(at, "a record of " + std::to_string(record.bytes) +
+                       " bytes begins, but the file has only " +
+                       std::to_string(size_ - record.content()) + " of them");
       return std::nullopt;
     }
     return record;
   }
 
-  // A cut end is damage only in a file that was finished; a killed recorder leaves one too.
+  // A cut end is damage only in a finished file: a killed recorder also leaves a cut end.
   void end_here(std::uint64_t at, const std::string& why) {
     std::string text = "from " + at_byte(at) + " on " + why;
     if (ended_ && contents_.damage.empty()) contents_.damage = text;
@@ -137,8 +138,7 @@ class Scanner {
   }
 
   std::span<const std::byte> content_of(const Record& record) {
-    if (record.bytes > kMaxSmallBytes)
-      refuse_record("it is larger than any that a recorder writes");
+    if (record.bytes > kMaxSmallBytes) refuse_record("it is larger than any record of a recorder");
     const auto content = window_.at(record.content(), record.bytes);
     if (content.size() != record.bytes) refuse_record("the file was cut meanwhile");
     return content;
@@ -147,7 +147,7 @@ class Scanner {
   void take(const Record& record) {
     if (record.is(Opcode::kMessage)) return take_message(record);
     if (record.is(Opcode::kChunk)) return take_chunk(record);
-    if (record.is(Opcode::kMessageIndex)) return;  // the chunk before it says the same
+    if (record.is(Opcode::kMessageIndex)) return;  // it repeats data of the chunk before it
     if (record.is(Opcode::kSchema)) {
       take_schema(content_of(record));
     } else if (record.is(Opcode::kChannel)) {
@@ -161,7 +161,7 @@ class Scanner {
     } else if (record.is(Opcode::kDataEnd) && record.bytes == 4) {
       done_ = true;
     } else if (!record.is_unknown()) {
-      refuse_record("there is no record of this kind here");
+      refuse_record("a record of this kind is not allowed here");
     }
   }
 
@@ -175,7 +175,7 @@ class Scanner {
     if (name == kAboutName || name == kLostName) note_metadata(content_of(record), contents_);
   }
 
-  // Returns false if it is known already: each chunk may repeat earlier ones.
+  // These two return false for a record that was read before: chunks may repeat earlier records.
   bool take_schema(std::span<const std::byte> content) {
     return add_schema(decode_schema(content), contents_);
   }
@@ -200,7 +200,7 @@ class Scanner {
         window_.at(chunk.content(), std::min<std::uint64_t>(kMaxChunkHead, chunk.bytes));
     const ChunkHead head = decode_chunk(start, chunk.bytes);
     if (head.compression == Compression::kNone) return take_plain_chunk(chunk, head);
-    if (chunk.bytes > kMaxChunkBytes) refuse_record("a chunk that is larger than any");
+    if (chunk.bytes > kMaxChunkBytes) refuse_record("the chunk is too large");
     std::string content = window_.file().read(chunk.content(), chunk.bytes);
     if (content.size() != chunk.bytes) refuse_record("the file was cut meanwhile");
     const UnpackedChunk unpacked =
@@ -227,7 +227,7 @@ class Scanner {
         else if (record.is(Opcode::kChannel))
           take_channel(content_of(record));
         else if (!record.is_unknown())
-          refuse_record("there is no record of this kind in a chunk");
+          refuse_record("a record of this kind is not allowed in a chunk");
       });
       at = record.end();
     }
@@ -261,7 +261,7 @@ class Scanner {
       packed_.require(bytes);
       if (take_channel(content)) packed_.take(bytes);
     } else if (!is_unknown(opcode)) {
-      refuse_record("there is no record of this kind in a chunk");
+      refuse_record("a record of this kind is not allowed in a chunk");
     }
   }
 
@@ -321,7 +321,7 @@ class Scanner {
 
 std::uint64_t number_in(const TextMap& map, const char* key) {
   const auto found = map.find(key);
-  if (found == map.end()) refuse_record(std::string("it says nothing about '") + key + "'");
+  if (found == map.end()) refuse_record(std::string("it has no entry '") + key + "'");
   const std::string& text = found->second;
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

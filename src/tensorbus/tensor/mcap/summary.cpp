@@ -113,7 +113,7 @@ std::vector<MessageEntry> decode_index(std::span<const std::byte> record, std::u
   const auto magic = data.take(kIndexMagic.size());
   if (std::memcmp(magic.data(), kIndexMagic.data(), magic.size()) != 0 ||
       data.left() % sizeof(MessageEntry) != 0)
-    refuse_record("it has another form");
+    refuse_record("it is not an index of Tensorbus");
   std::vector<MessageEntry> messages(data.left() / sizeof(MessageEntry));
   if (!messages.empty())
     std::memcpy(messages.data(), data.take(data.left()).data(),

@@ -22,7 +22,7 @@ struct IndexPlace {
 // Returns the place of the index if it is written at byte `at` of the file.
 IndexPlace encode_index(std::span<const MessageEntry> entries, std::uint64_t at,
                         std::vector<std::byte>& bytes);
-// All messages lie before byte `end`. Throws Error(kInvalidArgument) that says what is wrong.
+// All messages lie before byte `end`. Throws Error(kInvalidArgument) that names the fault.
 std::vector<MessageEntry> decode_index(std::span<const std::byte> record, std::uint64_t end);
 
 // Records that are both in the data section and in the summary.
@@ -34,7 +34,7 @@ Channel decode_channel(std::span<const std::byte> content);
 struct Summary {
   std::vector<Schema> schemas{};
   std::vector<Channel> channels{};
-  std::map<std::uint16_t, std::uint64_t> messages{};  // number of each channel
+  std::map<std::uint16_t, std::uint64_t> messages{};  // number in each channel
   std::uint64_t first_time = 0;                       // of a message
   std::uint64_t last_time = 0;
   std::vector<IndexPlace> indexes{};

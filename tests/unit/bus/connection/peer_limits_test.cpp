@@ -55,7 +55,7 @@ void limit_descriptors() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-bool round_trip(const bus::Participant& here) {
+bool round_trip(const bus::ParticipantRef& here) {
   bus::Publisher publisher("own", {}, here);
   bus::Subscriber subscriber("own", {}, here);
   if (publisher.wait_for_subscribers(1, kLong) != Outcome::kDone) return false;
@@ -74,7 +74,7 @@ TEST(ManyConnections, of_one_process_leave_descriptors_to_the_program_and_to_oth
   const Turns turns;
   test::Child owner([&] {
     limit_descriptors();
-    const bus::Participant here = fresh.join();
+    const bus::ParticipantRef here = fresh.join();
     const bus::Publisher publisher("topic", {}, here);
     turns.tell_back();
     turns.hear_there();  // they have all they get
@@ -115,7 +115,7 @@ TEST(NoDescriptor, is_left_for_others_by_the_one_in_reserve_and_each_connection_
   const Turns turns;
   test::Child owner([&] {
     limit_descriptors();
-    const bus::Participant here = fresh.join();
+    const bus::ParticipantRef here = fresh.join();
     while (::dup(0) >= 0) {
     }
     bool found = false;
@@ -143,7 +143,7 @@ TEST(ManySilentOwners, leave_descriptors_to_the_program_and_honest_ones_are_foun
   const Turns turns;
   test::Child borrower([&] {
     limit_descriptors();
-    const bus::Participant here = fresh.join();
+    const bus::ParticipantRef here = fresh.join();
     const bus::Subscriber subscriber("topic", {}, here);
     turns.tell_back();
     turns.hear_there();  // they are there

@@ -76,7 +76,7 @@ TEST_F(TurnedAway, a_request_of_one_that_is_dead_then_is_closed) {
 
 // It may have handled the request before it hung up.
 TEST_F(TurnedAway, a_request_of_one_that_hung_up_after_its_hello_is_closed) {
-  is_asked();
+  is_requested();
   peer.reset();
   EXPECT_EQ(result(), Code::kClosed);
 }

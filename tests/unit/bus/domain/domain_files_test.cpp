@@ -26,7 +26,7 @@ using namespace tensorbus::testing;
 
 class DomainFiles : public ::testing::Test {
  protected:
-  bus::Participant join() const { return bus::Participant({.domain = path}); }
+  bus::ParticipantRef join() const { return bus::make_participant({.domain = path}); }
   std::set<std::string> files() const {
     std::set<std::string> names;
     std::error_code gone;
@@ -36,8 +36,8 @@ class DomainFiles : public ::testing::Test {
   }
   // Somebody does this to the domain, and it heals: the old pair goes on, and new ones find it all.
   void heals_after(const std::function<void()>& what) {
-    const bus::Participant owner = join();
-    const bus::Participant borrower = join();
+    const bus::ParticipantRef owner = join();
+    const bus::ParticipantRef borrower = join();
     bus::Publisher publisher("topic", {}, owner);
     bus::Subscriber subscriber("topic", {}, borrower);
     bus::Queue queue({.name = "jobs"}, owner);
@@ -48,7 +48,7 @@ class DomainFiles : public ::testing::Test {
     ASSERT_EQ(before.size(), 5U);
     what();
     EXPECT_TRUE(eventually([&] { return files() == before; }));
-    const bus::Participant newcomer = join();
+    const bus::ParticipantRef newcomer = join();
     bus::Subscriber another("topic", {}, newcomer);
     ASSERT_EQ(publisher.wait_for_subscribers(2, kLong), Outcome::kDone);
     EXPECT_EQ(attach(shared.handle(), {.timeout = kLong}, newcomer).tensors().size(), 0U);
@@ -105,15 +105,15 @@ TEST_F(DomainFiles, come_back_when_a_directory_above_is_renamed) {
 }
 
 TEST_F(DomainFiles, come_back_when_another_socket_is_put_in_the_place) {
-  const bus::Participant one = join();
-  const std::string name = path + "/" + socket_name(one.id());
+  const bus::ParticipantRef one = join();
+  const std::string name = path + "/" + socket_name(one->id());
   bus::Publisher publisher("topic", {}, one);
   const Domain domain(path);
   const Id impostor = Id::random();
   const platform::Fd listener = domain.listen(impostor);
   ASSERT_EQ(std::rename((path + "/" + socket_name(impostor)).c_str(), name.c_str()), 0);
   EXPECT_TRUE(eventually([&] {
-    const bus::Participant other = join();
+    const bus::ParticipantRef other = join();
     bus::Subscriber subscriber("topic", {}, other);
     return subscriber.wait_for_publishers(1, 100ms) == Outcome::kDone;
   }));
@@ -132,16 +132,16 @@ TEST_F(DomainFiles, wait_for_a_place_that_is_safe) {
 }
 
 TEST_F(DomainFiles, are_not_made_again_once_they_were_closed) {
-  const bus::Participant stays = join();
+  const bus::ParticipantRef stays = join();
   for (int i = 0; i < 200; ++i) {
-    std::optional<bus::Participant> goes = join();
-    const Id id = goes->id();
+    std::optional<bus::ParticipantRef> goes = join();
+    const Id id = (*goes)->id();
     std::optional<bus::Publisher> publisher(std::in_place, "topic", PublisherOptions{}, *goes);
     for (const std::string& name : files())
       if (owner_of_file(name) == id) std::filesystem::remove(path + "/" + name);
     publisher.reset();
     goes.reset();
-    ASSERT_EQ(files(), std::set<std::string>{socket_name(stays.id())}) << i;
+    ASSERT_EQ(files(), std::set<std::string>{socket_name(stays->id())}) << i;
   }
 }
 
@@ -155,19 +155,19 @@ TEST_F(DomainFiles, of_subscribers_that_were_killed_are_removed_by_their_publish
         ::pause();
         return true;
       });
-    const bus::Participant owner = join();
+    const bus::ParticipantRef owner = join();
     bus::Publisher publisher("topic", {}, owner);
     ASSERT_EQ(publisher.wait_for_subscribers(count, kLong), Outcome::kDone);
     EXPECT_EQ(files().size(), count + 2);
     for (const test::Child& child : children) ::kill(child.pid(), SIGKILL);
     EXPECT_TRUE(eventually([&] { return files().size() == 2; }));
-    for (const std::string& name : files()) EXPECT_EQ(owner_of_file(name), owner.id()) << name;
+    for (const std::string& name : files()) EXPECT_EQ(owner_of_file(name), owner->id()) << name;
   }
 }
 
 TEST_F(DomainFiles, of_thousands_of_dead_keep_nobody_waiting) {
-  const bus::Participant owner = join();
-  const bus::Participant borrower = join();
+  const bus::ParticipantRef owner = join();
+  const bus::ParticipantRef borrower = join();
   bus::Subscriber subscriber("topic", {}, borrower);
   bus::Publisher publisher("topic", {}, owner);
   ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);

@@ -33,8 +33,8 @@ class Listed : public ::testing::Test {
   }
 
   const FreshDomain domain;
-  const bus::Participant asking = domain.join();
-  const bus::Participant other = domain.join();
+  const bus::ParticipantRef asking = domain.join();
+  const bus::ParticipantRef other = domain.join();
 };
 
 using Names = std::vector<std::string>;
@@ -50,7 +50,7 @@ TEST_F(Listed, is_a_publisher_with_its_type_node_and_process) {
   EXPECT_EQ(found[0].topic, "camera/image");
   EXPECT_EQ(found[0].node, "driver");
   EXPECT_EQ(found[0].type.definition(), type.definition());
-  EXPECT_EQ(found[0].participant, other.id());
+  EXPECT_EQ(found[0].participant, other->id());
   EXPECT_EQ(found[0].pid, static_cast<std::uint32_t>(::getpid()));
 }
 
@@ -74,9 +74,9 @@ TEST_F(Listed, is_nothing_that_others_left_or_made_up) {
   const bus::Publisher publisher("a", {}, other);
   const std::string dead = Id::random().hex();
   std::ofstream(domain.path() + "/b@" + dead + ".1.pub") << "noise";
-  std::ofstream(domain.path() + "/c@" + other.id().hex() + ".7.pub") << "noise";
-  std::ofstream(domain.path() + "/d@" + other.id().hex() + ".8.pub");
-  std::ofstream(domain.path() + "/node=e@" + other.id().hex() + ".9.pub") << std::string(99, '\0');
+  std::ofstream(domain.path() + "/c@" + other->id().hex() + ".7.pub") << "noise";
+  std::ofstream(domain.path() + "/d@" + other->id().hex() + ".8.pub");
+  std::ofstream(domain.path() + "/node=e@" + other->id().hex() + ".9.pub") << std::string(99, '\0');
   EXPECT_EQ(topics(), Names{"a"});
   EXPECT_EQ(nodes(), Names{});
 }
@@ -85,7 +85,7 @@ TEST_F(Listed, is_a_publisher_of_an_older_process) {
   bus::Advertisement written{42, "camera", "driver", "robot.Pose\nposition: array"};
   const std::string now = bus::encode(written);
   const std::string older = now.substr(0, now.size() - 5 * sizeof(std::uint32_t));
-  std::ofstream(domain.path() + "/camera@" + other.id().hex() + ".7.pub") << older;
+  std::ofstream(domain.path() + "/camera@" + other->id().hex() + ".7.pub") << older;
   const auto found = bus::list_publishers(asking);
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].topic, "camera");

@@ -66,7 +66,7 @@ class FakeInspected : public ::testing::Test {
   }
 
   const FreshDomain fresh;
-  const bus::Participant other = fresh.join();
+  const bus::ParticipantRef other = fresh.join();
   const Domain domain{fresh.path()};
   const Id self = Id::random();
   const platform::Fd listener = domain.listen(self);
@@ -75,7 +75,7 @@ class FakeInspected : public ::testing::Test {
 
 TEST_F(FakeInspected, that_answers_is_taken_for_the_one_of_its_socket) {
   ParticipantReport said;
-  said.participant = other.id();
+  said.participant = other->id();
   said.pid = 1;
   said.version = "9";
   const ParticipantReport report = asked([&](FakePeer& fake) {
@@ -200,7 +200,7 @@ TEST_F(FakeInspected, of_a_newer_version_is_read_as_far_as_it_is_known) {
 
 TEST_F(FakeInspected, that_hangs_up_is_told_apart) {
   const std::string error = error_after([&](FakePeer&) { peer.reset(); });
-  EXPECT_NE(error.find("hung up"), std::string::npos) << error;
+  EXPECT_NE(error.find("closed the connection"), std::string::npos) << error;
 }
 
 TEST_F(FakeInspected, that_says_nothing_costs_the_time_out_and_is_known_by_its_markers) {
@@ -217,10 +217,10 @@ TEST_F(FakeInspected, that_says_nothing_costs_the_time_out_and_is_known_by_its_m
 // The other side: inspectors that do not do as inspect() does.
 class FakeInspector : public ::testing::Test {
  protected:
-  FakePeer connected() const { return FakePeer(domain.connect(participant.id()).socket); }
+  FakePeer connected() const { return FakePeer(domain.connect(participant->id()).socket); }
 
   const FreshDomain fresh;
-  const bus::Participant participant = fresh.join();
+  const bus::ParticipantRef participant = fresh.join();
   const Domain domain{fresh.path()};
 };
 
@@ -265,7 +265,7 @@ TEST_F(FakeInspector, of_any_version_is_answered) {
 TEST_F(FakeInspector, that_never_reads_keeps_no_other_from_asking) {
   std::list<FakePeer> idle;
   for (int i = 0; i < 40; ++i) {
-    idle.emplace_back(domain.connect(participant.id()).socket);
+    idle.emplace_back(domain.connect(participant->id()).socket);
     idle.back().channel.send(link::Inspect{});
   }
   const Inspection found = bus::inspect(fresh.path(), kLong);

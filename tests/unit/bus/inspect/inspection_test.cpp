@@ -20,9 +20,9 @@ using namespace testing;
 
 class Inspect : public ::testing::Test {
  protected:
-  ParticipantReport report_of(const bus::Participant& participant) const {
+  ParticipantReport report_of(const bus::ParticipantRef& participant) const {
     for (ParticipantReport& report : bus::inspect(domain.path(), kLong).participants)
-      if (report.participant == participant.id()) return std::move(report);
+      if (report.participant == participant->id()) return std::move(report);
     ADD_FAILURE() << "the participant is not listed";
     return {};
   }
@@ -34,8 +34,8 @@ class Inspect : public ::testing::Test {
   }
 
   const FreshDomain domain;
-  const bus::Participant owner = domain.join();
-  const bus::Participant borrower = domain.join();
+  const bus::ParticipantRef owner = domain.join();
+  const bus::ParticipantRef borrower = domain.join();
 };
 
 TEST_F(Inspect, lists_each_participant_once) {
@@ -78,7 +78,7 @@ TEST_F(Inspect, says_what_a_publisher_knows_of_itself) {
   EXPECT_EQ(report.bytes_sent, 5 * 64 * sizeof(std::uint64_t));
   ASSERT_EQ(report.links.size(), 1U);
   const LinkReport& link = report.links.front();
-  EXPECT_EQ(link.subscriber.participant, borrower.id());
+  EXPECT_EQ(link.subscriber.participant, borrower->id());
   EXPECT_EQ(link.subscriber.pid, static_cast<std::uint32_t>(::getpid()));
   EXPECT_NE(link.subscriber.process, "");
   EXPECT_EQ(link.node, "viewer");
@@ -169,7 +169,7 @@ TEST_F(Inspect, says_what_a_subscriber_knows_of_itself) {
   EXPECT_EQ(said.access, Access::kPrivate);
   EXPECT_EQ(said.stats.received, 1U);
   EXPECT_EQ(said.stats.held, 1U);
-  EXPECT_EQ(said.publishers, std::vector<std::string>{owner.id().hex() + ".1"});
+  EXPECT_EQ(said.publishers, std::vector<std::string>{owner->id().hex() + ".1"});
 }
 
 TEST_F(Inspect, says_who_has_whose_memory) {
@@ -178,19 +178,19 @@ TEST_F(Inspect, says_who_has_whose_memory) {
   ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
   publish_patterns(publisher, 0, 2);
   const auto sample = subscriber.receive(kLong);
-  const ArenaUse use = owner.arena();
+  const ArenaUse use = owner->memory_use();
   const MemoryReport lending = report_of(owner).memory;
   EXPECT_EQ(lending.used_bytes, use.used_bytes);
   EXPECT_EQ(lending.reserved_bytes, use.reserved_bytes);
   EXPECT_EQ(lending.budget_bytes, use.budget_bytes);
   ASSERT_EQ(lending.lent.size(), 1U);
-  EXPECT_EQ(lending.lent.front().peer.participant, borrower.id());
+  EXPECT_EQ(lending.lent.front().peer.participant, borrower->id());
   EXPECT_EQ(lending.lent.front().leases, 2U);  // one is held, one waits
   EXPECT_EQ(lending.lent.front().bytes, publisher.stats().bytes_in_flight);
   EXPECT_GT(lending.lent.front().oldest.count(), 0);
   const MemoryReport borrowing = report_of(borrower).memory;
   ASSERT_EQ(borrowing.borrowed.size(), 1U);
-  EXPECT_EQ(borrowing.borrowed.front().peer.participant, owner.id());
+  EXPECT_EQ(borrowing.borrowed.front().peer.participant, owner->id());
   EXPECT_EQ(borrowing.borrowed.front().segments, 1U);
   EXPECT_EQ(borrowing.borrowed.front().leases, 1U);
   EXPECT_GT(borrowing.borrowed.front().bytes, 0U);
@@ -219,7 +219,7 @@ TEST_F(Inspect, says_what_a_queue_knows_of_itself) {
   EXPECT_EQ(said.stats.bytes, stats.bytes);
   EXPECT_EQ(said.in_hand, 1U);
   ASSERT_EQ(said.clients.size(), 1U);
-  EXPECT_EQ(said.clients.front().client.participant, borrower.id());
+  EXPECT_EQ(said.clients.front().client.participant, borrower->id());
   EXPECT_EQ(said.clients.front().in_hand, 1U);
 }
 
@@ -273,7 +273,7 @@ TEST_F(Inspect, sees_a_thousand_topics) {
 
 TEST_F(Inspect, lists_no_participant_that_has_closed) {
   {
-    const bus::Participant closed = domain.join();
+    const bus::ParticipantRef closed = domain.join();
   }
   EXPECT_EQ(bus::inspect(domain.path(), kLong).participants.size(), 2U);
 }

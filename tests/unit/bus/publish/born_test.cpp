@@ -14,27 +14,27 @@ constexpr std::size_t kBornBytes = 100'000;
 
 TEST(Born, memory_is_of_the_arena_until_it_is_released) {
   const testing::FreshDomain domain;
-  const bus::Participant participant = domain.join();
+  const bus::ParticipantRef participant = domain.join();
   bus::BornAllocator allocator(participant);
   const auto before = bus::BornAllocator::use();
   void* const first = allocator.allocate(kBornBytes);
   ASSERT_NE(first, nullptr);
   std::memset(first, 1, kBornBytes);
   EXPECT_GE(bus::BornAllocator::bytes_at(first), kBornBytes);
-  EXPECT_EQ(participant.arena().blocks, 1U);
+  EXPECT_EQ(participant->memory_use().blocks, 1U);
   EXPECT_EQ(bus::BornAllocator::use().blocks, before.blocks + 1);
   EXPECT_EQ(bus::BornAllocator::bytes_at(static_cast<std::byte*>(first) + 4096), 0U);
   EXPECT_FALSE(bus::BornAllocator::release(static_cast<std::byte*>(first) + 4096));
   EXPECT_TRUE(bus::BornAllocator::release(first));
   EXPECT_FALSE(bus::BornAllocator::release(first));
   EXPECT_FALSE(bus::BornAllocator::release(nullptr));
-  EXPECT_EQ(participant.arena().blocks, 0U);
+  EXPECT_EQ(participant->memory_use().blocks, 0U);
   EXPECT_EQ(bus::BornAllocator::use().bytes, before.bytes);
 }
 
 TEST(Born, nothing_comes_where_there_is_no_room_and_that_is_counted) {
   const testing::FreshDomain domain;
-  const bus::Participant participant = domain.join({.budget_bytes = 2 * kBornBytes});
+  const bus::ParticipantRef participant = domain.join({.budget_bytes = 2 * kBornBytes});
   bus::BornAllocator allocator(participant);
   const auto before = bus::BornAllocator::use();
   EXPECT_EQ(allocator.allocate(~std::size_t{0}), nullptr);
@@ -51,7 +51,7 @@ TEST(Born, nothing_comes_where_there_is_no_room_and_that_is_counted) {
 
 TEST(Born, memory_outlives_its_participant) {
   const testing::FreshDomain domain;
-  auto participant = std::make_unique<bus::Participant>(domain.join());
+  auto participant = std::make_unique<bus::ParticipantRef>(domain.join());
   bus::BornAllocator allocator(*participant);
   void* const first = allocator.allocate(kBornBytes);
   participant.reset();
@@ -62,7 +62,7 @@ TEST(Born, memory_outlives_its_participant) {
 
 TEST(Born, a_forked_child_leaves_it_to_its_parent) {
   const testing::FreshDomain domain;
-  const bus::Participant participant = domain.join();
+  const bus::ParticipantRef participant = domain.join();
   bus::BornAllocator allocator(participant);
   void* const first = allocator.allocate(kBornBytes);
   std::memset(first, 7, kBornBytes);

@@ -41,13 +41,13 @@ class FakeBorrower : public ::testing::Test {
   void greeted() { ASSERT_EQ(peer.next(), ControlType::kHello); }
 
   const FreshDomain fresh;
-  const bus::Participant owner = fresh.join();
-  const bus::Participant borrower = fresh.join();
+  const bus::ParticipantRef owner = fresh.join();
+  const bus::ParticipantRef borrower = fresh.join();
   bus::Publisher publisher{"topic", {}, owner};
   bus::Subscriber subscriber{"topic", {}, borrower};
   const Outcome connected = publisher.wait_for_subscribers(1, kLong);
   const Domain domain{fresh.path()};
-  FakePeer peer{domain.connect(owner.id()).socket};
+  FakePeer peer{domain.connect(owner->id()).socket};
 };
 
 TEST_F(FakeBorrower, that_says_the_right_things_is_accepted) {
@@ -59,7 +59,7 @@ TEST_F(FakeBorrower, that_says_the_right_things_is_accepted) {
 }
 
 TEST_F(FakeBorrower, of_another_version_is_told_so) {
-  FakePeer old(domain.connect(owner.id()).socket);
+  FakePeer old(domain.connect(owner->id()).socket);
   std::vector<std::byte> bytes = link::encode_control(link::Hello{Id::random(), 1, 1, 0});
   bytes[6] = std::byte{99};
   ASSERT_GT(::send(old.channel.fd(), bytes.data(), bytes.size(), 0), 0);
@@ -205,7 +205,7 @@ TEST_F(FakeBorrower, talking_nonsense_is_cut_off) {
 }
 
 TEST_F(FakeBorrower, that_never_greets_costs_nothing) {
-  const FakePeer silent(domain.connect(owner.id()).socket);
+  const FakePeer silent(domain.connect(owner->id()).socket);
   others_go_on();
 }
 
@@ -298,7 +298,7 @@ class Lingering : public FakeBorrower {
  protected:
   void still_answers() {
     hangs_up();
-    FakePeer next(domain.connect(owner.id()).socket);
+    FakePeer next(domain.connect(owner->id()).socket);
     next.say_hello();
     EXPECT_EQ(next.next(), ControlType::kHello);
   }
@@ -338,7 +338,7 @@ TEST_F(Lingering, sockets_behind_more_descriptors_than_allowed_hold_nobody_up) {
 }
 
 TEST_F(FakeBorrower, that_never_greets_is_cut_off_some_time) {
-  FakePeer silent(domain.connect(owner.id()).socket);
+  FakePeer silent(domain.connect(owner->id()).socket);
   EXPECT_EQ(silent.next(), std::nullopt);
   char none = 0;
   EXPECT_EQ(::recv(silent.channel.fd(), &none, 1, MSG_DONTWAIT), 0) << "it hung up";

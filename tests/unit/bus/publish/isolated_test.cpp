@@ -29,8 +29,8 @@ constexpr std::uint64_t kSecret = 0x5ec2e75ec2e75ec2;
 // A subscriber that looks at all it was handed.
 class Reader {
  public:
-  Reader(const FreshDomain& domain, const bus::Participant& owner, std::uint32_t publisher)
-      : peer_(Domain(domain.path()).connect(owner.id()).socket) {
+  Reader(const FreshDomain& domain, const bus::ParticipantRef& owner, std::uint32_t publisher)
+      : peer_(Domain(domain.path()).connect(owner->id()).socket) {
     peer_.say_hello();
     EXPECT_EQ(peer_.next(), ControlType::kHello);
     peer_.channel.send(link::Subscribe{
@@ -75,7 +75,7 @@ class Isolated : public ::testing::Test {
   }
 
   const FreshDomain fresh;
-  const bus::Participant owner = fresh.join();
+  const bus::ParticipantRef owner = fresh.join();
   bus::Publisher publisher{"topic", {.isolated = true}, owner};  // its number is 1
   bus::Publisher open{"topic", {}, owner};
 };
@@ -153,7 +153,7 @@ TEST_F(Isolated, publishers_do_not_share_segments_with_each_other) {
   EXPECT_TRUE(reader.finds(8));
   EXPECT_FALSE(reader.finds(kSecret));
   EXPECT_TRUE(reader.was_told_nothing_more());
-  EXPECT_EQ(owner.arena().segments, 3U) << "one for each publisher that took memory";
+  EXPECT_EQ(owner->memory_use().segments, 3U) << "one for each publisher that took memory";
 }
 
 TEST_F(Isolated, publishers_that_are_closed_lend_no_memory) {
@@ -161,7 +161,7 @@ TEST_F(Isolated, publishers_that_are_closed_lend_no_memory) {
   EXPECT_EQ(test::error_of([&] { (void)publisher.loan<std::uint64_t>({512}); }), "Closed");
   const std::vector<std::uint64_t> words(512, 1);
   EXPECT_EQ(publisher.publish(TensorView::of(words.data(), {512})).outcome, Outcome::kClosed);
-  EXPECT_EQ(owner.arena().segments, 0U);
+  EXPECT_EQ(owner->memory_use().segments, 0U);
 }
 
 TEST_F(Isolated, publishers_may_be_closed_by_one_thread_while_another_publishes) {
@@ -178,7 +178,7 @@ TEST_F(Isolated, publishers_may_be_closed_by_one_thread_while_another_publishes)
     one.close();
     EXPECT_EQ(last.get(), Outcome::kClosed);
   }
-  EXPECT_EQ(owner.arena().segments, 0U);
+  EXPECT_EQ(owner->memory_use().segments, 0U);
 }
 
 TEST_F(Isolated, publishers_memory_is_not_shared_by_reference) {
@@ -190,7 +190,7 @@ TEST_F(Isolated, publishers_memory_is_not_shared_by_reference) {
 }
 
 TEST_F(Isolated, publishers_copy_what_they_received) {
-  const bus::Participant other = fresh.join();
+  const bus::ParticipantRef other = fresh.join();
   bus::Publisher elsewhere("received", {}, other);
   bus::Subscriber subscriber("received", {}, owner);
   ASSERT_EQ(elsewhere.wait_for_subscribers(1, kLong), Outcome::kDone);
@@ -218,8 +218,8 @@ TEST_F(Isolated, publishers_loans_are_copied_by_others) {
 }
 
 TEST_F(Isolated, publishers_leave_no_segments_when_the_last_sample_has_gone) {
-  const bus::Participant other = fresh.join();
-  const std::size_t before = owner.arena().segments;
+  const bus::ParticipantRef other = fresh.join();
+  const std::size_t before = owner->memory_use().segments;
   for (int i = 0; i < 20; ++i) {
     bus::Publisher one("short", {.isolated = true}, owner);
     bus::Subscriber subscriber("short", {}, other);
@@ -230,7 +230,7 @@ TEST_F(Isolated, publishers_leave_no_segments_when_the_last_sample_has_gone) {
     one.close();
     EXPECT_EQ(seed_of(*sample), 6U);
   }
-  EXPECT_TRUE(eventually([&] { return owner.arena().segments == before; }));
+  EXPECT_TRUE(eventually([&] { return owner->memory_use().segments == before; }));
 }
 
 }  // namespace

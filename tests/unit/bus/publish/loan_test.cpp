@@ -21,8 +21,9 @@ class LoanOf : public ::testing::Test {
   }
 
   const FreshDomain domain;
-  const bus::Participant owner = domain.join({.budget_bytes = 64 << 20, .segment_bytes = 1 << 20});
-  const bus::Participant borrower = domain.join();
+  const bus::ParticipantRef owner =
+      domain.join({.budget_bytes = 64 << 20, .segment_bytes = 1 << 20});
+  const bus::ParticipantRef borrower = domain.join();
   bus::Publisher publisher{"topic", {}, owner};
   bus::Subscriber subscriber{"topic", {}, borrower};
 };
@@ -52,9 +53,9 @@ TEST_F(LoanOf, a_foreign_tensor_is_copied_once_for_all_subscribers) {
 TEST_F(LoanOf, memory_goes_back_when_it_is_dropped) {
   {
     const bus::Loan loan = pattern_loan(publisher, 1, 100'000);
-    EXPECT_GE(owner.arena().used_bytes, 800'000U);
+    EXPECT_GE(owner->memory_use().used_bytes, 800'000U);
   }
-  EXPECT_EQ(owner.arena().used_bytes, 0U);
+  EXPECT_EQ(owner->memory_use().used_bytes, 0U);
 }
 
 TEST_F(LoanOf, memory_goes_back_when_the_last_reader_lets_go) {
@@ -266,8 +267,8 @@ TEST(Participants, may_go_before_what_came_from_them) {
   bus::Tensor tensor;
   std::optional<bus::Loan> loan;
   {
-    const bus::Participant owner = domain.join();
-    const bus::Participant borrower = domain.join();
+    const bus::ParticipantRef owner = domain.join();
+    const bus::ParticipantRef borrower = domain.join();
     bus::Publisher publisher("topic", {}, owner);
     bus::Subscriber subscriber("topic", {}, borrower);
     ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);

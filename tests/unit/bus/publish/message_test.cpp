@@ -34,8 +34,8 @@ class MessageOf : public ::testing::Test {
   }
 
   const FreshDomain domain;
-  const bus::Participant owner = domain.join({.segment_bytes = 1 << 20});
-  const bus::Participant borrower = domain.join();
+  const bus::ParticipantRef owner = domain.join({.segment_bytes = 1 << 20});
+  const bus::ParticipantRef borrower = domain.join();
   bus::Publisher publisher{"topic", {.depth = 4}, owner};
   bus::Subscriber subscriber{"topic", {}, borrower};
 };
@@ -50,7 +50,7 @@ TEST_F(MessageOf, fields_alone_ride_in_the_queue) {
   EXPECT_EQ(sample.fields(), fields);
   EXPECT_EQ(sample.header().fingerprint, 0x1234U);
   EXPECT_TRUE(sample.tensors().empty());
-  EXPECT_EQ(owner.arena().blocks, 0U) << "nothing of it is in the arena";
+  EXPECT_EQ(owner->memory_use().blocks, 0U) << "nothing of it is in the arena";
 }
 
 TEST_F(MessageOf, nothing_at_all_arrives_too) {
@@ -178,7 +178,7 @@ TEST_F(MessageOf, tensors_of_many_segments_all_arrive) {
     loans.push_back(pattern_loan(publisher, seed, (1 << 20) / 8 - 100 * seed));
     message.tensors.push_back(loans.back().view());
   }
-  EXPECT_GT(owner.arena().segments, 6U);
+  EXPECT_GT(owner->memory_use().segments, 6U);
   {
     const bus::Sample sample = crossed(message);
     for (std::uint64_t seed = 0; seed < 12; ++seed)
@@ -189,7 +189,7 @@ TEST_F(MessageOf, tensors_of_many_segments_all_arrive) {
 }
 
 TEST_F(MessageOf, segments_that_come_and_go_are_told_of) {
-  const bus::Participant thrifty = domain.join({.warm_bytes = 0, .segment_bytes = 1 << 20});
+  const bus::ParticipantRef thrifty = domain.join({.warm_bytes = 0, .segment_bytes = 1 << 20});
   bus::Publisher giver("other", {}, thrifty);
   bus::Subscriber taker("other", {}, borrower);
   ASSERT_EQ(giver.wait_for_subscribers(1, kLong), Outcome::kDone);
@@ -219,8 +219,8 @@ TEST_F(MessageOf, malformed_layouts_are_refused_and_nothing_is_sent) {
 
 TEST(Topics, a_thousand_of_them_all_work) {
   const FreshDomain domain;
-  const bus::Participant owner = domain.join();
-  const bus::Participant borrower = domain.join();
+  const bus::ParticipantRef owner = domain.join();
+  const bus::ParticipantRef borrower = domain.join();
   constexpr std::uint64_t kTopics = kSanitized ? 100 : 1000;
   std::vector<bus::Publisher> publishers;
   std::vector<bus::Subscriber> subscribers;

@@ -56,8 +56,8 @@ class Mirror : public ::testing::Test {
   }
 
   const FreshDomain domain;
-  const bus::Participant owner = domain.join();
-  const bus::Participant borrower = domain.join();
+  const bus::ParticipantRef owner = domain.join();
+  const bus::ParticipantRef borrower = domain.join();
 };
 
 using Numbers = std::vector<std::uint64_t>;
@@ -110,7 +110,7 @@ TEST_F(Mirror, is_listed_with_its_machine) {
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].machine, kOrigin.machine);
   EXPECT_EQ(found[0].origin, kOrigin.publisher);
-  EXPECT_EQ(found[0].participant, owner.id());
+  EXPECT_EQ(found[0].participant, owner->id());
   EXPECT_EQ(found[0].number, publisher.number());
   EXPECT_EQ(found[0].depth, 3U);
   EXPECT_EQ(found[0].history, 2U);
@@ -346,7 +346,7 @@ TEST_F(Mirror, has_a_subscriber_of_it_alone) {
   publish_patterns(first, 1, 1);
   publish_patterns(second, 2, 1);
   bus::Subscriber subscriber("topic", {}, borrower,
-                             bus::PublisherName{owner.id(), second.number()});
+                             bus::PublisherName{owner->id(), second.number()});
   EXPECT_EQ(next_seeds(subscriber, 1), seeds_from(2, 1));
   bus::Publisher third("topic", {.history = 1}, owner);
   bus::Subscriber all("topic", {}, borrower);  // is joined after `subscriber` has seen the third
@@ -359,28 +359,28 @@ TEST_F(Mirror, has_a_subscriber_of_it_alone) {
 TEST_F(Mirror, tells_of_subscribers_that_come_and_go) {
   bus::Publisher publisher = mirror();
   const bus::Publisher other("other", {}, owner);
-  const int fd = owner.subscribers_descriptor();
+  const int fd = owner->subscribers_descriptor();
   EXPECT_TRUE(readable(fd));
-  EXPECT_EQ(owner.take_changed_publishers(), std::vector<std::uint32_t>{});
+  EXPECT_EQ(owner->take_changed_publishers(), std::vector<std::uint32_t>{});
   EXPECT_FALSE(readable(fd, 0ms));
   for (int i = 0; i < 2; ++i) {
     std::optional<bus::Subscriber> subscriber(std::in_place, "topic", SubscriberOptions{},
                                               borrower);
     ASSERT_TRUE(readable(fd));
-    EXPECT_EQ(owner.take_changed_publishers(), std::vector{publisher.number()});
+    EXPECT_EQ(owner->take_changed_publishers(), std::vector{publisher.number()});
     EXPECT_FALSE(readable(fd, 0ms));
     EXPECT_EQ(publisher.subscribers(), 1U);
     subscriber.reset();
     ASSERT_TRUE(readable(fd));
-    EXPECT_EQ(owner.take_changed_publishers(), std::vector{publisher.number()});
+    EXPECT_EQ(owner->take_changed_publishers(), std::vector{publisher.number()});
     EXPECT_EQ(publisher.subscribers(), 0U);
   }
 }
 
 TEST_F(Mirror, tells_of_publishers_that_come_and_go) {
-  const int fd = borrower.domain_descriptor();
+  const int fd = borrower->domain_descriptor();
   const auto count = [&] {
-    borrower.clear_domain_descriptor();
+    borrower->clear_domain_descriptor();
     return bus::list_publishers(borrower).size();
   };
   (void)count();

@@ -30,8 +30,8 @@ class Publish : public ::testing::Test {
   }
 
   const FreshDomain domain;
-  const bus::Participant owner = domain.join();
-  const bus::Participant borrower = domain.join();
+  const bus::ParticipantRef owner = domain.join();
+  const bus::ParticipantRef borrower = domain.join();
 };
 
 TEST_F(Publish, a_sample_arrives_with_its_header) {
@@ -43,7 +43,7 @@ TEST_F(Publish, a_sample_arrives_with_its_header) {
   ASSERT_TRUE(sample);
   EXPECT_EQ(seed_of(*sample), 7U);
   EXPECT_EQ(sample->header().sequence, 0U);
-  EXPECT_EQ(sample->header().publisher, owner.id());
+  EXPECT_EQ(sample->header().publisher, owner->id());
   EXPECT_EQ(sample->header().topic, "topic");
   EXPECT_GT(sample->header().timestamp_ns, 0U);
 }
@@ -136,7 +136,7 @@ TEST_F(Publish, several_publishers_reach_several_subscribers) {
 TEST_F(Publish, a_publisher_that_comes_again_is_found_again) {
   bus::Subscriber subscriber("topic", {}, borrower);
   for (std::uint64_t life = 0; life < 3; ++life) {
-    const bus::Participant reborn = domain.join();
+    const bus::ParticipantRef reborn = domain.join();
     bus::Publisher publisher("topic", {}, reborn);
     ASSERT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone);
     publish_patterns(publisher, 10 * life, 2);
@@ -157,7 +157,7 @@ TEST_F(Publish, what_was_published_before_the_close_is_still_received) {
 // Of a whole participant: what comes back to it then has no pages to give back, others read them.
 TEST_F(Publish, what_was_published_before_the_owner_left_stays_whole) {
   bus::Subscriber subscriber("topic", {}, borrower);
-  std::optional<bus::Participant> leaving = domain.join({.warm_bytes = 0});
+  std::optional<bus::ParticipantRef> leaving = domain.join({.warm_bytes = 0});
   std::optional<bus::Publisher> publisher(std::in_place, "topic", PublisherOptions{}, *leaving);
   ASSERT_EQ(publisher->wait_for_subscribers(1, kLong), Outcome::kDone);
   for (std::uint64_t seed = 1; seed <= 2; ++seed) publish_pattern(*publisher, seed, 100'000);
@@ -351,7 +351,7 @@ TEST_F(Publish, elements_without_memory_are_refused) {
 
 TEST_F(Publish, two_domains_do_not_hear_each_other) {
   const FreshDomain elsewhere;
-  const bus::Participant stranger = elsewhere.join();
+  const bus::ParticipantRef stranger = elsewhere.join();
   bus::Publisher publisher("topic", {}, stranger);
   bus::Subscriber subscriber("topic", {}, borrower);
   EXPECT_EQ(subscriber.wait_for_publishers(1, 20ms), Outcome::kTimedOut);

@@ -27,8 +27,8 @@ class Reliable : public ::testing::Test {
   }
 
   const FreshDomain domain;
-  const bus::Participant owner = domain.join();
-  const bus::Participant borrower = domain.join();
+  const bus::ParticipantRef owner = domain.join();
+  const bus::ParticipantRef borrower = domain.join();
   bus::Publisher publisher{"topic", {.depth = 2, .reliable = true}, owner};
   bus::Subscriber subscriber{"topic", {}, borrower};
 };
@@ -196,8 +196,8 @@ class CutOff : public ::testing::Test {
   }
 
   const FreshDomain domain;
-  const bus::Participant owner = domain.join();
-  const bus::Participant borrower = domain.join();
+  const bus::ParticipantRef owner = domain.join();
+  const bus::ParticipantRef borrower = domain.join();
   bus::Subscriber subscriber{"topic", {}, borrower};
   bus::Publisher publisher;
 };
@@ -294,7 +294,7 @@ TEST_F(CutOffWithHistory, is_made_up_for_from_the_history_without_doubles) {
 
 TEST(LagTimeout, is_refused_where_it_makes_no_sense) {
   const FreshDomain domain;
-  const bus::Participant owner = domain.join();
+  const bus::ParticipantRef owner = domain.join();
   EXPECT_THROW(bus::Publisher("topic", {.lag_timeout = 1s}, owner), Error);
   EXPECT_THROW(bus::Publisher("topic", {.reliable = true, .lag_timeout = 0s}, owner), Error);
 }
@@ -302,8 +302,8 @@ TEST(LagTimeout, is_refused_where_it_makes_no_sense) {
 class History : public ::testing::Test {
  protected:
   const FreshDomain domain;
-  const bus::Participant owner = domain.join();
-  const bus::Participant borrower = domain.join();
+  const bus::ParticipantRef owner = domain.join();
+  const bus::ParticipantRef borrower = domain.join();
 };
 
 TEST_F(History, a_late_subscriber_gets_the_last_samples) {
@@ -333,9 +333,9 @@ TEST_F(History, is_cut_to_the_depth_of_the_subscriber) {
 TEST_F(History, goes_when_the_publisher_closes) {
   bus::Publisher publisher("topic", {.history = 5}, owner);
   publish_patterns(publisher, 0, 5);
-  EXPECT_GT(owner.arena().used_bytes, 0U);
+  EXPECT_GT(owner->memory_use().used_bytes, 0U);
   publisher.close();
-  EXPECT_EQ(owner.arena().used_bytes, 0U);
+  EXPECT_EQ(owner->memory_use().used_bytes, 0U);
 }
 
 TEST_F(History, meets_the_stream_without_a_gap_or_a_double) {

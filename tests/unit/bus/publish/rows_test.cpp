@@ -62,8 +62,8 @@ class Rows : public ::testing::Test {
   }
 
   const FreshDomain domain;
-  const bus::Participant owner = domain.join();
-  const bus::Participant borrower = domain.join();
+  const bus::ParticipantRef owner = domain.join();
+  const bus::ParticipantRef borrower = domain.join();
   std::optional<bus::Publisher> publisher;
   std::optional<bus::Subscriber> subscriber;
   std::vector<Row> received;

@@ -96,12 +96,12 @@ class FakeClient : public ::testing::Test {
   }
 
   const FreshDomain fresh;
-  const bus::Participant server = fresh.join();
-  const bus::Participant third = fresh.join();
+  const bus::ParticipantRef server = fresh.join();
+  const bus::ParticipantRef third = fresh.join();
   const Domain domain{fresh.path()};
   bus::Queue queue{{.maxsize = 1}, server};
   bus::Queue other = bus::Queue::open(queue.address(), kLong, third);
-  FakePeer peer{domain.connect(server.id()).socket};
+  FakePeer peer{domain.connect(server->id()).socket};
   link::QueueName name;
   std::vector<std::uint64_t> words = std::vector<std::uint64_t>(8);
 };

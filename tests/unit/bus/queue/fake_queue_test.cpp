@@ -202,14 +202,14 @@ TEST_F(FakeClient, that_gets_the_same_request_twice_gets_an_item_for_each_and_hu
     EXPECT_TRUE(eventually([&] { return queue.stats().items == 0; }));
   }
   die();
-  EXPECT_TRUE(eventually([&] { return server.arena().used_bytes == 0; }));
+  EXPECT_TRUE(eventually([&] { return server->memory_use().used_bytes == 0; }));
   EXPECT_EQ(queue.stats().lost, 2U);
   others_go_on();
 }
 
 TEST(FakeQueueServer, that_hangs_up_in_front_of_an_item_leaves_its_memory_to_its_sender) {
   const FreshDomain fresh;
-  const bus::Participant producer = fresh.join();
+  const bus::ParticipantRef producer = fresh.join();
   const Domain domain{fresh.path()};
   const Id self = Id::random();
   const platform::Fd listener = domain.listen(self);
@@ -230,13 +230,13 @@ TEST(FakeQueueServer, that_hangs_up_in_front_of_an_item_leaves_its_memory_to_its
   std::vector<std::uint64_t> words(64);
   EXPECT_EQ(queue.put({.tensors = {TensorView::of(words.data(), {64})}}, kLong), Outcome::kClosed);
   server.join();
-  EXPECT_TRUE(eventually([&] { return producer.arena().used_bytes == 0; }));
+  EXPECT_TRUE(eventually([&] { return producer->memory_use().used_bytes == 0; }));
 }
 
 TEST(FakeQueueServer, that_ends_while_its_name_is_opened_does_not_end_the_wait_for_the_name) {
   const FreshDomain fresh;
-  const bus::Participant maker = fresh.join();
-  const bus::Participant client = fresh.join();
+  const bus::ParticipantRef maker = fresh.join();
+  const bus::ParticipantRef client = fresh.join();
   const Domain domain{fresh.path()};
   const Id self = Id::random();
   platform::Fd listener = domain.listen(self);

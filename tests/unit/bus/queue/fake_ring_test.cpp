@@ -89,13 +89,13 @@ TEST_F(FakeProducer, that_puts_what_cannot_be_has_lost_it_and_gets_its_lease_bac
             3);
   EXPECT_EQ(returned(), 3U) << "on a device";
   put_entry(encoded(tensor([&](tensor::Descriptor& of) {
-              of.owners = {third.id()};
+              of.owners = {third->id()};
               of.tensors[0].owner = 1;
             })),
             4);
   EXPECT_EQ(returned(), 4U) << "of a third participant";
   put_entry(encoded(tensor([&](tensor::Descriptor& of) {
-              of.owners = {server.id()};
+              of.owners = {server->id()};
               of.tensors[0].owner = 1;
               of.tensors[0].generation = 12345;
             })),
@@ -129,7 +129,7 @@ class FakeGetter : public FakeClient {
     });
     return taken && position != 0 ? joined.leases + position : 0;
   }
-  bool has_memory() const { return server.arena().used_bytes != 0; }
+  bool has_memory() const { return server->memory_use().used_bytes != 0; }
 
   link::GetRing joined;
   std::optional<link::GetRingSegment> segment;

@@ -29,17 +29,17 @@ class ManyItems : public ::testing::Test {
     if (queue.get(sample, timeout) != Outcome::kDone) return std::nullopt;
     return seed_of(sample);
   }
-  bus::Queue open(const bus::Queue& queue, const bus::Participant& by) {
+  bus::Queue open(const bus::Queue& queue, const bus::ParticipantRef& by) {
     return bus::Queue::open(queue.address(), kLong, by);
   }
-  bool unused(const bus::Participant& participant) {
-    return eventually([&] { return participant.arena().used_bytes == 0; });
+  bool unused(const bus::ParticipantRef& participant) {
+    return eventually([&] { return participant->memory_use().used_bytes == 0; });
   }
 
   const FreshDomain domain;
-  bus::Participant server = domain.join();
-  bus::Participant producer = domain.join();
-  bus::Participant consumer = domain.join();
+  bus::ParticipantRef server = domain.join();
+  bus::ParticipantRef producer = domain.join();
+  bus::ParticipantRef consumer = domain.join();
 };
 
 TEST_F(ManyItems, are_put_and_got_in_order) {
@@ -71,7 +71,8 @@ TEST_F(ManyItems, are_put_and_got_in_order) {
   queue.shutdown();
   EXPECT_EQ(in.put_many(messages, count, kLong), Outcome::kShutDown);
   EXPECT_EQ(count, 0U);
-  for (const bus::Participant* each : {&server, &producer, &consumer}) EXPECT_TRUE(unused(*each));
+  for (const bus::ParticipantRef* each : {&server, &producer, &consumer})
+    EXPECT_TRUE(unused(*each));
 }
 
 TEST_F(ManyItems, go_between_threads_that_wait_and_serve_each_other) {

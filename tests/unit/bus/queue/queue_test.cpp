@@ -31,17 +31,17 @@ class Queues : public ::testing::Test {
     if (queue.get(sample, timeout) != Outcome::kDone) return std::nullopt;
     return seed_of(sample);
   }
-  bus::Queue open(const bus::Queue& queue, const bus::Participant& by) {
+  bus::Queue open(const bus::Queue& queue, const bus::ParticipantRef& by) {
     return bus::Queue::open(queue.address(), kLong, by);
   }
-  bool unused(const bus::Participant& participant) {
-    return eventually([&] { return participant.arena().used_bytes == 0; });
+  bool unused(const bus::ParticipantRef& participant) {
+    return eventually([&] { return participant->memory_use().used_bytes == 0; });
   }
 
   const FreshDomain domain;
-  bus::Participant server = domain.join();
-  bus::Participant producer = domain.join();
-  bus::Participant consumer = domain.join();
+  bus::ParticipantRef server = domain.join();
+  bus::ParticipantRef producer = domain.join();
+  bus::ParticipantRef consumer = domain.join();
 };
 
 TEST_F(Queues, hand_items_on_in_order_also_at_their_server) {
@@ -53,7 +53,8 @@ TEST_F(Queues, hand_items_on_in_order_also_at_their_server) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) EXPECT_EQ(get(out), seed);
   for (std::uint64_t seed = 5; seed < 10; ++seed) EXPECT_EQ(get(queue), seed);
   EXPECT_EQ(get(out, 0s), std::nullopt);
-  for (const bus::Participant* each : {&server, &producer, &consumer}) EXPECT_TRUE(unused(*each));
+  for (const bus::ParticipantRef* each : {&server, &producer, &consumer})
+    EXPECT_TRUE(unused(*each));
 }
 
 TEST_F(Queues, give_tensors_by_reference_straight_from_who_put_them) {
@@ -64,7 +65,7 @@ TEST_F(Queues, give_tensors_by_reference_straight_from_who_put_them) {
   bus::Sample sample;
   ASSERT_EQ(out.get(sample, kLong), Outcome::kDone);
   EXPECT_TRUE(unused(server)) << "the queue is not needed any more";
-  EXPECT_GT(producer.arena().used_bytes, 0U);
+  EXPECT_GT(producer->memory_use().used_bytes, 0U);
   {
     const bus::Queue dropped = std::move(queue);
   }
@@ -201,7 +202,8 @@ TEST_F(Queues, that_are_shut_down_are_drained_and_then_tell_everybody) {
   EXPECT_EQ(out.get(sample, kLong), Outcome::kShutDown);
   queue.close();
   EXPECT_EQ(out.get(sample, 0s), Outcome::kShutDown);  // it was busy till now
-  for (const bus::Participant* each : {&server, &producer, &consumer}) EXPECT_TRUE(unused(*each));
+  for (const bus::ParticipantRef* each : {&server, &producer, &consumer})
+    EXPECT_TRUE(unused(*each));
 }
 
 TEST_F(Queues, that_drop_what_waits_when_they_are_shut_down_lose_nothing_else) {
@@ -303,9 +305,9 @@ TEST_F(Queues, of_one_name_are_all_listed_and_each_is_opened_by_its_address) {
 }
 
 TEST_F(Queues, tell_participants_when_one_may_have_come) {
-  const std::uint64_t before = consumer.domain_changes();
+  const std::uint64_t before = consumer->domain_changes();
   const bus::Queue queue({.name = "new"}, server);
-  EXPECT_TRUE(eventually([&] { return consumer.domain_changes() != before; }));
+  EXPECT_TRUE(eventually([&] { return consumer->domain_changes() != before; }));
 }
 
 TEST_F(Queues, are_used_by_their_address_before_anybody_was_asked) {
@@ -371,7 +373,7 @@ TEST_F(Queues, that_are_shared_give_memory_to_be_written) {
   ASSERT_EQ(queue.get(other, kLong), Outcome::kDone);
   write_pattern(other.tensor().as_mutable<std::uint64_t>(), 3);
   EXPECT_EQ(seed_of(kept.as<std::uint64_t>()), 3U);
-  EXPECT_EQ(consumer.arena().used_bytes, 0U);
+  EXPECT_EQ(consumer->memory_use().used_bytes, 0U);
 }
 
 }  // namespace

@@ -69,8 +69,8 @@ class HeldItems : public ::testing::TestWithParam<bool> {
   using State = std::array<std::uint64_t, 3>;
 
   const FreshDomain domain;
-  const bus::Participant server = domain.join();
-  const bus::Participant other = domain.join();
+  const bus::ParticipantRef server = domain.join();
+  const bus::ParticipantRef other = domain.join();
   bus::Queue queue{{.maxsize = 2, .redeliver = GetParam(), .name = "line"}, server};
   bus::Queue bridge = bus::Queue::open("line", kLong, other);
 };
@@ -174,7 +174,7 @@ TEST_P(HeldItems, and_calls_have_answers_with_numbers) {
 
 TEST_P(HeldItems, that_a_dead_client_had_go_back_or_are_lost) {
   {
-    const bus::Participant third = domain.join();
+    const bus::ParticipantRef third = domain.join();
     bus::Queue dying = bus::Queue::open("line", kLong, third);
     ASSERT_EQ(put(queue, 1), Outcome::kDone);
     ASSERT_EQ(put(queue, 2), Outcome::kDone);
@@ -193,12 +193,12 @@ TEST_P(HeldItems, that_a_dead_client_had_go_back_or_are_lost) {
 
 TEST(ListedQueues, are_those_with_names_whose_hosts_live) {
   const FreshDomain domain;
-  const bus::Participant server = domain.join();
+  const bus::ParticipantRef server = domain.join();
   const bus::Queue named({.name = "a line"}, server);
   const bus::Queue service({.name = "service:x"}, server, {"robot", "there"});
   const bus::Queue unnamed({}, server);
   {
-    const bus::Participant gone = domain.join();
+    const bus::ParticipantRef gone = domain.join();
     const bus::Queue closed({.name = "closed"}, gone);
   }
   auto found = bus::list_queues(domain.join());
@@ -208,7 +208,7 @@ TEST(ListedQueues, are_those_with_names_whose_hosts_live) {
   EXPECT_EQ(found[1].name, "service:x");
   for (const bus::QueueInfo& info : found) {
     EXPECT_EQ(info.pid, static_cast<std::uint32_t>(::getpid()));
-    EXPECT_EQ(info.participant, server.id());
+    EXPECT_EQ(info.participant, server->id());
     EXPECT_EQ(info.machine, &info == &found[0] ? "" : "robot");
     EXPECT_EQ(info.origin, &info == &found[0] ? "" : "there");
     EXPECT_EQ(bus::Queue::open(info.address, kLong, server).options().name, "");

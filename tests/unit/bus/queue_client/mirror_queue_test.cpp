@@ -100,11 +100,13 @@ class MirrorQueues : public ::testing::TestWithParam<bool> {
   // What kDone and kDied say of one item.
   std::uint64_t one(std::uint64_t tag) const { return redelivers() ? tag : 1; }
   bool redelivers() const { return GetParam(); }
-  bus::Queue open(const bus::Participant& by) const { return bus::Queue::open("line", kLong, by); }
+  bus::Queue open(const bus::ParticipantRef& by) const {
+    return bus::Queue::open("line", kLong, by);
+  }
 
   const FreshDomain domain;
-  const bus::Participant bridge = domain.join();
-  bus::Participant user = domain.join();
+  const bus::ParticipantRef bridge = domain.join();
+  bus::ParticipantRef user = domain.join();
   bus::MirrorQueue mirror{
       {.maxsize = 3, .redeliver = GetParam(), .name = "line", .max_bytes = 1 << 20}, kHome, bridge};
   bus::Queue queue = open(user);
@@ -151,7 +153,7 @@ TEST_P(MirrorQueues, give_each_item_to_one_get_in_the_order_of_tags) {
   queue.task_done();
   EXPECT_EQ(next(Kind::kDone), one(6));
   EXPECT_EQ(code_of([&] { offer(6); }), Code::kInvalidArgument) << "tags grow";
-  EXPECT_TRUE(eventually([&] { return bridge.arena().used_bytes == 0; }));
+  EXPECT_TRUE(eventually([&] { return bridge->memory_use().used_bytes == 0; }));
 }
 
 TEST_P(MirrorQueues, let_items_that_nobody_waits_for_be_withdrawn) {
@@ -218,7 +220,7 @@ TEST_P(MirrorQueues, relay_puts_and_their_answers) {
   bus::Queue::Pending put = start_put(queue, 8);
   mirror.deny(next(Kind::kPut), Error(Code::kInvalidArgument, "too large"));
   EXPECT_EQ(code_of([&] { (void)outcome_of(put); }), Code::kInvalidArgument);
-  EXPECT_TRUE(eventually([&] { return user.arena().used_bytes == 0; }));
+  EXPECT_TRUE(eventually([&] { return user->memory_use().used_bytes == 0; }));
 }
 
 TEST_P(MirrorQueues, relay_calls_with_their_numbers) {
@@ -259,7 +261,7 @@ TEST_P(MirrorQueues, tell_once_of_a_put_that_was_given_up) {
 }
 
 TEST_P(MirrorQueues, tell_what_a_dead_client_waited_for_and_go_on) {
-  FakePeer peer(bus::Domain(domain.path()).connect(bridge.id()).socket);
+  FakePeer peer(bus::Domain(domain.path()).connect(bridge->id()).socket);
   peer.say_hello();
   ASSERT_EQ(peer.next(), link::ControlType::kHello);
   const link::QueueName name = bus::parse_queue_address(mirror.address()).queue;
@@ -295,7 +297,7 @@ TEST_P(MirrorQueues, tell_what_a_dead_client_waited_for_and_go_on) {
 
 TEST_P(MirrorQueues, tell_what_a_dead_client_had_and_give_it_to_nobody) {
   {
-    const bus::Participant dying = domain.join();
+    const bus::ParticipantRef dying = domain.join();
     bus::Queue its = open(dying);
     hand_over(its, 1);
     hand_over(its, 2);
@@ -313,7 +315,7 @@ TEST_P(MirrorQueues, tell_what_a_dead_client_had_and_give_it_to_nobody) {
 TEST_P(MirrorQueues, give_what_a_dead_client_was_offered_to_another) {
   bus::Queue::Pending get = queue.start_get();
   {
-    const bus::Participant dying = domain.join();
+    const bus::ParticipantRef dying = domain.join();
     bus::Queue its = open(dying);
     bus::Queue::Pending held = its.start_get(true);
     await_demand(2);
@@ -328,7 +330,7 @@ TEST_P(MirrorQueues, give_what_a_dead_client_was_offered_to_another) {
 
 TEST_P(MirrorQueues, end_their_gets_when_nothing_is_left_here) {
   hand_over(queue, 1);
-  const bus::Participant third = domain.join();
+  const bus::ParticipantRef third = domain.join();
   bus::Queue other = open(third);
   bus::Queue::Pending get = other.start_get();
   await_demand(1);

@@ -13,7 +13,7 @@ using namespace testing;
 class FakeAdopter : public FakeLender {
  protected:
   void is_asked_for_the_segment() {
-    is_asked();
+    is_requested();
     send_segment(0);
     lend_of(dead);
     ASSERT_EQ(peer->next(), ControlType::kHandOver);
@@ -107,7 +107,7 @@ class Impostor : public FakeAdopter {
   }
   void SetUp() override {
     write_pattern({reinterpret_cast<std::uint64_t*>(mapping.data()), 64}, kSeed);
-    impostor.emplace(domain.connect(honest.id()).socket);
+    impostor.emplace(domain.connect(honest->id()).socket);
     impostor->say_hello(dead);
     ASSERT_EQ(impostor->next(), ControlType::kHello);
     impostor->channel.send(link::SegmentMessage{0, 4096, 0}, fds_of(forged_segment()));

@@ -48,11 +48,11 @@ class FakeAsker : public FakeSession {
     all_comes_back();
   }
 
-  FakePeer peer{domain.connect(honest.id()).socket};
+  FakePeer peer{domain.connect(honest->id()).socket};
 };
 
 TEST_F(FakeAsker, that_attaches_before_it_greets_is_cut_off) {
-  FakePeer rude(domain.connect(honest.id()).socket);
+  FakePeer rude(domain.connect(honest->id()).socket);
   rude.channel.send(attach_to(shared->handle()));
   while (const auto type = rude.next()) EXPECT_EQ(type, ControlType::kRefused);
   others_go_on();
@@ -61,7 +61,7 @@ TEST_F(FakeAsker, that_attaches_before_it_greets_is_cut_off) {
 TEST_F(FakeAsker, that_takes_a_lease_returns_it_by_its_end) {
   EXPECT_NE(attached().token, 0U);
   shared->close();
-  EXPECT_GT(honest.arena().used_bytes, 0U);
+  EXPECT_GT(honest->memory_use().used_bytes, 0U);
   peer.channel.send(link::Return{0});
   ::shutdown(peer.channel.fd(), SHUT_RDWR);
   all_comes_back();
@@ -146,7 +146,7 @@ TEST_F(FakeAsker, that_says_there_are_more_blocks_than_there_are_is_cut_off) {
 TEST_F(FakeAsker, that_wants_what_the_living_own_is_denied) {
   const bus::Shared of_other = share_pattern(other);
   const bus::Sample held = attach(of_other.handle(), {}, honest);
-  for (const Id& owner : {other.id(), honest.id(), Id::random(), Id{}})
+  for (const Id& owner : {other->id(), honest->id(), Id::random(), Id{}})
     for (const std::uint32_t segment : {0U, 1U, 0xffffffffU}) {
       peer.channel.send(link::HandOver{9, owner, segment, 0});
       EXPECT_EQ(denied(), Code::kClosed);
@@ -157,8 +157,8 @@ TEST_F(FakeAsker, that_wants_what_the_living_own_is_denied) {
 class FakeClaimer : public FakeAsker {
  protected:
   FakeClaimer() {
-    std::optional<bus::Participant> third = fresh.join();
-    owner = third->id();
+    std::optional<bus::ParticipantRef> third = fresh.join();
+    owner = (*third)->id();
     std::optional<bus::Shared> of_third = share_pattern(*third);
     held = attach(of_third->handle(), {}, honest);
     const auto& tensor = held->tensor();

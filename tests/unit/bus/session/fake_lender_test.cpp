@@ -12,7 +12,7 @@ using namespace testing;
 
 TEST_F(FakeLender, that_does_it_right_is_believed) {
   write_pattern({reinterpret_cast<std::uint64_t*>(mapping.data()), 64}, kSeed);
-  is_asked();
+  is_requested();
   send_segment();
   lend(one_tensor(0, 64));
   EXPECT_EQ(result(), std::nullopt);
@@ -22,7 +22,7 @@ TEST_F(FakeLender, that_does_it_right_is_believed) {
 }
 
 TEST_F(FakeLender, of_a_tensor_beyond_its_segment_gets_the_lease_back) {
-  is_asked();
+  is_requested();
   send_segment();
   lend(one_tensor(8, 512));
   EXPECT_EQ(result(), Code::kProtocol);
@@ -30,21 +30,21 @@ TEST_F(FakeLender, of_a_tensor_beyond_its_segment_gets_the_lease_back) {
 }
 
 TEST_F(FakeLender, of_what_lies_in_a_segment_it_never_sent_gets_the_lease_back) {
-  is_asked();
+  is_requested();
   lend(one_tensor(0, 64));
   EXPECT_EQ(result(), Code::kProtocol);
   is_given_back();
 }
 
 TEST_F(FakeLender, of_another_length_than_it_says_gets_the_lease_back) {
-  is_asked();
+  is_requested();
   peer->channel.send(link::Lent{request, 5, 60, 0xffffffff, 0, "short"});
   EXPECT_EQ(result(), Code::kProtocol);
   is_given_back();
 }
 
 TEST_F(FakeLender, of_a_descriptor_beyond_its_segment_gets_the_lease_back) {
-  is_asked();
+  is_requested();
   send_segment();
   peer->channel.send(link::Lent{request, 5, 200, 0, 4000, {}});
   EXPECT_EQ(result(), Code::kProtocol);
@@ -52,7 +52,7 @@ TEST_F(FakeLender, of_a_descriptor_beyond_its_segment_gets_the_lease_back) {
 }
 
 TEST_F(FakeLender, that_answers_twice_is_cut_off) {
-  is_asked();
+  is_requested();
   send_segment();
   lend(one_tensor(0, 64));
   lend(one_tensor(0, 64), 6);
@@ -63,35 +63,35 @@ TEST_F(FakeLender, that_answers_twice_is_cut_off) {
 }
 
 TEST_F(FakeLender, that_hands_over_what_was_to_be_lent_is_cut_off) {
-  is_asked();
+  is_requested();
   peer->channel.send(link::Handed{request, 4096}, fds_of(platform::duplicate(segment.get())));
   is_cut_off();
   EXPECT_EQ(result(), Code::kClosed);
 }
 
 TEST_F(FakeLender, that_denies_is_quoted_in_plain_text) {
-  is_asked();
+  is_requested();
   peer->channel.send(
       link::Denied{request, static_cast<std::uint32_t>(Code::kPermission), "no\xff\n"});
   EXPECT_EQ(result(), Code::kPermission);
 }
 
 TEST_F(FakeLender, that_denies_for_no_reason_there_is_is_cut_off) {
-  is_asked();
+  is_requested();
   peer->channel.send(link::Denied{request, 4711, "no"});
   is_cut_off();
   EXPECT_EQ(result(), Code::kClosed);
 }
 
 TEST_F(FakeLender, that_dies_without_an_answer_is_not_waited_for) {
-  is_asked();
+  is_requested();
   listener.reset();
   peer.reset();
   EXPECT_EQ(result(), Code::kClosed);
 }
 
 TEST_F(FakeLender, that_answers_when_nobody_waits_any_more_gets_the_lease_back) {
-  is_asked(1ms);
+  is_requested(1ms);
   EXPECT_EQ(result(), Code::kTimeout);
   send_segment();
   lend(one_tensor(0, 64));
@@ -99,7 +99,7 @@ TEST_F(FakeLender, that_answers_when_nobody_waits_any_more_gets_the_lease_back) 
 }
 
 TEST_F(FakeLender, that_asks_and_reads_no_answer_is_cut_off) {
-  is_asked();
+  is_requested();
   const std::vector<std::byte> question = link::encode_control(link::Attach{1, 99, 0, 0});
   constexpr std::uint64_t kFar = 100'000;
   std::uint64_t asked = 0;
@@ -114,7 +114,7 @@ TEST_F(FakeLender, that_asks_and_reads_no_answer_is_cut_off) {
 
 // Who hung up, and lives, may go on writing: nobody gets that of others.
 TEST_F(FakeLender, that_was_cut_off_and_lives_leaves_nothing_to_others) {
-  is_asked();
+  is_requested();
   send_segment();
   lend(one_tensor(0, 64));
   EXPECT_EQ(result(), std::nullopt);
@@ -125,7 +125,7 @@ TEST_F(FakeLender, that_was_cut_off_and_lives_leaves_nothing_to_others) {
     again = platform::accept_from(listener.get());
     return static_cast<bool>(again);
   }));
-  FakePeer asking(domain.connect(honest.id()).socket);
+  FakePeer asking(domain.connect(honest->id()).socket);
   asking.say_hello();
   EXPECT_EQ(asking.next(), ControlType::kHello);
   const bus::Tensor& tensor = sample->tensor();

@@ -24,8 +24,8 @@ class EndOfStream : public ::testing::Test {
   }
 
   const FreshDomain domain;
-  const bus::Participant owner = domain.join();
-  const bus::Participant borrower = domain.join();
+  const bus::ParticipantRef owner = domain.join();
+  const bus::ParticipantRef borrower = domain.join();
   bus::Subscriber subscriber{"topic", {.end_of_stream = true}, borrower};
 };
 
@@ -77,7 +77,7 @@ TEST_F(EndOfStream, comes_when_the_participant_of_the_publisher_ends) {
   const FreshDomain fresh;
   bus::Subscriber other("topic", {.end_of_stream = true}, fresh.join());
   {
-    const bus::Participant brief = fresh.join();
+    const bus::ParticipantRef brief = fresh.join();
     bus::Publisher publisher("topic", {}, brief);
     ASSERT_EQ(other.wait_for_publishers(1, kLong), Outcome::kDone);
     publish_patterns(publisher, 0, 1);

@@ -41,8 +41,8 @@ class EventDescriptor : public ::testing::Test {
   }
 
   const FreshDomain domain;
-  const bus::Participant owner = domain.join();
-  const bus::Participant borrower = domain.join();
+  const bus::ParticipantRef owner = domain.join();
+  const bus::ParticipantRef borrower = domain.join();
   bus::Publisher publisher{"topic", {.depth = 1024}, owner};
   bus::Subscriber subscriber{"topic", {}, borrower};
 };

@@ -27,8 +27,8 @@ class Private : public ::testing::Test {
   }
 
   const FreshDomain domain;
-  const bus::Participant owner = domain.join();
-  const bus::Participant borrower = domain.join();
+  const bus::ParticipantRef owner = domain.join();
+  const bus::ParticipantRef borrower = domain.join();
   bus::Publisher publisher{"topic", {}, owner};
   bus::Subscriber subscriber{"topic", kPrivately, borrower};
 };
@@ -168,7 +168,7 @@ TEST(PrivateMemory, that_cannot_be_mapped_is_named_and_the_sample_comes_later) {
   if (kSanitized) GTEST_SKIP() << "RLIMIT_AS is not for sanitizers";
   test::Child child([] {
     const FreshDomain domain;
-    const bus::Participant owner = domain.join();
+    const bus::ParticipantRef owner = domain.join();
     bus::Publisher publisher("topic", {}, owner);
     bus::Subscriber subscriber("topic", kPrivately, owner);
     if (publisher.wait_for_subscribers(1, kLong) != Outcome::kDone) return false;
@@ -201,7 +201,7 @@ TEST(PrivateMemory, of_a_sample_that_was_put_aside_goes_back_when_the_subscriber
   if (kSanitized) GTEST_SKIP() << "RLIMIT_AS is not for sanitizers";
   test::Child child([] {
     const FreshDomain domain;
-    const bus::Participant owner = domain.join();
+    const bus::ParticipantRef owner = domain.join();
     bus::Publisher publisher("topic", {}, owner);
     bus::Subscriber subscriber("topic", kPrivately, owner);
     if (publisher.wait_for_subscribers(1, kLong) != Outcome::kDone) return false;

@@ -31,8 +31,8 @@ class Copies : public ::testing::Test {
   }
 
   const FreshDomain domain;
-  const bus::Participant owner = domain.join();
-  const bus::Participant borrower = domain.join();
+  const bus::ParticipantRef owner = domain.join();
+  const bus::ParticipantRef borrower = domain.join();
   bus::Publisher publisher{"topic", {}, owner};
   bus::Subscriber subscriber{"topic", {.max_held = 1}, borrower};
 };
@@ -103,7 +103,7 @@ TEST_F(Copies, have_the_whole_header) {
   EXPECT_EQ(header.sequence, 1U);
   EXPECT_EQ(header.timestamp_ns, expected.timestamp_ns);
   EXPECT_EQ(header.fingerprint, 12345U);
-  EXPECT_EQ(header.publisher, owner.id());
+  EXPECT_EQ(header.publisher, owner->id());
   EXPECT_EQ(header.publisher_number, expected.publisher_number);
   EXPECT_EQ(header.topic, "topic");
   ASSERT_TRUE(header.origin);
@@ -201,8 +201,8 @@ TEST_F(Copies, outlive_the_original_its_subscriber_its_publisher_and_both_partic
   std::optional<bus::Sample> copy;
   std::optional<bus::Tensor> tensor;
   {
-    const bus::Participant brief_owner = domain.join();
-    const bus::Participant brief_borrower = domain.join();
+    const bus::ParticipantRef brief_owner = domain.join();
+    const bus::ParticipantRef brief_borrower = domain.join();
     bus::Publisher brief("a topic whose name is too long to lie in the string itself", {},
                          brief_owner);
     bus::Subscriber listening("a topic whose name is too long to lie in the string itself", {},

@@ -21,8 +21,8 @@ class Shared : public ::testing::Test {
   Shared() { EXPECT_EQ(publisher.wait_for_subscribers(1, kLong), Outcome::kDone); }
 
   const FreshDomain domain;
-  const bus::Participant owner = domain.join();
-  const bus::Participant borrower = domain.join();
+  const bus::ParticipantRef owner = domain.join();
+  const bus::ParticipantRef borrower = domain.join();
   bus::Publisher publisher{"topic", {.history = 1, .shared = true}, owner};
   bus::Subscriber subscriber{"topic", kSharing, borrower};
 };
@@ -89,12 +89,12 @@ TEST_F(Shared, memory_comes_back_and_is_used_again) {
     EXPECT_EQ(next_seeds(reading, 1), Seeds{seed});
   }
   publisher.close();
-  EXPECT_EQ(owner.arena().segments, 1U);
+  EXPECT_EQ(owner->memory_use().segments, 1U);
   EXPECT_EQ(used_bytes(owner, {&publisher}), 0U);
 }
 
 TEST_F(Shared, segments_that_retire_are_forgotten_by_readers_and_writers) {
-  const bus::Participant frugal = domain.join({.warm_bytes = 0, .segment_bytes = 1 << 20});
+  const bus::ParticipantRef frugal = domain.join({.warm_bytes = 0, .segment_bytes = 1 << 20});
   bus::Publisher changing("changing", {.shared = true}, frugal);
   bus::Subscriber reading("changing", {}, borrower);
   bus::Subscriber writing("changing", kSharing, borrower);

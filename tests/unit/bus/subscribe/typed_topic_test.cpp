@@ -40,8 +40,8 @@ class TypedTopic : public ::testing::Test {
   }
 
   const FreshDomain domain;
-  const bus::Participant owner = domain.join();
-  const bus::Participant borrower = domain.join();
+  const bus::ParticipantRef owner = domain.join();
+  const bus::ParticipantRef borrower = domain.join();
 };
 
 TEST_F(TypedTopic, joins_those_that_mean_the_same_or_any) {
@@ -146,7 +146,7 @@ TEST_F(TypedTopic, hangs_up_on_who_sends_no_definition) {
   bus::Publisher publisher = publisher_of(kFirst);
   const bus::Domain at(domain.path());
   for (const char* type : {"", "name\nfield", "name\n"}) {
-    bus::testing::FakePeer peer(at.connect(owner.id()).socket);
+    bus::testing::FakePeer peer(at.connect(owner->id()).socket);
     peer.say_hello();
     ASSERT_EQ(peer.next(), link::ControlType::kHello);
     peer.channel.send(link::Subscribe{.link = 1,

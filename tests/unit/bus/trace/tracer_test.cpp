@@ -39,7 +39,7 @@ bool reach(bus::Tracer& tracer, State state) {
 class ATracer : public ::testing::Test {
  protected:
   const FreshDomain fresh;
-  const bus::Participant here = fresh.join();
+  const bus::ParticipantRef here = fresh.join();
   bus::Publisher publisher{"topic", {}, here};
 };
 
@@ -55,9 +55,9 @@ TEST_F(ATracer, gets_what_is_published_until_it_goes) {
   EXPECT_EQ(records.front().event, link::TraceEvent::kPublish);
   EXPECT_EQ(records.front().publisher, publisher.number());
   const auto source = tracer->sources().front();
-  EXPECT_EQ(source.participant, here.id());
+  EXPECT_EQ(source.participant, here->id());
   EXPECT_EQ(source.pid, ::getpid());
-  EXPECT_EQ(tracer->topics().at(to_string({here.id(), publisher.number()})), "topic");
+  EXPECT_EQ(tracer->topics().at(to_string({here->id(), publisher.number()})), "topic");
   tracer.reset();
   EXPECT_TRUE(eventually([&] { return !publisher.traced(); }));
 }
@@ -101,7 +101,7 @@ TEST_F(ATracer, that_comes_second_is_refused_and_comes_in_when_the_first_has_gon
 
 TEST_F(ATracer, is_told_that_a_participant_has_ended) {
   const FreshDomain other;
-  std::optional<bus::Participant> leaving = other.join();
+  std::optional<bus::ParticipantRef> leaving = other.join();
   bus::Tracer tracer(other.path(), {});
   ASSERT_TRUE(reach(tracer, State::kTraced));
   leaving.reset();
@@ -114,7 +114,7 @@ TEST_F(ATracer, refuses_more_names_of_topics_than_a_message_takes) {
 }
 
 TEST_F(ATracer, that_goes_on_talking_is_disconnected_and_nothing_is_traced) {
-  platform::Connection connection = Domain(fresh.path()).connect(here.id());
+  platform::Connection connection = Domain(fresh.path()).connect(here->id());
   testing::FakePeer peer(std::move(connection.socket));
   peer.channel.send(link::Trace{});
   EXPECT_EQ(peer.next(), ControlType::kTraced);
@@ -124,7 +124,7 @@ TEST_F(ATracer, that_goes_on_talking_is_disconnected_and_nothing_is_traced) {
 }
 
 TEST_F(ATracer, cannot_write_into_the_ring) {
-  platform::Connection connection = Domain(fresh.path()).connect(here.id());
+  platform::Connection connection = Domain(fresh.path()).connect(here->id());
   testing::FakePeer peer(std::move(connection.socket));
   peer.channel.send(link::Trace{});
   ASSERT_EQ(peer.next(), ControlType::kTraced);

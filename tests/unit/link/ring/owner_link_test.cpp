@@ -109,7 +109,7 @@ TEST_F(Link, what_nobody_uses_goes_back_when_it_is_settled) {
   EXPECT_EQ(borrower->held(), 0U);
   EXPECT_TRUE(owner->drain());
   EXPECT_EQ(owner->outstanding(), 3U);
-  EXPECT_EQ(borrower->settle(), BorrowerLink::Settled::kNobodyWaits);
+  EXPECT_EQ(borrower->settle(), BorrowerLink::Settled::kNoWaiter);
   EXPECT_TRUE(owner->drain());
   EXPECT_EQ(owner->outstanding(), 0U);
   EXPECT_EQ(owner->bad_returns(), 0U);

@@ -143,7 +143,7 @@ TEST_F(MappedFileTest, a_file_that_is_cut_short_is_an_error_with_both_sizes) {
     std::string message;
     EXPECT_EQ(error_of([&] { file.check(); }, &message), "System");
     for (const std::string& part : {"'" + path() + "'", std::to_string(size) + " bytes expected",
-                                    std::to_string(size - 1) + " bytes there"})
+                                    std::to_string(size - 1) + " bytes found"})
       EXPECT_NE(message.find(part), std::string::npos) << message;
     if (mode == Mode::kReadWrite) {
       EXPECT_EQ(error_of([&] { file.flush(); }), "System");
@@ -167,7 +167,7 @@ TEST_F(MappedFileTest,
       resize(3 * page + 100);
       std::string message;
       return error_of([&] { file.check(); }, &message) == "System" &&
-             message.find("from byte " + std::to_string(2 * page) + " on were replaced") !=
+             message.find("zeros replaced all from byte " + std::to_string(2 * page)) !=
                  std::string::npos;
     });
     EXPECT_EQ(child.wait(), "exit 0");

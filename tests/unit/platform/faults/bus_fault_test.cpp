@@ -88,7 +88,7 @@ TEST(BusFault, a_file_that_is_cut_short_reads_as_zeros_from_there_on_and_is_name
             "from byte " +
                 std::to_string(3 * page_bytes()) +
                 " of the mapping on, this process reads zeros now. Its check() and flush() raise "
-                "the error. TENSORBUS_BUS_GUARD=0 has the process end by SIGBUS instead.\n");
+                "the error. With TENSORBUS_BUS_GUARD=0, SIGBUS ends the process instead.\n");
 }
 
 TEST(BusFault, a_file_is_named_once_however_often_it_is_mapped_until_it_is_opened_anew) {

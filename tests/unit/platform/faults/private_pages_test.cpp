@@ -267,7 +267,7 @@ TEST(PrivatePages, without_room_the_message_names_the_limits) {
     write(lent.all(), 0, 7);
   });
   EXPECT_EQ(end.how, "signal 11");
-  EXPECT_EQ(count(end.said, "no room for pages of this process's own"), 1) << end.said;
+  EXPECT_EQ(count(end.said, "no room for private copies of its pages"), 1) << end.said;
 }
 
 TEST(PrivatePages, of_a_file_that_was_cut_the_zeros_can_be_written) {

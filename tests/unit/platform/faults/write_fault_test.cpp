@@ -76,8 +76,8 @@ TEST(WriteFault, names_the_topic_and_the_ways_out_and_ends_as_without_us) {
   EXPECT_EQ(end.said,
             "tensorbus: a write to a read-only tensor that was received from topic "
             "'camera/image' with access=\"read\" (or pin=True). Write to a copy (tensor.clone(), "
-            "sample.copy()), or receive it with access=\"copy-on-write\", the default (a write is "
-            "this process's own), or access=\"shared\" (writes seen by all). "
+            "sample.copy()), or receive it with access=\"copy-on-write\", the default (writes are "
+            "private to this process), or access=\"shared\" (all processes see writes). "
             "TENSORBUS_FAULT_MESSAGE=0 turns this message off.\n");
 }
 
@@ -91,7 +91,7 @@ TEST(WriteFault, of_a_file_it_names_the_path_and_the_modes_that_can_be_written) 
   EXPECT_EQ(end.said,
             "tensorbus: a write to a read-only tensor that was mapped from file '/data/a.npy' with "
             "mode=\"r\". Write to a copy (tensor.clone()), or map the file with mode=\"r+\" "
-            "(writes reach the file) or mode=\"c\" (your own copy on write). "
+            "(writes reach the file) or mode=\"c\" (writes are private to this process). "
             "TENSORBUS_FAULT_MESSAGE=0 turns this message off.\n");
 }
 

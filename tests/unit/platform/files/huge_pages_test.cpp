@@ -57,7 +57,8 @@ TEST(HugePages, the_remedy_is_told_where_they_are_off) {
   const Settings settings("always within_size advise [never] deny force");
   std::string why;
   EXPECT_EQ(test::error_of([&] { try_huge_pages(settings.path()); }, &why), "Unsupported");
-  EXPECT_EQ(why, settings.path() + "/shmem_enabled says \"never\": as root, echo advise into it");
+  EXPECT_EQ(why,
+            settings.path() + "/shmem_enabled is \"never\": as root, write \"advise\" into it");
 }
 
 TEST(HugePages, populated_pages_are_taken_and_can_be_given_back_whatever_their_size) {

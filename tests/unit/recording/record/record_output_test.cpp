@@ -81,10 +81,10 @@ TEST(RecordOutputTest, topics_that_are_not_compressed_whole_are_named_with_the_r
   EXPECT_EQ(output.uncompressed(),
             (std::vector<std::string>{
                 "compress: nothing was recorded on topic 'nothing'",
-                "compress: topic 'image': not compressed are 2 messages of 1 MiB or more, which "
-                "are compressed only if the topic is named (image=lz4)",
-                "compress: topic 'named': not compressed are 1 messages of 512 MiB or more, which "
-                "are never compressed"}));
+                "compress: topic 'image': 2 messages of 1 MiB or more were not compressed: name "
+                "the topic to compress them (image=lz4)",
+                "compress: topic 'named': 1 messages of 512 MiB or more were not compressed: they "
+                "are too large"}));
 }
 
 }  // namespace

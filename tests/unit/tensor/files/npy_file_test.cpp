@@ -118,11 +118,11 @@ TEST(NpyFile, of_a_shape_that_is_none_is_refused) {
 TEST(NpyFile, of_elements_that_no_tensor_has_is_refused) {
   for (const auto& [descr, why] : {std::pair{">f4", "big-endian"},
                                    {"|O", "Python objects"},
-                                   {"|V2", "without a meaning"},
-                                   {"<U3", "no tensors"},
-                                   {"<M8[ns]", "no tensors"},
-                                   {"<f16", "no tensors"},
-                                   {"", "no tensors"}})
+                                   {"|V2", "no element type"},
+                                   {"<U3", "no dtype"},
+                                   {"<M8[ns]", "no dtype"},
+                                   {"<f16", "no dtype"},
+                                   {"", "no dtype"}})
     expect_refused(npy(dict(descr, "(2,)")), "Unsupported", why);
   expect_refused(npy("{'descr': [('x', '<f4')], 'fortran_order': False, 'shape': (2,), }"),
                  "Unsupported", "several fields");
@@ -143,9 +143,9 @@ TEST(NpyFile, must_be_what_is_asked_for) {
   EXPECT_EQ(
       layout_of(dict("<f4", "(4, 6)"), {.dtype = DType::kFloat32, .shape = Dims{-1, 6}}).shape,
       Dims({4, 6}));
-  expect_refused(file, "InvalidArgument", "shape=(6, 4), but its header says (4, 6)",
+  expect_refused(file, "InvalidArgument", "shape=(6, 4), but its header has (4, 6)",
                  {.shape = Dims{6, 4}});
-  expect_refused(file, "InvalidArgument", "dtype=int32, but its header says float32",
+  expect_refused(file, "InvalidArgument", "dtype=int32, but its header has float32",
                  {.dtype = DType::kInt32});
   expect_refused(npy(dict("|V2", "(4, 6)")), "InvalidArgument", "dtype=float32",
                  {.dtype = DType::kFloat32});

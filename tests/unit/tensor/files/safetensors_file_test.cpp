@@ -168,11 +168,11 @@ TEST(SafetensorsFile, with_gaps_overlaps_or_bytes_left_over_is_refused) {
   };
   expect_header_refused(R"({"t":)" + entry("F32", "[1]", 4, 8) + "}", "it begins at 4");
   expect_header_refused(two(entry("U8", "[3]", 0, 3), entry("U8", "[4]", 4, 8)),
-                        "'b': data_offsets: it begins at 4, but what is before it ends at 3");
+                        "'b': data_offsets: it begins at 4, but the tensor before it ends at 3");
   expect_header_refused(two(entry("U8", "[8]", 0, 8), entry("U8", "[4]", 4, 8)),
-                        "'b': data_offsets: it begins at 4, but what is before it ends at 8");
-  expect_header_refused(R"({"t":)" + entry("F32", "[3]", 0, 12) + "}", "12 bytes, but 8 come");
-  expect_header_refused(R"({"t":)" + entry("F32", "[1]", 0, 4) + "}", "4 bytes, but 8 come");
+                        "'b': data_offsets: it begins at 4, but the tensor before it ends at 8");
+  expect_header_refused(R"({"t":)" + entry("F32", "[3]", 0, 12) + "}", "12 bytes, but 8 follow");
+  expect_header_refused(R"({"t":)" + entry("F32", "[1]", 0, 4) + "}", "4 bytes, but 8 follow");
 }
 
 }  // namespace

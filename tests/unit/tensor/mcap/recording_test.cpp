@@ -322,9 +322,9 @@ TEST(RecordingTest, a_summary_that_names_a_record_twice_is_not_used) {
 }
 
 TEST(RecordingTest, other_files_are_refused_with_a_reason) {
-  EXPECT_EQ(refusal_of(""), "it has 0 bytes: no recording is as short");
+  EXPECT_EQ(refusal_of(""), "it is no recording: it has only 0 bytes");
   EXPECT_EQ(refusal_of(std::string(100, 'x')),
-            "it is no recording: it does not begin as an MCAP file");
+            "it is no recording: it does not begin like an MCAP file");
   EXPECT_EQ(refusal_of("\x89MCAP1\r\n0000"), "it is an MCAP file of another version than 0");
 }
 

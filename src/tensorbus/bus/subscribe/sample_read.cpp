@@ -1,4 +1,4 @@
-#include "tensorbus/bus/participant/sample_read.hpp"
+#include "tensorbus/bus/subscribe/sample_read.hpp"
 
 #include <utility>
 
@@ -8,7 +8,7 @@
 namespace tensorbus::bus {
 
 Outcome SampleRead::read(Sample& sample, const platform::StopCondition& stop) {
-  if (!held_) throw Error(Code::kClosed, "this sample was read or given up before");
+  if (!held_) throw Error(Code::kClosed, "this sample was already read or dropped");
   try {
     if (!copies_) {
       if (read_now(sample)) return Outcome::kDone;
@@ -25,11 +25,11 @@ Outcome SampleRead::read(Sample& sample, const platform::StopCondition& stop) {
   }
 }
 
-// Returns false if a part is out of reach.
+// Returns false if this process cannot reach a part of the sample.
 bool SampleRead::read_now(Sample& sample) {
   if (keeps_) {
     if (!SampleData::read_held(sample, held_, how_))
-      throw Error(Code::kProtocol, "an item of a queue of this process is out of reach");
+      throw Error(Code::kProtocol, "the memory of an item of this process's queue is not mapped");
     held_.reset();
     return true;
   }
@@ -40,9 +40,9 @@ bool SampleRead::read_now(Sample& sample) {
     case SampleData::Read::kOutOfReach:
       return false;
     case SampleData::Read::kHalfWritten:
-      throw Error(Code::kClosed, "its owner died before the GPU had written it");
+      throw Error(Code::kClosed, "its owner died before its GPU had written the sample");
     default:
-      throw Error(Code::kProtocol, "LENT: a segment that never came");
+      throw Error(Code::kProtocol, "LENT: its segment was not sent");
   }
 }
 
@@ -50,8 +50,8 @@ void SampleRead::ask_for_copies() {
   auto copies = std::make_shared<Completion<AcquiredLeases>>();
   auto tensors =
       SampleData::out_of_reach(*held_->lender, held_->descriptor, &held_->acquired, how_);
-  core_->post([copies, tensors = std::move(tensors),
-               acquired = held_->acquired](ParticipantContext& context) {
+  participant_->post([copies, tensors = std::move(tensors),
+                      acquired = held_->acquired](ParticipantContext& context) {
     HostCopyRequest::start(context, tensors, acquired,
                            [copies](std::variant<AcquiredLeases, Error> staged) {
                              if (const auto* error = std::get_if<Error>(&staged))

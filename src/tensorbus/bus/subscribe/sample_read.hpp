@@ -6,22 +6,25 @@
 #include <tensorbus/values/stats.hpp>
 
 #include "tensorbus/bus/event_loop/completion.hpp"
-#include "tensorbus/bus/participant/participant_core.hpp"
 #include "tensorbus/bus/session/acquired_leases.hpp"
 #include "tensorbus/bus/session/lent_sample.hpp"
+#include "tensorbus/bus/session/participant_context.hpp"
 #include "tensorbus/bus/subscribe/receive_options.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
 
 namespace tensorbus::bus {
 
-// Reads a sample that was lent by message, in the thread that needs it. This thread starts the
-// driver and maps GPU memory, so that the event loop does not wait for it. Requests copies, once,
-// of tensors that this process cannot reach. For one thread.
+// Reads a sample that was lent by message, in the thread that needs it. This thread starts the GPU
+// driver and maps GPU memory, so that the event loop does not wait for this. Requests copies, once,
+// of tensors that this process cannot reach. Used by one thread.
 class SampleRead {
  public:
-  // `keeps`: the sample keeps `held`, which other threads may read, too; it is in host memory.
-  SampleRead(ParticipantCore& core, LentRef held, Access access, bool keeps = false)
-      : core_(&core), held_(std::move(held)), how_{access, {}, core.copier()}, keeps_(keeps) {}
+  // `keeps`: the sample is in host memory and keeps `held`, which other threads may read, too.
+  SampleRead(ParticipantContext& participant, LentRef held, Access access, bool keeps = false)
+      : participant_(&participant),
+        held_(std::move(held)),
+        how_{access, {}, participant.copier},
+        keeps_(keeps) {}
 
   // Returns kDone; kTimedOut or kInterrupted if copies have not come yet. Throws Error(kClosed) if
   // the sample is half written or copies are not available; Error(kProtocol). After
@@ -36,7 +39,7 @@ class SampleRead {
   bool read_now(Sample& sample);
   void ask_for_copies();
 
-  ParticipantCore* core_;
+  ParticipantContext* participant_;
   LentRef held_;
   ReceiveOptions how_;
   bool keeps_;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tensorbus/values/device.hpp>
 #include <tensorbus/values/inspected.hpp>
 #include <tensorbus/values/options.hpp>
 #include <tensorbus/values/stats.hpp>
@@ -23,42 +24,47 @@
 #include "tensorbus/bus/participant/drop_log.hpp"
 #include "tensorbus/bus/participant/memory_supply.hpp"
 #include "tensorbus/bus/participant/memory_upkeep.hpp"
+#include "tensorbus/bus/participant/participant_ref.hpp"
 #include "tensorbus/bus/participant/publishers.hpp"
-#include "tensorbus/bus/participant/taken_items.hpp"
 #include "tensorbus/bus/publish/sample_builder.hpp"
 #include "tensorbus/bus/publish/sender.hpp"
 #include "tensorbus/bus/queue/kept_messages.hpp"
+#include "tensorbus/bus/queue_client/queue_rings.hpp"
 #include "tensorbus/bus/session/participant_context.hpp"
 #include "tensorbus/bus/subscribe/receiver.hpp"
-#include "tensorbus/platform/mutex.hpp"
+#include "tensorbus/platform/export.hpp"
 
 namespace tensorbus::bus {
 
 // A process on one domain: its endpoints, its arena, its connections, and the event loop that
-// serves them. Shared by tensorbus::Participant and the endpoints. Thread-safe: locks are taken in
+// serves them. Made by make_participant() and shared_participant(). Thread-safe: locks are taken in
 // the order of docs/internals/threading.md; connections belong to the event loop and need no lock.
-class ParticipantCore {
+class Participant {
  public:
-  explicit ParticipantCore(const ParticipantOptions& options);
-  ~ParticipantCore();
-  ParticipantCore(const ParticipantCore&) = delete;
-  ParticipantCore& operator=(const ParticipantCore&) = delete;
+  explicit Participant(const ParticipantOptions& options);
+  ~Participant();
+  Participant(const Participant&) = delete;
+  Participant& operator=(const Participant&) = delete;
 
   const Id& id() const noexcept { return context_.self; }
   const Domain& domain() const noexcept { return domain_; }
-  // Grows with each scan of the domain directory: after each change, and also without one, because
-  // a change may have been missed. Any thread.
+  // Returns a number that grows with each scan of the domain directory. Scans follow changes of the
+  // directory. They also occur without a change, because a change may have been missed. Any thread.
   std::uint64_t domain_changes() const noexcept {
     return domain_changes_.load(std::memory_order_acquire);  // pairs with scan()
   }
   // Returns a descriptor to poll: readable when domain_changes() may have grown since it was
   // cleared.
-  int domain_descriptor() { return domain_event_.descriptor(); }
-  void clear_domain_descriptor() noexcept { domain_event_.clear(); }
+  TENSORBUS_API int domain_descriptor();
+  TENSORBUS_API void clear_domain_descriptor() noexcept;
   // Returns a descriptor to poll: readable when publishers of this participant have gained or lost
   // subscribers since take_changed_publishers(), which returns the numbers of these publishers.
-  int subscribers_descriptor() { return subscribers_event_.descriptor(); }
-  std::vector<std::uint32_t> take_changed_publishers();
+  TENSORBUS_API int subscribers_descriptor();
+  TENSORBUS_API std::vector<std::uint32_t> take_changed_publishers();
+  TENSORBUS_API std::string domain_path() const;
+  // Returns the use of the participant's memory on a device; on a GPU all zero before the first
+  // loan.
+  TENSORBUS_API ArenaUse memory_use(const Device& device = Device::host()) const;
   memory::Arena& arena() const noexcept { return *context_.arena; }
   device::DeviceMemory& device_memory() const noexcept { return *context_.device_memory; }
   MemorySupply& memory() noexcept { return memory_; }
@@ -74,7 +80,7 @@ class ParticipantCore {
                                            const std::optional<PublisherName>& only = {});
   void close(const std::shared_ptr<Receiver>& subscriber);
 
-  // Returns the subscriber's descriptor, and calls its look_after_event() from now on.
+  // Returns the subscriber's descriptor. From then on, calls its look_after_event() periodically.
   int event_descriptor(const std::shared_ptr<Receiver>& subscriber);
 
   // See share.hpp. close_share() takes the number in the name.
@@ -84,50 +90,11 @@ class ParticipantCore {
   Shares& all_shares() noexcept { return context_.shares; }
   bool shares(std::uint64_t number) const { return context_.shares.open(number); }
 
-  // Returns the items that were taken from queues of any process.
-  TakenItems& taken_items() noexcept { return taken_items_; }
-  // An object that layers above this one keep for the whole participant. Made by the first call of
-  // kept(); every call must name the same type. Lives as long as the participant.
-  struct Kept {
-    virtual ~Kept() = default;
-    // Called when a session with a peer has ended. On the event loop only.
-    virtual void on_session_end() {}
-  };
-  template <typename T>
-  T& kept() {
-    const platform::MutexLock lock(kept_mutex_);
-    if (!kept_) kept_ = std::make_unique<T>(*this);
-    return static_cast<T&>(*kept_);
+  // Returns the ways to put items into a queue, and to get items from it, without a request.
+  std::shared_ptr<const QueueRings> queue_rings(const QueueAddress& address) {
+    return queue_rings_.of(address);
   }
-  Kept* kept_or_null() {
-    const platform::MutexLock lock(kept_mutex_);
-    return kept_.get();
-  }
-  // Runs `task` on the event loop.
-  void post(std::function<void(ParticipantContext&)> task) {
-    loop_.post([this, task = std::move(task)] { task(context_); });
-  }
-
-  // Like post(), but in the calling thread where that is possible at once
-  // (EventLoop::run_or_post()).
-  void run_or_post(std::function<void(ParticipantContext&)> task, bool after_messages = false) {
-    loop_.run_or_post([this, task = std::move(task)] { task(context_); }, after_messages);
-  }
-  // See EventLoop::run_now().
-  template <typename Work>
-  bool run_now(const Work& work, bool after_messages = false) {
-    const auto in_turn = [&] { work(context_); };
-    return loop_.run_now(in_turn, after_messages);
-  }
-  // See EventLoop::run_in_turn().
-  template <typename Work>
-  bool run_in_turn(const Work& work) {
-    const auto in_turn = [&] { work(context_); };
-    return loop_.run_in_turn(in_turn);
-  }
-  // For threads that wait for the event loop.
-  EventLoop& loop() noexcept { return loop_; }
-
+  ParticipantContext& context() noexcept { return context_; }
   const link::LeaseIndex& lent() const noexcept { return *context_.lent; }
   const std::shared_ptr<DeviceCopier>& copier() const noexcept { return context_.copier; }
 
@@ -149,7 +116,7 @@ class ParticipantCore {
                  std::vector<OutOfReach> tensors, AcquiredLeases acquired);
   void look_after_events();
   void look_after_children();
-  void tell_ended();
+  void notify_ended();
   std::shared_ptr<Sender> find_publisher(std::uint32_t number);
 
   const std::uint32_t fork_generation_;
@@ -166,8 +133,8 @@ class ParticipantCore {
   Publishers publishers_;
   MemorySupply memory_{context_, publishers_};
   DropLog drop_log_{loop_, context_.log, publishers_};
-  // A publisher was broken off, and its subscribers are not notified yet. Release and acquire: the
-  // closing precedes the flag.
+  // True while subscribers of a publisher that was broken off are not notified yet. Release and
+  // acquire: the publisher is closed before the flag is set.
   std::atomic<bool> broken_off_unreported_{false};
   Subscriptions subscriptions_;
   InboundConnections inbound_;
@@ -175,9 +142,7 @@ class ParticipantCore {
   DomainPresence presence_;
   MemoryUpkeep memory_upkeep_{context_, publishers_, inbound_, outbound_};
 
-  TakenItems taken_items_;
-  platform::Mutex kept_mutex_;
-  std::unique_ptr<Kept> kept_ TB_GUARDED_BY(kept_mutex_);
+  KeptQueueRings queue_rings_{context_};
   KeptMessages kept_messages_{context_};
 
   std::chrono::milliseconds children_look_{};  // until the next check
@@ -187,7 +152,7 @@ class ParticipantCore {
   EventLoop::Task& joining_again_ = loop_.add_task([this] { join_lost_again(); });
   EventLoop::Task& looking_after_children_ = loop_.add_task([this] { look_after_children(); });
   EventLoop::Task& looking_after_events_ = loop_.add_task([this] { look_after_events(); });
-  EventLoop::Task& telling_ended_ = loop_.add_task([this] { tell_ended(); });
+  EventLoop::Task& notifying_ended_ = loop_.add_task([this] { notify_ended(); });
   EventLoop::Task& ending_shares_ = loop_.add_task([this] { end_overdue_shares(); });
   EventLoop::Task& delivering_copies_ = loop_.add_task([this] { context_.host_copies->deliver(); });
 };

@@ -29,8 +29,8 @@ class TakenItems {
     else
       taken.named.push_back(item);
   }
-  // Removes the oldest item and returns its number, 0 if it has none. Returns nothing without an
-  // item.
+  // Removes the oldest item and returns its number, 0 if it has none. Returns an empty value if
+  // there is no item.
   std::optional<std::uint64_t> remove_oldest(const Queue& queue) {
     const platform::MutexLock lock(mutex_);
     const auto found = queues_.find(queue);
@@ -46,7 +46,7 @@ class TakenItems {
     if (taken.named.empty() && taken.unnamed == 0) queues_.erase(found);
     return item;
   }
-  // Forgets the items of a closed queue.
+  // Removes the items of a closed queue.
   void forget(const Queue& queue) {
     const platform::MutexLock lock(mutex_);
     queues_.erase(queue);

@@ -1,4 +1,4 @@
-#include "tensorbus/bus/participant/participant_core.hpp"
+#include "tensorbus/bus/participant/participant.hpp"
 
 #include <unistd.h>
 
@@ -12,6 +12,7 @@
 #include "tensorbus/bus/session/host_copy_request.hpp"
 #include "tensorbus/bus/session/lease_acquisition.hpp"
 #include "tensorbus/bus/trace/tracing.hpp"
+#include "tensorbus/link/lease/kept_lease.hpp"
 #include "tensorbus/platform/error.hpp"
 #include "tensorbus/platform/files/huge_pages.hpp"
 #include "tensorbus/platform/fork/inherited.hpp"
@@ -25,7 +26,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kRetryDelay = 20ms;      // the directory could not be listed
-constexpr auto kRejoinDelay = 200ms;    // a living owner hung up, or lacked a resource
+constexpr auto kRejoinDelay = 200ms;    // an owner hung up but is alive, or lacked a resource
 constexpr auto kNoRoomDelay = 1s;       // no room for a connection to an owner
 constexpr auto kReturnDelay = 5ms;      // of leases on small items of queues
 constexpr auto kChildLook = 1ms;        // for a child that is ending
@@ -44,7 +45,7 @@ std::size_t budget(std::size_t option, const char* variable) {
   return bytes;
 }
 
-// Returns nothing if the kernel decides.
+// Returns an empty value if the kernel decides.
 std::optional<platform::HugePages> huge_pages_option() {
   const char* const text = std::getenv("TENSORBUS_HUGE_PAGES");
   if (text == nullptr || std::string_view(text) != "0") return std::nullopt;
@@ -83,7 +84,7 @@ void check_origin(const link::MirrorOrigin& origin) {
 
 }  // namespace
 
-ParticipantCore::ParticipantCore(const ParticipantOptions& options)
+Participant::Participant(const ParticipantOptions& options)
     : fork_generation_(platform::fork_generation()),
       domain_(options.domain),
       context_{Id::random(), loop_, memory::Arena::create(arena_options(options)),
@@ -96,7 +97,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
                 [this](const std::shared_ptr<Receiver>& subscriber, const Id& owner,
                        std::uint32_t publisher) {
                   subscriptions_.lose(subscriber, {owner, publisher});
-                  // Not at once: the owner had a reason.
+                  // Not at once: the cause may last for some time.
                   loop_.schedule(joining_again_, kRejoinDelay);
                 }),
       presence_(loop_, domain_, context_.self, scanning_,
@@ -116,9 +117,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   context_.tracing = std::make_shared<Tracing>(
       id(), [this] { return publishers_.living(); }, [this] { return subscriptions_.living(); });
   context_.queues = std::make_shared<QueueServer>(context_);
-  context_.on_session_end = [this] {
-    if (Kept* const kept = kept_or_null()) kept->on_session_end();
-  };
+  context_.on_session_end = [this] { queue_rings_.on_session_end(); };
   context_.host_copies = std::make_unique<device::HostCopies>(
       context_.arena, context_.device_memory, [this] { loop_.schedule(delivering_copies_); });
   context_.copier = std::make_shared<DeviceCopier>(context_.device_memory, [this] {
@@ -134,7 +133,7 @@ ParticipantCore::ParticipantCore(const ParticipantOptions& options)
   loop_.start([page = context_.wake_page] { page->mark_alive(); });
 }
 
-ParticipantCore::~ParticipantCore() {
+Participant::~Participant() {
   context_.shares.leave_to_keepers();
   context_.delayed->stop();
   loop_.stop();
@@ -145,15 +144,37 @@ ParticipantCore::~ParticipantCore() {
   for (const auto& publisher : publishers_.living()) publisher->close();
   for (const std::string& marker : publishers_.markers()) domain_.remove_file(marker);
   inbound_.end();
+  queue_rings_.flush();
   outbound_.end();
   context_.queues.reset();
   context_.host_copies.reset();
 }
 
-std::shared_ptr<Sender> ParticipantCore::add_publisher(const std::string& topic,
-                                                       const PublisherOptions& options,
-                                                       link::MirrorOrigin origin,
-                                                       std::uint64_t first) {
+int Participant::domain_descriptor() { return domain_event_.descriptor(); }
+void Participant::clear_domain_descriptor() noexcept { domain_event_.clear(); }
+int Participant::subscribers_descriptor() { return subscribers_event_.descriptor(); }
+std::string Participant::domain_path() const { return domain_.path(); }
+
+ArenaUse Participant::memory_use(const Device& device) const {
+  ArenaUse use;
+  if (device.is_host()) {
+    use = arena().stats();
+  } else {
+    const auto all = device_memory().stats();
+    const auto found = all.find(device.ordinal);
+    if (found == all.end()) return {};
+    use = found->second;
+  }
+  const platform::ForkedChildren children = platform::forked_children();
+  use.inherited_leases = link::KeptLease::count();
+  use.forked_children = children.guards;
+  use.unwatched_forks = children.unwatched;
+  return use;
+}
+
+std::shared_ptr<Sender> Participant::add_publisher(const std::string& topic,
+                                                   const PublisherOptions& options,
+                                                   link::MirrorOrigin origin, std::uint64_t first) {
   const std::string escaped = escape_topic(topic);
   check_origin(origin);
   check_option("depth", options.depth, 1, link::kMaxDepth);
@@ -167,7 +188,7 @@ std::shared_ptr<Sender> ParticipantCore::add_publisher(const std::string& topic,
   auto publisher = std::make_shared<Sender>(topic, number, options, context_.arena,
                                             context_.wake_page, std::move(origin));
   if (first != 0) (void)publisher->restart(first);
-  publisher->on_link_stopped([this] { loop_.schedule(telling_ended_); });
+  publisher->on_link_stopped([this] { loop_.schedule(notifying_ended_); });
   publisher->on_drops([this] { drop_log_.on_drops(); });
   publisher->on_subscribers_changed([this] { subscribers_event_.signal(); });
   publishers_.add(publisher, marker);
@@ -180,35 +201,34 @@ std::shared_ptr<Sender> ParticipantCore::add_publisher(const std::string& topic,
   return publisher;
 }
 
-std::string ParticipantCore::advertise_node(const std::string& escaped_name,
-                                            const std::string& name) {
+std::string Participant::advertise_node(const std::string& escaped_name, const std::string& name) {
   std::string marker = marker_name(escaped_name, id(), publishers_.next_number());
   domain_.add_marker(marker, encode({static_cast<std::uint32_t>(::getpid()), name, {}, {}}));
   return marker;
 }
 
-void ParticipantCore::close(const std::shared_ptr<Sender>& publisher, bool broken_off) {
+void Participant::close(const std::shared_ptr<Sender>& publisher, bool broken_off) {
   if (!publisher->close(broken_off)) return;
   const std::string marker = publishers_.remove(publisher->number());
   if (!marker.empty()) domain_.remove_file(marker);
   platform::kill_point("close.marker_removed");
   if (broken_off) broken_off_unreported_.store(true, std::memory_order_release);
-  loop_.schedule(telling_ended_);
+  loop_.schedule(notifying_ended_);
 }
 
-void ParticipantCore::tell_ended() {
+void Participant::notify_ended() {
   broken_off_unreported_.store(false, std::memory_order_relaxed);
-  inbound_.tell_ended();
+  inbound_.notify_ended();
 }
 
 // Finds a publisher for a subscriber that requests it. Before that, notifies subscribers of
 // publishers that were broken off: this publisher may be the replacement.
-std::shared_ptr<Sender> ParticipantCore::find_publisher(std::uint32_t number) {
-  if (broken_off_unreported_.load(std::memory_order_acquire)) tell_ended();
+std::shared_ptr<Sender> Participant::find_publisher(std::uint32_t number) {
+  if (broken_off_unreported_.load(std::memory_order_acquire)) notify_ended();
   return publishers_.find(number);
 }
 
-std::vector<std::uint32_t> ParticipantCore::take_changed_publishers() {
+std::vector<std::uint32_t> Participant::take_changed_publishers() {
   subscribers_event_.clear();
   const auto living = publishers_.living();
   std::vector<std::uint32_t> numbers;
@@ -218,9 +238,9 @@ std::vector<std::uint32_t> ParticipantCore::take_changed_publishers() {
   return numbers;
 }
 
-std::shared_ptr<Receiver> ParticipantCore::add_subscriber(
-    const std::string& topic, const SubscriberOptions& options,
-    const std::optional<PublisherName>& only) {
+std::shared_ptr<Receiver> Participant::add_subscriber(const std::string& topic,
+                                                      const SubscriberOptions& options,
+                                                      const std::optional<PublisherName>& only) {
   check_option("depth", options.depth, 0, link::kMaxDepth);
   check_option("max_held", options.max_held, 1, link::kMaxHeld - link::kMaxDepth);
   auto subscriber = std::make_shared<Receiver>(topic, options, context_.wake_page, context_.copier);
@@ -243,34 +263,34 @@ std::shared_ptr<Receiver> ParticipantCore::add_subscriber(
   return subscriber;
 }
 
-void ParticipantCore::close(const std::shared_ptr<Receiver>& subscriber) {
+void Participant::close(const std::shared_ptr<Receiver>& subscriber) {
   if (!subscriber->close()) return;
   subscriptions_.remove(subscriber);
   loop_.schedule(dropping_idle_);
 }
 
-int ParticipantCore::event_descriptor(const std::shared_ptr<Receiver>& subscriber) {
+int Participant::event_descriptor(const std::shared_ptr<Receiver>& subscriber) {
   const int fd = subscriber->event_descriptor();
   loop_.schedule(looking_after_events_, platform::kParkSlice);
   return fd;
 }
 
 // Every participant does this for the whole process.
-void ParticipantCore::look_after_children() {
+void Participant::look_after_children() {
   if (!platform::look_after_children()) return;
   loop_.schedule(looking_after_children_, children_look_);
   children_look_ =
       std::clamp<std::chrono::milliseconds>(2 * children_look_, kChildLook, kLongChildLook);
 }
 
-void ParticipantCore::look_after_events() {
+void Participant::look_after_events() {
   if (subscriptions_.look_after_events())
     loop_.schedule(looking_after_events_, platform::kParkSlice);
 }
 
 // Joins every subscriber with every publisher of its topic that it has not joined yet. At a
 // resource limit the event loop retries.
-void ParticipantCore::scan() {
+void Participant::scan() {
   presence_.poll_unless_watched();
   domain_changes_.fetch_add(1, std::memory_order_release);  // pairs with domain_changes()
   domain_event_.signal();
@@ -285,15 +305,15 @@ void ParticipantCore::scan() {
   if (!subscriptions_.join(files, outbound_, context_.log)) loop_.schedule(scanning_, kNoRoomDelay);
 }
 
-void ParticipantCore::join_lost_again() {
+void Participant::join_lost_again() {
   subscriptions_.forget_lost();
   scan();
 }
 
 // Called under the subscriber's mutex.
-void ParticipantCore::acquire_for(const std::shared_ptr<Receiver>& subscriber,
-                                  const std::shared_ptr<link::BorrowerLink>& link,
-                                  std::uint64_t token, tensor::Descriptor descriptor) {
+void Participant::acquire_for(const std::shared_ptr<Receiver>& subscriber,
+                              const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
+                              tensor::Descriptor descriptor) {
   loop_.post(
       [this, weak = std::weak_ptr(subscriber), link, token, descriptor = std::move(descriptor)] {
         const auto acquire = [this, weak, link, token,
@@ -316,13 +336,14 @@ void ParticipantCore::acquire_for(const std::shared_ptr<Receiver>& subscriber,
       });
 }
 
-// The sample waits for room, and with it the later samples of its publisher.
-void ParticipantCore::acquire_later(const std::shared_ptr<Receiver>& subscriber,
-                                    const std::shared_ptr<link::BorrowerLink>& link,
-                                    std::uint64_t token, tensor::Descriptor descriptor,
-                                    const Error& why) {
-  context_.log.write(platform::LogLevel::kWarning, subscriber->topic(), PeerLog::kNoProcess,
-                     {"a sample that was handed on waits: ", why.what()});
+// The sample and the later samples of its publisher wait for room.
+void Participant::acquire_later(const std::shared_ptr<Receiver>& subscriber,
+                                const std::shared_ptr<link::BorrowerLink>& link,
+                                std::uint64_t token, tensor::Descriptor descriptor,
+                                const Error& why) {
+  context_.log.write(
+      platform::LogLevel::kWarning, subscriber->topic(), PeerLog::kNoProcess,
+      {"a sample that was handed on cannot be received yet (trying again): ", why.what()});
   loop_.post_later(kRejoinDelay, [this, weak = std::weak_ptr(subscriber), link, token,
                                   descriptor = std::move(descriptor)] {
     const auto living = weak.lock();
@@ -331,10 +352,9 @@ void ParticipantCore::acquire_later(const std::shared_ptr<Receiver>& subscriber,
 }
 
 // Called under the subscriber's mutex.
-void ParticipantCore::stage_for(const std::shared_ptr<Receiver>& subscriber,
-                                const std::shared_ptr<link::BorrowerLink>& link,
-                                std::uint64_t token, std::vector<OutOfReach> tensors,
-                                AcquiredLeases acquired) {
+void Participant::stage_for(const std::shared_ptr<Receiver>& subscriber,
+                            const std::shared_ptr<link::BorrowerLink>& link, std::uint64_t token,
+                            std::vector<OutOfReach> tensors, AcquiredLeases acquired) {
   loop_.post([this, weak = std::weak_ptr(subscriber), link, token, tensors = std::move(tensors),
               acquired = std::move(acquired)]() mutable {
     HostCopyRequest::start(context_, tensors, std::move(acquired),
@@ -345,14 +365,13 @@ void ParticipantCore::stage_for(const std::shared_ptr<Receiver>& subscriber,
   });
 }
 
-std::vector<std::shared_ptr<link::PeerMemory>> ParticipantCore::orphaned_memory_of(
-    const Id& owner) {
+std::vector<std::shared_ptr<link::PeerMemory>> Participant::orphaned_memory_of(const Id& owner) {
   if (!domain_.is_dead(owner)) return {};
   return outbound_.orphaned_memory_of(owner);
 }
 
-Shares::Name ParticipantCore::share(const SampleBuilder& sample, std::uint32_t uses,
-                                    Shares::Clock::time_point until, std::uint64_t carrier) {
+Shares::Name Participant::share(const SampleBuilder& sample, std::uint32_t uses,
+                                Shares::Clock::time_point until, std::uint64_t carrier) {
   const memory::Grant grant = sample.max_grant();
   const Shares::Added added =
       context_.shares.add({sample.entry(), sample.issued(), grant}, uses, until, carrier);
@@ -360,7 +379,7 @@ Shares::Name ParticipantCore::share(const SampleBuilder& sample, std::uint32_t u
   return added.name;
 }
 
-void ParticipantCore::end_overdue_shares() {
+void Participant::end_overdue_shares() {
   const auto next = context_.shares.end_overdue();
   if (!next) return;
   const auto rest = std::chrono::ceil<std::chrono::milliseconds>(*next - Shares::Clock::now());
