@@ -187,7 +187,8 @@ TEST_F(Shares, refuse_handles_that_were_cut_changed_or_made_up) {
   EXPECT_NE(refusal(forged, Code::kInvalidArgument).find("key"), std::string::npos);
   forged = shared.handle();
   forged.number = 1000;
-  EXPECT_NE(refusal(forged, Code::kInvalidArgument).find("no share of this number"), std::string::npos);
+  EXPECT_NE(refusal(forged, Code::kInvalidArgument).find("no share of this number"),
+            std::string::npos);
   forged = shared.handle();
   forged.described[0].layout = Layout::contiguous(DType::kUInt64, {128});
   EXPECT_NE(refusal(forged, Code::kInvalidArgument).find("shape"), std::string::npos);
