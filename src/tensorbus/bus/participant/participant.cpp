@@ -144,7 +144,7 @@ Participant::~Participant() {
   for (const auto& publisher : publishers_.living()) publisher->close();
   for (const std::string& marker : publishers_.markers()) domain_.remove_file(marker);
   inbound_.end();
-  queue_rings_.flush();
+  queue_rings_.end();
   outbound_.end();
   context_.queues.reset();
   context_.host_copies.reset();

@@ -227,6 +227,7 @@ void QueueServer::on_wake(const link::QueueWake& woken) {
   if (found == queues_.end()) return;
   found->second.get_ring.woken();
   const Touch touch(*this, found->second);
+  pull(found->second);  // leaves no entry because of its time: the client may end
 }
 
 void QueueServer::on_join_get_ring(const Client& from, const link::JoinGetRing& asked) {

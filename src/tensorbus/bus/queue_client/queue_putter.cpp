@@ -53,10 +53,7 @@ class ShortDescriptor {
 
 }  // namespace
 
-QueuePutter::~QueuePutter() {
-  flush();
-  if (writer_) writer_->end();
-}
+QueuePutter::~QueuePutter() { end(); }
 
 std::shared_ptr<UnderWay::Request> QueuePutter::begin_by_message() {
   auto begun = by_message_.begin();
@@ -130,15 +127,17 @@ void QueuePutter::close_ring() {
   ring_ = Ring::kNone;
 }
 
-// A pull may leave an entry for the next pull because of its time. So there are two messages.
-void QueuePutter::flush() noexcept {
+void QueuePutter::end() noexcept {
   const platform::MutexLock lock(mutex_);
-  const auto server = server_.lock();
-  if (!writer_ || !server) return;
+  if (!writer_) return;
+  writer_->end();
   try {
-    for (int i = 0; i < 2; ++i) server->channel->send(link::QueueWake{address_.queue});
-  } catch (const std::exception&) {  // no memory
+    prepare_wake();
+    if (const auto server = server_.lock()) server->channel->send(std::move(*wake_));
+  } catch (const std::exception&) {  // no memory for the message, which the last put did not need
   }
+  wake_.reset();
+  close_ring();
 }
 
 void QueuePutter::close_if_server_is_gone() {

@@ -32,9 +32,9 @@ class QueuePutter : public std::enable_shared_from_this<QueuePutter> {
   QueuePutter& operator=(const QueuePutter&) = delete;
 
   const QueueAddress& address() const noexcept { return address_; }
-  // Called before this participant returns the leases that its entries in the ring hold: the server
-  // reads the entries first.
-  void flush() noexcept;
+  // Ends the ring, and has the server read its entries. Called before this participant returns
+  // leases: an entry may name memory of the server that only such a lease keeps.
+  void end() noexcept;
   // Unmaps the ring if no process reads it any more.
   void close_if_server_is_gone();
 

@@ -25,9 +25,9 @@ std::shared_ptr<const QueueRings> KeptQueueRings::of(const QueueAddress& address
   return kept_.front();
 }
 
-void KeptQueueRings::flush() noexcept {
+void KeptQueueRings::end() noexcept {
   const platform::MutexLock lock(mutex_);
-  for (const auto& rings : kept_) rings->putter->flush();
+  for (const auto& rings : kept_) rings->putter->end();
 }
 
 void KeptQueueRings::on_session_end() {

@@ -30,8 +30,8 @@ class KeptQueueRings {
   explicit KeptQueueRings(ParticipantContext& participant) : participant_(participant) {}
 
   std::shared_ptr<const QueueRings> of(const QueueAddress& address);
-  // Called at the end of the participant: see QueuePutter::flush().
-  void flush() noexcept;
+  // Called at the end of the participant: see QueuePutter::end().
+  void end() noexcept;
   // Called when a session with a peer has ended. On the event loop only.
   void on_session_end();
 

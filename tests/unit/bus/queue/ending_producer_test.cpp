@@ -6,6 +6,7 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "tensorbus/bus/publisher.hpp"
@@ -77,6 +78,12 @@ class EndingProducer : public ::testing::Test {
   bus::Publisher publisher{"topic", {.reliable = true}, server};
   std::optional<bus::Queue> in{bus::Queue::open(queue.address(), kLong, producer)};
   std::optional<bus::Subscriber> subscriber{std::in_place, "topic", SubscriberOptions{}, producer};
+  // Addresses of closed queues: no message goes to them.
+  const std::vector<std::string> others = [this] {
+    std::vector<std::string> all;
+    for (int i = 0; i < 70; ++i) all.push_back(bus::Queue({}, server).address());
+    return all;
+  }();
   const bool joined = publisher.wait_for_subscribers(1, kLong) == Outcome::kDone &&
                       subscriber->wait_for_publishers(1, kLong) == Outcome::kDone;
 };
@@ -100,6 +107,19 @@ TEST_F(EndingProducer, whose_samples_outlive_it_loses_no_item) {
     end();
     sample = {};
     publish_pattern(publisher, 101);
+  }
+  EXPECT_EQ(next(), 100U);
+  EXPECT_EQ(queue.stats().lost, 0U);
+}
+
+TEST_F(EndingProducer, whose_ring_was_dropped_before_loses_no_item) {
+  {
+    const Pause pause(*server);
+    ASSERT_EQ(put(received(100)), Outcome::kDone);
+    in.reset();
+    for (const std::string& address : others)  // a participant keeps the rings of its last queues
+      (void)bus::Queue::at(address, {}, producer);
+    end();
   }
   EXPECT_EQ(next(), 100U);
   EXPECT_EQ(queue.stats().lost, 0U);
