@@ -28,8 +28,9 @@ constexpr std::uint64_t kOfSample = 512;  // approximate cost of keeping a sampl
 constexpr std::size_t kMaxKnown = 1 << 16;
 // Each held sample costs a slot in the links. Small samples reach this limit if the disk is slow.
 constexpr std::uint32_t kMaxHeld = 16'384;
-// Time limits at the end of recording. kConnecting: for connecting a publisher, since it was first
-// seen. kCopying: for copies from GPUs. kOnTheWay: for a segment that has not arrived.
+// Time limits. kConnecting: at the end, for connecting a publisher, since it was first seen.
+// kCopying: at the end, for copies from GPUs. kOnTheWay: for a segment, or a publisher's reply,
+// that has not arrived.
 constexpr std::chrono::milliseconds kConnecting{5000};
 constexpr std::chrono::milliseconds kCopying{5000};
 constexpr const char* kNotInTime = "it was not copied within 5 s after the recorder was closed";
@@ -238,14 +239,30 @@ void RecordCollector::look_at_topics() {
   const bool all = by_tag_.size() == 1 || now - last_full_look_ >= kFullLook;
   const std::uint64_t begun = clock_.now();
   if (all && by_tag_.size() > 1 && poll(std::chrono::milliseconds(0))) next_search_ = now;
+  bool older_may_come = false;
   for (std::size_t i = 0; i < by_tag_.size(); ++i) {
     Topic& topic = *by_tag_[i];
+    // Asked first: a publisher that replies during the drain may have published before.
+    older_may_come = older_may_come || topic.subscriber.receiver().may_have_older();
     if (topic.has_more || (all && topic.pace.lazy())) topic.has_more = drain(topic, kMaxInTurn);
+    older_may_come = older_may_come || topic.subscriber.receiver().may_have_older();
   }
-  if (!all) return put_collected(complete_until_);
-  last_full_look_ = now;
-  complete_until_ = begun;
-  put_collected(begun);
+  if (all) {
+    last_full_look_ = now;
+    if (!awaits_older(older_may_come)) complete_until_ = begun;
+  }
+  put_collected(complete_until_);
+}
+
+// Returns true if collected samples have to wait for older ones, which takes at most kOnTheWay: a
+// publisher may be stopped, and a copy from a GPU takes time.
+bool RecordCollector::awaits_older(bool may_come) {
+  if (!may_come) {
+    older_since_.reset();
+    return false;
+  }
+  if (!older_since_) older_since_ = last_full_look_;
+  return last_full_look_ - *older_since_ < kOnTheWay;
 }
 
 // Finds topics that may have samples. Returns true if publishers came or went.
@@ -365,6 +382,7 @@ void RecordCollector::require_passing_shortage(Topic& topic) {
 
 // Takes at most `most` samples. Returns true if there may be more.
 bool RecordCollector::drain(Topic& topic, std::size_t most) {
+  const bool older_may_come = topic.subscriber.receiver().may_have_older();
   for (std::size_t i = 0; i < most && !buffer_.stopped(); ++i) {
     const std::uint64_t releases = buffer_.releases();
     const std::uint64_t now = clock_.now();
@@ -383,7 +401,8 @@ bool RecordCollector::drain(Topic& topic, std::size_t most) {
       return true;
     }
     if (outcome != Outcome::kDone) {
-      if (!topic.subscriber.receiver().has_set_aside()) topic.pace.found_nothing(now);
+      if (!older_may_come && !topic.subscriber.receiver().may_have_older())
+        topic.pace.found_nothing(now);
       return false;
     }
     ++topic.taken;

@@ -79,6 +79,7 @@ class RecordCollector {
   bool wait_for_samples(std::chrono::milliseconds at_most);
   bool poll(std::chrono::milliseconds most);
   void look_at_topics();
+  bool awaits_older(bool may_come);
   void look_if_wanted();
   void look_around();
   void subscribe(const std::string& name);
@@ -106,7 +107,7 @@ class RecordCollector {
   const CollectorOptions options_;
   std::optional<NamePattern> pattern_;  // empty: none
   const bus::ParticipantRef participant_;
-  const RecordClock clock_;
+  RecordClock clock_;
   RecordBuffer& buffer_;
   const platform::Fd wake_event_;  // an event: end() or look() was called
   std::atomic<bool> ended_ = false;
@@ -126,7 +127,8 @@ class RecordCollector {
   platform::Clock::time_point next_look_{};    // at all topics
   platform::Clock::time_point next_search_{};  // of the domain
   platform::Clock::time_point last_full_look_{};
-  std::uint64_t complete_until_ = 0;  // all earlier samples are collected
+  std::uint64_t complete_until_ = 0;                          // all earlier samples are collected
+  std::optional<platform::Clock::time_point> older_since_{};  // since then older samples may come
   std::uint64_t last_time_ = 0;
   std::exception_ptr shortage_{};  // caught by in_spite_of_shortage() since the last turn
   bool shortage_logged_ = false;   // a shortage was logged

@@ -309,6 +309,12 @@ bool Receiver::has_set_aside() const {
   return !pending_.empty();
 }
 
+bool Receiver::may_have_older() const {
+  const platform::MutexLock lock(mutex_);
+  return std::ranges::any_of(
+      links_, [](const LinkRef& link) { return link->is_requested() || link->set_aside; });
+}
+
 void Receiver::stop_here() noexcept {
   const platform::MutexLock lock(mutex_);
   stopped_ = true;

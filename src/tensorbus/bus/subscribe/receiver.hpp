@@ -110,6 +110,9 @@ class Receiver {
   // Returns true if the next sample of a publisher was set aside, for example to wait for a copy
   // from a GPU.
   bool has_set_aside() const;
+  // Returns true if the next sample of a publisher was set aside, or a publisher has not replied
+  // yet: samples may come that are older than the received ones.
+  bool may_have_older() const;
   // Ends the wait for these samples: the next try_receive() drops them as not copied.
   void refuse_set_aside(const char* why);
   // Afterwards receives only samples that were published before this call; from each later link,

@@ -29,8 +29,8 @@ class LookPace {
   static constexpr std::chrono::seconds kFast{1};
   static constexpr std::chrono::milliseconds kWindow{10};
   static constexpr int kManyInWindow = 50;
-  static constexpr std::uint64_t kEarly = 1'000'000;  // ns: between reading the clock and the queue
-  static constexpr int kMaxUntimed = 3;               // in a row
+  static constexpr std::uint64_t kEarly = 20'000'000;  // ns: from the clock to the queue
+  static constexpr int kMaxUntimed = 3;                // in a row
 
   // `now`: the wall-clock time at the beginning.
   explicit LookPace(std::uint64_t now) : empty_at_(now) {}

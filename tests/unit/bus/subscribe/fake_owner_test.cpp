@@ -295,10 +295,12 @@ TEST_F(FakeOwner, that_sends_a_segment_late_makes_the_subscriber_ready) {
   ring.push(0, entry_of(0, 64));
   EXPECT_FALSE(subscriber->try_receive());
   EXPECT_FALSE(subscriber->ready());
+  EXPECT_TRUE(subscriber->receiver().may_have_older());
   peer->channel.send(link::SegmentMessage{0, 4096, 0},
                      fds_of(platform::create_sealed_memfd("x", 4096)));
   EXPECT_TRUE(eventually([&] { return subscriber->ready(); }));
   EXPECT_TRUE(subscriber->try_receive());
+  EXPECT_FALSE(subscriber->receiver().may_have_older());
   EXPECT_FALSE(subscriber->ready());
 }
 
@@ -306,8 +308,10 @@ TEST_F(FakeOwner, that_has_not_answered_yet_may_have_published) {
   greet();
   subscriber->receiver().stop_here();
   EXPECT_TRUE(subscriber->receiver().has_left());
+  EXPECT_TRUE(subscriber->receiver().may_have_older());
   peer.reset();
   EXPECT_TRUE(eventually([&] { return !subscriber->receiver().has_left(); }));
+  EXPECT_FALSE(subscriber->receiver().may_have_older());
 }
 
 TEST_F(FakeOwner, that_never_greets_keeps_no_subscriber_that_was_closed) {
