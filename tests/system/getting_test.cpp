@@ -13,7 +13,8 @@ namespace {
 
 using namespace tensorbus::testing;
 
-constexpr int kItemsToGet = 300;  // more than the ring has slots
+constexpr int kItemsAtOnce = 300;  // more than the ring has slots
+constexpr int kEndless = 1 << 30;
 
 struct GetPlace {
   const char* step = "";
@@ -33,9 +34,10 @@ class Getting : public ::testing::TestWithParam<GetPlace> {
   std::string order(const std::string& action) const {
     return GetParam().step + (":" + std::to_string(GetParam().passage) + ":" + action);
   }
-  void put_all() {
-    for (std::uint64_t number = 0; number < kItemsToGet; ++number)
-      ASSERT_EQ(put_number(queue, number, GetParam().with_tensors, 0s), Outcome::kDone);
+  void put_some() {
+    for (int i = 0; i < kItemsAtOnce; ++i, ++put)
+      ASSERT_EQ(put_number(queue, static_cast<std::uint64_t>(put), GetParam().with_tensors, 0s),
+                Outcome::kDone);
   }
   std::vector<int> get_rest() {
     std::vector<int> got;
@@ -47,19 +49,29 @@ class Getting : public ::testing::TestWithParam<GetPlace> {
     }
     return got;
   }
-  static std::vector<int> from(int first) {
+  std::vector<int> from(int first) const {
     std::vector<int> all;
-    for (int number = first; number < kItemsToGet; ++number) all.push_back(number);
+    for (int number = first; number < put; ++number) all.push_back(number);
     return all;
   }
-  void tell_to_get(Peer& getter, int count = kItemsToGet) const {
+  void tell_to_get(Peer& getter, int count = kEndless) const {
     getter.tell("get " + queue.address() + " count=" + std::to_string(count));
   }
-  // How many items it has said that it has.
-  static int said(Peer& getter) {
+  // Puts items until the getter dies: some of them go by message, without these steps. Returns how
+  // many the getter has said that it has.
+  int said_until_it_died(Peer& getter) {
     int count = 0;
-    while (getter.reply() == std::to_string(count)) ++count;
+    while (getter.reply() == std::to_string(count))
+      if (++count == put) put_some();
     return count;
+  }
+  // Puts items until the getter is stopped. Returns how many it has taken by then.
+  int taken_until_it_stopped(Peer& getter) {
+    EXPECT_TRUE(eventually([&] {
+      if (queue.stats().items == 0) put_some();
+      return getter.has_stopped();
+    }));
+    return put - static_cast<int>(queue.stats().items);
   }
 
   bool all_memory_comes_back() const {
@@ -69,50 +81,47 @@ class Getting : public ::testing::TestWithParam<GetPlace> {
   const FreshDomain domain;
   const bus::ParticipantRef server = domain.join();
   bus::Queue queue{{.redeliver = GetParam().redeliver}, server};
+  int put = 0;  // the number of items so far
 };
 
 TEST_P(Getting, a_dead_getter_has_what_it_had_taken) {
-  put_all();
+  put_some();
   Peer getter(domain, order("kill"));
   tell_to_get(getter);
-  const int had = said(getter) + (GetParam().has_it ? 1 : 0);
+  const int had = said_until_it_died(getter) + (GetParam().has_it ? 1 : 0);
   ASSERT_TRUE(eventually([&] { return getter.has_ended(); }));
-  const int left = GetParam().redeliver ? kItemsToGet : kItemsToGet - had;
+  const int left = GetParam().redeliver ? put : put - had;
   EXPECT_TRUE(eventually([&] {
     return queue.stats().lost == (GetParam().redeliver ? 0U : 1U) &&  // finished with the others
            queue.stats().items == static_cast<unsigned>(left);
   }));
-  EXPECT_EQ(get_rest(), from(kItemsToGet - left));
+  EXPECT_EQ(get_rest(), from(put - left));
   EXPECT_TRUE(GetParam().redeliver || all_memory_comes_back());
 }
 
 TEST_P(Getting, others_go_on_beside_a_stopped_getter) {
-  put_all();
+  put_some();
   Peer stopped(domain, order("stop"));
   tell_to_get(stopped);
-  ASSERT_TRUE(stopped.wait_until_stopped());
-  const auto taken = static_cast<int>(kItemsToGet - queue.stats().items);
+  const int taken = taken_until_it_stopped(stopped);
   Peer other(domain);
-  tell_to_get(other, kItemsToGet - taken);
-  for (int number = taken; number < kItemsToGet; ++number)
-    EXPECT_EQ(other.reply(), std::to_string(number));
+  tell_to_get(other, put - taken);
+  for (const int number : from(taken)) EXPECT_EQ(other.reply(), std::to_string(number));
   EXPECT_EQ(other.reply(), "ok");
   stopped.signal(SIGCONT);
   for (int number = 0; number < taken; ++number) EXPECT_EQ(stopped.reply(), std::to_string(number));
-  put_all();  // it goes on with these
-  for (int number = 0; number < kItemsToGet - taken; ++number)
-    EXPECT_EQ(stopped.reply(), std::to_string(number));
-  EXPECT_EQ(stopped.reply(), "ok");
-  EXPECT_EQ(get_rest(), from(kItemsToGet - taken));
+  const int first = put;
+  put_some();  // it goes on with these
+  for (const int number : from(first)) EXPECT_EQ(stopped.reply(), std::to_string(number));
+  stopped.kill_and_wait();
   EXPECT_TRUE(GetParam().redeliver || all_memory_comes_back());
 }
 
 TEST_P(Getting, a_stopped_getter_takes_nothing_after_the_end) {
-  put_all();
+  put_some();
   Peer stopped(domain, order("stop"));
   tell_to_get(stopped);
-  ASSERT_TRUE(stopped.wait_until_stopped());
-  const auto taken = static_cast<int>(kItemsToGet - queue.stats().items);
+  const int taken = taken_until_it_stopped(stopped);
   queue.shutdown(true);
   stopped.signal(SIGCONT);
   for (int number = 0; number < taken; ++number) EXPECT_EQ(stopped.reply(), std::to_string(number));

@@ -91,6 +91,12 @@ class Peer {
     ended_ = !WIFSTOPPED(status_);
     return !ended_;
   }
+  // Returns true once, if it was stopped since the last call. Does not wait.
+  bool has_stopped() {
+    if (ended_ || ::waitpid(pid_, &status_, WUNTRACED | WNOHANG) != pid_) return false;
+    ended_ = !WIFSTOPPED(status_);
+    return !ended_;
+  }
   void kill_and_wait() {
     signal(SIGKILL);
     (void)exit_status();
