@@ -18,12 +18,14 @@ from typing import Any
 
 from support.bridge.certificates import write_certificates
 from support.bridge.machines import Machine, Machines
-from support.harness import here_first
+from support.harness import SANITIZED, here_first
 
 PORT = 7447
 TIMEOUT = 5.0  # seconds for which a session waits for a connection
 BUDGET = 256 << 20  # bytes of each bridge
-MAX_PRIVATE = 256 << 20  # bytes of a bridge that belong to no budget: Python, and what waits
+# Bytes of a bridge that belong to no budget: Python, and what waits; and freed memory, which a
+# sanitizer keeps.
+MAX_PRIVATE = (1024 if SANITIZED else 256) << 20
 CALM_EVERY = 20  # faults
 PATIENCE = 60.0  # seconds for what must happen in a calm
 SLACK = 8  # descriptors

@@ -309,6 +309,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.timeout(600)  # it only computes
 @pytest.mark.parametrize("redeliver", [False, True])
 @pytest.mark.parametrize("case", CASES)
 def test_every_order_gives_each_item_to_one_getter(case: str, redeliver: bool) -> None:
