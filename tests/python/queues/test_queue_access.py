@@ -33,7 +33,7 @@ GETS: dict[str, Callable[[tb.Queue[Any]], Any]] = {
 @pytest.mark.parametrize("get", GETS.values(), ids=GETS)
 def test_an_array_is_written_to_by_its_getter_alone(get: Callable[[tb.Queue[Any]], Any]) -> None:
     with tb.Queue() as queue:
-        sent = tb.empty(COUNT)
+        sent = tb.empty(COUNT, "float64")
         sent[:] = 1
         queue.put({"data": sent})
         got = get(queue)["data"]
@@ -125,7 +125,7 @@ def test_a_shared_queue_shows_writes_to_all(elsewhere: Elsewhere) -> None:
         tell(is_shared(got))
 
     with tb.Queue(name="jobs", shared=True, access="shared") as queue:
-        sent = tb.empty(COUNT, shared=True)
+        sent = tb.empty(COUNT, "float64", shared=True)
         sent[:] = 1
         other = elsewhere.start(write, "jobs")
         queue.put(sent)
