@@ -98,9 +98,12 @@ class TimeSynchronizer {
   }
 
  private:
+  // Samples that are taken without a look at the deadline.
+  static constexpr std::size_t kMaxTaken = 64;
+
   struct Topic {
     Subscriber subscriber;
-    std::uint32_t left = 0;  // how many more samples to take in this turn
+    bool may_have_more = true;  // in this turn
     bool watched = false;
     std::uint64_t received = 0;
     std::uint64_t invalid = 0;
@@ -189,36 +192,34 @@ inline std::optional<std::vector<Sample>> TimeSynchronizer::try_receive() {
   return internal::set_or_nothing(outcome, std::move(set));
 }
 
-// Takes samples until a set is complete, at most queue_size of each topic. kTimedOut: there is
-// none; `more` says whether more samples may be there.
+// Takes samples until a set is complete. kTimedOut: there is none; `more` says whether more samples
+// may be there.
 inline Outcome TimeSynchronizer::next(std::vector<Sample>& set, bool& more) {
   if (topics_.empty()) throw Error(Code::kClosed, "this synchronizer was moved from");
   set.clear();
-  more = false;
-  for (Topic& each : topics_) each.left = options_.queue_size;
-  while (const auto index = most_behind()) {
-    Topic& topic = topics_[*index];
+  for (Topic& each : topics_) each.may_have_more = true;
+  std::optional<std::size_t> index = most_behind();
+  for (std::size_t taken = 0; index && taken < kMaxTaken; ++taken, index = most_behind()) {
     Sample sample;
     const Outcome outcome = take(*index, sample);
     if (outcome == Outcome::kHoldLimit) return outcome;
-    if (outcome != Outcome::kDone) {
-      topic.left = 0;
-      continue;
-    }
-    if (--topic.left == 0) more = true;
+    topics_[*index].may_have_more = outcome == Outcome::kDone;
+    if (outcome != Outcome::kDone) continue;
     const std::int64_t time = time_of(*index, sample);
     if (matcher_.add(*index, time, std::move(sample), set)) return Outcome::kDone;
   }
+  more = index.has_value();
   for (std::size_t i = 0; i < topics_.size(); ++i)
-    if (!topics_[i].watched && matcher_.topics()[i].waiting.empty()) return Outcome::kClosed;
+    if (!more && !topics_[i].watched && matcher_.topics()[i].waiting.empty())
+      return Outcome::kClosed;
   return Outcome::kTimedOut;
 }
 
-// Returns the topic whose times are most behind, of those with more to take in this turn.
+// Returns the topic whose times are most behind, of those that may have more samples now.
 inline std::optional<std::size_t> TimeSynchronizer::most_behind() const {
   std::optional<std::size_t> found;
   for (std::size_t i = 0; i < topics_.size(); ++i)
-    if (topics_[i].left > 0 &&
+    if (topics_[i].may_have_more &&
         (!found || matcher_.topics()[i].newest < matcher_.topics()[*found].newest))
       found = i;
   return found;

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import select
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import suppress
 from threading import RLock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,8 @@ Samples = tuple[Sample[Any], ...]
 _SIGNAL_SLICE = 0.1
 # Sets in a row that an event loop's task may get without a wait; then other tasks get a turn.
 _MAX_READY_IN_A_ROW = 64
+# Samples that are taken without a look at the deadline.
+_MAX_TAKEN = 64
 
 
 @public
@@ -96,10 +98,11 @@ class TimeSynchronizer(Closing):
         self._closed = False
         self._ready_in_a_row = 0
         self._lock = RLock()  # reentrant: a signal handler may close this object
-        self._ended: dict[int, Closed] = {}  # these subscribers' descriptors are not watched
+        self._ended: dict[int, Closed] = {}  # streams that have ended, and closed subscribers
+        self._watched: set[int] = set()
         self._epoll = select.epoll()
-        for each in self._subscribers:
-            self._epoll.register(each.fileno(), select.EPOLLIN)
+        for index in range(count):
+            self._watch(index, True)
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -215,63 +218,69 @@ class TimeSynchronizer(Closing):
 
         Returned samples stay valid. Any thread may call it. A second call does nothing.
         """
+        self._closed = True
         for each in self._subscribers:
             each.close()
         with self._lock:
-            self._closed = True
             self._matcher.clear()
 
     def _next(self) -> tuple[Samples | None, bool]:
         """Takes samples until a set is complete, from the topic first whose times are most behind.
 
-        It takes at most `queue_size` samples of each topic.
-
         Returns:
-            The set, or None; and whether more samples may be there, if there is no set.
+            The set, or None; and whether more samples may be there.
         """
         with self._lock:
             if self._closed:
                 raise Closed("the synchronizer is closed")
-            left = dict.fromkeys(range(len(self._subscribers)), self._queue_size)
-            more = False
-            while left:
+            left = list(range(len(self._subscribers)))  # those that may have more
+            for _ in range(_MAX_TAKEN):
+                if not left:
+                    break
                 index = min(left, key=self._newest)
                 sample = self._taken(index)
                 if sample is None:
-                    del left[index]
+                    left.remove(index)
                     continue
-                left[index] -= 1
-                if left[index] == 0:
-                    del left[index]
-                    more = True
                 found = self._matcher.add(index, self._read_time(index, sample), sample)
                 if found is not None:
                     return tuple(found), True
+            else:
+                return None, True
             for index, error in self._ended.items():
                 if not self._matcher.topics[index].waiting:
                     raise error.with_traceback(None)
-            return None, more
+            for index in self._ended:  # before a wait, which their descriptors would end
+                self._watch(index, False)
+            return None, False
 
     def _newest(self, index: int) -> float:
         newest = self._matcher.topics[index].newest
-        return -1e19 if newest is None else newest  # before any time of 64 bits
+        return -math.inf if newest is None else newest
 
     def _taken(self, index: int) -> Sample[Any] | None:
-        subscriber = self._subscribers[index]
         try:
-            sample = subscriber.try_receive()
+            sample = self._subscribers[index].try_receive()
         except Closed as error:
-            # Its descriptor stays readable, which would end every wait.
-            with suppress(OSError):
-                self._epoll.unregister(subscriber.fileno())
             self._ended[index] = error
             return None
         if sample is not None:
             self._received[index] += 1
         if index in self._ended:  # another publisher has begun the stream again
             del self._ended[index]
-            self._epoll.register(subscriber.fileno(), select.EPOLLIN)
+            self._watch(index, True)
         return sample
+
+    def _watch(self, index: int, watched: bool) -> None:
+        if watched == (index in self._watched):
+            return
+        descriptor = self._subscribers[index].fileno()
+        if watched:
+            self._epoll.register(descriptor, select.EPOLLIN)
+            self._watched.add(index)
+        else:
+            self._watched.discard(index)
+            self._epoll.unregister(descriptor)
 
     def _read_time(self, index: int, sample: Sample[Any]) -> int:
         try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensorbus._aio.callbacks import RAISED, Callback, Mode, is_cancelled, outcome_of
 from tensorbus._aio.failures import Failures
-from tensorbus._base.errors import Closed, Error, HoldLimit, OutOfMemory
+from tensorbus._base.errors import Closed, Error, MessageError, TypeMismatch
 from tensorbus._topics.parents import Parents
 from tensorbus._topics.time_synchronizer import Samples, TimeSynchronizer
 
@@ -107,10 +107,10 @@ class SynchronizedCallback:
     def _reported(self, error: Exception) -> float:
         """Reports why there is no set. Returns seconds until the next try.
 
-        An error that stays, such as a full `max_held`, is reported once; a sample without a valid
-        time each time, as it is dropped.
+        An error that stays, such as `HoldLimit`, is reported once. The others are reported each
+        time: a sample without a valid time is dropped, and a publisher is refused once.
         """
-        if not isinstance(error, HoldLimit | OutOfMemory):
+        if not isinstance(error, Error) or isinstance(error, MessageError | TypeMismatch):
             self._failures.report(error, self.label)
             return 0
         if self._stuck is not type(error):
