@@ -247,8 +247,8 @@ TEST_F(Synchronized, it_can_be_moved) {
 TEST_F(Synchronized, an_executor_calls_back_with_the_sets) {
   Executor executor;
   std::vector<Value> heard;
-  const Executor::Token token =
-      executor.on_samples(pairs(), [&](std::vector<Sample> set) { heard = stamps_of(set); });
+  const Executor::Token token = executor.on_samples(
+      pairs(), [&](std::vector<Sample> set) { heard = stamps_of(std::move(set)); });
   publish(left, 1);
   publish(right, 1);
   while (heard.empty()) (void)executor.poll_once(kLong);

@@ -123,7 +123,7 @@ def test_an_error_names_topic_and_field_that_are_missing(message: object) -> Non
         with pytest.raises(
             tb.MessageError, match=r"topic 'topic/1': a .* without the field 'stamp'"
         ):
-            pairs.try_receive()
+            pairs.receive(PATIENCE)
 
 
 def test_what_the_function_raises_is_raised_and_the_sample_dropped() -> None:
