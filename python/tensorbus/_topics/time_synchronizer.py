@@ -98,7 +98,7 @@ class TimeSynchronizer(Closing):
         self._closed = False
         self._ready_in_a_row = 0
         self._lock = RLock()  # reentrant: a signal handler may close this object
-        self._ended: dict[int, Closed] = {}  # streams that have ended, and closed subscribers
+        self._ended: dict[int, str] = {}  # streams that have ended, closed subscribers; why
         self._watched: set[int] = set()
         self._epoll = select.epoll()
         for index in range(count):
@@ -247,9 +247,9 @@ class TimeSynchronizer(Closing):
                     return tuple(found), True
             else:
                 return None, True
-            for index, error in self._ended.items():
+            for index, text in self._ended.items():
                 if not self._matcher.topics[index].waiting:
-                    raise error.with_traceback(None)
+                    raise Closed(text)
             for index in self._ended:  # before a wait, which their descriptors would end
                 self._watch(index, False)
             return None, False
@@ -262,7 +262,7 @@ class TimeSynchronizer(Closing):
         try:
             sample = self._subscribers[index].try_receive()
         except Closed as error:
-            self._ended[index] = error
+            self._ended[index] = str(error)
             return None
         if sample is not None:
             self._received[index] += 1
