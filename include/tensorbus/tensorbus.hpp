@@ -26,6 +26,8 @@
 #include <tensorbus/share.hpp>
 #include <tensorbus/standard_messages.hpp>
 #include <tensorbus/subscriber.hpp>
+#include <tensorbus/sync/sample_time.hpp>
+#include <tensorbus/sync/time_synchronizer.hpp>
 #include <tensorbus/tensor.hpp>
 #include <tensorbus/typed_message.hpp>
 #include <tensorbus/values/array_view.hpp>

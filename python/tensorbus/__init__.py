@@ -54,7 +54,12 @@ with interrupts_later():
     from tensorbus._topics.subscriber import Subscriber
 
 if TYPE_CHECKING:
-    from tensorbus._base.stats import PublisherStats, QueueStats, SubscriberStats
+    from tensorbus._base.stats import (
+        PublisherStats,
+        QueueStats,
+        SubscriberStats,
+        TimeSynchronizerStats,
+    )
     from tensorbus._files.mapped_file import MappedFile, flush, map_file
     from tensorbus._inspection.inspection import inspect
     from tensorbus._inspection.rates import PublisherRate, rates
@@ -93,6 +98,7 @@ if TYPE_CHECKING:
         wait_for_node,
         wait_for_topic,
     )
+    from tensorbus._topics.time_synchronizer import TimeSynchronizer
     from tensorbus._topics.wait_any import wait_any
     from tensorbus.messages import Message, MessageHeader, MessageType
     from tensorbus.messages._standard import *  # noqa: F403
@@ -187,6 +193,8 @@ __all__ = [
     "SyncRateExecutor",
     "SystemCallError",
     "TensorMessage",
+    "TimeSynchronizer",
+    "TimeSynchronizerStats",
     "Timeout",
     "Timer",
     "TimestampMessage",
@@ -224,7 +232,7 @@ public(Memory)
 _LATER = {
     name: f"tensorbus.{module}"
     for module, names in {
-        "_base.stats": "PublisherStats QueueStats SubscriberStats",
+        "_base.stats": "PublisherStats QueueStats SubscriberStats TimeSynchronizerStats",
         "_files.mapped_file": "MappedFile flush map_file",
         "_pools.worker_pool": "WorkerPool",
         "_inspection.inspection": "inspect",
@@ -244,6 +252,7 @@ _LATER = {
         "_topics.async_subscriber": "AsyncSubscriber",
         "_topics.listing": "NodeInfo PublisherInfo TopicInfo list_nodes list_topics wait_for_node "
         "wait_for_topic",
+        "_topics.time_synchronizer": "TimeSynchronizer",
         "_topics.wait_any": "wait_any",
         "nodes": "AsyncExecutor Client Node Parameter RateExecutor Service Subscription "
         "SyncRateExecutor Timer run",

@@ -95,6 +95,17 @@ def receive() -> list[Any]:
     return found
 
 
+def receive_pairs() -> None:
+    both = [tb.Subscriber("left"), tb.Subscriber("right", tb.ImageMessage)]
+    with tb.TimeSynchronizer(both, tolerance=0.01, queue_size=4, time="stamp") as pairs:
+        for left, right in pairs:
+            print(left.header.topic, right.data)
+        maybe: tuple[tb.Sample, ...] | None = pairs.try_receive()
+        stats: tb.TimeSynchronizerStats = pairs.stats
+        print(maybe, pairs.receive(timeout=1), stats.sets, stats.dropped, pairs.topics)
+    tb.TimeSynchronizer(both, tolerance=0, time=lambda sample: sample.header.timestamp_ns).close()
+
+
 async def receive_async() -> None:
     async with tb.AsyncSubscriber("topic", timeout=1.0) as subscriber:
         sample: tb.Sample = await subscriber.receive()
