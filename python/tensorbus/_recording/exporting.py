@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +11,9 @@ from typing import Any, NamedTuple
 from tensorbus._base.errors import InvalidArgument, Unsupported
 from tensorbus._base.text import json_text
 from tensorbus._recording.left_out import LeftOut
+from tensorbus._recording.message_parts import MessageParts, unused
 from tensorbus._recording.recording import END, Recording
+from tensorbus._topics.preview import red_first
 from tensorbus._topics.sample import Sample
 
 FORMATS = ("npy", "npz", "safetensors", "png", "jpg")
@@ -93,16 +94,15 @@ def _encoded(
     sample: Sample[Any], start: str, encode: Encode
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The JSON line of a message, and its files by name; names begin with `start`."""
-    tensors: dict[str, Any] = {}
-    rest = _without_tensors(sample.data, "", tensors)
-    names, contents = encode(start, tensors) if tensors else ({}, {})
+    parts = MessageParts(sample.data)
+    names, contents = encode(start, parts) if parts.tensors else ({}, {})
     header = sample.header
     line = {
         "topic": header.topic,
         "sequence": header.sequence,
         "timestamp_ns": header.timestamp_ns,
         "files": names,
-        "data": rest,
+        "data": parts.values,
     }
     return line, contents
 
@@ -126,58 +126,18 @@ def _file_names(names: Iterable[str]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for name in names:
-        found[name] = _unused(_file_name(name), found.values())
+        found[name] = unused(_file_name(name), found.values())
     return found
 
 
-def _unused(name: str, used: Collection[str]) -> str:
-    """The name, with a number appended if it is in use."""
-    found, number = name, 1
-    while found in used:
-        number += 1
-        found = f"{name}_{number}"
-    return found
-
-
-def _without_tensors(value: Any, path: str, tensors: dict[str, Any]) -> Any:
-    """The value for JSON. Its arrays are moved into `tensors`, under their paths in the message."""
-    import numpy as np
-
-    if isinstance(value, np.ndarray) or type(value).__module__ == "torch":
-        name = _unused(path or "data", tensors)
-        tensors[name] = value
-        return {"tensor": name}
-    if isinstance(value, np.generic):
-        return _without_tensors(value.item(), path, tensors)
-    if isinstance(value, dict):
-        return {
-            str(key): _without_tensors(item, _within(path, key), tensors)
-            for key, item in value.items()
-        }
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [
-            _without_tensors(item, _within(path, index), tensors)
-            for index, item in enumerate(value)
-        ]
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return {"base64": base64.b64encode(value).decode()}
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return repr(value)
-
-
-def _within(path: str, key: object) -> str:
-    return f"{path}.{key}" if path else str(key)
-
-
-Encode = Callable[[str, dict[str, Any]], tuple[dict[str, str], dict[str, bytes]]]
-"""From a prefix of file names and tensors by name: each tensor's file name, and the files."""
+Encode = Callable[[str, MessageParts], tuple[dict[str, str], dict[str, bytes]]]
+"""From a prefix of file names and a message: each tensor's file name, and the files."""
 
 
 def _npy() -> Encode:
-    def encode(start: str, tensors: dict[str, Any]) -> tuple[dict[str, str], dict[str, bytes]]:
-        names = {key: f"{start}.{name}.npy" for key, name in _file_names(tensors).items()}
-        return names, {names[key]: _npy_bytes(tensors[key]) for key in names}
+    def encode(start: str, parts: MessageParts) -> tuple[dict[str, str], dict[str, bytes]]:
+        names = {key: f"{start}.{name}.npy" for key, name in _file_names(parts.tensors).items()}
+        return names, {names[key]: _npy_bytes(parts.tensors[key]) for key in names}
 
     return encode
 
@@ -191,15 +151,15 @@ def _npy_bytes(tensor: Any) -> bytes:
 
 
 def _npz() -> Encode:
-    def encode(start: str, tensors: dict[str, Any]) -> tuple[dict[str, str], dict[str, bytes]]:
+    def encode(start: str, parts: MessageParts) -> tuple[dict[str, str], dict[str, bytes]]:
         import zipfile
 
         # Not numpy.savez: a key may be the name of one of its arguments.
         name, out = f"{start}.npz", BytesIO()
         with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as file:
-            for key, tensor in tensors.items():
+            for key, tensor in parts.tensors.items():
                 file.writestr(f"{key}.npy", _npy_bytes(tensor))
-        return dict.fromkeys(tensors, name), {name: out.getvalue()}
+        return dict.fromkeys(parts.tensors, name), {name: out.getvalue()}
 
     return encode
 
@@ -207,12 +167,12 @@ def _npz() -> Encode:
 def _safetensors() -> Encode:
     from safetensors.numpy import save  # type: ignore[import-not-found, unused-ignore]
 
-    def encode(start: str, tensors: dict[str, Any]) -> tuple[dict[str, str], dict[str, bytes]]:
+    def encode(start: str, parts: MessageParts) -> tuple[dict[str, str], dict[str, bytes]]:
         import numpy as np
 
         name = f"{start}.safetensors"
-        content = save({key: np.ascontiguousarray(one) for key, one in tensors.items()})
-        return dict.fromkeys(tensors, name), {name: content}
+        content = save({key: np.ascontiguousarray(one) for key, one in parts.tensors.items()})
+        return dict.fromkeys(parts.tensors, name), {name: content}
 
     return encode
 
@@ -220,12 +180,14 @@ def _safetensors() -> Encode:
 def _images(suffix: str) -> Encode:
     from PIL import Image
 
-    def encode(start: str, tensors: dict[str, Any]) -> tuple[dict[str, str], dict[str, bytes]]:
-        names = {key: f"{start}.{name}.{suffix}" for key, name in _file_names(tensors).items()}
+    def encode(start: str, parts: MessageParts) -> tuple[dict[str, str], dict[str, bytes]]:
+        file_names = _file_names(parts.tensors)
+        names = {key: f"{start}.{name}.{suffix}" for key, name in file_names.items()}
         contents = {}
         for key, name in names.items():
             out = BytesIO()
-            image = Image.fromarray(_pixels(key, tensors[key], _CHANNELS[suffix]))
+            pixels = _pixels(key, parts.tensors[key], _CHANNELS[suffix])
+            image = Image.fromarray(red_first(pixels, parts.encodings.get(key)))
             image.save(out, _PILLOW_NAMES[suffix])
             contents[name] = out.getvalue()
         return names, contents
