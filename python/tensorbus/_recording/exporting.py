@@ -12,6 +12,7 @@ from tensorbus._base.errors import InvalidArgument, Unsupported
 from tensorbus._base.text import json_text
 from tensorbus._recording.left_out import LeftOut
 from tensorbus._recording.message_parts import MessageParts, unused
+from tensorbus._recording.plain_messages import plain_data
 from tensorbus._recording.recording import END, Recording
 from tensorbus._topics.preview import red_first
 from tensorbus._topics.sample import Sample
@@ -94,7 +95,7 @@ def _encoded(
     sample: Sample[Any], start: str, encode: Encode
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The JSON line of a message, and its files by name; names begin with `start`."""
-    parts = MessageParts(sample.data)
+    parts = MessageParts(plain_data(sample, "numpy"))
     names, contents = encode(start, parts) if parts.tensors else ({}, {})
     header = sample.header
     line = {

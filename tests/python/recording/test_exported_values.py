@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,19 @@ pytest.importorskip("typer")
 
 BLUE = (250, 100, 5, 200)  # if blue is first; the last is alpha
 RED_FIRST = (5, 100, 250, 200)
+
+
+@dataclass
+class Box(tb.Message, name="test.exports.Box"):
+    corner: np.ndarray[Any, Any]
+    label: str
+
+
+@dataclass
+class Seen(tb.Message, name="test.exports.Seen"):
+    header: tb.HeaderMessage
+    boxes: list[Box]
+    camera: tb.ImageMessage
 
 
 def exported(path: Path, kind: str) -> Path:
@@ -75,3 +91,28 @@ def test_an_encoding_counts_for_the_images_of_its_own_message(tmp_path: Path) ->
     assert [image.getpixel((0, 0)) for image in found] == [RED_FIRST[:3], BLUE[:3]]
     line = parsed((folder / "messages.jsonl").read_text())
     assert line["data"]["left"]["encoding"] == "bgr8"
+
+
+def test_messages_in_messages_are_objects_whose_types_need_not_be_known(tmp_path: Path) -> None:
+    path, folder = tmp_path / "run.mcap", tmp_path / "out"
+    image = tb.ImageMessage(np.full((4, 4, 3), 7, np.uint8), encoding="bgr8")
+    seen = Seen(tb.HeaderMessage(5, 6, "map"), [Box(np.arange(2.0), "cup")], image)
+    record(path, {"a": [seen], "b": [{"inner": seen.header}]}, {"a": Seen})
+    # In a process that has not defined the classes.
+    command = ["recording", "export", str(path), "-o", str(folder), "--format", "npz"]
+    subprocess.run([sys.executable, "-m", "tensorbus", *command], check=True)
+    line = parsed((folder / "a/messages.jsonl").read_text())
+    header = {"stamp_sec": 5, "stamp_nanosec": 6, "frame_id": "map", "sequence": 0}
+    assert line["data"] == {
+        "header": header,
+        "boxes": [{"corner": {"tensor": "boxes.0.corner"}, "label": "cup"}],
+        "camera": {
+            "data": {"tensor": "camera.data"},
+            "encoding": "bgr8",
+            "width": 4,
+            "height": 4,
+        },
+    }
+    arrays = np.load(folder / "a" / line["files"]["boxes.0.corner"])
+    assert arrays["boxes.0.corner"].tolist() == [0.0, 1.0]
+    assert parsed((folder / "b/messages.jsonl").read_text())["data"] == {"inner": header}
