@@ -154,7 +154,7 @@ def export_(
     start: Start = 0.0,
     end: End = None,
 ) -> None:
-    """Write tensors to files of arrays or images, or to videos, and other values to lines of JSON."""
+    """Write tensors to files of arrays, images or videos, and other values to lines of JSON."""
     found = Recording(file, library="numpy")
     try:
         done = export(found, output, topics or [], format, **_bounds(found, start, end))

@@ -101,7 +101,9 @@ class RecordedTensor:
             raise InvalidArgument(
                 f"a tensor of {self.dtype} {self.shape} lies outside of its message: {error}"
             ) from None
-        return array if array.flags.aligned else numpy_arrays.of_each(lambda part: part.copy(), array)
+        if array.flags.aligned:
+            return array
+        return numpy_arrays.of_each(lambda elements: elements.copy(), array)
 
 
 def _writable(data: memoryview) -> Any:

@@ -1,15 +1,6 @@
 """Messages of ROS as messages of Tensorbus.
 
-| ROS | Tensorbus |
-|---|---|
-| `sensor_msgs/Image` | `ImageMessage` |
-| `sensor_msgs/PointCloud2` | `PointCloudMessage` |
-| `geometry_msgs/Pose`, `PoseStamped` | `PoseMessage` |
-| `geometry_msgs/Transform`, `TransformStamped` | `TransformMessage` |
-| `std_msgs/String`, `Int8` to `UInt64`, `Float32`, `Float64`, `Header` | `StringMessage` and so on |
-| `std_msgs/Float32MultiArray` and the like | `ArrayMessage` |
-| `builtin_interfaces/Time` | `TimestampMessage` |
-| all others | dicts of their fields |
+docs/recording.md, section "ROS bags", has the table of types.
 """
 
 from __future__ import annotations
