@@ -14,6 +14,7 @@ import pytest
 
 import tensorbus as tb
 from recorded_topics import record
+from support.harness import PATIENCE
 from support.mcap_files import add_json
 from tensorbus._recording.message_data import decode, encode
 from tensorbus._recording.recorded_tensor import DTYPES
@@ -62,11 +63,13 @@ MESSAGES: list[Any] = [
 @pytest.mark.parametrize("compress", [None, "zstd"])
 def test_decoded_messages_are_those_of_a_recording(tmp_path: Path, compress: str | None) -> None:
     path = tmp_path / "run.mcap"
-    with tb.Publisher("topic", reliable=True) as publisher:
-        with tb.Recorder(path, "topic", reliable=True, compress=compress):
-            assert publisher.wait_for_subscribers(timeout=60)
-            for message in MESSAGES:
-                publisher.publish(message)
+    with (
+        tb.Publisher("topic", reliable=True) as publisher,
+        tb.Recorder(path, "topic", reliable=True, compress=compress),
+    ):
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        for message in MESSAGES:
+            publisher.publish(message)
     recorded = [sample.data for sample in tb.Recording(path)]
     found = decoded(path)
     assert len(found) == len(MESSAGES)
