@@ -15,57 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # By their numbers in the protocol (docs/internals/protocol.md, section 4); 0 is not a dtype.
-DTYPES = [
-    "-",
-    "bool",
-    "uint8",
-    "int8",
-    "uint16",
-    "int16",
-    "uint32",
-    "int32",
-    "uint64",
-    "int64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-    "complex32",
-    "float8_e4m3fn",
-    "float8_e4m3fnuz",
-    "float8_e5m2",
-    "float8_e5m2fnuz",
-    "float8_e8m0fnu",
-    "float4_e2m1fn_x2",
-    "float8_e3m4",
-    "float8_e4m3",
-    "float8_e4m3b11fnuz",
-    "float6_e2m3fn",
-    "float6_e3m2fn",
-    "float4_e2m1fn",
-    "bcomplex32",
-    "int1",
-    "int2",
-    "int3",
-    "int4",
-    "int5",
-    "int6",
-    "int7",
-    "uint1",
-    "uint2",
-    "uint3",
-    "uint4",
-    "uint5",
-    "uint6",
-    "uint7",
-    "bits8",
-    "bits16",
-    "bits1x8",
-    "bits2x4",
-    "bits4x2",
-]
+_NAMES = (
+    "- bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64 "
+    "complex64 complex128 complex32 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz "
+    "float8_e8m0fnu float4_e2m1fn_x2 float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float6_e2m3fn "
+    "float6_e3m2fn float4_e2m1fn bcomplex32 int1 int2 int3 int4 int5 int6 int7 uint1 uint2 uint3 "
+    "uint4 uint5 uint6 uint7 bits8 bits16 bits1x8 bits2x4 bits4x2"
+)
+DTYPES = _NAMES.split()
 _ITEM_BYTES = {
     **dict.fromkeys(("uint16", "int16", "float16", "bfloat16", "bits16"), 2),
     **dict.fromkeys(("uint32", "int32", "float32", "complex32", "bcomplex32"), 4),
