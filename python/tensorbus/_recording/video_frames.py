@@ -126,6 +126,9 @@ class _Reader:
         try:
             self._container = av.open(path)
             self._stream = self._container.streams.video[0]
+            # Without threads, which a forked child would wait for when it frees the decoder. They
+            # would not be faster: a frame of these videos is one slice.
+            self._stream.codec_context.thread_count = 1
         except (av.InvalidDataError, IndexError) as error:
             raise InvalidArgument(f"file {path!r} is no video, or is incomplete: {error}") from None
         self._places: list[int] = []
