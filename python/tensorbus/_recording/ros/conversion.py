@@ -35,7 +35,8 @@ def converted(message: Any) -> Any:
 def plain_message(value: Any) -> Any:
     """A message as a dict of its fields, and messages in it likewise. Arrays stay arrays."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain_message(getattr(value, field.name)) for field in fields(value)}
+        names = [field.name for field in fields(value) if field.name != "__msgtype__"]
+        return {name: plain_message(getattr(value, name)) for name in names}
     if isinstance(value, list):
         return [plain_message(item) for item in value]
     return value
