@@ -126,8 +126,8 @@ class _Reader:
         try:
             self._container = av.open(path)
             self._stream = self._container.streams.video[0]
-            # Without threads, which a forked child would wait for when it frees the decoder. They
-            # would not be faster: a frame of these videos is one slice.
+            # No threads, here and for the conversion of colours: a forked child would wait for
+            # them for ever when it frees this decoder.
             self._stream.codec_context.thread_count = 1
         except (av.InvalidDataError, IndexError) as error:
             raise InvalidArgument(f"file {path!r} is no video, or is incomplete: {error}") from None
@@ -156,7 +156,7 @@ class _Reader:
                 f"not the one that {INDEX!r} describes"
             )
         self._next = index + 1
-        return frame.to_ndarray(format="rgb24")
+        return frame.to_ndarray(format="rgb24", threads=1)
 
     def close(self) -> None:
         self._decoder = iter(())
