@@ -50,7 +50,8 @@ def decode(data: bytes | memoryview) -> MessageData:
             raise InvalidArgument("the head of the message is damaged")
         if count > end // _TENSOR.size:
             raise InvalidArgument(f"{count} tensors do not fit into the head of the message")
-        place, tensors = _HEAD.size, []
+        place = _HEAD.size
+        tensors: list[RecordedTensor] = []
         for _ in range(count):
             place = _decode_tensor(view, place, end, tensors)
     except struct.error as error:
@@ -62,6 +63,7 @@ def decode(data: bytes | memoryview) -> MessageData:
 
 def _decode_tensor(view: memoryview, place: int, end: int, tensors: list[RecordedTensor]) -> int:
     """Adds the tensor whose entry begins at `place`; returns where the entry ends."""
+    dims: int
     dtype, flags, dims, device, ordinal, offset = _TENSOR.unpack_from(view, place)
     if dims > _MAX_DIMS or not 0 < dtype < len(DTYPES):
         raise InvalidArgument(f"a tensor of dtype {dtype} with {dims} dimensions")
@@ -116,7 +118,8 @@ def _strides(shape: list[int]) -> list[int]:
     >>> _strides([4, 3, 2])
     [6, 2, 1]
     """
-    strides, step = [], 1
+    strides: list[int] = []
+    step = 1
     for size in reversed(shape):
         strides.insert(0, step)
         step *= max(size, 1)

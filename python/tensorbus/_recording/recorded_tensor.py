@@ -77,8 +77,8 @@ class RecordedTensor:
         array = self._array(_writable(self._data))
         if min(array.strides, default=0) < 0:
             array = array.copy()
-        tensor = torch_tensors.from_array(array, self.dtype)
-        tensor = torch_tensors.finished(tensor, self.flags)
+        plain = torch_tensors.from_array(array, self.dtype)
+        tensor: Any = torch_tensors.finished(plain, self.flags)
         if self.published_on != self.device:
             tensor.published_on = self.published_on
         return tensor
@@ -113,7 +113,7 @@ def _writable(data: memoryview) -> Any:
     if not first.size:
         return bytearray()
     buffer = (ctypes.c_ubyte * first.size).from_address(first.ctypes.data)
-    buffer.keeper = first  # type: ignore[attr-defined]
+    buffer.keeper = first
     return buffer
 
 

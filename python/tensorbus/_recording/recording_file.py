@@ -23,7 +23,7 @@ class RecordingFile:
     def __init__(self, file: IO[bytes]) -> None:
         from mcap.writer import Writer
 
-        self._writer = Writer(file, use_chunking=False)
+        self._writer: Any = Writer(file, use_chunking=False)
         self._writer.start(library="tensorbus")
         self._participant = secrets.token_hex(16)
         self._channels: dict[tuple[str, type[Any] | None], int] = {}
@@ -62,7 +62,7 @@ class RecordingFile:
             schema = self._writer.register_schema(name, ENCODING, definition.encode())
         publisher = f"{self._participant}.{len(self._channels)}"
         metadata = {"publisher": publisher, "fingerprint": str(fingerprint)}
-        return self._writer.register_channel(topic, ENCODING, schema, metadata)
+        return int(self._writer.register_channel(topic, ENCODING, schema, metadata))
 
     def finish(self) -> None:
         self._writer.finish()

@@ -170,7 +170,11 @@ def test_mistakes_are_named(video: Path, tmp_path: Path) -> None:
     with pytest.raises(tb.InvalidArgument, match="no index of the video"):
         tb.VideoFrames(alone)
     lines = (video.parent / "messages.jsonl").read_text().splitlines(keepends=True)
-    index.write_text("".join(lines[5:]))
+    later = lines[-1].replace('"time_ns": ', '"time_ns": 9')
+    index.write_text("".join([*lines, later]))
+    with pytest.raises(tb.InvalidArgument, match="ends before frame 70"):
+        [*tb.VideoFrames(alone)]
+    index.write_text("".join([*lines[:60], later]))
     with pytest.raises(tb.InvalidArgument, match="frame"):
         [*tb.VideoFrames(alone)]
     index.write_text("".join(lines))

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 from tensorbus._base.errors import Unsupported
 from tensorbus._recording.formats.image_pixels import rgb_pixels
 from tensorbus._recording.formats.topic_files import Message, file_names
 from tensorbus._recording.video_times import INDEX, KEY_FRAME_DISTANCE, TIME_BASES, time_after
-
-if TYPE_CHECKING:
-    import av
 
 _CODEC = "libx264"
 _CHANNELS = (1, 3)
@@ -66,8 +63,8 @@ class _Video:
         # Players know 4:2:0 best, but it has no odd sizes.
         pixels = "yuv420p" if height % 2 == width % 2 == 0 else "yuv444p"
         self._unit = TIME_BASES[suffix]
-        self._container = av.open(str(path), "w")
-        self._stream: av.VideoStream = self._container.add_stream(_CODEC, 30, dict(_OPTIONS))
+        self._container: Any = cast(Any, av.open(str(path), "w"))
+        self._stream: Any = self._container.add_stream(_CODEC, 30, dict(_OPTIONS))
         self._stream.width, self._stream.height, self._stream.pix_fmt = width, height, pixels
         self._stream.codec_context.time_base = self._unit
         self._first_ns = self._last = -1

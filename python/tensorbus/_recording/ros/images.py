@@ -45,8 +45,8 @@ def image_message(image: Any) -> ImageMessage | None:
     if image.step < line or image.data.size < image.step * image.height or channels == 0:
         return None
     lines = image.data[: image.step * image.height].reshape(image.height, image.step)
-    order = ">" if image.is_bigendian else "<"
-    raw = np.ascontiguousarray(lines[:, :line]).view(dtype.newbyteorder(order))
+    sent = dtype.newbyteorder(">" if image.is_bigendian else "<")
+    raw = np.ascontiguousarray(lines[:, :line]).view(sent)
     shape = (image.height, image.width, channels)[: 2 if channels == 1 else 3]
     pixels = raw.astype(dtype, copy=False).reshape(shape)
     return ImageMessage(pixels, image.encoding, image.width, image.height)
