@@ -82,9 +82,10 @@ if TYPE_CHECKING:
     from tensorbus._queues.queue import Queue
     from tensorbus._recording.dataset import RecordingDataset
     from tensorbus._recording.player import Player, PlayerStats
-    from tensorbus._recording.recorded_samples import RecordedSamples
+    from tensorbus._recording.recorded_samples import RecordedSample, RecordedSamples
     from tensorbus._recording.recorder import Recorder, RecorderStats
     from tensorbus._recording.recording import RecordedTopic, Recording
+    from tensorbus._recording.video_frames import VideoFrame, VideoFrames
     from tensorbus._sharing.weights import load_state_dict
     from tensorbus._tensors.born import AllocateStats, allocate
     from tensorbus._topics.async_publisher import AsyncPublisher
@@ -173,6 +174,7 @@ __all__ = [
     "QueueReport",
     "QueueStats",
     "RateExecutor",
+    "RecordedSample",
     "RecordedSamples",
     "RecordedTopic",
     "Recorder",
@@ -203,6 +205,8 @@ __all__ = [
     "TypeMismatch",
     "Unsupported",
     "VersionMismatch",
+    "VideoFrame",
+    "VideoFrames",
     "WorkerDied",
     "WorkerPool",
     "__version__",
@@ -245,7 +249,8 @@ _LATER = {
         "_recording.player": "Player PlayerStats",
         "_recording.recorder": "Recorder RecorderStats",
         "_recording.recording": "RecordedTopic Recording",
-        "_recording.recorded_samples": "RecordedSamples",
+        "_recording.recorded_samples": "RecordedSample RecordedSamples",
+        "_recording.video_frames": "VideoFrame VideoFrames",
         "_sharing.weights": "load_state_dict",
         "_tensors.born": "AllocateStats allocate",
         "_topics.async_publisher": "AsyncPublisher",

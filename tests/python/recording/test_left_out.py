@@ -6,15 +6,14 @@ import math
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
 
 import tensorbus as tb
+from recorded_topics import record
 from support.harness import PATIENCE
 from support.mcap_files import add_json
 from support.screens.commands import parsed
@@ -23,16 +22,6 @@ from tensorbus._cli.command import main
 pytest.importorskip("typer")
 
 LONG = "long/" + "x" * 300
-
-
-def record(path: Path, messages: Mapping[str, list[Any]]) -> None:
-    """Records one topic after the other."""
-    with tb.Recorder(path, list(messages), reliable=True):
-        for topic, values in messages.items():
-            with tb.Publisher(topic, reliable=True, depth=8) as publisher:
-                assert publisher.wait_for_subscribers(timeout=PATIENCE)
-                for value in values:
-                    publisher.publish(value)
 
 
 @pytest.fixture
