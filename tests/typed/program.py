@@ -68,6 +68,14 @@ def record() -> None:
         print(poses, [sample.data for sample in recording])
         windows: tb.RecordingDataset = recording.dataset("a", window=2, step=1)
         print(len(windows), windows[0])
+        first: tb.RecordedSample[tb.PoseMessage] = some[0]
+        print(first.time_ns, first.copy().time_ns, first.data.position)
+
+
+def watch() -> None:
+    with tb.VideoFrames("image.mp4") as frames:
+        frame: tb.VideoFrame = frames.at(frames.time_ns(0))
+        print(len(frames), frame.time_ns, frame.image.shape, frames[1:], frames.index_at(7))
 
 
 def play() -> None:

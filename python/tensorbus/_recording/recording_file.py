@@ -72,8 +72,8 @@ class RecordingFile:
 def recording_file(path: str | os.PathLike[str], overwrite: bool) -> Iterator[RecordingFile]:
     """A new recording. At the end of the `with` block it is complete, and has its index.
 
-    The messages are written to a temporary file in the same folder first. If the block raises,
-    there is no new recording.
+    The messages are written to a temporary file in the same folder first. It has no name, so
+    nothing is left of it if the process is killed. If the block raises, there is no new recording.
 
     Raises:
         InvalidArgument: the file exists.
@@ -83,9 +83,10 @@ def recording_file(path: str | os.PathLike[str], overwrite: bool) -> Iterator[Re
     if os.path.exists(path) and not overwrite:
         raise InvalidArgument(f"file {path!r} exists: choose another name, or --overwrite")
     folder = os.path.dirname(path) or "."
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=".importing-", suffix=".mcap") as file:
+    with tempfile.TemporaryFile(dir=folder) as file:
         writer = RecordingFile(file)
         yield writer
         writer.finish()
         file.flush()
-        copy_recordings([Recording(file.name)], path, overwrite=overwrite)
+        written = Recording(f"/proc/self/fd/{file.fileno()}")
+        copy_recordings([written], path, overwrite=overwrite)

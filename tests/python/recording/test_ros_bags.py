@@ -272,6 +272,13 @@ def test_a_damaged_bag_is_named_and_leaves_no_file(
     assert sorted(each.name for each in tmp_path.iterdir()) == ["bag"]
 
 
+def test_a_bag_without_messages_becomes_a_recording_without_messages(tmp_path: Path) -> None:
+    plugin = rosbag2.StoragePlugin.SQLITE3
+    with rosbag2.Writer(tmp_path / "bag", version=9, storage_plugin=plugin) as writer:
+        writer.add_connection("/text", "std_msgs/msg/String", typestore=STORE)
+    assert len(imported(tmp_path / "bag")) == 0
+
+
 @pytest.mark.parametrize("package", ["rosbags", "mcap"])
 def test_a_missing_package_is_named(
     tmp_path: Path,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -91,13 +93,23 @@ class _Video:
 
     def close(self) -> None:
         """Writes the frames that the encoder still has."""
-        self._write(None)
-        self._container.close()
+        try:
+            self._write(None)
+        finally:
+            with _as_os_error():
+                self._container.close()
 
     def _write(self, frame: Any) -> None:
-        import av
-
-        try:
+        with _as_os_error():
             self._container.mux(self._stream.encode(frame))
-        except av.FFmpegError as error:  # an OSError ends the export: the index would be wrong
-            raise OSError(error.errno, str(error)) from error
+
+
+@contextmanager
+def _as_os_error() -> Iterator[None]:
+    """Makes an `OSError` of errors of FFmpeg: it ends the export. The index would be wrong."""
+    import av
+
+    try:
+        yield
+    except av.FFmpegError as error:
+        raise OSError(error.errno, error.strerror) from error
