@@ -599,7 +599,9 @@ class Queue(Closing, Generic[T]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._is_shared_out = True
-        return _reopen, (self._address, self._domain, self._name, self._receives)
+        receives = self._receives
+        place = self._address, self._domain, self._name
+        return _reopen, (*place, receives.access, receives.library)
 
     def __repr__(self) -> str:
         named = repr(self._name) if self._name else self._address
@@ -627,10 +629,10 @@ class Queue(Closing, Generic[T]):
             return "closed"
 
 
-def _reopen(address: str, domain: str, name: str, receives: Receives) -> Queue[Any]:
-    queue: Queue[Any] = Queue.open(
-        address, access=receives.access, library=receives.library, domain=domain
-    )
+def _reopen(
+    address: str, domain: str, name: str, access: Access | None, library: Library | None
+) -> Queue[Any]:
+    queue: Queue[Any] = Queue.open(address, access=access, library=library, domain=domain)
     queue._name = name
     return queue
 
